@@ -1,0 +1,63 @@
+/** Every code an error of ours can carry, with one sentence on what happened. Mirrored in docs/errors.md. */
+export const catalogue = {
+  OPTIONS_INVALID: "An option has a value that cannot be used.",
+  OPTIONS_UNKNOWN_KEY: "An options object has a key that does not exist.",
+  ENVIRONMENT_INVALID: "One or more environment variables have values that cannot be used.",
+  APP_MODULE_INVALID: "The application module does not export what the command needs.",
+
+  CONTRACT_INVALID: "A message contract was defined with a name, version or option that cannot be used.",
+  TOPIC_INVALID: "A topic has characters or a length that not every transport can carry.",
+  KEY_INVALID: "A message key is not a text of acceptable length.",
+  MESSAGE_ID_INVALID: "A message id is not a text of acceptable length.",
+  HEADER_INVALID: "A header has a name or value that not every transport can carry.",
+  ENVELOPE_INVALID: "A received message is not a readable envelope.",
+
+  PAYLOAD_NOT_JSON: "The payload holds a value that JSON cannot carry unchanged.",
+  PAYLOAD_NUL: "The payload holds a NUL character, which PostgreSQL cannot store.",
+  PAYLOAD_LONE_SURROGATE: "The payload holds half of a surrogate pair, which is not valid Unicode.",
+  PAYLOAD_UNSAFE_INTEGER: "The payload holds a whole number beyond 2^53 - 1, which would change on the way.",
+  PAYLOAD_TOO_DEEP: "The payload is nested too deeply, or contains itself.",
+  PAYLOAD_PROTOTYPE_KEY: "The payload has a key that could change the prototype of objects.",
+  PAYLOAD_DUPLICATE_KEY: "The payload names the same key twice in one object.",
+  PAYLOAD_TOO_LARGE: "The payload is larger than the limit.",
+  PAYLOAD_INVALID: "The payload does not match the schema of its contract.",
+  PAYLOAD_VERSION_UNKNOWN: "The payload has a schema version that the contract cannot read.",
+
+  NOT_IN_TRANSACTION: "Something was published outside an open transaction.",
+  TRANSACTION_ABORTED: "The transaction had already failed, so its commit became a rollback.",
+  TRANSACTION_CLOSED: "A transaction was used after it had ended.",
+  COMMIT_UNKNOWN: "The connection was lost during COMMIT, so nobody knows whether it happened.",
+
+  SCHEMA_NAME_INVALID: "The name of the database schema cannot be used.",
+  STORAGE_NOT_MIGRATED: "The database schema lacks the tables of this version.",
+  STORAGE_TOO_NEW: "The database schema was migrated by a newer, incompatible version.",
+  STORAGE_PERMISSION_DENIED: "The database role may not do what was asked.",
+  STORAGE_UNAVAILABLE: "The database cannot be reached or does not answer.",
+  STORAGE_MIGRATION_FAILED: "A migration failed and was rolled back.",
+  EMBEDDED_POSTGRES_FAILED: "The embedded PostgreSQL server could not be started.",
+
+  OUTBOX_FULL: "The outbox holds as many unsent messages as its limit allows.",
+  OUTBOX_LEASE_LOST: "Another relay took over the lane before the result was recorded.",
+  OUTBOX_ILLEGAL_MOVE: "A message cannot go from its state to the one asked for.",
+  MESSAGE_EXPIRED: "The time to live of a message ended before it was delivered.",
+
+  TRANSPORT_UNREACHABLE: "The broker cannot be reached.",
+  TRANSPORT_UNROUTABLE: "The broker has no destination for the message.",
+  TRANSPORT_REJECTED: "The broker refused the message.",
+  TRANSPORT_TIMEOUT: "The broker did not confirm in time, so nobody knows whether the message arrived.",
+
+  HANDLER_TIMEOUT: "A handler did not finish within its time.",
+  HANDLER_FAILED: "A handler threw something that is not an error.",
+  HANDLER_MISSING: "No handler is registered for the message.",
+  HANDLER_DUPLICATE: "Two handlers are registered for the same consumer and message.",
+  MESSAGE_ID_MISSING: "A received message has no id, so it cannot be handled exactly once.",
+  MESSAGE_KILLS_PROCESS: "The process died repeatedly while it handled this message alone.",
+  DEAD_LETTER_NOT_FOUND: "There is no dead letter with this id.",
+  DEAD_LETTER_CLOSED: "The dead letter was already replayed or discarded.",
+
+  BUS_NOT_RUNNING: "The operation needs a running bus.",
+  BUS_STOPPED: "The bus was stopped and accepts no more work.",
+  SHUTDOWN_TIMEOUT: "Something was still working when the time for stopping was over.",
+} as const;
+
+export type ErrorCode = keyof typeof catalogue;

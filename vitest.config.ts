@@ -1,0 +1,75 @@
+import { defineConfig } from "vitest/config";
+
+// Projects are split by what they cost: a colleague without PostgreSQL can still run unit, types and
+// architecture in seconds. Both PostgreSQL projects share one cluster per run.
+const globalPostgres = ["test/support/global-postgres.ts"];
+
+// Tests import the package by its public names; the private condition leads them to the sources.
+const conditions = ["sagabox:source", "node", "import", "module", "default"];
+const shared = { resolve: { conditions }, ssr: { resolve: { conditions } } };
+
+const quickProof = process.env["SAGABOX_PROOF"] !== "full";
+
+export default defineConfig({
+  ...shared,
+  test: {
+    passWithNoTests: true,
+    coverage: {
+      provider: "v8",
+      include: ["src/**/*.ts"],
+      exclude: ["src/**/*.test.ts", "src/**/*.test-d.ts", "src/**/*.generated.ts"],
+      reporter: ["text-summary", "json-summary", "html"],
+      thresholds: { lines: 90 },
+    },
+    projects: [
+      {
+        ...shared,
+        test: {
+          name: "unit",
+          include: ["src/**/*.test.ts", "test/properties/**/*.test.ts"],
+          exclude: ["**/*.pg.test.ts", "**/*.broker.test.ts"],
+        },
+      },
+      {
+        ...shared,
+        test: {
+          name: "types",
+          include: [],
+          typecheck: {
+            enabled: true,
+            only: true,
+            checker: "tsc",
+            include: ["src/**/*.test-d.ts"],
+            tsconfig: "./tsconfig.json",
+            ignoreSourceErrors: true,
+          },
+        },
+      },
+      {
+        ...shared,
+        test: { name: "architecture", include: ["test/architecture/**/*.test.ts"] },
+      },
+      {
+        ...shared,
+        test: {
+          name: "postgres",
+          include: ["src/**/*.pg.test.ts", "test/**/*.pg.test.ts"],
+          globalSetup: globalPostgres,
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+        },
+      },
+      {
+        ...shared,
+        test: {
+          name: "proof",
+          include: ["test/chaos/**/*.chaos.ts"],
+          globalSetup: globalPostgres,
+          fileParallelism: false,
+          testTimeout: quickProof ? 180_000 : 1_800_000,
+          hookTimeout: 120_000,
+        },
+      },
+    ],
+  },
+});

@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { ignore, isSagaboxError, permanent, retryAfter, verdictOf } from "./index.ts";
+
+test("a permanent verdict keeps its reason and cause", () => {
+  const cause = new Error("closed");
+  const thrown = permanent("card is closed", { cause });
+  expect(verdictOf(thrown)).toEqual({ kind: "permanent", reason: "card is closed" });
+  expect(thrown.cause).toBe(cause);
+  expect(thrown).toBeInstanceOf(Error);
+});
+
+test("a delay may be a duration or milliseconds", () => {
+  expect(verdictOf(retryAfter("5m", "rate limited"))).toEqual({
+    kind: "retry-after",
+    delayMs: 300_000,
+    reason: "rate limited",
+  });
+  expect(verdictOf(retryAfter(1_500))).toMatchObject({ delayMs: 1_500 });
+});
+
+test("a delay that is no length of time is refused where it is said", () => {
+  expect(() => retryAfter(-1)).toThrowError(/retryAfter/);
+  try {
+    retryAfter(Number.NaN);
+    expect.unreachable();
+  } catch (error) {
+    expect(isSagaboxError(error, "OPTIONS_INVALID")).toBe(true);
+  }
+});
+
+test("an ignored message says why", () => {
+  expect(verdictOf(ignore("order was cancelled"))).toEqual({ kind: "ignore", reason: "order was cancelled" });
+});
+
+test.each([undefined, null, "permanent", new Error("permanent"), { kind: "permanent" }])(
+  "%o carries no verdict",
+  (value) => {
+    expect(verdictOf(value)).toBeUndefined();
+  },
+);
+
+test("a verdict of another copy of the package is recognised", () => {
+  const foreign = Object.assign(new Error("x"), {
+    [Symbol.for("sagabox.verdict")]: { kind: "ignore", reason: "x" },
+  });
+  expect(verdictOf(foreign)).toEqual({ kind: "ignore", reason: "x" });
+});

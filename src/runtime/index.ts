@@ -1,0 +1,13 @@
+// The room where time, chance and life cycles come from: clock, randomness, timers, and the start/stop
+// contract every loop obeys. Nothing else in the house reads a clock, draws a random number or sets a timer,
+// so a test or a simulation can replace all three. It imports nothing of ours.
+export { systemClock, type Clock } from "./clock.ts";
+export { withDeadline } from "./deadline.ts";
+export { Loop, type LoopOptions } from "./loop.ts";
+export { random, randomBytes, randomToken } from "./random.ts";
+export type { Service } from "./service.ts";
+export { silentSignals, type Signals } from "./signal.ts";
+export { sleep, withJitter } from "./sleep.ts";
+export { Supervisor, type SupervisedService, type SupervisorOptions } from "./supervisor.ts";
+export { TestSignals, type WaitForSignal } from "./test-signal.ts";
+export { after, every, yieldToEventLoop, type CancelTimer, type TimerOptions } from "./timers.ts";

@@ -36,6 +36,7 @@ export class Loop implements Service {
   }
 
   async start(): Promise<void> {
+    if (this.#run?.stopping.signal.aborted === true) await this.stop();
     if (this.#run !== undefined) return;
     const stopping = new AbortController();
     this.#run = { stopping, ended: this.#repeat(stopping.signal) };
@@ -66,6 +67,8 @@ export class Loop implements Service {
         failures = 0;
         await this.#wait(waitMs, stopping);
       } catch (error) {
+        // The step was told to end and says so; that is no failure.
+        if (stopping.aborted && error === stopping.reason) return;
         failures += 1;
         this.#report(error, failures);
         await sleep(this.#backoff(failures), stopping);

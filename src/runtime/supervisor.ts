@@ -32,7 +32,7 @@ export class Supervisor implements Service {
   }
 
   async start(): Promise<void> {
-    await this.#stopping;
+    if (this.#stopping !== undefined) await this.#stopping;
     this.#starting ??= this.#startAll().catch(async (error: unknown) => {
       await this.#stopAll();
       this.#starting = undefined;

@@ -1,0 +1,151 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Loop } from "./loop.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+function counting(waitMs: number) {
+  let steps = 0;
+  const loop = new Loop({
+    step: async () => {
+      steps += 1;
+      return waitMs;
+    },
+  });
+  return { loop, steps: () => steps };
+}
+
+test("the step runs again after the wait it asked for", async () => {
+  const { loop, steps } = counting(100);
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(250);
+  expect(steps()).toBe(3);
+  await loop.stop();
+});
+
+test("a step that asks for no wait still lets others have their turn", async () => {
+  const { loop, steps } = counting(0);
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(1);
+  const before = steps();
+  await vi.advanceTimersByTimeAsync(1);
+  expect(steps()).toBeGreaterThan(before);
+  const stopped = loop.stop();
+  await vi.advanceTimersByTimeAsync(1);
+  await stopped;
+  expect(loop.running).toBe(false);
+});
+
+test("waking ends an endless wait", async () => {
+  const { loop, steps } = counting(Infinity);
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(steps()).toBe(1);
+  loop.wake();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(steps()).toBe(2);
+  await loop.stop();
+});
+
+test("a wake during a step is not lost", async () => {
+  let steps = 0;
+  const loop: Loop = new Loop({
+    step: async () => {
+      steps += 1;
+      if (steps === 1) loop.wake();
+      return Infinity;
+    },
+  });
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(1);
+  expect(steps).toBe(2);
+  await loop.stop();
+});
+
+test("a throwing step is reported and tried again, less and less often", async () => {
+  const failures: number[] = [];
+  const loop = new Loop({
+    step: () => Promise.reject(new Error("no database")),
+    onError: (_error, inARow) => failures.push(inARow),
+    backoffMs: 100,
+    maxBackoffMs: 400,
+  });
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(failures.slice(0, 3)).toEqual([1, 2, 3]);
+  expect(failures.length).toBeLessThan(60_000 / 300);
+  expect(failures.length).toBeGreaterThan(60_000 / 500);
+  await loop.stop();
+});
+
+test("an error hook that throws does not end the loop", async () => {
+  let steps = 0;
+  const loop = new Loop({
+    step: async () => {
+      steps += 1;
+      throw new Error("step");
+    },
+    onError: () => {
+      throw new Error("hook");
+    },
+    backoffMs: 10,
+  });
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(steps).toBeGreaterThan(2);
+  await loop.stop();
+});
+
+test("stopping aborts the step's signal and waits for the step to end", async () => {
+  let ended = false;
+  const reported = vi.fn();
+  const loop = new Loop({
+    step: async (signal) => {
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      ended = true;
+      signal.throwIfAborted();
+      return 0;
+    },
+    onError: reported,
+  });
+  await loop.start();
+  await loop.stop();
+  expect(ended).toBe(true);
+  expect(reported).not.toHaveBeenCalled();
+});
+
+test("stopping interrupts the wait and leaves no timer", async () => {
+  const { loop } = counting(60_000);
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(0);
+  await loop.stop();
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+test("starting twice runs one loop; stopping twice and stopping before the start are harmless", async () => {
+  const { loop, steps } = counting(100);
+  await loop.stop();
+  await loop.start();
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(50);
+  expect(steps()).toBe(1);
+  await Promise.all([loop.stop(), loop.stop()]);
+  await loop.stop();
+  expect(loop.running).toBe(false);
+});
+
+test("a stopped loop starts again, even when the stop is not over yet", async () => {
+  const { loop, steps } = counting(100);
+  await loop.start();
+  await vi.advanceTimersByTimeAsync(0);
+  const stopping = loop.stop();
+  await Promise.all([stopping, loop.start()]);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(loop.running).toBe(true);
+  expect(steps()).toBe(2);
+  await loop.stop();
+});

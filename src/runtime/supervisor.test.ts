@@ -1,0 +1,86 @@
+import { expect, test, vi } from "vitest";
+import { Supervisor } from "./supervisor.ts";
+
+function recorder() {
+  const events: string[] = [];
+  const service = (name: string, stop: () => Promise<void> = () => Promise.resolve()) => ({
+    name,
+    service: {
+      start: async () => void events.push(`start ${name}`),
+      stop: async () => {
+        events.push(`stop ${name}`);
+        await stop();
+      },
+    },
+  });
+  return { events, service };
+}
+
+test("services start in order and stop in reverse", async () => {
+  const { events, service } = recorder();
+  const supervisor = new Supervisor({ services: [service("a"), service("b"), service("c")] });
+  await supervisor.start();
+  await supervisor.stop();
+  expect(events).toEqual(["start a", "start b", "start c", "stop c", "stop b", "stop a"]);
+});
+
+test("a failing start stops what was started, itself included, and passes the error on", async () => {
+  const { events, service } = recorder();
+  const broken = service("b");
+  const supervisor = new Supervisor({
+    services: [
+      service("a"),
+      { ...broken, service: { ...broken.service, start: () => Promise.reject(new Error("port taken")) } },
+      service("c"),
+    ],
+  });
+  await expect(supervisor.start()).rejects.toThrow("port taken");
+  expect(events).toEqual(["start a", "stop b", "stop a"]);
+});
+
+test("one failing stop does not spare the others", async () => {
+  const { events, service } = recorder();
+  const trouble = vi.fn();
+  const failure = new Error("stuck");
+  const supervisor = new Supervisor({
+    services: [service("a"), service("b", () => Promise.reject(failure))],
+    onStopTrouble: trouble,
+  });
+  await supervisor.start();
+  await supervisor.stop();
+  expect(events.slice(-2)).toEqual(["stop b", "stop a"]);
+  expect(trouble).toHaveBeenCalledExactlyOnceWith("b", failure);
+});
+
+test("a service that does not end is given up at the deadline, the rest is still asked to stop", async () => {
+  const { events, service } = recorder();
+  const trouble = vi.fn();
+  const supervisor = new Supervisor({
+    services: [service("a"), service("b", () => new Promise(() => undefined))],
+    stopDeadlineMs: 20,
+    onStopTrouble: trouble,
+  });
+  await supervisor.start();
+  await supervisor.stop();
+  expect(trouble).toHaveBeenCalledWith("b", undefined);
+  expect(events.at(-1)).toBe("stop a");
+});
+
+test("starting twice, stopping twice and stopping before the start are harmless", async () => {
+  const { events, service } = recorder();
+  const supervisor = new Supervisor({ services: [service("a")] });
+  await supervisor.stop();
+  await Promise.all([supervisor.start(), supervisor.start()]);
+  await Promise.all([supervisor.stop(), supervisor.stop()]);
+  await supervisor.stop();
+  expect(events).toEqual(["start a", "stop a"]);
+});
+
+test("a stop during the start waits for it, and the supervisor can be started again", async () => {
+  const { events, service } = recorder();
+  const supervisor = new Supervisor({ services: [service("a"), service("b")] });
+  await Promise.all([supervisor.start(), supervisor.stop()]);
+  expect(events).toEqual(["start a", "start b", "stop b", "stop a"]);
+  await supervisor.start();
+  expect(events.slice(-2)).toEqual(["start a", "start b"]);
+});

@@ -1,0 +1,159 @@
+import { milliseconds } from "./duration.ts";
+import { flag, nearest, oneOf, text, wholeNumber } from "./parse-options.ts";
+
+/** One setting: the names it may have, the first of which wins, and how its text is read. */
+export interface EnvironmentVariable<T = unknown> {
+  readonly names: readonly [string, ...string[]];
+  readonly meaning: string;
+  /** What holds when no name is set, in words for the documentation. */
+  readonly default: string;
+  /** A secret may also be given as the path of a file, in the variable of the same name with `_FILE`. */
+  readonly secret: boolean;
+  read(name: string, value: string): T;
+}
+
+const plain = { secret: false } as const;
+const secret = { secret: true } as const;
+
+/** Every setting that the environment can give. SAGABOX_* names win over the general ones. */
+export const environmentVariables = {
+  databaseUrl: {
+    ...secret,
+    names: ["SAGABOX_DATABASE_URL", "DATABASE_URL"],
+    meaning: "Connection address of PostgreSQL.",
+    default: "none",
+    read: (name: string, value: string) => text(name, value, { max: 4_096, pattern: /^postgres(ql)?:\/\// }),
+  },
+  schema: {
+    ...plain,
+    names: ["SAGABOX_SCHEMA"],
+    meaning: "Database schema that holds the tables.",
+    default: "sagabox",
+    read: (name: string, value: string) => text(name, value, { pattern: /^[a-z_][a-z0-9_]{0,62}$/ }),
+  },
+  workerId: {
+    ...plain,
+    names: ["SAGABOX_WORKER_ID", "WORKER_ID"],
+    meaning: "Name of this process in leases, logs and metrics.",
+    default: "host name and process id",
+    read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]*$/ }),
+  },
+  batchSize: {
+    ...plain,
+    names: ["SAGABOX_BATCH_SIZE", "BATCH_SIZE"],
+    meaning: "How many messages the relay reads at once.",
+    default: "100",
+    read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 5_000 }),
+  },
+  pollInterval: {
+    ...plain,
+    names: ["SAGABOX_POLL_INTERVAL", "POLL_INTERVAL_SECONDS"],
+    meaning: "Longest pause between two looks into an idle outbox.",
+    default: "1s",
+    read: (name: string, value: string) => milliseconds(name, asDuration(name, value), { min: 10 }),
+  },
+  lease: {
+    ...plain,
+    names: ["SAGABOX_LEASE"],
+    meaning: "How long a lane stays with a relay that no longer answers.",
+    default: "30s",
+    read: (name: string, value: string) => milliseconds(name, value, { min: 1_000, max: 3_600_000 }),
+  },
+  concurrency: {
+    ...plain,
+    names: ["SAGABOX_CONCURRENCY"],
+    meaning: "How many messages the handlers of this process work on at a time.",
+    default: "10",
+    read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 1_000 }),
+  },
+  optimistic: {
+    ...plain,
+    names: ["SAGABOX_OPTIMISTIC"],
+    meaning: "Whether messages are sent right after commit, before the relay sees them.",
+    default: "true",
+    read: (name: string, value: string) => flag(name, truth(value)),
+  },
+  shutdownTimeout: {
+    ...plain,
+    names: ["SAGABOX_SHUTDOWN_TIMEOUT"],
+    meaning: "How long a stopping process may finish what it has begun.",
+    default: "30s",
+    read: (name: string, value: string) => milliseconds(name, value, { min: 0, max: 3_600_000 }),
+  },
+  logLevel: {
+    ...plain,
+    names: ["SAGABOX_LOG_LEVEL", "LOG_LEVEL"],
+    meaning: "Least important kind of line that is logged: debug, info, warn, error or silent.",
+    default: "info",
+    read: (name: string, value: string) =>
+      oneOf(name, level(value), ["debug", "info", "warn", "error", "silent"]),
+  },
+  host: {
+    ...plain,
+    names: ["SAGABOX_HOST"],
+    meaning: "Address on which health, metrics and dashboard listen.",
+    default: "127.0.0.1",
+    read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9.:_-]+$/ }),
+  },
+  port: {
+    ...plain,
+    names: ["SAGABOX_PORT"],
+    meaning: "Port on which health, metrics and dashboard listen.",
+    default: "8000",
+    read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 0, max: 65_535 }),
+  },
+  kafkaBrokers: {
+    ...plain,
+    names: ["SAGABOX_KAFKA_BROKERS", "KAFKA_BOOTSTRAP_SERVERS"],
+    meaning: "Kafka brokers as host:port, separated by commas.",
+    default: "none",
+    read: (name: string, value: string): readonly string[] =>
+      value.split(",").map((broker) => text(name, broker.trim(), { pattern: /^[A-Za-z0-9._-]+:\d{1,5}$/ })),
+  },
+  otlpEndpoint: {
+    ...plain,
+    names: ["SAGABOX_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"],
+    meaning: "Address of the OpenTelemetry collector.",
+    default: "none",
+    read: (name: string, value: string) => text(name, value, { max: 2_048, pattern: /^https?:\/\// }),
+  },
+  encryptionKey: {
+    ...secret,
+    names: ["SAGABOX_ENCRYPTION_KEY", "ENCRYPTION_KEY"],
+    meaning: "Master key for personal fields in payloads.",
+    default: "none",
+    read: (name: string, value: string) => text(name, value, { min: 16, max: 4_096 }),
+  },
+} as const satisfies Record<string, EnvironmentVariable>;
+
+/** Variables that look like ours but are read by nobody, with the name that was probably meant. */
+export function unknownVariables(
+  env: Readonly<Record<string, string | undefined>>,
+): readonly { name: string; suggestion: string | undefined }[] {
+  const known = Object.values(environmentVariables).flatMap((variable: EnvironmentVariable) =>
+    variable.secret ? variable.names.flatMap((name) => [name, `${name}_FILE`]) : [...variable.names],
+  );
+  return Object.keys(env)
+    .filter((name) => name.startsWith("SAGABOX_") && !known.includes(name))
+    .map((name) => ({ name, suggestion: nearest(name, known) }));
+}
+
+function decimal(value: string): number {
+  return /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+}
+
+function asDuration(name: string, value: string): string {
+  return name.endsWith("_SECONDS") ? `${value}s` : value;
+}
+
+function truth(value: string): boolean | string {
+  const word = value.toLowerCase();
+  if (["1", "true", "yes", "on"].includes(word)) return true;
+  if (["0", "false", "no", "off"].includes(word)) return false;
+  return value;
+}
+
+function level(value: string): string {
+  const word = value.toLowerCase();
+  return word === "warning" ? "warn" : word === "critical" ? "error" : word;
+}

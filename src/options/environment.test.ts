@@ -1,0 +1,84 @@
+import { expect, test } from "vitest";
+import { environmentVariables, readEnvironment, unknownVariables } from "./index.ts";
+
+test("an empty environment gives no options", () => {
+  expect(readEnvironment({})).toEqual({});
+  expect(readEnvironment({ SAGABOX_SCHEMA: "" })).toEqual({});
+});
+
+test("the general names of the documents are understood", () => {
+  expect(
+    readEnvironment({
+      DATABASE_URL: "postgresql://app@db/shop",
+      KAFKA_BOOTSTRAP_SERVERS: "kafka-1:9092, kafka-2:9092",
+      WORKER_ID: "worker-7d9f",
+      BATCH_SIZE: "50",
+      POLL_INTERVAL_SECONDS: "0.5",
+      LOG_LEVEL: "WARNING",
+      OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4317",
+      ENCRYPTION_KEY: "0123456789abcdef",
+    }),
+  ).toEqual({
+    databaseUrl: "postgresql://app@db/shop",
+    kafkaBrokers: ["kafka-1:9092", "kafka-2:9092"],
+    workerId: "worker-7d9f",
+    batchSize: 50,
+    pollInterval: 500,
+    logLevel: "warn",
+    otlpEndpoint: "http://collector:4317",
+    encryptionKey: "0123456789abcdef",
+  });
+});
+
+test("our own names win over the general ones", () => {
+  const options = readEnvironment({
+    BATCH_SIZE: "50",
+    SAGABOX_BATCH_SIZE: "200",
+    POLL_INTERVAL_SECONDS: "5",
+    SAGABOX_POLL_INTERVAL: "250ms",
+  });
+  expect(options).toEqual({ batchSize: 200, pollInterval: 250 });
+});
+
+test.each([
+  ["on", true],
+  ["1", true],
+  ["False", false],
+  ["no", false],
+])("the flag %s is %s", (value, expected) => {
+  expect(readEnvironment({ SAGABOX_OPTIMISTIC: value })).toEqual({ optimistic: expected });
+});
+
+test("all problems are reported at once, without the values", () => {
+  const read = () =>
+    readEnvironment({ BATCH_SIZE: "many", SAGABOX_PORT: "70000", DATABASE_URL: "mysql://root:hunter2@db" });
+  expect(read).toThrowError(/DATABASE_URL.*\n.*BATCH_SIZE.*\n.*SAGABOX_PORT/);
+  expect(read).not.toThrowError(/hunter2/);
+});
+
+test("a secret can be read from a file", () => {
+  const read = (path: string) => (path === "/run/secrets/url" ? "postgres://app@db/shop\n" : "");
+  expect(readEnvironment({ DATABASE_URL_FILE: "/run/secrets/url" }, read)).toEqual({
+    databaseUrl: "postgres://app@db/shop",
+  });
+});
+
+test("a secret given both ways, or in a file that cannot be read, is a problem", () => {
+  const url = "postgres://db/shop";
+  expect(() => readEnvironment({ DATABASE_URL: url, DATABASE_URL_FILE: "/x" })).toThrowError(/are both set/);
+  expect(() => readEnvironment({ DATABASE_URL_FILE: "/does/not/exist" })).toThrowError(/cannot be read/);
+});
+
+test("a variable nobody reads is found, with the name that was meant", () => {
+  expect(unknownVariables({ SAGABOX_BATCHSIZE: "1", SAGABOX_PORT: "1", HOME: "/" })).toEqual([
+    { name: "SAGABOX_BATCHSIZE", suggestion: "SAGABOX_BATCH_SIZE" },
+  ]);
+});
+
+test("each variable has a name of ours, a meaning and a default", () => {
+  for (const variable of Object.values(environmentVariables)) {
+    expect(variable.names[0]).toMatch(/^SAGABOX_[A-Z_]+$/);
+    expect(variable.meaning).toMatch(/^[A-Z].*\.$/);
+    expect(variable.default).not.toBe("");
+  }
+});

@@ -1,0 +1,102 @@
+import { SagaboxError } from "../errors/index.ts";
+
+export interface Bounds {
+  readonly min?: number;
+  readonly max?: number;
+}
+
+/** Refuses keys nobody reads: a misspelt option that is silently ignored is found in production. */
+export function rejectUnknownKeys(where: string, options: object, known: readonly string[]): void {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw new SagaboxError("OPTIONS_INVALID", `${where} must be an object.`);
+  }
+  for (const key of Object.keys(options)) {
+    if (known.includes(key)) continue;
+    const suggestion = nearest(key, known);
+    const hint =
+      suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean "${suggestion}"?`;
+    throw new SagaboxError("OPTIONS_UNKNOWN_KEY", `${where} has no option "${key}". ${hint}`);
+  }
+}
+
+export function wholeNumber(
+  name: string,
+  value: unknown,
+  { min = 0, max = 2_147_483_647 }: Bounds = {},
+): number {
+  if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    `${name} must be a whole number from ${min} to ${max}, but is ${describe(value)}.`,
+  );
+}
+
+export function oneOf<const T extends string>(name: string, value: unknown, allowed: readonly T[]): T {
+  const found = allowed.find((candidate) => candidate === value);
+  if (found !== undefined) return found;
+  const suggestion = typeof value === "string" ? nearest(value, allowed) : undefined;
+  const hint = suggestion === undefined ? "" : ` Did you mean "${suggestion}"?`;
+  const list = allowed.map((candidate) => `"${candidate}"`).join(", ");
+  throw new SagaboxError("OPTIONS_INVALID", `${name} must be one of ${list}.${hint}`);
+}
+
+export function flag(name: string, value: unknown): boolean {
+  if (typeof value === "boolean") return value;
+  throw new SagaboxError("OPTIONS_INVALID", `${name} must be true or false, but is ${describe(value)}.`);
+}
+
+interface TextRules {
+  readonly min?: number;
+  readonly max?: number;
+  readonly pattern?: RegExp;
+}
+
+export function text(name: string, value: unknown, { min = 1, max = 255, pattern }: TextRules = {}): string {
+  if (typeof value !== "string") {
+    throw new SagaboxError("OPTIONS_INVALID", `${name} must be a text, but is ${describe(value)}.`);
+  }
+  if (value.length < min || value.length > max) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      `${name} must have ${min} to ${max} characters, but has ${value.length}.`,
+    );
+  }
+  if (pattern !== undefined && !pattern.test(value)) {
+    throw new SagaboxError("OPTIONS_INVALID", `${name} must match ${String(pattern)}.`);
+  }
+  return value;
+}
+
+/** The candidate a person most likely meant, if one is near enough. */
+export function nearest(written: string, candidates: readonly string[]): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(1, Math.floor(written.length / 3)) + 1;
+  for (const candidate of candidates) {
+    const distance = editDistance(written.toLowerCase(), candidate.toLowerCase());
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+// Texts are described by their kind only: an option put in the wrong place may be a password.
+function describe(value: unknown): string {
+  if (typeof value === "number" || typeof value === "boolean" || value === undefined || value === null) {
+    return String(value);
+  }
+  if (typeof value === "string") return "a text";
+  if (Array.isArray(value)) return "a list";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+function editDistance(a: string, b: string): number {
+  let previous = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column++) {
+      const change = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
+      current.push(Math.min(change, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+    }
+    previous = current;
+  }
+  return previous[b.length] ?? 0;
+}

@@ -1,0 +1,62 @@
+import type { Statement } from "./statement.ts";
+
+/** Text, number, boolean or null: every placeholder carries a cast, so that each driver sends the same bytes. */
+export type Param = string | number | boolean | null;
+
+export interface Rows<R> {
+  readonly rows: R[];
+  readonly rowCount: number;
+  /** The command tag: a COMMIT that answers ROLLBACK did not commit. */
+  readonly command: string;
+}
+
+/** Anything that runs SQL inside some transaction: a caller's client, or one of ours. */
+export interface Queryable {
+  run<R = Record<string, unknown>>(statement: Statement, params?: readonly Param[]): Promise<Rows<R>>;
+}
+
+/** What a handler or a `bus.transaction()` gets: plain SQL, inside the transaction that we will commit. */
+export interface Sql {
+  query<R = Record<string, unknown>>(
+    text: string,
+    params?: readonly unknown[],
+  ): Promise<{ rows: R[]; rowCount: number }>;
+}
+
+export interface Notification {
+  readonly channel: string;
+  readonly payload: string;
+}
+
+/** One connection held for as long as its owner lives. A session that broke is replaced, never repaired. */
+export interface Session extends Queryable {
+  readonly broken: boolean;
+  listen(channel: string, hear: (notification: Notification) => void): Promise<void>;
+  onBreak(told: () => void): void;
+  /** Gives the connection back, or destroys it when anything about it is in doubt. */
+  release(destroy?: boolean): void;
+}
+
+export interface TransactionOptions {
+  readonly isolation?: "read committed" | "repeatable read" | "serializable";
+  /** The server ends a transaction that sits idle for longer: a stopped process must not keep its locks. */
+  readonly idleTimeoutMs?: number;
+}
+
+/** A transaction that we own: its COMMIT is ours to send and its answer ours to read. */
+export interface OwnedTransaction extends Queryable, Sql {
+  readonly isolation: NonNullable<TransactionOptions["isolation"]>;
+  readonly open: boolean;
+  /** Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. */
+  commit(last?: readonly { statement: Statement; params: readonly Param[] }[]): Promise<Rows<unknown>[]>;
+  rollback(): Promise<void>;
+  /** Ends the connection under a transaction whose owner gave up; whatever it still tries fails. */
+  destroy(): void;
+}
+
+export interface Database extends Queryable {
+  /** A connection of its own, for as long as the owner needs it. */
+  session(purpose: string, settings?: Readonly<Record<string, string>>): Promise<Session>;
+  begin(options?: TransactionOptions): Promise<OwnedTransaction>;
+  close(): Promise<void>;
+}

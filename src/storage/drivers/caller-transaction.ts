@@ -1,0 +1,115 @@
+import { NotInTransactionError, SagaboxError } from "../../errors/index.ts";
+import type { OwnedTransaction, Param, Queryable, Rows } from "../database.ts";
+import type { Statement } from "../statement.ts";
+import type { PgQuery, PgResult } from "./pg-shape.ts";
+
+/** A `pg` client inside BEGIN … COMMIT. A pool has `totalCount`, so it does not fit. */
+export interface PgTx {
+  // Wide on purpose: the overloads of pg's own `query` fit no narrower shape.
+  query: (...args: never[]) => unknown;
+  getTransactionStatus(): string | null;
+  totalCount?: never;
+}
+
+/** What `sql.begin(async (tx) => …)` hands out. The root object has `begin`, so it does not fit. */
+export interface PostgresJsTx {
+  unsafe: (...args: never[]) => unknown;
+  savepoint: (...args: never[]) => unknown;
+  begin?: never;
+}
+
+/** Other drivers add theirs by declaration merging. */
+export interface TransactionTypes {
+  readonly pg: PgTx;
+  readonly "postgres-js": PostgresJsTx;
+}
+
+export type CallerTransaction = TransactionTypes[keyof TransactionTypes];
+
+/** Finds the driver by shape and refuses what is not inside a transaction. */
+export function callerTransaction(tx: unknown): Queryable {
+  if (isOwned(tx)) return tx;
+  if (isPostgresJs(tx)) return new PostgresJsCaller(tx);
+  if (isPgClient(tx)) return pgCaller(tx);
+  throw notInTransaction(tx);
+}
+
+interface PgCallerClient {
+  query(query: PgQuery): Promise<PgResult>;
+  getTransactionStatus(): string | null;
+}
+
+function pgCaller(client: PgCallerClient): Queryable {
+  const status = client.getTransactionStatus();
+  if (status === "T") return new PgCaller(client);
+  if (status === "E") {
+    throw new SagaboxError(
+      "TRANSACTION_ABORTED",
+      "An earlier statement of this transaction failed, so nothing more can be written in it. Roll it back first.",
+    );
+  }
+  throw new NotInTransactionError(
+    "This pg client has no open transaction, so the message could not share its fate. " +
+      "Run BEGIN on it first, or use bus.transaction().",
+  );
+}
+
+class PgCaller implements Queryable {
+  readonly #client: PgCallerClient;
+
+  constructor(client: PgCallerClient) {
+    this.#client = client;
+  }
+
+  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
+    const query = { name: statement.preparedName, text: statement.text, values: params };
+    const result = await this.#client.query(query);
+    return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+  }
+}
+
+interface PostgresJsCallable {
+  unsafe(text: string, params: readonly Param[], options: { prepare: boolean }): Promise<unknown[]>;
+}
+
+class PostgresJsCaller implements Queryable {
+  readonly #tx: PostgresJsCallable;
+
+  constructor(tx: PostgresJsCallable) {
+    this.#tx = tx;
+  }
+
+  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
+    const rows = await this.#tx.unsafe(statement.text, params, { prepare: true });
+    return { rows: [...rows] as R[], rowCount: rows.length, command: "" };
+  }
+}
+
+function isOwned(tx: unknown): tx is OwnedTransaction {
+  return has(tx, "run") && has(tx, "commit") && has(tx, "isolation");
+}
+
+function isPgClient(tx: unknown): tx is PgCallerClient {
+  return has(tx, "query") && has(tx, "getTransactionStatus") && !has(tx, "totalCount");
+}
+
+function isPostgresJs(tx: unknown): tx is PostgresJsCallable {
+  return has(tx, "unsafe") && has(tx, "savepoint") && !has(tx, "begin");
+}
+
+function has(value: unknown, name: string): boolean {
+  return ((typeof value === "object" && value !== null) || typeof value === "function") && name in value;
+}
+
+function notInTransaction(tx: unknown): NotInTransactionError {
+  if (has(tx, "totalCount") || has(tx, "begin")) {
+    return new NotInTransactionError(
+      "A pool was given where an open transaction is needed: the message would not share your transaction's fate. " +
+        "Pass the client that ran BEGIN (pg), the `tx` of sql.begin (postgres.js), or use bus.transaction().",
+    );
+  }
+  return new NotInTransactionError(
+    "The first argument is no transaction that sagabox knows. " +
+      "Pass a pg client inside BEGIN, the `tx` of postgres.js's sql.begin, or the `tx` of bus.transaction().",
+  );
+}

@@ -1,0 +1,147 @@
+import { SagaboxError } from "../../errors/index.ts";
+import type { OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
+import { sqlState } from "../postgres-errors.ts";
+import type { Statement } from "../statement.ts";
+import type { PgClient, PgResult } from "./pg-shape.ts";
+
+type Isolation = NonNullable<TransactionOptions["isolation"]>;
+
+/**
+ * A transaction whose BEGIN travels with its first statement and whose COMMIT travels with its last ones.
+ * Nothing is believed until the server has answered COMMIT to the COMMIT.
+ */
+export class PgTransaction implements OwnedTransaction {
+  readonly isolation: Isolation;
+  readonly #client: PgClient;
+  readonly #begun: Promise<PgResult>;
+  readonly #giveBack: (destroy: boolean) => void;
+  #state: "open" | "closed" = "open";
+  #asked = false;
+
+  constructor(client: PgClient, options: TransactionOptions, giveBack: (destroy: boolean) => void) {
+    this.#client = client;
+    this.isolation = options.isolation ?? "read committed";
+    this.#giveBack = giveBack;
+    client.pipeline = true;
+    this.#begun = client.query(beginText(this.isolation, options.idleTimeoutMs));
+    this.#begun.catch(() => undefined); // told again by the first statement that needs it
+  }
+
+  get open(): boolean {
+    return this.#state === "open";
+  }
+
+  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
+    return this.#send<R>({ name: statement.preparedName, text: statement.text, values: params });
+  }
+
+  async query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
+    return this.#send<R>(params.length === 0 ? { text } : { text, values: params });
+  }
+
+  async commit(
+    last: readonly { statement: Statement; params: readonly Param[] }[] = [],
+  ): Promise<Rows<unknown>[]> {
+    this.#assertOpen();
+    this.#assertNotEndedByOthers();
+    this.#state = "closed";
+    const sent = last.map(({ statement, params }) =>
+      this.#client.query({ name: statement.preparedName, text: statement.text, values: params }),
+    );
+    const answers = await Promise.allSettled([this.#begun, ...sent, this.#client.query("commit")]);
+    return this.#judge(answers);
+  }
+
+  async rollback(): Promise<void> {
+    if (this.#state === "closed") return;
+    this.#state = "closed";
+    try {
+      await this.#begun;
+      await this.#client.query("rollback");
+      this.#release(false);
+    } catch {
+      this.#release(true);
+    }
+  }
+
+  destroy(): void {
+    if (this.#state === "closed") return;
+    this.#state = "closed";
+    this.#release(true);
+  }
+
+  async #send<R>(query: { text: string; name?: string; values?: readonly unknown[] }): Promise<Rows<R>> {
+    this.#assertOpen();
+    this.#asked = true;
+    const result = await this.#client.query(query);
+    return rowsOf<R>(result);
+  }
+
+  #judge(answers: PromiseSettledResult<PgResult>[]): Rows<unknown>[] {
+    const failed = answers.find((answer) => answer.status === "rejected");
+    const commit = answers.at(-1);
+    if (commit?.status === "rejected" && !rolledBackFor(commit.reason)) {
+      this.#release(true);
+      throw new SagaboxError(
+        "COMMIT_UNKNOWN",
+        "The connection ended before the server answered COMMIT: the transaction may or may not have happened. " +
+          "Look for its effect before doing it again.",
+        { cause: commit.reason },
+      );
+    }
+    this.#release(commit?.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+    if (commit?.status !== "fulfilled" || commit.value.command !== "COMMIT") throw aborted();
+    return answers.slice(1, -1).map((answer) => rowsOf((answer as PromiseFulfilledResult<PgResult>).value));
+  }
+
+  #assertOpen(): void {
+    if (this.#state === "open") return;
+    throw new SagaboxError(
+      "TRANSACTION_CLOSED",
+      "This transaction has ended. Await every query before the function that uses it returns.",
+    );
+  }
+
+  // A COMMIT outside a transaction also answers COMMIT, so a transaction that the user's own SQL ended
+  // would look committed while the statements sent with it ran on their own.
+  #assertNotEndedByOthers(): void {
+    const status = this.#client.getTransactionStatus?.();
+    if (!this.#asked || status !== "I") return;
+    this.#state = "closed";
+    this.#release(true);
+    throw new SagaboxError(
+      "TRANSACTION_CLOSED",
+      "The transaction was ended by SQL run inside it (COMMIT or ROLLBACK). Leave that to sagabox: throw to roll back.",
+    );
+  }
+
+  #release(destroy: boolean): void {
+    this.#client.pipeline = false;
+    this.#giveBack(destroy);
+  }
+}
+
+function aborted(): SagaboxError {
+  return new SagaboxError(
+    "TRANSACTION_ABORTED",
+    "The server rolled the transaction back because a statement in it had failed and the failure was swallowed. " +
+      "Let SQL errors reach the caller, or wrap the statement in a savepoint.",
+  );
+}
+
+// A COMMIT that fails with an SQLSTATE of its own (a deferred constraint, a serialisation failure) is a clear no.
+function rolledBackFor(reason: unknown): boolean {
+  const state = sqlState(reason);
+  return state !== undefined && !state.startsWith("08") && !state.startsWith("57P");
+}
+
+function rowsOf<R>(result: PgResult): Rows<R> {
+  return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+}
+
+function beginText(isolation: Isolation, idleTimeoutMs: number | undefined): string {
+  const begin = `begin isolation level ${isolation}`;
+  if (idleTimeoutMs === undefined) return begin;
+  return `${begin}; set local idle_in_transaction_session_timeout = ${Math.ceil(idleTimeoutMs)}`;
+}

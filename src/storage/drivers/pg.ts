@@ -1,0 +1,170 @@
+import { SagaboxError } from "../../errors/index.ts";
+import { withDeadline } from "../../runtime/index.ts";
+import type { Database, Notification, OwnedTransaction, Param, Rows, Session } from "../database.ts";
+import type { TransactionOptions } from "../database.ts";
+import { statement, type Statement } from "../statement.ts";
+import { PgTransaction } from "./pg-transaction.ts";
+import { isPgPool, type PgClient, type PgPool } from "./pg-shape.ts";
+
+const ACQUIRE_DEADLINE_MS = 10_000;
+
+export interface PgDatabaseOptions {
+  readonly pool?: PgPool;
+  readonly url?: string;
+  readonly maxConnections?: number;
+}
+
+/** PostgreSQL through the `pg` package: the user's own pool, or one of ours made from a URL. */
+export class PgDatabase implements Database {
+  readonly #options: PgDatabaseOptions;
+  #pool: Promise<PgPool> | undefined;
+
+  constructor(options: PgDatabaseOptions) {
+    this.#options = options;
+    if (options.pool !== undefined) this.#pool = Promise.resolve(options.pool);
+  }
+
+  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
+    const client = await this.#acquire();
+    const ignore = (): void => undefined;
+    client.on("error", ignore);
+    let broken = true;
+    try {
+      const result = await client.query(prepared(statement, params));
+      broken = false;
+      return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+    } catch (error) {
+      broken = client.getTransactionStatus?.() !== "I";
+      throw error;
+    } finally {
+      client.removeListener("error", ignore);
+      client.release(broken);
+    }
+  }
+
+  async session(purpose: string, settings: Readonly<Record<string, string>> = {}): Promise<Session> {
+    const session = new PgSession(await this.#acquire());
+    try {
+      await session.configure({ application_name: `sagabox ${purpose}`, ...settings });
+      return session;
+    } catch (error) {
+      session.release();
+      throw error;
+    }
+  }
+
+  async begin(options: TransactionOptions = {}): Promise<OwnedTransaction> {
+    const client = await this.#acquire();
+    const ignore = (): void => undefined;
+    client.on("error", ignore); // the statement in flight tells; without a listener Node would exit
+    return new PgTransaction(client, options, (destroy) => {
+      client.removeListener("error", ignore);
+      client.release(destroy);
+    });
+  }
+
+  async close(): Promise<void> {
+    const pool = await this.#pool;
+    this.#pool = undefined;
+    if (this.#options.pool === undefined) await pool?.end();
+  }
+
+  async #acquire(): Promise<PgClient> {
+    this.#pool ??= this.#open();
+    const connecting = (await this.#pool).connect();
+    return withDeadline(connecting, ACQUIRE_DEADLINE_MS, () => {
+      connecting.then((late) => late.release()).catch(() => undefined);
+      throw new SagaboxError(
+        "STORAGE_UNAVAILABLE",
+        `No database connection was free within ${ACQUIRE_DEADLINE_MS} ms. ` +
+          "Raise the pool's `max`, lower the concurrency, or look for transactions that never end.",
+      );
+    });
+  }
+
+  async #open(): Promise<PgPool> {
+    const { default: pg } = await import("pg");
+    const pool = new pg.Pool({
+      connectionString: this.#options.url,
+      max: this.#options.maxConnections ?? 20,
+      connectionTimeoutMillis: ACQUIRE_DEADLINE_MS,
+      keepAlive: true,
+    });
+    pool.on("error", () => undefined); // an idle connection that broke is replaced by the pool itself
+    return pool as unknown as PgPool;
+  }
+}
+
+class PgSession implements Session {
+  readonly #client: PgClient;
+  readonly #told: (() => void)[] = [];
+  #broken = false;
+  #released = false;
+
+  constructor(client: PgClient) {
+    this.#client = client;
+    client.on("error", () => this.#break());
+    client.on("end", () => this.#break());
+  }
+
+  get broken(): boolean {
+    return this.#broken;
+  }
+
+  async configure(settings: Readonly<Record<string, string>>): Promise<void> {
+    for (const [name, value] of Object.entries(settings)) await this.run(SET_CONFIG, [name, value]);
+  }
+
+  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
+    try {
+      const result = await this.#client.query(prepared(statement, params));
+      return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+    } catch (error) {
+      if (this.#client.getTransactionStatus?.() !== "I") this.#break();
+      throw error;
+    }
+  }
+
+  async listen(channel: string, hear: (notification: Notification) => void): Promise<void> {
+    this.#client.on("notification", (message) => {
+      if (message.channel === channel) hear({ channel, payload: message.payload ?? "" });
+    });
+    await this.#client.query(`listen "${channel.replaceAll('"', "")}"`);
+  }
+
+  onBreak(told: () => void): void {
+    this.#told.push(told);
+  }
+
+  // Its settings are not the pool's, so the connection ends with the session.
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#client.release(true);
+  }
+
+  #break(): void {
+    if (this.#broken) return;
+    this.#broken = true;
+    for (const told of this.#told) if (!this.#released) told();
+  }
+}
+
+const SET_CONFIG = statement("sagabox.set_config", "select set_config($1::text, $2::text, false)");
+
+function prepared(statement: Statement, params: readonly Param[]): {
+  name: string;
+  text: string;
+  values: readonly Param[];
+} {
+  return { name: statement.preparedName, text: statement.text, values: params };
+}
+
+/** A pool or a connection URL; anything else is refused with a hint. */
+export function pgDatabase(source: PgPool | string, maxConnections?: number): PgDatabase {
+  if (typeof source === "string") {
+    return new PgDatabase({ url: source, ...(maxConnections === undefined ? {} : { maxConnections }) });
+  }
+  if (isPgPool(source)) return new PgDatabase({ pool: source });
+  throw new SagaboxError("OPTIONS_INVALID", "`database` must be a pg.Pool or a postgres:// URL.");
+}

@@ -1,0 +1,34 @@
+// PostgreSQL, seen from sagabox: the port that rooms speak SQL through, the drivers behind it, the schema and
+// its migrations, and the word for each answer of the server that a person can act on.
+export type {
+  Database,
+  Notification,
+  OwnedTransaction,
+  Param,
+  Queryable,
+  Rows,
+  Session,
+  Sql,
+  TransactionOptions,
+} from "./database.ts";
+export { statement, textArray, type Statement } from "./statement.ts";
+export { quotedSchema } from "./schema-name.ts";
+export { SQLSTATE, explainPostgresError, sqlState } from "./postgres-errors.ts";
+export {
+  assertMigrated,
+  migrateUp,
+  migrationSql,
+  migrationStatus,
+  type AppliedMigration,
+  type Migration,
+  type MigrationStatus,
+} from "./migrate.ts";
+export { pgDatabase } from "./drivers/pg.ts";
+export type { PgPool } from "./drivers/pg-shape.ts";
+export {
+  callerTransaction,
+  type CallerTransaction,
+  type PgTx,
+  type PostgresJsTx,
+  type TransactionTypes,
+} from "./drivers/caller-transaction.ts";

@@ -1,0 +1,37 @@
+/** A named SQL text. The name shows in prepared statements, logs and query statistics. */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+  /** Name and text in one: two schemas on one connection must not share a prepared statement. */
+  readonly preparedName: string;
+}
+
+export function statement(name: string, text: string): Statement {
+  const trimmed = text.trim();
+  return Object.freeze({ name, text: trimmed, preparedName: `${name.slice(0, 46)}:${fingerprint(trimmed)}` });
+}
+
+function fingerprint(text: string): string {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return (hash >>> 0).toString(36);
+}
+
+/** A list as one text parameter (`$1::text::text[]`): arrays survive every driver this way. */
+export function textArray(values: readonly (string | number | bigint | boolean | null)[]): string {
+  let literal = "{";
+  for (let i = 0; i < values.length; i++) {
+    if (i > 0) literal += ",";
+    literal += element(values[i] ?? null);
+  }
+  return literal + "}";
+}
+
+function element(value: string | number | bigint | boolean | null): string {
+  if (value === null) return "NULL";
+  if (typeof value !== "string") return String(value);
+  return NEEDS_ESCAPE.test(value) ? `"${value.replace(ESCAPED, "\\$&")}"` : `"${value}"`;
+}
+
+const NEEDS_ESCAPE = /["\\]/;
+const ESCAPED = /["\\]/g;

@@ -1,0 +1,82 @@
+/**
+ * Everything sagabox tells about itself while it works. Names and fields are public API: sinks (log lines,
+ * metrics, traces) are made from these and from nothing else. Durations are milliseconds, counts are messages.
+ */
+export interface TelemetryEvents {
+  /** Messages were written to the outbox (their transaction may still roll back). */
+  "outbox.written": { readonly count: number; readonly optimistic: number };
+  /** A caller-chosen id was seen before: nothing was written. */
+  "outbox.duplicate": { readonly id: string; readonly type: string };
+  "outbox.refused": { readonly topic: string; readonly policy: "refuse" | "drop"; readonly depth: number };
+  /** One read of due rows. */
+  "relay.fetched": { readonly count: number; readonly durationMs: number };
+  /** One batch went through the transport and was settled. */
+  "relay.batch": { readonly count: number; readonly durationMs: number };
+  "relay.published": { readonly type: string; readonly topic: string; readonly count: number; readonly durationMs: number };
+  /** A message's own failure: it waits for its next attempt. */
+  "relay.failed": {
+    readonly id: string;
+    readonly type: string;
+    readonly topic: string;
+    readonly attempt: number;
+    readonly delayMs: number;
+    readonly reason: string;
+    readonly error: string;
+  };
+  /** The broker's failure: nothing is charged, the destination rests. */
+  "relay.paused": { readonly topic: string; readonly delayMs: number; readonly reason: "unreachable" | "unknown"; readonly error: string };
+  "relay.lost": { readonly lanes: number; readonly count: number };
+  "optimistic.attempted": { readonly count: number };
+  "optimistic.succeeded": { readonly count: number; readonly durationMs: number };
+  "optimistic.failed": { readonly count: number; readonly reason: "timeout" | "error" | "late"; readonly error: string };
+  "lanes.gained": { readonly scope: string; readonly lanes: number };
+  "lanes.released": { readonly scope: string; readonly lanes: number };
+  "lanes.lost": { readonly scope: string; readonly lanes: number };
+  /** A member's lease ran out without a good-bye. */
+  "member.gone": { readonly scope: string; readonly member: string };
+  "scheduled.due": { readonly count: number };
+  "history.partition": { readonly action: "attached" | "dropped" | "kept"; readonly partition: string };
+  "history.cleaned": { readonly table: string; readonly count: number };
+  "consumer.processed": {
+    readonly consumer: string;
+    readonly type: string;
+    readonly topic: string;
+    readonly id: string;
+    readonly durationMs: number;
+  };
+  "consumer.duplicate": { readonly consumer: string; readonly type: string; readonly topic: string; readonly id: string };
+  "consumer.retried": {
+    readonly consumer: string;
+    readonly type: string;
+    readonly topic: string;
+    readonly id: string;
+    readonly attempt: number;
+    readonly delayMs: number;
+    readonly charged: boolean;
+    readonly error: string;
+  };
+  "consumer.stuck": { readonly consumer: string; readonly type: string; readonly id: string; readonly deadlineMs: number };
+  "consumer.suspect": { readonly consumer: string; readonly id: string; readonly crashes: number };
+  "dead_letter.buried": {
+    readonly origin: "outbox" | "consumer";
+    readonly consumer: string | null;
+    readonly id: string;
+    readonly type: string;
+    readonly topic: string;
+    readonly reason: string;
+    readonly error: string;
+  };
+  "storage.failed": { readonly doing: string; readonly error: string; readonly retryInMs: number };
+  "worker.started": { readonly worker: string; readonly service: string };
+  "worker.stopping": { readonly worker: string };
+  "worker.stopped": { readonly worker: string; readonly durationMs: number; readonly clean: boolean };
+  "backlog.measured": { readonly pending: number; readonly claimed: number; readonly oldestAgeMs: number; readonly deadLetters: number };
+}
+
+export type TelemetryName = keyof TelemetryEvents;
+
+/** Present on any event that happens on behalf of one message. */
+export interface TelemetryContext {
+  readonly traceparent?: string | undefined;
+  readonly sagaId?: string | null | undefined;
+}

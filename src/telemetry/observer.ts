@@ -1,0 +1,24 @@
+import type { TelemetryContext, TelemetryEvents, TelemetryName } from "./events.ts";
+
+/** The port every room speaks to. An observer must not throw and must not wait. */
+export interface Observer {
+  tell<Name extends TelemetryName>(name: Name, fields: TelemetryEvents[Name], context?: TelemetryContext): void;
+}
+
+export const silentObserver: Observer = { tell: () => undefined };
+
+/** Tells each observer in turn; one that throws does not keep the others from hearing. */
+export function fanOut(observers: readonly Observer[]): Observer {
+  if (observers.length === 1 && observers[0] !== undefined) return observers[0];
+  return {
+    tell(name, fields, context) {
+      for (const observer of observers) {
+        try {
+          observer.tell(name, fields, context);
+        } catch {
+          // A broken sink must not stop a message.
+        }
+      }
+    },
+  };
+}

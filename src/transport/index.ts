@@ -1,0 +1,13 @@
+// The contract between sagabox and whatever carries its messages: publish a batch and learn what became of each,
+// subscribe and settle each delivery. Authors of transports need nothing else.
+export type {
+  Consumption,
+  PublishOptions,
+  PublishOutcome,
+  Subscription,
+  TopicRequest,
+  Transport,
+} from "./transport.ts";
+export type { Delivery, RetryOptions } from "./delivery.ts";
+export type { Capabilities } from "./capabilities.ts";
+export { isLocalTransport, type LocalHop, type LocalTransport } from "./local-hop.ts";

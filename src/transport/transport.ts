@@ -1,0 +1,57 @@
+import type { Message } from "../message/index.ts";
+import type { Capabilities } from "./capabilities.ts";
+import type { Delivery } from "./delivery.ts";
+
+/** What became of one message. `unknown` is not failure: it may be there already, and is sent again. */
+export type PublishOutcome =
+  | { readonly kind: "published" }
+  /** This message can never be sent: trying again cannot help. */
+  | { readonly kind: "refused"; readonly error: Error }
+  /** This message's own failure: charged, tried again later. */
+  | { readonly kind: "rejected"; readonly error: Error }
+  /** The broker's failure: nothing is charged. */
+  | { readonly kind: "unreachable"; readonly error: Error }
+  | { readonly kind: "unknown"; readonly error: Error };
+
+export interface PublishOptions {
+  /** Aborted when the sender gives up; what is not confirmed by then is unknown. */
+  readonly signal: AbortSignal;
+}
+
+export interface Subscription {
+  /** The consumer group: its members compete, other groups get their own copy. */
+  readonly group: string;
+  readonly topics: readonly TopicRequest[];
+  /** At most this many deliveries are unsettled at once. */
+  readonly prefetch: number;
+  /** Names this process among the members of the group. */
+  readonly worker: string;
+}
+
+export interface TopicRequest {
+  readonly topic: string;
+  /** Where a group that is new to the topic begins. */
+  readonly from: "now" | "beginning";
+}
+
+export interface Consumption {
+  /** Takes nothing new; deliveries already handed out may still be settled. */
+  pause(): Promise<void>;
+  /** Gives back what is unsettled and leaves the group. */
+  close(): Promise<void>;
+  /** False while nothing can be received: the reason is for people. */
+  health(): { readonly ok: boolean; readonly detail?: string };
+}
+
+/** The whole contract. A transport never throws for a message's own failure and never publishes twice by itself. */
+export interface Transport {
+  readonly name: string;
+  readonly capabilities: Capabilities;
+  /** Connects and checks; harmless when called twice. */
+  open(): Promise<void>;
+  /** One outcome per message, in the order given. `published` means that the broker said so. */
+  publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]>;
+  /** `receive` is called with one delivery after another, never with more than `prefetch` unsettled ones. */
+  subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption>;
+  close(): Promise<void>;
+}

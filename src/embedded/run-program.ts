@@ -1,0 +1,46 @@
+import { spawn } from "node:child_process";
+import type { ServerAccount } from "./account.ts";
+
+export interface ProgramResult {
+  /** Undefined when the program could not be run at all, or ended by a signal. */
+  readonly exitCode: number | undefined;
+  readonly output: string;
+  readonly error: Error | undefined;
+}
+
+/** Variables such as PGDATA or PGOPTIONS would change what the programs do, so they see next to none. */
+export function programEnvironment(): NodeJS.ProcessEnv {
+  const { PATH, LD_LIBRARY_PATH } = process.env;
+  return {
+    LC_ALL: "C",
+    ...(PATH === undefined ? {} : { PATH }),
+    ...(LD_LIBRARY_PATH === undefined ? {} : { LD_LIBRARY_PATH }),
+  };
+}
+
+/** Runs a program to its end and never rejects. */
+export function runProgram(
+  path: string,
+  args: readonly string[],
+  account?: ServerAccount,
+): Promise<ProgramResult> {
+  return new Promise((resolve) => {
+    let output = "";
+    const finish = (exitCode: number | null, error?: Error): void =>
+      resolve({ exitCode: exitCode ?? undefined, output: output.trim(), error });
+    try {
+      const child = spawn(path, args, {
+        cwd: "/",
+        env: programEnvironment(),
+        stdio: ["ignore", "pipe", "pipe"],
+        ...account,
+      });
+      child.stdout.on("data", (chunk: Buffer) => (output += chunk.toString()));
+      child.stderr.on("data", (chunk: Buffer) => (output += chunk.toString()));
+      child.on("error", (error) => finish(null, error));
+      child.on("close", (code) => finish(code));
+    } catch (error) {
+      finish(null, error instanceof Error ? error : new Error(String(error)));
+    }
+  });
+}

@@ -1,0 +1,69 @@
+import { mkdir } from "node:fs/promises";
+import { dirname } from "node:path";
+import { randomToken } from "../runtime/index.ts";
+import { serverAccount } from "./account.ts";
+import { findBinaries } from "./binaries.ts";
+import { checkVersion, initialise, isInitialised, reachableDataDir } from "./data-folder.ts";
+import { EmbeddedPostgres } from "./embedded-postgres.ts";
+import { embeddedFailure } from "./failure.ts";
+import { freePort } from "./free-port.ts";
+import { embeddedPostgresSettings, type EmbeddedPostgresOptions } from "./options.ts";
+import { refuseForeignFolder } from "./native-files.ts";
+import { keepPassword, readPassword } from "./password-file.ts";
+import { launch, runningServer, type ServerPlan } from "./server-process.ts";
+
+const ATTEMPTS = 3;
+
+/**
+ * Starts a PostgreSQL server on a data folder, or finds the one already running there. It listens on loopback
+ * only and can decode its log (`wal_level=logical`). As root it runs under the account postgres or nobody.
+ */
+export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+  const settings = embeddedPostgresSettings(options);
+  if (process.platform === "win32") {
+    throw embeddedFailure(
+      "The embedded server does not run on Windows. Set DATABASE_URL to a server you run.",
+    );
+  }
+  const account = serverAccount(settings.dataDir);
+  const dataDir = reachableDataDir(settings.dataDir, account, settings.onNotice);
+  const binaries = await findBinaries(account);
+  const plan = { ...settings, dataDir, logFile: `${dataDir}.log`, binaries, account };
+
+  if (!isInitialised(dataDir)) {
+    await mkdir(dirname(dataDir), { recursive: true });
+    if (dataDir !== settings.dataDir) await refuseForeignFolder(dirname(dataDir));
+    // Kept before the cluster is made: of two starts at once, both then use the password of the first.
+    const password =
+      settings.auth === "trust"
+        ? undefined
+        : (settings.password ?? (await keepPassword(dataDir, randomToken())));
+    await initialise(dataDir, binaries, account, password);
+  }
+  checkVersion(dataDir, binaries);
+  const password = settings.password ?? (await readPassword(dataDir));
+  return startOrReuse(plan, settings.port, password);
+}
+
+async function startOrReuse(
+  plan: Omit<ServerPlan, "port">,
+  wishedPort: number | undefined,
+  password: string | undefined,
+): Promise<EmbeddedPostgres> {
+  let failure: unknown;
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    const found = await runningServer(plan.dataDir);
+    if (found !== undefined) {
+      return new EmbeddedPostgres({ ...plan, port: found.port }, { pid: found.pid, reused: true, password });
+    }
+    try {
+      const port = wishedPort ?? (await freePort());
+      const pid = await launch({ ...plan, port });
+      return new EmbeddedPostgres({ ...plan, port }, { pid, reused: false, password });
+    } catch (error) {
+      // Somebody took the port, or started the same data, in between: look again.
+      failure = error;
+    }
+  }
+  throw failure;
+}

@@ -1,0 +1,84 @@
+import { randomBytes } from "node:crypto";
+import pg from "pg";
+import { afterAll, inject, onTestFinished } from "vitest";
+
+export interface TemporaryDatabase {
+  readonly name: string;
+  readonly url: string;
+  readonly pool: pg.Pool;
+  /** Ends the pool and removes the database with everything in it. Calling it twice is harmless. */
+  drop(): Promise<void>;
+}
+
+export interface TemporaryDatabaseOptions {
+  /** How many connections the pool may hold. Default 10. */
+  readonly max?: number;
+  /** A database to copy from. Nobody may be connected to it. Default: an empty one. */
+  readonly template?: string;
+  /** What is still connected at the end counts as a leak and fails the test. Default true. */
+  readonly leakGuard?: boolean;
+}
+
+/** A database of its own for the running test, dropped when the test is over. */
+export async function temporaryDatabase(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {
+  const database = await createDatabase(options);
+  onTestFinished(() => database.drop());
+  return database;
+}
+
+/** A database for all tests of a file (call it in `beforeAll` or at the top), dropped after the last. */
+export function databaseForFile(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {
+  const created = createDatabase(options);
+  afterAll(async () => (await created).drop());
+  return created;
+}
+
+/** A database the caller drops. */
+export async function createDatabase(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {
+  const name = `t_${randomBytes(8).toString("hex")}`;
+  await asAdmin(`create database ${name} template ${options.template ?? "template0"}`);
+  const url = new URL(inject("postgresUrl"));
+  url.pathname = `/${name}`;
+  const pool = new pg.Pool({ connectionString: url.href, max: options.max ?? 10 });
+  // A connection cut by a crash test reports here; without a listener it would end the process.
+  pool.on("error", () => undefined);
+  let dropped: Promise<void> | undefined;
+  const drop = (): Promise<void> => (dropped ??= dropDatabase(name, pool, options.leakGuard ?? true));
+  return { name, url: url.href, pool, drop };
+}
+
+async function dropDatabase(name: string, pool: pg.Pool, leakGuard: boolean): Promise<void> {
+  const borrowed = pool.totalCount - pool.idleCount;
+  if (borrowed === 0) await pool.end();
+  const left = leakGuard ? await connectionsLeft(name) : [];
+  await asAdmin(
+    `select pg_drop_replication_slot(slot_name) from pg_replication_slots
+      where database = '${name}' and not active`,
+  );
+  await asAdmin(`drop database if exists ${name} with (force)`);
+  if (leakGuard && borrowed > 0)
+    throw new Error(`${borrowed} connection(s) were not given back to the pool.`);
+  if (left.length > 0) throw new Error(`The test left connections open: ${left.join("; ")}`);
+}
+
+// The server notices a closed socket a moment after we closed it, so the guard looks more than once.
+async function connectionsLeft(name: string): Promise<string[]> {
+  for (let look = 1; ; look += 1) {
+    const { rows } = await asAdmin(
+      `select coalesce(nullif(application_name, ''), 'unnamed') || ' ' || coalesce(state, '') || ' ' || left(query, 200) as open
+         from pg_stat_activity where datname = '${name}' and backend_type in ('client backend', 'walsender')`,
+    );
+    if (rows.length === 0 || look === 50) return rows.map((row) => row.open);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+async function asAdmin(sql: string): Promise<{ rows: { open: string }[] }> {
+  const client = new pg.Client({ connectionString: inject("postgresUrl") });
+  await client.connect();
+  try {
+    return await client.query<{ open: string }>(sql);
+  } finally {
+    await client.end();
+  }
+}

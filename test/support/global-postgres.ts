@@ -1,0 +1,54 @@
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestProject } from "vitest/node";
+import { startEmbeddedPostgres } from "../../src/embedded/index.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** A superuser's URL of the cluster all tests of a run share. */
+    readonly postgresUrl: string;
+  }
+}
+
+let shared: Promise<{ url: string; stop: () => Promise<void> }> | undefined;
+let users = 0;
+
+/** One cluster per run, for all projects that ask: DATABASE_URL if set, else our own, gone afterwards. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  shared ??= startShared();
+  users += 1;
+  const { url, stop } = await shared;
+  project.provide("postgresUrl", url);
+  return async () => {
+    users -= 1;
+    if (users > 0) return;
+    shared = undefined;
+    await stop();
+  };
+}
+
+async function startShared(): Promise<{ url: string; stop: () => Promise<void> }> {
+  const given = process.env["DATABASE_URL"];
+  if (given !== undefined && given !== "") return { url: given, stop: () => Promise.resolve() };
+  const folder = mkdtempSync(join(tmpdir(), "sagabox-test-"));
+  // As root the server runs under another account, which has to get through this folder.
+  chmodSync(folder, 0o755);
+  const server = await startEmbeddedPostgres({ dataDir: join(folder, "data"), auth: "trust", settings });
+  const stop = async (): Promise<void> => {
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return { url: server.url, stop };
+}
+
+// Nothing here has to survive a crash; stories about crashes start a cluster of their own.
+const settings = {
+  fsync: "off",
+  synchronous_commit: "off",
+  full_page_writes: "off",
+  max_connections: 200,
+  max_replication_slots: 20,
+  max_wal_senders: 20,
+  shared_buffers: "64MB",
+};

@@ -11,24 +11,14 @@ declare module "vitest" {
   }
 }
 
-let shared: Promise<{ url: string; stop: () => Promise<void> }> | undefined;
-let users = 0;
-
-/** One cluster per run, for all projects that ask: DATABASE_URL if set, else our own, gone afterwards. */
+/** One cluster per run and project: DATABASE_URL if set, else our own, gone afterwards. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  shared ??= startShared();
-  users += 1;
-  const { url, stop } = await shared;
+  const { url, stop } = await startCluster();
   project.provide("postgresUrl", url);
-  return async () => {
-    users -= 1;
-    if (users > 0) return;
-    shared = undefined;
-    await stop();
-  };
+  return stop;
 }
 
-async function startShared(): Promise<{ url: string; stop: () => Promise<void> }> {
+async function startCluster(): Promise<{ url: string; stop: () => Promise<void> }> {
   const given = process.env["DATABASE_URL"];
   if (given !== undefined && given !== "") return { url: given, stop: () => Promise.resolve() };
   const folder = mkdtempSync(join(tmpdir(), "sagabox-test-"));

@@ -1,0 +1,120 @@
+// The commands of package.json that must work on a fresh clone, where nothing is installed yet.
+// This file therefore uses nothing but Node.
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const [task = "", ...rest] = process.argv.slice(2);
+
+const run = {
+  typecheck: () => tool("typescript/bin/tsc", ["-p", "tsconfig.json"]),
+  lint: () => tool("oxlint/bin/oxlint", ["--type-aware", "--deny-warnings"]),
+  format: () => tool("prettier/bin/prettier.cjs", ["--check", "--log-level", "warn", "."]),
+  knip: () => tool("knip/bin/knip.js", []),
+  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args], env),
+};
+
+const check = [
+  ["types compile", run.typecheck],
+  ["lint", run.lint],
+  ["formatting", run.format],
+  ["no dead code", run.knip],
+];
+const tests = [
+  ["tests", () => run.vitest(projects("unit", "types", "architecture", "postgres"))],
+  ["proof, quick", () => run.vitest(projects("proof"), { SAGABOX_PROOF: "quick" })],
+];
+
+const tasks = {
+  start: () => node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo.ts", ...rest]),
+  check: () => steps(check),
+  test: () => (rest.length > 0 ? run.vitest(rest) : steps([...check, ...tests])),
+  proof: () => run.vitest([...projects("proof"), ...rest], { SAGABOX_PROOF: "full" }),
+  coverage: () => run.vitest(["--coverage", ...projects("unit", "postgres"), ...rest]),
+};
+
+const chosen = Object.hasOwn(tasks, task) ? tasks[task] : undefined;
+if (chosen === undefined) {
+  console.error(`Unknown task "${task}". Known: ${Object.keys(tasks).join(", ")}.`);
+  process.exit(2);
+}
+const installed = await installWhenNeeded();
+process.exit(installed === 0 ? await chosen() : installed);
+
+function projects(...names) {
+  return names.flatMap((name) => ["--project", name]);
+}
+
+// Every step runs, whatever failed before it: one run tells everything that is wrong.
+async function steps(list) {
+  const startedMs = performance.now();
+  const results = [];
+  for (const [name, action] of list) {
+    console.log(`\n── ${name}`);
+    const stepMs = performance.now();
+    const code = await action();
+    results.push({ name, passed: code === 0, seconds: seconds(stepMs) });
+  }
+  console.log("\n── summary");
+  for (const result of results) {
+    console.log(`${result.passed ? "passed" : "FAILED"}  ${result.name} (${result.seconds} s)`);
+  }
+  const failed = results.filter((result) => !result.passed).length;
+  const verdict = failed === 0 ? "All steps passed" : `${failed} of ${results.length} steps failed`;
+  console.log(`${verdict}, ${seconds(startedMs)} s in total.`);
+  return failed === 0 ? 0 : 1;
+}
+
+function seconds(sinceMs) {
+  return ((performance.now() - sinceMs) / 1000).toFixed(1);
+}
+
+async function installWhenNeeded() {
+  const reason = whyInstall();
+  if (reason === undefined) return 0;
+  console.log(`Installing dependencies with "npm ci", because ${reason}.`);
+  const npm = process.env.npm_execpath;
+  return npm === undefined ? spawned("npm", ["ci"]) : node([npm, "ci"]);
+}
+
+// npm keeps a list of what it installed. Comparing contents, not file times, survives copies and checkouts.
+function whyInstall() {
+  const installedFile = join(root, "node_modules", ".package-lock.json");
+  if (!existsSync(installedFile)) return "node_modules is missing";
+  const wanted = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages;
+  const installed = JSON.parse(readFileSync(installedFile, "utf8")).packages;
+  for (const [path, { version, optional, peer }] of Object.entries(wanted)) {
+    if (path === "" || optional === true || peer === true) continue;
+    if (installed[path]?.version !== version) return `${path} is not at version ${version}`;
+  }
+  return undefined;
+}
+
+function tool(path, args, env) {
+  return node([join(root, "node_modules", path), ...args], env);
+}
+
+function node(args, env) {
+  return spawned(process.execPath, args, env);
+}
+
+function spawned(command, args, env = {}) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: root, stdio: "inherit", env: { ...process.env, ...env } });
+    // The terminal interrupts the child as well; it decides how to end, and we report how it did.
+    const ignore = () => undefined;
+    const forward = () => child.kill("SIGTERM");
+    process.on("SIGINT", ignore).on("SIGTERM", forward);
+    const done = (code) => {
+      process.off("SIGINT", ignore).off("SIGTERM", forward);
+      resolve(code);
+    };
+    child.on("error", (error) => {
+      console.error(`${command} could not be started: ${error.message}`);
+      done(1);
+    });
+    child.on("exit", (code) => done(code ?? 1));
+  });
+}

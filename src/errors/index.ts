@@ -1,8 +1,6 @@
-/**
- * What can go wrong, in words. Every error of this package is a `SagaboxError` whose code is listed in the
- * catalogue and explained in docs/errors.md; a handler answers with a verdict instead of an error when it knows
- * better than the retry policy. This room imports nothing, so every other room may use it.
- */
+// What can go wrong, in words. Every error of this package is a `SagaboxError` whose code is listed in the
+// catalogue and explained in docs/errors.md; a handler answers with a verdict instead of an error when it knows
+// better than the retry policy. This room imports nothing, so every other room may use it.
 export { catalogue, type ErrorCode } from "./catalogue.ts";
 export { parseDuration, type Duration } from "./duration.ts";
 export { isSagaboxError, SagaboxError, type SagaboxErrorOptions } from "./sagabox-error.ts";

@@ -1,8 +1,6 @@
-/**
- * Friendly values in, checked values out. A room reads its options once, on entry: unknown keys are refused with a
- * suggestion, numbers and durations are held to their bounds, and the room keeps the frozen result. Settings may
- * also come from the environment; the table of variables is data, so the documentation is made from it.
- */
+// Friendly values in, checked values out. A room reads its options once, on entry: unknown keys are refused with a
+// suggestion, numbers and durations are held to their bounds, and the room keeps the frozen result. Settings may
+// also come from the environment; the table of variables is data, so the documentation is made from it.
 export { milliseconds, type Duration } from "./duration.ts";
 export { flag, nearest, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds } from "./parse-options.ts";
 export { readEnvironment, type Environment, type EnvironmentOptions } from "./environment.ts";

@@ -1,0 +1,14 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { AnyContract } from "./contract.ts";
+import { isValidId } from "./message-id.ts";
+
+/** The key of this data, or null when the contract has none. */
+export function keyOf(contract: AnyContract, data: unknown): string | null {
+  if (contract.key === undefined) return null;
+  const key: unknown = contract.key(data);
+  if (isValidId(key)) return key;
+  throw new SagaboxError(
+    "KEY_INVALID",
+    `The key function of "${contract.name}" must return a text of 1 to 255 characters without control characters.`,
+  );
+}

@@ -1,0 +1,55 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { MessageKind } from "./message.ts";
+import type { UntypedJson } from "./contract-options.ts";
+
+/** A kind of message both ends agree on: its name, version and schema, and how it is treated on its way. */
+export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed extends boolean> {
+  readonly kind: Kind;
+  readonly name: string;
+  readonly version: number;
+  readonly schema: StandardSchemaV1<Input, Data>;
+  readonly reply: StandardSchemaV1<unknown, Reply> | null;
+  readonly personal: PersonalFields<Data> | null;
+  /** Each function turns the data of its version into the next one. */
+  readonly upcast: Readonly<Record<number, (old: UntypedJson) => unknown>>;
+  readonly topic: string | null;
+  readonly ttlMs: number | null;
+  readonly priority: number;
+  readonly order: "commit" | "strict";
+  readonly onDead: "continue" | "hold";
+  readonly maxAttempts: number | null;
+  readonly aggregate: string | null;
+  readonly target: string | null;
+  /** Messages with one key keep their order. Written as a method so that contracts of all data are AnyContract. */
+  key?(data: Data): string;
+  /** For the compiler only; there is nothing here at run time. */
+  readonly "~types": {
+    readonly data: Data;
+    readonly input: Input;
+    readonly reply: Reply;
+    readonly keyed: Keyed;
+  };
+}
+
+/** Who the data is about, and which fields tell something about them. */
+export interface PersonalFields<Data> {
+  subject(data: Data): string;
+  readonly fields: readonly string[];
+}
+
+export type AnyEvent = Contract<"event", unknown, unknown, never, boolean>;
+export type AnyCommand = Contract<"command", unknown, unknown, unknown, boolean>;
+export type AnyStream = Contract<"stream", unknown, unknown, never, boolean>;
+export type AnyContract = AnyEvent | AnyCommand | AnyStream;
+
+type Typed = {
+  readonly "~types": { readonly data: unknown; input: unknown; reply: unknown; keyed: boolean };
+};
+
+/** What a handler receives. */
+export type DataOf<C extends Typed> = C["~types"]["data"];
+/** What a publisher passes. */
+export type InputOf<C extends Typed> = C["~types"]["input"];
+/** What the handler of a command returns. */
+export type ReplyOf<C extends Typed> = C["~types"]["reply"];
+export type KeyedOf<C extends Typed> = C["~types"]["keyed"];

@@ -1,0 +1,75 @@
+import { createHash } from "node:crypto";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { EnvelopeFields } from "./envelope-fields.ts";
+import { decodeJson } from "./json.ts";
+import type { Message } from "./message.ts";
+import { findMember } from "./raw-member.ts";
+import { formatTraceparent, parseTraceparent } from "./trace-context.ts";
+
+interface DecodeOptions {
+  /** Where it was received; used when a foreign producer does not name the topic. */
+  readonly topic: string;
+  /** Default 2 MB: the largest payload and as much again around it. */
+  readonly maxBytes?: number;
+}
+
+/** Reads an envelope strictly. The data stays text; it is checked by whoever decodes it. */
+export function decodeEnvelope(text: string, options: DecodeOptions): Message {
+  const { data, frame } = split(text);
+  const fields = new EnvelopeFields(parseFrame(frame, options.maxBytes ?? 2_097_152));
+  fields.expect("metadata.version", "1.0");
+  const id = fields.id("metadata.message_id");
+  return {
+    id,
+    kind: fields.oneOf("metadata.message_type", ["event", "command", "stream"]),
+    type: fields.text("payload.type"),
+    schemaVersion: fields.version("payload.schema_version"),
+    topic: fields.optionalText("metadata.topic") ?? options.topic,
+    key: fields.optionalId("metadata.key"),
+    data,
+    headers: fields.headers("metadata.headers"),
+    correlationId: fields.optionalId("metadata.correlation_id") ?? id,
+    causationId: fields.optionalId("metadata.causation_id"),
+    traceparent: traceparentOf(fields, id),
+    sagaId: fields.optionalId("metadata.saga_id"),
+    aggregateType: fields.optionalText("metadata.aggregate_type"),
+    aggregateId: fields.optionalText("metadata.aggregate_id"),
+    source: fields.text("metadata.source_service"),
+    target: fields.optionalText("metadata.target_service"),
+    priority: fields.priority("metadata.priority"),
+    writtenAt: fields.time("metadata.timestamp"),
+    expiresAt: fields.optionalTime("metadata.expires_at"),
+  };
+}
+
+// The data is cut out and null put in its place, so that only the frame around it is parsed here.
+function split(text: string): { data: string; frame: string } {
+  const payload = findMember(text, 0, "payload");
+  const data = payload === undefined ? undefined : findMember(text, payload.start, "data");
+  if (data === undefined) throw new SagaboxError("ENVELOPE_INVALID", "The envelope has no payload.data.");
+  return {
+    data: text.slice(data.start, data.end),
+    frame: `${text.slice(0, data.start)}null${text.slice(data.end)}`,
+  };
+}
+
+function parseFrame(frame: string, maxBytes: number): unknown {
+  try {
+    return decodeJson(frame, { maxBytes });
+  } catch (cause) {
+    if (!isSagaboxError(cause)) throw cause;
+    throw new SagaboxError("ENVELOPE_INVALID", `The envelope cannot be read. ${cause.message}`, { cause });
+  }
+}
+
+// A producer without tracing still gets one trace per message: the same on each delivery, since it comes of the id.
+function traceparentOf(fields: EnvelopeFields, id: string): string {
+  const written = fields.optionalText("tracing.traceparent");
+  if (parseTraceparent(written) !== undefined && written !== null) return written;
+  const traceId = fields.optionalText("tracing.trace_id");
+  const spanId = fields.optionalText("tracing.span_id");
+  const assembled = formatTraceparent({ traceId: traceId ?? "", spanId: spanId ?? "", flags: "01" });
+  if (parseTraceparent(assembled) !== undefined) return assembled;
+  const digest = createHash("sha256").update(id).digest("hex");
+  return formatTraceparent({ traceId: digest.slice(0, 32), spanId: digest.slice(32, 48), flags: "01" });
+}

@@ -1,0 +1,52 @@
+import type { Contract } from "./contract.ts";
+import type {
+  CommandOptions,
+  ContractOptions,
+  In,
+  KeyFunction,
+  Out,
+  ReplySafe,
+  Schema,
+  WireSafe,
+} from "./contract-options.ts";
+import { readContract } from "./read-contract.ts";
+
+/** Something that happened; any number of consumers may react. With a key, messages of one key keep their order. */
+export function event<const T extends Schema>(
+  name: string,
+  options: ContractOptions<T> & { readonly key: KeyFunction<T> } & WireSafe<T>,
+): Contract<"event", Out<T>, In<T>, never, true>;
+export function event<const T extends Schema>(
+  name: string,
+  options: ContractOptions<T> & { readonly key?: never } & WireSafe<T>,
+): Contract<"event", Out<T>, In<T>, never, false>;
+export function event(name: string, options: object): unknown {
+  return readContract("event", name, options);
+}
+
+/** Something one service shall do; it answers with the reply, if there is one. */
+export function command<const T extends Schema, const R extends Schema>(
+  name: string,
+  options: CommandOptions<T> & { readonly key?: KeyFunction<T>; readonly reply: R } & WireSafe<T> &
+    ReplySafe<R>,
+): Contract<"command", Out<T>, In<T>, Out<R>, boolean>;
+export function command<const T extends Schema>(
+  name: string,
+  options: CommandOptions<T> & { readonly key?: KeyFunction<T>; readonly reply?: never } & WireSafe<T>,
+): Contract<"command", Out<T>, In<T>, void, boolean>;
+export function command(name: string, options: object): unknown {
+  return readContract("command", name, options);
+}
+
+/** One of a long row of measurements or changes, read in order and kept by the transport. */
+export function stream<const T extends Schema>(
+  name: string,
+  options: ContractOptions<T> & { readonly key: KeyFunction<T> } & WireSafe<T>,
+): Contract<"stream", Out<T>, In<T>, never, true>;
+export function stream<const T extends Schema>(
+  name: string,
+  options: ContractOptions<T> & { readonly key?: never } & WireSafe<T>,
+): Contract<"stream", Out<T>, In<T>, never, false>;
+export function stream(name: string, options: object): unknown {
+  return readContract("stream", name, options);
+}

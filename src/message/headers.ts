@@ -1,0 +1,90 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { Headers, Message } from "./message.ts";
+
+/** Names under which a message describes itself beside its body, so that brokers and foreign readers need not open it. */
+export const ownHeaders = {
+  messageId: "message_id",
+  correlationId: "correlation_id",
+  causationId: "causation_id",
+  traceId: "trace_id",
+  traceparent: "traceparent",
+  kind: "message_type",
+  type: "event_type",
+  schemaVersion: "schema_version",
+  source: "source_service",
+  sagaId: "saga_id",
+} as const;
+
+const reservedNames: ReadonlySet<string> = new Set([...Object.values(ownHeaders), "content-type"]);
+// Prefixes with a meaning of their own: ours, CloudEvents, NATS, and what RabbitMQ writes when a message dies.
+const reservedPrefixes = [
+  "sagabox-",
+  "sagabox.",
+  "sagabox_",
+  "ce-",
+  "ce_",
+  "nats-",
+  "x-death",
+  "x-first-death",
+];
+
+const namePattern = /^[a-z0-9][a-z0-9._-]{0,127}$/;
+const mostHeaders = 64;
+const mostValueBytes = 8_192;
+
+/** The caller's headers, names in lower case, held to what every transport can carry. */
+export function checkHeaders(given: Readonly<Record<string, string>> = {}): Headers {
+  const entries = Object.entries(given);
+  if (entries.length > mostHeaders)
+    throw invalid(`There are ${entries.length} headers; at most ${mostHeaders} travel.`);
+  const headers = new Map<string, string>();
+  for (const [written, value] of entries) {
+    const name = written.toLowerCase();
+    checkName(name);
+    if (headers.has(name)) throw invalid(`Header "${name}" is given twice, in different case.`);
+    checkValue(name, value);
+    headers.set(name, value);
+  }
+  return Object.fromEntries(headers);
+}
+
+function checkName(name: string): void {
+  if (!namePattern.test(name)) {
+    throw invalid(`Header ${JSON.stringify(name.slice(0, 40))} must match ${String(namePattern)}.`);
+  }
+  if (reservedNames.has(name) || reservedPrefixes.some((prefix) => name.startsWith(prefix))) {
+    throw invalid(`Header "${name}" is reserved and filled in automatically. Choose another name.`);
+  }
+}
+
+function checkValue(name: string, value: unknown): void {
+  if (typeof value !== "string") throw invalid(`Header "${name}" must be a text.`);
+  if (/[\r\n\0]|\p{Cs}/u.test(value)) {
+    throw invalid(`Header "${name}" must not contain line breaks, NUL or broken Unicode.`);
+  }
+  if (Buffer.byteLength(value) > mostValueBytes) {
+    throw invalid(`Header "${name}" is longer than ${mostValueBytes} bytes.`);
+  }
+}
+
+function invalid(message: string): SagaboxError {
+  return new SagaboxError("HEADER_INVALID", message);
+}
+
+/** The headers a transport writes beside the body: the caller's and our own. */
+export function wireHeaders(message: Message): Record<string, string> {
+  const headers: Record<string, string> = {
+    ...message.headers,
+    [ownHeaders.messageId]: message.id,
+    [ownHeaders.correlationId]: message.correlationId,
+    [ownHeaders.traceId]: message.traceparent.slice(3, 35),
+    [ownHeaders.traceparent]: message.traceparent,
+    [ownHeaders.kind]: message.kind,
+    [ownHeaders.type]: message.type,
+    [ownHeaders.schemaVersion]: String(message.schemaVersion),
+    [ownHeaders.source]: message.source,
+  };
+  if (message.causationId !== null) headers[ownHeaders.causationId] = message.causationId;
+  if (message.sagaId !== null) headers[ownHeaders.sagaId] = message.sagaId;
+  return headers;
+}

@@ -1,0 +1,28 @@
+// What a message is: its contract, its identity, its JSON, and the envelope it travels in. A user defines contracts
+// here, every other room passes messages around as plain data, and the payload stays JSON text from the publisher's
+// transaction to the handler. Everything is pure apart from the context of the message being handled.
+export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFields } from "./contract.ts";
+export type { DataOf, InputOf, KeyedOf, ReplyOf } from "./contract.ts";
+export { keyOf } from "./contract-key.ts";
+export type { CommandOptions, ContractOptions, FieldPath, Priority, WireSafe } from "./contract-options.ts";
+export { decodeEnvelope } from "./decode-envelope.ts";
+export { command, event, stream } from "./define-message.ts";
+export { encodeEnvelope, envelopeVersion } from "./envelope.ts";
+export { checkHeaders, ownHeaders, wireHeaders } from "./headers.ts";
+export { decodeJson, encodeJson, type Json, type JsonLimits } from "./json.ts";
+export { laneCount, laneOf, streamOf } from "./lane-hash.ts";
+export type { Headers, Message, MessageKind } from "./message.ts";
+export { currentMessageContext, deriveContext, runInMessageContext } from "./message-context.ts";
+export type { ContextOverrides, DerivedContext, MessageContext } from "./message-context.ts";
+export { createIdSource, isValidId, type IdSource } from "./message-id.ts";
+export { isValidTopic, topicOf, type Routing } from "./topic.ts";
+export {
+  childOf,
+  formatTraceparent,
+  newTrace,
+  parseTraceparent,
+  type TraceContext,
+} from "./trace-context.ts";
+export { formatTracestate, parseTracestate } from "./trace-context.ts";
+export { upcast } from "./upcast.ts";
+export { validate, validateReply } from "./validate.ts";

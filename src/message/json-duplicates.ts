@@ -1,0 +1,47 @@
+/**
+ * Whether an object in this JSON text names a key twice. JSON.parse keeps the last one without a word, while other
+ * readers keep the first; so the members in the text are counted against the keys of the parsed value. The text
+ * must be valid JSON, which is why only strings followed by a colon need to be found.
+ */
+export function hasDuplicateKeys(text: string, parsed: unknown): boolean {
+  return membersIn(text) !== keysIn(parsed);
+}
+
+function membersIn(text: string): number {
+  let members = 0;
+  let start = text.indexOf('"');
+  while (start !== -1) {
+    let next = closingQuote(text, start) + 1;
+    while (isSpace(text.charCodeAt(next))) next++;
+    if (text.charCodeAt(next) === 58) members++;
+    start = text.indexOf('"', next);
+  }
+  return members;
+}
+
+function closingQuote(text: string, opening: number): number {
+  let end = text.indexOf('"', opening + 1);
+  while (isEscaped(text, end)) end = text.indexOf('"', end + 1);
+  return end;
+}
+
+function isEscaped(text: string, index: number): boolean {
+  let backslashes = 0;
+  while (text.charCodeAt(index - 1 - backslashes) === 92) backslashes++;
+  return backslashes % 2 === 1;
+}
+
+function isSpace(code: number): boolean {
+  return code === 32 || code === 10 || code === 13 || code === 9;
+}
+
+function keysIn(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  let count = 0;
+  if (Array.isArray(value)) {
+    for (const item of value) count += keysIn(item);
+    return count;
+  }
+  for (const item of Object.values(value)) count += 1 + keysIn(item);
+  return count;
+}

@@ -1,0 +1,74 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { SagaboxError } from "../errors/index.ts";
+import { isValidId } from "./message-id.ts";
+import { childOf, formatTraceparent, newTrace, parseTraceparent } from "./trace-context.ts";
+
+/** The message being handled. What is published meanwhile was caused by it. */
+export interface MessageContext {
+  readonly messageId: string;
+  readonly correlationId: string;
+  readonly traceparent: string;
+  readonly sagaId?: string;
+}
+
+const storage = new AsyncLocalStorage<MessageContext>();
+
+export function currentMessageContext(): MessageContext | undefined {
+  return storage.getStore();
+}
+
+export function runInMessageContext<T>(context: MessageContext, work: () => T): T {
+  return storage.run(context, work);
+}
+
+/** What the caller says about a message's origin; the rest is inherited. */
+export interface ContextOverrides {
+  readonly correlationId?: string;
+  readonly causationId?: string;
+  readonly traceparent?: string;
+}
+
+interface Sources {
+  /** Id of the message that is about to be published. */
+  readonly messageId: string;
+  readonly randomBytes: (size: number) => Uint8Array;
+}
+
+export interface DerivedContext {
+  readonly correlationId: string;
+  readonly causationId: string | null;
+  readonly traceparent: string;
+}
+
+/** Pure: the caller's word first, then the message being handled, then a new beginning. */
+export function deriveContext(
+  current: MessageContext | undefined,
+  overrides: ContextOverrides,
+  { messageId, randomBytes }: Sources,
+): DerivedContext {
+  checkOverrides(overrides);
+  const parent = parseTraceparent(overrides.traceparent) ?? parseTraceparent(current?.traceparent);
+  const trace = parent === undefined ? newTrace(randomBytes) : childOf(parent, randomBytes);
+  return {
+    correlationId: overrides.correlationId ?? current?.correlationId ?? messageId,
+    causationId: overrides.causationId ?? current?.messageId ?? null,
+    traceparent: formatTraceparent(trace),
+  };
+}
+
+function checkOverrides({ correlationId, causationId, traceparent }: ContextOverrides): void {
+  for (const [name, id] of Object.entries({ correlationId, causationId })) {
+    if (id !== undefined && !isValidId(id)) {
+      throw new SagaboxError(
+        "HEADER_INVALID",
+        `${name} must be a text of 1 to 255 characters without control characters.`,
+      );
+    }
+  }
+  if (traceparent !== undefined && parseTraceparent(traceparent) === undefined) {
+    throw new SagaboxError(
+      "HEADER_INVALID",
+      "traceparent must have the form 00-<trace id>-<span id>-<flags>.",
+    );
+  }
+}

@@ -1,0 +1,73 @@
+import { isPrintable } from "./printable.ts";
+
+export interface IdSource {
+  (): string;
+}
+
+interface IdSourceParts {
+  wallMs(): number;
+  randomBytes(size: number): Uint8Array;
+}
+
+const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
+/**
+ * UUIDs of version 7 that never go backwards within the process. The 74 bits after the time are a random start per
+ * millisecond, counted up by a random step; when the clock stands still or jumps back, the last time is kept.
+ */
+export function createIdSource({ wallMs, randomBytes }: IdSourceParts): IdSource {
+  // Random bytes are drawn in blocks, since each draw has a price of its own.
+  let pool: Uint8Array = new Uint8Array(0);
+  let used = 0;
+  let lastMs = -1;
+  let high = 0; // 12 + 14 bits
+  let low = 0; // 48 bits, below what a double holds exactly
+
+  function draw(count: number): number {
+    if (used + count > pool.length) [pool, used] = [randomBytes(4_096), 0];
+    let value = 0;
+    for (let i = 0; i < count; i++) value = value * 256 + (pool[used++] ?? 0);
+    return value;
+  }
+
+  return () => {
+    const nowMs = Math.floor(wallMs());
+    if (nowMs > lastMs) {
+      lastMs = nowMs;
+      high = draw(4) % 0x2000000; // the top bit stays free, so that counting up has room
+      low = draw(6);
+    } else {
+      low += 1 + draw(4);
+      if (low >= 0x1000000000000) {
+        low -= 0x1000000000000;
+        high += 1;
+      }
+      if (high >= 0x4000000) {
+        high = 0;
+        lastMs += 1;
+      }
+    }
+    return format(lastMs, high, low);
+  };
+}
+
+function format(ms: number, high: number, low: number): string {
+  const time = hexOf(ms, 6);
+  const versionAndHigh = hexOf(0x7000 | (high >>> 14), 2);
+  const variantAndRest = hexOf(0x8000 | (high & 0x3fff), 2);
+  return `${time.slice(0, 8)}-${time.slice(8)}-${versionAndHigh}-${variantAndRest}-${hexOf(low, 6)}`;
+}
+
+function hexOf(value: number, bytes: number): string {
+  let text = "";
+  for (let rest = value, i = 0; i < bytes; i++) {
+    text = (hex[rest % 256] ?? "") + text;
+    rest = Math.floor(rest / 256);
+  }
+  return text;
+}
+
+/** Any text can be an id, as long as every transport and index can carry it. */
+export function isValidId(id: unknown): id is string {
+  return typeof id === "string" && id.length >= 1 && id.length <= 255 && id.trim() !== "" && isPrintable(id);
+}

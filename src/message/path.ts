@@ -1,0 +1,13 @@
+type PathKey = string | number | symbol;
+
+/** `lines[3].price`, for error texts. Keys that are no plain words are quoted and cut. */
+export function formatPath(keys: readonly PathKey[]): string {
+  let path = "";
+  for (const key of keys) {
+    if (typeof key === "number") path += `[${key}]`;
+    else if (typeof key === "string" && /^[A-Za-z_$][\w$]{0,63}$/.test(key))
+      path += path === "" ? key : `.${key}`;
+    else path += `[${JSON.stringify(String(key).slice(0, 40))}]`;
+  }
+  return path;
+}

@@ -1,0 +1,131 @@
+import { parseDuration, SagaboxError } from "../errors/index.ts";
+import type { MessageKind } from "./message.ts";
+import { isValidTopic } from "./topic.ts";
+
+const commonOptions = [
+  ...["schema", "version", "personal", "upcast", "key", "topic", "ttl", "priority"],
+  ...["order", "onDead", "maxAttempts", "aggregate"],
+];
+const knownOptions: Record<MessageKind, readonly string[]> = {
+  event: commonOptions,
+  stream: commonOptions,
+  command: [...commonOptions, "reply", "target"],
+};
+
+const plainName = /^[A-Za-z][A-Za-z0-9_.-]{0,254}$/;
+
+/** Checks what the compiler cannot, fills in the defaults and freezes the contract. */
+export function readContract(kind: MessageKind, name: string, given: object): object {
+  function must(holds: boolean, rule: string): void {
+    if (!holds) throw new SagaboxError("CONTRACT_INVALID", `${kind}(${JSON.stringify(name)}): ${rule}.`);
+  }
+  must(typeof name === "string" && plainName.test(name), "the name must match " + String(plainName));
+  must(isObject(given), "the options must be an object");
+  for (const key of Object.keys(given)) must(knownOptions[kind].includes(key), `there is no option "${key}"`);
+
+  const options = given as Record<string, unknown>;
+  const { version = 1, upcast = {}, personal, ttl, priority = 5, maxAttempts = null } = options;
+  const { order = "commit", onDead = "continue", topic = null, aggregate = null, target = null } = options;
+  const ttlMs = ttl === undefined ? null : parseDuration(ttl);
+  const { schema, reply = null, key } = options;
+
+  must(isSchema(schema), "schema must be a Standard Schema (zod, valibot, arktype and others are)");
+  must(reply === null || isSchema(reply), "reply must be a Standard Schema");
+  must(isWhole(version, 1, 2_147_483_647), "version must be a whole number from 1");
+  must(key === undefined || typeof key === "function", "key must be a function of the data");
+  must(ttlMs !== undefined && ttlMs !== 0, 'ttl must be a length of time such as "5m"');
+  must(isWhole(priority, 0, 9), "priority must be a whole number from 0 to 9");
+  must(
+    maxAttempts === null || isWhole(maxAttempts, 1, 1_000),
+    "maxAttempts must be a whole number from 1 to 1000",
+  );
+  must(order === "commit" || order === "strict", 'order must be "commit" or "strict"');
+  must(onDead === "continue" || onDead === "hold", 'onDead must be "continue" or "hold"');
+  must(key !== undefined || order === "commit", 'order "strict" needs a key');
+  must(key !== undefined || onDead === "continue", 'onDead "hold" needs a key');
+  must(
+    topic === null || isValidTopic(topic),
+    "topic must have 1 to 249 letters, digits, dots, dashes, underscores",
+  );
+  must(aggregate === null || isName(aggregate), "aggregate must match " + String(plainName));
+  must(target === null || isName(target), "target must match " + String(plainName));
+  must(isObject(upcast), "upcast must be an object of functions");
+  const gap = missingUpcaster(upcast as object, version as number);
+  must(gap === undefined, gap ?? "");
+  must(
+    personal === undefined || isPersonal(personal),
+    "personal needs a function subject and a list of fields",
+  );
+
+  return Object.freeze({
+    ...{
+      kind,
+      name,
+      version,
+      schema,
+      reply,
+      topic,
+      ttlMs,
+      priority,
+      order,
+      onDead,
+      maxAttempts,
+      aggregate,
+      target,
+    },
+    upcast: Object.freeze({ ...(upcast as object) }),
+    personal: personal === undefined ? null : freezePersonal(personal as Personal),
+    ...(key === undefined ? {} : { key }),
+  });
+}
+
+// The chain may begin late, when old versions are gone for good, but it must lead up to the current one.
+function missingUpcaster(upcast: object, version: number): string | undefined {
+  const from = Object.keys(upcast).map(Number);
+  if (from.some((step) => !isWhole(step, 1, version - 1))) {
+    return `upcast may only start from the versions before ${version}`;
+  }
+  if (Object.values(upcast).some((step) => typeof step !== "function"))
+    return "each upcaster must be a function";
+  for (let step = Math.min(...from); step < version; step++) {
+    if (!from.includes(step)) return `upcast lacks the step from version ${step} to ${step + 1}`;
+  }
+  return undefined;
+}
+
+interface Personal {
+  readonly subject: (data: unknown) => string;
+  readonly fields: readonly string[];
+}
+
+function isPersonal(value: unknown): value is Personal {
+  if (!isObject(value)) return false;
+  const { subject, fields } = value as Partial<Personal>;
+  return (
+    typeof subject === "function" &&
+    Array.isArray(fields) &&
+    fields.every((field) => typeof field === "string")
+  );
+}
+
+function freezePersonal({ subject, fields }: Personal): Personal {
+  return Object.freeze({ subject, fields: Object.freeze([...fields]) });
+}
+
+function isSchema(value: unknown): boolean {
+  if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
+  const standard = (value as Record<string, unknown>)["~standard"];
+  return isObject(standard) && typeof (standard as Record<string, unknown>)["validate"] === "function";
+}
+
+function isName(value: unknown): boolean {
+  return typeof value === "string" && plainName.test(value);
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
+function isWhole(value: unknown, min: number, max: number): value is number {
+  return Number.isInteger(value) && (value as number) >= min && (value as number) <= max;
+}

@@ -1,0 +1,40 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { MessageKind } from "./message.ts";
+
+/** Where a message goes when its contract does not say; undefined leaves it to the default. */
+export type Routing = (message: { readonly kind: MessageKind; readonly type: string }) => string | undefined;
+
+interface Routed {
+  readonly kind: MessageKind;
+  readonly name: string;
+  readonly topic: string | null;
+}
+
+const prefix: Record<MessageKind, string> = { event: "events", command: "commands", stream: "streams" };
+
+/** The contract's own topic, else the routing function's, else e.g. `events.order.created`. */
+export function topicOf(contract: Routed, routing?: Routing): string {
+  const { kind, name } = contract;
+  const topic = contract.topic ?? routing?.({ kind, type: name }) ?? `${prefix[kind]}.${dotted(name)}`;
+  if (isValidTopic(topic)) return topic;
+  throw new SagaboxError(
+    "TOPIC_INVALID",
+    `The topic of ${kind} "${name}" must have 1 to 249 letters, digits, dots, dashes or underscores.`,
+  );
+}
+
+export function isValidTopic(topic: unknown): topic is string {
+  return (
+    typeof topic === "string" && /^[A-Za-z0-9._-]{1,249}$/.test(topic) && topic !== "." && topic !== ".."
+  );
+}
+
+// OrderCreated, order_created and order-created are one name in three spellings.
+function dotted(name: string): string {
+  return name
+    .replace(/([a-z0-9])([A-Z])/g, "$1.$2")
+    .replace(/([A-Z])([A-Z][a-z])/g, "$1.$2")
+    .replace(/[._-]+/g, ".")
+    .replace(/^\.|\.$/g, "")
+    .toLowerCase();
+}

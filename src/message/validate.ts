@@ -1,0 +1,48 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { PayloadError, type PayloadIssue } from "../errors/index.ts";
+import type { AnyContract, DataOf } from "./contract.ts";
+import { formatPath } from "./path.ts";
+import { withoutValues } from "./without-values.ts";
+
+/** The data as its schema puts it out, or a PayloadError that lists what is wrong where. */
+export function validate<C extends AnyContract>(contract: C, input: unknown): DataOf<C> | Promise<DataOf<C>> {
+  return check(contract.schema, `${contract.kind} "${contract.name}"`, input);
+}
+
+/** The same for the answer to a command; without a reply schema the answer is dropped. */
+export function validateReply(contract: AnyContract, reply: unknown): unknown {
+  return contract.reply === null
+    ? undefined
+    : check(contract.reply, `the reply to "${contract.name}"`, reply);
+}
+
+function check(schema: StandardSchemaV1, what: string, input: unknown): unknown {
+  const result = schema["~standard"].validate(input);
+  // Most schemas answer at once; a promise for each message would be paid for nothing.
+  return result instanceof Promise
+    ? result.then((settled) => outputOf(settled, what, input))
+    : outputOf(result, what, input);
+}
+
+function outputOf(result: StandardSchemaV1.Result<unknown>, what: string, input: unknown): unknown {
+  if (result.issues === undefined) return result.value;
+  const issues = result.issues.slice(0, 20).map((issue) => issueOf(issue, input));
+  const list = issues.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`)).join("; ");
+  throw new PayloadError("PAYLOAD_INVALID", `The data of ${what} does not match its schema: ${list}`, {
+    issues,
+  });
+}
+
+function issueOf(issue: StandardSchemaV1.Issue, input: unknown): PayloadIssue {
+  const keys = (issue.path ?? []).map((segment) => (typeof segment === "object" ? segment.key : segment));
+  return { path: formatPath(keys), message: withoutValues(issue.message, valueAt(input, keys)) };
+}
+
+function valueAt(input: unknown, keys: readonly PropertyKey[]): unknown {
+  let value = input;
+  for (const key of keys) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+    value = (value as Record<PropertyKey, unknown>)[key];
+  }
+  return value;
+}

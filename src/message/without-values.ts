@@ -1,0 +1,30 @@
+// Some schema libraries quote the rejected value in their message, and messages end in logs and dead letters.
+const quotedByValibot = /\s*,? but received [^]*$/;
+const quotedByArktype = /\s*\(was [^]*\)$/;
+const mostLeaves = 1_000;
+
+/** The message of a schema library without the value it complains about. */
+export function withoutValues(message: string, rejected: unknown): string {
+  const kept = message.replace(quotedByValibot, "").replace(quotedByArktype, "").slice(0, 300);
+  return quotes(kept, rejected) ? "is not acceptable" : kept;
+}
+
+// Messages written by users or by other libraries may quote too, in any form; then nothing of them is kept. Values
+// of one or two characters occur in every sentence and tell nothing.
+function quotes(message: string, rejected: unknown): boolean {
+  const left: unknown[] = [rejected];
+  for (let seen = 0; left.length > 0 && seen < mostLeaves; seen++) {
+    const value = left.pop();
+    if (typeof value === "object" && value !== null) left.push(...Object.values(value).slice(0, mostLeaves));
+    else if (
+      value !== undefined &&
+      value !== null &&
+      typeof value !== "boolean" &&
+      typeof value !== "symbol"
+    ) {
+      const text = String(value);
+      if (text.length > 2 && message.includes(text)) return true;
+    }
+  }
+  return left.length > 0;
+}

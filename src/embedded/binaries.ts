@@ -21,11 +21,16 @@ interface Attempt {
   readonly forbidden?: boolean;
 }
 
+type BinarySource = (account: ServerAccount | undefined) => Promise<Attempt>;
+
 /** The npm package first, then whatever PostgreSQL this machine has. */
-export async function findBinaries(account: ServerAccount | undefined): Promise<Binaries> {
+export async function findBinaries(
+  account: ServerAccount | undefined,
+  sources: readonly BinarySource[] = [fromPackage, fromSystem],
+): Promise<Binaries> {
   const reasons: string[] = [];
-  for (const attempt of [() => fromPackage(account), () => fromSystem(account)]) {
-    const { binaries, reason } = await attempt();
+  for (const source of sources) {
+    const { binaries, reason } = await source(account);
     if (binaries !== undefined) return binaries;
     reasons.push(reason);
   }
@@ -38,10 +43,18 @@ export async function findBinaries(account: ServerAccount | undefined): Promise<
 async function fromPackage(account: ServerAccount | undefined): Promise<Attempt> {
   const packageDir = platformPackage();
   if (packageDir === undefined) return { reason: `${platformPackageName()} is not installed` };
-  const nativeDir = join(packageDir, "native");
+  return useNativeFiles(join(packageDir, "native"), packageVersion(packageDir), account);
+}
+
+/** Uses the files where they lie, or a copy when the account cannot get at them there. */
+export async function useNativeFiles(
+  nativeDir: string,
+  version: string,
+  account: ServerAccount | undefined,
+): Promise<Attempt> {
   const inPlace = await tryNative(nativeDir, account);
   if (inPlace.binaries !== undefined || inPlace.forbidden !== true) return inPlace;
-  return tryNative(await copyNativeFiles(nativeDir, packageVersion(packageDir), account), account);
+  return tryNative(await copyNativeFiles(nativeDir, version, account), account);
 }
 
 async function tryNative(nativeDir: string, account: ServerAccount | undefined): Promise<Attempt> {
@@ -53,7 +66,7 @@ async function tryNative(nativeDir: string, account: ServerAccount | undefined):
   return probe(join(nativeDir, "bin"), account);
 }
 
-async function fromSystem(account: ServerAccount | undefined): Promise<Attempt> {
+export async function fromSystem(account: ServerAccount | undefined): Promise<Attempt> {
   const asked = await runProgram("pg_config", ["--bindir"]);
   const folders = [...(asked.exitCode === 0 ? [asked.output] : []), ...debianFolders()];
   for (const binDir of folders.filter((folder) => existsSync(join(folder, "initdb")))) {

@@ -36,17 +36,22 @@ export class EmbeddedPostgres {
 
   /** Ends the server, also a re-used one, and resolves when nothing of it is left. The data stays. */
   async stop(): Promise<void> {
-    await shutDown(this.dataDir, "SIGINT", STOP_TIMEOUT_MS);
+    await this.#end("SIGINT");
   }
 
   /** Crashes the server: no session is told, nothing is written down. For tests of what survives. */
   async killImmediately(): Promise<void> {
-    await shutDown(this.dataDir, "SIGQUIT", STOP_TIMEOUT_MS);
+    await this.#end("SIGQUIT");
   }
 
   /** Stops the server, if it runs, and starts it again on the same port. */
   async restart(mode: StopMode = "fast"): Promise<void> {
     await (mode === "fast" ? this.stop() : this.killImmediately());
     this.#pid = await launch(this.#plan);
+  }
+
+  async #end(signal: "SIGINT" | "SIGQUIT"): Promise<void> {
+    const { dataDir } = this;
+    await shutDown({ dataDir, lastKnownPid: this.#pid, signal, timeoutMs: STOP_TIMEOUT_MS });
   }
 }

@@ -22,11 +22,23 @@ export interface ServerPlan {
 
 const POLL_MS = 15;
 
-/** Where a server runs on this data and answers, or undefined. */
-export async function runningServer(dataDir: string): Promise<{ pid: number; port: number } | undefined> {
-  const found = await readPostmasterFile(dataDir);
-  if (found === undefined || !isServer(found.pid)) return undefined;
-  return (await answers(found.port, SUPERUSER)) ? found : undefined;
+/** The server running on this data, once it answers; undefined when there is none, or none any more. */
+export async function runningServer(
+  dataDir: string,
+  timeoutMs: number,
+): Promise<{ pid: number; port: number } | undefined> {
+  const endMs = systemClock.monotonicMs() + timeoutMs;
+  for (;;) {
+    const found = await readPostmasterFile(dataDir);
+    if (found === undefined || !isServer(found.pid)) return undefined;
+    if (await answers(found.port, SUPERUSER)) return found;
+    if (systemClock.monotonicMs() > endMs) {
+      throw embeddedFailure(
+        `A server (process ${found.pid}) holds ${dataDir} but does not answer on port ${found.port}.`,
+      );
+    }
+    await sleep(POLL_MS);
+  }
 }
 
 /** Starts a server and waits until it takes connections. Returns its process id. */
@@ -49,10 +61,14 @@ export async function launch(plan: ServerPlan): Promise<number> {
   child.unref();
   const ready = await waitUntilReady(plan, () => ended);
   if (ready) return child.pid ?? 0;
-  if (ended === undefined) child.kill("SIGQUIT");
+  const reason = ended ?? `not ready after ${plan.readyTimeoutMs} ms`;
+  if (ended === undefined) {
+    const { dataDir } = plan;
+    await shutDown({ dataDir, lastKnownPid: child.pid ?? 0, signal: "SIGQUIT", timeoutMs: 10_000 });
+  }
   const tail = readFileSync(plan.logFile).subarray(logStart).toString().trim().split("\n").slice(-20);
   throw embeddedFailure(
-    `PostgreSQL on ${plan.dataDir} did not start: ${ended ?? `not ready after ${plan.readyTimeoutMs} ms`}. ` +
+    `PostgreSQL on ${plan.dataDir} did not start: ${reason}. ` +
       `The end of ${plan.logFile}:\n${tail.join("\n")}`,
   );
 }
@@ -67,21 +83,23 @@ async function waitUntilReady(plan: ServerPlan, ended: () => string | undefined)
   return false;
 }
 
-/** Sends the signal and waits until the server has taken its file away, which it does last of all. */
-export async function shutDown(
-  dataDir: string,
-  signal: "SIGINT" | "SIGQUIT",
-  timeoutMs: number,
-): Promise<void> {
-  const server = await readPostmasterFile(dataDir);
-  if (server === undefined || !isServer(server.pid)) return;
-  process.kill(server.pid, signal);
+export interface ShutDown {
+  readonly dataDir: string;
+  /** Whom to end when the data folder, and the file in it that names the server, is already gone. */
+  readonly lastKnownPid: number;
+  readonly signal: "SIGINT" | "SIGQUIT";
+  readonly timeoutMs: number;
+}
+
+/** Sends the signal and waits until the server and its file are gone. */
+export async function shutDown({ dataDir, lastKnownPid, signal, timeoutMs }: ShutDown): Promise<void> {
+  const pid = (await readPostmasterFile(dataDir))?.pid ?? lastKnownPid;
+  if (!isServer(pid)) return;
+  process.kill(pid, signal);
   const endMs = systemClock.monotonicMs() + timeoutMs;
-  while ((await readPostmasterFile(dataDir))?.pid === server.pid && isServer(server.pid)) {
-    if (systemClock.monotonicMs() > endMs) {
-      throw embeddedFailure(`PostgreSQL (process ${server.pid}) did not stop within ${timeoutMs} ms.`);
-    }
-    await sleep(POLL_MS);
+  while (isServer(pid) && systemClock.monotonicMs() < endMs) await sleep(POLL_MS);
+  if (isServer(pid)) {
+    throw embeddedFailure(`PostgreSQL (process ${pid}) did not stop within ${timeoutMs} ms.`);
   }
 }
 

@@ -50,9 +50,8 @@ async function startOrReuse(
   wishedPort: number | undefined,
   password: string | undefined,
 ): Promise<EmbeddedPostgres> {
-  let failure: unknown;
-  for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
-    const found = await runningServer(plan.dataDir);
+  for (let attempt = 1; ; attempt += 1) {
+    const found = await runningServer(plan.dataDir, plan.readyTimeoutMs);
     if (found !== undefined) {
       return new EmbeddedPostgres({ ...plan, port: found.port }, { pid: found.pid, reused: true, password });
     }
@@ -61,9 +60,14 @@ async function startOrReuse(
       const pid = await launch({ ...plan, port });
       return new EmbeddedPostgres({ ...plan, port }, { pid, reused: false, password });
     } catch (error) {
-      // Somebody took the port, or started the same data, in between: look again.
-      failure = error;
+      if (attempt === ATTEMPTS || !overtaken(error)) throw error;
     }
   }
-  throw failure;
+}
+
+// Somebody took the port, or started a server on the same data, between our look and our start.
+function overtaken(error: unknown): boolean {
+  return (
+    error instanceof Error && /Address already in use|postmaster\.pid" already exists/.test(error.message)
+  );
 }

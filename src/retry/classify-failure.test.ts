@@ -1,0 +1,81 @@
+import { expect, test } from "vitest";
+import { ignore, PayloadError, permanent, retryAfter, SagaboxError } from "../errors/index.ts";
+import { classifyFailure } from "./index.ts";
+
+const withCode = (code: string, message = "boom") => Object.assign(new Error(message), { code });
+
+test.each([
+  ...["08000", "08003", "08006", "57P01", "57P02", "57P03", "53000", "53100", "53200", "53300"],
+  ...["40001", "40P01", "55P03", "57014", "25006"],
+])("SQLSTATE %s is a failure of the database, not of the message", (code) => {
+  expect(classifyFailure(withCode(code))).toBe("infrastructure");
+});
+
+test.each(["23505", "22P02", "42P01", "P0001", "25P02", "28P01"])(
+  "SQLSTATE %s is the message's own",
+  (code) => {
+    expect(classifyFailure(withCode(code))).toBe("retryable");
+  },
+);
+
+test.each([
+  ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH"],
+  ...["CONNECTION_CLOSED", "CONNECT_TIMEOUT"],
+])("%s is a failure of the network", (code) => {
+  expect(classifyFailure(withCode(code))).toBe("infrastructure");
+});
+
+test.each([
+  "Connection terminated unexpectedly",
+  "Connection terminated due to connection timeout",
+  "Connection terminated",
+  "timeout exceeded when trying to connect",
+  "Client has encountered a connection error and is not queryable",
+])("the driver's error %s is a failure of the database", (message) => {
+  expect(classifyFailure(new Error(message))).toBe("infrastructure");
+});
+
+test("a driver's error is found inside the wrapper of an object mapper", () => {
+  const wrapped = new Error("Failed query: insert into …", { cause: withCode("40001") });
+  expect(classifyFailure(wrapped)).toBe("infrastructure");
+});
+
+test("an outside call that failed is charged to the handler that made it", () => {
+  const failedFetch = new TypeError("fetch failed", { cause: withCode("ECONNREFUSED") });
+  expect(classifyFailure(failedFetch)).toBe("retryable");
+});
+
+test("payloads and envelopes that cannot be read never become readable", () => {
+  expect(classifyFailure(new PayloadError("PAYLOAD_INVALID", "x"))).toBe("permanent");
+  expect(classifyFailure(new PayloadError("PAYLOAD_VERSION_UNKNOWN", "x"))).toBe("permanent");
+  expect(classifyFailure(new SagaboxError("ENVELOPE_INVALID", "x"))).toBe("permanent");
+  expect(classifyFailure(new SagaboxError("MESSAGE_ID_MISSING", "x"))).toBe("permanent");
+});
+
+test("our own errors about database and broker cost the message nothing", () => {
+  expect(classifyFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x"))).toBe("infrastructure");
+  expect(classifyFailure(new SagaboxError("TRANSPORT_UNREACHABLE", "x"))).toBe("infrastructure");
+  expect(classifyFailure(new SagaboxError("HANDLER_TIMEOUT", "x"))).toBe("retryable");
+});
+
+test.each([new Error("out of stock"), "a text", undefined, null, 42, {}])("%o is tried again", (thrown) => {
+  expect(classifyFailure(thrown)).toBe("retryable");
+});
+
+test("a verdict is stronger than any classifier", () => {
+  expect(classifyFailure(permanent("closed"), () => "retryable")).toBe("permanent");
+  expect(classifyFailure(retryAfter("1s"), () => "permanent")).toBe("retryable");
+  expect(classifyFailure(ignore("cancelled"))).toBe("permanent");
+});
+
+test("the user's classifier is asked before ours, and may pass", () => {
+  const classifier = (error: unknown) => (error instanceof RangeError ? "permanent" : undefined);
+  expect(classifyFailure(new RangeError("x"), classifier)).toBe("permanent");
+  expect(classifyFailure(withCode("08006"), classifier)).toBe("infrastructure");
+});
+
+test("causes that go round in a circle are followed only so far", () => {
+  const error: Error & { cause?: unknown } = new Error("x");
+  error.cause = error;
+  expect(classifyFailure(error)).toBe("retryable");
+});

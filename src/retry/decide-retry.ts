@@ -1,0 +1,43 @@
+import { verdictOf } from "../errors/index.ts";
+import { classifyFailure, type FailureClassifier, type FailureKind } from "./classify-failure.ts";
+import { retryDelay, type RetryPolicy } from "./retry-policy.ts";
+
+/** A thrown value, sorted. */
+export interface Failure {
+  readonly kind: FailureKind;
+  /** The wait the handler asked for, if it did. */
+  readonly retryAfterMs?: number;
+  readonly reason: string;
+}
+
+export type RetryDecision =
+  /** An attempt that is not charged does not count towards the policy's maximum. */
+  | { readonly kind: "retry"; readonly delayMs: number; readonly charged: boolean }
+  | { readonly kind: "dead"; readonly reason: "permanent" | "attempts exhausted" };
+
+/** Sorts a thrown value. Handlers that say `ignore` have not failed; look for that verdict first. */
+export function failureOf(error: unknown, userClassifier?: FailureClassifier): Failure {
+  const kind = classifyFailure(error, userClassifier);
+  const verdict = verdictOf(error);
+  if (verdict?.kind === "retry-after") return { kind, retryAfterMs: verdict.delayMs, reason: verdict.reason };
+  return {
+    kind,
+    reason: error instanceof Error ? error.message : `threw something that is not an error (${typeof error})`,
+  };
+}
+
+/** What becomes of a message whose attempt number `attempt` (the first is 1) has failed. */
+export function decideRetry(
+  policy: RetryPolicy,
+  attempt: number,
+  failure: Pick<Failure, "kind" | "retryAfterMs">,
+  random: () => number,
+): RetryDecision {
+  if (failure.kind === "permanent") return { kind: "dead", reason: "permanent" };
+  if (failure.retryAfterMs !== undefined)
+    return { kind: "retry", delayMs: failure.retryAfterMs, charged: false };
+  const delayMs = retryDelay(policy, attempt, random);
+  if (failure.kind === "infrastructure") return { kind: "retry", delayMs, charged: false };
+  if (attempt >= policy.maxAttempts) return { kind: "dead", reason: "attempts exhausted" };
+  return { kind: "retry", delayMs, charged: true };
+}

@@ -12,7 +12,12 @@ export interface TelemetryEvents {
   "relay.fetched": { readonly count: number; readonly durationMs: number };
   /** One batch went through the transport and was settled. */
   "relay.batch": { readonly count: number; readonly durationMs: number };
-  "relay.published": { readonly type: string; readonly topic: string; readonly count: number; readonly durationMs: number };
+  "relay.published": {
+    readonly type: string;
+    readonly topic: string;
+    readonly count: number;
+    readonly durationMs: number;
+  };
   /** A message's own failure: it waits for its next attempt. */
   "relay.failed": {
     readonly id: string;
@@ -24,11 +29,20 @@ export interface TelemetryEvents {
     readonly error: string;
   };
   /** The broker's failure: nothing is charged, the destination rests. */
-  "relay.paused": { readonly topic: string; readonly delayMs: number; readonly reason: "unreachable" | "unknown"; readonly error: string };
+  "relay.paused": {
+    readonly topic: string;
+    readonly delayMs: number;
+    readonly reason: "unreachable" | "unknown";
+    readonly error: string;
+  };
   "relay.lost": { readonly lanes: number; readonly count: number };
   "optimistic.attempted": { readonly count: number };
   "optimistic.succeeded": { readonly count: number; readonly durationMs: number };
-  "optimistic.failed": { readonly count: number; readonly reason: "timeout" | "error" | "late"; readonly error: string };
+  "optimistic.failed": {
+    readonly count: number;
+    readonly reason: "timeout" | "error" | "late";
+    readonly error: string;
+  };
   "lanes.gained": { readonly scope: string; readonly lanes: number };
   "lanes.released": { readonly scope: string; readonly lanes: number };
   "lanes.lost": { readonly scope: string; readonly lanes: number };
@@ -44,7 +58,12 @@ export interface TelemetryEvents {
     readonly id: string;
     readonly durationMs: number;
   };
-  "consumer.duplicate": { readonly consumer: string; readonly type: string; readonly topic: string; readonly id: string };
+  "consumer.duplicate": {
+    readonly consumer: string;
+    readonly type: string;
+    readonly topic: string;
+    readonly id: string;
+  };
   "consumer.retried": {
     readonly consumer: string;
     readonly type: string;
@@ -55,7 +74,12 @@ export interface TelemetryEvents {
     readonly charged: boolean;
     readonly error: string;
   };
-  "consumer.stuck": { readonly consumer: string; readonly type: string; readonly id: string; readonly deadlineMs: number };
+  "consumer.stuck": {
+    readonly consumer: string;
+    readonly type: string;
+    readonly id: string;
+    readonly deadlineMs: number;
+  };
   "consumer.suspect": { readonly consumer: string; readonly id: string; readonly crashes: number };
   "dead_letter.buried": {
     readonly origin: "outbox" | "consumer";
@@ -70,7 +94,12 @@ export interface TelemetryEvents {
   "worker.started": { readonly worker: string; readonly service: string };
   "worker.stopping": { readonly worker: string };
   "worker.stopped": { readonly worker: string; readonly durationMs: number; readonly clean: boolean };
-  "backlog.measured": { readonly pending: number; readonly claimed: number; readonly oldestAgeMs: number; readonly deadLetters: number };
+  "backlog.measured": {
+    readonly pending: number;
+    readonly claimed: number;
+    readonly oldestAgeMs: number;
+    readonly deadLetters: number;
+  };
 }
 
 export type TelemetryName = keyof TelemetryEvents;

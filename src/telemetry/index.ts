@@ -2,3 +2,9 @@
 // events into log lines and metrics. Nothing in here knows a message's payload.
 export type { TelemetryContext, TelemetryEvents, TelemetryName } from "./events.ts";
 export { fanOut, silentObserver, type Observer } from "./observer.ts";
+export { eventCatalogue, type EventEntry, type LogLevel } from "./event-catalogue.ts";
+export { logger, type LoggerOptions } from "./logger.ts";
+export { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
+export { packageVersion } from "./package-version.ts";
+export { printable, printableJson, withoutPasswords } from "./printable.ts";
+export { prometheus, type PrometheusObserver, type PrometheusOptions } from "./prometheus.ts";

@@ -2,7 +2,11 @@ import type { TelemetryContext, TelemetryEvents, TelemetryName } from "./events.
 
 /** The port every room speaks to. An observer must not throw and must not wait. */
 export interface Observer {
-  tell<Name extends TelemetryName>(name: Name, fields: TelemetryEvents[Name], context?: TelemetryContext): void;
+  tell<Name extends TelemetryName>(
+    name: Name,
+    fields: TelemetryEvents[Name],
+    context?: TelemetryContext,
+  ): void;
 }
 
 export const silentObserver: Observer = { tell: () => undefined };

@@ -1,0 +1,87 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { format } from "prettier";
+import { environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
+import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
+
+const root = join(import.meta.dirname, "..");
+
+/** The pages that are made from code, by their path from the root. */
+export async function generatedDocs(): Promise<Readonly<Record<string, string>>> {
+  return {
+    "docs/telemetry.md": await page(telemetry()),
+    "docs/environment.md": await page(environment()),
+  };
+}
+
+function telemetry(): string {
+  const events = Object.entries(eventCatalogue).map(
+    ([name, { level, meaning, fields }]: [string, EventEntry]) => {
+      const list = Object.entries<string>(fields).map(
+        ([field, text]) => `- \`${snakeCase(field)}\`: ${text}`,
+      );
+      return `### ${name}\n\n${meaning} Logged as **${level}**.\n\n${list.join("\n")}`;
+    },
+  );
+  const metrics = Object.entries(metricCatalogue).map(([name, { kind, labels, help }]) =>
+    row(`\`${name}\``, kind, labels.map((label) => `\`${label}\``).join(", "), help),
+  );
+  return `# Telemetry
+
+Everything sagabox tells about itself is one of the events below. Log lines and metrics are made from them and from
+nothing else; no event carries a payload. Names and fields are public API.
+
+## Metrics
+
+Served under \`/metrics\` in the Prometheus text format. A metric has at most 500 series; what goes beyond is counted
+with the label value \`other\`. Labels never hold ids, keys or anything personal.
+
+${row("Metric", "Kind", "Labels", "Meaning")}
+${row("---", "---", "---", "---")}
+${metrics.join("\n")}
+
+## Events
+
+A log line is one JSON object with \`time\`, \`level\`, \`event\`, then \`trace_id\` and \`saga_id\` when the event belongs to
+a message that has them, then the fields below. Of equal troubles five lines pass in ten seconds; the next that passes
+tells in \`suppressed\` how many did not. On a terminal the same line is printed for people instead.
+
+${events.join("\n\n")}
+`;
+}
+
+function environment(): string {
+  const rows = Object.values<EnvironmentVariable>(environmentVariables).map(
+    ({ names, meaning, default: value, secret }) =>
+      row(names.map((name) => `\`${name}\``).join("<br>"), `${meaning}${secret ? " Secret." : ""}`, value),
+  );
+  return `# Environment variables
+
+Where a line has several names, the first that is set wins. An empty value counts as not set. A secret may also be
+given as the path of a file, in the variable of the same name with \`_FILE\` at its end. All values are checked at the
+start, and every problem is reported at once.
+
+${row("Variable", "Meaning", "Default")}
+${row("---", "---", "---")}
+${rows.join("\n")}
+`;
+}
+
+function row(...cells: string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}
+
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+function page(markdown: string): Promise<string> {
+  return format(markdown.replace("\n\n", "\n\n<!-- Written by scripts/build-docs.ts. Do not edit. -->\n\n"), {
+    parser: "markdown",
+    printWidth: 110,
+  });
+}
+
+if (process.argv[1] === import.meta.filename) {
+  for (const [path, text] of Object.entries(await generatedDocs())) writeFileSync(join(root, path), text);
+}

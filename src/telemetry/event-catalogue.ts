@@ -1,0 +1,182 @@
+import type { TelemetryEvents, TelemetryName } from "./events.ts";
+
+export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
+
+export interface EventEntry<Name extends TelemetryName = TelemetryName> {
+  readonly level: Exclude<LogLevel, "silent">;
+  readonly meaning: string;
+  readonly fields: { readonly [Field in keyof TelemetryEvents[Name]]: string };
+}
+
+const consumer = "Name of the consumer.";
+const type = "Type of the message.";
+const topic = "Topic the message goes to or came from.";
+const id = "Id of the message.";
+const count = "How many messages.";
+const durationMs = "How long it took, in milliseconds.";
+const delayMs = "How long it waits, in milliseconds.";
+const attempt = "Which attempt this was, counted from 1.";
+const error = "What went wrong, in one line and without payload.";
+const scope = "Whose lanes: the relay or one consumer.";
+const lanes = "How many lanes.";
+const worker = "Name of the process in leases.";
+
+/** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
+export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name> } = {
+  "outbox.written": {
+    level: "debug",
+    meaning: "Messages were written to the outbox; their transaction may still roll back.",
+    fields: { count, optimistic: "How many of them will be sent right after commit." },
+  },
+  "outbox.duplicate": {
+    level: "info",
+    meaning: "A message id chosen by the caller was seen before, so nothing was written.",
+    fields: { id, type },
+  },
+  "outbox.refused": {
+    level: "warn",
+    meaning: "The outbox was full and a message was refused or dropped.",
+    fields: { topic, policy: "`refuse` or `drop`.", depth: "Estimated number of unsent messages." },
+  },
+  "relay.fetched": {
+    level: "debug",
+    meaning: "One read of due messages under a lease.",
+    fields: { count, durationMs },
+  },
+  "relay.batch": {
+    level: "debug",
+    meaning: "One batch went through the transport and was settled.",
+    fields: { count, durationMs },
+  },
+  "relay.published": {
+    level: "debug",
+    meaning: "Messages of one type were confirmed by the transport.",
+    fields: { type, topic, count, durationMs },
+  },
+  "relay.failed": {
+    level: "warn",
+    meaning: "The transport rejected a message; it waits for its next attempt.",
+    fields: { id, type, topic, attempt, delayMs, reason: "Class of the failure.", error },
+  },
+  "relay.paused": {
+    level: "warn",
+    meaning: "The broker failed: nothing is charged to the messages, the destination rests.",
+    fields: { topic, delayMs, reason: "`unreachable` or `unknown`.", error },
+  },
+  "relay.lost": {
+    level: "warn",
+    meaning: "A batch could not be settled because its lanes were taken over; the new owner sends it again.",
+    fields: { lanes, count },
+  },
+  "optimistic.attempted": {
+    level: "debug",
+    meaning: "Messages are being sent right after their commit.",
+    fields: { count },
+  },
+  "optimistic.succeeded": {
+    level: "debug",
+    meaning: "Messages sent right after their commit were confirmed.",
+    fields: { count, durationMs },
+  },
+  "optimistic.failed": {
+    level: "info",
+    meaning: "Sending right after commit did not work out; the relay sends the messages.",
+    fields: { count, reason: "`timeout`, `error` or `late`.", error },
+  },
+  "lanes.gained": { level: "info", meaning: "This process leased lanes.", fields: { scope, lanes } },
+  "lanes.released": { level: "info", meaning: "This process handed lanes over.", fields: { scope, lanes } },
+  "lanes.lost": {
+    level: "warn",
+    meaning: "Lanes were taken over before this process could renew their lease.",
+    fields: { scope, lanes },
+  },
+  "member.gone": {
+    level: "warn",
+    meaning: "The lease of another process ran out without a good-bye.",
+    fields: { scope, member: "Name of that process." },
+  },
+  "scheduled.due": { level: "debug", meaning: "Scheduled messages became due.", fields: { count } },
+  "history.partition": {
+    level: "info",
+    meaning: "A daily partition of the message archive was attached, dropped or kept for stragglers.",
+    fields: { action: "`attached`, `dropped` or `kept`.", partition: "Name of the partition." },
+  },
+  "history.cleaned": {
+    level: "debug",
+    meaning: "Rows past their retention were removed.",
+    fields: { table: "Name of the table.", count: "How many rows." },
+  },
+  "consumer.processed": {
+    level: "debug",
+    meaning: "A handler finished and its transaction committed.",
+    fields: { consumer, type, topic, id, durationMs },
+  },
+  "consumer.duplicate": {
+    level: "debug",
+    meaning: "A message was delivered again and its effect was not repeated.",
+    fields: { consumer, type, topic, id },
+  },
+  "consumer.retried": {
+    level: "warn",
+    meaning: "A handler failed; the message comes back later.",
+    fields: {
+      consumer,
+      type,
+      topic,
+      id,
+      attempt,
+      delayMs,
+      charged: "Whether the failure counts against the message's attempts.",
+      error,
+    },
+  },
+  "consumer.stuck": {
+    level: "error",
+    meaning: "A handler did not end within its time; its transaction was cut off.",
+    fields: { consumer, type, id, deadlineMs: "The time it had, in milliseconds." },
+  },
+  "consumer.suspect": {
+    level: "error",
+    meaning: "A process died while it handled this message; it now runs alone.",
+    fields: { consumer, id, crashes: "How often that has happened." },
+  },
+  "dead_letter.buried": {
+    level: "error",
+    meaning: "A message was given up and waits in the dead letters for a person.",
+    fields: {
+      origin: "`outbox` or `consumer`.",
+      consumer: "Name of the consumer; null when it died in the outbox.",
+      id,
+      type,
+      topic,
+      reason: "Class of the failure.",
+      error,
+    },
+  },
+  "storage.failed": {
+    level: "error",
+    meaning: "The database failed or cannot be reached; the work is tried again.",
+    fields: { doing: "What was being done.", error, retryInMs: "Wait before the next try, in milliseconds." },
+  },
+  "worker.started": {
+    level: "info",
+    meaning: "This process takes part in the work.",
+    fields: { worker, service: "Name of the service." },
+  },
+  "worker.stopping": { level: "info", meaning: "This process takes no more work.", fields: { worker } },
+  "worker.stopped": {
+    level: "info",
+    meaning: "This process has finished or handed over what it had begun.",
+    fields: { worker, durationMs, clean: "False when the time for stopping ran out." },
+  },
+  "backlog.measured": {
+    level: "debug",
+    meaning: "The waiting work was counted.",
+    fields: {
+      pending: "Messages waiting to be sent, failed ones included.",
+      claimed: "Messages in lanes under a running lease.",
+      oldestAgeMs: "How long the oldest one has been due, in milliseconds.",
+      deadLetters: "Dead letters that nobody has dealt with.",
+    },
+  },
+};

@@ -1,0 +1,132 @@
+import { expect, test } from "vitest";
+import { logger, type LoggerOptions } from "./logger.ts";
+
+function setup(options: LoggerOptions = {}) {
+  const lines: string[] = [];
+  const time = { ms: 0 };
+  const clock = { wallMs: () => Date.UTC(2026, 0, 2, 3, 4, 5, 6) + time.ms, monotonicMs: () => time.ms };
+  const observer = logger({ format: "json", write: (line) => lines.push(line), clock, ...options });
+  return { observer, lines, time, parsed: () => lines.map((line) => JSON.parse(line) as object) };
+}
+
+const failed = {
+  id: "m-1",
+  type: "order.placed",
+  topic: "orders",
+  attempt: 2,
+  delayMs: 4000,
+  reason: "rejected",
+  error: "too big",
+};
+
+test("an event becomes one JSON line with time, level, trace id, saga id and its fields", () => {
+  const { observer, lines, parsed } = setup({ bindings: { service: "shop" } });
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  observer.tell("relay.failed", failed, { traceparent, sagaId: "saga-7" });
+  expect(lines[0]).toMatch(/^\{.*\}\n$/);
+  expect(parsed()).toEqual([
+    {
+      time: "2026-01-02T03:04:05.006Z",
+      level: "warn",
+      event: "relay.failed",
+      service: "shop",
+      trace_id: "0af7651916cd43dd8448eb211c80319c",
+      saga_id: "saga-7",
+      id: "m-1",
+      type: "order.placed",
+      topic: "orders",
+      attempt: 2,
+      delay_ms: 4000,
+      reason: "rejected",
+      error: "too big",
+    },
+  ]);
+});
+
+test("a message without a saga and with an unreadable trace has neither id on its line", () => {
+  const { observer, parsed } = setup();
+  observer.tell("relay.failed", failed, { traceparent: "nonsense", sagaId: null });
+  expect(parsed()[0]).not.toHaveProperty("trace_id");
+  expect(parsed()[0]).not.toHaveProperty("saga_id");
+});
+
+test("lines below the level are not written, and silent writes none", () => {
+  const info = setup();
+  info.observer.tell("relay.batch", { count: 1, durationMs: 1 });
+  info.observer.tell("worker.stopping", { worker: "w" });
+  expect(info.lines).toHaveLength(1);
+  const silent = setup({ level: "silent" });
+  silent.observer.tell("storage.failed", { doing: "x", error: "y", retryInMs: 1 });
+  expect(silent.lines).toEqual([]);
+});
+
+test("what a sender puts into an error can neither forge a line nor colour the terminal", () => {
+  for (const format of ["json", "pretty"] as const) {
+    const { observer, lines } = setup({ format });
+    const error = 'x\r\n{"level":"info"}\u001b[2J\u202e\u2028\u009b31m';
+    observer.tell("storage.failed", { doing: "reading", error, retryInMs: 1 });
+    expect(lines).toHaveLength(1);
+    // eslint-disable-next-line no-control-regex -- control characters are what this is about
+    expect(lines[0]?.slice(0, -1)).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u202e\u2028]/);
+  }
+});
+
+test("passwords in connection addresses are not written, and long texts are cut", () => {
+  const { observer, lines } = setup();
+  const error = `connect postgres://app:canary-8841@db/x ${"y".repeat(50_000)}`;
+  observer.tell("storage.failed", { doing: "reading", error, retryInMs: 1 });
+  expect(lines[0]).not.toContain("canary-8841");
+  expect(lines[0]?.length).toBeLessThan(1_300);
+});
+
+test("a value that is no single text or figure is left out", () => {
+  const { observer, lines } = setup();
+  observer.tell("worker.stopping", Object.assign({ worker: "w" }, { data: { card: "canary-4111" } }));
+  expect(lines[0]).not.toContain("canary-4111");
+});
+
+test("ten thousand equal troubles print a handful of lines, and the next one tells how many there were", () => {
+  const { observer, lines, time, parsed } = setup();
+  for (let i = 0; i < 10_000; i++) {
+    const error = `connect ECONNREFUSED 127.0.0.1:${i}`;
+    observer.tell("storage.failed", { doing: "reading", error, retryInMs: i });
+  }
+  expect(lines).toHaveLength(5);
+  time.ms += 10_000;
+  observer.tell("storage.failed", {
+    doing: "reading",
+    error: "connect ECONNREFUSED 127.0.0.1:1",
+    retryInMs: 1,
+  });
+  expect(parsed()[5]).toMatchObject({ suppressed: 9_995 });
+});
+
+test("one trouble that repeats does not hide another", () => {
+  const { observer, lines } = setup();
+  for (let i = 0; i < 100; i++) observer.tell("relay.failed", { ...failed, id: `m-${i}` });
+  observer.tell("relay.failed", { ...failed, topic: "invoices" });
+  expect(lines).toHaveLength(6);
+});
+
+test("endlessly many kinds of trouble are bounded as well", () => {
+  const { observer, lines } = setup();
+  const letters = (i: number) => String.fromCodePoint(0x4e00 + i);
+  for (let i = 0; i < 5_000; i++) {
+    observer.tell("storage.failed", { doing: letters(i), error: "e", retryInMs: 1 });
+  }
+  expect(lines.length).toBeLessThan(300);
+});
+
+test("debug lines are all written: whoever asks for them wants each", () => {
+  const { observer, lines } = setup({ level: "debug" });
+  for (let i = 0; i < 100; i++) observer.tell("relay.batch", { count: i, durationMs: 1 });
+  expect(lines).toHaveLength(100);
+});
+
+test("the pretty form is one short line for people", () => {
+  const { observer, lines } = setup({ format: "pretty" });
+  observer.tell("storage.failed", { doing: "reading lanes", error: "no route", retryInMs: 200 });
+  expect(lines).toEqual([
+    '03:04:05.006 error storage.failed doing="reading lanes" error="no route" retry_in_ms=200\n',
+  ]);
+});

@@ -1,0 +1,96 @@
+import type { MetricDefinition } from "./metrics.ts";
+
+const seconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60] as const;
+
+function counter(help: string, ...labels: string[]): Omit<MetricDefinition, "name"> {
+  return { kind: "counter", help, labels };
+}
+
+function gauge(help: string, ...labels: string[]): Omit<MetricDefinition, "name"> {
+  return { kind: "gauge", help, labels };
+}
+
+function histogram(help: string, ...labels: string[]): Omit<MetricDefinition, "name"> {
+  return { kind: "histogram", help, labels, buckets: seconds };
+}
+
+/** Every metric by name. Labels hold names of types, topics and consumers, never ids, keys or anything personal. */
+export const metricCatalogue = {
+  outbox_pending_events_total: gauge(
+    "Messages waiting to be sent, failed ones included. Every process shows the same figure: use max, not sum.",
+  ),
+  outbox_claimed_events: gauge("Messages in lanes under a running lease. Use max, not sum."),
+  outbox_oldest_pending_age_seconds: gauge(
+    "How long the oldest unsent message has been due. Use max, not sum.",
+  ),
+  outbox_claimed_events_total: counter("Messages read under a lease, to be sent."),
+  outbox_published_events_total: counter("Messages the transport confirmed.", "event_type"),
+  outbox_failed_events_total: counter("Attempts to send that failed.", "event_type", "reason"),
+  outbox_dead_letter_events_total: counter("Messages given up in the outbox.", "event_type"),
+  outbox_publish_duration_seconds: histogram("Time until the transport confirmed a message.", "event_type"),
+  outbox_batch_duration_seconds: histogram("Time to publish and settle one batch."),
+  outbox_optimistic_send_attempts_total: counter("Messages sent right after their commit."),
+  outbox_optimistic_send_success_total: counter("Messages confirmed right after their commit."),
+  outbox_optimistic_send_failures_total: counter("Messages left to the relay after an early try.", "reason"),
+  outbox_optimistic_send_latency_seconds: histogram("Time of an early send until it was confirmed."),
+  outbox_written_events_total: counter("Messages written to the outbox, rolled back ones included."),
+  outbox_duplicate_events_total: counter(
+    "Messages not written because their id was seen before.",
+    "event_type",
+  ),
+  outbox_refused_events_total: counter(
+    "Messages refused or dropped because the outbox was full.",
+    "topic",
+    "policy",
+  ),
+  outbox_lost_leases_total: counter(
+    "Messages that could not be settled because their lanes were taken over.",
+  ),
+  outbox_scheduled_due_total: counter("Scheduled messages that became due."),
+  consumer_inbox_processed_total: counter(
+    "Messages handled, effect committed.",
+    "consumer_name",
+    "event_type",
+  ),
+  consumer_inbox_duplicates_total: counter(
+    "Deliveries of messages handled before.",
+    "consumer_name",
+    "event_type",
+  ),
+  consumer_inbox_processing_duration_seconds: histogram(
+    "Time of a handler with its transaction.",
+    "consumer_name",
+    "event_type",
+  ),
+  consumer_inbox_retries_total: counter(
+    "Failures of handlers that are tried again.",
+    "consumer_name",
+    "event_type",
+  ),
+  consumer_inbox_stuck_total: counter(
+    "Handlers that did not end within their time.",
+    "consumer_name",
+    "event_type",
+  ),
+  consumer_inbox_suspects_total: counter("Messages during which a process died.", "consumer_name"),
+  message_publish_total: counter("Messages published, by destination.", "exchange", "routing_key"),
+  publish_latency_seconds: histogram("Time until a destination confirmed.", "exchange"),
+  message_consume_total: counter(
+    "Deliveries by their end: processed, duplicate, retried, dead.",
+    "queue",
+    "status",
+  ),
+  processing_duration_seconds: histogram("Time of a handler.", "queue", "message_type"),
+  dead_letters: gauge("Dead letters nobody has dealt with. Use max, not sum."),
+  dead_letters_total: counter("Messages that became dead letters.", "origin", "event_type", "reason"),
+  lanes_owned: gauge("Lanes this process holds.", "scope"),
+  lanes_lost_total: counter("Lanes taken over before they could be renewed.", "scope"),
+  members_gone_total: counter("Processes whose lease ran out without a good-bye.", "scope"),
+  transport_pauses_total: counter("Rests after a failure of the broker.", "topic", "reason"),
+  storage_failures_total: counter("Failures of the database.", "doing"),
+  history_rows_removed_total: counter("Rows removed after their retention.", "table"),
+  history_partitions_total: counter("Partitions attached, dropped or kept.", "action"),
+  sagabox_build_info: gauge("Always 1; the labels tell what is running.", "version", "node_version"),
+} as const satisfies Record<string, Omit<MetricDefinition, "name">>;
+
+export type MetricName = keyof typeof metricCatalogue;

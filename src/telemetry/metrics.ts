@@ -1,0 +1,108 @@
+export interface MetricDefinition {
+  readonly name: string;
+  readonly kind: "counter" | "gauge" | "histogram";
+  readonly help: string;
+  readonly labels: readonly string[];
+  /** Upper bounds of a histogram in ascending order; +Inf is added. */
+  readonly buckets?: readonly number[];
+}
+
+export interface Series {
+  readonly labels: readonly string[];
+  value: number;
+  /** Histograms only: how many observations fell into each bucket, the last one being +Inf. */
+  readonly counts: number[];
+  sum: number;
+}
+
+const OVERFLOW = "other";
+const LONGEST_LABEL = 200;
+
+/** One metric and its series. New label values beyond the cap are counted together as "other". */
+export class Metric {
+  readonly definition: MetricDefinition;
+  readonly #cap: number;
+  readonly #series = new Map<string, Series>();
+
+  constructor(definition: MetricDefinition, cap: number) {
+    this.definition = definition;
+    this.#cap = cap;
+    // A metric without labels is shown from the start, so that a missing one means a missing process.
+    if (definition.labels.length === 0) this.#find([]);
+  }
+
+  get series(): IterableIterator<Series> {
+    return this.#series.values();
+  }
+
+  add(amount: number, ...labels: string[]): void {
+    this.#find(labels).value += amount;
+  }
+
+  set(value: number, ...labels: string[]): void {
+    this.#find(labels).value = value;
+  }
+
+  /** Records the same value several times at once, as a batch has one duration for all its messages. */
+  observe(value: number, times: number, ...labels: string[]): void {
+    const series = this.#find(labels);
+    const buckets = this.definition.buckets ?? [];
+    const index = buckets.findIndex((bound) => value <= bound);
+    const slot = index === -1 ? buckets.length : index;
+    series.counts[slot] = (series.counts[slot] ?? 0) + times;
+    series.sum += value * times;
+  }
+
+  #find(labels: readonly string[]): Series {
+    const key = labels.length === 1 ? (labels[0] ?? "") : labels.join("\u0000");
+    return this.#series.get(key) ?? this.#create(key, labels);
+  }
+
+  #create(key: string, labels: readonly string[]): Series {
+    const { name, labels: names, buckets } = this.definition;
+    if (labels.length !== names.length) {
+      throw new RangeError(`${name} has ${names.length} labels, but ${labels.length} values were given.`);
+    }
+    // Two values that look alike once written must share a series: a page with a line twice is refused whole.
+    const writable = labels.map(asWritten);
+    if (writable.some((label, index) => label !== labels[index])) return this.#find(writable);
+    // The last place is kept for the overflow itself.
+    if (this.#series.size >= this.#cap - 1 && labels.some((label) => label !== OVERFLOW)) {
+      return this.#find(labels.map(() => OVERFLOW));
+    }
+    const series: Series = {
+      labels,
+      value: 0,
+      counts: buckets === undefined ? [] : new Array<number>(buckets.length + 1).fill(0),
+      sum: 0,
+    };
+    this.#series.set(key, series);
+    return series;
+  }
+}
+
+function asWritten(label: string): string {
+  return Buffer.from(label.slice(0, LONGEST_LABEL)).toString();
+}
+
+/** A fixed set of metrics, made once from their definitions. */
+export class MetricRegistry<Name extends string> {
+  readonly #metrics: ReadonlyMap<string, Metric>;
+
+  constructor(definitions: Readonly<Record<Name, Omit<MetricDefinition, "name">>>, seriesPerMetric: number) {
+    const entries = Object.entries<Omit<MetricDefinition, "name">>(definitions);
+    this.#metrics = new Map(
+      entries.map(([name, definition]) => [name, new Metric({ name, ...definition }, seriesPerMetric)]),
+    );
+  }
+
+  get(name: Name): Metric {
+    const metric = this.#metrics.get(name);
+    if (metric === undefined) throw new RangeError(`There is no metric ${name}.`);
+    return metric;
+  }
+
+  get all(): IterableIterator<Metric> {
+    return this.#metrics.values();
+  }
+}

@@ -1,0 +1,37 @@
+// Characters that move the cursor, hide or reorder text: C1 controls, invisible joiners, direction marks, line
+// and paragraph separators, tags. A terminal or a viewer would act on them instead of showing them.
+const DECEPTIVE =
+  /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|[\u{e0000}-\u{e007f}]/gu;
+// eslint-disable-next-line no-control-regex -- control characters are what this is about
+const CONTROL = /[\u0000-\u001f]/g;
+
+/** One line of text that a terminal shows as it is: everything that would act is written as an escape. */
+export function printable(text: string): string {
+  return text.replace(CONTROL, controlEscape).replace(DECEPTIVE, unicodeEscape);
+}
+
+/** JSON on one line in which deceptive characters are escapes too; it still parses to the same value. */
+export function printableJson(value: unknown): string {
+  return JSON.stringify(value).replace(DECEPTIVE, unicodeEscape);
+}
+
+/** The text without the password of any connection address in it. Made for short texts: cut long ones first. */
+export function withoutPasswords(text: string): string {
+  return text
+    .replace(/(\b[a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/?#@]{0,100}):\S*@/gi, "$1:***@")
+    .replace(/\b(password|passwd|pwd)=[^\s&'"]+/gi, "$1=***");
+}
+
+function controlEscape(character: string): string {
+  if (character === "\n") return "\\n";
+  if (character === "\t") return "\\t";
+  return unicodeEscape(character);
+}
+
+function unicodeEscape(characters: string): string {
+  let escaped = "";
+  for (let i = 0; i < characters.length; i++) {
+    escaped += `\\u${characters.charCodeAt(i).toString(16).padStart(4, "0")}`;
+  }
+  return escaped;
+}

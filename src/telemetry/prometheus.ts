@@ -1,0 +1,117 @@
+import { EXPOSITION_CONTENT_TYPE, exposition } from "./exposition.ts";
+import { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
+import { MetricRegistry, type Metric } from "./metrics.ts";
+import type { TelemetryEvents, TelemetryName } from "./events.ts";
+import type { Observer } from "./observer.ts";
+import { packageVersion } from "./package-version.ts";
+
+export interface PrometheusOptions {
+  /** How many label combinations one metric may have; the rest is counted as "other". Default 500. */
+  readonly seriesPerMetric?: number;
+}
+
+/** An observer that counts, and the page a Prometheus server scrapes. */
+export interface PrometheusObserver extends Observer {
+  readonly contentType: string;
+  text(): string;
+}
+
+export function prometheus(options: PrometheusOptions = {}): PrometheusObserver {
+  const registry = new MetricRegistry<MetricName>(metricCatalogue, options.seriesPerMetric ?? 500);
+  registry.get("sagabox_build_info").set(1, packageVersion(), process.version);
+  const recorders = recordersFor((name) => registry.get(name));
+  return {
+    contentType: EXPOSITION_CONTENT_TYPE,
+    text: () => exposition(registry.all),
+    tell: (name, fields) => recorders[name](fields),
+  };
+}
+
+type Recorders = { readonly [Name in TelemetryName]: (fields: TelemetryEvents[Name]) => void };
+
+const nothing = (): void => undefined;
+
+function recordersFor(metric: (name: MetricName) => Metric): Recorders {
+  return { ...outboxRecorders(metric), ...consumerRecorders(metric), ...houseRecorders(metric) };
+}
+
+function outboxRecorders(metric: (name: MetricName) => Metric) {
+  return {
+    "outbox.written": (e) => metric("outbox_written_events_total").add(e.count),
+    "outbox.duplicate": (e) => metric("outbox_duplicate_events_total").add(1, e.type),
+    "outbox.refused": (e) => metric("outbox_refused_events_total").add(1, e.topic, e.policy),
+    "relay.fetched": (e) => metric("outbox_claimed_events_total").add(e.count),
+    "relay.batch": (e) => metric("outbox_batch_duration_seconds").observe(e.durationMs / 1000, 1),
+    "relay.published": (e) => {
+      metric("outbox_published_events_total").add(e.count, e.type);
+      metric("outbox_publish_duration_seconds").observe(e.durationMs / 1000, e.count, e.type);
+      metric("message_publish_total").add(e.count, e.topic, e.type);
+      metric("publish_latency_seconds").observe(e.durationMs / 1000, e.count, e.topic);
+    },
+    "relay.failed": (e) => metric("outbox_failed_events_total").add(1, e.type, e.reason),
+    "relay.paused": (e) => metric("transport_pauses_total").add(1, e.topic, e.reason),
+    "relay.lost": (e) => metric("outbox_lost_leases_total").add(e.count),
+    "optimistic.attempted": (e) => metric("outbox_optimistic_send_attempts_total").add(e.count),
+    "optimistic.succeeded": (e) => {
+      metric("outbox_optimistic_send_success_total").add(e.count);
+      metric("outbox_optimistic_send_latency_seconds").observe(e.durationMs / 1000, e.count);
+    },
+    "optimistic.failed": (e) => metric("outbox_optimistic_send_failures_total").add(e.count, e.reason),
+    "scheduled.due": (e) => metric("outbox_scheduled_due_total").add(e.count),
+  } satisfies Partial<Recorders>;
+}
+
+function consumerRecorders(metric: (name: MetricName) => Metric) {
+  return {
+    "consumer.processed": (e) => {
+      metric("consumer_inbox_processed_total").add(1, e.consumer, e.type);
+      metric("consumer_inbox_processing_duration_seconds").observe(
+        e.durationMs / 1000,
+        1,
+        e.consumer,
+        e.type,
+      );
+      metric("message_consume_total").add(1, e.consumer, "processed");
+      metric("processing_duration_seconds").observe(e.durationMs / 1000, 1, e.consumer, e.type);
+    },
+    "consumer.duplicate": (e) => {
+      metric("consumer_inbox_duplicates_total").add(1, e.consumer, e.type);
+      metric("message_consume_total").add(1, e.consumer, "duplicate");
+    },
+    "consumer.retried": (e) => {
+      metric("consumer_inbox_retries_total").add(1, e.consumer, e.type);
+      metric("message_consume_total").add(1, e.consumer, "retried");
+    },
+    "consumer.stuck": (e) => metric("consumer_inbox_stuck_total").add(1, e.consumer, e.type),
+    "consumer.suspect": (e) => metric("consumer_inbox_suspects_total").add(1, e.consumer),
+    "dead_letter.buried": (e) => {
+      metric("dead_letters_total").add(1, e.origin, e.type, e.reason);
+      if (e.origin === "outbox") metric("outbox_dead_letter_events_total").add(1, e.type);
+      else metric("message_consume_total").add(1, e.consumer ?? "", "dead");
+    },
+  } satisfies Partial<Recorders>;
+}
+
+function houseRecorders(metric: (name: MetricName) => Metric) {
+  return {
+    "lanes.gained": (e) => metric("lanes_owned").add(e.lanes, e.scope),
+    "lanes.released": (e) => metric("lanes_owned").add(-e.lanes, e.scope),
+    "lanes.lost": (e) => {
+      metric("lanes_owned").add(-e.lanes, e.scope);
+      metric("lanes_lost_total").add(e.lanes, e.scope);
+    },
+    "member.gone": (e) => metric("members_gone_total").add(1, e.scope),
+    "history.partition": (e) => metric("history_partitions_total").add(1, e.action),
+    "history.cleaned": (e) => metric("history_rows_removed_total").add(e.count, e.table),
+    "storage.failed": (e) => metric("storage_failures_total").add(1, e.doing),
+    "worker.started": nothing,
+    "worker.stopping": nothing,
+    "worker.stopped": nothing,
+    "backlog.measured": (e) => {
+      metric("outbox_pending_events_total").set(e.pending);
+      metric("outbox_claimed_events").set(e.claimed);
+      metric("outbox_oldest_pending_age_seconds").set(e.oldestAgeMs / 1000);
+      metric("dead_letters").set(e.deadLetters);
+    },
+  } satisfies Partial<Recorders>;
+}

@@ -1,0 +1,56 @@
+import { posix } from "node:path";
+import { roomOf, rooms, type Room } from "./rooms.ts";
+import { importsOf, type ImportedModule, type SourceFile, type Violation } from "./source-file.ts";
+
+/** What in this file of src/ breaks the table of rooms. */
+export function checkRooms(file: SourceFile): Violation[] {
+  const path = posix.relative("src", file.path);
+  // The front door re-exports the whole house.
+  if (!path.includes("/")) return [];
+  const name = roomOf(path);
+  const room = name === undefined ? undefined : rooms[name];
+  if (name === undefined || room === undefined) {
+    return [{ path: file.path, line: 1, problem: "lies in no room; name it in test/architecture/rooms.ts" }];
+  }
+  return importsOf(file).flatMap((imported) => {
+    const problem = imported.specifier.startsWith(".")
+      ? checkOwn({ path, name, room }, imported)
+      : checkPackage({ name, room }, imported);
+    return problem === undefined ? [] : [{ path: file.path, line: imported.line, problem }];
+  });
+}
+
+interface Importer {
+  readonly path: string;
+  readonly name: string;
+  readonly room: Room;
+}
+
+function checkOwn({ path, name, room }: Importer, { specifier }: ImportedModule): string | undefined {
+  if (!/\.(ts|json)$/.test(specifier)) return `imports ${specifier} without its ending .ts`;
+  const target = posix.join(posix.dirname(path), specifier);
+  const targetRoom = target.startsWith("..") ? undefined : roomOf(target);
+  if (targetRoom === name || room.files?.includes(target) === true) return undefined;
+  // A room and the sub-rooms in its folders are one household: the room may look into them.
+  if (targetRoom?.startsWith(`${name}/`) === true) return undefined;
+  const allowed = [...room.rooms, ...(room.files ?? [])].join(", ") || "no other room";
+  if (targetRoom === undefined) return `imports ${target}, which is no room; ${name} may import: ${allowed}`;
+  if (!room.rooms.includes(targetRoom)) {
+    return `imports the room ${targetRoom}; ${name} may import: ${allowed}`;
+  }
+  const throughDoor = target === `${targetRoom}/index.ts` || targetRoom.includes("/");
+  return throughDoor ? undefined : `reaches into ${target}; import ${targetRoom}/index.ts instead`;
+}
+
+function checkPackage(
+  { name, room }: Pick<Importer, "name" | "room">,
+  { specifier, typeOnly }: ImportedModule,
+): string | undefined {
+  if (specifier.startsWith("node:")) return undefined;
+  const packageName = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
+  if (room.packages?.includes(packageName) === true) return undefined;
+  if (typeOnly && room.typePackages?.includes(packageName) === true) return undefined;
+  const types = (room.typePackages ?? []).map((known) => `${known} (types only)`);
+  const allowed = [...(room.packages ?? []), ...types].join(", ") || "none";
+  return `imports the package ${packageName}; packages ${name} may import: ${allowed}`;
+}

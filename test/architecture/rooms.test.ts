@@ -1,0 +1,60 @@
+import { expect, test } from "vitest";
+import { checkRooms } from "./check-rooms.ts";
+import { rooms } from "./rooms.ts";
+import { filesBelow, isTest, show } from "./source-file.ts";
+
+const sources = filesBelow("src", ".ts").filter(({ path }) => !isTest(path));
+
+function problems(path: string, text: string): string[] {
+  return show(checkRooms({ path, text }));
+}
+
+test("every file imports only what its room may know", () => {
+  expect(sources.length).toBeGreaterThan(20);
+  expect(show(sources.flatMap(checkRooms))).toEqual([]);
+});
+
+test("the table names only rooms that the table knows", () => {
+  const named = Object.values(rooms).flatMap((room) => room.rooms);
+  expect(named.filter((name) => !Object.hasOwn(rooms, name))).toEqual([]);
+});
+
+test("no two rooms may import each other", () => {
+  const pairs = Object.entries(rooms).flatMap(([name, room]) =>
+    room.rooms.map((other) => [name, other] as const),
+  );
+  expect(pairs.filter(([name, other]) => rooms[other]?.rooms.includes(name))).toEqual([]);
+});
+
+test("a planted import of a higher room is found, with its line and what would be allowed", () => {
+  expect(problems("src/retry/x.ts", '// one\nimport { a } from "../saga/index.ts";\n')).toEqual([
+    "src/retry/x.ts:2 imports the room saga; retry may import: errors, options, runtime",
+  ]);
+});
+
+test.each([
+  ['import type { A } from "../saga/index.ts";', "imports the room saga"],
+  ['export * from "../saga/index.ts";', "imports the room saga"],
+  ['const saga = await import("../saga/index.ts");', "imports the room saga"],
+  ['import { a } from "../errors/catalogue.ts";', "reaches into errors/catalogue.ts"],
+  ['import { a } from "../errors/index.js";', "without its ending .ts"],
+  ['import { a } from "../../test/support/database.ts";', "which is no room"],
+  ['import pg from "pg";', "imports the package pg; packages retry may import: none"],
+  ['import { bus } from "sagabox";', "imports the package sagabox"],
+])("planted in the room retry, %s is found", (text, problem) => {
+  expect(problems("src/retry/x.ts", text)).toEqual([expect.stringContaining(problem)]);
+});
+
+test("a package allowed for its types may not be run", () => {
+  expect(problems("src/message/x.ts", 'import type { A } from "@standard-schema/spec";')).toEqual([]);
+  expect(problems("src/message/x.ts", 'import { a } from "@standard-schema/spec";')).toHaveLength(1);
+});
+
+test("an import in a comment or a string is none", () => {
+  const text = '// import { a } from "../saga/index.ts";\nexport const text = \'import "pg"\';\n';
+  expect(problems("src/retry/x.ts", text)).toEqual([]);
+});
+
+test("a file in a folder the table does not know is found", () => {
+  expect(problems("src/utils/x.ts", "")).toEqual([expect.stringContaining("lies in no room")]);
+});

@@ -1,0 +1,62 @@
+/** What a room of src/ may know. The longest matching path names a file's room. */
+export interface Room {
+  /** Other rooms it may import, always through their index.ts. */
+  readonly rooms: readonly string[];
+  /** Files of other rooms it may import directly, as the exception to the rule above. */
+  readonly files?: readonly string[];
+  /** npm packages any of its files may import. */
+  readonly packages?: readonly string[];
+  /** npm packages it may import types from, and nothing that runs. */
+  readonly typePackages?: readonly string[];
+}
+
+const ground = ["message", "runtime", "errors"];
+const tools = ["options", "retry", "telemetry"];
+const ports = ["storage", "transport"];
+const upToPorts = [...ground, ...tools, ...ports];
+const upToSaga = [...upToPorts, "lanes", "dead-letter", "claim-check", "privacy", "outbox", "inbox", "saga"];
+const upToAdmin = [...upToSaga, "app", "admin"];
+
+export const rooms: Readonly<Record<string, Room>> = {
+  // 0: the ground. Only the message may fail with our errors.
+  errors: { rooms: [] },
+  runtime: { rooms: [] },
+  message: { rooms: ["errors"], typePackages: ["@standard-schema/spec"] },
+  // 1: tools
+  options: { rooms: ["errors"] },
+  retry: { rooms: ["errors", "options", "runtime"] },
+  telemetry: { rooms: ["message", "errors", "runtime"] },
+  // 2: the two ports
+  storage: { rooms: ["errors", "options", "runtime", "telemetry"] },
+  "storage/drivers": {
+    rooms: ["errors", "runtime"],
+    files: ["storage/database.ts", "storage/statement.ts", "storage/postgres-errors.ts"],
+    packages: ["pg"],
+    typePackages: ["postgres"],
+  },
+  transport: { rooms: ["message", "errors", "runtime", "storage"] },
+  "transports/postgres": { rooms: [...ground, ...tools, ...ports, "lanes"] },
+  // 3: what outbox and inbox stand on
+  lanes: { rooms: ["errors", "options", "runtime", "telemetry", "storage", "message"] },
+  "dead-letter": { rooms: ["message", "storage", "errors", "telemetry", "options", "runtime"] },
+  "claim-check": { rooms: ["message", "storage", "options", "errors", "runtime"] },
+  privacy: { rooms: ["message", "storage", "options", "errors"] },
+  embedded: { rooms: ["errors", "runtime", "options"] },
+  // 4 and 5: the engine
+  outbox: { rooms: [...upToPorts, "lanes", "dead-letter"] },
+  inbox: { rooms: [...upToPorts, "dead-letter"] },
+  saga: { rooms: [...upToPorts, "outbox", "inbox"] },
+  // 6: wiring and operations
+  app: { rooms: upToSaga },
+  admin: { rooms: upToSaga },
+  // 7: the doors
+  cli: { rooms: [...upToAdmin, "dashboard", "embedded", "storage/drivers"] },
+  dashboard: { rooms: ["admin", "errors", "runtime"] },
+  testing: { rooms: [...upToAdmin, "embedded", "storage/drivers"] },
+};
+
+/** The room of a path below src/, or undefined for the front door and for rooms nobody has named yet. */
+export function roomOf(path: string): string | undefined {
+  const candidates = Object.keys(rooms).filter((room) => path.startsWith(`${room}/`));
+  return candidates.sort((a, b) => b.length - a.length)[0];
+}

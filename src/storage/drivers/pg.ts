@@ -152,7 +152,10 @@ class PgSession implements Session {
 
 const SET_CONFIG = statement("sagabox.set_config", "select set_config($1::text, $2::text, false)");
 
-function prepared(statement: Statement, params: readonly Param[]): {
+function prepared(
+  statement: Statement,
+  params: readonly Param[],
+): {
   name: string;
   text: string;
   values: readonly Param[];

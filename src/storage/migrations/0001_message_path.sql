@@ -58,9 +58,9 @@ create table {schema}.outbox (
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
         autovacuum_vacuum_insert_scale_factor = 0.05);
 
-create index outbox_stream on {schema}.outbox (stream, seq) where stream is not null;
-create index outbox_express on {schema}.outbox (priority desc, seq) where priority <> 5;
-create index outbox_express_stream on {schema}.outbox (stream, seq) where priority <> 5 and stream is not null;
+create index outbox_stream on {schema}.outbox (lane, stream, seq) where stream is not null;
+create index outbox_express on {schema}.outbox (lane, priority desc, seq) where priority <> 5;
+create index outbox_express_stream on {schema}.outbox (lane, stream, seq) where priority <> 5 and stream is not null;
 
 -- ── what is sent later ──────────────────────────────────────────────────────────────────────────────
 -- Holds nothing back and draws its seq when it is due, so it keeps its payload until then.
@@ -152,7 +152,7 @@ create table {schema}.queue (
         autovacuum_vacuum_insert_scale_factor = 0.05);
 
 create index queue_stream on {schema}.queue (lane, stream, seq) where stream is not null;
-create index queue_express on {schema}.queue (priority desc, seq) where priority <> 5;
+create index queue_express on {schema}.queue (lane, priority desc, seq) where priority <> 5;
 create index queue_express_stream on {schema}.queue (lane, stream, seq) where priority <> 5 and stream is not null;
 
 -- ── who works on what ───────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,85 @@
+/** A stream (or a single row without a key) that must wait, and when to look at it again. */
+export interface Hold {
+  readonly lane: number;
+  readonly stream: string | null;
+  readonly seq: number;
+  /** On the monotonic clock; Infinity while rows of it are in flight. */
+  untilMs: number;
+}
+
+/**
+ * What is held back. A failing head holds its own stream and nothing else: the scan passes it over, so its
+ * successors cost nothing, and it is read again from its beginning, through an index, when it is due.
+ */
+export class Holds {
+  readonly #streams = new Map<string, Hold>();
+  readonly #rows = new Map<number, Hold>();
+  /** No hold ends before this; it may be too early, never too late. */
+  #earliestMs = Infinity;
+
+  get size(): number {
+    return this.#streams.size + this.#rows.size;
+  }
+
+  has(row: RowPlace): boolean {
+    return row.stream === null ? this.#rows.has(row.seq) : this.#streams.has(row.stream);
+  }
+
+  hold(row: RowPlace, untilMs: number): void {
+    const { lane, stream, seq } = row;
+    const held = stream === null ? this.#rows.get(seq) : this.#streams.get(stream);
+    this.#earliestMs = Math.min(this.#earliestMs, untilMs);
+    if (held !== undefined) held.untilMs = untilMs;
+    else if (stream === null) this.#rows.set(seq, { lane, stream, seq, untilMs });
+    else this.#streams.set(stream, { lane, stream, seq, untilMs });
+  }
+
+  release(hold: RowPlace): void {
+    if (hold.stream === null) this.#rows.delete(hold.seq);
+    else this.#streams.delete(hold.stream);
+  }
+
+  due(nowMs: number, limit: number): Hold[] {
+    if (this.#earliestMs > nowMs) return [];
+    const due: Hold[] = [];
+    let earliestMs = Infinity;
+    for (const held of this.#all()) {
+      if (held.untilMs <= nowMs && due.length < limit) due.push(held);
+      earliestMs = Math.min(earliestMs, held.untilMs);
+    }
+    this.#earliestMs = earliestMs;
+    return due;
+  }
+
+  nextMs(): number {
+    return this.#earliestMs;
+  }
+
+  streamsOf(lanes: ReadonlySet<number>): string[] {
+    const streams: string[] = [];
+    for (const held of this.#streams.values()) {
+      if (held.stream !== null && lanes.has(held.lane)) streams.push(held.stream);
+    }
+    return streams;
+  }
+
+  rowsOf(lanes: ReadonlySet<number>): number[] {
+    return [...this.#rows.values()].filter((held) => lanes.has(held.lane)).map((held) => held.seq);
+  }
+
+  *#all(): Generator<Hold> {
+    yield* this.#rows.values();
+    yield* this.#streams.values();
+  }
+
+  forget(lane: number): void {
+    for (const [stream, held] of this.#streams) if (held.lane === lane) this.#streams.delete(stream);
+    for (const [seq, held] of this.#rows) if (held.lane === lane) this.#rows.delete(seq);
+  }
+}
+
+export interface RowPlace {
+  readonly lane: number;
+  readonly stream: string | null;
+  readonly seq: number;
+}

@@ -1,0 +1,10 @@
+// Lanes: the way work is divided and kept in order. A lane is one of 256 slices of a table of narrow rows; exactly
+// one member owns it at a time, under a lease, a fence and a token. The reader below walks the lanes it owns without
+// locking rows, holds back the stream of a failing head, and never hands out a row twice. The outbox relay and the
+// Postgres transport are the two users.
+export { LANES, fairShare } from "./share.ts";
+export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts";
+export { LaneOwnership, type Claim } from "./ownership.ts";
+export { LaneReader } from "./reader.ts";
+export type { LaneRow } from "./lane-row.ts";
+export { claimParams, ownedLanes, type LaneTable } from "./statements.ts";

@@ -1,0 +1,267 @@
+import { Loop, randomToken, systemClock, type Clock, type Service } from "../runtime/index.ts";
+import { quotedSchema, type Database } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import type { LaneSettings } from "./options.ts";
+import { fairShare } from "./share.ts";
+import {
+  claimParams,
+  ownershipStatements,
+  type ClaimedLane,
+  type OwnershipStatements,
+} from "./statements.ts";
+
+/** The right to work on a lane until somebody else claims it: the counter for people, the token for certainty. */
+export type Claim = ClaimedLane;
+
+/** Whoever works on the lanes is asked before one is given up, and told when one is gone. */
+export interface LaneWorker {
+  gained(lanes: readonly number[]): void;
+  /** Stop taking work from these; true for a lane with nothing in flight any more. */
+  drained(lane: number): boolean;
+  /** Another member may own these already: forget them. */
+  lost(lanes: readonly number[]): void;
+  /** How many reads have finished: a transaction number asked for now is younger than all of them. */
+  reads(): number;
+  saw(xid: string, reads: number): void;
+}
+
+export interface OwnershipOptions {
+  readonly database: Database;
+  readonly schema: string;
+  /** 0 for the outbox, else the number of a consumer group. */
+  readonly scope: number;
+  readonly scopeName: string;
+  readonly worker: string;
+  readonly settings: LaneSettings;
+  readonly observer: Observer;
+  readonly clock?: Clock;
+}
+
+interface Look {
+  readonly members: number;
+  readonly rank: number;
+  readonly present: boolean;
+  readonly free: number;
+}
+
+/**
+ * One member's share of the lanes of a scope. The database clock decides when a lease is over for others; this
+ * process gives up earlier, by its own monotonic clock, counted from before the statement that renewed the lease.
+ */
+export class LaneOwnership implements Service {
+  readonly #options: OwnershipOptions;
+  readonly #sql: OwnershipStatements;
+  readonly #clock: Clock;
+  readonly #claims = new Map<number, Claim>();
+  readonly #draining = new Set<number>();
+  readonly #loop: Loop;
+  #worker: LaneWorker | undefined;
+  #member: string | undefined;
+  #validUntilMs = -Infinity;
+  #leaving = false;
+
+  constructor(options: OwnershipOptions) {
+    this.#options = options;
+    this.#sql = ownershipStatements(quotedSchema(options.schema));
+    this.#clock = options.clock ?? systemClock;
+    this.#loop = new Loop({
+      step: () => this.#tick(),
+      maxBackoffMs: options.settings.tickMs * 4,
+      onError: (error) => this.#troubled(error),
+    });
+  }
+
+  attach(worker: LaneWorker): void {
+    this.#worker = worker;
+  }
+
+  get member(): string | undefined {
+    return this.#member;
+  }
+
+  get size(): number {
+    return this.#claims.size;
+  }
+
+  /** The claims on lanes that may be worked on now. */
+  claim(lane: number): Claim | undefined {
+    return this.remainingMs() > 0 && !this.#draining.has(lane) ? this.#claims.get(lane) : undefined;
+  }
+
+  /** For settling what was begun: also while a lane is being drained, and whatever the clock says. */
+  claimToSettle(lane: number): Claim | undefined {
+    return this.#claims.get(lane);
+  }
+
+  lanes(): number[] {
+    if (this.remainingMs() <= 0) return [];
+    return [...this.#claims.keys()].filter((lane) => !this.#draining.has(lane));
+  }
+
+  /** How long this process may still believe in its lease. A tenth is kept back for clocks that differ. */
+  remainingMs(): number {
+    return this.#validUntilMs - this.#clock.monotonicMs();
+  }
+
+  async start(): Promise<void> {
+    this.#leaving = false;
+    await this.#loop.start();
+  }
+
+  /** A lane with nothing in flight is given back at once; the rest when it has drained or the time is over. */
+  async stop(): Promise<void> {
+    this.#leaving = true;
+    this.#loop.wake();
+    await this.#loop.stop();
+    await this.#leave();
+  }
+
+  /** Told by the worker when a draining lane has become idle, or by a peer that lanes have become free. */
+  wake(): void {
+    this.#loop.wake();
+  }
+
+  /** A settle found that its claim is no longer good. */
+  lose(lanes: readonly number[]): void {
+    const gone = lanes.filter((lane) => this.#claims.delete(lane));
+    for (const lane of gone) this.#draining.delete(lane);
+    if (gone.length === 0) return;
+    this.#options.observer.tell("lanes.lost", { scope: this.#options.scopeName, lanes: gone.length });
+    this.#worker?.lost(gone);
+  }
+
+  async #tick(): Promise<number> {
+    if (this.#member === undefined) await this.#join();
+    const look = await this.#look();
+    await this.#keepLease(look);
+    if (this.#member === undefined) return 0;
+    await this.#reap();
+    const share = this.#leaving ? 0 : fairShare(look.members, look.rank);
+    await this.#giveUp(this.#claims.size - share);
+    if (!this.#leaving && this.#claims.size < share && look.free > 0) {
+      await this.#acquire(share - this.#claims.size);
+    }
+    return this.#options.settings.tickMs;
+  }
+
+  async #join(): Promise<void> {
+    const { scope, worker, settings, database } = this.#options;
+    const member = `${worker}/${randomToken().slice(0, 12)}`;
+    const askedAtMs = this.#clock.monotonicMs();
+    await database.run(this.#sql.join, [member, scope, worker, settings.leaseMs]);
+    this.#member = member;
+    this.#believeFrom(askedAtMs);
+  }
+
+  async #look(): Promise<Look> {
+    const { rows } = await this.#options.database.run<Look>(this.#sql.look, [
+      this.#options.scope,
+      this.#member ?? "",
+    ]);
+    return rows[0] ?? { members: 0, rank: 0, present: false, free: 0 };
+  }
+
+  async #keepLease(look: Look): Promise<void> {
+    const { settings, database } = this.#options;
+    if (look.present && this.remainingMs() > settings.leaseMs * 0.6) return;
+    const askedAtMs = this.#clock.monotonicMs();
+    const reads = this.#worker?.reads() ?? 0;
+    const { rows } = await database.run<{ xid: string }>(this.#sql.renew, [
+      this.#member ?? "",
+      settings.leaseMs,
+    ]);
+    if (rows[0] === undefined) return this.#expelled();
+    this.#believeFrom(askedAtMs);
+    this.#worker?.saw(rows[0].xid, reads);
+  }
+
+  async #acquire(wanted: number): Promise<void> {
+    const token = randomToken();
+    const { rows } = await this.#options.database.run<{ lane: number; fence: string }>(this.#sql.acquire, [
+      this.#member ?? "",
+      this.#options.scope,
+      wanted,
+      token,
+    ]);
+    if (rows.length === 0) return;
+    for (const row of rows) {
+      this.#claims.set(row.lane, { lane: row.lane, fence: Number(row.fence), token });
+    }
+    this.#options.observer.tell("lanes.gained", { scope: this.#options.scopeName, lanes: rows.length });
+    this.#worker?.gained(rows.map((row) => row.lane));
+  }
+
+  async #giveUp(surplus: number): Promise<void> {
+    for (const lane of [...this.#claims.keys()].toReversed()) {
+      if (this.#draining.size >= surplus) break;
+      this.#draining.add(lane);
+    }
+    for (const lane of [...this.#draining]) {
+      if (this.#draining.size <= Math.max(0, surplus)) break;
+      this.#draining.delete(lane); // a member left: what was not given away yet is kept
+      this.#worker?.gained([lane]);
+    }
+    const idle = [...this.#draining].filter((lane) => this.#worker?.drained(lane) ?? true);
+    await this.#release(idle);
+  }
+
+  async #release(lanes: readonly number[]): Promise<void> {
+    const claims = lanes.flatMap((lane) => this.#claims.get(lane) ?? []);
+    if (claims.length === 0) return;
+    await this.#options.database.run(this.#sql.release, claimParams(claims));
+    for (const { lane } of claims) {
+      this.#claims.delete(lane);
+      this.#draining.delete(lane);
+    }
+    this.#worker?.lost(claims.map((claim) => claim.lane));
+    this.#options.observer.tell("lanes.released", { scope: this.#options.scopeName, lanes: claims.length });
+  }
+
+  async #reap(): Promise<void> {
+    const { rows } = await this.#options.database.run<{ id: string }>(this.#sql.reap, [this.#options.scope]);
+    for (const row of rows) {
+      this.#options.observer.tell("member.gone", { scope: this.#options.scopeName, member: row.id });
+    }
+  }
+
+  async #leave(): Promise<void> {
+    const member = this.#member;
+    this.#member = undefined;
+    this.#validUntilMs = -Infinity;
+    if (member === undefined) return;
+    try {
+      await this.#release([...this.#claims.keys()].filter((lane) => this.#worker?.drained(lane) ?? true));
+      // With something still in flight the lease must run out by itself: leaving would hand the lane over at once.
+      if (this.#claims.size === 0) await this.#options.database.run(this.#sql.leave, [member]);
+    } catch {
+      // The lease runs out by itself; peers take over then.
+    }
+    this.#forgetAll();
+  }
+
+  #expelled(): void {
+    this.#member = undefined;
+    this.#validUntilMs = -Infinity;
+    this.lose([...this.#claims.keys()]);
+  }
+
+  #forgetAll(): void {
+    const lanes = [...this.#claims.keys()];
+    this.#claims.clear();
+    this.#draining.clear();
+    if (lanes.length > 0) this.#worker?.lost(lanes);
+  }
+
+  #believeFrom(askedAtMs: number): void {
+    this.#validUntilMs = askedAtMs + this.#options.settings.leaseMs * 0.9;
+  }
+
+  #troubled(error: unknown): void {
+    this.#options.observer.tell("storage.failed", {
+      doing: `keeping the lease of ${this.#options.scopeName}`,
+      error: error instanceof Error ? error.message : String(error),
+      retryInMs: this.#options.settings.tickMs,
+    });
+    if (this.remainingMs() <= 0 && this.#claims.size > 0) this.#expelled();
+  }
+}

@@ -1,0 +1,341 @@
+import { systemClock, type Clock } from "../runtime/index.ts";
+import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
+import { Holds, type Hold } from "./holds.ts";
+import { InFlight } from "./in-flight.ts";
+import { laneRow, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
+import { Marks } from "./marks.ts";
+import type { LaneOwnership, LaneWorker } from "./ownership.ts";
+import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
+import { Unread } from "./unread.ts";
+
+export interface LaneReaderOptions {
+  readonly schema: string;
+  readonly table: LaneTable;
+  /** Whether rows come with the message they stand for. */
+  readonly payload: boolean;
+  readonly ownership: LaneOwnership;
+  /** A low priority rises by one for each of these that it has waited. */
+  readonly ageingMs: number;
+  /** Destinations at rest: their rows stay where they are. */
+  readonly resting?: () => readonly string[];
+  /** Called when a lane that is being given up has nothing in flight any more. */
+  readonly onIdle?: () => void;
+  readonly clock?: Clock;
+}
+
+/** A lane with something in flight is left alone for this long, so that the next read finds a full batch. */
+const BUSY_LANE_MS = 100;
+/** A row leased by its writer is usually gone in a moment: look again soon, not when the lease ends. */
+const LEASED_RECHECK_MS = 50;
+/** With this many streams waiting, nothing new is taken until some of them have moved. */
+const MAX_HOLDS = 20_000;
+const DEFAULT_PRIORITY = 5;
+
+/**
+ * Hands out the due rows of the lanes this member owns, each once, in order per stream. What is handed out is in
+ * flight until it is `settled` (gone from the table) or given `back` (still there: looked at again when it is due).
+ */
+export class LaneReader implements LaneWorker {
+  readonly #options: LaneReaderOptions;
+  readonly #sql: ReadStatements;
+  readonly #clock: Clock;
+  readonly #marks = new Marks();
+  readonly #holds = new Holds();
+  readonly #inFlight = new InFlight();
+  readonly #unread = new Unread();
+  #express = false;
+
+  constructor(options: LaneReaderOptions) {
+    this.#options = options;
+    this.#sql = readStatements(quotedSchema(options.schema), options.table, options.payload);
+    this.#clock = options.clock ?? systemClock;
+    options.ownership.attach(this);
+  }
+
+  get inFlight(): number {
+    return this.#inFlight.size;
+  }
+
+  get held(): number {
+    return this.#holds.size;
+  }
+
+  /** True while lanes are known that may have something to read right now. */
+  get hungry(): boolean {
+    return this.#readable().length > 0 || this.#holds.nextMs() <= this.#clock.monotonicMs();
+  }
+
+  /** Something may have been written to these lanes. */
+  hint(lanes: Iterable<number>): void {
+    this.#unread.add(lanes);
+  }
+
+  /** Look everywhere: hints may be lost, and rows may become due by themselves. */
+  sweep(): void {
+    this.#unread.add(this.#options.ownership.lanes());
+  }
+
+  /** Milliseconds until something held back may go on. */
+  nextDueMs(): number {
+    return Math.max(0, this.#holds.nextMs() - this.#clock.monotonicMs());
+  }
+
+  /** Up to `limit` rows that may be worked on now. They are in flight from here on. */
+  async fetch(session: Queryable, limit: number): Promise<LaneRow[]> {
+    const rows = await this.#reenter(session, limit);
+    if (this.#holds.size >= MAX_HOLDS || rows.length >= limit) return rows;
+    const express = this.#express ? await this.#expressRows(session, limit - rows.length) : [];
+    rows.push(...this.#takeExpress(express, (rank) => rank >= DEFAULT_PRIORITY));
+    if (rows.length < limit) rows.push(...(await this.#walk(session, limit - rows.length)));
+    if (rows.length < limit) rows.push(...this.#takeExpress(express, (rank) => rank < DEFAULT_PRIORITY));
+    return rows;
+  }
+
+  /** These rows are gone from the table, in a transaction with this number. */
+  settled(rows: readonly LaneRow[], xid?: { readonly value: string; readonly reads: number }): void {
+    if (xid !== undefined) this.saw(xid.value, xid.reads);
+    for (const row of rows) this.#finish(row);
+  }
+
+  /** These rows are still in the table: their streams wait this long. */
+  back(rows: readonly LaneRow[], delayMs: number): void {
+    const untilMs = this.#clock.monotonicMs() + delayMs;
+    for (const row of rows) {
+      if (this.#inFlight.remove(row)) this.#holds.hold(row, untilMs);
+      this.#tellIdle(row.lane);
+    }
+  }
+
+  gained(lanes: readonly number[]): void {
+    this.#unread.add(lanes);
+  }
+
+  drained(lane: number): boolean {
+    return this.#inFlight.idle(lane);
+  }
+
+  lost(lanes: readonly number[]): void {
+    for (const lane of lanes) {
+      this.#marks.forget(lane);
+      this.#holds.forget(lane);
+      this.#inFlight.forget(lane);
+      this.#unread.delete(lane);
+    }
+  }
+
+  reads(): number {
+    return this.#marks.reads;
+  }
+
+  saw(xid: string, reads: number): void {
+    this.#marks.proven(BigInt(xid), reads);
+  }
+
+  #readable(): number[] {
+    const nowMs = this.#clock.monotonicMs();
+    return this.#unread.list((lane) => {
+      if (this.#options.ownership.claim(lane) === undefined) return false;
+      const busyMs = this.#inFlight.busyMs(lane, nowMs);
+      return this.#inFlight.idle(lane) || busyMs >= BUSY_LANE_MS;
+    });
+  }
+
+  async #walk(session: Queryable, limit: number): Promise<LaneRow[]> {
+    const lanes = this.#readable();
+    if (lanes.length === 0) return [];
+    const perLane = Math.max(1, Math.ceil(limit / 2));
+    const resting = this.#options.resting?.() ?? [];
+    this.#watchBusyStreams(lanes);
+    const read = await this.#read(session, this.#sql.fetch, lanes, [
+      textArray(lanes),
+      textArray(lanes.map((lane) => this.#marks.markOf(lane))),
+      ...this.#passedOver(lanes, resting),
+      perLane,
+      limit,
+    ]);
+    this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
+    return read.rows.flatMap((raw) =>
+      read.still(raw.lane) ? this.#take(laneRow(raw), raw.blocked === true) : [],
+    );
+  }
+
+  async #expressRows(session: Queryable, limit: number): Promise<RawRow[]> {
+    const lanes = this.#options.ownership.lanes();
+    if (lanes.length === 0) return [];
+    const read = await this.#read(session, this.#sql.express, lanes, [
+      textArray(lanes),
+      this.#options.ageingMs,
+      ...this.#passedOver(lanes, this.#options.resting?.() ?? []),
+      limit,
+      limit,
+    ]);
+    this.#express = read.moment?.express === true;
+    return read.rows.filter((raw) => read.still(raw.lane));
+  }
+
+  // Low ones go when nothing else wants the place, or when they have waited long enough to have risen.
+  #takeExpress(raw: readonly RawRow[], fits: (rank: number) => boolean): LaneRow[] {
+    return raw.flatMap((candidate) => {
+      if (!fits(candidate.rank ?? DEFAULT_PRIORITY)) return [];
+      if (candidate.stream !== null && this.#inFlight.hasStream(candidate.stream)) return [];
+      return this.#take(laneRow(candidate), false);
+    });
+  }
+
+  async #reenter(session: Queryable, limit: number): Promise<LaneRow[]> {
+    const due = this.#holds
+      .due(this.#clock.monotonicMs(), limit)
+      .filter((hold) => this.#options.ownership.claim(hold.lane) !== undefined);
+    if (due.length === 0) return [];
+    const marks = new Map(due.map((hold) => [hold.lane, this.#marks.markOf(hold.lane)]));
+    const streams = due.filter((hold) => hold.stream !== null);
+    const single = due.filter((hold) => hold.stream === null);
+    const lanes = [...new Set(due.map((hold) => hold.lane))];
+    const read = await this.#read(session, this.#sql.reenter, lanes, [
+      textArray(streams.map((hold) => hold.lane)),
+      textArray(streams.map((hold) => hold.stream)),
+      textArray(single.map((hold) => hold.lane)),
+      textArray(single.map((hold) => hold.seq)),
+      Math.max(1, Math.ceil(limit / due.length)),
+    ]);
+    const owned = due.filter((hold) => read.still(hold.lane));
+    return this.#goOn(owned, read.rows.map(laneRow), marks);
+  }
+
+  // A held stream is let go only when nothing of it was left and no later row of it can have been passed over since.
+  #goOn(due: readonly Hold[], rows: readonly LaneRow[], marks: ReadonlyMap<number, number>): LaneRow[] {
+    const resting = new Set(this.#options.resting?.() ?? []);
+    const nowMs = this.#clock.monotonicMs();
+    const taken: LaneRow[] = [];
+    for (const hold of due) {
+      const own = rows.filter((row) =>
+        hold.stream === null ? row.seq === hold.seq : row.stream === hold.stream,
+      );
+      const head = own[0];
+      if (head === undefined) {
+        const moved = marks.get(hold.lane) !== this.#marks.markOf(hold.lane);
+        if (hold.stream !== null && moved) hold.untilMs = nowMs;
+        else this.#holds.release(hold);
+        continue;
+      }
+      if (resting.has(head.topic)) hold.untilMs = nowMs + LEASED_RECHECK_MS;
+      else if (head.waitMs > 0) hold.untilMs = nowMs + patience(head);
+      else taken.push(...this.#takeReady(hold, own, nowMs));
+    }
+    return taken;
+  }
+
+  #takeReady(hold: Hold, rows: readonly LaneRow[], nowMs: number): LaneRow[] {
+    if (hold.stream !== null && this.#inFlight.hasStream(hold.stream)) return [];
+    const taken: LaneRow[] = [];
+    for (const row of rows) {
+      if (row.waitMs > 0 || this.#inFlight.knows(row.seq)) break;
+      this.#inFlight.add(row, nowMs);
+      taken.push(row);
+    }
+    hold.untilMs = taken.length > 0 ? Infinity : nowMs;
+    if (hold.stream === null && taken.length > 0) this.#holds.release(hold);
+    return taken;
+  }
+
+  #take(row: LaneRow, blocked: boolean): LaneRow[] {
+    if (this.#inFlight.knows(row.seq)) return [];
+    if (this.#holds.has(row)) return [];
+    const nowMs = this.#clock.monotonicMs();
+    if (blocked || row.waitMs > 0) {
+      this.#holds.hold(row, blocked ? nowMs : nowMs + patience(row));
+      return [];
+    }
+    this.#inFlight.add(row, nowMs);
+    return [row];
+  }
+
+  // Their successors are left out of the read, yet the mark may pass them: they must be looked for afterwards.
+  #watchBusyStreams(lanes: readonly number[]): void {
+    for (const lane of lanes) {
+      for (const row of this.#inFlight.rowsIn(lane)) {
+        if (row.stream !== null && !this.#holds.has(row)) this.#holds.hold(row, Infinity);
+      }
+    }
+  }
+
+  #passedOver(lanes: readonly number[], resting: readonly string[]): [string, string, string] {
+    const within = new Set(lanes);
+    const busy = lanes.flatMap((lane) => this.#inFlight.rowsIn(lane));
+    const streams = new Set(this.#holds.streamsOf(within));
+    for (const row of busy) if (row.stream !== null) streams.add(row.stream);
+    const rows = [...busy.map((row) => row.seq), ...this.#holds.rowsOf(within)];
+    return [textArray([...streams]), textArray(rows), textArray(resting)];
+  }
+
+  #remember(
+    lanes: readonly number[],
+    read: Read,
+    how: { readonly perLane: number; readonly limit: number; readonly resting: boolean },
+  ): void {
+    if (read.moment === undefined) return;
+    const horizon = BigInt(read.moment.horizon);
+    const counts = new Map<number, { count: number; last: number }>();
+    for (const raw of read.rows) {
+      const lane = raw.lane ?? -1;
+      counts.set(lane, { count: (counts.get(lane)?.count ?? 0) + 1, last: Number(raw.seq) });
+    }
+    const cutAt = read.rows.length >= how.limit ? lanes.indexOf(read.rows.at(-1)?.lane ?? -1) : lanes.length;
+    for (const [turn, lane] of lanes.entries()) {
+      if (turn > cutAt) break;
+      if (!read.still(lane)) continue;
+      const found = counts.get(lane);
+      const whole = turn < cutAt && (found?.count ?? 0) < how.perLane;
+      if (whole) this.#unread.delete(lane);
+      else this.#unread.putLast(lane);
+      if (!how.resting)
+        this.#marks.read(lane, whole ? Number(read.moment.tail) : (found?.last ?? 0), horizon);
+    }
+  }
+
+  async #read(
+    session: Queryable,
+    statement: ReadStatements["fetch"],
+    lanes: readonly number[],
+    params: readonly (string | number)[],
+  ): Promise<Read> {
+    const { ownership } = this.#options;
+    const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
+    this.#inFlight.beginRead();
+    const { rows } = await session.run<RawRow>(statement, params);
+    this.#marks.finishRead();
+    if (rows[0]?.express === true) this.#express = true;
+    return {
+      moment: rows[0],
+      rows: rows.filter((row) => row.lane !== null),
+      still: (lane) => {
+        const claim = lane === null ? undefined : ownership.claim(lane);
+        return claim !== undefined && claim === claims.get(claim.lane);
+      },
+    };
+  }
+
+  #finish(row: LaneRow): void {
+    if (!this.#inFlight.remove(row)) return;
+    if (row.stream !== null && this.#holds.has(row) && !this.#inFlight.hasStream(row.stream)) {
+      this.#holds.hold(row, this.#clock.monotonicMs());
+    }
+    this.#tellIdle(row.lane);
+  }
+
+  #tellIdle(lane: number): void {
+    if (this.#inFlight.idle(lane) && this.#options.ownership.claim(lane) === undefined)
+      this.#options.onIdle?.();
+  }
+}
+
+interface Read {
+  readonly moment: ReadMoment | undefined;
+  readonly rows: readonly RawRow[];
+  /** Whether the lane is still ours under the claim it was read with. */
+  still(lane: number | null): boolean;
+}
+
+function patience(row: LaneRow): number {
+  return row.leased ? Math.min(row.waitMs, LEASED_RECHECK_MS) : row.waitMs;
+}

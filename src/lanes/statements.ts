@@ -1,0 +1,217 @@
+import { statement, textArray } from "../storage/index.ts";
+
+/** The two tables of narrow rows. They have the same columns, so everything below serves both. */
+export type LaneTable = "outbox" | "queue";
+
+export interface ClaimedLane {
+  readonly lane: number;
+  readonly fence: number;
+  readonly token: string;
+}
+
+/** The first three parameters of every settle: which lanes, under which claim. */
+export function claimParams(claims: readonly ClaimedLane[]): [string, string, string] {
+  return [
+    textArray(claims.map((claim) => claim.lane)),
+    textArray(claims.map((claim) => claim.fence)),
+    textArray(claims.map((claim) => claim.token)),
+  ];
+}
+
+// The lock makes a take-over wait for the settle or the settle see the take-over: without it a settle that was
+// overtaken still deleted its row. Always in lane order, so that two statements of one owner cannot deadlock.
+export function ownedLanes(schema: string): string {
+  return `owned as materialized (
+    select held.lane
+      from ${schema}.relay_lane as held
+      join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
+        on claim.lane = held.lane and claim.fence = held.fence and claim.token = held.token
+     order by held.lane
+       for update of held
+  )`;
+}
+
+/** A member's lease, and the lanes that hang on it. */
+export function ownershipStatements(schema: string) {
+  const alive = "member.lease_until > (select clock_timestamp())";
+  return {
+    join: statement(
+      "sagabox.lanes.join",
+      `insert into ${schema}.member (id, scope, worker, lease_until)
+       values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms')`,
+    ),
+    // A lease that has run out is not renewed: its lanes may have a new owner already.
+    renew: statement(
+      "sagabox.lanes.renew",
+      `update ${schema}.member
+          set lease_until = clock_timestamp() + $2::double precision * interval '1 ms'
+        where id = $1::text and lease_until > clock_timestamp()
+       returning pg_current_xact_id()::text as xid`,
+    ),
+    look: statement(
+      "sagabox.lanes.look",
+      `select (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive}) as members,
+              (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive} and id < $2::text) as rank,
+              exists (select 1 from ${schema}.member where id = $2::text and ${alive}) as present,
+              (select count(*)::integer
+                 from ${schema}.relay_lane as lane
+                where lane.scope = $1::integer
+                  and not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})) as free`,
+    ),
+    // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease.
+    acquire: statement(
+      "sagabox.lanes.acquire",
+      `with free as materialized (
+         select lane.lane
+           from ${schema}.relay_lane as lane
+          where lane.scope = $2::integer
+            and not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})
+          order by lane.lane
+          limit $3::integer
+            for update of lane skip locked
+       )
+       update ${schema}.relay_lane as lane
+          set owner = $1::text, fence = lane.fence + 1, token = $4::text, leased_at = clock_timestamp()
+         from free
+        where lane.lane = free.lane
+       returning lane.lane, lane.fence::text`,
+    ),
+    release: statement(
+      "sagabox.lanes.release",
+      `with ${ownedLanes(schema)}
+       update ${schema}.relay_lane as lane
+          set owner = null, token = null, leased_at = null
+         from owned
+        where lane.lane = owned.lane
+       returning lane.lane`,
+    ),
+    leave: statement("sagabox.lanes.leave", `delete from ${schema}.member where id = $1::text`),
+    // Whoever has been silent for a lease and more is gone for good; a living one would have joined again.
+    reap: statement(
+      "sagabox.lanes.reap",
+      `delete from ${schema}.member
+        where id in (select id from ${schema}.member
+                      where scope = $1::integer and lease_until < clock_timestamp() - interval '1 second'
+                        for update skip locked)
+       returning id, worker`,
+    ),
+    createLanes: statement(
+      "sagabox.lanes.create",
+      `insert into ${schema}.relay_lane (lane, scope)
+       select $1::integer * 256 + n, $1::integer from generate_series(0, 255) as n
+       on conflict do nothing`,
+    ),
+  };
+}
+
+const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
+             row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry`;
+
+const ANSWER = `found.lane, found.seq::text, found.stream::text, found.topic, found.type, found.message_id, found.priority,
+             found.attempts, found.max_attempts,
+             ceil(extract(epoch from greatest(found.due_at, found.lease_until) - moment.at) * 1000)::double precision as wait_ms,
+             coalesce(found.lease_until > moment.at, false) as leased,
+             coalesce(found.expiry <= moment.at, false) as expired`;
+
+const PAYLOAD = `, message.kind, message.schema_version, message.key, message.data, message.headers,
+             message.correlation_id, message.causation_id, message.traceparent, message.saga_id,
+             message.aggregate_type, message.aggregate_id, message.source, message.target,
+             to_char(message.written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at,
+             to_char(message.expires_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as expires_at`;
+
+/** Reads of the narrow rows. No locks: a lane has one owner, and what it has in flight it remembers. */
+export function readStatements(schema: string, table: LaneTable, payload: boolean) {
+  const rows = `${schema}.${table}`;
+  const answer = payload ? ANSWER + PAYLOAD : ANSWER;
+  const join = payload
+    ? `left join ${schema}.message on message.id = found.message_id and message.written_on = found.written_on`
+    : "";
+  const moment = `moment as materialized (
+         select clock_timestamp() as at, pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
+                (select last_value::text from ${schema}.${table}_seq) as tail,
+                exists (select 1 from ${rows} where priority <> 5) as express`;
+  // Streams that wait, rows in flight, destinations at rest; read once here, not once per row.
+  const avoid = `, $3::text::bigint[] as waiting, $4::text::bigint[] as busy, $5::text::text[] as resting )`;
+  const passedOver = `(row.stream is null or row.stream <> all(moment.waiting))
+                 and row.seq <> all(moment.busy) and row.topic <> all(moment.resting)`;
+  return {
+    // An earlier row of the stream with another priority is not in this scan, so it is asked for by name.
+    fetch: statement(
+      `sagabox.${table}.fetch`,
+      `with ${moment}${avoid}
+       select moment.horizon, moment.tail, moment.express, ${answer}, found.blocked
+         from moment
+         left join lateral (
+           select due.*
+             from unnest($1::text::integer[], $2::text::bigint[]) as walk (lane, mark)
+            cross join lateral (
+              select ${ROW},
+                     moment.express and row.stream is not null and exists (
+                       select 1 from ${rows} as earlier
+                        where earlier.lane = row.lane and earlier.stream = row.stream
+                          and earlier.priority <> 5 and earlier.seq < row.seq) as blocked
+                from ${rows} as row
+               where row.lane = walk.lane and row.seq > walk.mark and row.priority = 5
+                 and ${passedOver}
+               order by row.seq
+               limit $6::integer
+            ) as due
+            limit $7::integer
+         ) as found on true
+         ${join}`,
+    ),
+    // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
+    express: statement(
+      `sagabox.${table}.express`,
+      `with ${moment}${avoid}
+       select moment.horizon, moment.tail, moment.express, ${answer},
+              least(9, found.priority + floor(extract(epoch from moment.at - found.due_at) * 1000 / $2::double precision))::integer as rank
+         from moment
+         left join lateral (
+           select due.*
+             from unnest($1::text::integer[]) as walk (lane)
+            cross join lateral (
+              select ${ROW}
+                from ${rows} as row
+               where row.lane = walk.lane and row.priority <> 5
+                 and row.due_at <= moment.at and (row.lease_until is null or row.lease_until <= moment.at)
+                 and ${passedOver}
+                 and (row.stream is null or not exists (
+                       select 1 from ${rows} as earlier
+                        where earlier.lane = row.lane and earlier.stream = row.stream and earlier.seq < row.seq))
+               order by row.priority desc, row.seq
+               limit $6::integer
+            ) as due
+         ) as found on true
+         ${join}
+        order by rank desc, found.seq
+        limit $7::integer`,
+    ),
+    // Streams and single rows that waited and may go on now, each from its own beginning.
+    reenter: statement(
+      `sagabox.${table}.reenter`,
+      `with ${moment} )
+       select moment.horizon, moment.tail, moment.express, ${answer}
+         from moment
+         left join lateral (
+           (select due.*
+              from unnest($1::text::integer[], $2::text::bigint[]) as wait (lane, stream)
+             cross join lateral (
+               select ${ROW}
+                 from ${rows} as row
+                where row.lane = wait.lane and row.stream = wait.stream
+                order by row.seq
+                limit $5::integer
+             ) as due)
+           union all
+           (select ${ROW}
+              from unnest($3::text::integer[], $4::text::bigint[]) as wait (lane, seq)
+              join ${rows} as row on row.lane = wait.lane and row.seq = wait.seq)
+         ) as found on true
+         ${join}`,
+    ),
+  };
+}
+
+export type ReadStatements = ReturnType<typeof readStatements>;
+export type OwnershipStatements = ReturnType<typeof ownershipStatements>;

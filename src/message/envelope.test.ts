@@ -1,0 +1,156 @@
+import { readFileSync } from "node:fs";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { sampleMessage } from "../../test/support/sample-message.ts";
+import { decodeEnvelope, decodeJson, encodeEnvelope, encodeJson, type Message } from "./index.ts";
+
+const golden = readFileSync(new URL("./envelope.golden.json", import.meta.url), "utf8");
+const received = { topic: "received.from" };
+
+interface Envelope {
+  metadata: Record<string, unknown>;
+  payload: Record<string, unknown>;
+  tracing?: Record<string, unknown>;
+}
+
+function minimal(): Envelope {
+  return {
+    metadata: {
+      message_id: "foreign-1",
+      correlation_id: "c-1",
+      timestamp: "2026-07-14T11:30:15.5+02:00",
+      source_service: "legacy",
+      target_service: null,
+      message_type: "event",
+      version: "1.0",
+    },
+    payload: { type: "OrderPlaced", data: { orderId: 1 }, schema_version: "1.0" },
+  };
+}
+
+function changed(change: (envelope: Envelope) => void): string {
+  const envelope = minimal();
+  change(envelope);
+  return JSON.stringify(envelope);
+}
+
+test("the envelope has the agreed names (golden file)", () => {
+  expect(JSON.parse(encodeEnvelope(sampleMessage))).toEqual(JSON.parse(golden));
+});
+
+test("the golden file is read as the message it was made from", () => {
+  const { data, ...rest } = decodeEnvelope(golden, received);
+  const { data: expected, ...expectedRest } = sampleMessage;
+  expect(rest).toEqual(expectedRest);
+  expect(JSON.parse(data)).toEqual(JSON.parse(expected));
+});
+
+test("the data keeps its exact text, even where JSON allows another spelling", () => {
+  expect(encodeEnvelope(sampleMessage)).toContain('"total":129.50');
+  expect(decodeEnvelope(encodeEnvelope(sampleMessage), received)).toEqual(sampleMessage);
+});
+
+test("a message with nothing optional survives the journey", () => {
+  const bare: Message = {
+    ...sampleMessage,
+    ...{
+      key: null,
+      causationId: null,
+      sagaId: null,
+      aggregateType: null,
+      aggregateId: null,
+      expiresAt: null,
+    },
+    headers: {},
+    data: "null",
+  };
+  expect(decodeEnvelope(encodeEnvelope(bare), received)).toEqual(bare);
+});
+
+test("any payload, key and type survives the journey", () => {
+  const anyData = fc.jsonValue({ maxDepth: 4 }).filter((value) => isSound(value));
+  const anyText = fc
+    .string({ minLength: 1, maxLength: 40, unit: "grapheme" })
+    .filter((text) => text.trim() !== "");
+  fc.assert(
+    fc.property(anyData, anyText, anyText, (value, key, type) => {
+      const message = { ...sampleMessage, data: encodeJson(value), key, type };
+      expect(decodeEnvelope(encodeEnvelope(message), received)).toEqual(message);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("an envelope of a foreign producer is completed", () => {
+  expect(decodeEnvelope(JSON.stringify(minimal(), null, 2), received)).toMatchObject({
+    id: "foreign-1",
+    topic: "received.from",
+    key: null,
+    headers: {},
+    priority: 5,
+    schemaVersion: 1,
+    causationId: null,
+    writtenAt: "2026-07-14T09:30:15.500Z",
+    expiresAt: null,
+  });
+});
+
+test("a message without tracing has the same trace on each delivery", () => {
+  const first = decodeEnvelope(JSON.stringify(minimal()), received).traceparent;
+  expect(first).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
+  expect(decodeEnvelope(JSON.stringify(minimal()), received).traceparent).toBe(first);
+});
+
+test("trace and span alone make a traceparent", () => {
+  const ids = { trace_id: "4bf92f3577b34da6a3ce929d0e0e4736", span_id: "00f067aa0ba902b7" };
+  const text = changed((envelope) => (envelope.tracing = ids));
+  expect(decodeEnvelope(text, received).traceparent).toBe(`00-${ids.trace_id}-${ids.span_id}-01`);
+});
+
+test.each<[what: string, text: string]>([
+  ["an empty text", ""],
+  ["no JSON", "hello"],
+  ["a list", "[]"],
+  ["no payload", '{"metadata":{}}'],
+  ["no data", changed((envelope) => delete envelope.payload["data"])],
+  ["an open text", '{"payload":{"data":"'],
+  ["an open object", '{"payload":{"data":{"a":[}'],
+  ["data twice", JSON.stringify(minimal()).replace('"data":', '"data":1,"data":')],
+  ["payload twice", JSON.stringify(minimal()).replace('"payload":', '"payload":{"data":1},"payload":')],
+  ["a prototype key", JSON.stringify(minimal()).replace('"metadata":{', '"metadata":{"__proto__":{},')],
+  ["no message id", changed((envelope) => delete envelope.metadata["message_id"])],
+  ["a blank message id", changed((envelope) => (envelope.metadata["message_id"] = " "))],
+  ["another envelope version", changed((envelope) => (envelope.metadata["version"] = "2.0"))],
+  ["an unknown kind", changed((envelope) => (envelope.metadata["message_type"] = "query"))],
+  ["no type", changed((envelope) => delete envelope.payload["type"])],
+  ["a schema version of zero", changed((envelope) => (envelope.payload["schema_version"] = "0"))],
+  ["a time without zone", changed((envelope) => (envelope.metadata["timestamp"] = "2026-07-14T09:30:15"))],
+  [
+    "a day that does not exist",
+    changed((envelope) => (envelope.metadata["timestamp"] = "2026-13-45T09:30:15Z")),
+  ],
+  ["a priority of ten", changed((envelope) => (envelope.metadata["priority"] = 10))],
+  ["a header that is no text", changed((envelope) => (envelope.metadata["headers"] = { a: 1 }))],
+  [
+    "more than two megabytes around the data",
+    changed((envelope) => (envelope.metadata["x"] = "x".repeat(2_097_152))),
+  ],
+])("an envelope with %s is refused", (_, text) => {
+  expect(() => decodeEnvelope(text, received)).toThrowError(
+    expect.objectContaining({ code: "ENVELOPE_INVALID" }),
+  );
+});
+
+test("what is wrong with the data is found by whoever reads the data", () => {
+  const text = JSON.stringify(minimal()).replace('{"orderId":1}', '{"orderId":1,"orderId":2}');
+  const { data } = decodeEnvelope(text, received);
+  expect(() => decodeJson(data)).toThrowError(expect.objectContaining({ code: "PAYLOAD_DUPLICATE_KEY" }));
+});
+
+function isSound(value: unknown): boolean {
+  try {
+    return encodeJson(value) !== "";
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,42 @@
+import { expect, test } from "vitest";
+import { isValidTopic, topicOf } from "./topic.ts";
+
+const named = (name: string, kind: "event" | "command" | "stream" = "event") => ({ kind, name, topic: null });
+
+test.each([
+  ["OrderCreated", "events.order.created"],
+  ["order_created", "events.order.created"],
+  ["order-created", "events.order.created"],
+  ["orderCreated", "events.order.created"],
+  ["orders.order.placed", "events.orders.order.placed"],
+  ["HTTPRequestFailed", "events.http.request.failed"],
+  ["Order2Created", "events.order2.created"],
+  ["order__created_", "events.order.created"],
+])("%s goes to %s", (name, topic) => {
+  expect(topicOf(named(name))).toBe(topic);
+});
+
+test("commands and streams have places of their own", () => {
+  expect(topicOf(named("ReserveStock", "command"))).toBe("commands.reserve.stock");
+  expect(topicOf(named("sensor.reading", "stream"))).toBe("streams.sensor.reading");
+});
+
+test("the contract's topic is stronger than the routing function, which is stronger than the default", () => {
+  const routing = ({ type }: { type: string }) => (type === "A" ? "routed" : undefined);
+  expect(topicOf({ ...named("A"), topic: "explicit" }, routing)).toBe("explicit");
+  expect(topicOf(named("A"), routing)).toBe("routed");
+  expect(topicOf(named("B"), routing)).toBe("events.b");
+});
+
+test("a routing function that returns an unusable topic is told so", () => {
+  expect(() => topicOf(named("A"), () => "a b")).toThrowError('The topic of event "A" must have');
+  expect(() => topicOf(named("x".repeat(255)))).toThrowError(/TOPIC|topic/);
+});
+
+test.each(["a", "A.b_c-9", "x".repeat(249)])("%s is a topic", (topic) => {
+  expect(isValidTopic(topic)).toBe(true);
+});
+
+test.each(["", " ", "a/b", "a*", "ä", ".", "..", "x".repeat(250), 1, null])("%j is no topic", (topic) => {
+  expect(isValidTopic(topic)).toBe(false);
+});

@@ -66,7 +66,7 @@ test("two starts at once on a new folder share one server", async () => {
   const dataDir = join(folder(), "data");
   const [one, other] = await Promise.all([start({ dataDir }), start({ dataDir })]);
   expect(other.url).toBe(one.url);
-  expect([one.reused, other.reused].toSorted()).toEqual([false, true]);
+  expect([one.reused, other.reused].filter(Boolean)).toHaveLength(1);
   expect(await query(other.url, "select 1")).toEqual([1]);
 });
 

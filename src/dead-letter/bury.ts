@@ -1,0 +1,72 @@
+import type { Message } from "../message/index.ts";
+import type { Param, Queryable } from "../storage/index.ts";
+import { describeFailure, type DeadLetterReason } from "./describe-failure.ts";
+import type { DeadLetterStatements } from "./statements.ts";
+
+interface Death {
+  readonly message: Message;
+  readonly reason: DeadLetterReason;
+  readonly attempts: number;
+  readonly maxAttempts: number;
+  readonly error: unknown;
+}
+
+export type Burial =
+  | (Death & { readonly origin: "consumer"; readonly consumer: string })
+  | (Death & { readonly origin: "outbox" });
+
+/** Keeps the message as a dead letter, inside the caller's transaction. Null when an open letter has it already. */
+export async function buryMessage(
+  tx: Queryable,
+  sql: DeadLetterStatements,
+  death: Burial,
+): Promise<string | null> {
+  const { rows } = await tx.run<{ id: string }>(sql.bury, burial(death));
+  return rows[0]?.id ?? null;
+}
+
+/** The parameters of the one insert, for those who send it together with other statements. */
+export function burial(death: Burial): readonly Param[] {
+  const { message, error } = death;
+  const { errorType, errorMessage, stackTrace } = describeFailure(error);
+  return [
+    death.origin,
+    death.origin === "consumer" ? death.consumer : null,
+    storable(message.id),
+    storable(message.kind),
+    storable(message.type),
+    message.schemaVersion,
+    storable(message.topic),
+    storable(message.key),
+    storable(message.aggregateType),
+    storable(message.aggregateId),
+    storable(message.sagaId),
+    storable(message.correlationId),
+    storable(message.causationId),
+    storable(message.traceparent),
+    storable(message.source),
+    storable(message.target),
+    message.priority,
+    death.maxAttempts,
+    storable(JSON.stringify(message.headers)),
+    storable(message.data),
+    moment(message.writtenAt),
+    moment(message.expiresAt),
+    death.reason,
+    death.attempts,
+    errorType,
+    errorMessage,
+    stackTrace,
+  ];
+}
+
+// What a foreign publisher sent may be what PostgreSQL cannot store; a letter with a mark in it beats none at all.
+function storable(text: string): string;
+function storable(text: string | null): string | null;
+function storable(text: string | null): string | null {
+  return text === null || !text.includes("\0") ? text : text.replaceAll("\0", "\uFFFD");
+}
+
+function moment(text: string | null): string | null {
+  return text === null || Number.isNaN(Date.parse(text)) ? null : text;
+}

@@ -1,0 +1,46 @@
+import { expect, test } from "vitest";
+import { permanent, SagaboxError } from "../errors/index.ts";
+import { describeFailure } from "./describe-failure.ts";
+
+test("our own errors are named by their code, a verdict by what it says", () => {
+  expect(describeFailure(new SagaboxError("PAYLOAD_INVALID", "no")).errorType).toBe("PAYLOAD_INVALID");
+  expect(describeFailure(permanent("card is closed"))).toMatchObject({
+    errorType: "Permanent",
+    errorMessage: "card is closed",
+  });
+});
+
+test("an error without a telling name is named by its class", () => {
+  class CardDeclined extends Error {}
+  expect(describeFailure(new CardDeclined("no")).errorType).toBe("CardDeclined");
+});
+
+test("causes are told, also when they form a circle", () => {
+  const inner = new Error("socket closed");
+  const outer = new Error("charge failed", { cause: inner });
+  inner.cause = outer;
+  const described = describeFailure(outer);
+  expect(described.errorMessage).toBe("charge failed ← socket closed");
+  expect(described.stackTrace).toContain("caused by: Error: socket closed");
+});
+
+test("R-12: a stack of megabytes is cut to 8 kB and control characters are replaced", () => {
+  const error = new Error("a\u0000b\u001b[31mc");
+  error.stack = "é".repeat(5_000_000);
+  const described = describeFailure(error);
+  expect(described.errorMessage).toBe("a\uFFFDb\uFFFD[31mc");
+  expect(Buffer.byteLength(described.stackTrace ?? "")).toBeLessThanOrEqual(8_195);
+});
+
+test.each([
+  [undefined, "thrown undefined", "undefined"],
+  [null, "thrown null", "null"],
+  ["late", "thrown string", "late"],
+])("%s can be described although it is no error", (thrown, errorType, errorMessage) => {
+  expect(describeFailure(thrown)).toEqual({ errorType, errorMessage, stackTrace: null });
+});
+
+test("a thrown value that resists being read is still described", () => {
+  const hostile = Object.create(null) as object;
+  expect(describeFailure(hostile).errorMessage).toBe("The failure could not be described.");
+});

@@ -1,0 +1,10 @@
+// Where a message goes that nobody could send or handle: kept whole, with the reason, until a person replays it
+// under its own id, discards it, or its time is over. Nothing leaves this room by itself.
+export { describeFailure, type DeadLetterReason, type FailureDescription } from "./describe-failure.ts";
+export { deadLetterStore, type DeadLetter, type DeadLetterStore } from "./dead-letter.ts";
+export { deadLetterStatements, type DeadLetterStatements } from "./statements.ts";
+export { buryMessage, burial, type Burial } from "./bury.ts";
+export { listDeadLetters, showDeadLetter } from "./search.ts";
+export type { DeadLetterDetail, DeadLetterFilter, DeadLetterSummary } from "./search.ts";
+export { discardDeadLetter, replayDeadLetter, type Replayed } from "./replay.ts";
+export { deadLetterTtlMs, forgetDeadLetters, type ForgetOptions } from "./cleanup.ts";

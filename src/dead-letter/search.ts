@@ -1,0 +1,120 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { Message } from "../message/index.ts";
+import { deadLetterOf, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
+import type { DeadLetterReason } from "./describe-failure.ts";
+
+export interface DeadLetterFilter {
+  /** At most this many, newest first. Default 50. */
+  readonly limit?: number;
+  /** Only letters older than this one: the last id of the page before. */
+  readonly after?: string;
+  readonly consumer?: string;
+  readonly type?: string;
+  readonly topic?: string;
+  /** True for open letters only, false for closed ones only. Default: both. */
+  readonly open?: boolean;
+}
+
+export interface DeadLetterSummary {
+  readonly id: string;
+  readonly origin: "outbox" | "consumer";
+  readonly consumer: string | null;
+  readonly messageId: string;
+  readonly type: string;
+  readonly topic: string;
+  readonly key: string | null;
+  readonly reason: DeadLetterReason;
+  readonly attempts: number;
+  readonly errorType: string;
+  readonly errorMessage: string;
+  readonly failedAt: string;
+  readonly closedAs: "replayed" | "discarded" | null;
+}
+
+/** What `dlq show --json` prints: the message as it was, and beside it why it is here. */
+export interface DeadLetterDetail {
+  readonly original_message: Message;
+  readonly dlq_metadata: {
+    readonly id: string;
+    readonly reason: DeadLetterReason;
+    readonly error_type: string;
+    readonly error_message: string;
+    readonly stack_trace: string | null;
+    readonly retry_count: number;
+    readonly failed_at: string;
+    readonly source_topic: string;
+    readonly consumer_group: string | null;
+    readonly original_timestamp: string;
+    readonly closed_at: string | null;
+    readonly closed_as: "replayed" | "discarded" | null;
+  };
+}
+
+type SummaryRow = Pick<
+  DeadLetterRow,
+  | ("id" | "origin" | "consumer" | "message_id" | "type" | "topic" | "key" | "reason")
+  | ("attempts" | "error_type" | "error_message" | "failed_at" | "closed_as")
+>;
+
+export async function listDeadLetters(
+  { database, sql }: DeadLetterStore,
+  filter: DeadLetterFilter = {},
+): Promise<readonly DeadLetterSummary[]> {
+  const { limit = 50, after = null, consumer = null, type = null, topic = null, open = null } = filter;
+  if (after !== null) assertId(after);
+  const { rows } = await database.run<SummaryRow>(sql.list, [limit, after, consumer, type, topic, open]);
+  return rows.map((row) => ({
+    id: row.id,
+    origin: row.origin,
+    consumer: row.consumer,
+    messageId: row.message_id,
+    type: row.type,
+    topic: row.topic,
+    key: row.key,
+    reason: row.reason,
+    attempts: row.attempts,
+    errorType: row.error_type,
+    errorMessage: row.error_message,
+    failedAt: row.failed_at,
+    closedAs: row.closed_as,
+  }));
+}
+
+export async function showDeadLetter(store: DeadLetterStore, id: string): Promise<DeadLetterDetail> {
+  const letter = await readDeadLetter(store, id);
+  return {
+    original_message: letter.message,
+    dlq_metadata: {
+      id: letter.id,
+      reason: letter.reason,
+      error_type: letter.errorType,
+      error_message: letter.errorMessage,
+      stack_trace: letter.stackTrace,
+      retry_count: letter.attempts,
+      failed_at: letter.failedAt,
+      source_topic: letter.message.topic,
+      consumer_group: letter.consumer,
+      original_timestamp: letter.message.writtenAt,
+      closed_at: letter.closedAt,
+      closed_as: letter.closedAs,
+    },
+  };
+}
+
+export async function readDeadLetter({ database, sql }: DeadLetterStore, id: string): Promise<DeadLetter> {
+  assertId(id);
+  const { rows } = await database.run<DeadLetterRow>(sql.show, [id]);
+  if (rows[0] === undefined) throw notFound(id);
+  return deadLetterOf(rows[0]);
+}
+
+export function assertId(id: string): void {
+  if (!/^\d{1,18}$/.test(id)) throw notFound(id);
+}
+
+export function notFound(id: string): SagaboxError {
+  return new SagaboxError(
+    "DEAD_LETTER_NOT_FOUND",
+    `There is no dead letter ${JSON.stringify(String(id).slice(0, 40))}. List the letters to see their ids.`,
+  );
+}

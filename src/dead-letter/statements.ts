@@ -1,0 +1,156 @@
+import { statement } from "../storage/index.ts";
+
+export type DeadLetterStatements = ReturnType<typeof deadLetterStatements>;
+
+const utc = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as ${column.replace(/^.*\./, "")}`;
+
+const columns = (letter: string): string =>
+  [
+    ...["id::text", "origin", "consumer", "message_id", "kind", "type", "schema_version", "topic", "key"],
+    ...[
+      "aggregate_type",
+      "aggregate_id",
+      "saga_id",
+      "correlation_id",
+      "causation_id",
+      "traceparent",
+      "source",
+    ],
+    ...["target", "priority", "max_attempts", "headers", "data", "reason", "attempts", "error_type"],
+    ...["error_message", "stack_trace", "closed_as", "held_lane", "held_seq::text"],
+  ]
+    .map((column) => `${letter}.${column}`)
+    .concat(
+      ["written_at", "expires_at", "failed_at", "closed_at"].map((column) => utc(`${letter}.${column}`)),
+    )
+    .join(", ");
+
+/** SQL of the room. `schema` is quoted already. */
+export function deadLetterStatements(schema: string) {
+  return {
+    // A redelivery after a lost acknowledgement must not bury the same message a second time.
+    bury: statement(
+      "dead_letter.bury",
+      `insert into ${schema}.dead_letter
+         (origin, consumer, message_id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+          correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
+          written_at, expires_at, reason, attempts, error_type, error_message, stack_trace)
+       select $1::text, $2::text, $3::text, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::text,
+              $11::text, $12::text, $13::text, $14::text, $15::text, $16::text, $17::smallint, $18::smallint,
+              $19::text, $20::text, coalesce($21::text::timestamptz, clock_timestamp()), $22::text::timestamptz,
+              $23::text, $24::integer, $25::text, $26::text, $27::text
+        where not exists (
+          select 1 from ${schema}.dead_letter as open
+           where open.message_id = $3::text
+             and open.origin = $1::text
+             and open.consumer is not distinct from $2::text
+             and open.closed_at is null
+        )
+       returning id::text`,
+    ),
+    list: statement(
+      "dead_letter.list",
+      `select letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
+              letter.key, letter.reason, letter.attempts, letter.error_type, left(letter.error_message, 500) as error_message,
+              ${utc("letter.failed_at")}, letter.closed_as
+         from ${schema}.dead_letter as letter
+        where ($2::bigint is null or letter.id < $2::bigint)
+          and ($3::text is null or letter.consumer = $3::text)
+          and ($4::text is null or letter.type = $4::text)
+          and ($5::text is null or letter.topic = $5::text)
+          and ($6::boolean is null or (letter.closed_at is null) = $6::boolean)
+        order by letter.id desc
+        limit $1::integer`,
+    ),
+    show: statement(
+      "dead_letter.show",
+      `select ${columns("letter")} from ${schema}.dead_letter as letter where letter.id = $1::bigint`,
+    ),
+    // The row lock makes a second operator wait and then find the letter closed.
+    close: statement(
+      "dead_letter.close",
+      `update ${schema}.dead_letter as letter
+          set closed_at = clock_timestamp(), closed_as = $2::text
+        where letter.id = $1::bigint and letter.closed_at is null
+       returning ${columns("letter")}`,
+    ),
+    rearm: statement(
+      "dead_letter.rearm",
+      `update ${schema}.outbox
+          set attempts = 0, due_at = clock_timestamp(),
+              expires_at = case when expires_at > clock_timestamp() then expires_at end
+        where lane = $1::integer and seq = $2::bigint and due_at = 'infinity'`,
+    ),
+    freeKey: statement(
+      "dead_letter.free_key",
+      `delete from ${schema}.outbox where lane = $1::integer and seq = $2::bigint and due_at = 'infinity'`,
+    ),
+    // Finds the newest copy of the message, or writes one for today when its partition is gone.
+    keepMessage: statement(
+      "dead_letter.keep_message",
+      `with kept as (
+         select written_on from ${schema}.message where id = $2::text order by written_on desc limit 1
+       ), copied as (
+         insert into ${schema}.message
+           (id, written_on, seq, lane, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+            correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death,
+            headers, data, written_at, expires_at)
+         select letter.message_id, (clock_timestamp() at time zone 'UTC')::date, nextval('${schema}.outbox_seq'),
+                $3::smallint, letter.kind, letter.type, letter.schema_version, letter.topic, letter.key,
+                letter.aggregate_type, letter.aggregate_id, letter.saga_id, letter.correlation_id, letter.causation_id,
+                letter.traceparent, letter.source, letter.target, letter.priority, letter.max_attempts,
+                letter.held_lane is not null, letter.headers, letter.data, letter.written_at, null
+           from ${schema}.dead_letter as letter
+          where letter.id = $1::bigint and not exists (select 1 from kept)
+         returning written_on
+       )
+       select written_on::text from kept union all select written_on::text from copied`,
+    ),
+    // The letter was closed by an earlier statement of this transaction, so its xid is older than the seq drawn here.
+    sendAgain: statement(
+      "dead_letter.send_again",
+      `insert into ${schema}.outbox
+         (lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
+       select $2::integer, nextval('${schema}.outbox_seq'), $3::text::bigint, letter.topic, letter.type,
+              letter.message_id, $4::text::date, letter.priority, 0, letter.max_attempts, clock_timestamp(),
+              case when letter.expires_at > clock_timestamp() then letter.expires_at end
+         from ${schema}.dead_letter as letter
+        where letter.id = $1::bigint`,
+    ),
+    // One consumer failed, so only its group gets another copy.
+    deliverAgain: statement(
+      "dead_letter.deliver_again",
+      `insert into ${schema}.queue
+         (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
+       select consumer_group.id * 256 + $2::integer, $3::text::bigint, letter.topic, letter.type, letter.message_id,
+              $4::text::date, letter.priority, 0, letter.max_attempts, clock_timestamp(),
+              case when letter.expires_at > clock_timestamp() then letter.expires_at end
+         from ${schema}.dead_letter as letter
+         join ${schema}.consumer_group on consumer_group.name = letter.consumer
+        where letter.id = $1::bigint
+       returning lane`,
+    ),
+    // Rows another cleaner or an operator has locked are passed over. A letter that is still open takes the
+    // tombstone that held its key with it.
+    forget: statement(
+      "dead_letter.forget",
+      `with old as materialized (
+         select letter.id from ${schema}.dead_letter as letter
+          where letter.failed_at < clock_timestamp() - $1::text::interval
+          order by letter.id
+          limit $2::integer
+            for update skip locked
+       ), gone as (
+         delete from ${schema}.dead_letter as letter using old
+          where letter.id = old.id
+         returning letter.held_lane, letter.held_seq, letter.closed_at
+       ), freed as (
+         delete from ${schema}.outbox using gone
+          where outbox.lane = gone.held_lane and outbox.seq = gone.held_seq
+            and gone.closed_at is null and outbox.due_at = 'infinity'
+       )
+       select count(*)::integer as count from gone`,
+    ),
+  };
+}

@@ -27,7 +27,7 @@ function check(schema: StandardSchemaV1, what: string, input: unknown): unknown 
 function outputOf(result: StandardSchemaV1.Result<unknown>, what: string, input: unknown): unknown {
   if (result.issues === undefined) return result.value;
   const issues = result.issues.slice(0, 20).map((issue) => issueOf(issue, input));
-  const list = issues.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`)).join("; ");
+  const list = issues.map(inWords).join("; ");
   throw new PayloadError("PAYLOAD_INVALID", `The data of ${what} does not match its schema: ${list}`, {
     issues,
   });
@@ -45,4 +45,9 @@ function valueAt(input: unknown, keys: readonly PropertyKey[]): unknown {
     value = (value as Record<PropertyKey, unknown>)[key];
   }
   return value;
+}
+
+// Some libraries begin their messages with the path.
+function inWords({ path, message }: PayloadIssue): string {
+  return message.startsWith(path) ? message : `${path}: ${message}`;
 }

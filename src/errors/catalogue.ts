@@ -55,6 +55,7 @@ export const catalogue = {
   DEAD_LETTER_NOT_FOUND: "There is no dead letter with this id.",
   DEAD_LETTER_CLOSED: "The dead letter was already replayed or discarded.",
 
+  LISTEN_FAILED: "The address for health and metrics cannot be listened on.",
   BUS_NOT_RUNNING: "The operation needs a running bus.",
   BUS_STOPPED: "The bus was stopped and accepts no more work.",
   SHUTDOWN_TIMEOUT: "Something was still working when the time for stopping was over.",

@@ -70,9 +70,10 @@ function plainFields(fields: object): Record<string, Value> {
 
 function contextFields(context: TelemetryContext | undefined): Record<string, Value> {
   const traceId = TRACEPARENT.exec(context?.traceparent ?? "")?.[1];
+  const sagaId = context?.sagaId ?? undefined;
   return {
     ...(traceId === undefined ? {} : { trace_id: traceId }),
-    ...(context?.sagaId == null ? {} : { saga_id: cleaned(context.sagaId) }),
+    ...(sagaId === undefined ? {} : { saga_id: cleaned(sagaId) }),
   };
 }
 

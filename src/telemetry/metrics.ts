@@ -73,7 +73,7 @@ export class Metric {
     const series: Series = {
       labels,
       value: 0,
-      counts: buckets === undefined ? [] : new Array<number>(buckets.length + 1).fill(0),
+      counts: buckets === undefined ? [] : [...buckets, Number.POSITIVE_INFINITY].map(() => 0),
       sum: 0,
     };
     this.#series.set(key, series);

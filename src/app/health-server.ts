@@ -1,0 +1,190 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { SagaboxError } from "../errors/index.ts";
+import { after, systemClock, withDeadline, type Clock, type Service } from "../runtime/index.ts";
+
+/** What a readiness check found. Only names and yes or no leave the process: reasons belong in the log. */
+export interface Readiness {
+  readonly ok: boolean;
+  readonly checks: Readonly<Record<string, boolean>>;
+}
+
+export interface HealthServerOptions {
+  /** Default "127.0.0.1". */
+  readonly host?: string;
+  /** 0 takes any free port. Default 8000. */
+  readonly port?: number;
+  /** Whether this process can do its work now. Its answer is kept for a moment. */
+  readonly ready: () => Promise<Readiness>;
+  /** The page of metrics; without it /metrics does not exist. */
+  readonly metrics?: { readonly contentType: string; text(): string };
+  /** How long an answer of `ready` is kept. Default 1 000. */
+  readonly readyCacheMs?: number;
+  /** How long `ready` may take before it counts as no. Default 2 000. */
+  readonly readyDeadlineMs?: number;
+  readonly clock?: Clock;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: string;
+  readonly type?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const JSON_TYPE = "application/json; charset=utf-8";
+const LIMITS = {
+  maxHeaderSize: 8_192,
+  headersTimeout: 5_000,
+  requestTimeout: 5_000,
+  keepAliveTimeout: 5_000,
+  connectionsCheckingInterval: 1_000,
+};
+const STOP_GRACE_MS = 1_000;
+
+/**
+ * Health and metrics for whoever watches the process. Liveness says only that the event loop turns: an outage of
+ * the database must not make an orchestrator restart every process that waits for it.
+ */
+export class HealthServer implements Service {
+  readonly #options: HealthServerOptions;
+  readonly #clock: Clock;
+  #server: Server | undefined;
+  #starting: Promise<void> | undefined;
+  #kept: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
+
+  constructor(options: HealthServerOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /** The port it listens on; undefined while it does not. */
+  get port(): number | undefined {
+    const address = this.#server?.address();
+    return typeof address === "object" ? address?.port : undefined;
+  }
+
+  async start(): Promise<void> {
+    this.#starting ??= this.#listen().catch((error: unknown) => {
+      this.#starting = undefined;
+      throw error;
+    });
+    return this.#starting;
+  }
+
+  async stop(): Promise<void> {
+    const starting = this.#starting;
+    await starting?.catch(() => undefined);
+    const server = this.#server;
+    if (server === undefined) return;
+    this.#server = undefined;
+    this.#starting = undefined;
+    this.#kept = undefined;
+    await close(server);
+  }
+
+  async #listen(): Promise<void> {
+    const { host = "127.0.0.1", port = 8000 } = this.#options;
+    const server = createServer(LIMITS, (request, response) => void this.#serve(request, response));
+    server.maxConnections = 100;
+    server.maxRequestsPerSocket = 1_000;
+    server.on("clientError", (_error, socket) => socket.destroy());
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", (error) => reject(listenFailed(host, port, error)));
+      server.listen(port, host, resolve);
+    });
+    server.on("error", () => undefined); // a failing accept must not end the process
+    this.#server = server;
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    // Nobody has to send a body here; reading one would only cost time.
+    if (
+      request.headers["content-length"] !== undefined ||
+      request.headers["transfer-encoding"] !== undefined
+    ) {
+      response.shouldKeepAlive = false;
+    }
+    const { status, body, type = JSON_TYPE, headers } = await this.#answer(request).catch(() => failed);
+    response.writeHead(status, {
+      "content-type": type,
+      "content-length": Buffer.byteLength(body),
+      "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
+      ...headers,
+    });
+    response.end(request.method === "HEAD" ? undefined : body);
+  }
+
+  async #answer({ method, url = "" }: IncomingMessage): Promise<Answer> {
+    const page = this.#pages[url.split("?", 1)[0] ?? ""];
+    if (page === undefined) return json(404, { status: "not found" });
+    if (method !== "GET" && method !== "HEAD") {
+      return { ...json(405, { status: "method not allowed" }), headers: { allow: "GET, HEAD" } };
+    }
+    return page();
+  }
+
+  readonly #pages: Readonly<Record<string, () => Promise<Answer>>> = Object.assign(Object.create(null), {
+    "/health/live": async () => json(200, { status: "ok" }),
+    "/health/ready": async () => {
+      const { ok, checks } = await this.#readiness();
+      const shown = Object.entries(checks).map(([name, passed]) => [name, passed ? "ok" : "failed"]);
+      return json(ok ? 200 : 503, { status: ok ? "ok" : "unavailable", checks: Object.fromEntries(shown) });
+    },
+    "/metrics": async () => {
+      const { metrics } = this.#options;
+      if (metrics === undefined) return json(404, { status: "not found" });
+      return { status: 200, body: metrics.text(), type: metrics.contentType };
+    },
+  });
+
+  // Probes may come from many sides at once; the database hears one question at a time, at most one a second.
+  #readiness(): Promise<Readiness> {
+    if (this.#kept === undefined || this.#clock.monotonicMs() >= this.#kept.untilMs) {
+      const kept = { untilMs: Number.POSITIVE_INFINITY, readiness: this.#ask() };
+      this.#kept = kept;
+      void kept.readiness.then(() => {
+        kept.untilMs = this.#clock.monotonicMs() + (this.#options.readyCacheMs ?? 1_000);
+      });
+    }
+    return this.#kept.readiness;
+  }
+
+  #ask(): Promise<Readiness> {
+    const no: Readiness = { ok: false, checks: {} };
+    const asked = Promise.resolve()
+      .then(this.#options.ready)
+      .catch(() => no);
+    return withDeadline(asked, this.#options.readyDeadlineMs ?? 2_000, () => no);
+  }
+}
+
+function json(status: number, value: object): Answer {
+  return { status, body: `${JSON.stringify(value)}\n` };
+}
+
+const failed = json(500, { status: "failed" });
+
+function listenFailed(host: string, port: number, cause: NodeJS.ErrnoException): SagaboxError {
+  return new SagaboxError("LISTEN_FAILED", `${reason(host, port, cause.code)} ${REMEDY}`, { cause });
+}
+
+const REMEDY = "Set SAGABOX_PORT to another port (0 takes any free one) or SAGABOX_HOST to another address.";
+
+function reason(host: string, port: number, code: string | undefined): string {
+  if (code === "EADDRINUSE") return `Port ${port} on ${host} is in use by another process.`;
+  if (code === "EACCES") return `This process may not listen on port ${port}.`;
+  return `Cannot listen on ${host} port ${port} (${code ?? "unknown reason"}).`;
+}
+
+// A request in progress may end; a client that merely keeps its connection open may not hold up the stop.
+function close(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = after(STOP_GRACE_MS, () => server.closeAllConnections());
+    server.close(() => {
+      cancel();
+      resolve();
+    });
+    server.closeIdleConnections();
+  });
+}

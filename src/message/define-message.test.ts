@@ -17,22 +17,19 @@ const OrderPlaced = event("orders.order.placed", {
 
 test("a contract holds its options checked, with defaults", () => {
   expect(OrderPlaced).toMatchObject({
-    ...{
-      kind: "event",
-      name: "orders.order.placed",
-      version: 3,
-      topic: "orders",
-      ttlMs: 300_000,
-      reply: null,
-    },
-    ...{
-      priority: 5,
-      order: "commit",
-      onDead: "continue",
-      maxAttempts: null,
-      aggregate: "order",
-      target: null,
-    },
+    kind: "event",
+    name: "orders.order.placed",
+    version: 3,
+    topic: "orders",
+    ttlMs: 300_000,
+    reply: null,
+
+    priority: 5,
+    order: "commit",
+    onDead: "continue",
+    maxAttempts: null,
+    aggregate: "order",
+    target: null,
   });
   expect(OrderPlaced.personal?.fields).toEqual(["contact.email"]);
 });

@@ -53,14 +53,13 @@ test("the data keeps its exact text, even where JSON allows another spelling", (
 test("a message with nothing optional survives the journey", () => {
   const bare: Message = {
     ...sampleMessage,
-    ...{
-      key: null,
-      causationId: null,
-      sagaId: null,
-      aggregateType: null,
-      aggregateId: null,
-      expiresAt: null,
-    },
+
+    key: null,
+    causationId: null,
+    sagaId: null,
+    aggregateType: null,
+    aggregateId: null,
+    expiresAt: null,
     headers: {},
     data: "null",
   };

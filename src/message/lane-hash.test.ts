@@ -28,7 +28,7 @@ test("lanes and streams are frozen", () => {
 });
 
 function chiSquare(keys: Iterable<string>): number {
-  const counts = new Array<number>(laneCount).fill(0);
+  const counts = Array.from({ length: laneCount }, () => 0);
   let total = 0;
   for (const key of keys) {
     const lane = laneOf(key);

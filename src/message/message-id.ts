@@ -5,8 +5,8 @@ export interface IdSource {
 }
 
 interface IdSourceParts {
-  wallMs(): number;
-  randomBytes(size: number): Uint8Array;
+  readonly wallMs: () => number;
+  readonly randomBytes: (size: number) => Uint8Array;
 }
 
 const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));

@@ -3,8 +3,18 @@ import type { MessageKind } from "./message.ts";
 import { isValidTopic } from "./topic.ts";
 
 const commonOptions = [
-  ...["schema", "version", "personal", "upcast", "key", "topic", "ttl", "priority"],
-  ...["order", "onDead", "maxAttempts", "aggregate"],
+  "schema",
+  "version",
+  "personal",
+  "upcast",
+  "key",
+  "topic",
+  "ttl",
+  "priority",
+  "order",
+  "onDead",
+  "maxAttempts",
+  "aggregate",
 ];
 const knownOptions: Record<MessageKind, readonly string[]> = {
   event: commonOptions,
@@ -58,21 +68,19 @@ export function readContract(kind: MessageKind, name: string, given: object): ob
   );
 
   return Object.freeze({
-    ...{
-      kind,
-      name,
-      version,
-      schema,
-      reply,
-      topic,
-      ttlMs,
-      priority,
-      order,
-      onDead,
-      maxAttempts,
-      aggregate,
-      target,
-    },
+    kind,
+    name,
+    version,
+    schema,
+    reply,
+    topic,
+    ttlMs,
+    priority,
+    order,
+    onDead,
+    maxAttempts,
+    aggregate,
+    target,
     upcast: Object.freeze({ ...(upcast as object) }),
     personal: personal === undefined ? null : freezePersonal(personal as Personal),
     ...(key === undefined ? {} : { key }),

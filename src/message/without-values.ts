@@ -9,22 +9,21 @@ export function withoutValues(message: string, rejected: unknown): string {
   return quotes(kept, rejected) ? "is not acceptable" : kept;
 }
 
-// Messages written by users or by other libraries may quote too, in any form; then nothing of them is kept. Values
-// of one or two characters occur in every sentence and tell nothing.
+// Messages written by users or by other libraries may quote too, in any form; then nothing of them is kept. A value
+// too large to be looked through counts as quoted.
 function quotes(message: string, rejected: unknown): boolean {
   const left: unknown[] = [rejected];
   for (let seen = 0; left.length > 0 && seen < mostLeaves; seen++) {
     const value = left.pop();
     if (typeof value === "object" && value !== null) left.push(...Object.values(value).slice(0, mostLeaves));
-    else if (
-      value !== undefined &&
-      value !== null &&
-      typeof value !== "boolean" &&
-      typeof value !== "symbol"
-    ) {
-      const text = String(value);
-      if (text.length > 2 && message.includes(text)) return true;
-    }
+    else if (isQuoted(message, value)) return true;
   }
   return left.length > 0;
+}
+
+// Values of one or two characters occur in every sentence and tell nothing.
+function isQuoted(message: string, value: unknown): boolean {
+  if (typeof value !== "string" && typeof value !== "number" && typeof value !== "bigint") return false;
+  const text = String(value);
+  return text.length > 2 && message.includes(text);
 }

@@ -5,8 +5,21 @@ import { classifyFailure } from "./index.ts";
 const withCode = (code: string, message = "boom") => Object.assign(new Error(message), { code });
 
 test.each([
-  ...["08000", "08003", "08006", "57P01", "57P02", "57P03", "53000", "53100", "53200", "53300"],
-  ...["40001", "40P01", "55P03", "57014", "25006"],
+  "08000",
+  "08003",
+  "08006",
+  "57P01",
+  "57P02",
+  "57P03",
+  "53000",
+  "53100",
+  "53200",
+  "53300",
+  "40001",
+  "40P01",
+  "55P03",
+  "57014",
+  "25006",
 ])("SQLSTATE %s is a failure of the database, not of the message", (code) => {
   expect(classifyFailure(withCode(code))).toBe("infrastructure");
 });
@@ -19,8 +32,15 @@ test.each(["23505", "22P02", "42P01", "P0001", "25P02", "28P01"])(
 );
 
 test.each([
-  ...["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH"],
-  ...["CONNECTION_CLOSED", "CONNECT_TIMEOUT"],
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EPIPE",
+  "ETIMEDOUT",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "CONNECTION_CLOSED",
+  "CONNECT_TIMEOUT",
 ])("%s is a failure of the network", (code) => {
   expect(classifyFailure(withCode(code))).toBe("infrastructure");
 });

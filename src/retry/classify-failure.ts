@@ -34,9 +34,19 @@ const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 const infrastructureSqlState = /^(08...|53...|57P0.|57014|40001|40P01|55P03|25006)$/;
 
 const socketCodes: ReadonlySet<string> = new Set([
-  ...["ECONNREFUSED", "ECONNRESET", "ECONNABORTED", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH"],
-  ...["ENOTFOUND", "EAI_AGAIN"],
-  ...["CONNECTION_CLOSED", "CONNECTION_ENDED", "CONNECTION_DESTROYED", "CONNECT_TIMEOUT"], // postgres.js
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ECONNABORTED",
+  "EPIPE",
+  "ETIMEDOUT",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "CONNECTION_CLOSED",
+  "CONNECTION_ENDED",
+  "CONNECTION_DESTROYED",
+  "CONNECT_TIMEOUT", // postgres.js
 ]);
 
 // The pg driver has no codes for these.

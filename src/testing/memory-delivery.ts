@@ -1,0 +1,109 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { Message } from "../message/index.ts";
+import type { Queryable, Statement } from "../storage/index.ts";
+import type { Delivery, RetryOptions } from "../transport/index.ts";
+import type { MemoryGroup } from "./memory-group.ts";
+
+export interface Entry {
+  readonly message: Message;
+  readonly seq: number;
+  attempt: number;
+  dueMs: number;
+}
+
+/** The messages of one key, in order; a message without a key has a line of its own. */
+export interface Line {
+  readonly key: string | null;
+  readonly waiting: Entry[];
+  unsettled: number;
+  queued: boolean;
+  /** Whoever holds unsettled messages of the line gets the next ones too. */
+  owner: Member | undefined;
+}
+
+export interface Member {
+  readonly prefetch: number;
+  readonly receive: (delivery: Delivery) => void;
+  readonly deliveries: Set<MemoryDelivery>;
+  readonly parked: Line[];
+  paused: boolean;
+}
+
+export class MemoryDelivery implements Delivery {
+  readonly attempt: number;
+  readonly ackIn?: (tx: Queryable) => Promise<void>;
+  readonly acked?: () => void;
+  readonly entry: Entry;
+  readonly line: Line;
+  readonly member: Member;
+  readonly #group: MemoryGroup;
+  #signal: AbortController | undefined;
+  #settled = false;
+  #lost = false;
+
+  constructor(
+    group: MemoryGroup,
+    line: Line,
+    entry: Entry,
+    member: Member,
+    ackStatement: Statement | undefined,
+  ) {
+    this.#group = group;
+    this.entry = entry;
+    this.line = line;
+    this.member = member;
+    this.attempt = entry.attempt;
+    if (ackStatement !== undefined) {
+      this.ackIn = async (tx) => void (await tx.run(ackStatement));
+      this.acked = () => this.#settle();
+    }
+  }
+
+  get message(): Message {
+    return this.entry.message;
+  }
+
+  get orderKey(): string | null {
+    return this.line.key;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#signal === undefined) {
+      this.#signal = new AbortController();
+      if (this.#lost) this.#signal.abort();
+    }
+    return this.#signal.signal;
+  }
+
+  async ack(): Promise<void> {
+    this.#assertUp();
+    this.#settle();
+  }
+
+  async retry(options: RetryOptions): Promise<void> {
+    this.#assertUp();
+    this.#settle(options);
+  }
+
+  async release(): Promise<void> {
+    this.#assertUp();
+    this.#settle("unharmed");
+  }
+
+  lose(): void {
+    this.#settle("unharmed");
+    this.#lost = true;
+    this.#signal?.abort();
+  }
+
+  #settle(back?: RetryOptions | "unharmed"): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#group.settled(this, back);
+  }
+
+  #assertUp(): void {
+    if (!this.#group.halted) return;
+    throw new SagaboxError("TRANSPORT_UNREACHABLE", "The memory transport was told to be down.");
+  }
+}

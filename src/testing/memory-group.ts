@@ -1,0 +1,182 @@
+import type { Message } from "../message/index.ts";
+import { after, systemClock, type CancelTimer } from "../runtime/index.ts";
+import type { Statement } from "../storage/index.ts";
+import type { Consumption, Delivery, RetryOptions, Subscription } from "../transport/index.ts";
+import { MemoryDelivery, type Entry, type Line, type Member } from "./memory-delivery.ts";
+
+/** One consumer group: lines of messages, one line per key, handed out to the members that compete for them. */
+export class MemoryGroup {
+  readonly #ackStatement: Statement | undefined;
+  readonly #lines = new Map<string, Line>();
+  readonly #members: Member[] = [];
+  readonly #timers = new Set<CancelTimer>();
+  readonly #ready: Line[] = [];
+  #next = 0;
+  #seq = 0;
+  #halted = false;
+  #pumping = false;
+  backlog = 0;
+
+  constructor(ackStatement: Statement | undefined) {
+    this.#ackStatement = ackStatement;
+  }
+
+  get halted(): boolean {
+    return this.#halted;
+  }
+
+  add(message: Message): void {
+    const line = this.#lineOf(message);
+    line.waiting.push({ message, seq: this.#seq++, attempt: 1, dueMs: 0 });
+    this.backlog += 1;
+    this.#enqueue(line);
+  }
+
+  join(subscription: Subscription, receive: (delivery: Delivery) => void): Consumption {
+    const member: Member = {
+      prefetch: subscription.prefetch,
+      receive,
+      deliveries: new Set(),
+      parked: [],
+      paused: false,
+    };
+    this.#members.push(member);
+    this.#pumpSoon();
+    return {
+      pause: async () => void (member.paused = true),
+      close: async () => this.#leave(member),
+      health: () => (this.#halted ? { ok: false, detail: "told to be down" } : { ok: true }),
+    };
+  }
+
+  halt(halted: boolean): void {
+    this.#halted = halted;
+    if (!halted) this.#pumpSoon();
+  }
+
+  takeAway(): void {
+    for (const member of this.#members) for (const delivery of [...member.deliveries]) delivery.lose();
+  }
+
+  async closeAll(): Promise<void> {
+    for (const member of [...this.#members]) this.#leave(member);
+    for (const cancel of this.#timers) cancel();
+    this.#timers.clear();
+  }
+
+  /** Called by a delivery when it is settled; `back` puts its message in its old place. */
+  settled(delivery: MemoryDelivery, back?: RetryOptions | "unharmed"): void {
+    const { entry, line, member } = delivery;
+    member.deliveries.delete(delivery);
+    line.unsettled -= 1;
+    if (line.unsettled === 0) line.owner = undefined;
+    if (back === undefined) this.backlog -= 1;
+    else this.#putBack(line, entry, back);
+    for (const parked of member.parked.splice(0)) this.#enqueue(parked);
+    if (line.waiting.length > 0) this.#enqueue(line);
+    else if (line.unsettled === 0 && line.key !== null) this.#lines.delete(line.key);
+    this.#pumpSoon();
+  }
+
+  #putBack(line: Line, entry: Entry, back: RetryOptions | "unharmed"): void {
+    if (back !== "unharmed") {
+      if (back.charged) entry.attempt += 1;
+      entry.dueMs = systemClock.monotonicMs() + back.delayMs;
+    }
+    const place = line.waiting.findIndex((other) => other.seq > entry.seq);
+    line.waiting.splice(place < 0 ? line.waiting.length : place, 0, entry);
+  }
+
+  #leave(member: Member): void {
+    const index = this.#members.indexOf(member);
+    if (index < 0) return;
+    this.#members.splice(index, 1);
+    for (const delivery of [...member.deliveries]) delivery.lose();
+  }
+
+  #lineOf(message: Message): Line {
+    if (message.key === null) return newLine(null);
+    const key = `${message.topic}\n${message.key}`;
+    const known = this.#lines.get(key);
+    if (known !== undefined) return known;
+    const line = newLine(key);
+    this.#lines.set(key, line);
+    return line;
+  }
+
+  #enqueue(line: Line): void {
+    if (line.queued) return;
+    line.queued = true;
+    this.#ready.push(line);
+    this.#pumpSoon();
+  }
+
+  #pumpSoon(): void {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    queueMicrotask(() => {
+      this.#pumping = false;
+      this.#pump();
+    });
+  }
+
+  // One message of each line in turn, so that a long line does not keep the others waiting.
+  #pump(): void {
+    while (this.#next < this.#ready.length && !this.#halted) {
+      const line = this.#ready[this.#next];
+      if (line !== undefined && !this.#deliver(line)) break;
+      this.#next += 1;
+    }
+    if (this.#next > 1_000 || this.#next === this.#ready.length) {
+      this.#ready.splice(0, this.#next);
+      this.#next = 0;
+    }
+  }
+
+  /** False when nobody has room, so that the line stays where it is. */
+  #deliver(line: Line): boolean {
+    const entry = line.waiting[0];
+    if (entry === undefined) return !(line.queued = false);
+    const waitMs = entry.dueMs === 0 ? 0 : entry.dueMs - systemClock.monotonicMs();
+    if (waitMs > 0) return this.#wakeLater(line, waitMs);
+    const member = line.owner ?? this.#roomiest();
+    if (member === undefined) return false;
+    line.queued = false;
+    if (isFull(member)) return member.parked.push(line) > 0;
+    this.#hand(line, entry, member);
+    if (line.waiting.length > 0) this.#enqueue(line);
+    return true;
+  }
+
+  #hand(line: Line, entry: Entry, member: Member): void {
+    line.waiting.shift();
+    line.unsettled += 1;
+    line.owner = member;
+    const delivery = new MemoryDelivery(this, line, entry, member, this.#ackStatement);
+    member.deliveries.add(delivery);
+    member.receive(delivery);
+  }
+
+  #wakeLater(line: Line, waitMs: number): true {
+    const cancel = after(waitMs, () => {
+      this.#timers.delete(cancel);
+      line.queued = false;
+      this.#enqueue(line);
+    });
+    this.#timers.add(cancel);
+    return true;
+  }
+
+  #roomiest(): Member | undefined {
+    const open = this.#members.filter((member) => !isFull(member));
+    return open.sort((a, b) => a.deliveries.size - b.deliveries.size)[0];
+  }
+}
+
+function isFull(member: Member): boolean {
+  return member.paused || member.deliveries.size >= member.prefetch;
+}
+
+function newLine(key: string | null): Line {
+  return { key, waiting: [], unsettled: 0, queued: false, owner: undefined };
+}

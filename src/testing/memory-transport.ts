@@ -1,0 +1,160 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { Message } from "../message/index.ts";
+import { sleep } from "../runtime/index.ts";
+import type { Statement } from "../storage/index.ts";
+import type {
+  Capabilities,
+  Consumption,
+  Delivery,
+  PublishOptions,
+  PublishOutcome,
+  Subscription,
+  Transport,
+} from "../transport/index.ts";
+import { MemoryGroup } from "./memory-group.ts";
+
+export interface MemoryTransportOptions {
+  /** Keep what was published, for looking at and for late subscribers. Off, a publish costs next to nothing. Default true. */
+  readonly record?: boolean;
+  readonly capabilities?: Partial<Capabilities>;
+  /** Deliveries offer `ackIn`, which runs this statement in the consumer's transaction. */
+  readonly ackStatement?: Statement;
+}
+
+type FailedOutcome = Exclude<PublishOutcome["kind"], "published">;
+
+const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
+
+/** A broker inside the process: order by key, competing members, delays, and switches for what can go wrong. */
+export class MemoryTransport implements Transport {
+  readonly name = "memory";
+  readonly capabilities: Capabilities;
+  /** Everything that was accepted, in order. */
+  readonly published: Message[] = [];
+  /** Waits this long before each answer to a publish. */
+  latencyMs = 0;
+
+  readonly #record: boolean;
+  readonly #ackStatement: Statement | undefined;
+  readonly #groups = new Map<string, MemoryGroup>();
+  readonly #routes = new Map<string, Set<MemoryGroup>>();
+  readonly #unrouted = new Map<string, Message[]>();
+  readonly #failures: FailedOutcome[] = [];
+  #down = false;
+  #hanging = false;
+
+  constructor(options: MemoryTransportOptions = {}) {
+    this.#record = options.record ?? true;
+    this.#ackStatement = options.ackStatement;
+    this.capabilities = {
+      ordersByKey: true,
+      failsLaterOfKey: false,
+      delaysRedelivery: true,
+      keepsUnrouted: this.#record,
+      maxBytes: 1_048_576,
+      ...options.capabilities,
+    };
+  }
+
+  async open(): Promise<void> {
+    if (this.#down) throw unreachable();
+  }
+
+  async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
+    if (this.latencyMs > 0) await sleep(this.latencyMs, signal);
+    if (this.#hanging) return this.#unanswered(batch, signal);
+    return batch.map((message) => this.#take(message));
+  }
+
+  async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    if (this.#down) throw unreachable();
+    const group = this.#group(subscription.group);
+    for (const { topic, from } of subscription.topics) this.#route(topic, from, group);
+    return group.join(subscription, receive);
+  }
+
+  async close(): Promise<void> {
+    for (const group of this.#groups.values()) await group.closeAll();
+  }
+
+  /** The next `count` messages are not taken but answered with this outcome. */
+  failNext(count: number, outcome: FailedOutcome): void {
+    for (let i = 0; i < count; i++) this.#failures.push(outcome);
+  }
+
+  /** Publishing is unreachable, nothing is delivered, nothing can be settled. */
+  goDown(): void {
+    this.#down = true;
+    for (const group of this.#groups.values()) group.halt(true);
+  }
+
+  comeUp(): void {
+    this.#down = false;
+    this.#hanging = false;
+    for (const group of this.#groups.values()) group.halt(false);
+  }
+
+  /** From now on a publish is not answered; when its sender gives up, its messages are unknown. */
+  hang(): void {
+    this.#hanging = true;
+  }
+
+  /** Takes all unsettled deliveries of a group away from their members, as a lost lease would. */
+  takeAway(group: string): void {
+    this.#groups.get(group)?.takeAway();
+  }
+
+  /** How many messages a group has not settled yet, the delivered ones included. */
+  backlog(group: string): number {
+    return this.#groups.get(group)?.backlog ?? 0;
+  }
+
+  #take(message: Message): PublishOutcome {
+    const failure = this.#failures.length > 0 ? this.#failures.shift() : undefined;
+    if (failure !== undefined) return { kind: failure, error: new Error(`told to answer "${failure}"`) };
+    if (this.#down) return { kind: "unreachable", error: unreachable() };
+    if (this.#record) this.published.push(message);
+    const groups = this.#routes.get(message.topic);
+    if (groups !== undefined) for (const group of groups) group.add(message);
+    else if (this.#record) this.#keep(message);
+    return PUBLISHED;
+  }
+
+  #unanswered(batch: readonly Message[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+    const unknown = { kind: "unknown", error: new Error("no answer") } as const;
+    return new Promise((resolve) => {
+      const giveUp = (): void => resolve(batch.map(() => unknown));
+      if (signal.aborted) giveUp();
+      else signal.addEventListener("abort", giveUp, { once: true });
+    });
+  }
+
+  #keep(message: Message): void {
+    const kept = this.#unrouted.get(message.topic);
+    if (kept === undefined) this.#unrouted.set(message.topic, [message]);
+    else kept.push(message);
+  }
+
+  #group(name: string): MemoryGroup {
+    const known = this.#groups.get(name);
+    if (known !== undefined) return known;
+    const group = new MemoryGroup(this.#ackStatement);
+    this.#groups.set(name, group);
+    return group;
+  }
+
+  #route(topic: string, from: "now" | "beginning", group: MemoryGroup): void {
+    const groups = this.#routes.get(topic);
+    if (groups?.has(group) === true) return;
+    const earlier = this.published.filter((message) => message.topic === topic);
+    const missed = from === "beginning" ? earlier : (this.#unrouted.get(topic) ?? []);
+    for (const message of missed) group.add(message);
+    this.#unrouted.delete(topic);
+    if (groups === undefined) this.#routes.set(topic, new Set([group]));
+    else groups.add(group);
+  }
+}
+
+function unreachable(): SagaboxError {
+  return new SagaboxError("TRANSPORT_UNREACHABLE", "The memory transport was told to be down.");
+}

@@ -1,6 +1,14 @@
 import { expect, test } from "vitest";
 import pg from "pg";
-import { createDatabase, temporaryDatabase } from "./database.ts";
+import { createDatabase, databaseForFile, temporaryDatabase } from "./database.ts";
+
+const shared = databaseForFile();
+
+test("a database for the file keeps what an earlier statement left", async () => {
+  const { pool } = await shared;
+  await pool.query("create table left_behind as select 1 as id");
+  expect((await pool.query("select id from left_behind")).rows).toEqual([{ id: 1 }]);
+});
 
 test("each temporary database is empty and its own", async () => {
   const [one, other] = [await temporaryDatabase(), await temporaryDatabase()];

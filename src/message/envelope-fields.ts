@@ -83,12 +83,21 @@ export class EnvelopeFields {
 
   #at(path: string): unknown {
     let value = this.#root;
-    for (const key of path.split(".")) {
+    for (const key of keysOf(path)) {
       if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
       value = (value as Record<string, unknown>)[key];
     }
     return value;
   }
+}
+
+// The paths are the few that this package names, so each is split only once.
+const splitPaths = new Map<string, readonly string[]>();
+
+function keysOf(path: string): readonly string[] {
+  let keys = splitPaths.get(path);
+  if (keys === undefined) splitPaths.set(path, (keys = path.split(".")));
+  return keys;
 }
 
 function absent(path: string, rule = "is missing"): never {

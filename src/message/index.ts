@@ -15,6 +15,7 @@ export type { Headers, Message, MessageKind } from "./message.ts";
 export { currentMessageContext, deriveContext, runInMessageContext } from "./message-context.ts";
 export type { ContextOverrides, DerivedContext, MessageContext } from "./message-context.ts";
 export { createIdSource, isValidId, type IdSource } from "./message-id.ts";
+export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 export { isValidTopic, topicOf, type Routing } from "./topic.ts";
 export {
   childOf,

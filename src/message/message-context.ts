@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { SagaboxError } from "../errors/index.ts";
 import { isValidId } from "./message-id.ts";
+import type { RandomBytes } from "./random-pool.ts";
 import { childOf, formatTraceparent, newTrace, parseTraceparent } from "./trace-context.ts";
 
 /** The message being handled. What is published meanwhile was caused by it. */
@@ -31,7 +32,8 @@ export interface ContextOverrides {
 interface Sources {
   /** Id of the message that is about to be published. */
   readonly messageId: string;
-  readonly randomBytes: (size: number) => Uint8Array;
+  /** Called for every message, so best a pooled one. */
+  readonly randomBytes: RandomBytes;
 }
 
 export interface DerivedContext {

@@ -1,4 +1,5 @@
 import { isPrintable } from "./printable.ts";
+import { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 
 export interface IdSource {
   (): string;
@@ -6,7 +7,7 @@ export interface IdSource {
 
 interface IdSourceParts {
   readonly wallMs: () => number;
-  readonly randomBytes: (size: number) => Uint8Array;
+  readonly randomBytes: RandomBytes;
 }
 
 const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
@@ -16,18 +17,13 @@ const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(
  * millisecond, counted up by a random step; when the clock stands still or jumps back, the last time is kept.
  */
 export function createIdSource({ wallMs, randomBytes }: IdSourceParts): IdSource {
-  // Random bytes are drawn in blocks, since each draw has a price of its own.
-  let pool: Uint8Array = new Uint8Array(0);
-  let used = 0;
+  const pooled = poolRandomBytes(randomBytes);
   let lastMs = -1;
   let high = 0; // 12 + 14 bits
   let low = 0; // 48 bits, below what a double holds exactly
 
   function draw(count: number): number {
-    if (used + count > pool.length) [pool, used] = [randomBytes(4_096), 0];
-    let value = 0;
-    for (let i = 0; i < count; i++) value = value * 256 + (pool[used++] ?? 0);
-    return value;
+    return pooled(count).reduce((value, byte) => value * 256 + byte, 0);
   }
 
   return () => {

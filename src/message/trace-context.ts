@@ -1,3 +1,5 @@
+import type { RandomBytes } from "./random-pool.ts";
+
 /** One span of a trace, as W3C Trace Context writes it. */
 export interface TraceContext {
   /** 32 hexadecimal digits. */
@@ -7,8 +9,6 @@ export interface TraceContext {
   /** Two hexadecimal digits; the last bit says that the trace is recorded. */
   readonly flags: string;
 }
-
-type RandomBytes = (size: number) => Uint8Array;
 
 const pattern = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 

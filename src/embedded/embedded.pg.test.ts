@@ -174,6 +174,8 @@ test("a server that is not ready in time is ended again", async () => {
   const dataDir = join(folder(), "data");
   const first = await start({ dataDir, auth: "trust" });
   await first.stop();
-  await expect(startEmbeddedPostgres({ dataDir, readyTimeout: "1ms" })).rejects.toThrow("not ready after 1 ms");
+  await expect(startEmbeddedPostgres({ dataDir, readyTimeout: "1ms" })).rejects.toThrow(
+    "not ready after 1 ms",
+  );
   expect(existsSync(join(dataDir, "postmaster.pid"))).toBe(false);
 });

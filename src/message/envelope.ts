@@ -32,7 +32,7 @@ export function encodeEnvelope(message: Message): string {
   return `{"metadata":${metadata},"payload":${payload},"tracing":${tracingOf(message.traceparent)}}`;
 }
 
-// Nobody publishes from inside the message's own span, so there is no parent to tell apart from it.
+// A stored message keeps its own span but not the one above it, so the agreed field is there and empty.
 function tracingOf(traceparent: string): string {
   const trace = parseTraceparent(traceparent);
   return JSON.stringify({

@@ -1,8 +1,10 @@
 import { SagaboxError } from "../errors/index.ts";
-import type { Database, OwnedTransaction } from "./database.ts";
+import type { Database, OwnedTransaction, Queryable } from "./database.ts";
 import { migrations as shipped } from "./migrations.generated.ts";
+import { SQLSTATE, explainPostgresError, sqlState } from "./postgres-errors.ts";
 import { quotedSchema } from "./schema-name.ts";
-import { migrationStatements } from "./statements.ts";
+import type { Statement } from "./statement.ts";
+import { migrationScript, migrationStatements } from "./statements.ts";
 
 export interface Migration {
   readonly version: number;
@@ -35,17 +37,14 @@ export async function migrateUp(
 ): Promise<readonly Migration[]> {
   const quoted = quotedSchema(schema);
   const sql = migrationStatements(quoted);
-  await locked(database, schema, async (tx) => {
-    await tx.run(sql.createSchema);
-    await tx.run(sql.createLedger);
-  });
+  await locked(database, schema, async (tx) => prepareLedger(tx, schema));
   const done: Migration[] = [];
   for (const migration of migrations) {
     await locked(database, schema, async (tx) => {
       const { rows } = await tx.run<AppliedMigration>(sql.applied);
       assertUsable(schema, rows, migrations);
       if (rows.some((row) => row.version === migration.version)) return;
-      await tx.query(migration.sql.replaceAll("{schema}", quoted));
+      await apply(tx, migration, quoted);
       await tx.run(sql.record, [migration.version, migration.name, migration.breaking, migration.checksum]);
       done.push(migration);
     });
@@ -53,17 +52,56 @@ export async function migrateUp(
   return done;
 }
 
+// "if not exists" asks for the right to create even when there is nothing to create, so we look first: a role that
+// may only read and write can then still find that all is done.
+async function prepareLedger(tx: OwnedTransaction, schema: string): Promise<void> {
+  const quoted = quotedSchema(schema);
+  const sql = migrationStatements(quoted);
+  if (await present(tx, sql.hasLedger, `${quoted}.schema_migration`)) return;
+  if (!(await present(tx, sql.hasSchema, quoted))) await tx.run(sql.createSchema);
+  await tx.run(sql.createLedger);
+}
+
+async function present(database: Queryable, question: Statement, name: string): Promise<boolean> {
+  const { rows } = await database.run<{ present: boolean }>(question, [name]);
+  return rows[0]?.present === true;
+}
+
+async function apply(tx: OwnedTransaction, migration: Migration, quoted: string): Promise<void> {
+  try {
+    await tx.query(migration.sql.replaceAll("{schema}", quoted));
+  } catch (error) {
+    if (sqlState(error) === undefined || sqlState(error) === SQLSTATE.insufficientPrivilege) throw error;
+    const busy = sqlState(error) === SQLSTATE.lockNotAvailable;
+    throw new SagaboxError(
+      "STORAGE_MIGRATION_FAILED",
+      `Migration ${migration.version} (${migration.name}) failed and was rolled back: ${(error as Error).message}. ` +
+        (busy ? "A table was in use for too long; try again at a quieter moment." : "Nothing of it remains."),
+      { cause: error },
+    );
+  }
+}
+
 export async function migrationStatus(
   database: Database,
   schema: string,
   migrations: readonly Migration[] = shipped,
 ): Promise<MigrationStatus> {
-  const sql = migrationStatements(quotedSchema(schema));
-  const ledger = await database.run<{ present: boolean }>(sql.hasLedger, [`${schema}.schema_migration`]);
-  const applied = ledger.rows[0]?.present ? (await database.run<AppliedMigration>(sql.applied)).rows : [];
+  const applied = await appliedMigrations(database, schema);
   assertUsable(schema, applied, migrations);
   const known = new Set(applied.map((row) => row.version));
   return { schema, applied, pending: migrations.filter((migration) => !known.has(migration.version)) };
+}
+
+async function appliedMigrations(database: Database, schema: string): Promise<readonly AppliedMigration[]> {
+  const quoted = quotedSchema(schema);
+  const sql = migrationStatements(quoted);
+  try {
+    if (!(await present(database, sql.hasLedger, `${quoted}.schema_migration`))) return [];
+    return (await database.run<AppliedMigration>(sql.applied)).rows;
+  } catch (error) {
+    throw explainPostgresError(error, quoted);
+  }
 }
 
 /** Refuses to work on a schema that lacks a migration, or that a newer breaking one has changed. */
@@ -81,12 +119,7 @@ export async function assertMigrated(database: Database, schema: string): Promis
 export function migrationSql(schema: string, migrations: readonly Migration[] = shipped): string {
   const quoted = quotedSchema(schema);
   const { createSchema, createLedger } = migrationStatements(quoted);
-  const steps = migrations.map(
-    (migration) =>
-      `begin;\n${migration.sql.replaceAll("{schema}", quoted)}\n` +
-      `insert into ${quoted}.schema_migration (version, name, breaking, checksum)\n` +
-      `values (${migration.version}, '${migration.name}', ${migration.breaking}, '${migration.checksum}');\ncommit;`,
-  );
+  const steps = migrations.map((migration) => migrationScript(quoted, migration));
   return [`${createSchema.text};`, `${createLedger.text};`, ...steps].join("\n\n") + "\n";
 }
 
@@ -121,13 +154,17 @@ async function locked(
   schema: string,
   work: (tx: OwnedTransaction) => Promise<void>,
 ): Promise<void> {
-  const tx = await database.begin();
+  const quoted = quotedSchema(schema);
+  const { lock, lockTimeout } = migrationStatements(quoted);
+  // A migrator that is frozen loses the lock, so the others do not wait for ever.
+  const tx = await database.begin({ idleTimeoutMs: 60_000 });
   try {
-    await tx.run(migrationStatements(quotedSchema(schema)).lock, [schema]);
+    await tx.run(lock, [schema]);
+    await tx.run(lockTimeout);
     await work(tx);
     await tx.commit();
   } catch (error) {
     await tx.rollback();
-    throw error;
+    throw explainPostgresError(error, quoted);
   }
 }

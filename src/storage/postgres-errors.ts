@@ -22,6 +22,38 @@ export function sqlState(error: unknown): string | undefined {
   return typeof error.code === "string" && /^[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined;
 }
 
+// The server ends the session with these, whatever it was doing.
+const SESSION_ENDED = /^(08...|57P..|25P03|25P04)$/;
+
+/** True when the server answered with an error and goes on listening; otherwise the connection is not to be trusted. */
+export function sessionSurvives(error: unknown): boolean {
+  const state = sqlState(error);
+  return state !== undefined && !SESSION_ENDED.test(state);
+}
+
+/** A connection that could not be made, in words. All of these count as the database's failure, never a message's. */
+export function connectFailure(error: unknown): unknown {
+  if (isSagaboxError(error)) return error;
+  return new SagaboxError("STORAGE_UNAVAILABLE", `${connectProblem(error)} (${detail(error)}).`, {
+    cause: error,
+  });
+}
+
+function connectProblem(error: unknown): string {
+  const state = sqlState(error) ?? "";
+  if (state.startsWith("28")) return "The database refused the login; check user and password";
+  if (state === "3D000") return "The database does not exist; create it or correct the address";
+  if (state === "53300") return "The database has no free connection slots";
+  if (state.startsWith("57P")) return "The database is starting up or shutting down";
+  return "The database cannot be reached; check the address and that the server runs";
+}
+
+// Node reports several refused addresses as one error whose own text is empty.
+function detail(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return detail(error.errors[0]);
+  return error instanceof Error && error.message !== "" ? error.message : String(error);
+}
+
 const NOT_MIGRATED: readonly string[] = [
   SQLSTATE.undefinedTable,
   SQLSTATE.undefinedColumn,

@@ -7,6 +7,12 @@ export function migrationStatements(schema: string) {
       "sagabox.migrate.lock",
       `select pg_advisory_xact_lock(hashtextextended('sagabox.migrate.' || $1::text, 0))`,
     ),
+    // Somebody's long transaction must not make the whole service queue up behind a waiting ALTER.
+    lockTimeout: statement("sagabox.migrate.lock_timeout", `select set_config('lock_timeout', '10s', true)`),
+    hasSchema: statement(
+      "sagabox.migrate.has_schema",
+      `select to_regnamespace($1::text) is not null as present`,
+    ),
     createSchema: statement("sagabox.migrate.create_schema", `create schema if not exists ${schema}`),
     createLedger: statement(
       "sagabox.migrate.create_ledger",
@@ -29,4 +35,18 @@ export function migrationStatements(schema: string) {
        values ($1::integer, $2::text, $3::boolean, $4::text)`,
     ),
   };
+}
+
+/** One migration with its ledger entry, for people who apply it with their own tool. */
+export function migrationScript(
+  schema: string,
+  migration: { version: number; name: string; breaking: boolean; checksum: string; sql: string },
+): string {
+  const { version, name, breaking, checksum, sql } = migration;
+  const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+  return `begin;
+${sql.replaceAll("{schema}", schema)}
+insert into ${schema}.schema_migration (version, name, breaking, checksum)
+values (${version}, ${literal(name)}, ${breaking}, ${literal(checksum)});
+commit;`;
 }

@@ -21,13 +21,18 @@ export interface PgClient {
   pipeline?: boolean;
 }
 
+/** A `pg.Pool`, of whatever version: wide on purpose, since its overloads fit no narrower shape. */
 export interface PgPool {
-  connect(): Promise<PgClient>;
-  query(query: PgQuery): Promise<PgResult>;
-  end(): Promise<void>;
-  on(event: "error", hear: (error: Error) => void): unknown;
+  connect: (...args: never[]) => unknown;
+  end: (...args: never[]) => unknown;
   readonly totalCount: number;
   readonly options?: { readonly max?: number };
+}
+
+/** The same pool as we use it. */
+export interface UsedPool {
+  connect(): Promise<PgClient>;
+  end(): Promise<void>;
 }
 
 export function isPgPool(value: unknown): value is PgPool {

@@ -14,14 +14,16 @@ export class PgTransaction implements OwnedTransaction {
   readonly isolation: Isolation;
   readonly #client: PgClient;
   readonly #begun: Promise<PgResult>;
-  readonly #giveBack: (destroy: boolean) => void;
+  readonly #inFlight = new Set<Promise<PgResult>>();
   #state: "open" | "closed" = "open";
+  #released = false;
   #asked = false;
+  #lost: { readonly cause: unknown } | undefined;
 
-  constructor(client: PgClient, options: TransactionOptions, giveBack: (destroy: boolean) => void) {
+  constructor(client: PgClient, options: TransactionOptions) {
     this.#client = client;
     this.isolation = options.isolation ?? "read committed";
-    this.#giveBack = giveBack;
+    client.on("error", this.#onLoss); // without a listener Node would end the process
     client.pipeline = true;
     this.#begun = client.query(beginText(this.isolation, options.idleTimeoutMs));
     this.#begun.catch(() => undefined); // told again by the first statement that needs it
@@ -43,8 +45,10 @@ export class PgTransaction implements OwnedTransaction {
     last: readonly { statement: Statement; params: readonly Param[] }[] = [],
   ): Promise<Rows<unknown>[]> {
     this.#assertOpen();
-    this.#assertNotEndedByOthers();
     this.#state = "closed";
+    await Promise.allSettled(this.#inFlight); // what nobody awaited may still end or abort the transaction
+    this.#assertNotLost();
+    this.#assertNotEndedByOthers();
     const sent = last.map(({ statement, params }) =>
       this.#client.query({ name: statement.preparedName, text: statement.text, values: params }),
     );
@@ -65,16 +69,24 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   destroy(): void {
-    if (this.#state === "closed") return;
     this.#state = "closed";
     this.#release(true);
   }
 
+  readonly #onLoss = (cause: unknown): void => {
+    this.#lost ??= { cause };
+  };
+
   async #send<R>(query: { text: string; name?: string; values?: readonly unknown[] }): Promise<Rows<R>> {
     this.#assertOpen();
     this.#asked = true;
-    const result = await this.#client.query(query);
-    return rowsOf<R>(result);
+    const answer = this.#client.query(query);
+    this.#inFlight.add(answer);
+    try {
+      return rowsOf<R>(await answer);
+    } finally {
+      this.#inFlight.delete(answer);
+    }
   }
 
   #judge(answers: PromiseSettledResult<PgResult>[]): Rows<unknown>[] {
@@ -103,12 +115,22 @@ export class PgTransaction implements OwnedTransaction {
     );
   }
 
+  // The COMMIT was never sent, so this is a clear no rather than an unknown.
+  #assertNotLost(): void {
+    if (this.#lost === undefined && !this.#released) return;
+    this.#release(true);
+    throw new SagaboxError(
+      "STORAGE_UNAVAILABLE",
+      "The connection ended before COMMIT was sent, so the transaction did not happen.",
+      { cause: this.#lost?.cause },
+    );
+  }
+
   // A COMMIT outside a transaction also answers COMMIT, so a transaction that the user's own SQL ended
   // would look committed while the statements sent with it ran on their own.
   #assertNotEndedByOthers(): void {
     const status = this.#client.getTransactionStatus?.();
     if (!this.#asked || status !== "I") return;
-    this.#state = "closed";
     this.#release(true);
     throw new SagaboxError(
       "TRANSACTION_CLOSED",
@@ -117,8 +139,12 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   #release(destroy: boolean): void {
+    if (this.#released) return;
+    this.#released = true;
+    // A pipelining client would wait for its queries before it ends; a destroyed one must not.
     this.#client.pipeline = false;
-    this.#giveBack(destroy);
+    this.#client.removeListener("error", this.#onLoss);
+    this.#client.release(destroy);
   }
 }
 

@@ -2,9 +2,11 @@ import { SagaboxError } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import type { Database, Notification, OwnedTransaction, Param, Rows, Session } from "../database.ts";
 import type { TransactionOptions } from "../database.ts";
-import { statement, type Statement } from "../statement.ts";
+import { connectFailure, sessionSurvives } from "../postgres-errors.ts";
+import type { Statement } from "../statement.ts";
 import { PgTransaction } from "./pg-transaction.ts";
-import { isPgPool, type PgClient, type PgPool } from "./pg-shape.ts";
+import { isPgPool, type PgClient, type PgPool, type UsedPool } from "./pg-shape.ts";
+import { setConfig } from "./statements.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
 
@@ -17,11 +19,11 @@ export interface PgDatabaseOptions {
 /** PostgreSQL through the `pg` package: the user's own pool, or one of ours made from a URL. */
 export class PgDatabase implements Database {
   readonly #options: PgDatabaseOptions;
-  #pool: Promise<PgPool> | undefined;
+  #pool: Promise<UsedPool> | undefined;
 
   constructor(options: PgDatabaseOptions) {
     this.#options = options;
-    if (options.pool !== undefined) this.#pool = Promise.resolve(options.pool);
+    if (options.pool !== undefined) this.#pool = Promise.resolve(options.pool as unknown as UsedPool);
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
@@ -34,7 +36,7 @@ export class PgDatabase implements Database {
       broken = false;
       return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
     } catch (error) {
-      broken = client.getTransactionStatus?.() !== "I";
+      broken = !sessionSurvives(error);
       throw error;
     } finally {
       client.removeListener("error", ignore);
@@ -54,13 +56,7 @@ export class PgDatabase implements Database {
   }
 
   async begin(options: TransactionOptions = {}): Promise<OwnedTransaction> {
-    const client = await this.#acquire();
-    const ignore = (): void => undefined;
-    client.on("error", ignore); // the statement in flight tells; without a listener Node would exit
-    return new PgTransaction(client, options, (destroy) => {
-      client.removeListener("error", ignore);
-      client.release(destroy);
-    });
+    return new PgTransaction(await this.#acquire(), options);
   }
 
   async close(): Promise<void> {
@@ -71,7 +67,10 @@ export class PgDatabase implements Database {
 
   async #acquire(): Promise<PgClient> {
     this.#pool ??= this.#open();
-    const connecting = (await this.#pool).connect();
+    const pool = await this.#pool;
+    const connecting = pool.connect().catch((error: unknown) => {
+      throw connectFailure(error);
+    });
     return withDeadline(connecting, ACQUIRE_DEADLINE_MS, () => {
       connecting.then((late) => late.release()).catch(() => undefined);
       throw new SagaboxError(
@@ -82,7 +81,7 @@ export class PgDatabase implements Database {
     });
   }
 
-  async #open(): Promise<PgPool> {
+  async #open(): Promise<UsedPool> {
     const { default: pg } = await import("pg");
     const pool = new pg.Pool({
       connectionString: this.#options.url,
@@ -91,7 +90,7 @@ export class PgDatabase implements Database {
       keepAlive: true,
     });
     pool.on("error", () => undefined); // an idle connection that broke is replaced by the pool itself
-    return pool as unknown as PgPool;
+    return pool as unknown as UsedPool;
   }
 }
 
@@ -112,7 +111,7 @@ class PgSession implements Session {
   }
 
   async configure(settings: Readonly<Record<string, string>>): Promise<void> {
-    for (const [name, value] of Object.entries(settings)) await this.run(SET_CONFIG, [name, value]);
+    for (const [name, value] of Object.entries(settings)) await this.run(setConfig, [name, value]);
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
@@ -120,7 +119,7 @@ class PgSession implements Session {
       const result = await this.#client.query(prepared(statement, params));
       return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
     } catch (error) {
-      if (this.#client.getTransactionStatus?.() !== "I") this.#break();
+      if (!sessionSurvives(error)) this.#break();
       throw error;
     }
   }
@@ -149,8 +148,6 @@ class PgSession implements Session {
     for (const told of this.#told) if (!this.#released) told();
   }
 }
-
-const SET_CONFIG = statement("sagabox.set_config", "select set_config($1::text, $2::text, false)");
 
 function prepared(
   statement: Statement,

@@ -23,6 +23,8 @@ export {
   type Migration,
   type MigrationStatus,
 } from "./migrate.ts";
+export { Notifications, notify } from "./notifications.ts";
+export { SessionHolder, steadyPlans } from "./session-holder.ts";
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";
 export {

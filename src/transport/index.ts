@@ -10,4 +10,4 @@ export type {
 } from "./transport.ts";
 export type { Delivery, RetryOptions } from "./delivery.ts";
 export type { Capabilities } from "./capabilities.ts";
-export { isLocalTransport, type LocalHop, type LocalTransport } from "./local-hop.ts";
+export { isLocalTransport, type HomeDatabase, type LocalHop, type LocalTransport } from "./local-hop.ts";

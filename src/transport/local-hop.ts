@@ -1,4 +1,5 @@
-import type { Statement } from "../storage/index.ts";
+import type { Database, Statement } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
 import type { Transport } from "./transport.ts";
 
 /**
@@ -14,10 +15,21 @@ export interface LocalHop {
   wake(lanes: readonly number[]): void;
 }
 
+/** What the house lends to a transport that lives in its database. */
+export interface HomeDatabase {
+  readonly database: Database;
+  readonly schema: string;
+  readonly channel: string;
+  readonly leaseMs: number;
+  readonly observer: Observer;
+}
+
 export interface LocalTransport extends Transport {
-  localHop(schema: string): LocalHop;
+  settleIn(home: HomeDatabase): LocalHop;
+  /** Something was said on the channel; undefined means that anything may have been missed. */
+  hint(lanes: readonly number[] | undefined): void;
 }
 
 export function isLocalTransport(transport: Transport): transport is LocalTransport {
-  return "localHop" in transport && typeof transport.localHop === "function";
+  return "settleIn" in transport && typeof transport.settleIn === "function";
 }

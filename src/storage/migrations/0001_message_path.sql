@@ -8,6 +8,7 @@ create table {schema}.message (
   written_on      date        not null,
   seq             bigint      not null,
   lane            smallint    not null check (lane between 0 and 255),
+  stream          bigint,
   kind            text        not null check (kind in ('event', 'command', 'stream')),
   type            text        not null,
   schema_version  integer     not null check (schema_version >= 1),

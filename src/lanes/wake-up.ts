@@ -1,0 +1,98 @@
+import { after, type CancelTimer } from "../runtime/index.ts";
+import { notify, type Database } from "../storage/index.ts";
+
+export interface WakeUpOptions {
+  readonly database: Database;
+  readonly channel: string;
+  /** The relay of this process, if it has one: true when all these lanes are its own and nobody else need hear. */
+  readonly local: (lanes: readonly number[]) => boolean;
+}
+
+/** A caller's own transaction commits at a time we cannot know, so the hints come at growing distances. */
+const LATER_MS = [4, 20, 100, 500];
+const QUIET_MS = 5;
+const MOST_LANES = 64;
+
+/**
+ * Tells relays where to look. Hints are gathered for a moment and sent by a session of their own, never in the
+ * business transaction; a lost hint costs at most one poll interval.
+ */
+export class WakeUp {
+  readonly #options: WakeUpOptions;
+  readonly #lanes = new Set<number>();
+  readonly #later = new Map<number, Set<number>>();
+  readonly #timers = new Set<CancelTimer>();
+  #quiet = false;
+  #closed = false;
+
+  constructor(options: WakeUpOptions) {
+    this.#options = options;
+  }
+
+  /** These lanes have something committed. */
+  now(lanes: Iterable<number>): void {
+    const all = [...new Set(lanes)];
+    if (all.length === 0 || this.#closed || this.#options.local(all)) return;
+    for (const lane of all) this.#lanes.add(lane);
+    if (!this.#quiet) this.#send();
+  }
+
+  /** These lanes may have something soon, or never. */
+  soon(lanes: Iterable<number>): void {
+    if (this.#closed) return;
+    const all = [...lanes];
+    for (const delayMs of LATER_MS) {
+      const waiting = this.#later.get(delayMs);
+      if (waiting !== undefined) for (const lane of all) waiting.add(lane);
+      else this.#schedule(delayMs, new Set(all));
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const cancel of this.#timers) cancel();
+    this.#timers.clear();
+    this.#later.clear();
+  }
+
+  #schedule(delayMs: number, lanes: Set<number>): void {
+    this.#later.set(delayMs, lanes);
+    const cancel = after(
+      delayMs,
+      () => {
+        this.#timers.delete(cancel);
+        this.#later.delete(delayMs);
+        this.now(lanes);
+      },
+      { unref: true },
+    );
+    this.#timers.add(cancel);
+  }
+
+  #send(): void {
+    const payload = hintOf([...this.#lanes]);
+    this.#lanes.clear();
+    this.#quiet = true;
+    const cancel = after(
+      QUIET_MS,
+      () => {
+        this.#timers.delete(cancel);
+        this.#quiet = false;
+        if (this.#lanes.size > 0 && !this.#closed) this.#send();
+      },
+      { unref: true },
+    );
+    this.#timers.add(cancel);
+    notify(this.#options.database, this.#options.channel, payload).catch(() => undefined);
+  }
+}
+
+/** What travels in a notification: the table's letter and the lanes, or a star for all. */
+export function hintOf(lanes: readonly number[]): string {
+  return lanes.length > MOST_LANES ? "*" : lanes.join(",");
+}
+
+/** Undefined means everywhere. */
+export function lanesOf(hint: string): number[] | undefined {
+  return /^\d+(,\d+)*$/.test(hint) ? hint.split(",").map(Number) : undefined;
+}

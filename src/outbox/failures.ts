@@ -1,0 +1,27 @@
+import type { LaneRow } from "../lanes/index.ts";
+import type { Dying } from "./settler.ts";
+
+const LONGEST_TEXT = 2_000;
+
+/** One line for people: no control characters, no more than they would read. */
+export function failureText(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return printable(text).slice(0, LONGEST_TEXT);
+}
+
+/** A row on its way to the dead letters, with what killed it. */
+export function deathOf(row: LaneRow, reason: Dying["reason"], error?: Error): Dying {
+  return {
+    row,
+    charged: reason === "exhausted",
+    reason,
+    errorType: error?.name ?? "MessageExpired",
+    errorMessage:
+      error === undefined ? "its time to live was over before it could be sent" : failureText(error),
+    stack: error?.stack === undefined ? null : printable(error.stack, "\n").slice(0, 8_000),
+  };
+}
+
+function printable(text: string, keep = ""): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, (sign) => (keep.includes(sign) ? sign : " "));
+}

@@ -1,0 +1,22 @@
+// The write side: a message is put into the caller's own transaction, and exists if and only if that commits. A relay
+// takes it from there through the transport, in order per key, and settles it; the process that wrote it may send it
+// first. What fails is tried again, what cannot succeed is buried where people find it.
+export { compose, type ComposeContext, type Outgoing, type PublishOptions } from "./outgoing.ts";
+export { outboxSettings, type OutboxOptions, type OutboxSettings, type OverflowPolicy } from "./options.ts";
+export {
+  canTransition,
+  isFinal,
+  messageStates,
+  moves,
+  nextStates,
+  stateDiagram,
+  transition,
+  type MessageFacts,
+  type MessageState,
+  type Move,
+  type MoveName,
+} from "./message-state.ts";
+export { OutboxWriter } from "./writer.ts";
+export { OptimisticSender } from "./optimistic-sender.ts";
+export { PollingRelay } from "./polling-relay.ts";
+export { TransactionScope, type Published, type ScopeParts } from "./transaction-scope.ts";

@@ -1,0 +1,165 @@
+import { systemClock, withDeadline } from "../runtime/index.ts";
+import { quotedSchema, SessionHolder, steadyPlans, textArray, type Database } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import type { LocalHop, Transport } from "../transport/index.ts";
+import { failureText } from "./failures.ts";
+import type { OutboxSettings } from "./options.ts";
+import { publishBatch, type SendOutcome } from "./publish-batch.ts";
+import { settleStatements } from "./statements.ts";
+import type { LeasedMessage } from "./writer.ts";
+
+export interface OptimisticSenderOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly worker: string;
+  readonly transport: Transport;
+  readonly hop?: LocalHop | undefined;
+  readonly settings: OutboxSettings;
+  readonly observer: Observer;
+  /** Rows that went back to the relay. */
+  readonly onReleased: (lanes: readonly number[]) => void;
+}
+
+interface Waiting {
+  readonly message: LeasedMessage;
+  /** On the monotonic clock: after this it must not be sent from here any more. */
+  readonly sendUntilMs: number;
+}
+
+/** More than this many waiting, and new messages are left to the relay. */
+const MOST_WAITING = 1_000;
+const MOST_AT_ONCE = 200;
+
+/**
+ * Sends what this process has just committed, without waiting for a relay to find it. The rows were inserted already
+ * leased to us, so no relay touches them; when anything goes wrong the lease is let go and the relay takes over.
+ * The caller never waits for this and never fails through it.
+ */
+export class OptimisticSender {
+  readonly #options: OptimisticSenderOptions;
+  readonly #sql: ReturnType<typeof settleStatements>;
+  readonly #session: SessionHolder;
+  readonly #waiting: Waiting[] = [];
+  #sending: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(options: OptimisticSenderOptions) {
+    this.#options = options;
+    this.#sql = settleStatements(quotedSchema(options.schema));
+    this.#session = new SessionHolder(options.database, "optimistic", {
+      ...steadyPlans,
+      synchronous_commit: "off",
+    });
+  }
+
+  /** Whether a new message may be leased to this process. */
+  get ready(): boolean {
+    return this.#options.settings.optimistic && !this.#closed && this.#waiting.length < MOST_WAITING;
+  }
+
+  /** The lease written with the rows: the time to send twice over, since half of it must be left when sending begins. */
+  get leaseMs(): number {
+    return this.#options.settings.optimisticTimeoutMs * 2 + 500;
+  }
+
+  /** `writtenAtMs` is the monotonic time before the INSERT was sent: the lease cannot have begun earlier. */
+  send(messages: readonly LeasedMessage[], writtenAtMs: number): void {
+    const sendUntilMs = writtenAtMs + this.leaseMs / 2;
+    for (const message of messages) this.#waiting.push({ message, sendUntilMs });
+    if (messages.length > 0) this.#sending ??= this.#sendAll();
+  }
+
+  /** Finishes what is on its way; the rest goes to the relay. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#sending;
+    await this.#session.close();
+  }
+
+  async #sendAll(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, MOST_AT_ONCE);
+      const nowMs = systemClock.monotonicMs();
+      const late = batch.filter((entry) => entry.sendUntilMs <= nowMs).map((entry) => entry.message);
+      const fresh = batch.filter((entry) => entry.sendUntilMs > nowMs).map((entry) => entry.message);
+      try {
+        if (late.length > 0)
+          await this.#release(late, "late", "its lease was half over before it could be sent");
+        if (fresh.length > 0) await this.#sendBatch(fresh);
+      } catch (error) {
+        this.#tellFailed(batch.length, "error", failureText(error)); // the leases run out by themselves
+      }
+    }
+    this.#sending = undefined;
+  }
+
+  async #sendBatch(messages: readonly LeasedMessage[]): Promise<void> {
+    const { observer, hop, settings } = this.#options;
+    const began = systemClock.monotonicMs();
+    observer.tell("optimistic.attempted", { count: messages.length });
+    if (hop !== undefined) {
+      await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
+        throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
+      });
+      observer.tell("optimistic.succeeded", {
+        count: messages.length,
+        durationMs: systemClock.monotonicMs() - began,
+      });
+      return;
+    }
+    const outcomes = await publishBatch(this.#options.transport, messages, {
+      timeoutMs: settings.optimisticTimeoutMs,
+      mayGoOn: () => systemClock.monotonicMs() - began < settings.optimisticTimeoutMs,
+    });
+    const sent = messages.filter((_, i) => outcomes[i]?.kind === "published");
+    const durationMs = systemClock.monotonicMs() - began;
+    if (sent.length > 0) await this.#settle(sent);
+    if (sent.length > 0) observer.tell("optimistic.succeeded", { count: sent.length, durationMs });
+    await this.#giveBack(messages, outcomes);
+  }
+
+  async #giveBack(messages: readonly LeasedMessage[], outcomes: readonly SendOutcome[]): Promise<void> {
+    const left = messages.filter((_, i) => outcomes[i]?.kind !== "published");
+    if (left.length === 0) return;
+    const cause = outcomes.find((outcome) => "error" in outcome);
+    const reason = cause?.kind === "unknown" ? "timeout" : "error";
+    await this.#release(
+      left,
+      reason,
+      cause !== undefined && "error" in cause ? failureText(cause.error) : "not tried",
+    );
+  }
+
+  async #settle(messages: readonly LeasedMessage[]): Promise<void> {
+    const session = await this.#session.get();
+    const statement = this.#options.hop?.settleLeased ?? this.#sql.sentLeased;
+    const { rows } = await session.run<{ woken?: readonly number[] | null }>(statement, [
+      ...places(messages),
+      this.#options.worker,
+    ]);
+    const woken = rows[0]?.woken;
+    if (woken != null && woken.length > 0) this.#options.hop?.wake(woken);
+  }
+
+  async #release(
+    messages: readonly LeasedMessage[],
+    reason: "timeout" | "error" | "late",
+    error: string,
+  ): Promise<void> {
+    const session = await this.#session.get();
+    await session.run(this.#sql.releaseLeased, places(messages));
+    this.#tellFailed(messages.length, reason, error);
+    this.#options.onReleased([...new Set(messages.map((message) => message.lane))]);
+  }
+
+  #tellFailed(count: number, reason: "timeout" | "error" | "late", error: string): void {
+    this.#options.observer.tell("optimistic.failed", { count, reason, error });
+  }
+}
+
+function places(messages: readonly LeasedMessage[]): [string, string] {
+  return [
+    textArray(messages.map((message) => message.lane)),
+    textArray(messages.map((message) => message.seq)),
+  ];
+}

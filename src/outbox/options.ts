@@ -1,0 +1,99 @@
+import {
+  flag,
+  milliseconds,
+  oneOf,
+  rejectUnknownKeys,
+  wholeNumber,
+  type Duration,
+} from "../options/index.ts";
+import { outboxRetryPolicy, retryPolicy, type RetryOptions, type RetryPolicy } from "../retry/index.ts";
+
+export type OverflowPolicy = "refuse" | "wait" | "drop";
+
+export interface OverflowOptions {
+  /** How many messages may wait per topic. The count is an estimate, refreshed every second. */
+  readonly maxPending: number;
+  /** What happens to the next one: an error, a wait before BEGIN (bus.transaction, bus.admit), or silence. Default "refuse". */
+  readonly policy?: OverflowPolicy;
+  /** How long "wait" waits before it becomes an error. Default "30s". */
+  readonly timeout?: Duration | number;
+}
+
+export interface OutboxOptions {
+  /** How many messages one batch may hold. Default 500. */
+  readonly batchSize?: number;
+  /** How long an idle relay waits before it looks everywhere. Default "1s". */
+  readonly pollInterval?: Duration | number;
+  /** How long one publish to the transport may take before its outcome counts as unknown. Default "30s". */
+  readonly publishTimeout?: Duration | number;
+  /** Failures of a message's own. Default 10 attempts, 2 s × 2 up to 1 h, full jitter. */
+  readonly retry?: RetryOptions;
+  /** Whether the process that wrote a message sends it right after the commit. Default true. */
+  readonly optimistic?: boolean;
+  /** How long that may take before the relay takes over. Default "2s". */
+  readonly optimisticTimeout?: Duration | number;
+  /** A low priority rises by one for each of these that it has waited. Default "10s". */
+  readonly ageing?: Duration | number;
+  /** How long sent messages are kept. Default "30d". */
+  readonly retention?: Duration | number;
+  /** No limit unless given. */
+  readonly overflow?: OverflowOptions;
+}
+
+export interface OutboxSettings {
+  readonly batchSize: number;
+  readonly pollMs: number;
+  readonly publishTimeoutMs: number;
+  readonly retry: RetryPolicy;
+  readonly optimistic: boolean;
+  readonly optimisticTimeoutMs: number;
+  readonly ageingMs: number;
+  readonly retentionMs: number;
+  readonly overflow: {
+    readonly maxPending: number;
+    readonly policy: OverflowPolicy;
+    readonly timeoutMs: number;
+  } | null;
+}
+
+const DAY_MS = 86_400_000;
+
+export function outboxSettings(options: OutboxOptions = {}): OutboxSettings {
+  rejectUnknownKeys("outbox", options, [
+    "batchSize",
+    "pollInterval",
+    "publishTimeout",
+    "retry",
+    "optimistic",
+    "optimisticTimeout",
+    "ageing",
+    "retention",
+    "overflow",
+  ]);
+  return Object.freeze({
+    batchSize: wholeNumber("outbox.batchSize", options.batchSize ?? 500, { min: 1, max: 5_000 }),
+    pollMs: milliseconds("outbox.pollInterval", options.pollInterval ?? "1s", { min: 10, max: 60_000 }),
+    publishTimeoutMs: milliseconds("outbox.publishTimeout", options.publishTimeout ?? "30s", { min: 10 }),
+    retry:
+      options.retry === undefined
+        ? outboxRetryPolicy
+        : retryPolicy("outbox.retry", options.retry, outboxRetryPolicy),
+    optimistic: flag("outbox.optimistic", options.optimistic ?? true),
+    optimisticTimeoutMs: milliseconds("outbox.optimisticTimeout", options.optimisticTimeout ?? "2s", {
+      min: 10,
+      max: 60_000,
+    }),
+    ageingMs: milliseconds("outbox.ageing", options.ageing ?? "10s", { min: 100 }),
+    retentionMs: milliseconds("outbox.retention", options.retention ?? "30d", { min: DAY_MS }),
+    overflow: options.overflow === undefined ? null : overflowSettings(options.overflow),
+  });
+}
+
+function overflowSettings(options: OverflowOptions): NonNullable<OutboxSettings["overflow"]> {
+  rejectUnknownKeys("outbox.overflow", options, ["maxPending", "policy", "timeout"]);
+  return Object.freeze({
+    maxPending: wholeNumber("outbox.overflow.maxPending", options.maxPending, { min: 1, max: 10_000_000 }),
+    policy: oneOf("outbox.overflow.policy", options.policy ?? "refuse", ["refuse", "wait", "drop"]),
+    timeoutMs: milliseconds("outbox.overflow.timeout", options.timeout ?? "30s", { min: 1 }),
+  });
+}

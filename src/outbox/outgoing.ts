@@ -1,0 +1,199 @@
+import { SagaboxError } from "../errors/index.ts";
+import {
+  checkHeaders,
+  currentMessageContext,
+  deriveContext,
+  encodeJson,
+  isValidId,
+  isValidTopic,
+  keyOf,
+  laneOf,
+  streamOf,
+  topicOf,
+  validate,
+  type AnyContract,
+  type IdSource,
+  type Message,
+  type Priority,
+  type Routing,
+} from "../message/index.ts";
+import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { randomBytes } from "../runtime/index.ts";
+import { textArray, type Param } from "../storage/index.ts";
+
+export interface PublishOptions {
+  /** Your own id: the same id twice is one message. Default: a time-ordered one. */
+  readonly id?: string;
+  /** Instead of what the contract's key function says. */
+  readonly key?: string;
+  readonly topic?: string;
+  /** Sent no earlier than this long from now. */
+  readonly delay?: Duration | number;
+  /** Sent no earlier than at this time. */
+  readonly at?: Date;
+  /** 9 is most urgent. Chooses among keys, never inside one. */
+  readonly priority?: Priority;
+  /** Dead-lettered as `expired` when not delivered within this time. */
+  readonly ttl?: Duration | number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly correlationId?: string;
+  readonly causationId?: string;
+  readonly traceparent?: string;
+  readonly sagaId?: string;
+  readonly aggregateId?: string;
+  readonly target?: string;
+}
+
+const KNOWN = [
+  "id",
+  "key",
+  "topic",
+  "delay",
+  "at",
+  "priority",
+  "ttl",
+  "headers",
+  "correlationId",
+  "causationId",
+  "traceparent",
+  "sagaId",
+  "aggregateId",
+  "target",
+] as const;
+
+/** A message that is ready to be written, with what the database needs to know beside it. */
+export interface Outgoing {
+  readonly message: Omit<Message, "writtenAt" | "expiresAt">;
+  readonly lane: number;
+  readonly stream: string | null;
+  readonly maxAttempts: number;
+  readonly holdsOnDeath: boolean;
+  readonly strict: boolean;
+  readonly ttlMs: number | null;
+  /** Null when it is due at once. */
+  readonly schedule: { readonly delayMs: number | null; readonly atMs: number | null } | null;
+  /** The caller chose the id, so it may have been used before. */
+  readonly ownId: boolean;
+}
+
+export interface ComposeContext {
+  readonly service: string;
+  readonly newId: IdSource;
+  readonly routing?: Routing | undefined;
+  readonly maxAttempts: number;
+  readonly maxBytes: number;
+}
+
+/** Contract, data and wishes → a checked message. Nothing is written yet, so nothing can be half-done. */
+export async function compose(
+  context: ComposeContext,
+  contract: AnyContract,
+  input: unknown,
+  options: PublishOptions = {},
+): Promise<Outgoing> {
+  rejectUnknownKeys("publish", options, KNOWN);
+  const data = await validate(contract, input);
+  const id = checkedId(options.id) ?? context.newId();
+  const key = checkedKey(options.key) ?? keyOf(contract, data);
+  const topic = checkedTopic(options.topic) ?? topicOf(contract, context.routing);
+  const current = currentMessageContext();
+  return {
+    message: {
+      id,
+      kind: contract.kind,
+      type: contract.name,
+      schemaVersion: contract.version,
+      topic,
+      key,
+      data: encodeJson(data, { maxBytes: context.maxBytes }),
+      headers: checkHeaders(options.headers),
+      ...deriveContext(current, options, { messageId: id, randomBytes }),
+      sagaId: checkedId(options.sagaId) ?? current?.sagaId ?? null,
+      aggregateType: contract.aggregate,
+      aggregateId: checkedId(options.aggregateId) ?? (contract.aggregate === null ? null : key),
+      source: context.service,
+      target: options.target ?? contract.target,
+      priority: checkedPriority(options.priority) ?? contract.priority,
+    },
+    lane: laneOf(key ?? id),
+    stream: key === null ? null : streamOf(topic, key),
+    maxAttempts: contract.maxAttempts ?? context.maxAttempts,
+    holdsOnDeath: contract.onDead === "hold",
+    strict: contract.order === "strict" && key !== null,
+    ttlMs: options.ttl === undefined ? contract.ttlMs : milliseconds("publish.ttl", options.ttl, { min: 1 }),
+    schedule: scheduleOf(options),
+    ownId: options.id !== undefined,
+  };
+}
+
+/** The lists that the write statements take, in their order. */
+export function outgoingParams(outgoing: readonly Outgoing[]): Param[] {
+  const list = (pick: (one: Outgoing) => string | number | boolean | null): string =>
+    textArray(outgoing.map(pick));
+  return [
+    list((one) => one.message.id),
+    list((one) => one.lane),
+    list((one) => one.stream),
+    list((one) => one.message.kind),
+    list((one) => one.message.type),
+    list((one) => one.message.schemaVersion),
+    list((one) => one.message.topic),
+    list((one) => one.message.key),
+    list((one) => one.message.aggregateType),
+    list((one) => one.message.aggregateId),
+    list((one) => one.message.sagaId),
+    list((one) => one.message.correlationId),
+    list((one) => one.message.causationId),
+    list((one) => one.message.traceparent),
+    list((one) => one.message.source),
+    list((one) => one.message.target),
+    list((one) => one.message.priority),
+    list((one) => one.maxAttempts),
+    list((one) => one.holdsOnDeath),
+    list((one) => JSON.stringify(one.message.headers)),
+    list((one) => one.message.data),
+    list((one) => one.ttlMs),
+  ];
+}
+
+function scheduleOf(options: PublishOptions): Outgoing["schedule"] {
+  if (options.delay !== undefined && options.at !== undefined) {
+    throw new SagaboxError("OPTIONS_INVALID", "publish: give either `delay` or `at`, not both.");
+  }
+  if (options.delay !== undefined) {
+    const delayMs = milliseconds("publish.delay", options.delay, { min: 0 });
+    return delayMs === 0 ? null : { delayMs, atMs: null };
+  }
+  if (options.at === undefined) return null;
+  const atMs = options.at instanceof Date ? options.at.getTime() : Number.NaN;
+  if (Number.isNaN(atMs)) throw new SagaboxError("OPTIONS_INVALID", "publish.at must be a valid Date.");
+  return { delayMs: null, atMs };
+}
+
+function checkedId(id: string | undefined): string | undefined {
+  if (id === undefined || isValidId(id)) return id;
+  throw new SagaboxError(
+    "MESSAGE_ID_INVALID",
+    "An id must be a text of 1 to 255 characters that is not blank and has no control characters.",
+  );
+}
+
+function checkedKey(key: string | undefined): string | undefined {
+  if (key === undefined || isValidId(key)) return key;
+  throw new SagaboxError(
+    "KEY_INVALID",
+    "publish.key must be a text of 1 to 255 characters that is not blank and has no control characters.",
+  );
+}
+
+function checkedTopic(topic: string | undefined): string | undefined {
+  if (topic === undefined || isValidTopic(topic)) return topic;
+  throw new SagaboxError(
+    "TOPIC_INVALID",
+    "publish.topic must have 1 to 249 letters, digits, dots, dashes or underscores.",
+  );
+}
+
+function checkedPriority(priority: number | undefined): number | undefined {
+  return priority === undefined ? undefined : wholeNumber("publish.priority", priority, { min: 0, max: 9 });
+}

@@ -1,0 +1,281 @@
+import { LaneOwnership, LaneReader, type LaneRow, type LaneSettings } from "../lanes/index.ts";
+import { Loop, random, sleep, systemClock, type Service } from "../runtime/index.ts";
+import { SessionHolder, steadyPlans, type Database } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import type { LocalHop, Transport } from "../transport/index.ts";
+import { deathOf, failureText } from "./failures.ts";
+import type { OutboxSettings } from "./options.ts";
+import { Pace } from "./pace.ts";
+import { publishBatch, sortOutcomes, type Sorted } from "./publish-batch.ts";
+import { Resting } from "./resting.ts";
+import { retryOrDie } from "./retry-or-die.ts";
+import { Settler, type Dying, type Failed } from "./settler.ts";
+
+export interface PollingRelayOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly worker: string;
+  readonly transport: Transport;
+  readonly hop?: LocalHop | undefined;
+  readonly settings: OutboxSettings;
+  readonly lanes: LaneSettings;
+  readonly observer: Observer;
+}
+
+/** One batch is read while another is on its way. */
+const BATCHES_AT_ONCE = 2;
+
+/** Takes the due rows of the lanes it owns through the transport and settles them. */
+export class PollingRelay implements Service {
+  readonly #options: PollingRelayOptions;
+  readonly #ownership: LaneOwnership;
+  readonly #reader: LaneReader;
+  readonly #settler: Settler;
+  readonly #reading: SessionHolder;
+  readonly #resting = new Resting();
+  readonly #pace: Pace;
+  readonly #loop: Loop;
+  readonly #batches = new Set<Promise<void>>();
+  #sweepAtMs = 0;
+
+  constructor(options: PollingRelayOptions) {
+    const { database, schema, worker, settings, lanes, observer } = options;
+    this.#options = options;
+    this.#ownership = new LaneOwnership({
+      database,
+      schema,
+      scope: 0,
+      scopeName: "outbox",
+      worker,
+      settings: lanes,
+      observer,
+    });
+    this.#reader = new LaneReader({
+      schema,
+      table: "outbox",
+      payload: options.hop === undefined,
+      ownership: this.#ownership,
+      ageingMs: settings.ageingMs,
+      resting: () => this.#resting.now(),
+      onIdle: () => this.#ownership.wake(),
+    });
+    this.#settler = new Settler({
+      database,
+      schema,
+      ownership: this.#ownership,
+      reader: this.#reader,
+      relay: worker,
+      hop: options.hop,
+    });
+    this.#reading = new SessionHolder(database, "relay", steadyPlans);
+    this.#pace = new Pace({ pollMs: settings.pollMs, batchSize: settings.batchSize });
+    this.#loop = new Loop({
+      step: () => this.#step(),
+      onError: (error) => this.#troubled("reading the outbox", error),
+    });
+  }
+
+  /** How many messages are fetched and not settled yet. */
+  get inFlight(): number {
+    return this.#reader.inFlight;
+  }
+
+  get ownedLanes(): number {
+    return this.#ownership.size;
+  }
+
+  /** Something was committed to these lanes. True for those that are ours. */
+  hint(lanes: readonly number[]): boolean {
+    const own = lanes.filter((lane) => this.#ownership.claim(lane) !== undefined);
+    if (own.length > 0) {
+      this.#pace.hinted();
+      this.#reader.hint(own);
+      this.#loop.wake();
+    }
+    return own.length === lanes.length;
+  }
+
+  /** Hints were lost, or lanes changed hands: look everywhere. */
+  lookEverywhere(): void {
+    this.#sweepAtMs = 0;
+    this.#loop.wake();
+    this.#ownership.wake();
+  }
+
+  async start(): Promise<void> {
+    await this.#ownership.start();
+    await this.#loop.start();
+  }
+
+  /** Takes nothing new, finishes what is on its way, gives the lanes back. */
+  async stop(): Promise<void> {
+    await this.#loop.stop();
+    await Promise.all(this.#batches);
+    await this.#ownership.stop();
+    await Promise.all([this.#reading.close(), this.#settler.close()]);
+  }
+
+  async #step(): Promise<number> {
+    if (this.#batches.size >= BATCHES_AT_ONCE) await Promise.race(this.#batches);
+    if (systemClock.monotonicMs() >= this.#sweepAtMs) this.#reader.sweep();
+    const began = systemClock.monotonicMs();
+    const rows = await this.#reader.fetch(await this.#reading.get(), this.#options.settings.batchSize);
+    if (rows.length === 0) return this.#nothingFound();
+    this.#options.observer.tell("relay.fetched", {
+      count: rows.length,
+      durationMs: systemClock.monotonicMs() - began,
+    });
+    this.#begin(rows);
+    return this.#pace.found(rows.length);
+  }
+
+  #nothingFound(): number {
+    const nowMs = systemClock.monotonicMs();
+    if (nowMs >= this.#sweepAtMs) this.#sweepAtMs = nowMs + this.#pace.foundNothing();
+    return Math.min(this.#sweepAtMs - nowMs, this.#reader.nextDueMs() + 1, this.#resting.nextMs() + 1);
+  }
+
+  #begin(rows: readonly LaneRow[]): void {
+    const batch = this.#deliver(rows).finally(() => {
+      this.#batches.delete(batch);
+      if (this.#reader.hungry) this.#loop.wake();
+    });
+    this.#batches.add(batch);
+  }
+
+  async #deliver(rows: readonly LaneRow[]): Promise<void> {
+    const began = systemClock.monotonicMs();
+    const expired = rows.filter((row) => row.expired);
+    const alive = rows.filter((row) => !row.expired);
+    if (expired.length > 0) await this.#bury(expired.map((row) => deathOf(row, "expired")));
+    if (alive.length > 0) await (this.#options.hop === undefined ? this.#publish(alive) : this.#hop(alive));
+    this.#options.observer.tell("relay.batch", {
+      count: rows.length,
+      durationMs: systemClock.monotonicMs() - began,
+    });
+  }
+
+  async #hop(rows: readonly LaneRow[]): Promise<void> {
+    const began = systemClock.monotonicMs();
+    const settled = await this.#insist("handing a batch over", () => this.#settler.sent(rows));
+    this.#tellSent(rows, settled ?? [], systemClock.monotonicMs() - began);
+  }
+
+  async #publish(rows: readonly LaneRow[]): Promise<void> {
+    const began = systemClock.monotonicMs();
+    // A row whose message is gone cannot be sent by anybody; it must be seen, not skipped.
+    const orphans = rows.filter((row) => row.message === null);
+    if (orphans.length > 0) this.#reader.back(orphans, this.#options.settings.retry.maxDelayMs);
+    const whole = rows.flatMap((row) =>
+      row.message === null ? [] : [{ ...row, row, message: row.message }],
+    );
+    const outcomes = await publishBatch(this.#options.transport, whole, {
+      timeoutMs: this.#options.settings.publishTimeoutMs,
+      mayGoOn: () => this.#ownership.remainingMs() > 0,
+    });
+    const sorted = sortOutcomes(
+      whole.map((item) => item.row),
+      outcomes,
+    );
+    await this.#settle(sorted, systemClock.monotonicMs() - began);
+  }
+
+  async #settle(sorted: Sorted, durationMs: number): Promise<void> {
+    this.#rest(sorted);
+    const decisions = retryOrDie(sorted, this.#options.settings.retry, random);
+    if (sorted.sent.length > 0) {
+      const settled = await this.#insist("settling a batch", () => this.#settler.sent(sorted.sent));
+      this.#tellSent(sorted.sent, settled ?? [], durationMs);
+    }
+    if (decisions.failed.length > 0) await this.#fail(decisions.failed);
+    if (decisions.dead.length > 0) await this.#bury(decisions.dead);
+    this.#reader.back(sorted.skipped, 0);
+  }
+
+  #rest(sorted: Sorted): void {
+    for (const { topic } of sorted.sent) this.#resting.clear(topic);
+    const told = new Map<string, number>();
+    for (const { row, kind, error } of sorted.uncharged) {
+      if (!told.has(row.topic)) {
+        const delayMs = this.#resting.rest(row.topic);
+        told.set(row.topic, delayMs);
+        this.#options.observer.tell("relay.paused", {
+          topic: row.topic,
+          delayMs,
+          reason: kind,
+          error: failureText(error),
+        });
+      }
+      this.#reader.back([row], told.get(row.topic) ?? 0);
+    }
+  }
+
+  async #fail(failed: readonly Failed[]): Promise<void> {
+    await this.#insist("noting failures", () => this.#settler.failed(failed));
+    for (const { row, delayMs, error } of failed) {
+      this.#options.observer.tell(
+        "relay.failed",
+        {
+          id: row.messageId,
+          type: row.type,
+          topic: row.topic,
+          attempt: row.attempts + 1,
+          delayMs,
+          reason: "rejected",
+          error,
+        },
+        { traceparent: row.message?.traceparent, sagaId: row.message?.sagaId },
+      );
+    }
+  }
+
+  async #bury(deaths: readonly Dying[]): Promise<void> {
+    const settled = new Set((await this.#insist("burying messages", () => this.#settler.dead(deaths))) ?? []);
+    for (const { row, reason, errorMessage } of deaths.filter((death) => settled.has(death.row))) {
+      this.#options.observer.tell(
+        "dead_letter.buried",
+        {
+          origin: "outbox",
+          consumer: null,
+          id: row.messageId,
+          type: row.type,
+          topic: row.topic,
+          reason,
+          error: errorMessage,
+        },
+        { traceparent: row.message?.traceparent, sagaId: row.message?.sagaId },
+      );
+    }
+  }
+
+  // What went out must be noted. Only the loss of the lanes ends the trying: then others will send it again.
+  async #insist<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await work();
+      } catch (error) {
+        this.#troubled(doing, error);
+        await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
+        if (this.#ownership.size === 0 && this.#ownership.remainingMs() <= 0) return undefined;
+      }
+    }
+  }
+
+  #tellSent(asked: readonly LaneRow[], settled: readonly LaneRow[], durationMs: number): void {
+    const { observer } = this.#options;
+    const counts = new Map<string, { type: string; topic: string; count: number }>();
+    for (const { type, topic } of settled) {
+      const seen = counts.get(type + topic);
+      if (seen === undefined) counts.set(type + topic, { type, topic, count: 1 });
+      else seen.count += 1;
+    }
+    for (const entry of counts.values()) observer.tell("relay.published", { ...entry, durationMs });
+    if (settled.length < asked.length) {
+      observer.tell("relay.lost", { lanes: 0, count: asked.length - settled.length });
+    }
+  }
+
+  #troubled(doing: string, error: unknown): void {
+    this.#options.observer.tell("storage.failed", { doing, error: failureText(error), retryInMs: 100 });
+  }
+}

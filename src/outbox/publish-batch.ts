@@ -1,0 +1,104 @@
+import type { LaneRow } from "../lanes/index.ts";
+import type { Message } from "../message/index.ts";
+import { withDeadline } from "../runtime/index.ts";
+import type { PublishOutcome, Transport } from "../transport/index.ts";
+
+/** `skipped`: an earlier message of its stream did not get through, so this one was not tried. */
+export type SendOutcome = PublishOutcome | { readonly kind: "skipped" };
+
+export interface SendItem {
+  readonly stream: string | null;
+  readonly message: Message;
+}
+
+/**
+ * A batch through the transport, with an outcome for each. At most one message of a stream is unconfirmed at a time,
+ * unless the transport promises that a failure fails all later ones of that key: then the whole batch goes at once.
+ */
+export async function publishBatch(
+  transport: Transport,
+  items: readonly SendItem[],
+  options: { readonly timeoutMs: number; readonly mayGoOn: () => boolean },
+): Promise<SendOutcome[]> {
+  const outcomes: SendOutcome[] = items.map(() => ({ kind: "skipped" }));
+  const stopped = new Set<string>();
+  for (const wave of wavesOf(items, transport.capabilities.failsLaterOfKey)) {
+    if (!options.mayGoOn()) break;
+    const going = wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
+    const results = await publishWave(transport, pick(items, going), options.timeoutMs);
+    for (const [n, i] of going.entries()) {
+      const outcome = results[n] ?? missing();
+      outcomes[i] = outcome;
+      const stream = items[i]?.stream;
+      if (outcome.kind !== "published" && stream != null) stopped.add(stream);
+    }
+  }
+  return outcomes;
+}
+
+/** Indexes of the items, so that no wave holds two of one stream. */
+export function wavesOf(items: readonly { readonly stream: string | null }[], together: boolean): number[][] {
+  if (together) return [[...items.keys()]];
+  const waves: number[][] = [];
+  const seen = new Map<string, number>();
+  for (const [i, { stream }] of items.entries()) {
+    const turn = stream === null ? 0 : (seen.get(stream) ?? 0);
+    if (stream !== null) seen.set(stream, turn + 1);
+    (waves[turn] ??= []).push(i);
+  }
+  return waves;
+}
+
+async function publishWave(
+  transport: Transport,
+  messages: readonly Message[],
+  timeoutMs: number,
+): Promise<readonly PublishOutcome[]> {
+  if (messages.length === 0) return [];
+  const abort = new AbortController();
+  try {
+    return await withDeadline(transport.publish(messages, { signal: abort.signal }), timeoutMs, () => {
+      abort.abort();
+      const error = new Error(`no confirmation within ${timeoutMs} ms`);
+      return messages.map((): PublishOutcome => ({ kind: "unknown", error }));
+    });
+  } catch (thrown) {
+    const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+    return messages.map((): PublishOutcome => ({ kind: "unknown", error }));
+  }
+}
+
+function pick(items: readonly SendItem[], indexes: readonly number[]): Message[] {
+  return indexes.flatMap((i) => items[i]?.message ?? []);
+}
+
+function missing(): PublishOutcome {
+  return { kind: "unknown", error: new Error("the transport gave no outcome for this message") };
+}
+
+/** What becomes of each row of a batch. */
+export interface Sorted {
+  readonly sent: LaneRow[];
+  readonly charged: { readonly row: LaneRow; readonly error: Error }[];
+  readonly refused: { readonly row: LaneRow; readonly error: Error }[];
+  /** The broker's failure: back as they were. */
+  readonly uncharged: {
+    readonly row: LaneRow;
+    readonly kind: "unreachable" | "unknown";
+    readonly error: Error;
+  }[];
+  readonly skipped: LaneRow[];
+}
+
+export function sortOutcomes(rows: readonly LaneRow[], outcomes: readonly SendOutcome[]): Sorted {
+  const sorted: Sorted = { sent: [], charged: [], refused: [], uncharged: [], skipped: [] };
+  for (const [i, row] of rows.entries()) {
+    const outcome = outcomes[i] ?? missing();
+    if (outcome.kind === "published") sorted.sent.push(row);
+    else if (outcome.kind === "rejected") sorted.charged.push({ row, error: outcome.error });
+    else if (outcome.kind === "refused") sorted.refused.push({ row, error: outcome.error });
+    else if (outcome.kind === "skipped") sorted.skipped.push(row);
+    else sorted.uncharged.push({ row, kind: outcome.kind, error: outcome.error });
+  }
+  return sorted;
+}

@@ -1,0 +1,298 @@
+import { ownedLanes } from "../lanes/index.ts";
+import { statement } from "../storage/index.ts";
+
+/** What a caller gives for each message, as parallel lists; the order is that of `outgoingParams`. */
+const GIVEN = [
+  ["id", "text"],
+  ["lane", "integer"],
+  ["stream", "bigint"],
+  ["kind", "text"],
+  ["type", "text"],
+  ["schema_version", "integer"],
+  ["topic", "text"],
+  ["key", "text"],
+  ["aggregate_type", "text"],
+  ["aggregate_id", "text"],
+  ["saga_id", "text"],
+  ["correlation_id", "text"],
+  ["causation_id", "text"],
+  ["traceparent", "text"],
+  ["source", "text"],
+  ["target", "text"],
+  ["priority", "smallint"],
+  ["max_attempts", "smallint"],
+  ["holds_on_death", "boolean"],
+  ["headers", "text"],
+  ["data", "text"],
+  ["ttl_ms", "double precision"],
+] as const;
+
+const LISTS = GIVEN.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
+const NAMES = GIVEN.map(([name]) => name).join(", ");
+/** The first free parameter after the lists. */
+const NEXT = GIVEN.length + 1;
+
+const MESSAGE = `id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
+         causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data`;
+
+/** Writing messages, inside somebody's transaction. */
+export function writeStatements(schema: string) {
+  const moment = `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)`;
+  // The writer has its transaction number before it draws a seq: the marks of the readers rest on that.
+  const numbered = (from: string, where: string) => `given as materialized (
+         select nextval('${schema}.outbox_seq') as seq, moment.at, (moment.at at time zone 'utc')::date as written_on,
+                moment.at + listed.ttl_ms * interval '1 ms' as expires_at, listed.*
+           from moment, ${from}
+          where moment.xid is not null${where}
+       )`;
+  const lists = `unnest(${LISTS}) as listed (${NAMES})`;
+  const kept = `kept as (
+         insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
+         select ${MESSAGE}, seq, written_on, at, expires_at from given
+       )`;
+  const toSend = (lease: string) => `insert into ${schema}.outbox
+              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
+       select lane, seq, stream, topic, type, id, written_on, priority, max_attempts, at, expires_at, ${lease} from given`;
+  return {
+    publish: statement(
+      "sagabox.outbox.publish",
+      `with ${moment}, ${numbered(lists, "")}, ${kept}
+       ${toSend("null")}`,
+    ),
+    // Leased to the process that writes it, unless something earlier of the stream is still on its way.
+    publishLeased: statement(
+      "sagabox.outbox.publish_leased",
+      `with ${moment}, ${numbered(lists, "")}, ${kept}
+       ${toSend(`case when stream is null or not exists (
+                        select 1 from ${schema}.outbox as earlier
+                         where earlier.lane = given.lane and earlier.stream = given.stream)
+                      then at + $${NEXT}::double precision * interval '1 ms' end`)}
+       returning message_id as id, lane, seq::text, lease_until is not null as leased,
+                 to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`,
+    ),
+    // Ids that the caller chose: those seen before write nothing.
+    publishOnce: statement(
+      "sagabox.outbox.publish_once",
+      `with ${moment}, fresh as (
+         insert into ${schema}.published_id (id, written_on)
+         select listed.id, (moment.at at time zone 'utc')::date from moment, ${lists}
+         on conflict do nothing
+         returning id
+       ), ${numbered(lists, " and listed.id in (select id from fresh)")}, ${kept}
+       ${toSend("null")}
+       returning message_id as id`,
+    ),
+    schedule: statement(
+      "sagabox.outbox.schedule",
+      `insert into ${schema}.scheduled (${MESSAGE}, due_at, written_at, expires_at)
+       select ${MESSAGE}, due_at, clock_timestamp(), due_at + ttl_ms * interval '1 ms'
+         from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000), clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
+                 from unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
+                      as listed (${NAMES}, delay_ms, at_ms)) as listed`,
+    ),
+    // A scheduled message with an id of the caller's own.
+    reserveIds: statement(
+      "sagabox.outbox.reserve_ids",
+      `insert into ${schema}.published_id (id, written_on)
+       select id, (clock_timestamp() at time zone 'utc')::date from unnest($1::text::text[]) as id
+       on conflict do nothing
+       returning id`,
+    ),
+    // In sorted order, so that two transactions with the same keys cannot deadlock here.
+    lockStreams: statement(
+      "sagabox.outbox.lock_streams",
+      `select pg_advisory_xact_lock(hashtextextended('sagabox.stream.' || stream, 0))
+         from (select stream from unnest($1::text::text[]) as stream order by stream) as sorted`,
+    ),
+    // The delete takes the transaction number, and only then is a seq drawn.
+    moveDue: statement(
+      "sagabox.outbox.move_due",
+      `with due as materialized (
+         delete from ${schema}.scheduled
+          where id in (select id from ${schema}.scheduled
+                        where due_at <= (select clock_timestamp())
+                        order by due_at, id
+                        limit $1::integer
+                          for update skip locked)
+         returning *
+       ), given as materialized (
+         select nextval('${schema}.outbox_seq') as seq, clock_timestamp() as at,
+                (clock_timestamp() at time zone 'utc')::date as written_on, due.*
+           from (select * from due order by due_at, id) as due
+       ), kept as (
+         insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
+         select ${MESSAGE}, seq, written_on, written_at, expires_at from given
+       )
+       ${toSend("null::timestamptz")}
+       returning lane`,
+    ),
+    nextDue: statement(
+      "sagabox.outbox.next_due",
+      `select extract(epoch from min(due_at) - clock_timestamp())::double precision * 1000 as wait_ms from ${schema}.scheduled`,
+    ),
+  };
+}
+
+/** Ending the way of a row. Every one of these is fenced: it names its claims and does nothing if one is not good. */
+export function settleStatements(schema: string) {
+  const fenced = "(select count(*) from owned) = cardinality($1::text::integer[])";
+  const rows = "unnest($4::text::integer[], $5::text::bigint[])";
+  const answer = `select pg_current_xact_id()::text as xid,
+              (select coalesce(array_agg(lane), '{}') from owned) as owned`;
+  return {
+    sent: statement(
+      "sagabox.outbox.sent",
+      `with ${ownedLanes(schema)}, gone as (
+         delete from ${schema}.outbox as row
+          using ${rows} as done (lane, seq)
+          where row.lane = done.lane and row.seq = done.seq and ${fenced}
+         returning row.lane, row.seq
+       ), noted as (${receipts(schema, "$6")})
+       ${answer}`,
+    ),
+    failed: statement(
+      "sagabox.outbox.failed",
+      `with ${ownedLanes(schema)}, kept as (
+         update ${schema}.outbox as row
+            set attempts = row.attempts + 1, lease_until = null, last_error = failure.error,
+                due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::double precision[], $7::text::text[])
+                as failure (lane, seq, delay_ms, error)
+          where row.lane = failure.lane and row.seq = failure.seq and ${fenced}
+         returning row.lane, row.seq
+       )
+       ${answer}`,
+    ),
+    // A message that holds its key on death leaves a row behind that is never due: its place in the stream.
+    dead: statement(
+      "sagabox.outbox.dead",
+      `with ${ownedLanes(schema)}, dying as materialized (
+         select row.lane, row.seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
+                death.error_message, death.stack_trace,
+                message.holds_on_death and death.reason <> 'expired' as stays
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::boolean[], $7::text::text[],
+                       $8::text::text[], $9::text::text[], $10::text::text[])
+                as death (lane, seq, charged, reason, error_type, error_message, stack_trace)
+           join ${schema}.outbox as row on row.lane = death.lane and row.seq = death.seq
+           join ${schema}.message on message.id = row.message_id and message.written_on = row.written_on
+          where ${fenced}
+       ), gone as (
+         delete from ${schema}.outbox as row using dying
+          where row.lane = dying.lane and row.seq = dying.seq and not dying.stays
+       ), tomb as (
+         update ${schema}.outbox as row
+            set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.charged::integer::smallint,
+                last_error = dying.error_message
+           from dying
+          where row.lane = dying.lane and row.seq = dying.seq and dying.stays
+       ), buried as (
+         insert into ${schema}.dead_letter
+                (origin, message_id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+                 correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
+                 written_at, expires_at, reason, attempts, error_type, error_message, stack_trace, held_lane, held_seq)
+         select 'outbox', id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+                correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
+                written_at, expires_at, reason, attempts + charged::integer, error_type, error_message, stack_trace,
+                case when stays then dying.lane end, case when stays then dying.seq end
+           from dying
+       )
+       ${answer}`,
+    ),
+    // The optimistic sender's own rows. It sent them, so whoever else looks at them now, they are done.
+    sentLeased: statement(
+      "sagabox.outbox.sent_leased",
+      `with gone as (
+         delete from ${schema}.outbox as row
+          using unnest($1::text::integer[], $2::text::bigint[]) as done (lane, seq)
+          where row.lane = done.lane and row.seq = done.seq
+         returning row.lane, row.seq
+       )
+       ${receipts(schema, "$3")}`,
+    ),
+    releaseLeased: statement(
+      "sagabox.outbox.release_leased",
+      `update ${schema}.outbox as row
+          set lease_until = null
+         from unnest($1::text::integer[], $2::text::bigint[]) as given (lane, seq)
+        where row.lane = given.lane and row.seq = given.seq and row.lease_until is not null`,
+    ),
+  };
+}
+
+/** One receipt per lane from the rows in `gone`. */
+export function receipts(schema: string, relay: string): string {
+  return `insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on)
+          select lane, min(seq), max(seq), array_agg(seq order by seq), ${relay}::text, clock_timestamp(),
+                 (clock_timestamp() at time zone 'utc')::date
+            from gone group by lane`;
+}
+
+/** What keeps the house in order: depth, history, re-publishing. */
+export function upkeepStatements(schema: string) {
+  return {
+    // Counting stops at the limit, so a deep backlog costs no more than a full one.
+    depth: statement(
+      "sagabox.outbox.depth",
+      `select count(*)::integer as depth
+         from (select 1 from ${schema}.outbox where topic = $1::text limit $2::integer) as counted`,
+    ),
+    backlog: statement(
+      "sagabox.outbox.backlog",
+      `select (select count(*)::integer from (select 1 from ${schema}.outbox where due_at < 'infinity' limit 1000000) as counted) as pending,
+              coalesce((select extract(epoch from clock_timestamp() - min(due_at)) * 1000
+                          from (select due_at from ${schema}.outbox order by seq limit 1000) as oldest), 0)::double precision as oldest_ms,
+              (select count(*)::integer from (select 1 from ${schema}.dead_letter where closed_at is null limit 100000) as counted) as dead_letters`,
+    ),
+    partitions: statement(
+      "sagabox.history.partitions",
+      `select child.relname as name
+         from pg_inherits
+         join pg_class as child on child.oid = pg_inherits.inhrelid
+        where pg_inherits.inhparent = $1::text::regclass and not pg_inherits.inhdetachpending
+        order by child.relname`,
+    ),
+    today: statement(
+      "sagabox.history.today",
+      `select (clock_timestamp() at time zone 'utc')::date::text as today`,
+    ),
+    stillNeeded: statement(
+      "sagabox.history.still_needed",
+      `select exists (select 1 from ${schema}.outbox where written_on = $1::text::date)
+           or exists (select 1 from ${schema}.queue where written_on = $1::text::date) as needed`,
+    ),
+    forgetIds: statement(
+      "sagabox.history.forget_ids",
+      `with old as (select id from ${schema}.published_id
+                     where written_on < (clock_timestamp() at time zone 'utc')::date - $1::integer
+                     limit $2::integer
+                       for update skip locked)
+       delete from ${schema}.published_id using old where published_id.id = old.id`,
+    ),
+    republishPage: statement(
+      "sagabox.outbox.republish_page",
+      `select id, topic, type, key, lane, written_on::text, priority, max_attempts, seq::text,
+              to_char(written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at
+         from ${schema}.message
+        where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+          and ($3::text is null or topic = $3::text)
+          and (written_at, seq) > ($4::text::timestamptz, $5::text::bigint)
+          and written_on between ($1::text::timestamptz at time zone 'utc')::date - 1
+                             and ($2::text::timestamptz at time zone 'utc')::date + 1
+        order by written_at, seq
+        limit $6::integer`,
+    ),
+    // Same id, same payload, a new place at the end: whoever saw it before takes it for a duplicate.
+    republish: statement(
+      "sagabox.outbox.republish",
+      `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)
+       insert into ${schema}.outbox (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at)
+       select listed.lane, nextval('${schema}.outbox_seq'), listed.stream, listed.topic, listed.type, listed.id,
+              listed.written_on, listed.priority, listed.max_attempts, moment.at
+         from moment,
+              unnest($1::text::integer[], $2::text::bigint[], $3::text::text[], $4::text::text[], $5::text::text[],
+                     $6::text::date[], $7::text::smallint[], $8::text::smallint[])
+              as listed (lane, stream, topic, type, id, written_on, priority, max_attempts)
+        where moment.xid is not null`,
+    ),
+  };
+}

@@ -1,0 +1,97 @@
+import type { WakeUp } from "../lanes/index.ts";
+import type { AnyContract } from "../message/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import type { OwnedTransaction, Rows } from "../storage/index.ts";
+import type { OptimisticSender } from "./optimistic-sender.ts";
+import type { Outgoing, PublishOptions } from "./outgoing.ts";
+import { leasedMessages, type OutboxWriter, type PreparedWrite, type WrittenRow } from "./writer.ts";
+
+export interface ScopeParts {
+  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly admit: (outgoing: readonly Outgoing[]) => Promise<readonly Outgoing[]>;
+  readonly writer: OutboxWriter;
+  readonly sender: OptimisticSender;
+  readonly wakeUp: WakeUp;
+}
+
+export interface Published {
+  readonly id: string;
+  /** False when the id was used before, or an overflow policy dropped the message. */
+  readonly written: boolean;
+}
+
+/**
+ * What is published inside a transaction that we own. Messages gather here and travel in one insert together with the
+ * COMMIT, already leased to this process where they may be sent at once. Anything that cannot wait for the end (an id
+ * of the caller's own, a strict order, a schedule, a savepoint about to be made) is written straight away.
+ */
+export class TransactionScope {
+  readonly #tx: OwnedTransaction;
+  readonly #parts: ScopeParts;
+  readonly #gathered: Outgoing[] = [];
+  readonly #touched = new Set<number>();
+  #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
+
+  constructor(tx: OwnedTransaction, parts: ScopeParts) {
+    this.#tx = tx;
+    this.#parts = parts;
+  }
+
+  async publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {
+    const outgoing = await this.#parts.compose(contract, data, options);
+    return this.add(outgoing);
+  }
+
+  async add(outgoing: Outgoing): Promise<Published> {
+    const { id } = outgoing.message;
+    const admitted = await this.#parts.admit([outgoing]);
+    if (admitted.length === 0) return { id, written: false };
+    if (canWait(outgoing)) {
+      this.#gathered.push(outgoing);
+      return { id, written: true };
+    }
+    await this.flush();
+    const written = await this.#write([outgoing]);
+    return { id, written: written.has(id) };
+  }
+
+  /** Writes what has gathered now, in the present savepoint. It is left to the relay: it may still be rolled back. */
+  async flush(): Promise<void> {
+    await this.#write(this.#gathered.splice(0));
+  }
+
+  /** The statements that travel with the COMMIT. */
+  last(): PreparedWrite[] {
+    const outgoing = this.#gathered.splice(0);
+    if (outgoing.length === 0) return [];
+    for (const { lane } of outgoing) this.#touched.add(lane);
+    const { writer, sender } = this.#parts;
+    // An older snapshot would not see what others of the same key committed since, so it must not decide.
+    if (!sender.ready || this.#tx.isolation !== "read committed") return [writer.prepare(outgoing)];
+    this.#leasing = { outgoing, writtenAtMs: systemClock.monotonicMs() };
+    return [writer.prepareLeased(outgoing, sender.leaseMs)];
+  }
+
+  /** The server answered COMMIT; `answers` are those to `last()`. */
+  committed(answers: readonly Rows<unknown>[]): void {
+    const { sender, wakeUp } = this.#parts;
+    if (this.#leasing !== undefined) {
+      const rows = (answers[0]?.rows ?? []) as WrittenRow[];
+      const leased = leasedMessages(this.#leasing.outgoing, rows);
+      sender.send(leased, this.#leasing.writtenAtMs);
+      const waiting = new Set(rows.filter((row) => !row.leased).map((row) => row.lane));
+      for (const { lane } of this.#leasing.outgoing) if (!waiting.has(lane)) this.#touched.delete(lane);
+    }
+    wakeUp.now(this.#touched);
+  }
+
+  async #write(outgoing: readonly Outgoing[]): Promise<ReadonlySet<string>> {
+    if (outgoing.length === 0) return new Set();
+    for (const { lane, schedule } of outgoing) if (schedule === null) this.#touched.add(lane);
+    return this.#parts.writer.write(this.#tx, outgoing);
+  }
+}
+
+function canWait(outgoing: Outgoing): boolean {
+  return !outgoing.ownId && !outgoing.strict && outgoing.schedule === null;
+}

@@ -1,0 +1,115 @@
+import type { Message } from "../message/index.ts";
+import { quotedSchema, textArray, type Param, type Queryable, type Statement } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import { outgoingParams, type Outgoing } from "./outgoing.ts";
+import { writeStatements } from "./statements.ts";
+
+export interface WrittenRow {
+  readonly id: string;
+  readonly lane: number;
+  readonly seq: string;
+  readonly leased: boolean;
+  readonly written_at: string;
+}
+
+/** A message that this process may send itself, because its row is leased to us. */
+export interface LeasedMessage {
+  readonly lane: number;
+  readonly seq: number;
+  readonly stream: string | null;
+  readonly message: Message;
+}
+
+export interface PreparedWrite {
+  readonly statement: Statement;
+  readonly params: readonly Param[];
+}
+
+/** Puts messages into the caller's transaction: one statement for any number of them. */
+export class OutboxWriter {
+  readonly #sql: ReturnType<typeof writeStatements>;
+  readonly #observer: Observer;
+
+  constructor(schema: string, observer: Observer) {
+    this.#sql = writeStatements(quotedSchema(schema));
+    this.#observer = observer;
+  }
+
+  /** Writes now and tells which ids were new. */
+  async write(tx: Queryable, asked: readonly Outgoing[]): Promise<ReadonlySet<string>> {
+    const outgoing = [
+      ...new Map(asked.toReversed().map((one) => [one.message.id, one])).values(),
+    ].toReversed();
+    await this.#lock(tx, outgoing);
+    const written = new Set(outgoing.map((one) => one.message.id));
+    const later = outgoing.filter((one) => one.schedule !== null);
+    const now = outgoing.filter((one) => one.schedule === null);
+    if (later.length > 0) await this.#schedule(tx, later, written);
+    if (now.some((one) => one.ownId)) await this.#writeOnce(tx, now, written);
+    else if (now.length > 0) await tx.run(this.#sql.publish, outgoingParams(now));
+    this.#observer.tell("outbox.written", { count: written.size, optimistic: 0 });
+    return written;
+  }
+
+  /** For the last statement of a transaction we own: sent together with its COMMIT. */
+  prepare(outgoing: readonly Outgoing[]): PreparedWrite {
+    return { statement: this.#sql.publish, params: outgoingParams(outgoing) };
+  }
+
+  prepareLeased(outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
+    return { statement: this.#sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };
+  }
+
+  async #writeOnce(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
+    const { rows } = await tx.run<{ id: string }>(this.#sql.publishOnce, outgoingParams(outgoing));
+    this.#keepOnly(rows, outgoing, written);
+  }
+
+  async #schedule(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
+    const own = outgoing.filter((one) => one.ownId);
+    if (own.length > 0) {
+      const ids = textArray(own.map((one) => one.message.id));
+      const { rows } = await tx.run<{ id: string }>(this.#sql.reserveIds, [ids]);
+      this.#keepOnly(rows, own, written);
+    }
+    const fresh = outgoing.filter((one) => written.has(one.message.id));
+    if (fresh.length === 0) return;
+    await tx.run(this.#sql.schedule, [
+      ...outgoingParams(fresh),
+      textArray(fresh.map((one) => one.schedule?.delayMs ?? null)),
+      textArray(fresh.map((one) => one.schedule?.atMs ?? null)),
+    ]);
+  }
+
+  #keepOnly(rows: readonly { id: string }[], asked: readonly Outgoing[], written: Set<string>): void {
+    const fresh = new Set(rows.map((row) => row.id));
+    for (const { message } of asked) {
+      if (fresh.has(message.id)) continue;
+      written.delete(message.id);
+      this.#observer.tell("outbox.duplicate", { id: message.id, type: message.type });
+    }
+  }
+
+  async #lock(tx: Queryable, outgoing: readonly Outgoing[]): Promise<void> {
+    const strict = new Set(
+      outgoing.flatMap((one) => (one.strict && one.stream !== null ? [one.stream] : [])),
+    );
+    if (strict.size > 0) await tx.run(this.#sql.lockStreams, [textArray([...strict])]);
+  }
+}
+
+/** Joins what was asked for with what the database answered. */
+export function leasedMessages(outgoing: readonly Outgoing[], rows: readonly WrittenRow[]): LeasedMessage[] {
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return outgoing.flatMap((one) => {
+    const row = byId.get(one.message.id);
+    if (row?.leased !== true) return [];
+    const expiresAt = one.ttlMs === null ? null : expiry(row.written_at, one.ttlMs);
+    const message: Message = { ...one.message, writtenAt: row.written_at, expiresAt };
+    return [{ lane: row.lane, seq: Number(row.seq), stream: one.stream, message }];
+  });
+}
+
+function expiry(writtenAt: string, ttlMs: number): string {
+  return new Date(Date.parse(writtenAt) + ttlMs).toISOString();
+}

@@ -1,0 +1,56 @@
+import { Loop, type Service } from "../runtime/index.ts";
+import type { Database, Session } from "./database.ts";
+import { statement } from "./statement.ts";
+
+const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
+
+export interface NotificationsOptions {
+  readonly database: Database;
+  readonly channel: string;
+  readonly hear: (payload: string) => void;
+  /** The connection was lost and is back: whatever was said meanwhile was not heard. */
+  readonly onGap: () => void;
+  readonly onError: (error: unknown) => void;
+}
+
+/** LISTEN on a connection of its own that comes back by itself. Notifications are hints; polling is the truth. */
+export class Notifications implements Service {
+  readonly #options: NotificationsOptions;
+  readonly #loop: Loop;
+  #session: Session | undefined;
+
+  constructor(options: NotificationsOptions) {
+    this.#options = options;
+    this.#loop = new Loop({ step: () => this.#listen(), onError: options.onError, maxBackoffMs: 5_000 });
+  }
+
+  get listening(): boolean {
+    return this.#session?.broken === false;
+  }
+
+  async start(): Promise<void> {
+    await this.#loop.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop();
+    this.#session?.release();
+    this.#session = undefined;
+  }
+
+  async #listen(): Promise<number> {
+    if (this.#session?.broken === false) return Infinity;
+    this.#session?.release(true);
+    const session = await this.#options.database.session("listen");
+    session.onBreak(() => this.#loop.wake());
+    await session.listen(this.#options.channel, ({ payload }) => this.#options.hear(payload));
+    this.#session = session;
+    this.#options.onGap();
+    return Infinity;
+  }
+}
+
+/** Never inside a business transaction: a NOTIFY there makes every commit of the cluster wait in one line. */
+export async function notify(database: Database, channel: string, payload: string): Promise<void> {
+  await database.run(NOTIFY, [channel, payload]);
+}

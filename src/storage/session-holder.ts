@@ -1,0 +1,36 @@
+import type { Database, Session } from "./database.ts";
+
+/** Keeps one session open for its owner and opens a new one when the last has broken. */
+export class SessionHolder {
+  readonly #open: () => Promise<Session>;
+  #session: Promise<Session> | undefined;
+
+  constructor(database: Database, purpose: string, settings: Readonly<Record<string, string>> = {}) {
+    this.#open = () => database.session(purpose, settings);
+  }
+
+  async get(): Promise<Session> {
+    const session = await this.#session?.catch(() => undefined);
+    if (session !== undefined && !session.broken) return session;
+    session?.release(true);
+    const opened = this.#open();
+    this.#session = opened;
+    return opened;
+  }
+
+  async close(): Promise<void> {
+    const session = await this.#session?.catch(() => undefined);
+    this.#session = undefined;
+    session?.release();
+  }
+}
+
+/** Our statements are written for their indexes; a table that grew a minute ago must not change the plan. */
+export const steadyPlans: Readonly<Record<string, string>> = {
+  jit: "off",
+  enable_seqscan: "off",
+  enable_bitmapscan: "off",
+  enable_hashjoin: "off",
+  enable_mergejoin: "off",
+  plan_cache_mode: "force_generic_plan",
+};

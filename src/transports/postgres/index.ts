@@ -1,0 +1,5 @@
+// PostgreSQL as the carrier of messages: no broker to run. Topics fan out to consumer groups as narrow deliveries that
+// refer to the one stored message; members of a group share its lanes, so order per key is kept while they compete.
+// When the outbox is in the same database, the hop from outbox to queue is one transaction.
+export { postgres, PostgresTransport } from "./postgres-transport.ts";
+export type { PostgresTransportOptions } from "./options.ts";

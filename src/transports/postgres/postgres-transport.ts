@@ -1,0 +1,118 @@
+import { SagaboxError } from "../../errors/index.ts";
+import { laneSettings, WakeUp } from "../../lanes/index.ts";
+import type { Message } from "../../message/index.ts";
+import { assertMigrated, quotedSchema } from "../../storage/index.ts";
+import type {
+  Capabilities,
+  Consumption,
+  Delivery,
+  HomeDatabase,
+  LocalHop,
+  LocalTransport,
+  PublishOutcome,
+  Subscription,
+} from "../../transport/index.ts";
+import {
+  postgresSettings,
+  type PostgresTransportOptions,
+  type PostgresTransportSettings,
+} from "./options.ts";
+import { publishToQueue } from "./publisher.ts";
+import { hopStatements } from "./statements.ts";
+import { Subscriber } from "./subscriber.ts";
+import { subscribeGroup } from "./subscriptions.ts";
+
+const CAPABILITIES: Capabilities = Object.freeze({
+  ordersByKey: true,
+  failsLaterOfKey: true,
+  delaysRedelivery: true,
+  keepsUnrouted: true,
+  maxBytes: 256 * 1_048_576,
+});
+
+/** Messages carried by tables. It lives in the bus's own database, which `settleIn` lends to it. */
+export class PostgresTransport implements LocalTransport {
+  readonly name = "postgres";
+  readonly capabilities = CAPABILITIES;
+  readonly #settings: PostgresTransportSettings;
+  readonly #subscribers = new Set<Subscriber>();
+  #home: HomeDatabase | undefined;
+  #wakeUp: WakeUp | undefined;
+
+  constructor(settings: PostgresTransportSettings) {
+    this.#settings = settings;
+  }
+
+  settleIn(home: HomeDatabase): LocalHop {
+    this.#home = home;
+    const { database, channel, schema } = home;
+    const wakeUp = new WakeUp({ database, channel, local: (lanes) => this.#tellSubscribers(lanes) });
+    this.#wakeUp = wakeUp;
+    return { ...hopStatements(quotedSchema(schema)), wake: (lanes) => wakeUp.now(lanes) };
+  }
+
+  async open(): Promise<void> {
+    const { database, schema } = this.#lent();
+    await assertMigrated(database, schema);
+  }
+
+  async publish(batch: readonly Message[]): Promise<readonly PublishOutcome[]> {
+    const { outcomes, woken } = await publishToQueue(this.#lent(), batch);
+    if (woken.length > 0) this.#wakeUp?.now(woken);
+    return outcomes;
+  }
+
+  async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    const { database, schema, leaseMs, observer } = this.#lent();
+    const group = await subscribeGroup(database, schema, subscription.group, subscription.topics);
+    const subscriber = new Subscriber({
+      database,
+      schema,
+      group,
+      subscription,
+      lanes: laneSettings({ lease: leaseMs }),
+      pollMs: this.#settings.pollMs,
+      observer,
+      receive,
+    });
+    await subscriber.start();
+    this.#subscribers.add(subscriber);
+    return {
+      pause: () => subscriber.pause(),
+      health: () => subscriber.health(),
+      close: async () => {
+        this.#subscribers.delete(subscriber);
+        await subscriber.close();
+      },
+    };
+  }
+
+  hint(lanes: readonly number[] | undefined): void {
+    for (const subscriber of this.#subscribers) subscriber.hint(lanes);
+  }
+
+  async close(): Promise<void> {
+    this.#wakeUp?.close();
+    await Promise.all([...this.#subscribers].map((subscriber) => subscriber.close()));
+    this.#subscribers.clear();
+  }
+
+  #tellSubscribers(lanes: readonly number[]): boolean {
+    const left = new Set(lanes);
+    for (const subscriber of this.#subscribers) for (const lane of subscriber.hint(lanes)) left.delete(lane);
+    return left.size === 0;
+  }
+
+  #lent(): HomeDatabase {
+    if (this.#home !== undefined) return this.#home;
+    throw new SagaboxError(
+      "TRANSPORT_UNREACHABLE",
+      "The Postgres transport works inside a bus: pass it to createBus().",
+    );
+  }
+}
+
+/** `createBus({ transport: postgres() })`; it is the default, so naming it is needed only to set its options. */
+export function postgres(options: PostgresTransportOptions = {}): PostgresTransport {
+  return new PostgresTransport(postgresSettings(options));
+}

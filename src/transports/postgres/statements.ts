@@ -1,0 +1,176 @@
+import { ownedLanes } from "../../lanes/index.ts";
+import { statement } from "../../storage/index.ts";
+
+const FENCED = "(select count(*) from owned) = cardinality($1::text::integer[])";
+
+/** One delivery per subscribed group from the rows in `gone`, in their order; a group's lanes mirror the outbox's. */
+function fanOut(schema: string): string {
+  return `copied as (
+         insert into ${schema}.queue
+                (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at)
+         select subscribed.group_id * 256 + gone.lane, nextval('${schema}.queue_seq'), gone.stream, gone.topic, gone.type,
+                gone.message_id, gone.written_on, gone.priority, gone.max_attempts, clock_timestamp(), gone.expires_at
+           from (select * from gone order by seq) as gone
+           join ${schema}.subscription as subscribed on subscribed.topic = gone.topic
+         returning lane
+       )`;
+}
+
+function receipts(schema: string, relay: string): string {
+  return `noted as (
+         insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on)
+         select lane, min(seq), max(seq), array_agg(seq order by seq), ${relay}::text, clock_timestamp(),
+                (clock_timestamp() at time zone 'utc')::date
+           from gone group by lane
+       )`;
+}
+
+const GONE = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
+                row.max_attempts, row.expires_at`;
+const WOKEN = "(select coalesce(array_agg(distinct lane), '{}') from copied) as woken";
+
+/** The hop from outbox to queue: the delete takes the writer's transaction number, then the deliveries draw theirs. */
+export function hopStatements(schema: string) {
+  return {
+    settle: statement(
+      "sagabox.queue.hop",
+      `with ${ownedLanes(schema)}, gone as (
+         delete from ${schema}.outbox as row
+          using unnest($4::text::integer[], $5::text::bigint[]) as done (lane, seq)
+          where row.lane = done.lane and row.seq = done.seq and ${FENCED}
+         returning ${GONE}
+       ), ${fanOut(schema)}, ${receipts(schema, "$6")}
+       select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN}`,
+    ),
+    settleLeased: statement(
+      "sagabox.queue.hop_leased",
+      `with gone as (
+         delete from ${schema}.outbox as row
+          using unnest($1::text::integer[], $2::text::bigint[]) as done (lane, seq)
+          where row.lane = done.lane and row.seq = done.seq
+         returning ${GONE}
+       ), ${fanOut(schema)}, ${receipts(schema, "$3")}
+       select ${WOKEN}`,
+    ),
+  };
+}
+
+export function queueStatements(schema: string) {
+  return {
+    // For publishers without an outbox of their own in this database: the message comes along.
+    publish: statement(
+      "sagabox.queue.publish",
+      `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), given as materialized (
+         select listed.*, (moment.at at time zone 'utc')::date as written_on
+           from moment,
+                unnest($1::text::text[], $2::text::integer[], $3::text::bigint[], $4::text::text[], $5::text::text[],
+                       $6::text::integer[], $7::text::text[], $8::text::text[], $9::text::text[], $10::text::text[],
+                       $11::text::text[], $12::text::text[], $13::text::text[], $14::text::text[], $15::text::text[],
+                       $16::text::text[], $17::text::smallint[], $18::text::text[], $19::text::text[],
+                       $20::text::timestamptz[], $21::text::timestamptz[])
+                with ordinality as listed (id, lane, stream, kind, type, schema_version, topic, key, aggregate_type,
+                       aggregate_id, saga_id, correlation_id, causation_id, traceparent, source, target, priority,
+                       headers, data, written_at, expires_at, turn)
+          where moment.xid is not null
+       ), kept as (
+         insert into ${schema}.message
+                (id, written_on, seq, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+                 correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
+                 written_at, expires_at)
+         select id, written_on, 0, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+                correlation_id, causation_id, traceparent, source, target, priority, 10, headers, data, written_at,
+                expires_at
+           from given
+         on conflict do nothing
+       )
+       insert into ${schema}.queue
+              (lane, seq, stream, topic, type, message_id, written_on, priority, due_at, expires_at)
+       select subscribed.group_id * 256 + given.lane, nextval('${schema}.queue_seq'), given.stream, given.topic, given.type,
+              given.id, given.written_on, given.priority, clock_timestamp(), given.expires_at
+         from (select * from given order by turn) as given
+         join ${schema}.subscription as subscribed on subscribed.topic = given.topic
+       returning lane`,
+    ),
+    createGroup: statement(
+      "sagabox.queue.create_group",
+      `insert into ${schema}.consumer_group (name) values ($1::text) on conflict (name) do nothing`,
+    ),
+    findGroup: statement(
+      "sagabox.queue.find_group",
+      `select id from ${schema}.consumer_group where name = $1::text`,
+    ),
+    createLanes: statement(
+      "sagabox.queue.create_lanes",
+      `insert into ${schema}.relay_lane (lane, scope)
+       select $1::integer * 256 + n, $1::integer from generate_series(0, 255) as n
+       on conflict do nothing`,
+    ),
+    hasSubscription: statement(
+      "sagabox.queue.has_subscription",
+      `select exists (select 1 from ${schema}.subscription where topic = $1::text and group_id = $2::integer) as present`,
+    ),
+    // Waits for every hop that is under way and keeps new ones out, so that none falls between copy and subscription.
+    lockSubscriptions: statement(
+      "sagabox.queue.lock_subscriptions",
+      `lock table ${schema}.subscription in access exclusive mode`,
+    ),
+    subscribe: statement(
+      "sagabox.queue.subscribe",
+      `insert into ${schema}.subscription (topic, group_id) values ($1::text, $2::integer)
+       on conflict do nothing
+       returning (select count(*)::integer from ${schema}.subscription where topic = $1::text) as others`,
+    ),
+    // Everything of the topic that has left the outbox, in its order; what is still there will come by itself.
+    backfill: statement(
+      "sagabox.queue.backfill",
+      `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)
+       insert into ${schema}.queue
+              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at)
+       select $2::integer * 256 + past.lane, nextval('${schema}.queue_seq'), past.stream, past.topic, past.type, past.id,
+              past.written_on, past.priority, past.max_attempts, moment.at, past.expires_at
+         from moment, (
+           select message.*
+             from ${schema}.message
+            where message.topic = $1::text
+              and not exists (select 1 from ${schema}.outbox
+                               where outbox.lane = message.lane and outbox.seq = message.seq)
+              and not exists (select 1 from ${schema}.dead_letter as dead
+                               where dead.message_id = message.id and dead.origin = 'outbox' and dead.closed_at is null)
+            order by message.written_at, message.seq
+         ) as past
+        where moment.xid is not null`,
+    ),
+  };
+}
+
+/** Settling deliveries. An acknowledgement in the effect's own transaction needs no fence: the inbox row is its proof. */
+export function deliveryStatements(schema: string) {
+  const answer = `select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned`;
+  return {
+    acked: statement(
+      "sagabox.queue.acked",
+      `with ${ownedLanes(schema)}, gone as (
+         delete from ${schema}.queue as row
+          using unnest($4::text::integer[], $5::text::bigint[]) as done (lane, seq)
+          where row.lane = done.lane and row.seq = done.seq and ${FENCED}
+       )
+       ${answer}`,
+    ),
+    ackInside: statement(
+      "sagabox.queue.ack_inside",
+      `delete from ${schema}.queue where lane = $1::integer and seq = $2::text::bigint`,
+    ),
+    retried: statement(
+      "sagabox.queue.retried",
+      `with ${ownedLanes(schema)}, kept as (
+         update ${schema}.queue as row
+            set attempts = row.attempts + failure.charge, last_error = failure.error,
+                due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::double precision[], $7::text::smallint[], $8::text::text[])
+                as failure (lane, seq, delay_ms, charge, error)
+          where row.lane = failure.lane and row.seq = failure.seq and ${FENCED}
+       )
+       ${answer}`,
+    ),
+  };
+}

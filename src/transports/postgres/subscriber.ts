@@ -1,0 +1,157 @@
+import { LaneOwnership, LaneReader, type LaneRow, type LaneSettings } from "../../lanes/index.ts";
+import { Loop, systemClock } from "../../runtime/index.ts";
+import {
+  quotedSchema,
+  SessionHolder,
+  steadyPlans,
+  type Database,
+  type Statement,
+} from "../../storage/index.ts";
+import type { Observer } from "../../telemetry/index.ts";
+import type { Consumption, Delivery, Subscription } from "../../transport/index.ts";
+import { DeliverySettler } from "./delivery-settler.ts";
+import { QueueDelivery } from "./queue-delivery.ts";
+import { deliveryStatements } from "./statements.ts";
+
+export interface SubscriberOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly group: number;
+  readonly subscription: Subscription;
+  readonly lanes: LaneSettings;
+  readonly pollMs: number;
+  readonly observer: Observer;
+  readonly receive: (delivery: Delivery) => void;
+}
+
+const FIRST_POLL_MS = 25;
+/** A low priority rises by one for each of these that it has waited. */
+const AGEING_MS = 10_000;
+
+/** One member of a consumer group: reads the deliveries of the lanes it owns and hands them out, a few at a time. */
+export class Subscriber implements Consumption {
+  readonly #options: SubscriberOptions;
+  readonly #ownership: LaneOwnership;
+  readonly #reader: LaneReader;
+  readonly #settler: DeliverySettler;
+  readonly #reading: SessionHolder;
+  readonly #loop: Loop;
+  readonly #open = new Map<number, QueueDelivery>();
+  readonly #ackInside: Statement;
+  #idleMs = FIRST_POLL_MS;
+  #sweepAtMs = 0;
+  #trouble: string | undefined;
+
+  constructor(options: SubscriberOptions) {
+    const { database, schema, group, subscription, lanes, observer } = options;
+    this.#options = options;
+    this.#ownership = new LaneOwnership({
+      database,
+      schema,
+      scope: group,
+      scopeName: subscription.group,
+      worker: subscription.worker,
+      settings: lanes,
+      observer,
+    });
+    this.#reader = new LaneReader({
+      schema,
+      table: "queue",
+      payload: true,
+      ownership: this.#ownership,
+      ageingMs: AGEING_MS,
+      onIdle: () => this.#ownership.wake(),
+    });
+    this.#settler = new DeliverySettler(database, schema, this.#ownership, this.#reader);
+    this.#ackInside = deliveryStatements(quotedSchema(schema)).ackInside;
+    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, steadyPlans);
+    this.#loop = new Loop({
+      step: () => this.#step(),
+      onError: (error) => this.#troubled(error),
+      maxBackoffMs: 2_000,
+    });
+  }
+
+  async start(): Promise<void> {
+    await this.#ownership.start();
+    await this.#loop.start();
+  }
+
+  /** Looks there, or everywhere; returns the lanes among them that are its own. */
+  hint(lanes: readonly number[] | undefined): number[] {
+    const own = lanes?.filter((lane) => this.#ownership.claim(lane) !== undefined) ?? [];
+    if (lanes === undefined) this.#sweepAtMs = 0;
+    else this.#reader.hint(own);
+    if (lanes === undefined || own.length > 0) {
+      this.#idleMs = FIRST_POLL_MS;
+      this.#loop.wake();
+    }
+    return own;
+  }
+
+  async pause(): Promise<void> {
+    await this.#loop.stop();
+  }
+
+  async close(): Promise<void> {
+    await this.#loop.stop();
+    await Promise.all([...this.#open.values()].map((delivery) => delivery.release()));
+    await this.#settler.close();
+    await this.#ownership.stop();
+    await this.#reading.close();
+  }
+
+  health(): { readonly ok: boolean; readonly detail?: string } {
+    if (this.#trouble !== undefined) return { ok: false, detail: this.#trouble };
+    return this.#ownership.remainingMs() > 0 ? { ok: true } : { ok: false, detail: "no lease yet" };
+  }
+
+  async #step(): Promise<number> {
+    const room = this.#options.subscription.prefetch - this.#open.size;
+    if (room <= 0) return Infinity; // the next settled delivery wakes us
+    if (systemClock.monotonicMs() >= this.#sweepAtMs) this.#reader.sweep();
+    const rows = await this.#reader.fetch(await this.#reading.get(), room);
+    this.#trouble = undefined;
+    for (const row of rows) this.#hand(row);
+    if (rows.length > 0) {
+      this.#idleMs = FIRST_POLL_MS;
+      return 0;
+    }
+    return this.#idle();
+  }
+
+  #idle(): number {
+    const nowMs = systemClock.monotonicMs();
+    if (nowMs >= this.#sweepAtMs) {
+      this.#sweepAtMs = nowMs + this.#idleMs;
+      this.#idleMs = Math.min(this.#options.pollMs, this.#idleMs * 2);
+    }
+    return Math.min(this.#sweepAtMs - nowMs, this.#reader.nextDueMs() + 1);
+  }
+
+  #hand(row: LaneRow): void {
+    const delivery = new QueueDelivery(row, {
+      ackInside: this.#ackInside,
+      ack: () => this.#settler.ack(row),
+      retry: (options) => this.#settler.retry(row, options),
+      acked: () => this.#reader.settled([row]),
+      release: () => this.#reader.back([row], 0),
+      closed: () => {
+        this.#open.delete(row.seq);
+        this.#loop.wake();
+      },
+      lost: () => this.#ownership.claimToSettle(row.lane) === undefined,
+    });
+    this.#open.set(row.seq, delivery);
+    this.#options.receive(delivery);
+  }
+
+  #troubled(error: unknown): void {
+    this.#trouble = error instanceof Error ? error.message : String(error);
+    this.#options.observer.tell("storage.failed", {
+      doing: `reading deliveries for ${this.#options.subscription.group}`,
+      error: this.#trouble,
+      retryInMs: 100,
+    });
+  }
+}

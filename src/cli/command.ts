@@ -1,0 +1,98 @@
+import { parseArgs } from "node:util";
+import { nearest, type Environment } from "../options/index.ts";
+import type { SignalSource } from "./stop-signals.ts";
+
+/** Everything a command may touch of the process it runs in. */
+export interface Io {
+  readonly env: Environment;
+  readonly cwd: string;
+  readonly signals: SignalSource;
+  out(text: string): void;
+  err(text: string): void;
+  /** Gives the modules loaded from here on another value of a variable. */
+  setEnv(name: string, value: string): void;
+  /** Ends the process at once. */
+  exit(code: number): void;
+}
+
+export interface CommandOption {
+  readonly type: "string" | "boolean";
+  readonly help: string;
+  /** What stands for the value in the help text. */
+  readonly value?: string;
+}
+
+export interface CommandInput {
+  readonly values: Readonly<Record<string, string | boolean | undefined>>;
+  readonly positionals: readonly string[];
+}
+
+export interface Command {
+  readonly name: string;
+  readonly summary: string;
+  readonly usage: readonly string[];
+  readonly details: string;
+  readonly options: Readonly<Record<string, CommandOption>>;
+  run(input: CommandInput, io: Io): Promise<number>;
+}
+
+/** The command line cannot be understood; nothing was done. */
+export class UsageError extends Error {}
+
+const helpOption: CommandOption = { type: "boolean", help: "Show this text." };
+
+export function parseCommand(command: Command, args: readonly string[]): CommandInput {
+  const options = Object.fromEntries(
+    Object.entries({ ...command.options, help: helpOption }).map(([name, { type }]) => [name, { type }]),
+  );
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      options,
+      allowPositionals: true,
+      strict: true,
+    });
+    return { values: values as CommandInput["values"], positionals };
+  } catch (error) {
+    throw new UsageError(parseProblem(command, error as NodeJS.ErrnoException));
+  }
+}
+
+function parseProblem(command: Command, { code, message }: NodeJS.ErrnoException): string {
+  const unknown = code === "ERR_PARSE_ARGS_UNKNOWN_OPTION" ? /'(-[^']*)'/.exec(message)?.[1] : undefined;
+  if (unknown === undefined) return message;
+  const known = [...Object.keys(command.options), "help"].map((name) => `--${name}`);
+  const suggestion = nearest(unknown, known);
+  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox ${command.name}" has no option ${unknown}. ${hint}`;
+}
+
+export function commandHelp(command: Command): string {
+  const options = Object.entries({ ...command.options, help: helpOption }).map(
+    ([name, { value, help }]) => [`--${name}${value === undefined ? "" : ` ${value}`}`, help] as const,
+  );
+  const width = Math.max(...options.map(([flag]) => flag.length));
+  return [
+    command.summary,
+    "",
+    ...command.usage.map((line, index) => `${index === 0 ? "Usage:" : "      "} sagabox ${line}`),
+    "",
+    command.details,
+    "",
+    "Options:",
+    ...options.map(([flag, help]) => `  ${flag.padEnd(width)}  ${help}`),
+  ].join("\n");
+}
+
+export function textValue({ values }: CommandInput, name: string): string | undefined {
+  const value = values[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+export function portValue(input: CommandInput): number | undefined {
+  const text = textValue(input, "port");
+  if (text === undefined) return undefined;
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(port <= 65_535)) throw new UsageError("--port must be a whole number from 0 to 65535.");
+  return port;
+}

@@ -1,0 +1,113 @@
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { startEmbeddedPostgres, type EmbeddedPostgres } from "../../embedded/index.ts";
+import { every } from "../../runtime/index.ts";
+import { migrateUp } from "../../storage/index.ts";
+import { portValue, textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { loadApp } from "../load-app.ts";
+import { runApp } from "../run-app.ts";
+import { environment, schemaName, withDatabase } from "../settings.ts";
+import { otherClients } from "../statements.ts";
+import { listenForStop, type StopSignals } from "../stop-signals.ts";
+
+export const dev: Command = {
+  name: "dev",
+  summary: "Run a PostgreSQL of your own for development, migrated and ready, until Ctrl-C.",
+  usage: ["dev [--app <module>] [--port <number>] [--data <folder>] [--schema <name>]"],
+  details: `The data stays in ./.sagabox between runs. With --app the worker runs as well.
+When DATABASE_URL is set, that database is used instead and no server is started.`,
+  options: {
+    app: { type: "string", value: "<module>", help: "File that exports the bus; its worker runs too." },
+    port: {
+      type: "string",
+      value: "<number>",
+      help: "Port of health and metrics. Default: SAGABOX_PORT or 8000.",
+    },
+    data: { type: "string", value: "<folder>", help: "Where the data lives. Default: .sagabox" },
+    schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+  },
+  async run(input, io) {
+    if (input.positionals.length > 0) {
+      throw new UsageError(`"sagabox dev" takes no argument, but got ${input.positionals.join(" ")}.`);
+    }
+    const port = portValue(input);
+    const env = environment(io);
+    const schema = schemaName(input, env);
+    const stop = listenForStop(io.signals, (code) => io.exit(code));
+    let server: EmbeddedPostgres | undefined;
+    try {
+      if (env.databaseUrl === undefined) server = await startServer(input, io);
+      const url = server?.url ?? env.databaseUrl;
+      const applied = await withDatabase(url, (database) => migrateUp(database, schema));
+      io.out(`Schema "${schema}" is ready (${applied.length} migration(s) applied).`);
+      if (server !== undefined) announce(server, io);
+      io.setEnv("SAGABOX_SCHEMA", schema);
+      io.out("Press Ctrl-C to stop.");
+      await untilStopped(
+        input,
+        { port: port ?? env.port ?? 8000, shutdownMs: env.shutdownTimeout ?? 30_000 },
+        stop,
+        io,
+      );
+      return 0;
+    } finally {
+      if (server !== undefined) await stopServer(server, io);
+      stop.dispose();
+    }
+  },
+};
+
+async function startServer(input: CommandInput, io: Io): Promise<EmbeddedPostgres> {
+  const folder = resolve(io.cwd, textValue(input, "data") ?? ".sagabox");
+  mkdirSync(folder, { recursive: true });
+  // Nobody wants a database in their repository.
+  writeFileSync(join(folder, ".gitignore"), "*\n");
+  const server = await startEmbeddedPostgres({
+    dataDir: join(folder, "postgres"),
+    onNotice: (text) => io.err(text),
+  });
+  const place = relative(io.cwd, server.dataDir);
+  io.out(
+    `PostgreSQL ${server.reused ? "was already running" : "runs"} on 127.0.0.1:${server.port}, data in ${place}.`,
+  );
+  return server;
+}
+
+function announce(server: EmbeddedPostgres, io: Io): void {
+  io.setEnv("DATABASE_URL", server.url);
+  io.out(`\n  export DATABASE_URL='${server.url}'\n`);
+}
+
+async function untilStopped(
+  input: CommandInput,
+  options: { readonly port: number; readonly shutdownMs: number },
+  stop: StopSignals,
+  io: Io,
+): Promise<void> {
+  const app = textValue(input, "app");
+  if (app !== undefined) return runApp(() => loadApp(app, io.cwd), options, { stop, io });
+  const cancel = every(60_000, () => undefined); // a listener for signals does not keep a process alive
+  await stop.requested;
+  cancel();
+}
+
+// A server found running may belong to a `dev` in another terminal; whoever leaves last turns off the light.
+async function stopServer(server: EmbeddedPostgres, io: Io): Promise<void> {
+  if (server.reused && (await inUse(server))) {
+    io.out("PostgreSQL stays, since others are connected to it.");
+    return;
+  }
+  await server.stop();
+  io.out("PostgreSQL stopped; its data stays.");
+}
+
+async function inUse(server: EmbeddedPostgres): Promise<boolean> {
+  try {
+    const { rows } = await withDatabase(server.url, (database) =>
+      database.run<{ count: number }>(otherClients),
+    );
+    return (rows[0]?.count ?? 0) > 0;
+  } catch {
+    return false;
+  }
+}

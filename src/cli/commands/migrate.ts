@@ -1,0 +1,87 @@
+import { migrateUp, migrationSql, migrationStatus } from "../../storage/index.ts";
+import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { nearest } from "../../options/index.ts";
+import { json, table } from "../print.ts";
+import { environment, schemaName, withDatabase } from "../settings.ts";
+
+type Action = (input: CommandInput, io: Io) => Promise<void>;
+
+export const migrate: Command = {
+  name: "migrate",
+  summary: "Bring the database schema up to date, or show what that would do.",
+  usage: [
+    "migrate up [--schema <name>] [--json]",
+    "migrate status [--schema <name>] [--json]",
+    "migrate sql [--schema <name>]",
+  ],
+  details: `  up      Apply what is missing. Any number of processes may do so at once.
+  status  List what is applied and what is pending.
+  sql     Print the SQL of all migrations, for people who apply it with their own tool.
+
+The database is the one of DATABASE_URL.`,
+  options: {
+    schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+    json: { type: "boolean", help: "Print JSON." },
+  },
+  async run(input, io) {
+    const [action = "", ...rest] = input.positionals;
+    const chosen = Object.hasOwn(actions, action) ? actions[action] : undefined;
+    if (chosen === undefined || rest.length > 0) throw new UsageError(actionProblem(action, rest));
+    await chosen(input, io);
+    return 0;
+  },
+};
+
+const actions: Readonly<Record<string, Action>> = { up, status, sql };
+
+async function up(input: CommandInput, io: Io): Promise<void> {
+  const env = environment(io);
+  const schema = schemaName(input, env);
+  const applied = await withDatabase(env.databaseUrl, (database) => migrateUp(database, schema));
+  if (input.values["json"] === true) {
+    io.out(
+      json({ schema, applied: applied.map(({ version, name, breaking }) => ({ version, name, breaking })) }),
+    );
+    return;
+  }
+  if (applied.length === 0) io.out(`Schema "${schema}" is up to date.`);
+  for (const { version, name } of applied) io.out(`Applied ${version} ${name} to schema "${schema}".`);
+}
+
+async function status(input: CommandInput, io: Io): Promise<void> {
+  const env = environment(io);
+  const schema = schemaName(input, env);
+  const found = await withDatabase(env.databaseUrl, (database) => migrationStatus(database, schema));
+  const applied = found.applied.map((row) => ({
+    version: row.version,
+    name: row.name,
+    breaking: row.breaking,
+    appliedAt: row.applied_at,
+  }));
+  const pending = found.pending.map(({ version, name, breaking }) => ({ version, name, breaking }));
+  if (input.values["json"] === true) {
+    io.out(json({ schema, applied, pending }));
+    return;
+  }
+  const rows = [
+    ...applied.map((row) => [row.version, row.name, row.breaking, row.appliedAt]),
+    ...pending.map((row) => [row.version, row.name, row.breaking, "pending"]),
+  ];
+  io.out(table(["version", "name", "breaking", "applied at"], rows));
+}
+
+async function sql(input: CommandInput, io: Io): Promise<void> {
+  const schema = schemaName(input, environment(io));
+  const text = migrationSql(schema);
+  io.out(input.values["json"] === true ? json({ schema, sql: text }) : text.trimEnd());
+}
+
+function actionProblem(action: string, rest: readonly string[]): string {
+  const known = Object.keys(actions);
+  if (action === "") return `"sagabox migrate" needs one of ${known.join(", ")}.`;
+  if (known.includes(action))
+    return `"sagabox migrate ${action}" takes no further argument, but got ${rest.join(" ")}.`;
+  const suggestion = nearest(action, known);
+  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox migrate" cannot do "${action}". ${hint}`;
+}

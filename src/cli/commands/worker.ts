@@ -1,0 +1,45 @@
+import { portValue, textValue, UsageError, type Command } from "../command.ts";
+import { loadApp } from "../load-app.ts";
+import { runApp } from "../run-app.ts";
+import { environment } from "../settings.ts";
+import { listenForStop } from "../stop-signals.ts";
+
+export const worker: Command = {
+  name: "worker",
+  summary: "Run the relay and the consumers of an application.",
+  usage: ["worker --app <module> [--port <number>] [--host <address>]"],
+  details: `The module exports the bus as default or as "bus", or a function that returns it.
+Health and metrics are served on port 8000 of this machine only, unless told otherwise.
+SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; a second one ends at once.`,
+  options: {
+    app: { type: "string", value: "<module>", help: "File that exports the bus." },
+    port: {
+      type: "string",
+      value: "<number>",
+      help: "Port of health and metrics. Default: SAGABOX_PORT or 8000.",
+    },
+    host: { type: "string", value: "<address>", help: "Its address. Default: SAGABOX_HOST or 127.0.0.1." },
+  },
+  async run(input, io) {
+    const app = textValue(input, "app");
+    if (app === undefined) throw new UsageError('"sagabox worker" needs --app <module>.');
+    if (input.positionals.length > 0) {
+      throw new UsageError(`"sagabox worker" takes no argument, but got ${input.positionals.join(" ")}.`);
+    }
+    const port = portValue(input);
+    const env = environment(io);
+    const host = textValue(input, "host") ?? env.host;
+    const stop = listenForStop(io.signals, (code) => io.exit(code));
+    try {
+      const options = {
+        port: port ?? env.port ?? 8000,
+        ...(host === undefined ? {} : { host }),
+        shutdownMs: env.shutdownTimeout ?? 30_000,
+      };
+      await runApp(() => loadApp(app, io.cwd), options, { stop, io });
+      return 0;
+    } finally {
+      stop.dispose();
+    }
+  },
+};

@@ -1,0 +1,74 @@
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+import { expect, onTestFinished, test } from "vitest";
+import { temporaryDatabase } from "../../test/support/database.ts";
+import { startCli } from "../../test/support/run-cli.ts";
+
+function folder(): string {
+  const path = mkdtempSync(join(tmpdir(), "sagabox-dev-"));
+  chmodSync(path, 0o755);
+  onTestFinished(() => rmSync(path, { recursive: true }));
+  return path;
+}
+
+function printedUrl(stdout: string): string {
+  return /export DATABASE_URL='([^']+)'/.exec(stdout)?.[1] ?? "";
+}
+
+async function ask(url: string, sql: string): Promise<unknown[]> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+test(
+  "dev brings a migrated database, keeps its data and leaves nothing running",
+  { timeout: 90_000 },
+  async () => {
+    const cwd = folder();
+    const first = startCli(["dev"], { cwd });
+    await first.printed("Press Ctrl-C");
+    const url = printedUrl(first.stdout);
+    expect(await ask(url, "select count(*)::int as n from sagabox.relay_lane")).toEqual([
+      { n: expect.any(Number) },
+    ]);
+    await ask(url, "create table mine as select 7 as n");
+    first.child.kill("SIGINT");
+    expect((await first.ended).code).toBe(0);
+    await expect(ask(url, "select 1")).rejects.toThrow();
+    expect(readFileSync(join(cwd, ".sagabox/.gitignore"), "utf8")).toBe("*\n");
+
+    writeFileSync(
+      join(cwd, "app.mjs"),
+      `export default {
+       async run({ port }) { console.log("worker on " + port + " with " + process.env.DATABASE_URL); },
+       async stop() { console.log("worker stopped"); },
+     };`,
+    );
+    const second = startCli(["dev", "--app", "app.mjs", "--port", "0"], { cwd });
+    await second.printed("worker on 0 with postgres://");
+    expect(await ask(printedUrl(second.stdout), "select n from mine")).toEqual([{ n: 7 }]);
+    second.child.kill("SIGTERM");
+    const { code, stdout } = await second.ended;
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/worker stopped\nPostgreSQL stopped/);
+  },
+);
+
+test("dev uses the database of DATABASE_URL when there is one, and does not print its password", async () => {
+  const { url } = await temporaryDatabase();
+  const cwd = folder();
+  const cli = startCli(["dev"], { cwd, env: { DATABASE_URL: url } });
+  await cli.printed("Press Ctrl-C");
+  cli.child.kill("SIGTERM");
+  const { code, stdout } = await cli.ended;
+  expect(code).toBe(0);
+  expect(stdout).not.toContain("export DATABASE_URL");
+  expect(existsSync(join(cwd, ".sagabox"))).toBe(false);
+});

@@ -1,0 +1,78 @@
+import { existsSync, statSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { SagaboxError } from "../errors/index.ts";
+
+/** What a worker needs of the application's bus. */
+export interface RunnableBus {
+  run(options?: { readonly port?: number; readonly host?: string }): Promise<unknown>;
+  /** Rejects, or resolves with `{ clean: false }`, when not everything ended in time. */
+  stop(): Promise<unknown>;
+}
+
+/** Imports the module and finds the bus in it: its default export or `bus`, as it is or made by a function. */
+export async function loadApp(path: string, folder: string): Promise<RunnableBus> {
+  const file = resolve(folder, path);
+  if (!existsSync(file) || !statSync(file).isFile()) {
+    throw invalid(path, `There is no such file; it was looked for in ${folder}.`);
+  }
+  const exported = await importModule(path, file);
+  for (const candidate of [exported["default"], exported["bus"]]) {
+    const bus = await asBus(path, candidate);
+    if (bus !== undefined) return bus;
+  }
+  throw invalid(path, "Export the bus as `default` or as `bus`, or a function that returns it.");
+}
+
+async function importModule(path: string, file: string): Promise<Record<string, unknown>> {
+  try {
+    const exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
+    // A CommonJS module arrives with its exports wrapped once more.
+    const inner = exported["default"];
+    return isRecord(inner) && "default" in inner ? { ...exported, ...inner } : exported;
+  } catch (error) {
+    throw invalid(path, `It cannot be imported: ${importProblem(error)}`, error);
+  }
+}
+
+function importProblem(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "ERR_UNKNOWN_FILE_EXTENSION") {
+    return 'this Node does not read TypeScript. Build it first, or set NODE_OPTIONS="--import tsx".';
+  }
+  return error instanceof Error ? message : String(error);
+}
+
+async function asBus(path: string, candidate: unknown): Promise<RunnableBus | undefined> {
+  if (isBus(candidate)) return candidate;
+  if (typeof candidate !== "function") return undefined;
+  let made: unknown;
+  try {
+    made = await (candidate as () => unknown)();
+  } catch (error) {
+    throw invalid(
+      path,
+      `Its function failed: ${error instanceof Error ? error.message : String(error)}`,
+      error,
+    );
+  }
+  if (isBus(made)) return made;
+  throw invalid(path, "Its function returned no bus: an object with run() and stop() is needed.");
+}
+
+function isBus(value: unknown): value is RunnableBus {
+  return isRecord(value) && typeof value["run"] === "function" && typeof value["stop"] === "function";
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function invalid(path: string, problem: string, cause?: unknown): SagaboxError {
+  const options = cause === undefined ? {} : { cause };
+  return new SagaboxError(
+    "APP_MODULE_INVALID",
+    `"${path}" cannot be used as the application. ${problem}`,
+    options,
+  );
+}

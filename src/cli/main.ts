@@ -1,0 +1,24 @@
+#!/usr/bin/env node
+import type { Io } from "./command.ts";
+import { safeLines } from "./print.ts";
+import { runCli } from "./run-cli.ts";
+
+// Whoever reads our output may leave early, as `head` does; that is no failure of ours.
+process.stdout.on("error", () => process.exit(0));
+process.stderr.on("error", () => undefined);
+
+const io: Io = {
+  env: process.env,
+  cwd: process.cwd(),
+  signals: process,
+  out: (text) => void process.stdout.write(`${text}\n`),
+  err: (text) => void process.stderr.write(`${safeLines(text)}\n`),
+  setEnv: (name, value) => {
+    process.env[name] = value;
+  },
+  exit: (code) => process.exit(code),
+};
+
+const code = await runCli(process.argv.slice(2), io);
+// An application may leave servers and pools open; everything worth waiting for has ended by now.
+process.stdout.write("", () => process.stderr.write("", () => process.exit(code)));

@@ -1,0 +1,45 @@
+import { isSagaboxError } from "../errors/index.ts";
+import { printable, printableJson, withoutPasswords } from "../telemetry/index.ts";
+
+type Cell = string | number | boolean | null;
+
+/** Columns under their headings. What came from the database cannot steer the terminal. */
+export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string {
+  const cells = rows.map((row) => row.map((cell) => (cell === null ? "–" : printable(String(cell)))));
+  const widths = headings.map((heading, column) =>
+    Math.max(heading.length, ...cells.map((row) => row[column]?.length ?? 0)),
+  );
+  const line = (row: readonly string[]): string =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd();
+  return [line(headings), line(widths.map((width) => "─".repeat(width))), ...cells.map(line)].join("\n");
+}
+
+export function json(value: unknown): string {
+  return printableJson(value);
+}
+
+/** An error for people: what happened and its code, without passwords; the stack only when asked for. */
+export function errorText(error: unknown, withStack: boolean): string {
+  const text = isSagaboxError(error) ? `${error.message} [${error.code}]` : plainText(error);
+  const stack = withStack && error instanceof Error ? `\n${error.stack ?? ""}${causeText(error.cause)}` : "";
+  return safeLines(`${text}${stack}`);
+}
+
+/** Every line made printable, and no password in any. */
+export function safeLines(text: string): string {
+  return text
+    .split("\n")
+    .map((line) => printable(withoutPasswords(line)))
+    .join("\n");
+}
+
+function plainText(error: unknown): string {
+  return error instanceof Error ? error.message || error.name : String(error);
+}
+
+function causeText(cause: unknown): string {
+  return cause instanceof Error ? `\nCaused by: ${cause.stack ?? cause.message}` : "";
+}

@@ -1,0 +1,55 @@
+import { SagaboxError } from "../errors/index.ts";
+import { every, withDeadline } from "../runtime/index.ts";
+import type { Io } from "./command.ts";
+import type { RunnableBus } from "./load-app.ts";
+import type { StopSignals } from "./stop-signals.ts";
+
+export interface RunAppOptions {
+  readonly port: number;
+  readonly host?: string;
+  readonly shutdownMs: number;
+}
+
+// The bus keeps to its own time and can say what was left; only one that does not is cut off.
+const MARGIN_MS = 1_000;
+
+/** Runs the bus until a signal asks to stop. Resolves when everything begun has ended; rejects when it has not. */
+export async function runApp(
+  load: () => Promise<RunnableBus>,
+  { port, host, shutdownMs }: RunAppOptions,
+  { stop, io }: { readonly stop: StopSignals; readonly io: Io },
+): Promise<void> {
+  const cancel = every(60_000, () => undefined); // nothing else may keep the process alive yet
+  try {
+    const bus = await Promise.race([load(), stop.requested]);
+    if (typeof bus === "string") return;
+    const running = bus.run({ port, ...(host === undefined ? {} : { host }) });
+    const failed = running.then(() => stop.requested);
+    try {
+      const signal = await Promise.race([stop.requested, failed]);
+      io.err(`${signal} received, finishing what was begun.`);
+    } catch (error) {
+      await stopWithin(bus, shutdownMs).catch(() => undefined);
+      throw error;
+    }
+    failed.catch(() => undefined); // whatever the stop cut short has been told by the bus itself
+    await stopWithin(bus, shutdownMs);
+  } finally {
+    cancel();
+  }
+}
+
+async function stopWithin(bus: RunnableBus, shutdownMs: number): Promise<void> {
+  const result = await withDeadline(bus.stop(), shutdownMs + MARGIN_MS, () => ({ clean: false }));
+  if (isUnclean(result)) {
+    throw new SagaboxError(
+      "SHUTDOWN_TIMEOUT",
+      `Not everything had ended after ${shutdownMs} ms. What was left is safe and will be taken over; ` +
+        "raise SAGABOX_SHUTDOWN_TIMEOUT if this happens often.",
+    );
+  }
+}
+
+function isUnclean(result: unknown): boolean {
+  return typeof result === "object" && result !== null && "clean" in result && result.clean === false;
+}

@@ -1,0 +1,75 @@
+import { isSagaboxError, type ErrorCode } from "../errors/index.ts";
+import { nearest } from "../options/index.ts";
+import { packageVersion } from "../telemetry/index.ts";
+import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./command.ts";
+import { dev } from "./commands/dev.ts";
+import { migrate } from "./commands/migrate.ts";
+import { worker } from "./commands/worker.ts";
+import { errorText } from "./print.ts";
+
+const commands: readonly Command[] = [dev, worker, migrate];
+
+/** Runs one command line and returns its exit code; every failure is told on standard error. */
+export async function runCli(args: readonly string[], io: Io): Promise<number> {
+  try {
+    return await dispatch(args, io);
+  } catch (error) {
+    const misused = error instanceof UsageError || isMisuse(error);
+    io.err(`sagabox: ${errorText(error, wantsStack(io))}`);
+    if (error instanceof UsageError) io.err("Run `sagabox help` to see what there is.");
+    return misused ? 2 : 1;
+  }
+}
+
+async function dispatch([name = "help", ...rest]: readonly string[], io: Io): Promise<number> {
+  if (name === "--version" || name === "-v") {
+    io.out(packageVersion());
+    return 0;
+  }
+  if (name === "help" || name === "--help" || name === "-h") {
+    io.out(rest[0] === undefined ? overview() : commandHelp(find(rest[0])));
+    return 0;
+  }
+  const command = find(name);
+  if (rest.includes("-h")) return dispatch(["help", name], io);
+  const input = parseCommand(command, rest);
+  if (input.values["help"] === true) return dispatch(["help", name], io);
+  return command.run(input, io);
+}
+
+function find(name: string): Command {
+  const command = commands.find((candidate) => candidate.name === name);
+  if (command !== undefined) return command;
+  const names = commands.map((candidate) => candidate.name);
+  const suggestion = nearest(name, names);
+  const hint = suggestion === undefined ? `Known are: ${names.join(", ")}.` : `Did you mean ${suggestion}?`;
+  throw new UsageError(`There is no command "${name}". ${hint}`);
+}
+
+function overview(): string {
+  const width = Math.max(...commands.map((command) => command.name.length));
+  return [
+    "Sagas, outbox and inbox for TypeScript services on PostgreSQL.",
+    "",
+    "Usage: sagabox <command> [options]",
+    "",
+    ...commands.map((command) => `  ${command.name.padEnd(width)}  ${command.summary}`),
+    "",
+    "`sagabox help <command>` tells more about one of them, `sagabox --version` which version this is.",
+  ].join("\n");
+}
+
+const MISUSE: readonly ErrorCode[] = [
+  "ENVIRONMENT_INVALID",
+  "SCHEMA_NAME_INVALID",
+  "OPTIONS_INVALID",
+  "OPTIONS_UNKNOWN_KEY",
+];
+
+function isMisuse(error: unknown): boolean {
+  return isSagaboxError(error) && MISUSE.includes(error.code);
+}
+
+function wantsStack({ env }: Io): boolean {
+  return (env["SAGABOX_LOG_LEVEL"] ?? env["LOG_LEVEL"] ?? "").toLowerCase() === "debug";
+}

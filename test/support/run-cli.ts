@@ -1,0 +1,79 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+
+export interface CliProcess {
+  readonly child: ChildProcess;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Resolves when the process has ended. */
+  readonly ended: Promise<{
+    code: number | null;
+    signal: NodeJS.Signals | null;
+    stdout: string;
+    stderr: string;
+  }>;
+  /** Resolves when standard output or standard error holds the text; rejects when the process ends without it. */
+  printed(text: string): Promise<void>;
+}
+
+export interface CliOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+}
+
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const loader = import.meta.resolve("tsx");
+
+/** Starts the command line from its sources, in an environment with nothing of ours but what is given. */
+export function startCli(
+  args: readonly string[],
+  { env = {}, cwd = process.cwd() }: CliOptions = {},
+): CliProcess {
+  const child = spawn(process.execPath, ["--import", loader, "--conditions=sagabox:source", main, ...args], {
+    cwd,
+    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let [stdout, stderr] = ["", ""];
+  child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout += text));
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr += text));
+  const ended = once(child, "close").then(([code, signal]) => ({
+    code: code as number | null,
+    signal: signal as NodeJS.Signals | null,
+    stdout,
+    stderr,
+  }));
+  onTestFinished(async () => {
+    child.kill("SIGKILL");
+    await ended;
+  });
+  const printed = (text: string): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const look = (): void => {
+        if (stdout.includes(text) || stderr.includes(text)) resolve();
+      };
+      child.stdout.on("data", look);
+      child.stderr.on("data", look);
+      void ended.then(() =>
+        reject(new Error(`Ended without printing ${JSON.stringify(text)}:\n${stdout}${stderr}`)),
+      );
+      look();
+    });
+  return {
+    child,
+    ended,
+    printed,
+    get stdout() {
+      return stdout;
+    },
+    get stderr() {
+      return stderr;
+    },
+  };
+}
+
+export function runCli(args: readonly string[], options: CliOptions = {}): CliProcess["ended"] {
+  return startCli(args, options).ended;
+}

@@ -51,6 +51,11 @@ export function lineOf(text: string, offset: number): number {
   return text.slice(0, offset).split("\n").length;
 }
 
+// A module named at run time, such as the user's own, belongs to no room.
+function quotedText(expression: string): string | undefined {
+  return /^(["'`])([^"'`$]*)\1$/.exec(expression)?.[2];
+}
+
 export function importsOf({ path, text }: SourceFile): ImportedModule[] {
   const { module } = parseSync(path, text);
   const statements = [
@@ -64,7 +69,7 @@ export function importsOf({ path, text }: SourceFile): ImportedModule[] {
     ),
     ...module.dynamicImports.map(({ start, moduleRequest }) => ({
       start,
-      specifier: text.slice(moduleRequest.start + 1, moduleRequest.end - 1),
+      specifier: quotedText(text.slice(moduleRequest.start, moduleRequest.end)),
       typeOnly: false,
     })),
   ];

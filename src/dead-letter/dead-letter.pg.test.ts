@@ -1,34 +1,24 @@
 import { expect, test } from "vitest";
-import { laneOf, streamOf, type Message } from "../message/index.ts";
+import { laneOf, streamOf } from "../message/index.ts";
 import { migrateUp, pgDatabase } from "../storage/index.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
+import { aMessage } from "../../test/support/messages.ts";
 import { buryMessage, type Burial } from "./bury.ts";
 import { forgetDeadLetters } from "./cleanup.ts";
 import { deadLetterStore, type DeadLetterStore } from "./dead-letter.ts";
 import { discardDeadLetter, replayDeadLetter } from "./replay.ts";
 import { listDeadLetters, showDeadLetter } from "./search.ts";
 
-const message: Message = {
+const message = aMessage({
   id: "m-1",
-  kind: "event",
-  type: "order.placed",
-  schemaVersion: 2,
   topic: "events.order",
   key: "order-1",
   data: '{"orderId":"order-1","note":"$1 ? \\"quoted\\""}',
   headers: { tenant: "a" },
-  correlationId: "c-1",
   causationId: "m-0",
-  traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-  sagaId: null,
   aggregateType: "order",
   aggregateId: "order-1",
-  source: "orders",
-  target: null,
-  priority: 5,
-  writtenAt: "2026-01-02T03:04:05.678901Z",
-  expiresAt: null,
-};
+});
 
 async function setup() {
   const { pool } = await temporaryDatabase();
@@ -41,11 +31,9 @@ async function setup() {
 }
 
 async function bury(store: DeadLetterStore, change: Partial<Burial> = {}): Promise<string> {
-  const id = await buryMessage(store.database, store.sql, {
-    ...{ origin: "consumer", consumer: "billing", message, reason: "exhausted", attempts: 6, maxAttempts: 6 },
-    error: new TypeError("no such card"),
-    ...change,
-  } as Burial);
+  const death = { origin: "consumer", consumer: "billing", message, reason: "exhausted" } as const;
+  const counts = { attempts: 6, maxAttempts: 6, error: new TypeError("no such card") };
+  const id = await buryMessage(store.database, store.sql, { ...death, ...counts, ...change } as Burial);
   expect(id).not.toBeNull();
   return id ?? "";
 }

@@ -31,7 +31,7 @@ export function deadLetterStatements(schema: string) {
   return {
     // A redelivery after a lost acknowledgement must not bury the same message a second time.
     bury: statement(
-      "dead_letter.bury",
+      "sagabox.dead_letter.bury",
       `insert into ${schema}.dead_letter
          (origin, consumer, message_id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
           correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
@@ -50,7 +50,7 @@ export function deadLetterStatements(schema: string) {
        returning id::text`,
     ),
     list: statement(
-      "dead_letter.list",
+      "sagabox.dead_letter.list",
       `select letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
               letter.key, letter.reason, letter.attempts, letter.error_type, left(letter.error_message, 500) as error_message,
               ${utc("letter.failed_at")}, letter.closed_as
@@ -64,31 +64,31 @@ export function deadLetterStatements(schema: string) {
         limit $1::integer`,
     ),
     show: statement(
-      "dead_letter.show",
+      "sagabox.dead_letter.show",
       `select ${columns("letter")} from ${schema}.dead_letter as letter where letter.id = $1::bigint`,
     ),
     // The row lock makes a second operator wait and then find the letter closed.
     close: statement(
-      "dead_letter.close",
+      "sagabox.dead_letter.close",
       `update ${schema}.dead_letter as letter
           set closed_at = clock_timestamp(), closed_as = $2::text
         where letter.id = $1::bigint and letter.closed_at is null
        returning ${columns("letter")}`,
     ),
     rearm: statement(
-      "dead_letter.rearm",
+      "sagabox.dead_letter.rearm",
       `update ${schema}.outbox
           set attempts = 0, due_at = clock_timestamp(),
               expires_at = case when expires_at > clock_timestamp() then expires_at end
         where lane = $1::integer and seq = $2::bigint and due_at = 'infinity'`,
     ),
     freeKey: statement(
-      "dead_letter.free_key",
+      "sagabox.dead_letter.free_key",
       `delete from ${schema}.outbox where lane = $1::integer and seq = $2::bigint and due_at = 'infinity'`,
     ),
     // Finds the newest copy of the message, or writes one for today when its partition is gone.
     keepMessage: statement(
-      "dead_letter.keep_message",
+      "sagabox.dead_letter.keep_message",
       `with kept as (
          select written_on from ${schema}.message where id = $2::text order by written_on desc limit 1
        ), copied as (
@@ -109,7 +109,7 @@ export function deadLetterStatements(schema: string) {
     ),
     // The letter was closed by an earlier statement of this transaction, so its xid is older than the seq drawn here.
     sendAgain: statement(
-      "dead_letter.send_again",
+      "sagabox.dead_letter.send_again",
       `insert into ${schema}.outbox
          (lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
        select $2::integer, nextval('${schema}.outbox_seq'), $3::text::bigint, letter.topic, letter.type,
@@ -120,7 +120,7 @@ export function deadLetterStatements(schema: string) {
     ),
     // One consumer failed, so only its group gets another copy.
     deliverAgain: statement(
-      "dead_letter.deliver_again",
+      "sagabox.dead_letter.deliver_again",
       `insert into ${schema}.queue
          (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
        select consumer_group.id * 256 + $2::integer, $3::text::bigint, letter.topic, letter.type, letter.message_id,
@@ -134,7 +134,7 @@ export function deadLetterStatements(schema: string) {
     // Rows another cleaner or an operator has locked are passed over. A letter that is still open takes the
     // tombstone that held its key with it.
     forget: statement(
-      "dead_letter.forget",
+      "sagabox.dead_letter.forget",
       `with old as materialized (
          select letter.id from ${schema}.dead_letter as letter
           where letter.failed_at < clock_timestamp() - $1::text::interval

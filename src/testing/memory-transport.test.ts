@@ -1,25 +1,13 @@
 import { expect, test } from "vitest";
 import type { Message } from "../message/index.ts";
 import type { Delivery } from "../transport/index.ts";
+import { aMessage } from "../../test/support/messages.ts";
 import { MemoryTransport } from "./memory-transport.ts";
 
 const { signal } = new AbortController();
 
 function message(id: string, key: string | null = null): Message {
-  return {
-    ...{
-      id,
-      kind: "event",
-      type: "order.placed",
-      schemaVersion: 1,
-      topic: "orders",
-      key,
-      data: "{}",
-      headers: {},
-    },
-    ...{ correlationId: id, causationId: null, traceparent: "", sagaId: null, aggregateType: null },
-    ...{ aggregateId: null, source: "test", target: null, priority: 5, writtenAt: "", expiresAt: null },
-  } as Message;
+  return aMessage({ id, key, topic: "orders" });
 }
 
 async function member(transport: MemoryTransport, group = "g", prefetch = 10) {

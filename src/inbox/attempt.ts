@@ -1,0 +1,158 @@
+import { SagaboxError } from "../errors/index.ts";
+import { withDeadline } from "../runtime/index.ts";
+import type { OwnedTransaction, Param, Queryable, Rows, Statement } from "../storage/index.ts";
+import type { InboxEngine } from "./engine.ts";
+import type { OutgoingScope } from "./handler.ts";
+
+type LastStatement = { readonly statement: Statement; readonly params: readonly Param[] };
+type AckIn = (tx: Queryable) => Promise<void>;
+
+export interface AttemptLimits {
+  readonly deadlineMs: number;
+  /** Aborts when the work belongs to somebody else now. */
+  readonly lost?: AbortSignal | undefined;
+  /** Where the attempt is to be found while it lasts. */
+  readonly among?: Set<Attempt>;
+}
+
+// A rollback needs one answer of the server; a connection that does not give it must not keep the slot.
+const ROLLBACK_MS = 5_000;
+
+/** One transaction under one deadline: it ends in a commit the server confirmed, or leaves nothing behind. */
+export class Attempt {
+  readonly tx: OwnedTransaction;
+  readonly scope: OutgoingScope;
+  #phase: "claiming" | "handling" | "committing" = "claiming";
+  #signal: AbortController | undefined;
+  #ended: Error | undefined;
+  #onEnd: ((reason: Error) => void) | undefined;
+
+  constructor(tx: OwnedTransaction, scope: OutgoingScope) {
+    this.tx = tx;
+    this.scope = scope;
+  }
+
+  /** Made when somebody looks: most handlers never do. */
+  get signal(): AbortSignal {
+    if (this.#signal === undefined) {
+      this.#signal = new AbortController();
+      if (this.#ended !== undefined) this.#signal.abort(this.#ended);
+    }
+    return this.#signal.signal;
+  }
+
+  handling(): void {
+    this.#phase = "handling";
+  }
+
+  /** Ends the work from outside, whether it listens or not: whatever it still tries fails. */
+  end(reason: Error): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = reason;
+    this.#signal?.abort(reason);
+    this.tx.destroy();
+    this.#onEnd?.(reason);
+  }
+
+  /** Settles with the work, or rejects as soon as the attempt is ended from outside. */
+  untilEnd<T>(work: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#onEnd = reject;
+      if (this.#ended !== undefined) reject(this.#ended);
+      work.then(resolve, reject);
+    });
+  }
+
+  /** Everything that is left to write, the acknowledgements and the COMMIT, in one trip where that can be. */
+  async commit(last: readonly LastStatement[], acks: readonly AckIn[] = []): Promise<void> {
+    if (this.#ended !== undefined) throw this.#ended;
+    this.#phase = "committing";
+    const pending = await sendAcks(this.tx, acks);
+    await this.tx.commit([...last, ...this.scope.last()]);
+    // The effect has happened; an acknowledgement that found its delivery gone only means a duplicate later.
+    await Promise.allSettled(pending);
+    this.scope.committed();
+  }
+
+  timeout(deadlineMs: number): SagaboxError {
+    switch (this.#phase) {
+      case "claiming":
+        return new SagaboxError(
+          "STORAGE_UNAVAILABLE",
+          `The message could not be claimed within ${deadlineMs} ms: another worker holds it, or the database is slow.`,
+        );
+      case "handling":
+        return new SagaboxError(
+          "HANDLER_TIMEOUT",
+          `The handler did not finish within ${deadlineMs} ms and was cut off from its transaction. ` +
+            "Make it faster, listen to its signal, or raise `deadline`.",
+        );
+      case "committing":
+        return new SagaboxError(
+          "COMMIT_UNKNOWN",
+          `The server did not answer COMMIT within ${deadlineMs} ms; the message is tried again and recognised if it did.`,
+        );
+    }
+  }
+}
+
+/** Runs `work` in a transaction of its own. What fails or is late is rolled back and thrown. */
+export async function attempt<T>(
+  engine: InboxEngine,
+  { deadlineMs, lost, among }: AttemptLimits,
+  work: (attempt: Attempt) => Promise<T>,
+): Promise<T> {
+  const leave = await engine.slots.acquire();
+  let current: Attempt | undefined;
+  const onLost = (): void => current?.end(deliveryLost());
+  try {
+    const tx = await engine.database.begin({ idleTimeoutMs: deadlineMs });
+    current = new Attempt(tx, engine.openScope(tx));
+    among?.add(current);
+    if (lost?.aborted === true) throw deliveryLost();
+    lost?.addEventListener("abort", onLost, { once: true });
+    return await withDeadline(current.untilEnd(work(current)), deadlineMs, () =>
+      tooLate(current, deadlineMs),
+    );
+  } catch (error) {
+    if (current !== undefined) await withDeadline(current.tx.rollback(), ROLLBACK_MS, () => undefined);
+    throw error;
+  } finally {
+    lost?.removeEventListener("abort", onLost);
+    if (current !== undefined) among?.delete(current);
+    leave();
+  }
+}
+
+function tooLate(current: Attempt | undefined, deadlineMs: number): never {
+  const late = current?.timeout(deadlineMs) ?? deliveryLost();
+  current?.end(late);
+  throw late;
+}
+
+/** The message belongs to another member now. Nothing is settled for it here. */
+export function deliveryLost(): SagaboxError {
+  return new SagaboxError("OUTBOX_LEASE_LOST", "Another member took the message over while it was handled.");
+}
+
+/**
+ * An acknowledgement that asks its statement at once travels with the COMMIT, and is looked at afterwards; one that
+ * has to think first is waited for.
+ */
+async function sendAcks(tx: OwnedTransaction, acks: readonly AckIn[]): Promise<readonly Promise<void>[]> {
+  const pending: Promise<void>[] = [];
+  for (const ackIn of acks) {
+    let asked = false;
+    const watched: Queryable = {
+      run<R>(statement: Statement, params?: readonly Param[]): Promise<Rows<R>> {
+        asked = true;
+        return tx.run<R>(statement, params);
+      },
+    };
+    const done = ackIn(watched);
+    done.catch(() => undefined);
+    if (asked) pending.push(done);
+    else await done;
+  }
+  return pending;
+}

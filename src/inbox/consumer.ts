@@ -1,0 +1,56 @@
+import type { Service } from "../runtime/index.ts";
+import type { Transport } from "../transport/index.ts";
+import { Consuming } from "./consuming.ts";
+import type { CrashLedger } from "./crash-ledger.ts";
+import type { InboxEngine } from "./engine.ts";
+import type { ConsumerDefinition } from "./registry.ts";
+
+export interface ConsumerParts {
+  readonly engine: InboxEngine;
+  readonly transport: Transport;
+  readonly definition: ConsumerDefinition;
+  /** Shared by all consumers of the process; without one, messages that kill the process are not found out. */
+  readonly ledger?: CrashLedger;
+  readonly worker: string;
+  /** How long a stop waits for what is running. Default 25,000. */
+  readonly stopDeadlineMs?: number;
+}
+
+/**
+ * The loop of one consumer: receives, lists what it holds in the crash ledger, runs a bounded number at once — keys
+ * side by side, one key in series — and settles each delivery after its effect has committed.
+ */
+export class Consumer implements Service {
+  readonly name: string;
+  readonly #parts: ConsumerParts;
+  #current: Consuming | undefined;
+
+  constructor(parts: ConsumerParts) {
+    this.#parts = parts;
+    this.name = parts.definition.name;
+  }
+
+  async start(): Promise<void> {
+    if (this.#current !== undefined) return;
+    const current = new Consuming(this.#parts);
+    this.#current = current;
+    try {
+      await current.begin();
+    } catch (error) {
+      this.#current = undefined;
+      throw error;
+    }
+  }
+
+  /** Takes nothing new, finishes what runs within the deadline, gives the rest back unharmed. */
+  async stop(): Promise<void> {
+    const current = this.#current;
+    if (current === undefined) return;
+    await current.end();
+    if (this.#current === current) this.#current = undefined;
+  }
+
+  health(): { readonly ok: boolean; readonly detail?: string } {
+    return this.#current?.health() ?? { ok: false, detail: "not started" };
+  }
+}

@@ -1,0 +1,219 @@
+import { SagaboxError } from "../errors/index.ts";
+import { isValidId } from "../message/index.ts";
+import { after, withDeadline, type CancelTimer } from "../runtime/index.ts";
+import type { Consumption, Delivery } from "../transport/index.ts";
+import type { Attempt } from "./attempt.ts";
+import type { ConsumerParts } from "./consumer.ts";
+import type { Held } from "./held.ts";
+import { KeyOrder } from "./key-order.ts";
+import { persist } from "./persist.ts";
+import { BatchProcessor, type Fates } from "./process-batch.ts";
+import { DeliveryProcessor } from "./process-delivery.ts";
+import { Settlement } from "./settlement.ts";
+
+const ENDING_MS = 1_000;
+
+/** One life of a consumer, from its subscription to its end. */
+export class Consuming {
+  readonly #parts: ConsumerParts;
+  readonly #order = new KeyOrder<Held>((held) => held.delivery.orderKey);
+  readonly #held = new Set<Held>();
+  readonly #runs = new Set<Promise<void>>();
+  readonly #attempts = new Set<Attempt>();
+  readonly #givenUp = new AbortController();
+  readonly #settlement: Settlement;
+  readonly #single: DeliveryProcessor;
+  readonly #batches: BatchProcessor;
+  #arrivals: Held[] = [];
+  #consumption: Consumption | undefined;
+  #listing = false;
+  #stopping = false;
+  #ended: Promise<void> | undefined;
+  #waitingForMore: CancelTimer | undefined;
+
+  constructor(parts: ConsumerParts) {
+    this.#parts = parts;
+    const { engine, definition } = parts;
+    this.#settlement = new Settlement(engine, definition.name, this.#givenUp.signal);
+    const shared = { engine, definition, settlement: this.#settlement, attempts: this.#attempts };
+    this.#single = new DeliveryProcessor(shared);
+    this.#batches = new BatchProcessor(shared, this.#single);
+  }
+
+  async begin(): Promise<void> {
+    const { transport, definition, worker } = this.#parts;
+    const { settings, name, topics } = definition;
+    const prefetch = settings.prefetch ?? Math.min(1_000, 2 * this.#capacity());
+    this.#consumption = await transport.subscribe(
+      { group: name, topics: topics.map((topic) => ({ topic, from: settings.from })), prefetch, worker },
+      (delivery) => this.#receive(delivery),
+    );
+  }
+
+  end(): Promise<void> {
+    this.#ended ??= this.#end();
+    return this.#ended;
+  }
+
+  health(): { readonly ok: boolean; readonly detail?: string } {
+    return this.#consumption?.health() ?? { ok: false, detail: "not subscribed" };
+  }
+
+  async #end(): Promise<void> {
+    this.#stopping = true;
+    this.#waitingForMore?.();
+    await this.#consumption?.pause();
+    const rest = [...this.#order.drain(), ...this.#arrivals.splice(0)];
+    await Promise.all(rest.map((held) => this.#giveBack(held)));
+    const { stopDeadlineMs = 25_000 } = this.#parts;
+    const finished = Promise.all(this.#runs).then(() => undefined);
+    await withDeadline(finished, stopDeadlineMs, () => this.#giveUp());
+    await this.#consumption?.close();
+  }
+
+  async #giveUp(): Promise<void> {
+    this.#givenUp.abort();
+    const stopped = new SagaboxError(
+      "BUS_STOPPED",
+      "The consumer was stopped before the handler had finished.",
+    );
+    for (const attempt of this.#attempts) attempt.end(stopped);
+    await withDeadline(Promise.all(this.#runs), ENDING_MS, () => []);
+  }
+
+  #receive(delivery: Delivery): void {
+    const { definition, engine } = this.#parts;
+    const { message } = delivery;
+    const id = isValidId(message.id) ? message.id : definition.settings.idOf?.(message);
+    const held: Held = {
+      delivery,
+      id: isValidId(id) ? id : undefined,
+      registration: definition.handlers.get(message.type),
+      arrivedMs: engine.clock.monotonicMs(),
+      crashes: undefined,
+    };
+    if (this.#stopping) return void this.#giveBack(held);
+    this.#held.add(held);
+    this.#arrivals.push(held);
+    this.#turn();
+  }
+
+  /** Starts what can start. Called whenever something arrived, was listed or ended. */
+  #turn(): void {
+    if (this.#stopping) return;
+    this.#admit();
+    const { concurrency } = this.#parts.definition.settings;
+    while (this.#runs.size < concurrency && !this.#worthWaiting()) {
+      const lot = this.#order.take(sizeOf, belong);
+      if (lot.length === 0) return;
+      const run = this.#run(lot).finally(() => {
+        this.#runs.delete(run);
+        this.#turn();
+      });
+      this.#runs.add(run);
+    }
+  }
+
+  // Nothing may run before the ledger lists it. The next wave is listed while half of the last one still waits, so
+  // that one statement serves many messages and nobody waits for it.
+  #admit(): void {
+    if (this.#arrivals.length === 0 || this.#listing) return;
+    if (this.#parts.ledger === undefined) {
+      for (const held of this.#arrivals.splice(0)) this.#order.push(held);
+    } else if (this.#order.ready < Math.max(1, this.#capacity() / 2)) {
+      this.#listing = true;
+      void this.#list().then(() => {
+        this.#listing = false;
+        this.#turn();
+      });
+    }
+  }
+
+  async #list(): Promise<void> {
+    await Promise.resolve(); // a transport hands out several deliveries in one go: one wave
+    const { ledger, engine, definition } = this.#parts;
+    const wave = this.#arrivals;
+    this.#arrivals = [];
+    const listed = await persist(engine.observer, "crash ledger", this.#givenUp.signal, async () => {
+      const suspects = await ledger?.list(definition.name, this.#ids());
+      for (const held of wave) held.crashes = held.id === undefined ? undefined : suspects?.get(held.id);
+    });
+    if (this.#stopping || !listed) await Promise.all(wave.map((held) => this.#giveBack(held)));
+    else for (const held of wave) this.#order.push(held);
+  }
+
+  #ids(): readonly string[] {
+    return [...this.#held].flatMap((held) => held.id ?? []);
+  }
+
+  async #run(lot: readonly Held[]): Promise<void> {
+    const fates = await this.#guarded(lot);
+    for (const held of lot) {
+      if (fates.get(held) !== "again") continue;
+      // What was queued behind it must come back behind it.
+      for (const later of this.#order.withdraw(held)) await this.#giveBack(later);
+    }
+    for (const held of lot) this.#held.delete(held);
+    this.#order.finish(lot);
+  }
+
+  async #guarded(lot: readonly Held[]): Promise<Fates> {
+    const { ledger, definition } = this.#parts;
+    const [first] = lot;
+    if (ledger === undefined || first === undefined) return this.#process(lot);
+    const { crashes, id } = first;
+    if (crashes !== undefined && id !== undefined && crashes < definition.settings.maxCrashes) {
+      const holds = (): readonly string[] => this.#ids();
+      const alone = { consumer: definition.name, id, holds };
+      return (await ledger.runAlone(alone, () => this.#process(lot))) ?? new Map();
+    }
+    const leave = await ledger.enter();
+    return this.#process(lot).finally(leave);
+  }
+
+  async #process(lot: readonly Held[]): Promise<Fates> {
+    if (this.#stopping) {
+      for (const held of lot) await this.#giveBack(held);
+      return new Map();
+    }
+    const [first] = lot;
+    if (lot.length > 1 && first?.registration !== undefined) {
+      return this.#batches.process(lot, first.registration);
+    }
+    const fates: Fates = new Map();
+    for (const held of lot) fates.set(held, await this.#single.process(held));
+    return fates;
+  }
+
+  async #giveBack(held: Held): Promise<void> {
+    this.#held.delete(held);
+    await this.#settlement.release(held);
+  }
+
+  /** True while a batch may still fill up. */
+  #worthWaiting(): boolean {
+    const first = this.#order.first;
+    const batch = first?.registration?.settings.batch;
+    if (first === undefined || batch === null || batch === undefined || batch.waitMs === 0) return false;
+    const leftMs = first.arrivedMs + batch.waitMs - this.#parts.engine.clock.monotonicMs();
+    if (leftMs <= 0 || this.#order.ready >= batch.size) return false;
+    this.#waitingForMore?.();
+    this.#waitingForMore = after(leftMs, () => this.#turn());
+    return true;
+  }
+
+  #capacity(): number {
+    const { settings, handlers } = this.#parts.definition;
+    const sizes = [...handlers.values()].map((handler) => handler.settings.batch?.size ?? 1);
+    return settings.concurrency * Math.max(1, ...sizes);
+  }
+}
+
+function sizeOf(first: Held): number {
+  return first.crashes === undefined ? (first.registration?.settings.batch?.size ?? 1) : 1;
+}
+
+// A suspect runs by itself; a batch is of one contract.
+function belong(first: Held, other: Held): boolean {
+  return other.crashes === undefined && other.registration === first.registration;
+}

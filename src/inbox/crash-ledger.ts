@@ -1,0 +1,126 @@
+import { Loop, randomToken, type Service } from "../runtime/index.ts";
+import { textArray } from "../storage/index.ts";
+import type { InboxEngine } from "./engine.ts";
+import { persist } from "./persist.ts";
+import { SoloGate } from "./solo-gate.ts";
+
+export interface CrashLedgerOptions {
+  readonly engine: InboxEngine;
+  /** Names this process for people. */
+  readonly worker: string;
+  /** After this silence a process counts as dead. Shorter than the lease of the transport's lanes. Default 20,000. */
+  readonly leaseMs?: number;
+}
+
+/** How often a process died while it ran the message alone, for each suspect. */
+export type Suspects = ReadonlyMap<string, number>;
+
+const NOBODY: Suspects = new Map();
+
+/**
+ * Finds messages that kill the process. Before messages run, one row lists their ids; when a process is gone, what
+ * its rows still list is suspect. A suspect runs with nothing else beside it in its process, and the row says so:
+ * only if that process dies as well is the message charged. Its former neighbours run alone once, and are free.
+ */
+export class CrashLedger implements Service {
+  readonly #engine: InboxEngine;
+  readonly #worker: string;
+  readonly #leaseMs: number;
+  readonly #gate = new SoloGate();
+  readonly #heartbeat: Loop;
+  #member = "";
+  #gone = new AbortController();
+
+  constructor({ engine, worker, leaseMs = 20_000 }: CrashLedgerOptions) {
+    this.#engine = engine;
+    this.#worker = worker;
+    this.#leaseMs = leaseMs;
+    this.#heartbeat = new Loop({
+      step: async () => {
+        await this.#beat();
+        return leaseMs / 4;
+      },
+      onError: (error) =>
+        engine.observer.tell("storage.failed", {
+          doing: "crash ledger",
+          error: String(error).slice(0, 500),
+          retryInMs: 0,
+        }),
+      maxBackoffMs: leaseMs / 4,
+    });
+  }
+
+  async start(): Promise<void> {
+    if (this.#heartbeat.running) return;
+    this.#gone = new AbortController();
+    this.#member = `${this.#worker}.${randomToken().slice(0, 12)}`;
+    await this.#beat();
+    await this.#heartbeat.start();
+  }
+
+  /** Stop the consumers first: a row that is left behind says that the process died. */
+  async stop(): Promise<void> {
+    if (!this.#heartbeat.running) return;
+    this.#gone.abort();
+    await this.#heartbeat.stop();
+    await this.#engine.database.run(this.#engine.sql.leave, [this.#member]);
+  }
+
+  /** Turns what dead processes were running into suspects. Call it when a member is found to be gone. */
+  async notice(): Promise<void> {
+    const { database, sql, observer } = this.#engine;
+    const { rows } = await database.run<{ consumer: string; event_id: string; crashes: number }>(sql.notice);
+    for (const { consumer, event_id: id, crashes } of rows) {
+      observer.tell("consumer.suspect", { consumer, id, crashes });
+    }
+  }
+
+  /** Writes down everything the consumer holds, before any of it runs, and tells which of it is suspect. */
+  async list(consumer: string, ids: readonly string[]): Promise<Suspects> {
+    const first = await this.#write(consumer, ids, false);
+    if (!first.deaths) return first.suspects;
+    await this.notice();
+    return (await this.#write(consumer, ids, false)).suspects;
+  }
+
+  /** Resolves with the way out, once no suspect runs. */
+  enter(): Promise<() => void> {
+    return this.#gate.enter();
+  }
+
+  /** Runs `work` with nothing beside it, and with a row that says so; then lists what the consumer `holds` again. */
+  async runAlone<T>(
+    { consumer, id, holds }: { consumer: string; id: string; holds: () => readonly string[] },
+    work: () => Promise<T>,
+  ): Promise<T | undefined> {
+    const leave = await this.#gate.enterAlone();
+    const write = (ids: readonly string[], alone: boolean): Promise<boolean> =>
+      persist(this.#engine.observer, "crash ledger", this.#gone.signal, () =>
+        this.#write(consumer, ids, alone),
+      );
+    try {
+      return (await write([id], true)) ? await work() : undefined;
+    } finally {
+      await write(holds(), false);
+      leave();
+    }
+  }
+
+  async #beat(): Promise<void> {
+    await this.#engine.database.run(this.#engine.sql.beat, [this.#member, this.#worker, this.#leaseMs]);
+    await this.notice();
+  }
+
+  async #write(
+    consumer: string,
+    ids: readonly string[],
+    alone: boolean,
+  ): Promise<{ deaths: boolean; suspects: Suspects }> {
+    const { database, sql } = this.#engine;
+    const params = [this.#member, consumer, textArray(ids), alone];
+    const { rows } = await database.run<{ deaths: boolean; suspects: string }>(sql.list, params);
+    const { deaths = false, suspects = "{}" } = rows[0] ?? {};
+    if (suspects === "{}") return { deaths, suspects: NOBODY };
+    return { deaths, suspects: new Map(Object.entries(JSON.parse(suspects) as Record<string, number>)) };
+  }
+}

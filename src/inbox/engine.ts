@@ -1,0 +1,56 @@
+import { deadLetterStatements, type DeadLetterStatements } from "../dead-letter/index.ts";
+import { SagaboxError } from "../errors/index.ts";
+import { systemClock, type Clock } from "../runtime/index.ts";
+import { quotedSchema, type Database } from "../storage/index.ts";
+import { silentObserver, type Observer } from "../telemetry/index.ts";
+import type { OpenScope } from "./handler.ts";
+import { Slots } from "./slots.ts";
+import { inboxStatements, type InboxStatements } from "./statements.ts";
+
+/** What every transaction of the inbox needs; one per process, shared by all its consumers. */
+export interface InboxEngine {
+  readonly database: Database;
+  readonly sql: InboxStatements;
+  readonly deadLetters: DeadLetterStatements;
+  readonly openScope: OpenScope;
+  readonly observer: Observer;
+  readonly clock: Clock;
+  /** Bounds the transactions of handlers, so that connections are left for everything else. */
+  readonly slots: Slots;
+}
+
+export interface InboxEngineOptions {
+  readonly database: Database;
+  readonly schema: string;
+  /** Without it handlers cannot publish. */
+  readonly openScope?: OpenScope;
+  readonly observer?: Observer;
+  readonly clock?: Clock;
+  /** Size of the pool less what relay, transport and handlers themselves need of it. Default: no bound. */
+  readonly maxTransactions?: number;
+}
+
+export function inboxEngine(options: InboxEngineOptions): InboxEngine {
+  const schema = quotedSchema(options.schema);
+  return {
+    database: options.database,
+    sql: inboxStatements(schema),
+    deadLetters: deadLetterStatements(schema),
+    openScope: options.openScope ?? noOutbox,
+    observer: options.observer ?? silentObserver,
+    clock: options.clock ?? systemClock,
+    slots: new Slots(options.maxTransactions ?? Number.POSITIVE_INFINITY),
+  };
+}
+
+const noOutbox: OpenScope = () => ({
+  publish: () =>
+    Promise.reject(
+      new SagaboxError(
+        "BUS_NOT_RUNNING",
+        "This inbox was made without an outbox, so its handlers cannot publish.",
+      ),
+    ),
+  last: () => [],
+  committed: () => undefined,
+});

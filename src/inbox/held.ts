@@ -1,0 +1,14 @@
+import type { Delivery } from "../transport/index.ts";
+import type { Registration } from "./registry.ts";
+
+/** A delivery in the hands of a consumer, from its arrival until it is settled. */
+export interface Held {
+  readonly delivery: Delivery;
+  /** What dedupe hangs on; undefined when the message has no usable id. */
+  readonly id: string | undefined;
+  /** Undefined when nobody registered for its type. */
+  readonly registration: Registration | undefined;
+  readonly arrivedMs: number;
+  /** Set for suspects: how often a process died while it ran alone. */
+  crashes: number | undefined;
+}

@@ -1,0 +1,91 @@
+import { runInMessageContext, currentMessageContext, type Json } from "../message/index.ts";
+import type { InboxEngine } from "./engine.ts";
+import type { HandlerContext } from "./handler.ts";
+import { handlerContext } from "./handler-context.ts";
+import { idForDedupe } from "./read-message.ts";
+import { asError, receiveOnce } from "./receive-once.ts";
+import { inboxStats, type ConsumerStats } from "./stats.ts";
+
+/** A message from anywhere: what sagabox needs to know in order to handle it once. */
+export interface ForeignMessage<D = unknown> {
+  readonly id?: string | undefined;
+  /** Names the effect; the same message may have one effect per consumer. */
+  readonly consumer: string;
+  readonly topic: string;
+  readonly type: string;
+  readonly data: D;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly attempt?: number;
+  readonly correlationId?: string;
+  readonly traceparent?: string;
+}
+
+export type Processed<R> =
+  { readonly kind: "processed"; readonly result: R } | { readonly kind: "duplicate"; readonly result?: Json };
+
+export interface InboxOptions {
+  /** Finds the id of messages that carry it somewhere else. Asked when `id` is not given. */
+  readonly idOf?: (message: ForeignMessage) => string | undefined;
+  /** How long a handler may take. Default 30,000. */
+  readonly deadlineMs?: number;
+}
+
+/** Exactly-once effect for anyone's own consumer loop: acknowledge to your broker after `process` has resolved. */
+export class Inbox {
+  readonly #engine: InboxEngine;
+  readonly #options: InboxOptions;
+
+  constructor(engine: InboxEngine, options: InboxOptions = {}) {
+    this.#engine = engine;
+    this.#options = options;
+  }
+
+  /** Throws what the handler threw, with everything rolled back: do not acknowledge then. */
+  async process<D, R extends Json | void>(
+    message: ForeignMessage<D>,
+    handler: (
+      message: ForeignMessage<D> & { readonly id: string },
+      context: HandlerContext,
+    ) => R | Promise<R>,
+  ): Promise<Processed<R>> {
+    const id = idForDedupe(message.id ?? this.#options.idOf?.(message));
+    const { consumer, topic, type } = message;
+    const { deadlineMs = 30_000 } = this.#options;
+    const receipt = { consumer, id, topic, type, payload: null, expiresAt: null, deadlineMs };
+    const outcome = await receiveOnce(this.#engine, receipt, async (attempt) => {
+      const context = handlerContext(consumer, id, message.attempt ?? 1, attempt);
+      return runInMessageContext(causedBy(message, id), () => handler({ ...message, id }, context));
+    }).catch((thrown: unknown) => {
+      throw asError(thrown);
+    });
+    return this.#told(message, id, outcome);
+  }
+
+  stats(consumer?: string): Promise<readonly ConsumerStats[]> {
+    return inboxStats(this.#engine, consumer);
+  }
+
+  #told<R>(
+    { consumer, type, topic }: ForeignMessage,
+    id: string,
+    outcome: Awaited<ReturnType<typeof receiveOnce<R>>>,
+  ): Processed<Awaited<R>> {
+    if (outcome.kind === "processed") {
+      const { durationMs } = outcome;
+      this.#engine.observer.tell("consumer.processed", { consumer, type, topic, id, durationMs });
+      return { kind: "processed", result: outcome.result };
+    }
+    this.#engine.observer.tell("consumer.duplicate", { consumer, type, topic, id });
+    const first = outcome.kind === "duplicate" ? outcome.result : undefined;
+    return { kind: "duplicate", ...(first === undefined ? {} : { result: first }) };
+  }
+}
+
+function causedBy({ correlationId, traceparent }: ForeignMessage, messageId: string) {
+  const current = currentMessageContext();
+  return {
+    messageId,
+    correlationId: correlationId ?? current?.correlationId ?? messageId,
+    traceparent: traceparent ?? current?.traceparent ?? "",
+  };
+}

@@ -1,0 +1,171 @@
+import { classifyFailure } from "../retry/index.ts";
+import { deliveryLost, type Attempt } from "./attempt.ts";
+import type { InboxEngine } from "./engine.ts";
+import type { Received } from "./handler.ts";
+import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
+import type { Held } from "./held.ts";
+import { answerOf, type DeliveryProcessor, type ProcessorParts } from "./process-delivery.ts";
+import { idForDedupe, readMessage } from "./read-message.ts";
+import { receiveBatch, type BatchItem } from "./receive-batch.ts";
+import { asError } from "./receive-once.ts";
+import type { ConsumerDefinition, Registration } from "./registry.ts";
+import type { Fate, Settlement } from "./settlement.ts";
+
+interface Item extends BatchItem {
+  readonly held: Held;
+  readonly message: Received;
+}
+
+export type Fates = Map<Held, Fate>;
+
+/** Several deliveries of one contract in one transaction. If that fails, they are redone one by one. */
+export class BatchProcessor {
+  readonly #engine: InboxEngine;
+  readonly #definition: ConsumerDefinition;
+  readonly #single: DeliveryProcessor;
+  readonly #settlement: Settlement;
+  readonly #attempts: Set<Attempt>;
+
+  constructor({ engine, definition, settlement, attempts }: ProcessorParts, single: DeliveryProcessor) {
+    this.#engine = engine;
+    this.#definition = definition;
+    this.#single = single;
+    this.#settlement = settlement;
+    this.#attempts = attempts;
+  }
+
+  async process(lot: readonly Held[], registration: Registration): Promise<Fates> {
+    const fates: Fates = new Map();
+    const items = await this.#read(lot, registration, fates);
+    if (items.length === 0) return fates;
+    try {
+      await this.#together(items, registration, fates);
+    } catch (thrown) {
+      const error = asError(thrown);
+      const { classify } = registration.settings;
+      const blameless = classifyFailure(error, classify) === "infrastructure";
+      await (blameless ? this.#later(items, error, fates) : this.#oneByOne(items, fates));
+    }
+    return fates;
+  }
+
+  async #read(lot: readonly Held[], { contract }: Registration, fates: Fates): Promise<Item[]> {
+    const items: Item[] = [];
+    for (const held of lot) {
+      const { message, ackIn } = held.delivery;
+      if (held.delivery.signal.aborted) fates.set(held, "lost");
+      else {
+        try {
+          const { topic, type, expiresAt } = message;
+          const id = idForDedupe(held.id ?? message.id);
+          const payload = this.#definition.settings.storePayload ? message.data : null;
+          const read = await readMessage(contract, message);
+          items.push({ held, message: read, id, topic, type, payload, expiresAt, ackIn });
+        } catch (thrown) {
+          fates.set(held, await this.#single.fail(held, asError(thrown)));
+        }
+      }
+    }
+    return items;
+  }
+
+  async #together(items: readonly Item[], registration: Registration, fates: Fates): Promise<void> {
+    const { deadlineMs } = registration.settings;
+    const receipt = { consumer: registration.consumer, items, deadlineMs, among: this.#attempts };
+    const outcome = await receiveBatch(this.#engine, receipt, async (fresh, attempt) => {
+      const bulk = registration.work.kind === "bulk";
+      const results = await (bulk
+        ? this.#bulk(fresh, attempt, registration)
+        : this.#each(fresh, attempt, registration));
+      if (fresh.some(({ held }) => held.delivery.signal.aborted)) throw deliveryLost();
+      return results;
+    });
+    const { durationMs } = outcome;
+    const processed = { kind: "processed", result: undefined, durationMs } as const;
+    await Promise.all([
+      ...outcome.processed.map(async (item) => {
+        fates.set(item.held, await this.#single.settle(item.held, processed, item.ackIn !== undefined));
+      }),
+      ...outcome.duplicates.map(async ({ held }) => {
+        fates.set(held, await this.#single.settle(held, { kind: "duplicate" }, false));
+      }),
+      ...outcome.expired.map(async ({ held }) => {
+        fates.set(held, await this.#single.settle(held, { kind: "expired" }, false));
+      }),
+    ]);
+  }
+
+  async #bulk(fresh: readonly Item[], attempt: Attempt, { work, consumer }: Registration): Promise<void> {
+    const first = fresh[0];
+    if (work.kind !== "bulk" || first === undefined) return;
+    const messages = fresh.map((item) => item.message);
+    await inContextOf(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt)));
+  }
+
+  // Keys side by side on one connection, so that their statements travel together; one key in series. All have
+  // ended before the transaction does, or a redo would meet handlers that still run.
+  async #each(
+    fresh: readonly Item[],
+    attempt: Attempt,
+    registration: Registration,
+  ): Promise<readonly unknown[]> {
+    const results = new Map<Item, unknown>();
+    const ends = await Promise.allSettled(
+      linesOf(fresh).map(async (line) => {
+        for (const item of line) results.set(item, await this.#handle(item, attempt, registration));
+      }),
+    );
+    const failed = ends.find((end) => end.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+    return fresh.map((item) => results.get(item));
+  }
+
+  async #handle(item: Item, attempt: Attempt, { work, consumer, contract }: Registration): Promise<unknown> {
+    if (work.kind !== "each") return undefined;
+    const context = handlerContext(consumer, item.id, item.held.delivery.attempt, attempt);
+    return answerOf(
+      contract,
+      await inContextOf(item.message, item.id, () => work.handle(item.message, context)),
+    );
+  }
+
+  async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {
+    const waiting = new Set<string>();
+    for (const { held } of items) {
+      const key = held.delivery.orderKey;
+      if (key !== null && waiting.has(key)) {
+        await this.#settlement.release(held);
+        fates.set(held, "again");
+        continue;
+      }
+      const fate = await this.#single.process(held);
+      fates.set(held, fate);
+      if (fate !== "done" && key !== null) waiting.add(key);
+    }
+  }
+
+  /** The database or the broker failed: the head of each key comes back later, the others behind it. */
+  async #later(items: readonly Item[], error: Error, fates: Fates): Promise<void> {
+    const heads = new Set<string>();
+    for (const { held } of items) {
+      const key = held.delivery.orderKey;
+      if (key !== null && heads.has(key)) {
+        await this.#settlement.release(held);
+        fates.set(held, "again");
+      } else fates.set(held, await this.#single.fail(held, error));
+      if (key !== null) heads.add(key);
+    }
+  }
+}
+
+/** Messages of one key together, in order; one without a key by itself. */
+function linesOf(items: readonly Item[]): readonly (readonly Item[])[] {
+  const lines = new Map<unknown, Item[]>();
+  for (const item of items) {
+    const key = item.held.delivery.orderKey ?? item;
+    const line = lines.get(key);
+    if (line === undefined) lines.set(key, [item]);
+    else line.push(item);
+  }
+  return [...lines.values()];
+}

@@ -1,0 +1,165 @@
+import { isSagaboxError, SagaboxError, verdictOf } from "../errors/index.ts";
+import { validateReply } from "../message/index.ts";
+import { decideRetry, failureOf } from "../retry/index.ts";
+import { random } from "../runtime/index.ts";
+import type { Attempt } from "./attempt.ts";
+import type { InboxEngine } from "./engine.ts";
+import type { Held } from "./held.ts";
+import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
+import { idForDedupe, readMessage } from "./read-message.ts";
+import { asError, receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
+import { receiveStatement, StatementCache } from "./receive-statement.ts";
+import type { ConsumerDefinition, Registration } from "./registry.ts";
+import { contextOf, type Fate, type Settlement } from "./settlement.ts";
+
+export interface ProcessorParts {
+  readonly engine: InboxEngine;
+  readonly definition: ConsumerDefinition;
+  readonly settlement: Settlement;
+  /** The transactions that are open, so that a stop can end them. */
+  readonly attempts: Set<Attempt>;
+}
+
+/** One delivery from arrival to settlement. Nothing in here throws: every end is a fate. */
+export class DeliveryProcessor {
+  readonly #engine: InboxEngine;
+  readonly #definition: ConsumerDefinition;
+  readonly #settlement: Settlement;
+  readonly #statements: StatementCache;
+  readonly #attempts: Set<Attempt>;
+
+  constructor({ engine, definition, settlement, attempts }: ProcessorParts) {
+    this.#engine = engine;
+    this.#definition = definition;
+    this.#settlement = settlement;
+    this.#attempts = attempts;
+    this.#statements = new StatementCache(engine.sql.schema);
+  }
+
+  async process(held: Held): Promise<Fate> {
+    if (held.delivery.signal.aborted) return "lost";
+    if ((held.crashes ?? 0) >= this.#definition.settings.maxCrashes) return this.#poison(held);
+    const { registration } = held;
+    if (registration === undefined) return this.#unknown(held);
+    try {
+      const id = idForDedupe(held.id ?? held.delivery.message.id);
+      const outcome = await this.#receive(held, registration, id);
+      return await this.settle(
+        held,
+        outcome,
+        held.delivery.ackIn !== undefined && registration.work.kind !== "statement",
+      );
+    } catch (thrown) {
+      return this.fail(held, asError(thrown));
+    }
+  }
+
+  /** After the effect: acknowledge, or bury what came too late. */
+  async settle(held: Held, outcome: Outcome<unknown>, ackedIn: boolean): Promise<Fate> {
+    const { message } = held.delivery;
+    const names = {
+      consumer: this.#definition.name,
+      type: message.type,
+      topic: message.topic,
+      id: held.id ?? message.id,
+    };
+    switch (outcome.kind) {
+      case "processed":
+        this.#engine.observer.tell(
+          "consumer.processed",
+          { ...names, durationMs: outcome.durationMs },
+          contextOf(message),
+        );
+        if (!ackedIn) return this.#settlement.ack(held);
+        held.delivery.acked?.();
+        return "done";
+      case "duplicate":
+        this.#engine.observer.tell("consumer.duplicate", names, contextOf(message));
+        return this.#settlement.ack(held);
+      case "expired":
+        return this.#settlement.bury(held, "expired", expired(message.expiresAt));
+    }
+  }
+
+  /** After a failure: the handler's verdict, the user's classifier and the policy decide. */
+  async fail(held: Held, error: Error): Promise<Fate> {
+    const { delivery, registration, id } = held;
+    if (delivery.signal.aborted) return "lost";
+    if (verdictOf(error)?.kind === "ignore" && id !== undefined) return this.#settlement.pass(held, id);
+    if (registration === undefined || id === undefined) return this.#settlement.bury(held, "rejected", error);
+    const { retry, classify, deadlineMs } = registration.settings;
+    if (isSagaboxError(error, "HANDLER_TIMEOUT")) {
+      const { name: consumer } = this.#definition;
+      this.#engine.observer.tell("consumer.stuck", { consumer, type: delivery.message.type, id, deadlineMs });
+    }
+    const decision = decideRetry(retry, delivery.attempt, failureOf(error, classify), random);
+    if (decision.kind === "retry") return this.#settlement.retry(held, { ...decision, error });
+    return this.#settlement.bury(held, decision.reason === "permanent" ? "rejected" : "exhausted", error);
+  }
+
+  async #receive(held: Held, registration: Registration, id: string): Promise<Outcome<unknown>> {
+    const message = await readMessage(registration.contract, held.delivery.message);
+    const receipt = this.#receipt(held, registration, id);
+    const { work, consumer, contract } = registration;
+    switch (work.kind) {
+      case "statement":
+        return receiveStatement(this.#engine, this.#statements, receipt, work.build(message));
+      case "bulk":
+        return receiveOnce(this.#engine, receipt, async (attempt) => {
+          await inContextOf(message, id, () => work.handle([message], batchContext(consumer, attempt)));
+        });
+      case "each":
+        return receiveOnce(this.#engine, receipt, async (attempt) => {
+          const context = handlerContext(consumer, id, held.delivery.attempt, attempt);
+          return answerOf(contract, await inContextOf(message, id, () => work.handle(message, context)));
+        });
+    }
+  }
+
+  #receipt(held: Held, { settings }: Registration, id: string): Receipt {
+    const { message, signal, ackIn } = held.delivery;
+    return {
+      consumer: this.#definition.name,
+      id,
+      topic: message.topic,
+      type: message.type,
+      payload: this.#definition.settings.storePayload ? message.data : null,
+      expiresAt: message.expiresAt,
+      deadlineMs: settings.deadlineMs,
+      lost: signal,
+      among: this.#attempts,
+      ackIn,
+      onSuccess: this.#settlement.acquittal(held),
+    };
+  }
+
+  // A topic may carry types this consumer never asked for; only a command must not vanish.
+  #unknown(held: Held): Promise<Fate> {
+    const { message } = held.delivery;
+    const policy =
+      this.#definition.settings.unknown ?? (message.kind === "command" ? "dead-letter" : "ignore");
+    if (policy === "ignore") return this.#settlement.ack(held);
+    const error = new SagaboxError(
+      "HANDLER_MISSING",
+      `Consumer "${this.#definition.name}" has no handler for "${message.type}". Register one, or set unknown: "ignore".`,
+    );
+    return this.#settlement.bury(held, "rejected", error);
+  }
+
+  #poison(held: Held): Promise<Fate> {
+    const error = new SagaboxError(
+      "MESSAGE_KILLS_PROCESS",
+      `The process died ${held.crashes} times while it handled nothing but this message.`,
+    );
+    return this.#settlement.bury(held, "poison", error);
+  }
+}
+
+/** A command's answer is held to its reply schema; an event's result is kept as it is. */
+export function answerOf(contract: Registration["contract"], answer: unknown): unknown {
+  return contract.kind === "command" ? validateReply(contract, answer) : answer;
+}
+
+function expired(expiresAt: string | null): SagaboxError {
+  return new SagaboxError("MESSAGE_EXPIRED", `The message was good until ${expiresAt ?? "an unknown time"}.`);
+}

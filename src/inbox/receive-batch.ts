@@ -1,0 +1,102 @@
+import type { Param, Queryable, Statement } from "../storage/index.ts";
+import { textArray } from "../storage/index.ts";
+import { attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
+import type { InboxEngine } from "./engine.ts";
+import { storedResult } from "./receive-once.ts";
+
+export interface BatchItem {
+  readonly id: string;
+  readonly topic: string;
+  readonly type: string;
+  readonly payload: string | null;
+  readonly expiresAt: string | null;
+  readonly ackIn?: ((tx: Queryable) => Promise<void>) | undefined;
+}
+
+export interface BatchReceipt<T extends BatchItem> extends AttemptLimits {
+  readonly consumer: string;
+  readonly items: readonly T[];
+}
+
+export interface BatchOutcome<T extends BatchItem> {
+  /** New, handled and committed together. */
+  readonly processed: readonly T[];
+  readonly duplicates: readonly T[];
+  readonly expired: readonly T[];
+  readonly durationMs: number;
+}
+
+/**
+ * Many messages in one transaction, without savepoints: one insert tells which are new, the handler sees only those,
+ * and either all of them are committed or none is. `handle` may answer with one result per fresh item.
+ */
+export function receiveBatch<T extends BatchItem>(
+  engine: InboxEngine,
+  receipt: BatchReceipt<T>,
+  handle: (fresh: readonly T[], attempt: Attempt) => Promise<readonly unknown[] | void>,
+): Promise<BatchOutcome<T>> {
+  const { sql, clock } = engine;
+  const { consumer, items } = receipt;
+  return attempt(engine, receipt, async (current) => {
+    const claim = await current.tx.run<{ event_id: string }>(sql.rememberAll, claimParams(consumer, items));
+    const { fresh, others } = split(items, new Set(claim.rows.map((row) => row.event_id)));
+    const known = others.length === 0 ? new Set<string>() : await recall(current, engine, consumer, others);
+    const rest = {
+      duplicates: others.filter((item) => known.has(item.id)),
+      expired: others.filter((item) => !known.has(item.id)),
+    };
+    if (fresh.length === 0) {
+      await current.tx.rollback();
+      return { processed: [], ...rest, durationMs: 0 };
+    }
+    current.handling();
+    const startedMs = clock.monotonicMs();
+    const results = await handle(fresh, current);
+    const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
+    const acks = fresh.flatMap((item) => (item.ackIn === undefined ? [] : [item.ackIn]));
+    await current.commit([finish(engine, consumer, fresh, results, durationMs)], acks);
+    return { processed: fresh, ...rest, durationMs };
+  });
+}
+
+function claimParams(consumer: string, items: readonly BatchItem[]): Param[] {
+  return [
+    consumer,
+    textArray(items.map((item) => item.id)),
+    textArray(items.map((item) => item.topic)),
+    textArray(items.map((item) => item.type)),
+    textArray(items.map((item) => item.payload)),
+    textArray(items.map((item) => item.expiresAt)),
+  ];
+}
+
+// The same message may be in a batch twice; its second copy is a duplicate of the first.
+function split<T extends BatchItem>(items: readonly T[], ids: Set<string>): { fresh: T[]; others: T[] } {
+  const fresh: T[] = [];
+  const others: T[] = [];
+  for (const item of items) (ids.delete(item.id) ? fresh : others).push(item);
+  return { fresh, others };
+}
+
+async function recall(
+  { tx }: Attempt,
+  { sql }: InboxEngine,
+  consumer: string,
+  items: readonly BatchItem[],
+): Promise<Set<string>> {
+  const params = [consumer, textArray(items.map((item) => item.id))];
+  const { rows } = await tx.run<{ event_id: string }>(sql.recall, params);
+  return new Set(rows.map((row) => row.event_id));
+}
+
+function finish(
+  { sql }: InboxEngine,
+  consumer: string,
+  fresh: readonly BatchItem[],
+  results: readonly unknown[] | void,
+  durationMs: number,
+): { statement: Statement; params: Param[] } {
+  const ids = textArray(fresh.map((item) => item.id));
+  const stored = textArray(fresh.map((_, index) => storedResult(results?.[index])));
+  return { statement: sql.finishAll, params: [consumer, Math.round(durationMs), ids, stored] };
+}

@@ -1,0 +1,84 @@
+import { SagaboxError } from "../errors/index.ts";
+import { decodeJson, encodeJson, type Json } from "../message/index.ts";
+import type { Param, Queryable, Statement } from "../storage/index.ts";
+import { textArray } from "../storage/index.ts";
+import { attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
+import type { InboxEngine } from "./engine.ts";
+
+/** One message for one consumer. */
+export interface Receipt extends AttemptLimits {
+  readonly consumer: string;
+  readonly id: string;
+  readonly topic: string;
+  readonly type: string;
+  /** Kept with the dedupe row if given. */
+  readonly payload: string | null;
+  readonly expiresAt: string | null;
+  /** Statements that belong to the success, sent together with the COMMIT. */
+  readonly onSuccess?: readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
+  readonly ackIn?: ((tx: Queryable) => Promise<void>) | undefined;
+}
+
+export type Outcome<R> =
+  | { readonly kind: "processed"; readonly result: R; readonly durationMs: number }
+  /** Handled before; the result of that time, if it had one. */
+  | { readonly kind: "duplicate"; readonly result?: Json }
+  /** Its time to live was over by the database's clock; the handler did not run. */
+  | { readonly kind: "expired" };
+
+/**
+ * Dedupe row, the handler's writes and what it publishes: one transaction. Throws what the handler threw, after
+ * everything was rolled back. The dedupe row goes first, so that two racing workers meet there and not in the
+ * handler; duration and result are added by a statement that travels with the COMMIT.
+ */
+export function receiveOnce<R>(
+  engine: InboxEngine,
+  receipt: Receipt,
+  handle: (attempt: Attempt) => R | Promise<R>,
+): Promise<Outcome<Awaited<R>>> {
+  const { sql, clock } = engine;
+  const { consumer, id, topic, type, payload, expiresAt } = receipt;
+  return attempt(engine, receipt, async (current) => {
+    const claim = await current.tx.run(sql.remember, [consumer, id, topic, type, payload, expiresAt]);
+    if (claim.rowCount === 0) return recall(current, engine, receipt);
+    current.handling();
+    const startedMs = clock.monotonicMs();
+    const result = await handle(current);
+    const stored = storedResult(result);
+    const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
+    const finish = { statement: sql.finish, params: [consumer, id, Math.round(durationMs), stored] };
+    await current.commit(
+      [finish, ...(receipt.onSuccess ?? [])],
+      receipt.ackIn === undefined ? [] : [receipt.ackIn],
+    );
+    return { kind: "processed", result, durationMs };
+  });
+}
+
+async function recall(
+  { tx }: Attempt,
+  { sql }: InboxEngine,
+  { consumer, id }: Receipt,
+): Promise<Outcome<never>> {
+  const { rows } = await tx.run<{ result: string | null }>(sql.recall, [consumer, textArray([id])]);
+  await tx.rollback();
+  if (rows[0] === undefined) return { kind: "expired" };
+  return { kind: "duplicate", ...(rows[0].result === null ? {} : { result: decodeJson(rows[0].result) }) };
+}
+
+/** A result as it is kept, or null where there is none. What JSON cannot carry is the handler's failure. */
+export function storedResult(result: unknown): string | null {
+  return result === undefined ? null : encodeJson(result);
+}
+
+/** What is not an error becomes one, so that everything after has a message and a stack. */
+export function asError(thrown: unknown): Error {
+  if (thrown instanceof Error) return thrown;
+  return new SagaboxError(
+    "HANDLER_FAILED",
+    `A handler threw something that is not an error (${typeof thrown}).`,
+    {
+      cause: thrown,
+    },
+  );
+}

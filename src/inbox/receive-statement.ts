@@ -1,0 +1,72 @@
+import { permanent, SagaboxError } from "../errors/index.ts";
+import { withDeadline } from "../runtime/index.ts";
+import { textArray, type Param, type Statement } from "../storage/index.ts";
+import type { InboxEngine } from "./engine.ts";
+import type { Outcome, Receipt } from "./receive-once.ts";
+import { onceStatement } from "./statements.ts";
+
+// Every text is a prepared statement on every connection, so a text made from data would fill their memory.
+const MOST_TEXTS = 16;
+
+/** Texts of statement handlers, wrapped once each. */
+export class StatementCache {
+  readonly #schema: string;
+  readonly #known = new Map<string, Statement>();
+
+  constructor(schema: string) {
+    this.#schema = schema;
+  }
+
+  wrap(text: string, params: number): Statement {
+    const known = this.#known.get(text);
+    if (known !== undefined) return known;
+    if (!/\bfresh\b/i.test(text)) {
+      throw permanent(
+        "The text of a statement handler must read from `fresh`, or it would also run for duplicates: " +
+          "insert into … select … from fresh.",
+      );
+    }
+    if (this.#known.size >= MOST_TEXTS) {
+      throw permanent(
+        "The text of a statement handler changes from message to message. Pass values as parameters.",
+      );
+    }
+    const wrapped = onceStatement(this.#schema, text, params);
+    this.#known.set(text, wrapped);
+    return wrapped;
+  }
+}
+
+/** Dedupe and effect as one autocommitted statement: the cheapest way, without room for JavaScript in between. */
+export async function receiveStatement(
+  engine: InboxEngine,
+  cache: StatementCache,
+  receipt: Receipt,
+  effect: { readonly text: string; readonly params?: readonly Param[] },
+): Promise<Outcome<undefined>> {
+  const { consumer, id, topic, type, expiresAt, deadlineMs } = receipt;
+  const params = effect.params ?? [];
+  const statement = cache.wrap(effect.text, params.length);
+  const startedMs = engine.clock.monotonicMs();
+  const leave = await engine.slots.acquire();
+  try {
+    const running = engine.database.run<{ fresh: boolean }>(statement, [
+      ...params,
+      consumer,
+      id,
+      topic,
+      type,
+      expiresAt,
+    ]);
+    const { rows } = await withDeadline(running, deadlineMs, () => {
+      throw new SagaboxError("HANDLER_TIMEOUT", `The statement was not answered within ${deadlineMs} ms.`);
+    });
+    if (rows[0]?.fresh === true) {
+      return { kind: "processed", result: undefined, durationMs: engine.clock.monotonicMs() - startedMs };
+    }
+  } finally {
+    leave();
+  }
+  const known = await engine.database.run(engine.sql.recall, [consumer, textArray([id])]);
+  return known.rowCount > 0 ? { kind: "duplicate" } : { kind: "expired" };
+}

@@ -1,0 +1,117 @@
+import { SagaboxError } from "../errors/index.ts";
+import { topicOf, type AnyContract, type Routing } from "../message/index.ts";
+import type {
+  BatchContext,
+  BatchHandler,
+  Handler,
+  HandlerContext,
+  Received,
+  StatementHandler,
+} from "./handler.ts";
+import {
+  consumerSettings,
+  handlerSettings,
+  mergeConsumerOptions,
+  type ConsumerOptions,
+  type ConsumerSettings,
+  type HandlerOptions,
+  type HandlerSettings,
+} from "./options.ts";
+
+/** How a registered handler is called, its types forgotten. */
+export type Work =
+  | { readonly kind: "each"; readonly handle: (message: Received, context: HandlerContext) => unknown }
+  | {
+      readonly kind: "bulk";
+      readonly handle: (messages: readonly Received[], context: BatchContext) => unknown;
+    }
+  | { readonly kind: "statement"; readonly build: StatementHandler<AnyContract> };
+
+export interface Registration {
+  readonly consumer: string;
+  readonly contract: AnyContract;
+  readonly topic: string;
+  readonly settings: HandlerSettings;
+  readonly work: Work;
+}
+
+export interface ConsumerDefinition {
+  readonly name: string;
+  readonly settings: ConsumerSettings;
+  readonly topics: readonly string[];
+  /** By the name of the contract. */
+  readonly handlers: ReadonlyMap<string, Registration>;
+}
+
+interface Growing {
+  options: ConsumerOptions;
+  readonly handlers: Map<string, Registration>;
+}
+
+/** Who handles what: one handler for each consumer and contract, any number of contracts for a consumer. */
+export class HandlerRegistry {
+  readonly #routing: Routing | undefined;
+  readonly #consumers = new Map<string, Growing>();
+
+  constructor(routing?: Routing) {
+    this.#routing = routing;
+  }
+
+  on<C extends AnyContract>(contract: C, options: HandlerOptions, handler: Handler<C>): void;
+  on<C extends AnyContract>(
+    contract: C,
+    options: HandlerOptions & { readonly statement: StatementHandler<C>; readonly batch?: never },
+  ): void;
+  on(
+    contract: AnyContract,
+    options: HandlerOptions & { readonly statement?: StatementHandler<AnyContract> },
+    handler?: Handler<AnyContract>,
+  ): void {
+    const { statement } = options;
+    if (typeof handler === "function" && statement === undefined) {
+      this.#add(contract, options, { kind: "each", handle: handler });
+    } else if (typeof statement === "function" && handler === undefined && options.batch === undefined) {
+      this.#add(contract, options, { kind: "statement", build: statement });
+    } else {
+      throw new SagaboxError(
+        "OPTIONS_INVALID",
+        `on(${contract.name}) needs either a handler function or the option \`statement\` (which takes no batch).`,
+      );
+    }
+  }
+
+  onBatch<C extends AnyContract>(contract: C, options: HandlerOptions, handler: BatchHandler<C>): void {
+    if (typeof handler !== "function") {
+      throw new SagaboxError("OPTIONS_INVALID", `onBatch(${contract.name}) needs a handler function.`);
+    }
+    const handle = handler as BatchHandler<AnyContract>;
+    this.#add(contract, { ...options, batch: options.batch ?? {} }, { kind: "bulk", handle });
+  }
+
+  consumers(): readonly ConsumerDefinition[] {
+    return [...this.#consumers].map(([name, { options, handlers }]) => ({
+      name,
+      settings: consumerSettings(name, options),
+      topics: [...new Set([...handlers.values()].map((handler) => handler.topic))],
+      handlers,
+    }));
+  }
+
+  #add(contract: AnyContract, options: HandlerOptions, work: Work): void {
+    const settings = handlerSettings(options);
+    const { consumer } = options;
+    const known = this.#consumers.get(consumer) ?? { options: {}, handlers: new Map<string, Registration>() };
+    if (known.handlers.has(contract.name)) {
+      throw new SagaboxError(
+        "HANDLER_DUPLICATE",
+        `Consumer "${consumer}" already has a handler for "${contract.name}". Use another consumer name for a second effect.`,
+      );
+    }
+    const merged = mergeConsumerOptions(consumer, known.options, options);
+    consumerSettings(consumer, merged);
+    known.options = merged;
+    const topic = topicOf(contract, this.#routing);
+    known.handlers.set(contract.name, { consumer, contract, topic, settings, work });
+    this.#consumers.set(consumer, known);
+  }
+}

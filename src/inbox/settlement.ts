@@ -1,0 +1,113 @@
+import { burial, type DeadLetterReason } from "../dead-letter/index.ts";
+import type { Message } from "../message/index.ts";
+import type { Param, Statement } from "../storage/index.ts";
+import type { TelemetryContext } from "../telemetry/index.ts";
+import { attempt } from "./attempt.ts";
+import type { InboxEngine } from "./engine.ts";
+import type { Held } from "./held.ts";
+import { persist } from "./persist.ts";
+
+/** done: settled for good · again: it comes back, so its successors must wait · lost: somebody else has it. */
+export type Fate = "done" | "again" | "lost";
+
+const SETTLE_MS = 30_000;
+
+/** The ends a delivery can have. Each is tried until it works, or until the delivery is no longer ours. */
+export class Settlement {
+  readonly #engine: InboxEngine;
+  readonly #consumer: string;
+  readonly #givenUp: AbortSignal;
+
+  constructor(engine: InboxEngine, consumer: string, givenUp: AbortSignal) {
+    this.#engine = engine;
+    this.#consumer = consumer;
+    this.#givenUp = givenUp;
+  }
+
+  async ack({ delivery }: Held): Promise<Fate> {
+    return (await this.#persist("acknowledge", delivery.signal, () => delivery.ack())) ? "done" : "lost";
+  }
+
+  async retry(held: Held, retry: { delayMs: number; charged: boolean; error: Error }): Promise<Fate> {
+    const { delivery } = held;
+    const { delayMs, charged } = retry;
+    const error = retry.error.message.slice(0, 1_000);
+    const settled = await this.#persist("retry", delivery.signal, () =>
+      delivery.retry({ delayMs, charged, error }),
+    );
+    if (!settled) return "lost";
+    const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, charged, error };
+    this.#engine.observer.tell("consumer.retried", fields, contextOf(delivery.message));
+    return "again";
+  }
+
+  async release({ delivery }: Held): Promise<void> {
+    await this.#persist("release", delivery.signal, () => delivery.release());
+  }
+
+  /** Handled by decision: nothing is written but that it was seen. */
+  async pass(held: Held, id: string): Promise<Fate> {
+    const { topic, type } = held.delivery.message;
+    const seen = [this.#consumer, id, topic, type, null, null];
+    return this.#settleIn(held, "pass over", [{ statement: this.#engine.sql.remember, params: seen }]);
+  }
+
+  async bury(held: Held, reason: DeadLetterReason, error: Error): Promise<Fate> {
+    const { message, attempt: attempts } = held.delivery;
+    const consumer = this.#consumer;
+    // The table holds us to it: exhausted means that nothing was left.
+    const maxAttempts = held.registration?.settings.retry.maxAttempts ?? attempts;
+    const letter = { origin: "consumer", consumer, message, reason, attempts, maxAttempts, error } as const;
+    const statements = [{ statement: this.#engine.deadLetters.bury, params: burial(letter) }];
+    const fate = await this.#settleIn(held, "bury", statements);
+    if (fate === "done") {
+      this.#engine.observer.tell(
+        "dead_letter.buried",
+        { ...this.#names(held), origin: "consumer", reason, error: error.message.slice(0, 1_000) },
+        contextOf(message),
+      );
+    }
+    return fate;
+  }
+
+  /** Writes and acknowledges in one transaction where the transport lives in this database, else one after the other. */
+  async #settleIn(
+    held: Held,
+    doing: string,
+    writes: readonly { statement: Statement; params: readonly Param[] }[],
+  ): Promise<Fate> {
+    const { delivery } = held;
+    const last = [...writes, ...this.acquittal(held)];
+    const acks = delivery.ackIn === undefined ? [] : [delivery.ackIn];
+    const written = await this.#persist(doing, delivery.signal, () =>
+      attempt(this.#engine, { deadlineMs: SETTLE_MS }, (current) => current.commit(last, acks)),
+    );
+    if (!written) return "lost";
+    if (delivery.ackIn === undefined) return this.ack(held);
+    delivery.acked?.();
+    return "done";
+  }
+
+  /** What a suspect leaves behind when it is through. */
+  acquittal({ crashes, id }: Held): readonly { statement: Statement; params: readonly Param[] }[] {
+    if (crashes === undefined || id === undefined) return [];
+    return [{ statement: this.#engine.sql.acquit, params: [this.#consumer, id] }];
+  }
+
+  #names({ delivery, id }: Held): { consumer: string; type: string; topic: string; id: string } {
+    const { type, topic } = delivery.message;
+    return { consumer: this.#consumer, type, topic, id: id ?? delivery.message.id };
+  }
+
+  #persist(doing: string, lost: AbortSignal, action: () => Promise<unknown>): Promise<boolean> {
+    const over = lost.aborted || this.#givenUp.aborted ? AbortSignal.abort() : undefined;
+    if (over !== undefined) return Promise.resolve(false);
+    return persist(this.#engine.observer, doing, this.#givenUp, async () => {
+      if (!lost.aborted) await action();
+    }).then((settled) => settled && !lost.aborted);
+  }
+}
+
+export function contextOf({ traceparent, sagaId }: Message): TelemetryContext {
+  return { traceparent, sagaId };
+}

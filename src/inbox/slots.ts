@@ -1,0 +1,26 @@
+/** Hands out at most `limit` places; who comes later waits in line. */
+export class Slots {
+  readonly #limit: number;
+  readonly #waiting: (() => void)[] = [];
+  #taken = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  async acquire(): Promise<() => void> {
+    if (this.#taken < this.#limit) this.#taken += 1;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    let held = true;
+    return () => {
+      if (held) this.#release();
+      held = false;
+    };
+  }
+
+  #release(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#taken -= 1;
+    else next();
+  }
+}

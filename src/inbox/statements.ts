@@ -1,0 +1,161 @@
+import { statement, type Statement } from "../storage/index.ts";
+
+export type InboxStatements = ReturnType<typeof inboxStatements>;
+
+/** Members that only keep the crash ledger alive; lanes have scopes from zero. */
+const LEDGER_SCOPE = -1;
+
+/** SQL of the room. `schema` is quoted already. */
+export function inboxStatements(schema: string) {
+  const inbox = `${schema}.consumer_inbox`;
+  const alive = (member: string): string =>
+    `exists (select 1 from ${schema}.member where member.id = ${member} and member.lease_until > (select clock_timestamp()))`;
+  // The ledger only has to survive the process, not the server, so nobody waits for the disk.
+  const quick = `quick as materialized (select set_config('synchronous_commit', 'off', true) as mode)`;
+  return {
+    schema,
+    // The first statement of the handler's transaction: a second worker waits here until the first has ended.
+    // The database clock decides whether the message is still good.
+    remember: statement(
+      "sagabox.inbox.remember",
+      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+       select $1::text, $2::text, $3::text, $4::text, $5::text
+        where coalesce($6::text::timestamptz > clock_timestamp(), true)
+       on conflict do nothing
+       returning 1`,
+    ),
+    // Sorted, so that two batches that share messages wait for each other instead of deadlocking.
+    rememberAll: statement(
+      "sagabox.inbox.remember_all",
+      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+       select $1::text, given.id, given.topic, given.type, given.payload
+         from unnest($2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::timestamptz[])
+              as given (id, topic, type, payload, expires_at)
+        where coalesce(given.expires_at > (select clock_timestamp()), true)
+        order by given.id
+       on conflict do nothing
+       returning event_id`,
+    ),
+    recall: statement(
+      "sagabox.inbox.recall",
+      `select event_id, result from ${inbox} where consumer = $1::text and event_id = any($2::text::text[])`,
+    ),
+    finish: statement(
+      "sagabox.inbox.finish",
+      `update ${inbox} set processing_duration_ms = $3::integer, result = $4::text
+        where consumer = $1::text and event_id = $2::text`,
+    ),
+    finishAll: statement(
+      "sagabox.inbox.finish_all",
+      `update ${inbox} as entry set processing_duration_ms = $2::integer, result = given.result
+         from unnest($3::text::text[], $4::text::text[]) as given (id, result)
+        where entry.consumer = $1::text and entry.event_id = given.id`,
+    ),
+    stats: statement(
+      "sagabox.inbox.stats",
+      `select consumer, count(*)::double precision as total,
+              to_char(min(consumed_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as oldest,
+              count(*) filter (where consumed_at > clock_timestamp() - interval '1 hour')::double precision as last_hour,
+              count(*) filter (where consumed_at > clock_timestamp() - interval '1 day')::double precision as last_day
+         from ${inbox}
+        where $1::text is null or consumer = $1::text
+        group by consumer
+        order by consumer`,
+    ),
+    forget: statement(
+      "sagabox.inbox.forget",
+      `delete from ${inbox}
+        where ctid = any(array(
+          select ctid from ${inbox}
+           where consumed_at < (select clock_timestamp()) - $1::double precision * interval '1 ms'
+           limit $2::integer
+             for update skip locked))`,
+    ),
+    forgetSuspects: statement(
+      "sagabox.inbox.forget_suspects",
+      `delete from ${schema}.suspect
+        where noticed_at < clock_timestamp() - $1::double precision * interval '1 ms'`,
+    ),
+    // A member whose lease ran out while it was stopped simply joins again.
+    beat: statement(
+      "sagabox.ledger.beat",
+      `with reaped as (
+         delete from ${schema}.member
+          where id in (select id from ${schema}.member
+                        where scope = ${LEDGER_SCOPE} and id <> $1::text
+                          and lease_until < clock_timestamp() - interval '1 second'
+                          for update skip locked)
+       )
+       insert into ${schema}.member (id, scope, worker, lease_until)
+       values ($1::text, ${LEDGER_SCOPE}, $2::text, clock_timestamp() + $3::double precision * interval '1 ms')
+       on conflict (id) do update set lease_until = excluded.lease_until`,
+    ),
+    leave: statement(
+      "sagabox.ledger.leave",
+      `with gone as (delete from ${schema}.running where member = $1::text)
+       delete from ${schema}.member where id = $1::text`,
+    ),
+    // Lists what is about to run, and answers which of it is suspect and whether a member has died meanwhile.
+    list: statement(
+      "sagabox.ledger.list",
+      `with ${quick}, listed as (
+         insert into ${schema}.running (member, consumer, event_ids, alone)
+         select $1::text, $2::text, $3::text::text[], $4::boolean from quick
+         on conflict (member, consumer) do update
+            set event_ids = excluded.event_ids, alone = excluded.alone, started_at = excluded.started_at
+       )
+       select exists (select 1 from ${schema}.running as other
+                       where other.member <> $1::text and not ${alive("other.member")}) as deaths,
+              coalesce((select json_object_agg(suspect.event_id, suspect.crashes)
+                          from ${schema}.suspect
+                         where suspect.consumer = $2::text and suspect.event_id = any($3::text::text[])), '{}')::text
+                as suspects`,
+    ),
+    // Deleting the dead member's row makes sure that its crash is counted once. What it had finished is no suspect.
+    notice: statement(
+      "sagabox.ledger.notice",
+      `with dead as (
+         delete from ${schema}.running where not ${alive("running.member")}
+         returning consumer, event_ids, alone
+       ), accused as (
+         select dead.consumer, event_id, max(dead.alone::integer) as crashes
+           from dead, unnest(dead.event_ids) as event_id
+          where not exists (select 1 from ${inbox} as done
+                             where done.consumer = dead.consumer and done.event_id = event_id)
+          group by dead.consumer, event_id
+       )
+       insert into ${schema}.suspect (consumer, event_id, crashes)
+       select consumer, event_id, crashes from accused
+       on conflict (consumer, event_id) do update
+          set crashes = suspect.crashes + excluded.crashes, noticed_at = clock_timestamp()
+       returning consumer, event_id, crashes`,
+    ),
+    acquit: statement(
+      "sagabox.ledger.acquit",
+      `delete from ${schema}.suspect where consumer = $1::text and event_id = $2::text`,
+    ),
+  };
+}
+
+/**
+ * Dedupe and effect in one statement: the user's text reads from `fresh`, which has a row only if the message is new.
+ * A query is counted so that it runs; a write runs by itself. The five parameters of ours follow the user's.
+ */
+export function onceStatement(schema: string, text: string, userParams: number): Statement {
+  const own = (n: number): string => `$${userParams + n}::text`;
+  const effect =
+    /^\s*(select|with\b[^]*\bselect)\b/i.test(text) && !/\b(insert|update|delete|merge)\b/i.test(text);
+  return statement(
+    "sagabox.inbox.once",
+    `with fresh as (
+       insert into ${schema}.consumer_inbox (consumer, event_id, source_topic, event_type)
+       select ${own(1)}, ${own(2)}, ${own(3)}, ${own(4)}
+        where coalesce(${own(5)}::timestamptz > clock_timestamp(), true)
+       on conflict do nothing
+       returning consumer, event_id
+     ), effect as (
+       ${text}
+     )
+     select exists (select 1 from fresh) as fresh${effect ? ", (select count(*) from effect) as effects" : ""}`,
+  );
+}

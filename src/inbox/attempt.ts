@@ -68,10 +68,10 @@ export class Attempt {
     if (this.#ended !== undefined) throw this.#ended;
     this.#phase = "committing";
     const pending = await sendAcks(this.tx, acks);
-    await this.tx.commit([...last, ...this.scope.last()]);
+    const answers = await this.tx.commit([...last, ...this.scope.last()]);
     // The effect has happened; an acknowledgement that found its delivery gone only means a duplicate later.
     await Promise.allSettled(pending);
-    this.scope.committed();
+    this.scope.committed(answers.slice(last.length));
   }
 
   timeout(deadlineMs: number): SagaboxError {

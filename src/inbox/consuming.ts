@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import { isValidId } from "../message/index.ts";
 import { after, withDeadline, type CancelTimer } from "../runtime/index.ts";
-import type { Consumption, Delivery } from "../transport/index.ts";
+import type { Consumption, Delivery, TopicRequest } from "../transport/index.ts";
 import type { Attempt } from "./attempt.ts";
 import type { ConsumerParts } from "./consumer.ts";
 import type { Held } from "./held.ts";
@@ -45,9 +45,18 @@ export class Consuming {
     const { settings, name, topics } = definition;
     const prefetch = settings.prefetch ?? Math.min(1_000, 2 * this.#capacity());
     this.#consumption = await transport.subscribe(
-      { group: name, topics: topics.map((topic) => ({ topic, from: settings.from })), prefetch, worker },
+      { group: name, topics: topics.map((topic) => ({ topic, from: this.#from(topic) })), prefetch, worker },
       (delivery) => this.#receive(delivery),
     );
+  }
+
+  // A command that came before its first consumer is not lost; a second consumer does not carry out the old ones.
+  #from(topic: string): TopicRequest["from"] {
+    const { handlers, settings } = this.#parts.definition;
+    const commands = [...handlers.values()].some(
+      (handler) => handler.topic === topic && handler.contract.kind === "command",
+    );
+    return settings.from ?? (commands ? "unclaimed" : "now");
   }
 
   end(): Promise<void> {

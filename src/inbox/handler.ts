@@ -1,6 +1,6 @@
 import type { Duration } from "../errors/index.ts";
 import type { AnyContract, DataOf, InputOf, Json, Message, Priority, ReplyOf } from "../message/index.ts";
-import type { OwnedTransaction, Param, Sql, Statement } from "../storage/index.ts";
+import type { OwnedTransaction, Param, Rows, Sql, Statement } from "../storage/index.ts";
 
 /** A message as a handler gets it: the data is read, brought to the current version and validated. */
 export type Received<C extends AnyContract = AnyContract> = Omit<Message, "data"> & {
@@ -29,8 +29,8 @@ export interface OutgoingScope {
   readonly publish: PublishInHandler;
   /** Statements that still have to run in the transaction; they travel with its COMMIT. */
   last(): readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
-  /** The transaction has committed: what was written may be sent now. */
-  committed(): void;
+  /** The transaction has committed, with these answers to `last()`: what was written may be sent now. */
+  committed(answers: readonly Rows<unknown>[]): void;
 }
 
 export type OpenScope = (tx: OwnedTransaction) => OutgoingScope;

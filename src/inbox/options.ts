@@ -28,7 +28,7 @@ export interface ConsumerOptions {
    * events and stream messages are passed over by default; a command nobody carries out goes to the dead letters.
    */
   readonly unknown?: "ignore" | "dead-letter";
-  /** Where a new consumer begins in a topic. Default "now". */
+  /** Where a new consumer begins in a topic. Default "now"; the first consumer of a command gets what waited for it. */
   readonly from?: "now" | "beginning";
   /** Keep the payload with the dedupe row. Default false. */
   readonly storePayload?: boolean;
@@ -73,7 +73,7 @@ export interface ConsumerSettings {
   readonly concurrency: number;
   readonly prefetch: number | null;
   readonly unknown: "ignore" | "dead-letter" | null;
-  readonly from: "now" | "beginning";
+  readonly from: "now" | "beginning" | null;
   readonly storePayload: boolean;
   readonly idOf: ((message: Message) => string | undefined) | null;
   readonly maxCrashes: number;
@@ -118,7 +118,7 @@ export function consumerSettings(consumer: string, options: ConsumerOptions): Co
     prefetch:
       prefetch === undefined ? null : wholeNumber(`${where}.prefetch`, prefetch, { min: 1, max: 100_000 }),
     unknown: unknown === undefined ? null : oneOf(`${where}.unknown`, unknown, ["ignore", "dead-letter"]),
-    from: oneOf(`${where}.from`, options.from ?? "now", ["now", "beginning"]),
+    from: options.from === undefined ? null : oneOf(`${where}.from`, options.from, ["now", "beginning"]),
     storePayload: flag(`${where}.storePayload`, options.storePayload ?? false),
     idOf: options.idOf ?? null,
     maxCrashes: wholeNumber(`${where}.maxCrashes`, options.maxCrashes ?? 3, { min: 1, max: 100 }),

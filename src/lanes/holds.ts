@@ -34,6 +34,11 @@ export class Holds {
     else this.#streams.set(stream, { lane, stream, seq, untilMs });
   }
 
+  /** Its time was changed in place. */
+  touched(hold: Hold): void {
+    this.#earliestMs = Math.min(this.#earliestMs, hold.untilMs);
+  }
+
   release(hold: RowPlace): void {
     if (hold.stream === null) this.#rows.delete(hold.seq);
     else this.#streams.delete(hold.stream);

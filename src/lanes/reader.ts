@@ -1,7 +1,6 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
-import { Holds, type Hold } from "./holds.ts";
-import { InFlight } from "./in-flight.ts";
+import { Custody } from "./custody.ts";
 import { laneRow, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
@@ -25,8 +24,6 @@ export interface LaneReaderOptions {
 
 /** A lane with something in flight is left alone for this long, so that the next read finds a full batch. */
 const BUSY_LANE_MS = 100;
-/** A row leased by its writer is usually gone in a moment: look again soon, not when the lease ends. */
-const LEASED_RECHECK_MS = 50;
 /** With this many streams waiting, nothing new is taken until some of them have moved. */
 const MAX_HOLDS = 20_000;
 const DEFAULT_PRIORITY = 5;
@@ -40,8 +37,7 @@ export class LaneReader implements LaneWorker {
   readonly #sql: ReadStatements;
   readonly #clock: Clock;
   readonly #marks = new Marks();
-  readonly #holds = new Holds();
-  readonly #inFlight = new InFlight();
+  readonly #custody: Custody;
   readonly #unread = new Unread();
   #express = false;
 
@@ -49,20 +45,21 @@ export class LaneReader implements LaneWorker {
     this.#options = options;
     this.#sql = readStatements(quotedSchema(options.schema), options.table, options.payload);
     this.#clock = options.clock ?? systemClock;
+    this.#custody = new Custody(() => this.#clock.monotonicMs());
     options.ownership.attach(this);
   }
 
   get inFlight(): number {
-    return this.#inFlight.size;
+    return this.#custody.inFlight.size;
   }
 
   get held(): number {
-    return this.#holds.size;
+    return this.#custody.holds.size;
   }
 
   /** True while lanes are known that may have something to read right now. */
   get hungry(): boolean {
-    return this.#readable().length > 0 || this.#holds.nextMs() <= this.#clock.monotonicMs();
+    return this.#readable().length > 0 || this.#custody.holds.nextMs() <= this.#clock.monotonicMs();
   }
 
   /** Something may have been written to these lanes. */
@@ -77,13 +74,13 @@ export class LaneReader implements LaneWorker {
 
   /** Milliseconds until something held back may go on. */
   nextDueMs(): number {
-    return Math.max(0, this.#holds.nextMs() - this.#clock.monotonicMs());
+    return Math.max(0, this.#custody.holds.nextMs() - this.#clock.monotonicMs());
   }
 
   /** Up to `limit` rows that may be worked on now. They are in flight from here on. */
   async fetch(session: Queryable, limit: number): Promise<LaneRow[]> {
     const rows = await this.#reenter(session, limit);
-    if (this.#holds.size >= MAX_HOLDS || rows.length >= limit) return rows;
+    if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return rows;
     const express = this.#express ? await this.#expressRows(session, limit - rows.length) : [];
     rows.push(...this.#takeExpress(express, (rank) => rank >= DEFAULT_PRIORITY));
     if (rows.length < limit) rows.push(...(await this.#walk(session, limit - rows.length)));
@@ -94,14 +91,13 @@ export class LaneReader implements LaneWorker {
   /** These rows are gone from the table, in a transaction with this number. */
   settled(rows: readonly LaneRow[], xid?: { readonly value: string; readonly reads: number }): void {
     if (xid !== undefined) this.saw(xid.value, xid.reads);
-    for (const row of rows) this.#finish(row);
+    for (const row of rows) if (this.#custody.settled(row)) this.#tellIdle(row.lane);
   }
 
   /** These rows are still in the table: their streams wait this long. */
   back(rows: readonly LaneRow[], delayMs: number): void {
-    const untilMs = this.#clock.monotonicMs() + delayMs;
     for (const row of rows) {
-      if (this.#inFlight.remove(row)) this.#holds.hold(row, untilMs);
+      this.#custody.back(row, delayMs);
       this.#tellIdle(row.lane);
     }
   }
@@ -111,14 +107,13 @@ export class LaneReader implements LaneWorker {
   }
 
   drained(lane: number): boolean {
-    return this.#inFlight.idle(lane);
+    return this.#custody.inFlight.idle(lane);
   }
 
   lost(lanes: readonly number[]): void {
     for (const lane of lanes) {
       this.#marks.forget(lane);
-      this.#holds.forget(lane);
-      this.#inFlight.forget(lane);
+      this.#custody.forget(lane);
       this.#unread.delete(lane);
     }
   }
@@ -135,8 +130,8 @@ export class LaneReader implements LaneWorker {
     const nowMs = this.#clock.monotonicMs();
     return this.#unread.list((lane) => {
       if (this.#options.ownership.claim(lane) === undefined) return false;
-      const busyMs = this.#inFlight.busyMs(lane, nowMs);
-      return this.#inFlight.idle(lane) || busyMs >= BUSY_LANE_MS;
+      const busyMs = this.#custody.inFlight.busyMs(lane, nowMs);
+      return this.#custody.inFlight.idle(lane) || busyMs >= BUSY_LANE_MS;
     });
   }
 
@@ -145,7 +140,7 @@ export class LaneReader implements LaneWorker {
     if (lanes.length === 0) return [];
     const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
-    this.#watchBusyStreams(lanes);
+    this.#custody.watchBusyStreams(lanes);
     const read = await this.#read(session, this.#sql.fetch, lanes, [
       textArray(lanes),
       textArray(lanes.map((lane) => this.#marks.markOf(lane))),
@@ -155,7 +150,7 @@ export class LaneReader implements LaneWorker {
     ]);
     this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
     return read.rows.flatMap((raw) =>
-      read.still(raw.lane) ? this.#take(laneRow(raw), raw.blocked === true) : [],
+      read.still(raw.lane) ? this.#custody.take(laneRow(raw), raw.blocked === true) : [],
     );
   }
 
@@ -177,13 +172,13 @@ export class LaneReader implements LaneWorker {
   #takeExpress(raw: readonly RawRow[], fits: (rank: number) => boolean): LaneRow[] {
     return raw.flatMap((candidate) => {
       if (!fits(candidate.rank ?? DEFAULT_PRIORITY)) return [];
-      if (candidate.stream !== null && this.#inFlight.hasStream(candidate.stream)) return [];
-      return this.#take(laneRow(candidate), false);
+      if (candidate.stream !== null && this.#custody.inFlight.hasStream(candidate.stream)) return [];
+      return this.#custody.take(laneRow(candidate), false);
     });
   }
 
   async #reenter(session: Queryable, limit: number): Promise<LaneRow[]> {
-    const due = this.#holds
+    const due = this.#custody.holds
       .due(this.#clock.monotonicMs(), limit)
       .filter((hold) => this.#options.ownership.claim(hold.lane) !== undefined);
     if (due.length === 0) return [];
@@ -199,73 +194,14 @@ export class LaneReader implements LaneWorker {
       Math.max(1, Math.ceil(limit / due.length)),
     ]);
     const owned = due.filter((hold) => read.still(hold.lane));
-    return this.#goOn(owned, read.rows.map(laneRow), marks);
-  }
-
-  // A held stream is let go only when nothing of it was left and no later row of it can have been passed over since.
-  #goOn(due: readonly Hold[], rows: readonly LaneRow[], marks: ReadonlyMap<number, number>): LaneRow[] {
-    const resting = new Set(this.#options.resting?.() ?? []);
-    const nowMs = this.#clock.monotonicMs();
-    const taken: LaneRow[] = [];
-    for (const hold of due) {
-      const own = rows.filter((row) =>
-        hold.stream === null ? row.seq === hold.seq : row.stream === hold.stream,
-      );
-      const head = own[0];
-      if (head === undefined) {
-        const moved = marks.get(hold.lane) !== this.#marks.markOf(hold.lane);
-        if (hold.stream !== null && moved) hold.untilMs = nowMs;
-        else this.#holds.release(hold);
-        continue;
-      }
-      if (resting.has(head.topic)) hold.untilMs = nowMs + LEASED_RECHECK_MS;
-      else if (head.waitMs > 0) hold.untilMs = nowMs + patience(head);
-      else taken.push(...this.#takeReady(hold, own, nowMs));
-    }
-    return taken;
-  }
-
-  #takeReady(hold: Hold, rows: readonly LaneRow[], nowMs: number): LaneRow[] {
-    if (hold.stream !== null && this.#inFlight.hasStream(hold.stream)) return [];
-    const taken: LaneRow[] = [];
-    for (const row of rows) {
-      if (row.waitMs > 0 || this.#inFlight.knows(row.seq)) break;
-      this.#inFlight.add(row, nowMs);
-      taken.push(row);
-    }
-    hold.untilMs = taken.length > 0 ? Infinity : nowMs;
-    if (hold.stream === null && taken.length > 0) this.#holds.release(hold);
-    return taken;
-  }
-
-  #take(row: LaneRow, blocked: boolean): LaneRow[] {
-    if (this.#inFlight.knows(row.seq)) return [];
-    if (this.#holds.has(row)) return [];
-    const nowMs = this.#clock.monotonicMs();
-    if (blocked || row.waitMs > 0) {
-      this.#holds.hold(row, blocked ? nowMs : nowMs + patience(row));
-      return [];
-    }
-    this.#inFlight.add(row, nowMs);
-    return [row];
-  }
-
-  // Their successors are left out of the read, yet the mark may pass them: they must be looked for afterwards.
-  #watchBusyStreams(lanes: readonly number[]): void {
-    for (const lane of lanes) {
-      for (const row of this.#inFlight.rowsIn(lane)) {
-        if (row.stream !== null && !this.#holds.has(row)) this.#holds.hold(row, Infinity);
-      }
-    }
+    return this.#custody.goOn(owned, read.rows.map(laneRow), {
+      resting: this.#options.resting?.() ?? [],
+      marksMoved: (lane) => marks.get(lane) !== this.#marks.markOf(lane),
+    });
   }
 
   #passedOver(lanes: readonly number[], resting: readonly string[]): [string, string, string] {
-    const within = new Set(lanes);
-    const busy = lanes.flatMap((lane) => this.#inFlight.rowsIn(lane));
-    const streams = new Set(this.#holds.streamsOf(within));
-    for (const row of busy) if (row.stream !== null) streams.add(row.stream);
-    const rows = [...busy.map((row) => row.seq), ...this.#holds.rowsOf(within)];
-    return [textArray([...streams]), textArray(rows), textArray(resting)];
+    return [...this.#custody.passedOver(lanes), textArray(resting)];
   }
 
   #remember(
@@ -301,7 +237,7 @@ export class LaneReader implements LaneWorker {
   ): Promise<Read> {
     const { ownership } = this.#options;
     const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
-    this.#inFlight.beginRead();
+    this.#custody.inFlight.beginRead();
     const { rows } = await session.run<RawRow>(statement, params);
     this.#marks.finishRead();
     if (rows[0]?.express === true) this.#express = true;
@@ -315,16 +251,8 @@ export class LaneReader implements LaneWorker {
     };
   }
 
-  #finish(row: LaneRow): void {
-    if (!this.#inFlight.remove(row)) return;
-    if (row.stream !== null && this.#holds.has(row) && !this.#inFlight.hasStream(row.stream)) {
-      this.#holds.hold(row, this.#clock.monotonicMs());
-    }
-    this.#tellIdle(row.lane);
-  }
-
   #tellIdle(lane: number): void {
-    if (this.#inFlight.idle(lane) && this.#options.ownership.claim(lane) === undefined)
+    if (this.#custody.inFlight.idle(lane) && this.#options.ownership.claim(lane) === undefined)
       this.#options.onIdle?.();
   }
 }
@@ -334,8 +262,4 @@ interface Read {
   readonly rows: readonly RawRow[];
   /** Whether the lane is still ours under the claim it was read with. */
   still(lane: number | null): boolean;
-}
-
-function patience(row: LaneRow): number {
-  return row.leased ? Math.min(row.waitMs, LEASED_RECHECK_MS) : row.waitMs;
 }

@@ -2,6 +2,7 @@ import { systemClock, withDeadline } from "../runtime/index.ts";
 import { quotedSchema, SessionHolder, steadyPlans, textArray, type Database } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
+import { countByType } from "./count-by-type.ts";
 import { failureText } from "./failures.ts";
 import type { OutboxSettings } from "./options.ts";
 import { publishBatch, type SendOutcome } from "./publish-batch.ts";
@@ -101,10 +102,7 @@ export class OptimisticSender {
       await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
         throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
       });
-      observer.tell("optimistic.succeeded", {
-        count: messages.length,
-        durationMs: systemClock.monotonicMs() - began,
-      });
+      this.#tellSent(messages, systemClock.monotonicMs() - began);
       return;
     }
     const outcomes = await publishBatch(this.#options.transport, messages, {
@@ -114,7 +112,7 @@ export class OptimisticSender {
     const sent = messages.filter((_, i) => outcomes[i]?.kind === "published");
     const durationMs = systemClock.monotonicMs() - began;
     if (sent.length > 0) await this.#settle(sent);
-    if (sent.length > 0) observer.tell("optimistic.succeeded", { count: sent.length, durationMs });
+    if (sent.length > 0) this.#tellSent(sent, durationMs);
     await this.#giveBack(messages, outcomes);
   }
 
@@ -150,6 +148,14 @@ export class OptimisticSender {
     await session.run(this.#sql.releaseLeased, places(messages));
     this.#tellFailed(messages.length, reason, error);
     this.#options.onReleased([...new Set(messages.map((message) => message.lane))]);
+  }
+
+  #tellSent(messages: readonly LeasedMessage[], durationMs: number): void {
+    const { observer } = this.#options;
+    observer.tell("optimistic.succeeded", { count: messages.length, durationMs });
+    for (const entry of countByType(messages.map(({ message }) => message))) {
+      observer.tell("relay.published", { ...entry, durationMs });
+    }
   }
 
   #tellFailed(count: number, reason: "timeout" | "error" | "late", error: string): void {

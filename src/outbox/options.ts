@@ -84,7 +84,10 @@ export function outboxSettings(options: OutboxOptions = {}): OutboxSettings {
       max: 60_000,
     }),
     ageingMs: milliseconds("outbox.ageing", options.ageing ?? "10s", { min: 100 }),
-    retentionMs: milliseconds("outbox.retention", options.retention ?? "30d", { min: DAY_MS }),
+    retentionMs: milliseconds("outbox.retention", options.retention ?? "30d", {
+      min: DAY_MS,
+      max: 3_650 * DAY_MS,
+    }),
     overflow: options.overflow === undefined ? null : overflowSettings(options.overflow),
   });
 }

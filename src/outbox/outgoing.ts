@@ -18,7 +18,6 @@ import {
   type Routing,
 } from "../message/index.ts";
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
-import { randomBytes } from "../runtime/index.ts";
 import { textArray, type Param } from "../storage/index.ts";
 
 export interface PublishOptions {
@@ -79,6 +78,7 @@ export interface Outgoing {
 export interface ComposeContext {
   readonly service: string;
   readonly newId: IdSource;
+  readonly randomBytes: (size: number) => Uint8Array;
   readonly routing?: Routing | undefined;
   readonly maxAttempts: number;
   readonly maxBytes: number;
@@ -107,7 +107,7 @@ export async function compose(
       key,
       data: encodeJson(data, { maxBytes: context.maxBytes }),
       headers: checkHeaders(options.headers),
-      ...deriveContext(current, options, { messageId: id, randomBytes }),
+      ...deriveContext(current, options, { messageId: id, randomBytes: context.randomBytes }),
       sagaId: checkedId(options.sagaId) ?? current?.sagaId ?? null,
       aggregateType: contract.aggregate,
       aggregateId: checkedId(options.aggregateId) ?? (contract.aggregate === null ? null : key),

@@ -3,6 +3,7 @@ import { Loop, random, sleep, systemClock, type Service } from "../runtime/index
 import { SessionHolder, steadyPlans, type Database } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
+import { countByType } from "./count-by-type.ts";
 import { deathOf, failureText } from "./failures.ts";
 import type { OutboxSettings } from "./options.ts";
 import { Pace } from "./pace.ts";
@@ -78,6 +79,11 @@ export class PollingRelay implements Service {
   /** How many messages are fetched and not settled yet. */
   get inFlight(): number {
     return this.#reader.inFlight;
+  }
+
+  /** True while this process may believe in its lease. */
+  get ready(): boolean {
+    return this.#ownership.remainingMs() > 0;
   }
 
   get ownedLanes(): number {
@@ -263,13 +269,7 @@ export class PollingRelay implements Service {
 
   #tellSent(asked: readonly LaneRow[], settled: readonly LaneRow[], durationMs: number): void {
     const { observer } = this.#options;
-    const counts = new Map<string, { type: string; topic: string; count: number }>();
-    for (const { type, topic } of settled) {
-      const seen = counts.get(type + topic);
-      if (seen === undefined) counts.set(type + topic, { type, topic, count: 1 });
-      else seen.count += 1;
-    }
-    for (const entry of counts.values()) observer.tell("relay.published", { ...entry, durationMs });
+    for (const entry of countByType(settled)) observer.tell("relay.published", { ...entry, durationMs });
     if (settled.length < asked.length) {
       observer.tell("relay.lost", { lanes: 0, count: asked.length - settled.length });
     }

@@ -1,8 +1,6 @@
 import { Loop, type Service } from "../runtime/index.ts";
 import type { Database, Session } from "./database.ts";
-import { statement } from "./statement.ts";
-
-const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
+import { NOTIFY } from "./statements.ts";
 
 export interface NotificationsOptions {
   readonly database: Database;

@@ -50,3 +50,5 @@ insert into ${schema}.schema_migration (version, name, breaking, checksum)
 values (${version}, ${literal(name)}, ${breaking}, ${literal(checksum)});
 commit;`;
 }
+
+export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");

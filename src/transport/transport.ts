@@ -30,8 +30,8 @@ export interface Subscription {
 
 export interface TopicRequest {
   readonly topic: string;
-  /** Where a group that is new to the topic begins. */
-  readonly from: "now" | "beginning";
+  /** Where a group that is new to the topic begins; "unclaimed": at the beginning if no group came before it. */
+  readonly from: "now" | "beginning" | "unclaimed";
 }
 
 export interface Consumption {

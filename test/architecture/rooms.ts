@@ -34,7 +34,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["pg"],
     typePackages: ["postgres"],
   },
-  transport: { rooms: ["message", "errors", "runtime", "storage"] },
+  transport: { rooms: ["message", "errors", "runtime", "storage", "telemetry"] },
   "transports/postgres": { rooms: [...ground, ...tools, ...ports, "lanes"] },
   // 3: what outbox and inbox stand on
   lanes: { rooms: ["errors", "options", "runtime", "telemetry", "storage", "message"] },
@@ -47,7 +47,8 @@ export const rooms: Readonly<Record<string, Room>> = {
   inbox: { rooms: [...upToPorts, "dead-letter"] },
   saga: { rooms: [...upToPorts, "outbox", "inbox"] },
   // 6: wiring and operations
-  app: { rooms: upToSaga },
+  // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
+  app: { rooms: [...upToSaga, "transports/postgres"] },
   admin: { rooms: upToSaga },
   // 7: the doors
   cli: { rooms: [...upToAdmin, "dashboard", "embedded", "storage/drivers"] },

@@ -32,9 +32,12 @@ async function subscribeTopic(
   if (rows[0]?.present === true) return;
   const tx = await database.begin();
   try {
-    if (from === "beginning") await tx.run(sql.lockSubscriptions);
-    const made = await tx.run(sql.subscribe, [topic, group]);
-    if (from === "beginning" && made.rowCount > 0) await tx.run(sql.backfill, [topic, group]);
+    if (from !== "now") await tx.run(sql.lockSubscriptions);
+    const { rows: made } = await tx.run<{ others: number }>(sql.subscribe, [topic, group]);
+    const first = made[0]?.others === 0;
+    if (made.length > 0 && (from === "beginning" || (from === "unclaimed" && first))) {
+      await tx.run(sql.backfill, [topic, group]);
+    }
     await tx.commit();
   } catch (error) {
     await tx.rollback();

@@ -1,0 +1,128 @@
+import type { OutboxOptions } from "../outbox/index.ts";
+import { isValidId, type Routing } from "../message/index.ts";
+import {
+  milliseconds,
+  readEnvironment,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+  type Duration,
+  type Environment,
+} from "../options/index.ts";
+import { SagaboxError } from "../errors/index.ts";
+import { randomToken } from "../runtime/index.ts";
+import { quotedSchema, type PgPool } from "../storage/index.ts";
+import type { LogLevel, Observer } from "../telemetry/index.ts";
+import type { Transport } from "../transport/index.ts";
+
+export interface BusOptions {
+  /** The name of this service: the source of what it publishes. */
+  readonly service: string;
+  /** A pg.Pool or a postgres:// URL. Default: DATABASE_URL. */
+  readonly database?: PgPool | string;
+  /** What carries the messages. Default: PostgreSQL itself. */
+  readonly transport?: Transport;
+  /** The schema of sagabox's own tables. Default "sagabox". */
+  readonly schema?: string;
+  /** Names this process among others of the service. Default: WORKER_ID, else something random. */
+  readonly worker?: string;
+  /** Where a message goes when its contract does not say. */
+  readonly routing?: Routing;
+  /** How long a silent process keeps its share of the work. Default "30s". */
+  readonly lease?: Duration | number;
+  /** The largest message data, in bytes of JSON. Default 1,048,576. */
+  readonly maxPayloadBytes?: number;
+  readonly outbox?: OutboxOptions;
+  /** How long stop() waits for what is under way. Default "30s". */
+  readonly shutdownTimeout?: Duration | number;
+  /** How long dead letters are kept. Default "14d". */
+  readonly deadLetterRetention?: Duration | number;
+  /** How much is logged; false for silence. Default: LOG_LEVEL, else "info". */
+  readonly log?: LogLevel | false;
+  /** Told everything beside the log and the metrics. */
+  readonly observers?: readonly Observer[];
+}
+
+export interface BusSettings {
+  readonly service: string;
+  readonly database: PgPool | string;
+  readonly schema: string;
+  readonly worker: string;
+  readonly routing: Routing | undefined;
+  readonly leaseMs: number;
+  readonly maxPayloadBytes: number;
+  readonly outbox: OutboxOptions;
+  readonly shutdownMs: number;
+  readonly deadLetterMs: number;
+  readonly log: LogLevel | false;
+  readonly host: string;
+  readonly port: number;
+  readonly concurrency: number | undefined;
+}
+
+const KNOWN = [
+  "service",
+  "database",
+  "transport",
+  "schema",
+  "worker",
+  "routing",
+  "lease",
+  "maxPayloadBytes",
+  "outbox",
+  "shutdownTimeout",
+  "deadLetterRetention",
+  "log",
+  "observers",
+] as const;
+
+const DAY_MS = 86_400_000;
+
+/** What the code says, then what the environment says, then the defaults. */
+export function busSettings(options: BusOptions, env: Environment): BusSettings {
+  rejectUnknownKeys("createBus", options, KNOWN);
+  const around = readEnvironment(env);
+  const schema = options.schema ?? around.schema ?? "sagabox";
+  quotedSchema(schema);
+  return Object.freeze({
+    service: text("service", options.service),
+    database: options.database ?? around.databaseUrl ?? noDatabase(),
+    schema,
+    worker: checkedWorker(
+      options.worker ?? around.workerId ?? `${options.service}-${randomToken().slice(0, 8)}`,
+    ),
+    routing: options.routing,
+    leaseMs: milliseconds("lease", options.lease ?? around.lease ?? "30s", { min: 1_000, max: 3_600_000 }),
+    maxPayloadBytes: wholeNumber("maxPayloadBytes", options.maxPayloadBytes ?? 1_048_576, {
+      min: 1,
+      max: 64 * 1_048_576,
+    }),
+    outbox: {
+      ...(around.batchSize === undefined ? {} : { batchSize: around.batchSize }),
+      ...(around.pollInterval === undefined ? {} : { pollInterval: around.pollInterval }),
+      ...(around.optimistic === undefined ? {} : { optimistic: around.optimistic }),
+      ...options.outbox,
+    },
+    shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
+    deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
+      min: DAY_MS,
+      max: 3_650 * DAY_MS,
+    }),
+    log: options.log ?? around.logLevel ?? "info",
+    host: around.host ?? "127.0.0.1",
+    port: around.port ?? 8_000,
+    concurrency: around.concurrency,
+  });
+}
+
+function noDatabase(): never {
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    "No database was given. Pass `database` (a pg.Pool or a postgres:// URL) or set DATABASE_URL.",
+  );
+}
+
+function checkedWorker(worker: string): string {
+  if (isValidId(worker) && worker.length <= 200) return worker;
+  throw new SagaboxError("OPTIONS_INVALID", "`worker` must be a text of 1 to 200 characters.");
+}

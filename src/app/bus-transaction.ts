@@ -1,0 +1,30 @@
+import type { AnyContract, InputOf } from "../message/index.ts";
+import type { Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
+import type { OwnedTransaction, Sql } from "../storage/index.ts";
+
+/** What `bus.transaction()` hands out: SQL and publishing with one fate. */
+export interface BusTransaction extends Sql {
+  publish<C extends AnyContract>(contract: C, data: InputOf<C>, options?: PublishOptions): Promise<Published>;
+}
+
+const scopes = new WeakMap<object, TransactionScope>();
+
+/** The scope behind a transaction that we handed out, if it is one. */
+export function scopeOf(tx: unknown): TransactionScope | undefined {
+  return typeof tx === "object" && tx !== null ? scopes.get(tx) : undefined;
+}
+
+// Messages gather in memory until the COMMIT, but a savepoint that is rolled back must take its messages with it.
+const SAVEPOINT = /^\s*(?:savepoint|rollback\s+to|rollback\s+(?:work|transaction)\s+to|release)\b/i;
+
+export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): BusTransaction {
+  const handed: BusTransaction = {
+    async query<R>(text: string, params?: readonly unknown[]) {
+      if (SAVEPOINT.test(text)) await scope.flush();
+      return tx.query<R>(text, params);
+    },
+    publish: (contract, data, options) => scope.publish(contract, data, options),
+  };
+  scopes.set(handed, scope);
+  return handed;
+}

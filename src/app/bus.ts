@@ -1,0 +1,179 @@
+import {
+  discardDeadLetter,
+  listDeadLetters,
+  replayDeadLetter,
+  showDeadLetter,
+} from "../dead-letter/index.ts";
+import { HandlerRegistry, Inbox } from "../inbox/index.ts";
+import { topicOf, type AnyContract, type InputOf } from "../message/index.ts";
+import {
+  ensurePartitions,
+  republish,
+  type Outgoing,
+  type Published,
+  type PublishOptions,
+} from "../outbox/index.ts";
+import { SagaboxError } from "../errors/index.ts";
+import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
+import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
+import { busTransaction, scopeOf, type BusTransaction } from "./bus-transaction.ts";
+import type { Parts } from "./parts.ts";
+import { Worker, type RunOptions, type StopResult } from "./worker.ts";
+
+type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
+type RepublishOptions = Parameters<typeof republish>[2];
+
+/** A message that is checked and ready, for publishing several at once. */
+export interface Prepared {
+  readonly contract: AnyContract;
+  readonly data: unknown;
+  readonly options?: PublishOptions;
+}
+
+/** Typed on the way in, plain afterwards: `bus.publishAll(tx, message(A, a), message(B, b))`. */
+export function message<C extends AnyContract>(
+  contract: C,
+  data: InputOf<C>,
+  options?: PublishOptions,
+): Prepared {
+  return options === undefined ? { contract, data } : { contract, data, options };
+}
+
+/** What a service holds: it publishes, handles, and runs the machinery behind both. */
+export class Bus {
+  /** Registers handlers; see `on` and `onBatch`. */
+  readonly on: HandlerRegistry["on"];
+  readonly onBatch: HandlerRegistry["onBatch"];
+  /** Exactly-once effect in anyone's own consumer loop. */
+  readonly inbox: Inbox;
+  readonly #parts: Parts;
+  readonly #worker: Worker;
+
+  constructor(parts: Parts, registry: HandlerRegistry, worker: Worker) {
+    this.#parts = parts;
+    this.#worker = worker;
+    this.inbox = new Inbox(parts.inbox);
+    this.on = registry.on.bind(registry);
+    this.onBatch = registry.onBatch.bind(registry);
+  }
+
+  /** Writes the message in the caller's open transaction: it exists if and only if that commits. */
+  async publish<C extends AnyContract>(
+    tx: CallerTransaction | BusTransaction,
+    contract: C,
+    data: InputOf<C>,
+    options?: PublishOptions,
+  ): Promise<Published> {
+    const scope = scopeOf(tx);
+    if (scope !== undefined) return scope.publish(contract, data, options);
+    const outgoing = await this.#parts.compose(contract, data, options);
+    const [published] = await this.#write(tx, [outgoing]);
+    return published ?? { id: outgoing.message.id, written: false };
+  }
+
+  /** Any number of messages in one statement. */
+  async publishAll(
+    tx: CallerTransaction | BusTransaction,
+    ...messages: readonly Prepared[]
+  ): Promise<Published[]> {
+    const outgoing: Outgoing[] = [];
+    for (const { contract, data, options } of messages) {
+      outgoing.push(await this.#parts.compose(contract, data, options));
+    }
+    const scope = scopeOf(tx);
+    if (scope === undefined) return this.#write(tx, outgoing);
+    const published: Published[] = [];
+    for (const one of outgoing) published.push(await scope.add(one));
+    return published;
+  }
+
+  /**
+   * Runs `work` in a transaction of our own and commits it. Messages travel in the same trip as the COMMIT, and are
+   * sent right after it. Throw to roll back; nothing is published then.
+   */
+  async transaction<T>(
+    work: (tx: BusTransaction) => Promise<T>,
+    options: TransactionOptions & { readonly topics?: readonly (AnyContract | string)[] } = {},
+  ): Promise<T> {
+    await this.admit(...(options.topics ?? []));
+    const tx = await this.#parts.database.begin(options);
+    const scope = this.#parts.scope(tx);
+    try {
+      const result = await work(busTransaction(tx, scope));
+      scope.committed(await tx.commit(scope.last()));
+      return result;
+    } catch (error) {
+      await tx.rollback();
+      throw this.#explained(error);
+    }
+  }
+
+  /** With the overflow policy "wait": resolves when there is room for these. Call it before BEGIN, holding no locks. */
+  async admit(...topics: readonly (AnyContract | string)[]): Promise<void> {
+    const names = topics.map((topic) =>
+      typeof topic === "string" ? topic : topicOf(topic, this.#parts.settings.routing),
+    );
+    await this.#parts.admission.admitBefore(names);
+  }
+
+  /** Creates or upgrades the tables. Any number of processes may call it at once. */
+  async migrate(): Promise<readonly Migration[]> {
+    const { database, settings } = this.#parts;
+    const done = await migrateUp(database, settings.schema);
+    await ensurePartitions(database, settings.schema);
+    return done;
+  }
+
+  /** Starts relay, consumers, schedule and upkeep, and the health and metrics server when a port is given. */
+  async run(options: RunOptions = {}): Promise<void> {
+    await this.#worker.run(options);
+  }
+
+  /** Finishes what was begun, within the shutdown timeout. `clean` is false when something had to be cut off. */
+  async stop(): Promise<StopResult> {
+    return this.#worker.stop();
+  }
+
+  health(): ReturnType<Worker["health"]> {
+    return this.#worker.health();
+  }
+
+  /** The page that Prometheus scrapes. */
+  metrics(): string {
+    return this.#worker.metricsText();
+  }
+
+  /** Sends the messages of a time window again, under their own ids; whoever handled them takes them for duplicates. */
+  async republish(options: RepublishOptions): ReturnType<typeof republish> {
+    return republish(this.#parts.database, this.#parts.settings.schema, options);
+  }
+
+  readonly deadLetters = {
+    list: (filter: DeadLetterFilter = {}) => listDeadLetters(this.#parts.deadLetters, filter),
+    show: (id: string) => showDeadLetter(this.#parts.deadLetters, id),
+    replay: async (id: string) => {
+      const replayed = await replayDeadLetter(this.#parts.deadLetters, id);
+      this.#parts.wakeUp.now([replayed.lane]);
+      return replayed;
+    },
+    discard: (id: string) => discardDeadLetter(this.#parts.deadLetters, id),
+  };
+
+  async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {
+    const { admission, writer, wakeUp } = this.#parts;
+    const caller = callerTransaction(tx);
+    const admitted = await admission.admit(outgoing);
+    try {
+      const written = await writer.write(caller, admitted);
+      wakeUp.soon(admitted.filter((one) => one.schedule === null).map((one) => one.lane));
+      return outgoing.map(({ message: { id } }) => ({ id, written: written.has(id) }));
+    } catch (error) {
+      throw this.#explained(error);
+    }
+  }
+
+  #explained(error: unknown): unknown {
+    const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema));
+    return explained instanceof Error ? explained : new SagaboxError("HANDLER_FAILED", String(explained));
+  }
+}

@@ -1,0 +1,18 @@
+import { HandlerRegistry } from "../inbox/index.ts";
+import { fanOut, logger, prometheus } from "../telemetry/index.ts";
+import { postgres } from "../transports/postgres/index.ts";
+import { Bus } from "./bus.ts";
+import { busSettings, type BusOptions } from "./bus-options.ts";
+import { wire } from "./parts.ts";
+import { Worker } from "./worker.ts";
+
+/** Reads the options, builds the rooms and joins them. Nothing connects before the first use. */
+export function createBus(options: BusOptions): Bus {
+  const settings = busSettings(options, process.env);
+  const metrics = prometheus();
+  const log = settings.log === false ? [] : [logger({ level: settings.log })];
+  const observer = fanOut([metrics, ...log, ...(options.observers ?? [])]);
+  const registry = new HandlerRegistry(settings.routing);
+  const parts = wire(settings, options.transport ?? postgres(), observer);
+  return new Bus(parts, registry, new Worker(parts, registry, metrics));
+}

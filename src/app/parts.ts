@@ -1,0 +1,132 @@
+import { deadLetterStore, forgetDeadLetters, type DeadLetterStore } from "../dead-letter/index.ts";
+import { forgetInbox, inboxEngine, inboxRetentionMs, type InboxEngine } from "../inbox/index.ts";
+import { laneSettings, WakeUp } from "../lanes/index.ts";
+import { createIdSource, poolRandomBytes, type AnyContract } from "../message/index.ts";
+import {
+  Admission,
+  compose,
+  History,
+  OptimisticSender,
+  outboxSettings,
+  OutboxWriter,
+  PollingRelay,
+  ScheduleMover,
+  TransactionScope,
+  type Outgoing,
+  type OutboxSettings,
+  type PublishOptions,
+  type ScopeParts,
+} from "../outbox/index.ts";
+import { randomBytes, systemClock } from "../runtime/index.ts";
+import { pgDatabase, type Database, type OwnedTransaction } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
+import type { BusSettings } from "./bus-options.ts";
+
+/** Everything a bus is made of, wired once. No decisions live here. */
+export interface Parts {
+  readonly settings: BusSettings;
+  readonly outbox: OutboxSettings;
+  readonly database: Database;
+  readonly transport: Transport;
+  readonly channel: string;
+  readonly observer: Observer;
+  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly admission: Admission;
+  readonly writer: OutboxWriter;
+  readonly sender: OptimisticSender;
+  readonly wakeUp: WakeUp;
+  readonly relay: PollingRelay;
+  readonly mover: ScheduleMover;
+  readonly history: History;
+  readonly inbox: InboxEngine;
+  readonly deadLetters: DeadLetterStore;
+  readonly scope: (tx: OwnedTransaction) => TransactionScope;
+}
+
+export function wire(settings: BusSettings, transport: Transport, observer: Observer): Parts {
+  const { schema, worker } = settings;
+  const outbox = outboxSettings(settings.outbox);
+  const database = pgDatabase(settings.database);
+  const channel = `sagabox_${schema}`;
+  const hop = hopOf(transport, { database, schema, channel, leaseMs: settings.leaseMs, observer });
+  const shared = { database, schema, worker, transport, hop, settings: outbox, observer };
+  const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });
+  const wakeUp = new WakeUp({ database, channel, local: (lanes) => relay.hint(lanes) });
+  const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.now(lanes) });
+  const writer = new OutboxWriter(schema, observer);
+  const admission = new Admission({ database, schema, overflow: outbox.overflow, observer });
+  const composeOne = composer(settings, outbox);
+  const scopeParts: ScopeParts = {
+    compose: composeOne,
+    admit: (outgoing) => admission.admit(outgoing),
+    writer,
+    sender,
+    wakeUp,
+  };
+  const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
+  const inbox = inboxEngine({ database, schema, openScope: (tx) => handlerScope(scope(tx)), observer });
+  const deadLetters = deadLetterStore(database, schema);
+  return {
+    settings,
+    outbox,
+    database,
+    transport,
+    channel,
+    observer,
+    compose: composeOne,
+    admission,
+    writer,
+    sender,
+    wakeUp,
+    relay,
+    mover: new ScheduleMover({ database, schema, observer, onMoved: (lanes) => wakeUp.now(lanes) }),
+    history: new History({
+      database,
+      schema,
+      retentionMs: outbox.retentionMs,
+      observer,
+      alsoClean: (signal) => cleanUp(inbox, deadLetters, settings, outbox, signal),
+    }),
+    inbox,
+    deadLetters,
+    scope,
+  };
+}
+
+function composer(settings: BusSettings, outbox: OutboxSettings): Parts["compose"] {
+  const context = {
+    service: settings.service,
+    newId: createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes }),
+    randomBytes: poolRandomBytes(randomBytes),
+    routing: settings.routing,
+    maxAttempts: outbox.retry.maxAttempts,
+    maxBytes: settings.maxPayloadBytes,
+  };
+  return (contract, data, options) => compose(context, contract, data, options);
+}
+
+function hopOf(transport: Transport, home: HomeDatabase): LocalHop | undefined {
+  return isLocalTransport(transport) ? transport.settleIn(home) : undefined;
+}
+
+function handlerScope(scope: TransactionScope) {
+  return {
+    publish: (contract: AnyContract, data: unknown, options?: PublishOptions) =>
+      scope.publish(contract, data, options),
+    last: () => scope.last(),
+    committed: (answers: Parameters<TransactionScope["committed"]>[0]) => scope.committed(answers),
+  };
+}
+
+async function cleanUp(
+  inbox: InboxEngine,
+  deadLetters: DeadLetterStore,
+  settings: BusSettings,
+  outbox: OutboxSettings,
+  signal: AbortSignal,
+): Promise<void> {
+  await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
+  const olderThanMs = inboxRetentionMs({ deadLetters: settings.deadLetterMs, archive: outbox.retentionMs });
+  await forgetInbox(inbox, { olderThanMs, signal });
+}

@@ -1,0 +1,168 @@
+import { Consumer, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
+import { lanesOf } from "../lanes/index.ts";
+import { SagaboxError } from "../errors/index.ts";
+import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
+import { assertMigrated, Notifications } from "../storage/index.ts";
+import type { PrometheusObserver } from "../telemetry/index.ts";
+import { isLocalTransport } from "../transport/index.ts";
+import { Backlog } from "./backlog.ts";
+import { HealthServer, type Readiness } from "./health-server.ts";
+import type { Parts } from "./parts.ts";
+
+export interface RunOptions {
+  /** Serve /health/live, /health/ready and /metrics here. Default: no server. */
+  readonly port?: number;
+  /** Default "127.0.0.1". */
+  readonly host?: string;
+}
+
+export interface StopResult {
+  readonly clean: boolean;
+}
+
+/** Everything of a bus that runs: started in order, stopped in reverse. */
+export class Worker {
+  readonly #parts: Parts;
+  readonly #registry: HandlerRegistry;
+  readonly #metrics: PrometheusObserver;
+  #consumers: Consumer[] = [];
+  #supervisor: Supervisor | undefined;
+  #stopping: Promise<StopResult> | undefined;
+
+  constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver) {
+    this.#parts = parts;
+    this.#registry = registry;
+    this.#metrics = metrics;
+  }
+
+  async run(options: RunOptions): Promise<void> {
+    if (this.#stopping !== undefined) {
+      throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
+    }
+    if (this.#supervisor !== undefined) return;
+    const { database, settings, transport, observer } = this.#parts;
+    await assertMigrated(database, settings.schema);
+    await transport.open();
+    this.#consumers = this.#makeConsumers();
+    const supervisor = new Supervisor({ services: this.#services(options) });
+    this.#supervisor = supervisor;
+    observer.tell("worker.started", { worker: settings.worker, service: settings.service });
+    await supervisor.start();
+  }
+
+  stop(): Promise<StopResult> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  async health(): Promise<Readiness> {
+    const { relay } = this.#parts;
+    const checks: Record<string, boolean> = { database: await this.#databaseAnswers(), relay: relay.ready };
+    for (const consumer of this.#consumers) checks[`consumer ${consumer.name}`] = consumer.health().ok;
+    return { ok: Object.values(checks).every(Boolean), checks };
+  }
+
+  metricsText(): string {
+    return this.#metrics.text();
+  }
+
+  #makeConsumers(): Consumer[] {
+    const { inbox, transport, settings } = this.#parts;
+    const definitions = this.#registry.consumers();
+    if (definitions.length === 0) return [];
+    const ledger = new CrashLedger({
+      engine: inbox,
+      worker: settings.worker,
+      leaseMs: settings.leaseMs * 0.7,
+    });
+    this.#ledger = ledger;
+    return definitions.map(
+      (definition) =>
+        new Consumer({
+          engine: inbox,
+          transport,
+          definition,
+          ledger,
+          worker: settings.worker,
+          stopDeadlineMs: settings.shutdownMs * 0.8,
+        }),
+    );
+  }
+
+  #ledger: CrashLedger | undefined;
+
+  #services(options: RunOptions): SupervisedService[] {
+    const { relay, mover, history } = this.#parts;
+    const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
+      name,
+      service,
+    });
+    return [
+      named("history", history),
+      named("backlog", new Backlog(this.#parts)),
+      named("relay", relay),
+      named("schedule", mover),
+      named("notifications", this.#notifications()),
+      ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
+      ...this.#consumers.map((consumer) => named(`consumer ${consumer.name}`, consumer)),
+      ...(options.port === undefined
+        ? []
+        : [named("health server", this.#server(options.port, options.host))]),
+    ];
+  }
+
+  #server(port: number, host = "127.0.0.1"): HealthServer {
+    return new HealthServer({ port, host, ready: () => this.health(), metrics: this.#metrics });
+  }
+
+  #notifications(): Notifications {
+    const { database, channel, relay, transport, observer } = this.#parts;
+    const local = isLocalTransport(transport) ? transport : undefined;
+    const hear = (lanes: readonly number[] | undefined): void => {
+      if (lanes === undefined) relay.lookEverywhere();
+      else relay.hint(lanes);
+      local?.hint(lanes);
+    };
+    return new Notifications({
+      database,
+      channel,
+      hear: (payload) => hear(lanesOf(payload)),
+      onGap: () => hear(undefined),
+      onError: (error) =>
+        observer.tell("storage.failed", {
+          doing: "listening for hints",
+          error: error instanceof Error ? error.message : String(error),
+          retryInMs: 1_000,
+        }),
+    });
+  }
+
+  async #databaseAnswers(): Promise<boolean> {
+    const { database, settings } = this.#parts;
+    return assertMigrated(database, settings.schema).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  async #stop(): Promise<StopResult> {
+    const { settings, observer, sender, wakeUp, transport, database } = this.#parts;
+    const began = systemClock.monotonicMs();
+    observer.tell("worker.stopping", { worker: settings.worker });
+    const work = async (): Promise<StopResult> => {
+      await this.#supervisor?.stop();
+      await sender.close();
+      await transport.close();
+      return { clean: true };
+    };
+    const result = await withDeadline(work(), settings.shutdownMs, () => ({ clean: false }));
+    wakeUp.close();
+    await withDeadline(database.close(), 1_000, () => undefined);
+    observer.tell("worker.stopped", {
+      worker: settings.worker,
+      durationMs: systemClock.monotonicMs() - began,
+      clean: result.clean,
+    });
+    return result;
+  }
+}

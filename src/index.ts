@@ -1,0 +1,48 @@
+// The front door: everything a service needs to publish and to handle messages. Transports, test tools and what authors
+// of transports need have doors of their own.
+export { Bus, createBus, message } from "./app/index.ts";
+export type { BusOptions, BusTransaction, Prepared, Readiness, RunOptions, StopResult } from "./app/index.ts";
+export { command, event, stream } from "./message/index.ts";
+export type {
+  AnyCommand,
+  AnyContract,
+  AnyEvent,
+  AnyStream,
+  Contract,
+  DataOf,
+  InputOf,
+  Json,
+  Message,
+  MessageContext,
+  ReplyOf,
+} from "./message/index.ts";
+export { currentMessageContext } from "./message/index.ts";
+export type { Published, PublishOptions, OutboxOptions, MessageState } from "./outbox/index.ts";
+export { canTransition, nextStates, stateDiagram } from "./outbox/index.ts";
+export type {
+  BatchContext,
+  BatchHandler,
+  BatchOptions,
+  ConsumerOptions,
+  ConsumerStats,
+  ForeignMessage,
+  Handler,
+  HandlerContext,
+  HandlerOptions,
+  Processed,
+  Received,
+  StatementHandler,
+} from "./inbox/index.ts";
+export {
+  ignore,
+  isSagaboxError,
+  NotInTransactionError,
+  PayloadError,
+  permanent,
+  retryAfter,
+  SagaboxError,
+  type ErrorCode,
+} from "./errors/index.ts";
+export type { CallerTransaction, Sql, TransactionTypes } from "./storage/index.ts";
+export type { Observer, TelemetryEvents } from "./telemetry/index.ts";
+export type { Transport } from "./transport/index.ts";

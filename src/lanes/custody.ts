@@ -1,0 +1,123 @@
+import { textArray } from "../storage/index.ts";
+import { Holds, type Hold } from "./holds.ts";
+import { InFlight } from "./in-flight.ts";
+import type { LaneRow } from "./lane-row.ts";
+
+/** A row leased by its writer is usually gone in a moment: look again soon, not when the lease ends. */
+const LEASED_RECHECK_MS = 50;
+
+/**
+ * The rows a reader has taken responsibility for: in flight, or held back until their stream may go on. A lane's mark
+ * may pass only rows that are in here or gone, so nothing that was read once can be forgotten.
+ */
+export class Custody {
+  readonly holds = new Holds();
+  readonly inFlight = new InFlight();
+  readonly #nowMs: () => number;
+
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs;
+  }
+
+  /** Into flight if it may be worked on now; else it holds its stream back. */
+  take(row: LaneRow, blocked: boolean): LaneRow[] {
+    if (this.inFlight.knows(row.seq) || this.holds.has(row)) return [];
+    const nowMs = this.#nowMs();
+    if (blocked || row.waitMs > 0) {
+      this.holds.hold(row, blocked ? nowMs : nowMs + patience(row));
+      return [];
+    }
+    this.inFlight.add(row, nowMs);
+    return [row];
+  }
+
+  // A held stream is let go only when nothing of it was left and no later row of it can have been passed over since.
+  goOn(
+    due: readonly Hold[],
+    rows: readonly LaneRow[],
+    how: { readonly resting: readonly string[]; readonly marksMoved: (lane: number) => boolean },
+  ): LaneRow[] {
+    const resting = new Set(how.resting);
+    const byHold = grouped(rows);
+    const nowMs = this.#nowMs();
+    const taken: LaneRow[] = [];
+    for (const hold of due) {
+      const own = byHold.get(hold.stream ?? hold.seq) ?? [];
+      const head = own[0];
+      if (head === undefined) {
+        if (hold.stream !== null && how.marksMoved(hold.lane)) hold.untilMs = nowMs;
+        else this.holds.release(hold);
+      } else if (resting.has(head.topic)) hold.untilMs = nowMs + LEASED_RECHECK_MS;
+      else if (head.waitMs > 0) hold.untilMs = nowMs + patience(head);
+      else taken.push(...this.#takeReady(hold, own, nowMs));
+      this.holds.touched(hold);
+    }
+    return taken;
+  }
+
+  settled(row: LaneRow): boolean {
+    if (!this.inFlight.remove(row)) return false;
+    const more = row.stream !== null && this.inFlight.hasStream(row.stream);
+    if (row.stream !== null && this.holds.has(row) && !more) this.holds.hold(row, this.#nowMs());
+    return true;
+  }
+
+  back(row: LaneRow, delayMs: number): void {
+    if (this.inFlight.remove(row)) this.holds.hold(row, this.#nowMs() + delayMs);
+  }
+
+  /** Successors of what is in flight are left out of reads, yet marks may pass them: they are looked for afterwards. */
+  watchBusyStreams(lanes: readonly number[]): void {
+    for (const lane of lanes) {
+      for (const row of this.inFlight.rowsIn(lane)) {
+        if (row.stream !== null && !this.holds.has(row)) this.holds.hold(row, Infinity);
+      }
+    }
+  }
+
+  /** Streams and rows that a read of these lanes leaves out, as parameters. */
+  passedOver(lanes: readonly number[]): [string, string] {
+    const within = new Set(lanes);
+    const busy = lanes.flatMap((lane) => this.inFlight.rowsIn(lane));
+    const streams = new Set(this.holds.streamsOf(within));
+    for (const row of busy) if (row.stream !== null) streams.add(row.stream);
+    const rows = [...busy.map((row) => row.seq), ...this.holds.rowsOf(within)];
+    return [textArray([...streams]), textArray(rows)];
+  }
+
+  forget(lane: number): void {
+    this.holds.forget(lane);
+    this.inFlight.forget(lane);
+  }
+
+  #takeReady(hold: Hold, rows: readonly LaneRow[], nowMs: number): LaneRow[] {
+    if (hold.stream !== null && this.inFlight.hasStream(hold.stream)) {
+      hold.untilMs = Infinity;
+      return [];
+    }
+    const taken: LaneRow[] = [];
+    for (const row of rows) {
+      if (row.waitMs > 0 || this.inFlight.knows(row.seq)) break;
+      this.inFlight.add(row, nowMs);
+      taken.push(row);
+    }
+    hold.untilMs = taken.length > 0 ? Infinity : nowMs;
+    if (hold.stream === null && taken.length > 0) this.holds.release(hold);
+    return taken;
+  }
+}
+
+function grouped(rows: readonly LaneRow[]): Map<string | number, LaneRow[]> {
+  const groups = new Map<string | number, LaneRow[]>();
+  for (const row of rows) {
+    const name = row.stream ?? row.seq;
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, [row]);
+    else group.push(row);
+  }
+  return groups;
+}
+
+function patience(row: LaneRow): number {
+  return row.leased ? Math.min(row.waitMs, LEASED_RECHECK_MS) : row.waitMs;
+}

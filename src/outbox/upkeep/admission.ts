@@ -1,0 +1,119 @@
+import { sleep, systemClock } from "../../runtime/index.ts";
+import type { Database } from "../../storage/index.ts";
+import type { Observer } from "../../telemetry/index.ts";
+import type { OutboxSettings, OverflowPolicy } from "../options.ts";
+import type { Outgoing } from "../outgoing.ts";
+import { Depths, type DepthByTopic } from "./depths.ts";
+import { OutboxFullError, type Overflow } from "./outbox-full-error.ts";
+
+export interface AdmissionOptions {
+  readonly database: Database;
+  readonly schema: string;
+  /** Null: everything is admitted and nothing is counted. */
+  readonly overflow: OutboxSettings["overflow"];
+  readonly observer: Observer;
+}
+
+export type Verdict =
+  | { readonly kind: "admit" }
+  | { readonly kind: "refuse"; readonly overflow: Overflow }
+  | { readonly kind: "drop"; readonly full: ReadonlyMap<string, Overflow> };
+
+const LOOK_AGAIN_MS = 250;
+/** Who waits goes on below this share of the limit, so that the line does not start and stop with every message. */
+const RESUME_AT = 0.9;
+
+/** Pure: what happens to messages for these topics inside a transaction, where nobody may wait. */
+export function admissionOf(
+  topics: readonly string[],
+  depths: DepthByTopic,
+  { maxPending, policy }: { readonly maxPending: number; readonly policy: OverflowPolicy },
+): Verdict {
+  const full = fullTopics(topics, depths, maxPending);
+  const [first] = full.values();
+  if (first === undefined) return { kind: "admit" };
+  return policy === "drop" ? { kind: "drop", full } : { kind: "refuse", overflow: first };
+}
+
+/** Keeps a topic that is not drained from growing without end. Other topics are not touched. */
+export class Admission {
+  readonly #options: AdmissionOptions;
+  readonly #depths: Depths;
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+    this.#depths = new Depths(options.database, options.schema);
+  }
+
+  get active(): boolean {
+    return this.#options.overflow !== null;
+  }
+
+  /** Returns those that may be written; throws OUTBOX_FULL unless the policy is to drop. Scheduled ones do not count. */
+  async admit(outgoing: readonly Outgoing[]): Promise<readonly Outgoing[]> {
+    const { overflow } = this.#options;
+    if (overflow === null) return outgoing;
+    const now = outgoing.filter((one) => one.schedule === null);
+    const topics = [...new Set(now.map((one) => one.message.topic))];
+    const verdict = admissionOf(topics, await this.#depths.now(), overflow);
+    if (verdict.kind === "admit") return outgoing;
+    if (verdict.kind === "refuse") throw this.#refused(verdict.overflow, remedies[overflow.policy]);
+    return outgoing.filter((one) => this.#mayStay(one, verdict.full));
+  }
+
+  /** Under the policy "wait", waits until the topics have room. Only for use before BEGIN. */
+  async admitBefore(topics: readonly string[], signal?: AbortSignal): Promise<void> {
+    const { overflow } = this.#options;
+    if (overflow?.policy !== "wait") return;
+    const untilMs = systemClock.monotonicMs() + overflow.timeoutMs;
+    let limit = overflow.maxPending;
+    for (;;) {
+      signal?.throwIfAborted();
+      const [first] = fullTopics(topics, await this.#depths.now(), limit).values();
+      if (first === undefined) return;
+      limit = Math.max(1, Math.floor(overflow.maxPending * RESUME_AT));
+      const leftMs = untilMs - systemClock.monotonicMs();
+      if (leftMs <= 0) throw this.#refused({ ...first, limit: overflow.maxPending }, TIMED_OUT);
+      await sleep(Math.min(LOOK_AGAIN_MS, leftMs), signal);
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#depths.close();
+  }
+
+  #refused(overflow: Overflow, remedy: string): OutboxFullError {
+    const { topic, depth } = overflow;
+    this.#options.observer.tell("outbox.refused", { topic, policy: "refuse", depth });
+    return new OutboxFullError(overflow, remedy);
+  }
+
+  #mayStay({ message: { topic }, schedule }: Outgoing, full: ReadonlyMap<string, Overflow>): boolean {
+    const overflow = full.get(topic);
+    if (schedule !== null || overflow === undefined) return true;
+    this.#options.observer.tell("outbox.refused", { topic, policy: "drop", depth: overflow.depth });
+    return false;
+  }
+}
+
+const FIND_OUT = "Find out why they are not sent (is a relay running, is the broker up?)";
+const TIMED_OUT = `Waited in vain for room. ${FIND_OUT}, or raise outbox.overflow.timeout or .maxPending.`;
+
+const remedies: Readonly<Record<OverflowPolicy, string>> = {
+  refuse: `Nothing was written. ${FIND_OUT}, try again later, or raise outbox.overflow.maxPending.`,
+  wait: `Nothing was written: inside a transaction nobody may wait. Call bus.admit() before BEGIN. ${FIND_OUT}.`,
+  drop: "",
+};
+
+function fullTopics(
+  topics: readonly string[],
+  depths: DepthByTopic,
+  limit: number,
+): ReadonlyMap<string, Overflow> {
+  return new Map(
+    topics.flatMap((topic) => {
+      const depth = depths.get(topic) ?? 0;
+      return depth >= limit ? [[topic, { topic, depth, limit }] as const] : [];
+    }),
+  );
+}

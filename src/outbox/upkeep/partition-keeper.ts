@@ -1,0 +1,142 @@
+import { random, sleep, withJitter } from "../../runtime/index.ts";
+import { quotedSchema, SQLSTATE, sqlState } from "../../storage/index.ts";
+import type { Database, OwnedTransaction } from "../../storage/index.ts";
+import { partition, type DailyTable, type ExistingPartition, type Partition } from "./partition.ts";
+import { historyStatements, partitionStatements } from "./statements.ts";
+
+/** Whoever waits for such a lock makes everybody behind it wait too, so we ask briefly and often. */
+const LOCK_TIMEOUT = "250ms";
+const TRIES = 6;
+const ROUNDS = 100;
+const IDS = 1_000;
+
+const IN_USE: readonly string[] = [SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected];
+// Between our look and our turn another process has made, or dropped, the very table.
+const DONE_BY_OTHERS: readonly string[] = [SQLSTATE.duplicateTable, SQLSTATE.undefinedTable];
+
+/** `busy`: a table was in use each time we asked. `taken`: another process is doing the same work. */
+export type Outcome = "done" | "busy" | "taken";
+
+type Work = (tx: OwnedTransaction) => Promise<unknown>;
+
+export interface DailyState {
+  readonly today: string;
+  readonly existing: readonly ExistingPartition[];
+  readonly strays: readonly string[];
+}
+
+/** Changes partitions, each change in a transaction of its own, never two processes at once. */
+export class PartitionKeeper {
+  readonly #database: Database;
+  readonly #schema: string;
+  readonly #sql: ReturnType<typeof historyStatements>;
+
+  constructor(database: Database, schema: string) {
+    this.#database = database;
+    this.#schema = schema;
+    this.#sql = historyStatements(quotedSchema(schema));
+  }
+
+  async look(of: DailyTable): Promise<DailyState> {
+    const { today, partitions } = this.#sql;
+    const day = await this.#database.run<{ today: string }>(today);
+    const tables = await this.#database.run<ExistingPartition>(partitions, [
+      quotedSchema(this.#schema),
+      of.table,
+    ]);
+    const now = day.rows[0]?.today ?? "";
+    const strays = await this.#strays(partition(of, now));
+    return { today: now, existing: tables.rows, strays };
+  }
+
+  /** A partition is made outside and attached: only then can writers and readers go on meanwhile. */
+  attach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    const sql = this.#partition(part);
+    return this.#alone(signal, async (tx) => {
+      const { rows } = await tx.query<{ columns: string }>(sql.columns);
+      const adopt = sql.adopt(rows[0]?.columns ?? "");
+      await tx.query(sql.create);
+      await tx.query(adopt); // all that is there, without keeping anybody out …
+      await tx.query(sql.lock);
+      await tx.query(adopt); // … and what came meanwhile
+      await tx.query(sql.attach);
+    });
+  }
+
+  detach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    return this.#alone(signal, (tx) => tx.query(this.#partition(part).detach));
+  }
+
+  drop(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    return this.#alone(signal, (tx) => tx.query(this.#partition(part).drop));
+  }
+
+  /** Copies what is still referred to into today's partition; done when nothing refers to the day any more. */
+  async carry(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    if (part.table !== "message") return "done";
+    const { carry } = this.#partition(part);
+    for (let round = 1; round <= ROUNDS; round++) {
+      const { rows } = await this.#database.run<{ needed: boolean }>(this.#sql.stillNeeded, [part.day]);
+      if (rows[0]?.needed !== true) return "done";
+      let carried = 0;
+      const outcome = await this.#alone(signal, async (tx) => {
+        carried = (await tx.query<{ carried: number }>(carry)).rows[0]?.carried ?? 0;
+      });
+      if (outcome === "taken") return outcome;
+      if (carried === 0 && !(await sleep(50, signal))) break;
+    }
+    return "busy";
+  }
+
+  /** Forgets ids older than that which nothing carries any more. */
+  async forgetIds(retentionDays: number, signal?: AbortSignal): Promise<number> {
+    let total = 0;
+    while (signal?.aborted !== true) {
+      const { rowCount } = await this.#database.run(this.#sql.forgetIds, [retentionDays, IDS]);
+      total += rowCount;
+      if (rowCount < IDS) break;
+    }
+    return total;
+  }
+
+  async #strays(part: Partition): Promise<readonly string[]> {
+    const tx = await this.#database.begin();
+    try {
+      return (await tx.query<{ day: string }>(this.#partition(part).strays)).rows.map(({ day }) => day);
+    } finally {
+      await tx.rollback();
+    }
+  }
+
+  #partition(part: Partition): ReturnType<typeof partitionStatements> {
+    return partitionStatements(quotedSchema(this.#schema), part);
+  }
+
+  async #alone(signal: AbortSignal | undefined, work: Work): Promise<Outcome> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#once(work);
+      } catch (error) {
+        const state = sqlState(error) ?? "";
+        if (DONE_BY_OTHERS.includes(state)) return "taken";
+        if (!IN_USE.includes(state)) throw error;
+        if (attempt >= TRIES) return "busy";
+        if (!(await sleep(withJitter(100 * 2 ** attempt, 0.5, random), signal))) return "busy";
+      }
+    }
+  }
+
+  async #once(work: Work): Promise<Outcome> {
+    const tx = await this.#database.begin({ idleTimeoutMs: 60_000 });
+    try {
+      await tx.run(this.#sql.lockTimeout, [LOCK_TIMEOUT]);
+      const { rows } = await tx.run<{ alone: boolean }>(this.#sql.alone, [this.#schema]);
+      if (rows[0]?.alone !== true) return "taken";
+      await work(tx);
+      await tx.commit();
+      return "done";
+    } finally {
+      await tx.rollback();
+    }
+  }
+}

@@ -1,0 +1,130 @@
+import { SagaboxError } from "../../errors/index.ts";
+import { rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
+import { sleep, systemClock } from "../../runtime/index.ts";
+import { quotedSchema, type Database } from "../../storage/index.ts";
+import { republishStatements } from "./statements.ts";
+
+/** Where a re-publish stands: everything up to here was sent again. Give it as `after` to go on from there. */
+export interface RepublishCursor {
+  readonly writtenAt: string;
+  readonly seq: string;
+}
+
+export interface RepublishOptions {
+  /** Messages written at this time or later … */
+  readonly from: Date;
+  /** … and before this one. */
+  readonly to: Date;
+  readonly topic?: string;
+  /** How many messages one transaction sends again. Default 500. */
+  readonly pageSize?: number;
+  /** No more than this many per second. Default: no limit. */
+  readonly ratePerSecond?: number;
+  /** Goes on where an earlier call ended. */
+  readonly after?: RepublishCursor;
+  readonly onProgress?: (progress: RepublishResult) => void;
+  /** Ends it after the page that is under way. */
+  readonly signal?: AbortSignal;
+  /** How long the archive reaches back; an earlier window is refused. Default: whatever is there. */
+  readonly retentionMs?: number;
+}
+
+export interface RepublishResult {
+  readonly count: number;
+  readonly after: RepublishCursor;
+  /** False when it was aborted before its end. */
+  readonly finished: boolean;
+}
+
+interface Page {
+  readonly count: number;
+  readonly written_at: string | null;
+  readonly seq: string | null;
+}
+
+const KNOWN = [
+  "from",
+  "to",
+  "topic",
+  "pageSize",
+  "ratePerSecond",
+  "after",
+  "onProgress",
+  "signal",
+  "retentionMs",
+];
+const DAY_MS = 86_400_000;
+
+/**
+ * Sends messages again that were sent before, under their own ids and in their old order: for a broker that lost what
+ * it had acknowledged. Consumers that saw them take them for duplicates. The window is about when a message was
+ * written, so begin it early enough for those that were sent late.
+ */
+export async function republish(
+  database: Database,
+  schema: string,
+  options: RepublishOptions,
+): Promise<RepublishResult> {
+  const { to, topic, pageSize, ratePerSecond, signal, onProgress } = checked(options);
+  const { republish: page } = republishStatements(quotedSchema(schema));
+  let after = options.after ?? { writtenAt: options.from.toISOString(), seq: "0" };
+  let sliceMs = 1_000;
+  let count = 0;
+  for (;;) {
+    const beganMs = systemClock.monotonicMs();
+    const finished = Date.parse(after.writtenAt) >= to.getTime();
+    if (finished || signal?.aborted === true) return { count, after, finished };
+    const end = sliceEnd(after, sliceMs, to);
+    const params = [after.writtenAt, end, after.seq, topic ?? null, pageSize];
+    const found = (await database.run<Page>(page, params)).rows[0];
+    const sent = found?.count ?? 0;
+    count += sent;
+    // A full page may have more behind it in this slice; anything less is the end of the slice.
+    const full = sent === pageSize && found?.written_at != null && found.seq !== null;
+    after = full ? { writtenAt: found.written_at, seq: found.seq ?? "0" } : { writtenAt: end, seq: "0" };
+    sliceMs = nextSliceMs(sliceMs, sent, pageSize);
+    if (sent === 0) continue;
+    onProgress?.({ count, after, finished: false });
+    const dueMs = (sent / ratePerSecond) * 1_000;
+    await sleep(Math.max(0, dueMs - (systemClock.monotonicMs() - beganMs)), signal);
+  }
+}
+
+/** Pure: slices that hold about a page each, so that no statement sorts much more than it sends. */
+export function nextSliceMs(sliceMs: number, found: number, pageSize: number): number {
+  if (found >= pageSize) return Math.max(1, Math.floor(sliceMs / 2));
+  return found < pageSize / 4 ? Math.min(DAY_MS, sliceMs * 4) : sliceMs;
+}
+
+function sliceEnd(after: RepublishCursor, sliceMs: number, to: Date): string {
+  return new Date(Math.min(Date.parse(after.writtenAt) + sliceMs, to.getTime())).toISOString();
+}
+
+function checked(options: RepublishOptions) {
+  rejectUnknownKeys("republish", options, KNOWN);
+  const { from, to, after, retentionMs = Number.POSITIVE_INFINITY } = options;
+  if (!isTime(from) || !isTime(to) || from >= to) {
+    throw new SagaboxError("OPTIONS_INVALID", "republish.from and .to must be dates, the first one earlier.");
+  }
+  if (after !== undefined && (!isTime(new Date(after.writtenAt)) || !/^\d{1,19}$/.test(after.seq))) {
+    throw new SagaboxError("OPTIONS_INVALID", "republish.after must be what an earlier call returned.");
+  }
+  const oldest = systemClock.wallMs() - retentionMs;
+  if (from.getTime() < oldest) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      `republish.from (${from.toISOString()}) lies before what is kept: the archive begins at ` +
+        `${new Date(oldest).toISOString()}. Choose a later time; what is older was dropped after its retention.`,
+    );
+  }
+  const pageSize = wholeNumber("republish.pageSize", options.pageSize ?? 500, { min: 1, max: 10_000 });
+  const ratePerSecond =
+    options.ratePerSecond === undefined
+      ? Number.POSITIVE_INFINITY
+      : wholeNumber("republish.ratePerSecond", options.ratePerSecond, { min: 1, max: 1_000_000 });
+  return { ...options, pageSize, ratePerSecond };
+}
+
+function isTime(value: unknown): value is Date {
+  return value instanceof Date && !Number.isNaN(value.getTime());
+}

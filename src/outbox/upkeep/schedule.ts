@@ -1,0 +1,70 @@
+import { Loop, type Service } from "../../runtime/index.ts";
+import { quotedSchema, type Database } from "../../storage/index.ts";
+import type { Observer } from "../../telemetry/index.ts";
+import { failureText } from "../failures.ts";
+import { writeStatements } from "../statements.ts";
+
+export interface ScheduleMoverOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly observer: Observer;
+  /** Hears which lanes have something new, right after the commit. */
+  readonly onMoved: (lanes: readonly number[]) => void;
+  /** How many rows one statement moves. Default 500. */
+  readonly batchSize?: number;
+}
+
+/** Something due sooner may be written while we sleep, so we never sleep longer than this. */
+const LONGEST_SLEEP_MS = 1_000;
+/** What is due and was not ours to take is being moved by another process. */
+const TAKEN_BY_OTHERS_MS = 50;
+
+/** Moves scheduled messages whose time has come to the outbox. Any number of processes may do it at once. */
+export class ScheduleMover implements Service {
+  readonly #options: ScheduleMoverOptions;
+  readonly #sql: ReturnType<typeof writeStatements>;
+  readonly #loop: Loop;
+
+  constructor(options: ScheduleMoverOptions) {
+    this.#options = options;
+    this.#sql = writeStatements(quotedSchema(options.schema));
+    this.#loop = new Loop({
+      step: () => this.#step(),
+      onError: (error) => {
+        const told = { doing: "moving scheduled messages", error: failureText(error), retryInMs: 100 };
+        options.observer.tell("storage.failed", told);
+      },
+    });
+  }
+
+  start(): Promise<void> {
+    return this.#loop.start();
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop();
+  }
+
+  /** Something was scheduled for a time before the next look. */
+  wake(): void {
+    this.#loop.wake();
+  }
+
+  /** One statement's worth. Resolves with how many were moved. */
+  async move(): Promise<number> {
+    const { database, observer, onMoved, batchSize = 500 } = this.#options;
+    const { rows } = await database.run<{ lane: number }>(this.#sql.moveDue, [batchSize]);
+    if (rows.length === 0) return 0;
+    observer.tell("scheduled.due", { count: rows.length });
+    onMoved([...new Set(rows.map(({ lane }) => lane))]);
+    return rows.length;
+  }
+
+  async #step(): Promise<number> {
+    const { database, batchSize = 500 } = this.#options;
+    if ((await this.move()) === batchSize) return 0;
+    const { rows } = await database.run<{ wait_ms: number | null }>(this.#sql.nextDue);
+    const waitMs = rows[0]?.wait_ms ?? LONGEST_SLEEP_MS;
+    return waitMs <= 0 ? TAKEN_BY_OTHERS_MS : Math.min(LONGEST_SLEEP_MS, Math.ceil(waitMs));
+  }
+}

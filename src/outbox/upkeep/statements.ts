@@ -1,0 +1,174 @@
+import { statement } from "../../storage/index.ts";
+
+/** How much of the outbox a count reads, in pages of 8 kB: some 35,000 rows, a few milliseconds. */
+const PAGES = 500;
+
+// Up to PAGES the whole table is read and the count is exact; beyond that, as many pages picked by chance.
+function sampled(schema: string, columns: string): string {
+  return `size as materialized (
+         select least(100, 100.0 * ${PAGES} / greatest(1, pg_relation_size('${schema}.outbox') / 8192))::real as percent
+       ), waiting as (
+         select size.percent, row.*
+           from size
+          cross join lateral (
+            select ${columns} from ${schema}.outbox tablesample system (size.percent) where due_at < 'infinity') as row
+       )`;
+}
+
+/** How much is waiting. */
+export function depthStatements(schema: string) {
+  return {
+    depths: statement(
+      "sagabox.outbox.depths",
+      `with ${sampled(schema, "topic")}
+       select topic, count(*)::integer as seen, percent::double precision from waiting group by topic, percent`,
+    ),
+    backlog: statement(
+      "sagabox.outbox.backlog",
+      `with ${sampled(schema, "1")}
+       select (select coalesce(round(count(*) * 100 / min(percent)), 0)::double precision from waiting) as pending,
+              (select greatest(0, coalesce(extract(epoch from clock_timestamp() - min(head.due_at)) * 1000, 0))
+                 from generate_series(0, 255) as lane
+                cross join lateral (
+                  select due_at from ${schema}.outbox
+                   where outbox.lane = lane.lane and due_at < 'infinity'
+                   order by seq
+                   limit 4) as head)::double precision as oldest_ms,
+              (select count(*)::integer
+                 from (select 1 from ${schema}.dead_letter where closed_at is null limit 100000) as counted) as dead_letters`,
+    ),
+  };
+}
+
+const MESSAGE = `id, seq, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+              correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers,
+              data, written_at, expires_at`;
+
+/** Daily partitions. Whatever changes them runs alone and gives up rather than let others queue behind it. */
+export function historyStatements(schema: string) {
+  return {
+    alone: statement(
+      "sagabox.history.alone",
+      `select pg_try_advisory_xact_lock(hashtextextended('sagabox.history.' || $1::text, 0)) as alone`,
+    ),
+    lockTimeout: statement(
+      "sagabox.history.lock_timeout",
+      `select set_config('lock_timeout', $1::text, true)`,
+    ),
+    today: statement(
+      "sagabox.history.today",
+      `select (clock_timestamp() at time zone 'utc')::date::text as today`,
+    ),
+    // Those that are detached and wait to be dropped are listed too.
+    partitions: statement(
+      "sagabox.history.partitions",
+      `select relname as name, relispartition as attached
+         from pg_class
+        where relnamespace = $1::text::regnamespace and relkind = 'r'
+          and relname ~ ('^' || $2::text || '_[0-9]{8}$')
+        order by relname`,
+    ),
+    stillNeeded: statement(
+      "sagabox.history.still_needed",
+      `select exists (select 1 from ${schema}.outbox where written_on = $1::text::date)
+           or exists (select 1 from ${schema}.queue where written_on = $1::text::date) as needed`,
+    ),
+    // An id is remembered as long as anything that carries it can still be sent.
+    forgetIds: statement(
+      "sagabox.history.forget_ids",
+      `with old as materialized (
+         select id from ${schema}.published_id as known
+          where written_on < (clock_timestamp() at time zone 'utc')::date - $1::integer
+            and not exists (select 1 from ${schema}.message where message.id = known.id)
+            and not exists (select 1 from ${schema}.scheduled where scheduled.id = known.id)
+          limit $2::integer
+            for update skip locked)
+       delete from ${schema}.published_id using old where published_id.id = old.id`,
+    ),
+  };
+}
+
+/** What is done to one partition. The names come from `partitionName`, the days from the database. */
+export function partitionStatements(
+  schema: string,
+  { table, column, name, day }: { table: string; column: string; name: string; day: string },
+) {
+  const parent = `${schema}.${table}`;
+  const child = `${schema}.${name}`;
+  const spare = `${schema}.${table}_default`;
+  return {
+    strays: `select distinct ${column}::text as day from ${spare} order by 1`,
+    create: `create table ${child} (like ${parent} including all)`,
+    // What arrived before its partition existed. Copied with column names, for partitions may order them their own way.
+    adopt: (columns: string) => `with early as (
+         delete from ${spare} where ${column} = date '${day}' returning ${columns})
+       insert into ${child} (${columns}) select ${columns} from early`,
+    columns: `select string_agg(quote_ident(attname), ', ' order by attnum) as columns
+                from pg_attribute where attrelid = '${parent}'::regclass and attnum > 0 and not attisdropped`,
+    // Attaching takes these two anyway; taken in this order and before the last look nothing can slip in between.
+    lock: `lock table ${parent} in share update exclusive mode; lock table ${spare} in access exclusive mode`,
+    attach: `alter table ${parent} attach partition ${child}
+             for values from (date '${day}') to (date '${day}' + 1)`,
+    detach: `alter table ${parent} detach partition ${child}`,
+    drop: `drop table if exists ${child}`,
+    // Rows that somebody is settling right now are passed over: the next look finds them gone, or moved on.
+    carry: `with referring as materialized (
+         select lane, seq, message_id from ${schema}.outbox
+          where written_on = date '${day}'
+          order by lane, seq limit 1000
+            for update skip locked
+       ), delivering as materialized (
+         select lane, seq, message_id from ${schema}.queue
+          where written_on = date '${day}'
+          order by lane, seq limit 1000
+            for update skip locked
+       ), today as materialized (
+         select (clock_timestamp() at time zone 'utc')::date as day
+       ), copied as (
+         insert into ${schema}.message (${MESSAGE}, written_on)
+         select ${MESSAGE}, today.day from ${child}, today
+          where id in (select message_id from referring union select message_id from delivering)
+         on conflict do nothing
+       ), sending as (
+         update ${schema}.outbox as row set written_on = today.day from referring, today
+          where row.lane = referring.lane and row.seq = referring.seq
+       ), delivered as (
+         update ${schema}.queue as row set written_on = today.day from delivering, today
+          where row.lane = delivering.lane and row.seq = delivering.seq
+       )
+       select (select count(*)::integer from referring) + (select count(*)::integer from delivering) as carried`,
+  };
+}
+
+/** Sending again what was sent: one page of the archive per statement, so a page is sent whole or not at all. */
+export function republishStatements(schema: string) {
+  return {
+    // What still waits, or lies among the dead letters, was not sent; what never was in the outbox has seq 0.
+    republish: statement(
+      "sagabox.outbox.republish",
+      `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), page as materialized (
+         select id, lane, stream, topic, type, written_on, priority, max_attempts, seq, written_at
+           from ${schema}.message
+          where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+            and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
+            and (written_at, seq) > ($1::text::timestamptz, $3::text::bigint)
+            and ($4::text is null or topic = $4::text)
+            and seq > 0
+            and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq)
+            and not exists (select 1 from ${schema}.dead_letter
+                             where message_id = message.id and origin = 'outbox' and closed_at is null)
+          order by written_at, seq
+          limit $5::integer
+       ), again as (
+         insert into ${schema}.outbox (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at)
+         select lane, nextval('${schema}.outbox_seq'), stream, topic, type, id, written_on, priority, max_attempts, moment.at
+           from moment, (select * from page order by written_at, seq) as page
+          where moment.xid is not null
+       )
+       select (select count(*)::integer from page) as count,
+              last.seq::text, to_char(last.written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at
+         from (select 1) as always
+         left join (select seq, written_at from page order by written_at desc, seq desc limit 1) as last on true`,
+    ),
+  };
+}

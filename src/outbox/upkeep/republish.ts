@@ -80,8 +80,7 @@ export async function republish(
     const sent = found?.count ?? 0;
     count += sent;
     // A full page may have more behind it in this slice; anything less is the end of the slice.
-    const full = sent === pageSize && found?.written_at != null && found.seq !== null;
-    after = full ? { writtenAt: found.written_at, seq: found.seq ?? "0" } : { writtenAt: end, seq: "0" };
+    after = (sent === pageSize && lastOf(found)) || { writtenAt: end, seq: "0" };
     sliceMs = nextSliceMs(sliceMs, sent, pageSize);
     if (sent === 0) continue;
     onProgress?.({ count, after, finished: false });
@@ -94,6 +93,11 @@ export async function republish(
 export function nextSliceMs(sliceMs: number, found: number, pageSize: number): number {
   if (found >= pageSize) return Math.max(1, Math.floor(sliceMs / 2));
   return found < pageSize / 4 ? Math.min(DAY_MS, sliceMs * 4) : sliceMs;
+}
+
+function lastOf(page: Page | undefined): RepublishCursor | undefined {
+  const { written_at: writtenAt = null, seq = null } = page ?? {};
+  return writtenAt === null || seq === null ? undefined : { writtenAt, seq };
 }
 
 function sliceEnd(after: RepublishCursor, sliceMs: number, to: Date): string {

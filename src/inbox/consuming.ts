@@ -7,7 +7,7 @@ import type { ConsumerParts } from "./consumer.ts";
 import type { Held } from "./held.ts";
 import { KeyOrder } from "./key-order.ts";
 import { persist } from "./persist.ts";
-import { BatchProcessor, type Fates } from "./process-batch.ts";
+import { BatchProcessor } from "./process-batch.ts";
 import { DeliveryProcessor } from "./process-delivery.ts";
 import { Settlement } from "./settlement.ts";
 
@@ -25,6 +25,8 @@ export class Consuming {
   readonly #single: DeliveryProcessor;
   readonly #batches: BatchProcessor;
   #arrivals: Held[] = [];
+  /** Being listed in the ledger. */
+  #wave: Held[] = [];
   #consumption: Consumption | undefined;
   #listing = false;
   #stopping = false;
@@ -34,7 +36,12 @@ export class Consuming {
   constructor(parts: ConsumerParts) {
     this.#parts = parts;
     const { engine, definition } = parts;
-    this.#settlement = new Settlement(engine, definition.name, this.#givenUp.signal);
+    this.#settlement = new Settlement({
+      engine,
+      consumer: definition.name,
+      givenUp: this.#givenUp.signal,
+      takeSuccessors: (held) => this.#takeSuccessors(held),
+    });
     const shared = { engine, definition, settlement: this.#settlement, attempts: this.#attempts };
     this.#single = new DeliveryProcessor(shared);
     this.#batches = new BatchProcessor(shared, this.#single);
@@ -91,16 +98,7 @@ export class Consuming {
   }
 
   #receive(delivery: Delivery): void {
-    const { definition, engine } = this.#parts;
-    const { message } = delivery;
-    const id = isValidId(message.id) ? message.id : definition.settings.idOf?.(message);
-    const held: Held = {
-      delivery,
-      id: isValidId(id) ? id : undefined,
-      registration: definition.handlers.get(message.type),
-      arrivedMs: engine.clock.monotonicMs(),
-      crashes: undefined,
-    };
+    const held = holdOf(delivery, this.#parts);
     if (this.#stopping) return void this.#giveBack(held);
     this.#held.add(held);
     this.#arrivals.push(held);
@@ -141,12 +139,13 @@ export class Consuming {
   async #list(): Promise<void> {
     await Promise.resolve(); // a transport hands out several deliveries in one go: one wave
     const { ledger, engine, definition } = this.#parts;
-    const wave = this.#arrivals;
-    this.#arrivals = [];
+    this.#wave = this.#arrivals.splice(0);
     const listed = await persist(engine.observer, "crash ledger", this.#givenUp.signal, async () => {
       const suspects = await ledger?.list(definition.name, this.#ids());
-      for (const held of wave) held.crashes = held.id === undefined ? undefined : suspects?.get(held.id);
+      for (const held of this.#wave)
+        held.crashes = held.id === undefined ? undefined : suspects?.get(held.id);
     });
+    const wave = this.#wave.splice(0);
     if (this.#stopping || !listed) await Promise.all(wave.map((held) => this.#giveBack(held)));
     else for (const held of wave) this.#order.push(held);
   }
@@ -156,17 +155,25 @@ export class Consuming {
   }
 
   async #run(lot: readonly Held[]): Promise<void> {
-    const fates = await this.#guarded(lot);
-    for (const held of lot) {
-      if (fates.get(held) !== "again") continue;
-      // What was queued behind it must come back behind it.
-      for (const later of this.#order.withdraw(held)) await this.#giveBack(later);
-    }
+    await this.#guarded(lot);
     for (const held of lot) this.#held.delete(held);
     this.#order.finish(lot);
   }
 
-  async #guarded(lot: readonly Held[]): Promise<Fates> {
+  #takeSuccessors(held: Held): readonly Held[] {
+    const key = held.delivery.orderKey;
+    if (key === null) return [];
+    const taken = this.#order.withdraw(held);
+    for (const queue of [this.#wave, this.#arrivals]) {
+      const ofKey = queue.filter((later) => later.delivery.orderKey === key);
+      if (ofKey.length > 0) queue.splice(0, queue.length, ...queue.filter((later) => !ofKey.includes(later)));
+      taken.push(...ofKey);
+    }
+    for (const later of taken) this.#held.delete(later);
+    return taken;
+  }
+
+  async #guarded(lot: readonly Held[]): Promise<void> {
     const { ledger, definition } = this.#parts;
     const [first] = lot;
     if (ledger === undefined || first === undefined) return this.#process(lot);
@@ -174,24 +181,20 @@ export class Consuming {
     if (crashes !== undefined && id !== undefined && crashes < definition.settings.maxCrashes) {
       const holds = (): readonly string[] => this.#ids();
       const alone = { consumer: definition.name, id, holds };
-      return (await ledger.runAlone(alone, () => this.#process(lot))) ?? new Map();
+      await ledger.runAlone(alone, () => this.#process(lot));
+    } else {
+      const leave = await ledger.enter();
+      await this.#process(lot).finally(leave);
     }
-    const leave = await ledger.enter();
-    return this.#process(lot).finally(leave);
   }
 
-  async #process(lot: readonly Held[]): Promise<Fates> {
-    if (this.#stopping) {
-      for (const held of lot) await this.#giveBack(held);
-      return new Map();
-    }
+  async #process(lot: readonly Held[]): Promise<void> {
+    if (this.#stopping) return void (await Promise.all(lot.map((held) => this.#giveBack(held))));
     const [first] = lot;
-    if (lot.length > 1 && first?.registration !== undefined) {
-      return this.#batches.process(lot, first.registration);
-    }
-    const fates: Fates = new Map();
-    for (const held of lot) fates.set(held, await this.#single.process(held));
-    return fates;
+    if (first === undefined) return;
+    if (lot.length > 1 && first.registration !== undefined)
+      await this.#batches.process(lot, first.registration);
+    else await this.#single.process(first);
   }
 
   async #giveBack(held: Held): Promise<void> {
@@ -225,4 +228,16 @@ function sizeOf(first: Held): number {
 // A suspect runs by itself; a batch is of one contract.
 function belong(first: Held, other: Held): boolean {
   return other.crashes === undefined && other.registration === first.registration;
+}
+
+function holdOf(delivery: Delivery, { definition, engine }: ConsumerParts): Held {
+  const { message } = delivery;
+  const id = isValidId(message.id) ? message.id : definition.settings.idOf?.(message);
+  return {
+    delivery,
+    id: isValidId(id) ? id : undefined,
+    registration: definition.handlers.get(message.type),
+    arrivedMs: engine.clock.monotonicMs(),
+    crashes: undefined,
+  };
 }

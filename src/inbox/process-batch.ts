@@ -16,7 +16,7 @@ interface Item extends BatchItem {
   readonly message: Received;
 }
 
-export type Fates = Map<Held, Fate>;
+type Fates = Map<Held, Fate>;
 
 /** Several deliveries of one contract in one transaction. If that fails, they are redone one by one. */
 export class BatchProcessor {
@@ -130,31 +130,30 @@ export class BatchProcessor {
   }
 
   async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {
-    const waiting = new Set<string>();
-    for (const { held } of items) {
-      const key = held.delivery.orderKey;
-      if (key !== null && waiting.has(key)) {
-        await this.#settlement.release(held);
-        fates.set(held, "again");
-        continue;
+    for (const line of linesOf(items)) {
+      for (const { held } of line) {
+        if (fates.has(held)) continue;
+        const fate = await this.#single.process(held);
+        fates.set(held, fate);
+        if (fate !== "done") await this.#giveBackRest(line, fates);
       }
-      const fate = await this.#single.process(held);
-      fates.set(held, fate);
-      if (fate !== "done" && key !== null) waiting.add(key);
     }
   }
 
   /** The database or the broker failed: the head of each key comes back later, the others behind it. */
   async #later(items: readonly Item[], error: Error, fates: Fates): Promise<void> {
-    const heads = new Set<string>();
-    for (const { held } of items) {
-      const key = held.delivery.orderKey;
-      if (key !== null && heads.has(key)) {
-        await this.#settlement.release(held);
-        fates.set(held, "again");
-      } else fates.set(held, await this.#single.fail(held, error));
-      if (key !== null) heads.add(key);
+    for (const line of linesOf(items)) {
+      const [head] = line;
+      if (head === undefined) continue;
+      fates.set(head.held, await this.#single.fail(head.held, error));
+      await this.#giveBackRest(line, fates);
     }
+  }
+
+  async #giveBackRest(line: readonly Item[], fates: Fates): Promise<void> {
+    const rest = line.filter(({ held }) => !fates.has(held));
+    for (const { held } of rest) fates.set(held, "again");
+    await Promise.all(rest.map(({ held }) => this.#settlement.release(held)));
   }
 }
 

@@ -12,16 +12,27 @@ export type Fate = "done" | "again" | "lost";
 
 const SETTLE_MS = 30_000;
 
+interface SettlementParts {
+  readonly engine: InboxEngine;
+  readonly consumer: string;
+  /** Aborts when the consumer ends without waiting any longer. */
+  readonly givenUp: AbortSignal;
+  /** Hands over everything of the same key that waits in this process behind a delivery. */
+  readonly takeSuccessors: (held: Held) => readonly Held[];
+}
+
 /** The ends a delivery can have. Each is tried until it works, or until the delivery is no longer ours. */
 export class Settlement {
   readonly #engine: InboxEngine;
   readonly #consumer: string;
   readonly #givenUp: AbortSignal;
+  readonly #takeSuccessors: (held: Held) => readonly Held[];
 
-  constructor(engine: InboxEngine, consumer: string, givenUp: AbortSignal) {
+  constructor({ engine, consumer, givenUp, takeSuccessors }: SettlementParts) {
     this.#engine = engine;
     this.#consumer = consumer;
     this.#givenUp = givenUp;
+    this.#takeSuccessors = takeSuccessors;
   }
 
   async ack({ delivery }: Held): Promise<Fate> {
@@ -36,8 +47,11 @@ export class Settlement {
       delivery.retry({ delayMs, charged, error }),
     );
     if (!settled) return "lost";
+    // What arrived behind it must come back behind it: given back at once, before it can be delivered again.
+    const released = Promise.all(this.#takeSuccessors(held).map((later) => this.release(later)));
     const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, charged, error };
     this.#engine.observer.tell("consumer.retried", fields, contextOf(delivery.message));
+    await released;
     return "again";
   }
 

@@ -17,6 +17,7 @@ export interface Line {
   readonly waiting: Entry[];
   unsettled: number;
   queued: boolean;
+  holding: boolean;
   /** Whoever holds unsettled messages of the line gets the next ones too. */
   owner: Member | undefined;
 }

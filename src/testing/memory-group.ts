@@ -55,11 +55,11 @@ export class MemoryGroup {
   }
 
   takeAway(): void {
-    for (const member of this.#members) for (const delivery of [...member.deliveries]) delivery.lose();
+    for (const member of this.#members) loseAll(member);
   }
 
   async closeAll(): Promise<void> {
-    for (const member of [...this.#members]) this.#leave(member);
+    for (const member of this.#members.splice(0)) loseAll(member);
     for (const cancel of this.#timers) cancel();
     this.#timers.clear();
   }
@@ -69,9 +69,12 @@ export class MemoryGroup {
     const { entry, line, member } = delivery;
     member.deliveries.delete(delivery);
     line.unsettled -= 1;
-    if (line.unsettled === 0) line.owner = undefined;
     if (back === undefined) this.backlog -= 1;
     else this.#putBack(line, entry, back);
+    if (line.unsettled === 0) {
+      line.owner = undefined;
+      line.holding = false;
+    }
     for (const parked of member.parked.splice(0)) this.#enqueue(parked);
     if (line.waiting.length > 0) this.#enqueue(line);
     else if (line.unsettled === 0 && line.key !== null) this.#lines.delete(line.key);
@@ -82,6 +85,7 @@ export class MemoryGroup {
     if (back !== "unharmed") {
       if (back.charged) entry.attempt += 1;
       entry.dueMs = systemClock.monotonicMs() + back.delayMs;
+      line.holding = true;
     }
     const place = line.waiting.findIndex((other) => other.seq > entry.seq);
     line.waiting.splice(place < 0 ? line.waiting.length : place, 0, entry);
@@ -91,7 +95,7 @@ export class MemoryGroup {
     const index = this.#members.indexOf(member);
     if (index < 0) return;
     this.#members.splice(index, 1);
-    for (const delivery of [...member.deliveries]) delivery.lose();
+    loseAll(member);
   }
 
   #lineOf(message: Message): Line {
@@ -136,7 +140,8 @@ export class MemoryGroup {
   /** False when nobody has room, so that the line stays where it is. */
   #deliver(line: Line): boolean {
     const entry = line.waiting[0];
-    if (entry === undefined) return !(line.queued = false);
+    // After a retry the line stands still until its later deliveries are back too: the last of them wakes it.
+    if (entry === undefined || line.holding) return !(line.queued = false);
     const waitMs = entry.dueMs === 0 ? 0 : entry.dueMs - systemClock.monotonicMs();
     if (waitMs > 0) return this.#wakeLater(line, waitMs);
     const member = line.owner ?? this.#roomiest();
@@ -173,10 +178,15 @@ export class MemoryGroup {
   }
 }
 
+// Losing a delivery takes it out of the set, so the set is copied first.
+function loseAll(member: Member): void {
+  Array.from(member.deliveries).forEach((delivery) => delivery.lose());
+}
+
 function isFull(member: Member): boolean {
   return member.paused || member.deliveries.size >= member.prefetch;
 }
 
 function newLine(key: string | null): Line {
-  return { key, waiting: [], unsettled: 0, queued: false, owner: undefined };
+  return { key, waiting: [], unsettled: 0, queued: false, holding: false, owner: undefined };
 }

@@ -69,7 +69,8 @@ export class MemoryTransport implements Transport {
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     if (this.#down) throw unreachable();
     const group = this.#group(subscription.group);
-    for (const { topic, from } of subscription.topics) this.#route(topic, from === "now" ? "now" : "beginning", group);
+    for (const { topic, from } of subscription.topics)
+      this.#route(topic, from === "now" ? "now" : "beginning", group);
     return group.join(subscription, receive);
   }
 

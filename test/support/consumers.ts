@@ -1,0 +1,90 @@
+import { onTestFinished } from "vitest";
+import { deadLetterStore, listDeadLetters } from "../../src/dead-letter/index.ts";
+import {
+  Consumer,
+  CrashLedger,
+  HandlerRegistry,
+  inboxEngine,
+  type OpenScope,
+} from "../../src/inbox/index.ts";
+import type { Message } from "../../src/message/index.ts";
+import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
+import { MemoryTransport, type MemoryTransportOptions } from "../../src/testing/index.ts";
+import { temporaryDatabase } from "./database.ts";
+import { RecordingObserver } from "./recording-observer.ts";
+
+interface Wishes {
+  readonly poolSize?: number;
+  readonly maxTransactions?: number;
+  readonly openScope?: OpenScope;
+  readonly transport?: MemoryTransportOptions;
+  /** Consumers list what they run, as in production. Default true. */
+  readonly ledger?: boolean;
+  readonly stopDeadlineMs?: number;
+}
+
+/** A migrated database, a broker in memory, and consumers for whatever the test registers. */
+export async function consumers(wishes: Wishes = {}) {
+  const { pool, url } = await temporaryDatabase({ max: wishes.poolSize ?? 20 });
+  const database = pgDatabase(pool);
+  await migrateUp(database, "sagabox");
+  await pool.query("create table effect (n bigserial, consumer text, id text, note text)");
+  const observer = new RecordingObserver();
+  const { openScope, maxTransactions } = wishes;
+  const engine = inboxEngine({
+    database,
+    schema: "sagabox",
+    observer,
+    ...(openScope === undefined ? {} : { openScope }),
+    ...(maxTransactions === undefined ? {} : { maxTransactions }),
+  });
+  const transport = new MemoryTransport(wishes.transport);
+  const registry = new HandlerRegistry();
+  const ledger = wishes.ledger === false ? undefined : new CrashLedger({ engine, worker: "test" });
+  let running: Consumer[] = [];
+
+  const stop = async (): Promise<void> => {
+    await Promise.all(running.map((consumer) => consumer.stop()));
+    running = [];
+    await transport.close();
+    await ledger?.stop();
+  };
+  onTestFinished(stop);
+
+  return {
+    pool,
+    url,
+    database,
+    engine,
+    observer,
+    transport,
+    registry,
+    ledger,
+    stop,
+    async start(): Promise<void> {
+      await ledger?.start();
+      running = registry.consumers().map((definition) => {
+        const parts = {
+          engine,
+          transport,
+          definition,
+          worker: "test",
+          stopDeadlineMs: wishes.stopDeadlineMs ?? 5_000,
+        };
+        return new Consumer(ledger === undefined ? parts : { ...parts, ledger });
+      });
+      for (const consumer of running) await consumer.start();
+    },
+    async publish(...messages: Message[]): Promise<void> {
+      await transport.publish(messages, { signal: new AbortController().signal });
+    },
+    async effects(): Promise<{ consumer: string; id: string; note: string | null }[]> {
+      const sql = "select consumer, id, note from effect order by n";
+      return (await pool.query<{ consumer: string; id: string; note: string | null }>(sql)).rows;
+    },
+    async rows(sql: string, params: unknown[] = []): Promise<Record<string, unknown>[]> {
+      return (await pool.query<Record<string, unknown>>(sql, params)).rows;
+    },
+    deadLetters: () => listDeadLetters(deadLetterStore(database, "sagabox")),
+  };
+}

@@ -1,5 +1,5 @@
-import { deadLetterStore, forgetDeadLetters, type DeadLetterStore } from "../dead-letter/index.ts";
-import { forgetInbox, inboxEngine, inboxRetentionMs, type InboxEngine } from "../inbox/index.ts";
+import { deadLetterStore, type DeadLetterStore } from "../dead-letter/index.ts";
+import { inboxEngine, type InboxEngine } from "../inbox/index.ts";
 import { laneSettings, WakeUp } from "../lanes/index.ts";
 import { createIdSource, poolRandomBytes, type AnyContract } from "../message/index.ts";
 import {
@@ -86,7 +86,6 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
       schema,
       retentionMs: outbox.retentionMs,
       observer,
-      alsoClean: (signal) => cleanUp(inbox, deadLetters, settings, outbox, signal),
     }),
     inbox,
     deadLetters,
@@ -117,16 +116,4 @@ function handlerScope(scope: TransactionScope) {
     last: () => scope.last(),
     committed: (answers: Parameters<TransactionScope["committed"]>[0]) => scope.committed(answers),
   };
-}
-
-async function cleanUp(
-  inbox: InboxEngine,
-  deadLetters: DeadLetterStore,
-  settings: BusSettings,
-  outbox: OutboxSettings,
-  signal: AbortSignal,
-): Promise<void> {
-  await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
-  const olderThanMs = inboxRetentionMs({ deadLetters: settings.deadLetterMs, archive: outbox.retentionMs });
-  await forgetInbox(inbox, { olderThanMs, signal });
 }

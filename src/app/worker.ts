@@ -7,6 +7,7 @@ import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog } from "./backlog.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
+import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
 
 export interface RunOptions {
@@ -99,6 +100,7 @@ export class Worker {
     });
     return [
       named("history", history),
+      named("janitor", new Janitor(this.#parts)),
       named("backlog", new Backlog(this.#parts)),
       named("relay", relay),
       named("schedule", mover),

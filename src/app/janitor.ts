@@ -1,0 +1,32 @@
+import { forgetDeadLetters } from "../dead-letter/index.ts";
+import { forgetInbox, inboxRetentionMs } from "../inbox/index.ts";
+import { Loop, type Service } from "../runtime/index.ts";
+import type { Parts } from "./parts.ts";
+
+const EVERY_MS = 3_600_000;
+
+/** Forgets old dead letters and dedupe rows, never a row that something replayable could still meet. */
+export class Janitor implements Service {
+  readonly #loop: Loop;
+
+  constructor({ deadLetters, inbox, settings, outbox, observer }: Parts) {
+    const olderThanMs = inboxRetentionMs({ deadLetters: settings.deadLetterMs, archive: outbox.retentionMs });
+    this.#loop = new Loop({
+      step: async (signal) => {
+        const count = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
+        if (count > 0) observer.tell("history.cleaned", { table: "dead_letter", count });
+        await forgetInbox(inbox, { olderThanMs, signal });
+        return EVERY_MS;
+      },
+      maxBackoffMs: 60_000,
+    });
+  }
+
+  start(): Promise<void> {
+    return this.#loop.start();
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop();
+  }
+}

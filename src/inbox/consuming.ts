@@ -12,6 +12,7 @@ import { DeliveryProcessor } from "./process-delivery.ts";
 import { Settlement } from "./settlement.ts";
 
 const ENDING_MS = 1_000;
+const UNREADABLE_MS = 60_000;
 
 /** One life of a consumer, from its subscription to its end. */
 export class Consuming {
@@ -98,11 +99,25 @@ export class Consuming {
   }
 
   #receive(delivery: Delivery): void {
-    const held = holdOf(delivery, this.#parts);
+    const held = this.#hold(delivery);
+    if (held === undefined) return;
     if (this.#stopping) return void this.#giveBack(held);
     this.#held.add(held);
     this.#arrivals.push(held);
     this.#turn();
+  }
+
+  // A delivery that has lost its message can be neither handled nor buried; it stays, and people hear of it.
+  #hold(delivery: Delivery): Held | undefined {
+    try {
+      return holdOf(delivery, this.#parts);
+    } catch (thrown) {
+      const error = String(thrown).slice(0, 500);
+      const { observer } = this.#parts.engine;
+      observer.tell("storage.failed", { doing: "read a delivery", error, retryInMs: UNREADABLE_MS });
+      delivery.retry({ delayMs: UNREADABLE_MS, charged: false, error }).catch(() => undefined);
+      return undefined;
+    }
   }
 
   /** Starts what can start. Called whenever something arrived, was listed or ended. */
@@ -231,7 +246,7 @@ function belong(first: Held, other: Held): boolean {
 }
 
 function holdOf(delivery: Delivery, { definition, engine }: ConsumerParts): Held {
-  const { message } = delivery;
+  const { message } = delivery; // a transport whose copy is gone throws here
   const id = isValidId(message.id) ? message.id : definition.settings.idOf?.(message);
   return {
     delivery,

@@ -21,7 +21,7 @@ export function handlerContext(
     idempotencyKey: idempotencyKey(consumer, id),
     attempt: attemptNumber,
     consumer,
-    publish: attempt.scope.publish,
+    publish: (contract, data, options) => attempt.scope.publish(contract, data, options),
   };
 }
 
@@ -32,7 +32,7 @@ export function batchContext(consumer: string, attempt: Attempt): BatchContext {
       return attempt.signal;
     },
     consumer,
-    publish: attempt.scope.publish,
+    publish: (contract, data, options) => attempt.scope.publish(contract, data, options),
     idempotencyKeyOf: ({ id }) => idempotencyKey(consumer, id),
   };
 }

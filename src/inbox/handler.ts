@@ -7,9 +7,11 @@ export type Received<C extends AnyContract = AnyContract> = Omit<Message, "data"
   readonly data: DataOf<C>;
 };
 
+/** What a handler may say about a message it publishes; the rest is inherited from the message it handles. */
 export interface OutgoingOptions {
   readonly id?: string;
   readonly key?: string;
+  readonly topic?: string;
   readonly delay?: Duration | number;
   readonly at?: Date;
   readonly priority?: Priority;

@@ -1,0 +1,200 @@
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { permanent } from "../errors/index.ts";
+import { event } from "../message/index.ts";
+import { consumers } from "../../test/support/consumers.ts";
+import { aMessage } from "../../test/support/messages.ts";
+
+const OrderPlaced = event("order.placed", { schema: z.object({ n: z.number().optional() }) });
+const quick = { firstDelay: 1, maxDelay: 2 } as const;
+const batch = { size: 50, wait: "20ms" } as const;
+
+test("a bulk handler gets many messages in one transaction, in order and without the ones it has seen", async () => {
+  const house = await consumers();
+  const sizes: number[] = [];
+  house.registry.onBatch(
+    OrderPlaced,
+    { consumer: "billing", batch, concurrency: 1 },
+    async (messages, { tx }) => {
+      sizes.push(messages.length);
+      const ids = messages.map((message) => message.id);
+      await tx.query("insert into effect (consumer, id) select 'billing', unnest($1::text[])", [ids]);
+    },
+  );
+  await house.start();
+  const messages = Array.from({ length: 40 }, (_, n) => aMessage({ id: `m${n}`, key: `k${n % 3}` }));
+  await house.publish(...messages, ...messages.slice(0, 5));
+  await house.observer.until("consumer.processed", 40);
+  await house.observer.until("consumer.duplicate", 5);
+  expect(sizes[0]).toBeGreaterThan(20);
+  const ids = (await house.effects()).map((effect) => effect.id);
+  for (const key of ["k0", "k1", "k2"]) {
+    const expected = messages.filter((message) => message.key === key).map((message) => message.id);
+    expect(ids.filter((id) => expected.includes(id))).toEqual(expected);
+  }
+  const timed =
+    "select count(*)::int as timed from sagabox.consumer_inbox where processing_duration_ms is not null";
+  expect(await house.rows(timed)).toEqual([{ timed: 40 }]);
+});
+
+test("a failing batch is redone one by one: the bad message is buried, the good ones are handled once", async () => {
+  const house = await consumers();
+  house.registry.onBatch(
+    OrderPlaced,
+    { consumer: "billing", batch, retry: quick },
+    async (messages, { tx }) => {
+      for (const { id } of messages)
+        await tx.query("insert into effect (consumer, id) values ('billing', $1)", [id]);
+      if (messages.some(({ id }) => id === "bad")) throw permanent("no such customer");
+    },
+  );
+  await house.start();
+  await house.publish(...["a", "b", "bad", "c", "d"].map((id) => aMessage({ id, key: "k" })));
+  await house.observer.until("consumer.processed", 4);
+  await house.observer.until("dead_letter.buried");
+  expect((await house.effects()).map((effect) => effect.id)).toEqual(["a", "b", "c", "d"]);
+  expect(await house.deadLetters()).toMatchObject([{ messageId: "bad", reason: "rejected" }]);
+});
+
+test("in a redone batch a message that must wait holds back its own key only", async () => {
+  const house = await consumers();
+  let failures = 0;
+  house.registry.onBatch(
+    OrderPlaced,
+    { consumer: "billing", batch, retry: quick },
+    async (messages, { tx }) => {
+      if (messages.some(({ id }) => id === "a1") && failures++ < 4) throw new Error("not yet");
+      for (const { id } of messages)
+        await tx.query("insert into effect (consumer, id) values ('billing', $1)", [id]);
+    },
+  );
+  await house.start();
+  await house.publish(
+    ...["a0", "a1", "b0", "a2", "b1", "a3"].map((id) => aMessage({ id, key: id.slice(0, 1) })),
+  );
+  await house.observer.until("consumer.processed", 6);
+  const ids = (await house.effects()).map((effect) => effect.id);
+  expect(ids.filter((id) => id.startsWith("a"))).toEqual(["a0", "a1", "a2", "a3"]);
+  expect(ids.filter((id) => id.startsWith("b"))).toEqual(["b0", "b1"]);
+  expect(ids.indexOf("b1")).toBeLessThan(ids.indexOf("a1"));
+});
+
+test("handlers of a batch run side by side on one connection, those of one key in series", async () => {
+  const house = await consumers();
+  let running = 0;
+  let most = 0;
+  const inKey = new Map<string, number>();
+  house.registry.on(OrderPlaced, { consumer: "billing", batch, concurrency: 1 }, async (message, { tx }) => {
+    const key = message.key ?? "";
+    running += 1;
+    most = Math.max(most, running);
+    inKey.set(key, (inKey.get(key) ?? 0) + 1);
+    expect(inKey.get(key)).toBe(1);
+    await tx.query("insert into effect (consumer, id) values ('billing', $1)", [message.id]);
+    inKey.set(key, 0);
+    running -= 1;
+    return { handled: message.id };
+  });
+  await house.start();
+  await house.publish(...Array.from({ length: 40 }, (_, n) => aMessage({ id: `m${n}`, key: `k${n % 10}` })));
+  await house.observer.until("consumer.processed", 40);
+  expect(most).toBe(10);
+  expect(await house.rows("select result from sagabox.consumer_inbox where event_id = 'm7'")).toEqual([
+    { result: '{"handled":"m7"}' },
+  ]);
+  expect(await house.rows("select count(distinct xmin::text)::int as transactions from effect")).toEqual([
+    { transactions: 1 },
+  ]);
+});
+
+test("a batch passes over what has expired and what cannot be read", async () => {
+  const house = await consumers();
+  house.registry.on(OrderPlaced, { consumer: "billing", batch }, async (message, { tx }) => {
+    await tx.query("insert into effect (consumer, id) values ('billing', $1)", [message.id]);
+  });
+  await house.start();
+  await house.publish(
+    aMessage({ id: "good" }),
+    aMessage({ id: "late", expiresAt: "2026-01-01T00:00:00Z" }),
+    aMessage({ id: "broken", data: "{" }),
+  );
+  await house.observer.until("dead_letter.buried", 2);
+  await house.observer.until("consumer.processed");
+  expect((await house.deadLetters()).map(({ messageId, reason }) => `${messageId} ${reason}`).sort()).toEqual(
+    ["broken rejected", "late expired"],
+  );
+  expect((await house.effects()).map((effect) => effect.id)).toEqual(["good"]);
+});
+
+test("a batch that loses its connection charges nobody and is handled later", async () => {
+  const house = await consumers();
+  let runs = 0;
+  house.registry.onBatch(
+    OrderPlaced,
+    { consumer: "billing", batch, retry: quick },
+    async (messages, { tx }) => {
+      if (++runs === 1) await tx.query("select pg_terminate_backend(pg_backend_pid())");
+      for (const { id } of messages)
+        await tx.query("insert into effect (consumer, id) values ('billing', $1)", [id]);
+    },
+  );
+  await house.start();
+  await house.publish(...["a", "b", "c"].map((id) => aMessage({ id, key: "k" })));
+  await house.observer.until("consumer.processed", 3);
+  expect((await house.effects()).map((effect) => effect.id)).toEqual(["a", "b", "c"]);
+  expect(house.observer.of("consumer.retried").map((retry) => retry.charged)).toEqual([false]);
+});
+
+test("a statement handler dedupes and writes in one statement", async () => {
+  const house = await consumers();
+  house.registry.on(OrderPlaced, {
+    consumer: "billing",
+    statement: ({ id, data }) => ({
+      text: "insert into effect (consumer, id, note) select 'billing', $1::text, $2::text from fresh",
+      params: [id, String(data.n)],
+    }),
+  });
+  await house.start();
+  const one = aMessage({ id: "a", data: '{"n":7}' });
+  await house.publish(one, one, aMessage({ id: "late", expiresAt: "2026-01-01T00:00:00Z" }));
+  await house.observer.until("consumer.processed");
+  await house.observer.until("consumer.duplicate");
+  await house.observer.until("dead_letter.buried");
+  expect(await house.effects()).toEqual([{ consumer: "billing", id: "a", note: "7" }]);
+  expect(await house.deadLetters()).toMatchObject([{ messageId: "late", reason: "expired" }]);
+});
+
+test("a statement that calls a function runs it for fresh messages only", async () => {
+  const house = await consumers();
+  await house.rows(
+    "create function note(id text) returns void language sql as $$ insert into effect (id) values (id) $$",
+  );
+  house.registry.on(OrderPlaced, {
+    consumer: "billing",
+    statement: ({ id }) => ({ text: "select note($1::text) from fresh", params: [id] }),
+  });
+  await house.start();
+  const one = aMessage({ id: "a" });
+  await house.publish(one, one);
+  await house.observer.until("consumer.duplicate");
+  expect(await house.effects()).toHaveLength(1);
+});
+
+test("a statement that would also run for duplicates, or changes with the data, is refused", async () => {
+  const house = await consumers();
+  house.registry.on(OrderPlaced, {
+    consumer: "careless",
+    statement: () => ({ text: "insert into effect (id) values ('x')" }),
+  });
+  house.registry.on(OrderPlaced, {
+    consumer: "pasting",
+    statement: ({ id }) => ({ text: `insert into effect (id) select '${id}' from fresh` }),
+  });
+  await house.start();
+  await house.publish(...Array.from({ length: 17 }, () => aMessage()));
+  await house.observer.until("dead_letter.buried", 18);
+  await house.observer.until("consumer.processed", 16);
+  const letters = house.observer.of("dead_letter.buried");
+  expect(letters.filter((letter) => letter.consumer === "careless")).toHaveLength(17);
+  expect(letters.find((letter) => letter.consumer === "pasting")?.error).toContain("parameters");
+});

@@ -14,15 +14,9 @@ export function scopeOf(tx: unknown): TransactionScope | undefined {
   return typeof tx === "object" && tx !== null ? scopes.get(tx) : undefined;
 }
 
-// Messages gather in memory until the COMMIT, but a savepoint that is rolled back must take its messages with it.
-const SAVEPOINT = /^\s*(?:savepoint|rollback\s+to|rollback\s+(?:work|transaction)\s+to|release)\b/i;
-
 export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): BusTransaction {
   const handed: BusTransaction = {
-    async query<R>(text: string, params?: readonly unknown[]) {
-      if (SAVEPOINT.test(text)) await scope.flush();
-      return tx.query<R>(text, params);
-    },
+    query: (text, params) => tx.query(text, params),
     publish: (contract, data, options) => scope.publish(contract, data, options),
   };
   scopes.set(handed, scope);

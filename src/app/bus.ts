@@ -7,6 +7,7 @@ import {
 import { HandlerRegistry, Inbox } from "../inbox/index.ts";
 import { topicOf, type AnyContract, type InputOf } from "../message/index.ts";
 import {
+  canLease,
   ensurePartitions,
   republish,
   type Outgoing,
@@ -14,6 +15,7 @@ import {
   type PublishOptions,
 } from "../outbox/index.ts";
 import { SagaboxError } from "../errors/index.ts";
+import { systemClock } from "../runtime/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
 import { busTransaction, scopeOf, type BusTransaction } from "./bus-transaction.ts";
@@ -108,6 +110,14 @@ export class Bus {
     }
   }
 
+  /**
+   * After your own COMMIT: sends what was published with `{ flush: true }` from this process, at once. Without it the
+   * relay sends those messages when their short lease is over.
+   */
+  async flush(): Promise<void> {
+    await this.#parts.flusher.flush();
+  }
+
   /** With the overflow policy "wait": resolves when there is room for these. Call it before BEGIN, holding no locks. */
   async admit(...topics: readonly (AnyContract | string)[]): Promise<void> {
     const names = topics.map((topic) =>
@@ -160,10 +170,16 @@ export class Bus {
   };
 
   async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {
-    const { admission, writer, wakeUp } = this.#parts;
+    const { admission, writer, wakeUp, sender, flusher } = this.#parts;
     const caller = callerTransaction(tx);
     const admitted = await admission.admit(outgoing);
     try {
+      if (sender.ready && admitted.length > 0 && admitted.every((one) => one.flush && canLease(one))) {
+        const writtenAtMs = systemClock.monotonicMs();
+        flusher.keep(await writer.writeLeased(caller, admitted, sender.leaseMs), writtenAtMs);
+        const written = new Set(admitted);
+        return outgoing.map((one) => ({ id: one.message.id, written: written.has(one) }));
+      }
       const written = await writer.write(caller, admitted);
       wakeUp.soon(admitted.filter((one) => one.schedule === null).map((one) => one.lane));
       return outgoing.map(({ message: { id } }) => ({ id, written: written.has(id) }));

@@ -5,6 +5,7 @@ import { createIdSource, poolRandomBytes, type AnyContract } from "../message/in
 import {
   Admission,
   compose,
+  Flusher,
   History,
   OptimisticSender,
   outboxSettings,
@@ -35,6 +36,7 @@ export interface Parts {
   readonly admission: Admission;
   readonly writer: OutboxWriter;
   readonly sender: OptimisticSender;
+  readonly flusher: Flusher;
   readonly wakeUp: WakeUp;
   readonly relay: PollingRelay;
   readonly mover: ScheduleMover;
@@ -63,6 +65,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
     writer,
     sender,
     wakeUp,
+    observer,
   };
   const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
   const inbox = inboxEngine({ database, schema, openScope: (tx) => handlerScope(scope(tx)), observer });
@@ -78,6 +81,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
     admission,
     writer,
     sender,
+    flusher: new Flusher(database, schema, sender),
     wakeUp,
     relay,
     mover: new ScheduleMover({ database, schema, observer, onMoved: (lanes) => wakeUp.now(lanes) }),

@@ -16,7 +16,8 @@ export {
   type Move,
   type MoveName,
 } from "./message-state.ts";
-export { OutboxWriter } from "./writer.ts";
+export { canLease, OutboxWriter } from "./writer.ts";
+export { Flusher } from "./flusher.ts";
 export { OptimisticSender } from "./optimistic-sender.ts";
 export { PollingRelay } from "./polling-relay.ts";
 export { TransactionScope, type Published, type ScopeParts } from "./transaction-scope.ts";

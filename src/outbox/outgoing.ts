@@ -17,7 +17,7 @@ import {
   type Priority,
   type Routing,
 } from "../message/index.ts";
-import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { flag, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 import { textArray, type Param } from "../storage/index.ts";
 
 export interface PublishOptions {
@@ -41,6 +41,8 @@ export interface PublishOptions {
   readonly sagaId?: string;
   readonly aggregateId?: string;
   readonly target?: string;
+  /** You will call `bus.flush()` right after your COMMIT: it is then sent from this process, at once. */
+  readonly flush?: boolean;
 }
 
 const KNOWN = [
@@ -58,6 +60,7 @@ const KNOWN = [
   "sagaId",
   "aggregateId",
   "target",
+  "flush",
 ] as const;
 
 /** A message that is ready to be written, with what the database needs to know beside it. */
@@ -73,6 +76,7 @@ export interface Outgoing {
   readonly schedule: { readonly delayMs: number | null; readonly atMs: number | null } | null;
   /** The caller chose the id, so it may have been used before. */
   readonly ownId: boolean;
+  readonly flush: boolean;
 }
 
 export interface ComposeContext {
@@ -123,6 +127,7 @@ export async function compose(
     ttlMs: options.ttl === undefined ? contract.ttlMs : milliseconds("publish.ttl", options.ttl, { min: 1 }),
     schedule: scheduleOf(options),
     ownId: options.id !== undefined,
+    flush: flag("publish.flush", options.flush ?? false),
   };
 }
 

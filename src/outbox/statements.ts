@@ -59,13 +59,14 @@ export function writeStatements(schema: string) {
       `with ${moment}, ${numbered(lists, "")}, ${kept}
        ${toSend("null")}`,
     ),
-    // Leased to the process that writes it, unless something earlier of the stream is still on its way.
+    // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
+    // snapshot would not see what others of the key committed since, so it must not decide.
     publishLeased: statement(
       "sagabox.outbox.publish_leased",
       `with ${moment}, ${numbered(lists, "")}, ${kept}
-       ${toSend(`case when stream is null or not exists (
+       ${toSend(`case when current_setting('transaction_isolation') = 'read committed' and (stream is null or not exists (
                         select 1 from ${schema}.outbox as earlier
-                         where earlier.lane = given.lane and earlier.stream = given.stream)
+                         where earlier.lane = given.lane and earlier.stream = given.stream))
                       then at + $${NEXT}::double precision * interval '1 ms' end`)}
        returning message_id as id, lane, seq::text, lease_until is not null as leased,
                  to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`,
@@ -208,6 +209,13 @@ export function settleStatements(schema: string) {
          returning row.lane, row.seq
        )
        ${receipts(schema, "$3")}`,
+    ),
+    committedLeased: statement(
+      "sagabox.outbox.committed_leased",
+      `select row.seq::text
+         from unnest($1::text::integer[], $2::text::bigint[]) as given (lane, seq)
+         join ${schema}.outbox as row on row.lane = given.lane and row.seq = given.seq
+        where row.lease_until > clock_timestamp()`,
     ),
     releaseLeased: statement(
       "sagabox.outbox.release_leased",

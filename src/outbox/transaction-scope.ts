@@ -2,9 +2,16 @@ import type { WakeUp } from "../lanes/index.ts";
 import type { AnyContract } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { OwnedTransaction, Rows } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
 import type { OptimisticSender } from "./optimistic-sender.ts";
 import type { Outgoing, PublishOptions } from "./outgoing.ts";
-import { leasedMessages, type OutboxWriter, type PreparedWrite, type WrittenRow } from "./writer.ts";
+import {
+  canLease,
+  leasedMessages,
+  type OutboxWriter,
+  type PreparedWrite,
+  type WrittenRow,
+} from "./writer.ts";
 
 export interface ScopeParts {
   readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
@@ -12,6 +19,7 @@ export interface ScopeParts {
   readonly writer: OutboxWriter;
   readonly sender: OptimisticSender;
   readonly wakeUp: WakeUp;
+  readonly observer: Observer;
 }
 
 export interface Published {
@@ -30,11 +38,14 @@ export class TransactionScope {
   readonly #parts: ScopeParts;
   readonly #gathered: Outgoing[] = [];
   readonly #touched = new Set<number>();
+  #travelling = 0;
   #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
 
   constructor(tx: OwnedTransaction, parts: ScopeParts) {
     this.#tx = tx;
     this.#parts = parts;
+    // Messages gather in memory, but a savepoint that is rolled back must take its messages with it.
+    tx.beforeSavepoint = () => this.flush();
   }
 
   async publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {
@@ -46,7 +57,7 @@ export class TransactionScope {
     const { id } = outgoing.message;
     const admitted = await this.#parts.admit([outgoing]);
     if (admitted.length === 0) return { id, written: false };
-    if (canWait(outgoing)) {
+    if (canLease(outgoing)) {
       this.#gathered.push(outgoing);
       return { id, written: true };
     }
@@ -65,23 +76,26 @@ export class TransactionScope {
     const outgoing = this.#gathered.splice(0);
     if (outgoing.length === 0) return [];
     for (const { lane } of outgoing) this.#touched.add(lane);
+    this.#travelling = outgoing.length;
     const { writer, sender } = this.#parts;
-    // An older snapshot would not see what others of the same key committed since, so it must not decide.
-    if (!sender.ready || this.#tx.isolation !== "read committed") return [writer.prepare(outgoing)];
+    if (!sender.ready) return [writer.prepare(outgoing)];
     this.#leasing = { outgoing, writtenAtMs: systemClock.monotonicMs() };
     return [writer.prepareLeased(outgoing, sender.leaseMs)];
   }
 
   /** The server answered COMMIT; `answers` are those to `last()`. */
   committed(answers: readonly Rows<unknown>[]): void {
-    const { sender, wakeUp } = this.#parts;
+    const { sender, wakeUp, observer } = this.#parts;
+    let optimistic = 0;
     if (this.#leasing !== undefined) {
       const rows = (answers[0]?.rows ?? []) as WrittenRow[];
       const leased = leasedMessages(this.#leasing.outgoing, rows);
+      optimistic = leased.length;
       sender.send(leased, this.#leasing.writtenAtMs);
       const waiting = new Set(rows.filter((row) => !row.leased).map((row) => row.lane));
       for (const { lane } of this.#leasing.outgoing) if (!waiting.has(lane)) this.#touched.delete(lane);
     }
+    if (this.#travelling > 0) observer.tell("outbox.written", { count: this.#travelling, optimistic });
     wakeUp.now(this.#touched);
   }
 
@@ -90,8 +104,4 @@ export class TransactionScope {
     for (const { lane, schedule } of outgoing) if (schedule === null) this.#touched.add(lane);
     return this.#parts.writer.write(this.#tx, outgoing);
   }
-}
-
-function canWait(outgoing: Outgoing): boolean {
-  return !outgoing.ownId && !outgoing.strict && outgoing.schedule === null;
 }

@@ -51,6 +51,15 @@ export class OutboxWriter {
     return written;
   }
 
+  /** Writes now, leased to this process where that may be; the caller says later that it has committed. */
+  async writeLeased(tx: Queryable, outgoing: readonly Outgoing[], leaseMs: number): Promise<LeasedMessage[]> {
+    const { statement, params } = this.prepareLeased(outgoing, leaseMs);
+    const { rows } = await tx.run<WrittenRow>(statement, params);
+    const leased = leasedMessages(outgoing, rows);
+    this.#observer.tell("outbox.written", { count: outgoing.length, optimistic: leased.length });
+    return leased;
+  }
+
   /** For the last statement of a transaction we own: sent together with its COMMIT. */
   prepare(outgoing: readonly Outgoing[]): PreparedWrite {
     return { statement: this.#sql.publish, params: outgoingParams(outgoing) };
@@ -96,6 +105,11 @@ export class OutboxWriter {
     );
     if (strict.size > 0) await tx.run(this.#sql.lockStreams, [textArray([...strict])]);
   }
+}
+
+/** Whether a message can be written by the statement that leases: no id to look up, no lock to take, due at once. */
+export function canLease(outgoing: Outgoing): boolean {
+  return !outgoing.ownId && !outgoing.strict && outgoing.schedule === null;
 }
 
 /** Joins what was asked for with what the database answered. */

@@ -47,6 +47,8 @@ export interface TransactionOptions {
 export interface OwnedTransaction extends Queryable, Sql {
   readonly isolation: NonNullable<TransactionOptions["isolation"]>;
   readonly open: boolean;
+  /** Awaited before SQL of the user's that makes, releases or rolls back to a savepoint. */
+  beforeSavepoint?: () => Promise<void>;
   /** Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. */
   commit(last?: readonly { statement: Statement; params: readonly Param[] }[]): Promise<Rows<unknown>[]>;
   rollback(): Promise<void>;

@@ -53,15 +53,15 @@ export class History implements Service {
   /** One round. Resolves false when something has to be tried again soon. */
   async tidy(signal?: AbortSignal): Promise<boolean> {
     const retentionDays = Math.ceil(this.#options.retentionMs / (24 * HOUR_MS));
-    const outcomes: Outcome[] = [];
+    let allDone = true;
     for (const of of dailyTables) {
       const plan = planPartitions(of, { ...(await this.#keeper.look(of)), retentionDays });
-      for (const part of plan.attach) outcomes.push(await this.#attach(part, signal));
-      for (const part of plan.retire) outcomes.push(await this.#retire(part, signal));
+      if (!(await inTurn(plan.attach, (part) => this.#attach(part, signal)))) allDone = false;
+      if (!(await inTurn(plan.retire, (part) => this.#retire(part, signal)))) allDone = false;
     }
     const count = await this.#keeper.forgetIds(retentionDays, signal);
     if (count > 0) this.#options.observer.tell("history.cleaned", { table: "published_id", count });
-    return !outcomes.includes("busy");
+    return allDone;
   }
 
   async #attach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
@@ -111,4 +111,10 @@ export async function ensurePartitions(
       observer.tell("history.partition", { action: "attached", partition: part.name });
     }
   }
+}
+
+/** Whoever keeps one partition from being changed mostly keeps all of them, so the first one in use ends it. */
+async function inTurn<T>(parts: readonly T[], work: (part: T) => Promise<Outcome>): Promise<boolean> {
+  for (const part of parts) if ((await work(part)) === "busy") return false;
+  return true;
 }

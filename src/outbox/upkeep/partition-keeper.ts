@@ -6,7 +6,7 @@ import { historyStatements, partitionStatements } from "./statements.ts";
 
 /** Whoever waits for such a lock makes everybody behind it wait too, so we ask briefly and often. */
 const LOCK_TIMEOUT = "250ms";
-const TRIES = 6;
+const TRIES = 4;
 const ROUNDS = 100;
 const IDS = 1_000;
 

@@ -6,12 +6,15 @@ import type { PgClient, PgResult } from "./pg-shape.ts";
 
 type Isolation = NonNullable<TransactionOptions["isolation"]>;
 
+const SAVEPOINT = /^\s*(?:savepoint|release|rollback\s+(?:(?:work|transaction)\s+)?to)\b/i;
+
 /**
  * A transaction whose BEGIN travels with its first statement and whose COMMIT travels with its last ones.
  * Nothing is believed until the server has answered COMMIT to the COMMIT.
  */
 export class PgTransaction implements OwnedTransaction {
   readonly isolation: Isolation;
+  beforeSavepoint?: () => Promise<void>;
   readonly #client: PgClient;
   readonly #begun: Promise<PgResult>;
   readonly #inFlight = new Set<Promise<PgResult>>();
@@ -38,6 +41,7 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   async query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
+    if (this.beforeSavepoint !== undefined && SAVEPOINT.test(text)) await this.beforeSavepoint();
     return this.#send<R>(params.length === 0 ? { text } : { text, values: params });
   }
 

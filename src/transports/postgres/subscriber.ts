@@ -107,8 +107,10 @@ export class Subscriber implements Consumption {
   }
 
   async #step(): Promise<number> {
-    const room = this.#options.subscription.prefetch - this.#open.size;
-    if (room <= 0) return Infinity; // the next settled delivery wakes us
+    const { prefetch } = this.#options.subscription;
+    const room = prefetch - this.#open.size;
+    // Half a prefetch at a time: one read per settled delivery would cost more than the delivery. Settling wakes us.
+    if (room < prefetch / 2 && this.#open.size > 0) return Infinity;
     if (systemClock.monotonicMs() >= this.#sweepAtMs) this.#reader.sweep();
     const rows = await this.#reader.fetch(await this.#reading.get(), room);
     this.#trouble = undefined;

@@ -1,0 +1,51 @@
+import { systemClock } from "../runtime/index.ts";
+import { quotedSchema, textArray, type Database } from "../storage/index.ts";
+import type { OptimisticSender } from "./optimistic-sender.ts";
+import { settleStatements } from "./statements.ts";
+import type { LeasedMessage } from "./writer.ts";
+
+/** More than this many unflushed, and the oldest are left to the relay. */
+const MOST_WAITING = 10_000;
+
+interface Waiting {
+  readonly message: LeasedMessage;
+  readonly writtenAtMs: number;
+}
+
+/**
+ * Messages written in a caller's own transaction and leased to this process, waiting for the caller to say that it has
+ * committed. Its word is checked: only rows that are really there are sent, so a rolled-back message never is.
+ */
+export class Flusher {
+  readonly #database: Database;
+  readonly #sender: OptimisticSender;
+  readonly #sql: ReturnType<typeof settleStatements>;
+  #waiting: Waiting[] = [];
+
+  constructor(database: Database, schema: string, sender: OptimisticSender) {
+    this.#database = database;
+    this.#sender = sender;
+    this.#sql = settleStatements(quotedSchema(schema));
+  }
+
+  keep(messages: readonly LeasedMessage[], writtenAtMs: number): void {
+    for (const message of messages) this.#waiting.push({ message, writtenAtMs });
+    if (this.#waiting.length > MOST_WAITING) this.#waiting.splice(0, this.#waiting.length - MOST_WAITING);
+  }
+
+  async flush(): Promise<void> {
+    const oldestMs = systemClock.monotonicMs() - this.#sender.leaseMs / 2;
+    const waiting = this.#waiting.filter((entry) => entry.writtenAtMs > oldestMs);
+    this.#waiting = [];
+    if (waiting.length === 0) return;
+    const { rows } = await this.#database.run<{ seq: string }>(this.#sql.committedLeased, [
+      textArray(waiting.map(({ message }) => message.lane)),
+      textArray(waiting.map(({ message }) => message.seq)),
+    ]);
+    const committed = new Set(rows.map((row) => Number(row.seq)));
+    for (const entry of waiting) {
+      if (committed.has(entry.message.seq)) this.#sender.send([entry.message], entry.writtenAtMs);
+      else this.#waiting.push(entry); // perhaps of another transaction of this process that is still open
+    }
+  }
+}

@@ -103,12 +103,13 @@ function node(args, env) {
 function spawned(command, args, env = {}) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { cwd: root, stdio: "inherit", env: { ...process.env, ...env } });
-    // The terminal interrupts the child as well; it decides how to end, and we report how it did.
-    const ignore = () => undefined;
+    // The child decides how to end, and we report how it did. A terminal interrupts it as well as us, but whoever
+    // signals this process alone means the child; the demo knows to take two at once for one.
+    const interrupt = () => (task === "start" ? child.kill("SIGINT") : undefined);
     const forward = () => child.kill("SIGTERM");
-    process.on("SIGINT", ignore).on("SIGTERM", forward);
+    process.on("SIGINT", interrupt).on("SIGTERM", forward);
     const done = (code) => {
-      process.off("SIGINT", ignore).off("SIGTERM", forward);
+      process.off("SIGINT", interrupt).off("SIGTERM", forward);
       resolve(code);
     };
     child.on("error", (error) => {

@@ -1,0 +1,68 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Shop } from "./shop.ts";
+
+export interface Load {
+  readonly orders: number;
+  stop(): Promise<void>;
+}
+
+export interface LoadOptions {
+  /** Default 5. */
+  readonly ordersPerSecond?: number;
+  /** It ends by itself after this many. Default 50,000. */
+  readonly maxOrders?: number;
+  /** How often everything of the last second is sent again, as a broker would that forgot. Default 20,000. */
+  readonly resendEveryMs?: number;
+}
+
+const skus = ["tea", "coffee", "cocoa", "mate"];
+
+/**
+ * Customers. One order at a time: when the shop is slow, they order less. Now and then the last second is sent
+ * again, so that one can watch duplicates being recognised.
+ */
+export function startLoad(shop: Shop, options: LoadOptions = {}): Load {
+  const { ordersPerSecond = 5, maxOrders = 50_000, resendEveryMs = 20_000 } = options;
+  const stopped = new AbortController();
+  let orders = 0;
+  const order = async (): Promise<void> => {
+    const number = orders + 1;
+    await shop.place({
+      sku: skus[number % skus.length] ?? "tea",
+      quantity: 1 + (number % 3),
+      customerId: `customer-${number % 50}`,
+    });
+    orders = number;
+  };
+  const resend = async (): Promise<void> => {
+    const to = new Date();
+    await shop.bus.republish({ from: new Date(to.getTime() - 1_000), to });
+  };
+  const running = [
+    repeat(order, 1_000 / ordersPerSecond, stopped.signal, () => orders < maxOrders),
+    repeat(resend, resendEveryMs, stopped.signal, () => true),
+  ];
+  return {
+    get orders() {
+      return orders;
+    },
+    async stop() {
+      stopped.abort();
+      await Promise.all(running);
+    },
+  };
+}
+
+async function repeat(
+  work: () => Promise<void>,
+  everyMs: number,
+  signal: AbortSignal,
+  more: () => boolean,
+): Promise<void> {
+  while (more()) {
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) return;
+    // A database that is away comes back; the view and the log tell about it.
+    await work().catch(() => sleep(1_000, undefined, { signal }).catch(() => undefined));
+  }
+}

@@ -1,0 +1,67 @@
+import type { IncomingMessage } from "node:http";
+import { z } from "zod";
+import type { NewOrder } from "./shop.ts";
+
+/** A request that cannot be served, with the status and the reason the client gets. */
+export class BadRequest extends Error {
+  readonly status: number;
+
+  constructor(status: number, reason: string) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+const MAX_BODY_BYTES = 16_384;
+
+const text = z
+  .string()
+  .trim()
+  .min(1)
+  .max(100)
+  .regex(/^[^\p{Cc}\p{Cs}]*$/u, "must not hold control characters");
+const newOrder = z.strictObject({
+  sku: text,
+  quantity: z.number().int().min(1).max(1_000),
+  customerId: text,
+});
+
+/** The body of POST /orders, or the reason why it is none. */
+export async function readOrder(request: IncomingMessage): Promise<NewOrder> {
+  const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase() ?? "none";
+  if (type !== "application/json") {
+    throw new BadRequest(415, `The content type must be application/json, but it is ${type}.`);
+  }
+  const order = newOrder.safeParse(parse(await readBody(request)));
+  if (order.success) return order.data;
+  const problems = order.error.issues.map(
+    ({ path, message }) => `${path.join(".") || "the body"}: ${message}`,
+  );
+  throw new BadRequest(400, problems.join("; "));
+}
+
+async function readBody(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > MAX_BODY_BYTES) {
+      throw new BadRequest(413, `The body is larger than ${MAX_BODY_BYTES} bytes.`);
+    }
+    chunks.push(chunk);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+  } catch {
+    throw new BadRequest(400, "The body is not valid UTF-8.");
+  }
+}
+
+function parse(body: string): unknown {
+  if (body.trim() === "") throw new BadRequest(400, "The body is empty; send a JSON object.");
+  try {
+    return JSON.parse(body);
+  } catch {
+    throw new BadRequest(400, "The body is not valid JSON.");
+  }
+}

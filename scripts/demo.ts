@@ -1,0 +1,120 @@
+// npm start: a PostgreSQL, a small shop on it, customers, and a view of what happens. Ctrl-C ends all of it.
+import { mkdirSync } from "node:fs";
+import { join, relative } from "node:path";
+import pg from "pg";
+import { isSagaboxError } from "sagabox";
+import { startEmbeddedPostgres, type EmbeddedPostgres } from "sagabox/embedded";
+import { Figures } from "../examples/shop/figures.ts";
+import { serveShop } from "../examples/shop/http.ts";
+import { startLoad } from "../examples/shop/load.ts";
+import { openShop } from "../examples/shop/shop.ts";
+import { showFigures } from "../examples/shop/view.ts";
+import { StopRequest } from "./stop-request.ts";
+
+const root = join(import.meta.dirname, "..");
+const out = process.stdout;
+
+/** Undone in reverse, whatever happens: the last thing begun is the first to end. */
+const undo: (() => unknown)[] = [];
+const stop = new StopRequest(process, out);
+
+try {
+  await run(); // an early Ctrl-C waits for the start to end, so that nothing begun is forgotten
+  await stop.requested;
+} catch (error) {
+  process.exitCode = 1;
+  process.stderr.write(`${reason(error)}\n`);
+}
+for (let end = undo.pop(); end !== undefined; end = undo.pop()) {
+  try {
+    await end();
+  } catch (error) {
+    process.exitCode = 1;
+    process.stderr.write(`${reason(error)}\n`);
+  }
+}
+process.exit();
+
+async function run(): Promise<void> {
+  const { PORT = "3000", SAGABOX_PORT = "8000", SAGABOX_SCHEMA = "sagabox", SHOP_LOAD = "1" } = process.env;
+  const ports = { shop: portOf("PORT", PORT), health: portOf("SAGABOX_PORT", SAGABOX_PORT) };
+  const { url, place } = await database();
+  const pool = new pg.Pool({ connectionString: url, max: 40 });
+  undo.push(() => pool.end());
+  pool.on("error", () => undefined); // the pool replaces a connection that broke while idle
+
+  const figures = new Figures();
+  const opened = await openShop(pool, {
+    schema: SAGABOX_SCHEMA,
+    log: out.isTTY ? false : "warn", // on a terminal the view shows the last trouble itself
+    observers: [figures],
+  });
+  undo.push(() => opened.bus.stop());
+  const shop = figures.counting(opened);
+  await shop.bus.run({ port: ports.health });
+  const server = await serveShop(shop, ports.shop);
+  undo.push(() => server.close());
+  if (SHOP_LOAD !== "0") {
+    const load = startLoad(shop);
+    undo.push(() => load.stop());
+  }
+  undo.push(showFigures({ figures, about: about(server.port, ports.health, place), out }));
+}
+
+async function database(): Promise<{ url: string; place: string }> {
+  const given = process.env["SAGABOX_DATABASE_URL"] ?? process.env["DATABASE_URL"];
+  if (given !== undefined && given !== "") return { url: given, place: "the database of DATABASE_URL" };
+  out.write("Starting PostgreSQL …\n");
+  const folder = join(root, ".sagabox");
+  mkdirSync(folder, { recursive: true });
+  const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
+  undo.push(() => leave(server));
+  return { url: server.url, place: relative(process.cwd(), server.dataDir) };
+}
+
+// A server that was running already may serve another demo; whoever leaves last turns off the light.
+async function leave(server: EmbeddedPostgres): Promise<void> {
+  if (server.reused && (await inUse(server.url))) {
+    out.write("PostgreSQL stays, since others are connected to it.\n");
+    return;
+  }
+  await server.stop();
+  out.write("PostgreSQL stopped; its data stays.\n");
+}
+
+async function inUse(url: string): Promise<boolean> {
+  const client = new pg.Client({ connectionString: url });
+  try {
+    await client.connect();
+    const { rowCount } = await client.query(
+      "select 1 from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()",
+    );
+    return (rowCount ?? 0) > 0;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}
+
+function about(port: number, healthPort: number, place: string): string[] {
+  const order = `'{"sku":"tea","quantity":2,"customerId":"you"}'`;
+  return [
+    `  place an order    curl -s http://127.0.0.1:${port}/orders -H 'content-type: application/json' -d ${order}`,
+    `  look at it        curl -s http://127.0.0.1:${port}/orders/<orderId>`,
+    `  health, metrics   http://127.0.0.1:${healthPort}/health/ready  http://127.0.0.1:${healthPort}/metrics`,
+    `  data              ${place}`,
+    "  Ctrl-C stops everything; the next start finds the data again.",
+  ];
+}
+
+function portOf(name: string, value: string): number {
+  const port = Number(value);
+  if (/^\d{1,5}$/.test(value) && port <= 65_535) return port;
+  throw new Error(`${name} must be a port between 0 and 65535, but it is "${value}".`);
+}
+
+function reason(error: unknown): string {
+  if (isSagaboxError(error)) return `${error.message} [${error.code}]`;
+  return error instanceof Error ? error.message : String(error);
+}

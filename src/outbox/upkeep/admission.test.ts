@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { admissionOf } from "./admission.ts";
+import { estimate } from "./depths.ts";
+
+const depths = new Map([
+  ["full", 100],
+  ["roomy", 99],
+]);
+const limit = { maxPending: 100, policy: "refuse" } as const;
+
+test("A16: below the limit everything is admitted, also topics nobody has seen", () => {
+  expect(admissionOf(["roomy", "new"], depths, limit)).toEqual({ kind: "admit" });
+});
+
+test("A16: at the limit the answer names topic, depth and limit", () => {
+  expect(admissionOf(["roomy", "full"], depths, limit)).toEqual({
+    kind: "refuse",
+    overflow: { topic: "full", depth: 100, limit: 100 },
+  });
+});
+
+test("A16: inside a transaction nobody waits, so the policy to wait refuses too", () => {
+  expect(admissionOf(["full"], depths, { ...limit, policy: "wait" })).toMatchObject({ kind: "refuse" });
+});
+
+test("A16: the policy to drop names the full topics and leaves the others alone", () => {
+  const verdict = admissionOf(["full", "roomy"], depths, { ...limit, policy: "drop" });
+  expect(verdict).toEqual({
+    kind: "drop",
+    full: new Map([["full", { topic: "full", depth: 100, limit: 100 }]]),
+  });
+});
+
+test("a depth is exact when all was read, inferred from a part otherwise, and never from a handful of rows", () => {
+  expect(estimate({ topic: "t", seen: 7, percent: 100 })).toBe(7);
+  expect(estimate({ topic: "t", seen: 400, percent: 2 })).toBe(20_000);
+  expect(estimate({ topic: "t", seen: 9, percent: 2 })).toBe(9);
+});

@@ -118,14 +118,14 @@ export function inboxStatements(schema: string) {
          delete from ${schema}.running where not ${alive("running.member")}
          returning consumer, event_ids, alone
        ), accused as (
-         select dead.consumer, event_id, max(dead.alone::integer) as crashes
-           from dead, unnest(dead.event_ids) as event_id
+         select dead.consumer, left_behind.id, max(dead.alone::integer) as crashes
+           from dead, unnest(dead.event_ids) as left_behind (id)
           where not exists (select 1 from ${inbox} as done
-                             where done.consumer = dead.consumer and done.event_id = event_id)
-          group by dead.consumer, event_id
+                             where done.consumer = dead.consumer and done.event_id = left_behind.id)
+          group by dead.consumer, left_behind.id
        )
        insert into ${schema}.suspect (consumer, event_id, crashes)
-       select consumer, event_id, crashes from accused
+       select accused.consumer, accused.id, accused.crashes from accused
        on conflict (consumer, event_id) do update
           set crashes = suspect.crashes + excluded.crashes, noticed_at = clock_timestamp()
        returning consumer, event_id, crashes`,

@@ -1,0 +1,69 @@
+import { expect, test } from "vitest";
+import { KeyOrder } from "./key-order.ts";
+
+interface Item {
+  readonly id: string;
+  readonly key: string | null;
+}
+
+const item = (id: string, key: string | null = id.slice(0, 1)): Item => ({ id, key });
+const order = (...items: Item[]): KeyOrder<Item> => {
+  const created = new KeyOrder<Item>((given) => given.key);
+  for (const given of items) created.push(given);
+  return created;
+};
+const one = (): number => 1;
+const never = (): boolean => false;
+const always = (): boolean => true;
+const ids = (items: readonly Item[]): string[] => items.map((given) => given.id);
+
+test("keys are free together, the second of a key waits for the first", () => {
+  const waiting = order(item("a1"), item("a2"), item("b1"));
+  const [a1] = waiting.take(one, never);
+  expect([a1?.id, ids(waiting.take(one, never)), waiting.ready]).toEqual(["a1", ["b1"], 0]);
+  waiting.finish([item("a1")]);
+  expect(ids(waiting.take(one, never))).toEqual(["a2"]);
+});
+
+test("items without a key never wait for each other", () => {
+  const waiting = order(item("x", null), item("y", null));
+  expect([...ids(waiting.take(one, never)), ...ids(waiting.take(one, never))]).toEqual(["x", "y"]);
+});
+
+test("a batch takes successors of its keys along, in order, up to its size", () => {
+  const waiting = order(item("a1"), item("b1"), item("a2"), item("a3"), item("b2"), item("c1"));
+  const taken = ids(waiting.take(() => 5, always));
+  expect(taken).toEqual(["a1", "a2", "a3", "b1", "b2"]);
+  expect(ids(waiting.take(one, never))).toEqual(["c1"]);
+});
+
+test("a successor that does not belong stops its key and stays behind it", () => {
+  const waiting = order(item("a1"), item("a2!"), item("a3"));
+  const taken = waiting.take(
+    () => 9,
+    (_, other) => !other.id.endsWith("!"),
+  );
+  expect(ids(taken)).toEqual(["a1"]);
+  waiting.finish(taken);
+  expect(waiting.first?.id).toBe("a2!");
+});
+
+test("what waits behind a taken item can be withdrawn; later arrivals still wait", () => {
+  const waiting = order(item("a1"), item("a2"), item("a3"));
+  const taken = waiting.take(one, never);
+  expect(ids(waiting.withdraw(item("a1")))).toEqual(["a2", "a3"]);
+  waiting.push(item("a4"));
+  expect(waiting.ready).toBe(0);
+  waiting.finish(taken);
+  expect(ids(waiting.take(one, never))).toEqual(["a4"]);
+});
+
+test("draining leaves what was taken alone, and its key usable", () => {
+  const waiting = order(item("a1"), item("a2"), item("b1"), item("c", null));
+  const taken = waiting.take(one, never);
+  expect(ids(waiting.drain()).sort()).toEqual(["a2", "b1", "c"]);
+  waiting.finish(taken);
+  waiting.push(item("a9"));
+  waiting.push(item("b9"));
+  expect(waiting.ready).toBe(2);
+});

@@ -1,0 +1,79 @@
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { event } from "../message/index.ts";
+import { inboxRetentionMs } from "./janitor.ts";
+import { HandlerRegistry } from "./registry.ts";
+
+const Placed = event("order.placed", { schema: z.object({}) });
+const Paid = event("order.paid", { schema: z.object({}), topic: "money" });
+const nothing = (): void => undefined;
+
+test("a consumer gathers its handlers, their topics and its defaults", () => {
+  const registry = new HandlerRegistry(() => undefined);
+  registry.on(Placed, { consumer: "billing" }, nothing);
+  registry.onBatch(Paid, { consumer: "billing" }, nothing);
+  const [billing] = registry.consumers();
+  expect(billing).toMatchObject({
+    name: "billing",
+    topics: ["events.order.placed", "money"],
+    settings: {
+      concurrency: 10,
+      prefetch: null,
+      from: "now",
+      storePayload: false,
+      maxCrashes: 3,
+      unknown: null,
+    },
+  });
+  expect(billing?.handlers.get("order.placed")?.settings).toMatchObject({
+    deadlineMs: 30_000,
+    batch: null,
+    retry: { maxAttempts: 6, firstDelayMs: 1_000, maxDelayMs: 60_000 },
+  });
+  expect(billing?.handlers.get("order.paid")?.settings.batch).toEqual({ size: 50, waitMs: 0 });
+});
+
+test("a second handler for the same consumer and message is refused", () => {
+  const registry = new HandlerRegistry();
+  registry.on(Placed, { consumer: "billing" }, nothing);
+  expect(() => registry.on(Placed, { consumer: "billing" }, nothing)).toThrow(
+    expect.objectContaining({ code: "HANDLER_DUPLICATE" }),
+  );
+  registry.on(Placed, { consumer: "mail" }, nothing);
+  expect(registry.consumers()).toHaveLength(2);
+});
+
+test("handlers of one consumer may say the same about it, but not different things", () => {
+  const registry = new HandlerRegistry();
+  registry.on(Placed, { consumer: "billing", concurrency: 4 }, nothing);
+  expect(() => registry.on(Paid, { consumer: "billing", concurrency: 5 }, nothing)).toThrow('"concurrency"');
+  registry.on(Paid, { consumer: "billing", concurrency: 4, prefetch: 9 }, nothing);
+  expect(registry.consumers()[0]?.settings).toMatchObject({ concurrency: 4, prefetch: 9 });
+});
+
+test.each([
+  [{ consumer: "billing", concurency: 3 }, 'Did you mean "concurrency"?'],
+  [{ consumer: "" }, "consumer must have 1 to 255 characters"],
+  [{ consumer: "billing", deadline: "soon" }, "length of time"],
+  [{ consumer: "billing", batch: { sise: 3 } }, 'Did you mean "size"?'],
+  [{ consumer: "billing", unknown: "drop" }, '"ignore", "dead-letter"'],
+  [{ consumer: "billing", statement: (): never => null as never }, "either a handler function or"],
+])("options %j are refused", (options, complaint) => {
+  expect(() => new HandlerRegistry().on(Placed, options as never, nothing)).toThrow(complaint);
+});
+
+test("without a handler and without a statement there is nothing to register", () => {
+  expect(() => new HandlerRegistry().on(Placed, { consumer: "billing" } as never)).toThrow("needs either");
+  expect(() => new HandlerRegistry().onBatch(Placed, { consumer: "billing" }, undefined as never)).toThrow(
+    "onBatch",
+  );
+});
+
+test("D5: a dedupe row outlives every copy that could still be replayed, and never less than 7 days", () => {
+  const days = (given: number): number => given * 86_400_000;
+  expect(inboxRetentionMs()).toBe(days(30));
+  expect(inboxRetentionMs({ retention: "7d", archive: "3d" })).toBe(days(14));
+  expect(inboxRetentionMs({ retention: "7d", deadLetters: "1d", archive: "60d" })).toBe(days(60));
+  expect(() => inboxRetentionMs({ retention: "6d" })).toThrow("inbox.retention");
+  expect(() => inboxRetentionMs({ retentoin: "6d" } as never)).toThrow('Did you mean "retention"?');
+});

@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { format } from "prettier";
+import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
 import { environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
 import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
 
@@ -11,6 +12,7 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
   return {
     "docs/telemetry.md": await page(telemetry()),
     "docs/environment.md": await page(environment()),
+    "docs/state-machines.md": await page(stateMachines()),
   };
 }
 
@@ -64,6 +66,48 @@ start, and every problem is reported at once.
 ${row("Variable", "Meaning", "Default")}
 ${row("---", "---", "---")}
 ${rows.join("\n")}
+`;
+}
+
+const stateMeanings: Readonly<Record<MessageState, string>> = {
+  pending: "Waits in the outbox, due or scheduled, and has never failed.",
+  optimistic: "Is leased to the process that wrote it, which sends it right after its commit.",
+  claimed: "Is due, and its lane is leased to a relay.",
+  sent: "Was confirmed by the transport. This is the end.",
+  failed: "Was rejected by the transport and waits for its next attempt.",
+  dead_letter: "Was given up and waits for a person, who replays or discards it.",
+};
+
+const guardMeanings: Readonly<Record<NonNullable<Move["guard"]>, string>> = {
+  "attempts-exhausted": "all attempts are used up",
+  due: "its time has come, by the database clock",
+};
+
+function stateMachines(): string {
+  const states = messageStates.map((state) => row(`\`${state}\``, stateMeanings[state]));
+  const list = moves.map((move: Move) =>
+    row(`\`${move.name}\``, move.from, move.to, move.guard === undefined ? "" : guardMeanings[move.guard]),
+  );
+  return `# State machines
+
+## A message in the outbox
+
+One table in the code (\`src/outbox/message-state.ts\`) is the only source of the states and moves below. The database
+holds a copy of it in \`outbox_move\` and refuses every update of an outbox row that none of these moves explains.
+\`pending\`, \`claimed\` and \`failed\` are not stored: they are read off the row, its lane and the clock, so a crash leaves
+nothing to repair. A lease that ends returns its message by itself.
+
+\`\`\`mermaid
+${stateDiagram()}
+\`\`\`
+
+${row("State", "Meaning")}
+${row("---", "---")}
+${states.join("\n")}
+
+${row("Move", "From", "To", "Only when")}
+${row("---", "---", "---", "---")}
+${list.join("\n")}
 `;
 }
 

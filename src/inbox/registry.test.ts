@@ -19,7 +19,7 @@ test("a consumer gathers its handlers, their topics and its defaults", () => {
     settings: {
       concurrency: 10,
       prefetch: null,
-      from: "now",
+      from: null,
       storePayload: false,
       maxCrashes: 3,
       unknown: null,

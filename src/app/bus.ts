@@ -163,10 +163,14 @@ export class Bus {
     show: (id: string) => showDeadLetter(this.#parts.deadLetters, id),
     replay: async (id: string) => {
       const replayed = await replayDeadLetter(this.#parts.deadLetters, id);
-      this.#parts.wakeUp.now([replayed.lane]);
+      this.#parts.wakeUp.changed([replayed.lane]);
       return replayed;
     },
-    discard: (id: string) => discardDeadLetter(this.#parts.deadLetters, id),
+    discard: async (id: string) => {
+      const letter = await discardDeadLetter(this.#parts.deadLetters, id);
+      if (letter.held !== null) this.#parts.wakeUp.changed([letter.held.lane]);
+      return letter;
+    },
   };
 
   async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {

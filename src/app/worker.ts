@@ -1,5 +1,5 @@
 import { Consumer, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
-import { lanesOf } from "../lanes/index.ts";
+import { hintFrom, type Hint } from "../lanes/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
 import { assertMigrated, Notifications } from "../storage/index.ts";
@@ -120,16 +120,17 @@ export class Worker {
   #notifications(): Notifications {
     const { database, channel, relay, transport, observer } = this.#parts;
     const local = isLocalTransport(transport) ? transport : undefined;
-    const hear = (lanes: readonly number[] | undefined): void => {
+    const hear = ({ lanes, changed }: Hint): void => {
       if (lanes === undefined) relay.lookEverywhere();
+      else if (changed) relay.recheck(lanes);
       else relay.hint(lanes);
-      local?.hint(lanes);
+      local?.hint(lanes, changed);
     };
     return new Notifications({
       database,
       channel,
-      hear: (payload) => hear(lanesOf(payload)),
-      onGap: () => hear(undefined),
+      hear: (payload) => hear(hintFrom(payload)),
+      onGap: () => hear({ lanes: undefined, changed: false }),
       onError: (error) =>
         observer.tell("storage.failed", {
           doing: "listening for hints",

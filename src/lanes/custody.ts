@@ -5,6 +5,8 @@ import type { LaneRow } from "./lane-row.ts";
 
 /** A row leased by its writer is usually gone in a moment: look again soon, not when the lease ends. */
 const LEASED_RECHECK_MS = 50;
+/** A person may replay or discard what holds a stream back, and may do so on another machine. */
+const LONGEST_PATIENCE_MS = 2_000;
 
 /**
  * The rows a reader has taken responsibility for: in flight, or held back until their stream may go on. A lane's mark
@@ -119,5 +121,5 @@ function grouped(rows: readonly LaneRow[]): Map<string | number, LaneRow[]> {
 }
 
 function patience(row: LaneRow): number {
-  return row.leased ? Math.min(row.waitMs, LEASED_RECHECK_MS) : row.waitMs;
+  return Math.min(row.waitMs, row.leased ? LEASED_RECHECK_MS : LONGEST_PATIENCE_MS);
 }

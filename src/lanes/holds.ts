@@ -34,6 +34,14 @@ export class Holds {
     else this.#streams.set(stream, { lane, stream, seq, untilMs });
   }
 
+  /** Somebody changed rows of these lanes by hand: everything held there is looked at again. */
+  recheck(lanes: ReadonlySet<number>, nowMs: number): void {
+    for (const held of this.#all()) {
+      if (lanes.has(held.lane) && held.untilMs < Infinity) held.untilMs = nowMs;
+    }
+    this.#earliestMs = nowMs;
+  }
+
   /** Its time was changed in place. */
   touched(hold: Hold): void {
     this.#earliestMs = Math.min(this.#earliestMs, hold.untilMs);

@@ -8,4 +8,4 @@ export { LaneOwnership, type Claim } from "./ownership.ts";
 export { LaneReader } from "./reader.ts";
 export type { LaneRow } from "./lane-row.ts";
 export { claimParams, ownedLanes, type LaneTable } from "./statements.ts";
-export { WakeUp, hintOf, lanesOf } from "./wake-up.ts";
+export { WakeUp, hintFrom, hintOf, type Hint } from "./wake-up.ts";

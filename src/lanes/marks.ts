@@ -30,8 +30,9 @@ export class Marks {
     let state = this.#lanes.get(lane);
     if (state === undefined) this.#lanes.set(lane, (state = { mark: 0 }));
     if (state.candidate?.xid !== undefined && horizon > state.candidate.xid) {
-      state.mark = Math.max(state.mark, state.candidate.position);
-      delete state.candidate;
+      // A read that was cut off has seen those late writers only as far as it went.
+      state.mark = Math.max(state.mark, Math.min(state.candidate.position, position));
+      if (position >= state.candidate.position) delete state.candidate;
     }
     if (state.candidate === undefined && position > state.mark) {
       state.candidate = { position, afterRead: this.#reads };
@@ -46,6 +47,12 @@ export class Marks {
       if (state.candidate !== undefined) state.candidate.xid ??= xid;
       this.#unproven.delete(state);
     }
+  }
+
+  /** Nothing is certain any more: a server that crashed may give out numbers again that it gave out before. */
+  forgetAll(): void {
+    this.#lanes.clear();
+    this.#unproven.clear();
   }
 
   forget(lane: number): void {

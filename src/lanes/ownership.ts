@@ -1,5 +1,5 @@
 import { Loop, randomToken, systemClock, type Clock, type Service } from "../runtime/index.ts";
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quotedSchema, textArray, type Database } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { LaneSettings } from "./options.ts";
 import { fairShare } from "./share.ts";
@@ -157,6 +157,7 @@ export class LaneOwnership implements Service {
     const { rows } = await this.#options.database.run<Look>(this.#sql.look, [
       this.#options.scope,
       this.#member ?? "",
+      this.#tokens(),
     ]);
     return rows[0] ?? { members: 0, rank: 0, present: false, free: 0 };
   }
@@ -182,6 +183,7 @@ export class LaneOwnership implements Service {
       this.#options.scope,
       wanted,
       token,
+      this.#tokens(),
     ]);
     if (rows.length === 0) return;
     for (const row of rows) {
@@ -189,6 +191,10 @@ export class LaneOwnership implements Service {
     }
     this.#options.observer.tell("lanes.gained", { scope: this.#options.scopeName, lanes: rows.length });
     this.#worker?.gained(rows.map((row) => row.lane));
+  }
+
+  #tokens(): string {
+    return textArray([...new Set([...this.#claims.values()].map((claim) => claim.token))]);
   }
 
   async #giveUp(surplus: number): Promise<void> {

@@ -67,6 +67,12 @@ export class LaneReader implements LaneWorker {
     this.#unread.add(lanes);
   }
 
+  /** Rows of these lanes were changed by hand: what is held back there may be free, or due, or gone. */
+  recheck(lanes: readonly number[]): void {
+    this.#custody.holds.recheck(new Set(lanes), this.#clock.monotonicMs());
+    this.#unread.add(lanes);
+  }
+
   /** Look everywhere: hints may be lost, and rows may become due by themselves. */
   sweep(): void {
     this.#unread.add(this.#options.ownership.lanes());
@@ -238,7 +244,10 @@ export class LaneReader implements LaneWorker {
     const { ownership } = this.#options;
     const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
     this.#custody.inFlight.beginRead();
-    const { rows } = await session.run<RawRow>(statement, params);
+    const { rows } = await session.run<RawRow>(statement, params).catch((error: unknown) => {
+      this.#marks.forgetAll();
+      throw error;
+    });
     this.#marks.finishRead();
     if (rows[0]?.express === true) this.#express = true;
     return {

@@ -34,6 +34,10 @@ export function ownedLanes(schema: string): string {
 /** A member's lease, and the lanes that hang on it. */
 export function ownershipStatements(schema: string) {
   const alive = "member.lease_until > (select clock_timestamp())";
+  // A lane that is ours under a token we do not know was leased by a statement whose answer we never got.
+  const free = (member: string, tokens: string) =>
+    `(not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})
+             or (lane.owner = ${member}::text and lane.token <> all(${tokens}::text::text[])))`;
   return {
     join: statement(
       "sagabox.lanes.join",
@@ -55,8 +59,7 @@ export function ownershipStatements(schema: string) {
               exists (select 1 from ${schema}.member where id = $2::text and ${alive}) as present,
               (select count(*)::integer
                  from ${schema}.relay_lane as lane
-                where lane.scope = $1::integer
-                  and not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})) as free`,
+                where lane.scope = $1::integer and ${free("$2", "$3")}) as free`,
     ),
     // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease.
     acquire: statement(
@@ -64,8 +67,7 @@ export function ownershipStatements(schema: string) {
       `with free as materialized (
          select lane.lane
            from ${schema}.relay_lane as lane
-          where lane.scope = $2::integer
-            and not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})
+          where lane.scope = $2::integer and ${free("$1", "$5")}
           order by lane.lane
           limit $3::integer
             for update of lane skip locked
@@ -109,7 +111,8 @@ const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id,
 
 const ANSWER = `found.lane, found.seq::text, found.stream::text, found.topic, found.type, found.message_id, found.priority,
              found.attempts, found.max_attempts,
-             ceil(extract(epoch from greatest(found.due_at, found.lease_until) - moment.at) * 1000)::double precision as wait_ms,
+             ceil(extract(epoch from least(greatest(found.due_at, found.lease_until), moment.at + interval '1 day') - moment.at)
+               * 1000)::double precision as wait_ms,
              coalesce(found.lease_until > moment.at, false) as leased,
              coalesce(found.expiry <= moment.at, false) as expired`;
 
@@ -123,12 +126,16 @@ const PAYLOAD = `, message.kind, message.schema_version, message.key, message.da
 export function readStatements(schema: string, table: LaneTable, payload: boolean) {
   const rows = `${schema}.${table}`;
   const answer = payload ? ANSWER + PAYLOAD : ANSWER;
+  // One look-up per row, come what may: a plan made while tomorrow's partition is empty must still do when it is full.
   const join = payload
-    ? `left join ${schema}.message on message.id = found.message_id and message.written_on = found.written_on`
+    ? `left join lateral (
+           select * from ${schema}.message
+            where message.id = found.message_id and message.written_on = found.written_on
+            limit 1) as message on true`
     : "";
   const moment = `moment as materialized (
          select clock_timestamp() as at, pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
-                (select last_value::text from ${schema}.${table}_seq) as tail,
+                (select (case when is_called then last_value else 0 end)::text from ${schema}.${table}_seq) as tail,
                 exists (select 1 from ${rows} where priority <> 5) as express`;
   // Streams that wait, rows in flight, destinations at rest; read once here, not once per row.
   const avoid = `, $3::text::bigint[] as waiting, $4::text::bigint[] as busy, $5::text::text[] as resting )`;

@@ -37,6 +37,12 @@ export class WakeUp {
     if (!this.#quiet) this.#send();
   }
 
+  /** Rows of these lanes were changed by hand, so what their readers remember is no longer true. */
+  changed(lanes: readonly number[]): void {
+    const payload = `!${lanes.join(",")}`;
+    notify(this.#options.database, this.#options.channel, payload).catch(() => undefined);
+  }
+
   /** These lanes may have something soon, or never. */
   soon(lanes: Iterable<number>): void {
     if (this.#closed) return;
@@ -92,7 +98,15 @@ export function hintOf(lanes: readonly number[]): string {
   return lanes.length > MOST_LANES ? "*" : lanes.join(",");
 }
 
-/** Undefined means everywhere. */
-export function lanesOf(hint: string): number[] | undefined {
-  return /^\d+(,\d+)*$/.test(hint) ? hint.split(",").map(Number) : undefined;
+export interface Hint {
+  /** Undefined means everywhere. */
+  readonly lanes: readonly number[] | undefined;
+  /** Rows were changed by hand: what is held back there must be looked at again. */
+  readonly changed: boolean;
+}
+
+export function hintFrom(payload: string): Hint {
+  const changed = payload.startsWith("!");
+  const list = changed ? payload.slice(1) : payload;
+  return { lanes: /^\d+(,\d+)*$/.test(list) ? list.split(",").map(Number) : undefined, changed };
 }

@@ -133,8 +133,18 @@ export async function compose(
 
 /** The lists that the write statements take, in their order. */
 export function outgoingParams(outgoing: readonly Outgoing[]): Param[] {
-  const list = (pick: (one: Outgoing) => string | number | boolean | null): string =>
-    textArray(outgoing.map(pick));
+  return fieldsOf((pick) => textArray(outgoing.map(pick)));
+}
+
+/** The same for a statement that takes one message. */
+export function oneParams(outgoing: Outgoing): Param[] {
+  return fieldsOf((pick) => {
+    const value = pick(outgoing);
+    return value === null ? null : String(value);
+  });
+}
+
+function fieldsOf(list: (pick: (one: Outgoing) => string | number | boolean | null) => Param): Param[] {
   return [
     list((one) => one.message.id),
     list((one) => one.lane),

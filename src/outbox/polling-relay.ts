@@ -101,6 +101,12 @@ export class PollingRelay implements Service {
     return own.length === lanes.length;
   }
 
+  /** Rows were changed by hand. */
+  recheck(lanes: readonly number[]): void {
+    this.#reader.recheck(lanes.filter((lane) => this.#ownership.claim(lane) !== undefined));
+    this.#loop.wake();
+  }
+
   /** Hints were lost, or lanes changed hands: look everywhere. */
   lookEverywhere(): void {
     this.#sweepAtMs = 0;

@@ -27,6 +27,8 @@ const GIVEN = [
   ["ttl_ms", "double precision"],
 ] as const;
 
+/** One message needs no lists: reading 22 arrays costs the server more than the two inserts. */
+const ONE = GIVEN.map(([name, type], i) => `$${i + 1}::text::${type} as ${name}`).join(", ");
 const LISTS = GIVEN.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
 const NAMES = GIVEN.map(([name]) => name).join(", ");
 /** The first free parameter after the lists. */
@@ -46,6 +48,7 @@ export function writeStatements(schema: string) {
           where moment.xid is not null${where}
        )`;
   const lists = `unnest(${LISTS}) as listed (${NAMES})`;
+  const one = `(select ${ONE}) as listed`;
   const kept = `kept as (
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, at, expires_at from given
@@ -53,24 +56,30 @@ export function writeStatements(schema: string) {
   const toSend = (lease: string) => `insert into ${schema}.outbox
               (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
        select lane, seq, stream, topic, type, id, written_on, priority, max_attempts, at, expires_at, ${lease} from given`;
-  return {
-    publish: statement(
-      "sagabox.outbox.publish",
-      `with ${moment}, ${numbered(lists, "")}, ${kept}
+  const publish = (name: string, from: string) =>
+    statement(
+      name,
+      `with ${moment}, ${numbered(from, "")}, ${kept}
        ${toSend("null")}`,
-    ),
-    // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
-    // snapshot would not see what others of the key committed since, so it must not decide.
-    publishLeased: statement(
-      "sagabox.outbox.publish_leased",
-      `with ${moment}, ${numbered(lists, "")}, ${kept}
+    );
+  // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
+  // snapshot would not see what others of the key committed since, so it must not decide.
+  const publishLeased = (name: string, from: string) =>
+    statement(
+      name,
+      `with ${moment}, ${numbered(from, "")}, ${kept}
        ${toSend(`case when current_setting('transaction_isolation') = 'read committed' and (stream is null or not exists (
                         select 1 from ${schema}.outbox as earlier
                          where earlier.lane = given.lane and earlier.stream = given.stream))
                       then at + $${NEXT}::double precision * interval '1 ms' end`)}
        returning message_id as id, lane, seq::text, lease_until is not null as leased,
                  to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`,
-    ),
+    );
+  return {
+    publish: publish("sagabox.outbox.publish", lists),
+    publishOne: publish("sagabox.outbox.publish_one", one),
+    publishLeased: publishLeased("sagabox.outbox.publish_leased", lists),
+    publishLeasedOne: publishLeased("sagabox.outbox.publish_leased_one", one),
     // Ids that the caller chose: those seen before write nothing.
     publishOnce: statement(
       "sagabox.outbox.publish_once",
@@ -105,16 +114,17 @@ export function writeStatements(schema: string) {
       `select pg_advisory_xact_lock(hashtextextended('sagabox.stream.' || stream, 0))
          from (select stream from unnest($1::text::text[]) as stream order by stream) as sorted`,
     ),
-    // The delete takes the transaction number, and only then is a seq drawn.
+    // The delete takes the transaction number, and only then is a seq drawn. By their place in the table rows are found
+    // without a plan: how many are due, and how many wait, makes no difference.
     moveDue: statement(
       "sagabox.outbox.move_due",
       `with due as materialized (
          delete from ${schema}.scheduled
-          where id in (select id from ${schema}.scheduled
-                        where due_at <= (select clock_timestamp())
-                        order by due_at, id
-                        limit $1::integer
-                          for update skip locked)
+          where ctid = any(array(select ctid from ${schema}.scheduled
+                                  where due_at <= (select clock_timestamp())
+                                  order by due_at, id
+                                  limit $1::integer
+                                    for update skip locked))
          returning *
        ), given as materialized (
          select nextval('${schema}.outbox_seq') as seq, clock_timestamp() as at,
@@ -168,7 +178,7 @@ export function settleStatements(schema: string) {
     dead: statement(
       "sagabox.outbox.dead",
       `with ${ownedLanes(schema)}, dying as materialized (
-         select row.lane, row.seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
+         select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
                 death.error_message, death.stack_trace,
                 message.holds_on_death and death.reason <> 'expired' as stays
            from unnest($4::text::integer[], $5::text::bigint[], $6::text::boolean[], $7::text::text[],
@@ -179,13 +189,13 @@ export function settleStatements(schema: string) {
           where ${fenced}
        ), gone as (
          delete from ${schema}.outbox as row using dying
-          where row.lane = dying.lane and row.seq = dying.seq and not dying.stays
+          where row.lane = dying.row_lane and row.seq = dying.row_seq and not dying.stays
        ), tomb as (
          update ${schema}.outbox as row
             set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.charged::integer::smallint,
                 last_error = dying.error_message
            from dying
-          where row.lane = dying.lane and row.seq = dying.seq and dying.stays
+          where row.lane = dying.row_lane and row.seq = dying.row_seq and dying.stays
        ), buried as (
          insert into ${schema}.dead_letter
                 (origin, message_id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
@@ -194,7 +204,7 @@ export function settleStatements(schema: string) {
          select 'outbox', id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
                 correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
                 written_at, expires_at, reason, attempts + charged::integer, error_type, error_message, stack_trace,
-                case when stays then dying.lane end, case when stays then dying.seq end
+                case when stays then row_lane end, case when stays then row_seq end
            from dying
        )
        ${answer}`,

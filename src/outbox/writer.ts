@@ -1,7 +1,7 @@
 import type { Message } from "../message/index.ts";
 import { quotedSchema, textArray, type Param, type Queryable, type Statement } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { outgoingParams, type Outgoing } from "./outgoing.ts";
+import { oneParams, outgoingParams, type Outgoing } from "./outgoing.ts";
 import { writeStatements } from "./statements.ts";
 
 export interface WrittenRow {
@@ -46,7 +46,10 @@ export class OutboxWriter {
     const now = outgoing.filter((one) => one.schedule === null);
     if (later.length > 0) await this.#schedule(tx, later, written);
     if (now.some((one) => one.ownId)) await this.#writeOnce(tx, now, written);
-    else if (now.length > 0) await tx.run(this.#sql.publish, outgoingParams(now));
+    else if (now.length > 0) {
+      const { statement, params } = this.prepare(now);
+      await tx.run(statement, params);
+    }
     this.#observer.tell("outbox.written", { count: written.size, optimistic: 0 });
     return written;
   }
@@ -62,10 +65,18 @@ export class OutboxWriter {
 
   /** For the last statement of a transaction we own: sent together with its COMMIT. */
   prepare(outgoing: readonly Outgoing[]): PreparedWrite {
+    const [one, ...more] = outgoing;
+    if (one !== undefined && more.length === 0) {
+      return { statement: this.#sql.publishOne, params: oneParams(one) };
+    }
     return { statement: this.#sql.publish, params: outgoingParams(outgoing) };
   }
 
   prepareLeased(outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
+    const [one, ...more] = outgoing;
+    if (one !== undefined && more.length === 0) {
+      return { statement: this.#sql.publishLeasedOne, params: [...oneParams(one), leaseMs] };
+    }
     return { statement: this.#sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };
   }
 

@@ -27,7 +27,7 @@ export interface HomeDatabase {
 export interface LocalTransport extends Transport {
   settleIn(home: HomeDatabase): LocalHop;
   /** Something was said on the channel; undefined means that anything may have been missed. */
-  hint(lanes: readonly number[] | undefined): void;
+  hint(lanes: readonly number[] | undefined, changed?: boolean): void;
 }
 
 export function isLocalTransport(transport: Transport): transport is LocalTransport {

@@ -3,7 +3,7 @@ import { explainPostgresError, quotedSchema, type Database } from "../../storage
 import { silentObserver, type Observer } from "../../telemetry/index.ts";
 import { failureText } from "../failures.ts";
 import { PartitionKeeper, type Outcome } from "./partition-keeper.ts";
-import { dailyTables, planPartitions, type Partition } from "./partition.ts";
+import { addDays, dailyTables, planPartitions, type Partition } from "./partition.ts";
 
 export interface HistoryOptions {
   readonly database: Database;
@@ -54,12 +54,15 @@ export class History implements Service {
   async tidy(signal?: AbortSignal): Promise<boolean> {
     const retentionDays = Math.ceil(this.#options.retentionMs / (24 * HOUR_MS));
     let allDone = true;
+    let today = "";
     for (const of of dailyTables) {
-      const plan = planPartitions(of, { ...(await this.#keeper.look(of)), retentionDays });
+      const state = await this.#keeper.look(of);
+      today = state.today;
+      const plan = planPartitions(of, { ...state, retentionDays });
       if (!(await inTurn(plan.attach, (part) => this.#attach(part, signal)))) allDone = false;
       if (!(await inTurn(plan.retire, (part) => this.#retire(part, signal)))) allDone = false;
     }
-    const count = await this.#keeper.forgetIds(retentionDays, signal);
+    const count = await this.#keeper.forgetIds(addDays(today, -retentionDays), signal);
     if (count > 0) this.#options.observer.tell("history.cleaned", { table: "published_id", count });
     return allDone;
   }

@@ -88,11 +88,11 @@ export class PartitionKeeper {
     return "busy";
   }
 
-  /** Forgets ids older than that which nothing carries any more. */
-  async forgetIds(retentionDays: number, signal?: AbortSignal): Promise<number> {
+  /** Forgets ids from before that day which nothing carries any more. */
+  async forgetIds(day: string, signal?: AbortSignal): Promise<number> {
     let total = 0;
     while (signal?.aborted !== true) {
-      const { rowCount } = await this.#database.run(this.#sql.forgetIds, [retentionDays, IDS]);
+      const { rowCount } = await this.#database.run(this.#sql.forgetIds, [day, IDS]);
       total += rowCount;
       if (rowCount < IDS) break;
     }

@@ -73,17 +73,18 @@ export function historyStatements(schema: string) {
       `select exists (select 1 from ${schema}.outbox where written_on = $1::text::date)
            or exists (select 1 from ${schema}.queue where written_on = $1::text::date) as needed`,
     ),
-    // An id is remembered as long as anything that carries it can still be sent.
+    // An id is remembered as long as anything that carries it can still be sent. The offset keeps these questions from
+    // becoming joins, which would read the whole archive.
     forgetIds: statement(
       "sagabox.history.forget_ids",
       `with old as materialized (
          select id from ${schema}.published_id as known
-          where written_on < (clock_timestamp() at time zone 'utc')::date - $1::integer
-            and not exists (select 1 from ${schema}.message where message.id = known.id)
-            and not exists (select 1 from ${schema}.scheduled where scheduled.id = known.id)
+          where written_on < $1::text::date
+            and not exists (select 1 from ${schema}.message where message.id = known.id offset 0)
+            and not exists (select 1 from ${schema}.scheduled where scheduled.id = known.id offset 0)
           limit $2::integer
             for update skip locked)
-       delete from ${schema}.published_id using old where published_id.id = old.id`,
+       delete from ${schema}.published_id where id = any(array(select id from old))`,
     ),
   };
 }

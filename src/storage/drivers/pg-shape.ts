@@ -19,6 +19,8 @@ export interface PgClient {
   removeListener(event: "error", hear: (error?: Error) => void): unknown;
   release(destroy?: boolean): void;
   pipeline?: boolean;
+  /** The socket; holding it back for a moment makes one packet of several messages. */
+  readonly connection?: { readonly stream?: { cork?(): void; uncork?(): void } };
 }
 
 /** A `pg.Pool`, of whatever version: wide on purpose, since its overloads fit no narrower shape. */

@@ -1,4 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
+import { yieldToEventLoop } from "../../runtime/index.ts";
 import type { OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
 import { sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
@@ -21,6 +22,7 @@ export class PgTransaction implements OwnedTransaction {
   #state: "open" | "closed" = "open";
   #released = false;
   #asked = false;
+  #heldBack = false;
   #lost: { readonly cause: unknown } | undefined;
 
   constructor(client: PgClient, options: TransactionOptions) {
@@ -28,8 +30,10 @@ export class PgTransaction implements OwnedTransaction {
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process
     client.pipeline = true;
+    this.#holdBack();
     this.#begun = client.query(beginText(this.isolation, options.idleTimeoutMs));
     this.#begun.catch(() => undefined); // told again by the first statement that needs it
+    void yieldToEventLoop().then(() => this.#letGo()); // in case no statement follows
   }
 
   get open(): boolean {
@@ -53,16 +57,19 @@ export class PgTransaction implements OwnedTransaction {
     await Promise.allSettled(this.#inFlight); // what nobody awaited may still end or abort the transaction
     this.#assertNotLost();
     this.#assertNotEndedByOthers();
+    this.#holdBack();
     const sent = last.map(({ statement, params }) =>
       this.#client.query({ name: statement.preparedName, text: statement.text, values: params }),
     );
-    const answers = await Promise.allSettled([this.#begun, ...sent, this.#client.query("commit")]);
-    return this.#judge(answers);
+    const commit = this.#client.query("commit");
+    this.#letGo();
+    return this.#judge(await Promise.allSettled([this.#begun, ...sent, commit]));
   }
 
   async rollback(): Promise<void> {
     if (this.#state === "closed") return;
     this.#state = "closed";
+    this.#letGo();
     try {
       await this.#begun;
       await this.#client.query("rollback");
@@ -85,12 +92,25 @@ export class PgTransaction implements OwnedTransaction {
     this.#assertOpen();
     this.#asked = true;
     const answer = this.#client.query(query);
+    this.#letGo();
     this.#inFlight.add(answer);
     try {
       return rowsOf<R>(await answer);
     } finally {
       this.#inFlight.delete(answer);
     }
+  }
+
+  #holdBack(): void {
+    if (this.#heldBack) return;
+    this.#heldBack = true;
+    this.#client.connection?.stream?.cork?.();
+  }
+
+  #letGo(): void {
+    if (!this.#heldBack) return;
+    this.#heldBack = false;
+    this.#client.connection?.stream?.uncork?.();
   }
 
   #judge(answers: PromiseSettledResult<PgResult>[]): Rows<unknown>[] {
@@ -145,6 +165,7 @@ export class PgTransaction implements OwnedTransaction {
   #release(destroy: boolean): void {
     if (this.#released) return;
     this.#released = true;
+    this.#letGo();
     // A pipelining client would wait for its queries before it ends; a destroyed one must not.
     this.#client.pipeline = false;
     this.#client.removeListener("error", this.#onLoss);

@@ -93,6 +93,7 @@ create table {schema}.scheduled (
 );
 
 create index scheduled_due on {schema}.scheduled (due_at, id);
+create index scheduled_aggregate on {schema}.scheduled (aggregate_type, aggregate_id) where aggregate_id is not null;
 create index scheduled_saga on {schema}.scheduled (saga_id) where saga_id is not null;
 
 -- ── ids that callers chose ──────────────────────────────────────────────────────────────────────────

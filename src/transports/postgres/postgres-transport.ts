@@ -87,8 +87,11 @@ export class PostgresTransport implements LocalTransport {
     };
   }
 
-  hint(lanes: readonly number[] | undefined): void {
-    for (const subscriber of this.#subscribers) subscriber.hint(lanes);
+  hint(lanes: readonly number[] | undefined, changed = false): void {
+    for (const subscriber of this.#subscribers) {
+      if (changed && lanes !== undefined) subscriber.recheck(lanes);
+      else subscriber.hint(lanes);
+    }
   }
 
   async close(): Promise<void> {

@@ -89,6 +89,11 @@ export class Subscriber implements Consumption {
     return own;
   }
 
+  recheck(lanes: readonly number[]): void {
+    this.#reader.recheck(lanes.filter((lane) => this.#ownership.claim(lane) !== undefined));
+    this.#loop.wake();
+  }
+
   async pause(): Promise<void> {
     await this.#loop.stop();
   }

@@ -24,6 +24,7 @@ export function anOutgoing({ message = {}, delayMs, ownId = false }: OutboxRow =
     ttlMs: null,
     schedule: delayMs === undefined ? null : { delayMs, atMs: null },
     ownId,
+    flush: false,
   };
 }
 

@@ -9,7 +9,9 @@ async function setup(overflow: OverflowOptions) {
   const parts = await outboxDatabase();
   const { database, observer, write } = parts;
   const admission = new Admission({
-    ...{ database, schema: "sagabox", observer },
+    database,
+    schema: "sagabox",
+    observer,
     overflow: outboxSettings({ overflow }).overflow,
   });
   onTestFinished(() => admission.close());
@@ -24,7 +26,9 @@ const to = (topic: string, delayMs?: number) =>
 test("A16: without a limit nothing is counted and everything passes", async () => {
   const unreachable = { session: () => Promise.reject(new Error("asked")) };
   const admission = new Admission({
-    ...{ schema: "sagabox", overflow: null, observer: silentObserver },
+    schema: "sagabox",
+    overflow: null,
+    observer: silentObserver,
     database: unreachable as never,
   });
   const outgoing = [to("any")];
@@ -41,7 +45,11 @@ test("A16: a full topic refuses with depth, limit and remedy; other topics and s
   const refusal = await admission.admit([to("events.full")]).catch((error: unknown) => error);
   expect(refusal).toBeInstanceOf(OutboxFullError);
   expect(refusal).toMatchObject({
-    ...{ code: "OUTBOX_FULL", name: "OutboxFullError", topic: "events.full", depth: 20, limit: 20 },
+    code: "OUTBOX_FULL",
+    name: "OutboxFullError",
+    topic: "events.full",
+    depth: 20,
+    limit: 20,
     message: expect.stringContaining("raise outbox.overflow.maxPending") as string,
   });
   expect(await admission.admit([to("events.roomy")])).toHaveLength(1);
@@ -73,7 +81,9 @@ test("A16: who waits in vain is told so after the timeout, who is aborted at onc
   const { admission, fill } = await setup({ maxPending: 3, policy: "wait", timeout: 20 });
   await fill(3, "events.full");
   await expect(admission.admitBefore(["events.full"])).rejects.toMatchObject({
-    ...{ code: "OUTBOX_FULL", depth: 3, limit: 3 },
+    code: "OUTBOX_FULL",
+    depth: 3,
+    limit: 3,
     message: expect.stringContaining("Waited in vain") as string,
   });
   const reason = new Error("changed my mind");

@@ -42,7 +42,9 @@ test("a partition is retired when its whole day is older than the retention", ()
 
 test("days that landed in the default partition get their own", () => {
   const plan = planPartitions(message, {
-    ...{ today: "2026-03-01", existing: [], retentionDays: 30 },
+    today: "2026-03-01",
+    existing: [],
+    retentionDays: 30,
     strays: ["2026-02-27", "2026-03-02"],
   });
   expect(plan.attach.map(({ day }) => day).slice(0, 4)).toEqual([

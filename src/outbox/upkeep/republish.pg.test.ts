@@ -72,7 +72,8 @@ test("A15: it can be aborted between two pages, tells its progress, and goes on 
   const stop = new AbortController();
   const told: number[] = [];
   const first = await again({
-    ...{ pageSize: 10, signal: stop.signal },
+    pageSize: 10,
+    signal: stop.signal,
     onProgress: ({ count }) => {
       told.push(count);
       if (count === 20) stop.abort();

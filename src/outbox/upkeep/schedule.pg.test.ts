@@ -7,7 +7,10 @@ async function setup() {
   const lanes: number[] = [];
   const mover = (batchSize = 500): ScheduleMover =>
     new ScheduleMover({
-      ...{ database, schema: "sagabox", observer, batchSize },
+      database,
+      schema: "sagabox",
+      observer,
+      batchSize,
       onMoved: (moved) => lanes.push(...moved),
     });
   return { observer, rows, write, mover, lanes };

@@ -1,0 +1,131 @@
+import { expect, test } from "vitest";
+import { aRow } from "../../test/support/lane-rows.ts";
+import { Custody } from "./custody.ts";
+import type { LaneRow } from "./lane-row.ts";
+
+function setup() {
+  const clock = { nowMs: 1_000 };
+  const custody = new Custody(() => clock.nowMs);
+  const goOn = (rows: readonly LaneRow[], how: { resting?: string[]; moved?: boolean } = {}): number[] =>
+    custody
+      .goOn(custody.holds.due(clock.nowMs, 10), rows, {
+        resting: how.resting ?? [],
+        marksMoved: () => how.moved ?? false,
+      })
+      .map((row) => row.seq);
+  return { clock, custody, goOn };
+}
+
+const s = (seq: number, change: Partial<LaneRow> = {}): LaneRow => aRow(seq, { stream: "s", ...change });
+
+test("a row is handed out once, however often it is read", () => {
+  const { custody } = setup();
+  expect(custody.take(aRow(1), false)).toHaveLength(1);
+  expect(custody.take(aRow(1), false)).toEqual([]);
+});
+
+test("rule 7: a row that settled while the read ran is not handed out again", () => {
+  const { custody } = setup();
+  custody.take(aRow(1), false);
+  custody.inFlight.beginRead();
+  custody.settled(aRow(1));
+  expect(custody.take(aRow(1), false)).toEqual([]);
+});
+
+test("rule 4: a row that must wait holds its successors back, and no other stream", () => {
+  const { custody } = setup();
+  expect(custody.take(s(1, { waitMs: 300 }), false)).toEqual([]);
+  expect(custody.take(s(2), false)).toEqual([]);
+  expect(custody.take(aRow(3, { stream: "t" }), false)).toHaveLength(1);
+  expect(custody.holds.nextMs()).toBe(1_300);
+});
+
+test("a held stream goes on from its head, in order, up to the first row that must wait", () => {
+  const { custody, clock, goOn } = setup();
+  custody.take(s(1, { waitMs: 300 }), false);
+  clock.nowMs = 1_300;
+  expect(goOn([s(1), s(2), s(3, { waitMs: 50 }), s(4)])).toEqual([1, 2]);
+});
+
+test("while rows of a held stream are in flight nothing more of it goes; then it is looked at again at once", () => {
+  const { custody, goOn } = setup();
+  custody.take(s(1), false);
+  custody.watchBusyStreams([7]);
+  expect(custody.holds.nextMs()).toBe(Infinity);
+  custody.settled(s(1));
+  expect(custody.holds.nextMs()).toBe(1_000);
+  expect(goOn([s(2), s(3)])).toEqual([2, 3]);
+});
+
+test("a stream with nothing left is let go", () => {
+  const { custody, goOn } = setup();
+  custody.back(s(1), 0);
+  custody.take(s(1), true);
+  expect(goOn([])).toEqual([]);
+  expect(custody.holds.size).toBe(0);
+});
+
+test("a stream with nothing left is kept when a mark moved meanwhile: a later row may have been passed over", () => {
+  const { custody, goOn } = setup();
+  custody.take(s(1), true);
+  expect(goOn([], { moved: true })).toEqual([]);
+  expect(custody.holds.size).toBe(1);
+  expect(goOn([s(2)])).toEqual([2]);
+});
+
+test("a row that came back waits its time; its successors wait behind it", () => {
+  const { custody, clock } = setup();
+  custody.take(s(1), false);
+  custody.back(s(1), 250);
+  expect(custody.inFlight.size).toBe(0);
+  clock.nowMs = 1_249;
+  expect(custody.holds.due(clock.nowMs, 9)).toEqual([]);
+  clock.nowMs = 1_250;
+  expect(custody.holds.due(clock.nowMs, 9)).toHaveLength(1);
+});
+
+test("a row leased by its writer is looked at again soon, not when the lease ends", () => {
+  const { custody } = setup();
+  custody.take(s(1, { waitMs: 4_000, leased: true }), false);
+  expect(custody.holds.nextMs()).toBe(1_050);
+});
+
+test("a row that is never due is looked at again all the same, since a person may replay it", () => {
+  const { custody } = setup();
+  custody.take(s(1, { waitMs: 86_400_000 }), false);
+  expect(custody.holds.nextMs()).toBeLessThanOrEqual(6_000);
+});
+
+test("a destination at rest keeps its held streams waiting", () => {
+  const { custody, goOn } = setup();
+  custody.take(s(1), true);
+  expect(goOn([s(1)], { resting: [s(1).topic] })).toEqual([]);
+  expect([custody.holds.due(1_000, 9), custody.holds.size]).toEqual([[], 1]);
+});
+
+test("single rows that waited go on by themselves", () => {
+  const { custody, clock, goOn } = setup();
+  custody.take(aRow(1, { waitMs: 10 }), false);
+  clock.nowMs = 1_010;
+  expect(goOn([aRow(1)])).toEqual([1]);
+  expect(custody.holds.size).toBe(0);
+});
+
+test("what a read leaves out: held and busy streams, busy and held rows, of these lanes alone", () => {
+  const { custody } = setup();
+  custody.take(s(1), false);
+  custody.take(aRow(2), false);
+  custody.take(aRow(3, { waitMs: 10 }), false);
+  custody.take(aRow(4, { stream: "t", waitMs: 10 }), false);
+  custody.take(aRow(5, { lane: 8, stream: "u" }), false);
+  expect(custody.passedOver([7])).toEqual(['{"t","s"}', "{1,2,3}"]);
+});
+
+test("a forgotten lane leaves nothing behind", () => {
+  const { custody } = setup();
+  custody.take(s(1), false);
+  custody.take(aRow(2, { stream: "t", waitMs: 10 }), false);
+  custody.forget(7);
+  expect([custody.inFlight.size, custody.holds.size]).toEqual([0, 0]);
+  expect(custody.settled(s(1))).toBe(false);
+});

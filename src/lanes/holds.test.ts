@@ -1,0 +1,60 @@
+import { expect, test } from "vitest";
+import { aRow } from "../../test/support/lane-rows.ts";
+import { Holds } from "./holds.ts";
+
+const names = (holds: readonly { stream: string | null; seq: number }[]) =>
+  holds.map((held) => held.stream ?? held.seq);
+
+test("a stream is held once, whichever of its rows asked for it; the last word about the time counts", () => {
+  const holds = new Holds();
+  holds.hold(aRow(1, { stream: "s" }), 100);
+  holds.hold(aRow(2, { stream: "s" }), 50);
+  expect(holds.size).toBe(1);
+  expect(holds.has(aRow(3, { stream: "s" }))).toBe(true);
+  expect(names(holds.due(50, 10))).toEqual(["s"]);
+});
+
+test("rows without a key hold only themselves", () => {
+  const holds = new Holds();
+  holds.hold(aRow(1), 0);
+  expect([holds.has(aRow(1)), holds.has(aRow(2))]).toEqual([true, false]);
+});
+
+test("nothing is due before its time, and no more than asked for", () => {
+  const holds = new Holds();
+  for (const seq of [1, 2, 3]) holds.hold(aRow(seq), seq * 10);
+  expect(holds.due(5, 10)).toEqual([]);
+  expect(names(holds.due(20, 10))).toEqual([1, 2]);
+  expect(names(holds.due(99, 2))).toHaveLength(2);
+  expect(holds.nextMs()).toBe(10);
+});
+
+test("the next time is never too late, also after a hold was shortened in place", () => {
+  const holds = new Holds();
+  holds.hold(aRow(1, { stream: "s" }), 500);
+  const [held] = holds.due(500, 1);
+  if (held !== undefined) held.untilMs = 900;
+  holds.due(500, 1);
+  if (held !== undefined) held.untilMs = 20;
+  if (held !== undefined) holds.touched(held);
+  expect(holds.nextMs()).toBe(20);
+});
+
+test("what is released or forgotten with its lane is held no more", () => {
+  const holds = new Holds();
+  holds.hold(aRow(1, { stream: "s", lane: 1 }), 0);
+  holds.hold(aRow(2, { lane: 1 }), 0);
+  holds.hold(aRow(3, { stream: "t", lane: 2 }), 0);
+  holds.release(aRow(1, { stream: "s", lane: 1 }));
+  expect(names(holds.due(0, 9))).toEqual([2, "t"]);
+  holds.forget(1);
+  expect(names(holds.due(0, 9))).toEqual(["t"]);
+});
+
+test("streams and single rows are listed by lane", () => {
+  const holds = new Holds();
+  holds.hold(aRow(1, { stream: "s", lane: 1 }), 0);
+  holds.hold(aRow(2, { lane: 1 }), 0);
+  holds.hold(aRow(3, { stream: "t", lane: 2 }), 0);
+  expect([holds.streamsOf(new Set([1])), holds.rowsOf(new Set([1, 2]))]).toEqual([["s"], [2]]);
+});

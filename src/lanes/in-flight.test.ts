@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { aRow } from "../../test/support/lane-rows.ts";
+import { InFlight } from "./in-flight.ts";
+
+test("rule 7: what settles while a read runs is still known to that read, and forgotten by the next", () => {
+  const inFlight = new InFlight();
+  inFlight.add(aRow(1), 0);
+  inFlight.beginRead();
+  expect(inFlight.remove(aRow(1))).toBe(true);
+  expect([inFlight.size, inFlight.knows(1)]).toEqual([0, true]);
+  inFlight.beginRead();
+  expect(inFlight.knows(1)).toBe(false);
+});
+
+test("a row is taken out once", () => {
+  const inFlight = new InFlight();
+  inFlight.add(aRow(1), 0);
+  expect([inFlight.remove(aRow(1)), inFlight.remove(aRow(1))]).toEqual([true, false]);
+});
+
+test("a stream is in flight until the last of its rows has come back", () => {
+  const inFlight = new InFlight();
+  for (const seq of [1, 2]) inFlight.add(aRow(seq, { stream: "s" }), 0);
+  inFlight.remove(aRow(1, { stream: "s" }));
+  expect(inFlight.hasStream("s")).toBe(true);
+  inFlight.remove(aRow(2, { stream: "s" }));
+  expect(inFlight.hasStream("s")).toBe(false);
+});
+
+test("a lane is busy from its first row to its last, and idle in between", () => {
+  const inFlight = new InFlight();
+  inFlight.add(aRow(1), 100);
+  inFlight.add(aRow(2), 150);
+  inFlight.remove(aRow(1));
+  expect([inFlight.busyMs(7, 180), inFlight.idle(7), inFlight.idle(8)]).toEqual([80, false, true]);
+  inFlight.remove(aRow(2));
+  expect([inFlight.busyMs(7, 200), inFlight.idle(7)]).toEqual([0, true]);
+});
+
+test("a lost lane takes its rows and their streams along, and no others", () => {
+  const inFlight = new InFlight();
+  inFlight.add(aRow(1, { lane: 1, stream: "s" }), 0);
+  inFlight.add(aRow(2, { lane: 2, stream: "t" }), 0);
+  inFlight.forget(1);
+  expect([inFlight.hasStream("s"), inFlight.hasStream("t"), inFlight.size]).toEqual([false, true, 1]);
+  expect(inFlight.rowsIn(2).map((row) => row.seq)).toEqual([2]);
+});

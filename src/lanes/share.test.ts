@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { fairShare, LANES } from "./share.ts";
+import { Unread } from "./unread.ts";
+import { hintFrom, hintOf } from "./wake-up.ts";
+
+test.each([1, 2, 3, 5, 7, 255, 256, 300])(
+  "%i members share all lanes, none with two more than another",
+  (members) => {
+    const shares = Array.from({ length: members }, (_, rank) => fairShare(members, rank));
+    expect(shares.reduce((sum, share) => sum + share)).toBe(LANES);
+    expect(Math.max(...shares) - Math.min(...shares)).toBeLessThanOrEqual(1);
+  },
+);
+
+test("nobody, or somebody who does not belong, has no share", () => {
+  expect([fairShare(0, 0), fairShare(2, 2), fairShare(2, -1)]).toEqual([0, 0, 0]);
+});
+
+test("unread lanes are listed oldest first; one not read to its end comes after the others", () => {
+  const unread = new Unread();
+  unread.add([3, 1, 2]);
+  unread.add([1]);
+  unread.putLast(3);
+  expect(unread.list(() => true)).toEqual([1, 2, 3]);
+  unread.delete(2);
+  expect([unread.list((lane) => lane !== 1), unread.size]).toEqual([[3], 2]);
+});
+
+test("a hint names its lanes; too many of them, or a text from elsewhere, mean everywhere", () => {
+  expect(hintFrom(hintOf([4, 250]))).toEqual({ lanes: [4, 250], changed: false });
+  expect(hintFrom("!4,250")).toEqual({ lanes: [4, 250], changed: true });
+  expect(hintOf(Array.from({ length: 65 }, (_, n) => n))).toBe("*");
+  for (const hint of ["*", "", "1,", "1;drop", "-1", "1,x"]) expect(hintFrom(hint).lanes).toBeUndefined();
+});

@@ -1,0 +1,20 @@
+import type { LaneRow } from "../../src/lanes/index.ts";
+
+/** A narrow row as the reader hands it out. */
+export function aRow(seq: number, change: Partial<LaneRow> = {}): LaneRow {
+  return {
+    lane: 7,
+    seq,
+    stream: null,
+    topic: "events.order.placed",
+    type: "order.placed",
+    messageId: `m-${seq}`,
+    attempts: 0,
+    maxAttempts: 10,
+    waitMs: 0,
+    leased: false,
+    expired: false,
+    message: null,
+    ...change,
+  };
+}

@@ -1,6 +1,6 @@
 import type { LaneRow } from "../lanes/index.ts";
 import type { Message } from "../message/index.ts";
-import { withDeadline } from "../runtime/index.ts";
+import { systemClock, withDeadline } from "../runtime/index.ts";
 import type { PublishOutcome, Transport } from "../transport/index.ts";
 
 /** `skipped`: an earlier message of its stream did not get through, so this one was not tried. */
@@ -11,6 +11,14 @@ export interface SendItem {
   readonly message: Message;
 }
 
+export interface SendOptions {
+  readonly timeoutMs: number;
+  /** The time is for the whole batch, however many trips it takes. */
+  readonly wholeBatch?: boolean;
+  /** Asked before each trip; what has not gone out by then is skipped. */
+  readonly mayGoOn: () => boolean;
+}
+
 /**
  * A batch through the transport, with an outcome for each. At most one message of a stream is unconfirmed at a time,
  * unless the transport promises that a failure fails all later ones of that key: then the whole batch goes at once.
@@ -18,14 +26,16 @@ export interface SendItem {
 export async function publishBatch(
   transport: Transport,
   items: readonly SendItem[],
-  options: { readonly timeoutMs: number; readonly mayGoOn: () => boolean },
+  options: SendOptions,
 ): Promise<SendOutcome[]> {
+  const began = systemClock.monotonicMs();
   const outcomes: SendOutcome[] = items.map(() => ({ kind: "skipped" }));
   const stopped = new Set<string>();
   for (const wave of wavesOf(items, transport.capabilities.failsLaterOfKey)) {
-    if (!options.mayGoOn()) break;
+    const usedMs = options.wholeBatch === true ? systemClock.monotonicMs() - began : 0;
+    if (!options.mayGoOn() || usedMs >= options.timeoutMs) break;
     const going = wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
-    const results = await publishWave(transport, pick(items, going), options.timeoutMs);
+    const results = await publishWave(transport, pick(items, going), options.timeoutMs - usedMs);
     for (const [n, i] of going.entries()) {
       const outcome = results[n] ?? missing();
       outcomes[i] = outcome;

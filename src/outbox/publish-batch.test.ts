@@ -1,0 +1,110 @@
+import { expect, test } from "vitest";
+import { aRow } from "../../test/support/lane-rows.ts";
+import { aMessage } from "../../test/support/messages.ts";
+import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
+import { publishBatch, sortOutcomes, wavesOf, type SendItem } from "./publish-batch.ts";
+
+const item = (id: string, stream: string | null): SendItem => ({ stream, message: aMessage({ id }) });
+const patient = { timeoutMs: 1_000, mayGoOn: () => true };
+const kinds = (outcomes: readonly { kind: string }[]) => outcomes.map((outcome) => outcome.kind);
+const idsOf = (calls: readonly (readonly { id: string }[])[]) =>
+  calls.map((call) => call.map(({ id }) => id));
+
+test("rule 8: no wave holds two messages of one stream, and each stream keeps its order", () => {
+  const items = ["a", "b", "a", null, "a", "b", null].map((stream) => ({ stream }));
+  expect(wavesOf(items, false)).toEqual([[0, 1, 3, 6], [2, 5], [4]]);
+  expect(wavesOf([], false)).toEqual([]);
+});
+
+test("rule 8: where a failure fails all later ones of the key, the whole batch goes at once", () => {
+  expect(wavesOf([{ stream: "a" }, { stream: "a" }], true)).toEqual([[0, 1]]);
+});
+
+test("rule 8: a message that did not get through keeps its successors back, and nobody else's", async () => {
+  const transport = new ScriptedTransport();
+  transport.answer = ({ id }) => (id === "a1" ? "rejected" : "published");
+  const batch = [item("a1", "a"), item("b1", "b"), item("a2", "a"), item("b2", "b"), item("a3", "a")];
+  const outcomes = await publishBatch(transport, batch, patient);
+  expect(kinds(outcomes)).toEqual(["rejected", "published", "skipped", "published", "skipped"]);
+  expect(idsOf(transport.calls)).toEqual([["a1", "b1"], ["b2"]]);
+});
+
+test.each(["unknown", "unreachable", "refused"] as const)(
+  "after %s the rest of the key waits too",
+  async (kind) => {
+    const transport = new ScriptedTransport();
+    transport.answer = () => kind;
+    expect(kinds(await publishBatch(transport, [item("a1", "a"), item("a2", "a")], patient))).toEqual([
+      kind,
+      "skipped",
+    ]);
+  },
+);
+
+test("messages without a key never wait for one another", async () => {
+  const transport = new ScriptedTransport();
+  transport.answer = ({ id }) => (id === "1" ? "rejected" : "published");
+  const outcomes = await publishBatch(transport, [item("1", null), item("2", null)], patient);
+  expect(kinds(outcomes)).toEqual(["rejected", "published"]);
+});
+
+test("an answer that does not come in time is unknown, and the transport is told to give up", async () => {
+  const transport = new ScriptedTransport();
+  const told: boolean[] = [];
+  transport.publish = (_batch, ...[options]: { signal: AbortSignal }[]) =>
+    new Promise(() => options?.signal.addEventListener("abort", () => told.push(true)));
+  const outcomes = await publishBatch(transport, [item("1", null)], { ...patient, timeoutMs: 10 });
+  expect([kinds(outcomes), told]).toEqual([["unknown"], [true]]);
+});
+
+test("the time is for the batch: what is left of it is all that a later wave gets", async () => {
+  const transport = new ScriptedTransport();
+  transport.before = () => new Promise((resolve) => setTimeout(resolve, 60));
+  const began = performance.now();
+  const batch = ["1", "2", "3", "4"].map((id) => item(id, "a"));
+  const outcomes = await publishBatch(transport, batch, {
+    timeoutMs: 100,
+    mayGoOn: () => true,
+    wholeBatch: true,
+  });
+  expect(kinds(outcomes)).toEqual(["published", "unknown", "skipped", "skipped"]);
+  expect(performance.now() - began).toBeLessThan(160);
+});
+
+test("a transport that throws or forgets an answer leaves unknowns, never a failure or a success", async () => {
+  const transport = new ScriptedTransport();
+  transport.publish = () => Promise.reject(new Error("socket closed"));
+  expect(kinds(await publishBatch(transport, [item("1", null)], patient))).toEqual(["unknown"]);
+  transport.publish = () => Promise.resolve([{ kind: "published" }]);
+  const outcomes = await publishBatch(transport, [item("1", null), item("2", null)], patient);
+  expect(kinds(outcomes)).toEqual(["published", "unknown"]);
+});
+
+test("between waves the sender may decide to stop; what was not tried is skipped", async () => {
+  const transport = new ScriptedTransport();
+  const mayGoOn = () => transport.calls.length < 1;
+  const outcomes = await publishBatch(transport, [item("1", "a"), item("2", "a")], { ...patient, mayGoOn });
+  expect(kinds(outcomes)).toEqual(["published", "skipped"]);
+});
+
+test("outcomes are sorted by what must happen next; one that is missing counts as unknown", () => {
+  const error = new Error("no");
+  const rows = [1, 2, 3, 4, 5, 6, 7].map((seq) => aRow(seq));
+  const sorted = sortOutcomes(rows, [
+    { kind: "published" },
+    { kind: "rejected", error },
+    { kind: "refused", error },
+    { kind: "unreachable", error },
+    { kind: "unknown", error },
+    { kind: "skipped" },
+  ]);
+  expect(sorted.sent).toEqual([rows[0]]);
+  expect(sorted.charged).toEqual([{ row: rows[1], error }]);
+  expect(sorted.refused).toEqual([{ row: rows[2], error }]);
+  expect(sorted.uncharged.map(({ row, kind }) => [row.seq, kind])).toEqual([
+    [4, "unreachable"],
+    [5, "unknown"],
+    [7, "unknown"],
+  ]);
+  expect(sorted.skipped).toEqual([rows[5]]);
+});

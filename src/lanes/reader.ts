@@ -40,6 +40,7 @@ export class LaneReader implements LaneWorker {
   readonly #custody: Custody;
   readonly #unread = new Unread();
   #express = false;
+  #lastSession: Queryable | undefined;
 
   constructor(options: LaneReaderOptions) {
     this.#options = options;
@@ -243,6 +244,9 @@ export class LaneReader implements LaneWorker {
   ): Promise<Read> {
     const { ownership } = this.#options;
     const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
+    // A new connection may lead to a server that crashed in between and lost what was not durable yet.
+    if (session !== this.#lastSession) this.#marks.forgetAll();
+    this.#lastSession = session;
     this.#custody.inFlight.beginRead();
     const { rows } = await session.run<RawRow>(statement, params).catch((error: unknown) => {
       this.#marks.forgetAll();

@@ -1,6 +1,6 @@
 import { systemClock } from "../runtime/index.ts";
-import { quotedSchema, textArray, type Database } from "../storage/index.ts";
-import type { OptimisticSender } from "./optimistic-sender.ts";
+import { quotedSchema, type Database } from "../storage/index.ts";
+import { places, type OptimisticSender } from "./optimistic-sender.ts";
 import { settleStatements } from "./statements.ts";
 import type { LeasedMessage } from "./writer.ts";
 
@@ -38,10 +38,10 @@ export class Flusher {
     const waiting = this.#waiting.filter((entry) => entry.writtenAtMs > oldestMs);
     this.#waiting = [];
     if (waiting.length === 0) return;
-    const { rows } = await this.#database.run<{ seq: string }>(this.#sql.committedLeased, [
-      textArray(waiting.map(({ message }) => message.lane)),
-      textArray(waiting.map(({ message }) => message.seq)),
-    ]);
+    const { rows } = await this.#database.run<{ seq: string }>(
+      this.#sql.committedLeased,
+      places(waiting.map(({ message }) => message)),
+    );
     const committed = new Set(rows.map((row) => Number(row.seq)));
     for (const entry of waiting) {
       if (committed.has(entry.message.seq)) this.#sender.send([entry.message], entry.writtenAtMs);

@@ -144,6 +144,10 @@ export class Settler {
   }
 }
 
-function places(rows: readonly LaneRow[]): [string, string] {
-  return [textArray(rows.map((row) => row.lane)), textArray(rows.map((row) => row.seq))];
+function places(rows: readonly LaneRow[]): [string, string, string] {
+  return [
+    textArray(rows.map((row) => row.lane)),
+    textArray(rows.map((row) => row.seq)),
+    textArray(rows.map((row) => row.messageId)),
+  ];
 }

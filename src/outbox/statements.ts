@@ -147,7 +147,10 @@ export function writeStatements(schema: string) {
 /** Ending the way of a row. Every one of these is fenced: it names its claims and does nothing if one is not good. */
 export function settleStatements(schema: string) {
   const fenced = "(select count(*) from owned) = cardinality($1::text::integer[])";
-  const rows = "unnest($4::text::integer[], $5::text::bigint[])";
+  // The id is asked for as well: after a crash of the server a seq that was never durable may be drawn again.
+  const rows = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
+  const same = (given: string) =>
+    `row.lane = ${given}.lane and row.seq = ${given}.seq and row.message_id = ${given}.id`;
   const answer = `select pg_current_xact_id()::text as xid,
               (select coalesce(array_agg(lane), '{}') from owned) as owned`;
   return {
@@ -155,10 +158,10 @@ export function settleStatements(schema: string) {
       "sagabox.outbox.sent",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
-          using ${rows} as done (lane, seq)
-          where row.lane = done.lane and row.seq = done.seq and ${fenced}
+          using ${rows} as done (lane, seq, id)
+          where ${same("done")} and ${fenced}
          returning row.lane, row.seq
-       ), noted as (${receipts(schema, "$6")})
+       ), noted as (${receipts(schema, "$7")})
        ${answer}`,
     ),
     failed: statement(
@@ -167,9 +170,9 @@ export function settleStatements(schema: string) {
          update ${schema}.outbox as row
             set attempts = row.attempts + 1, lease_until = null, last_error = failure.error,
                 due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
-           from unnest($4::text::integer[], $5::text::bigint[], $6::text::double precision[], $7::text::text[])
-                as failure (lane, seq, delay_ms, error)
-          where row.lane = failure.lane and row.seq = failure.seq and ${fenced}
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[], $8::text::text[])
+                as failure (lane, seq, id, delay_ms, error)
+          where ${same("failure")} and ${fenced}
          returning row.lane, row.seq
        )
        ${answer}`,
@@ -181,10 +184,10 @@ export function settleStatements(schema: string) {
          select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
                 death.error_message, death.stack_trace,
                 message.holds_on_death and death.reason <> 'expired' as stays
-           from unnest($4::text::integer[], $5::text::bigint[], $6::text::boolean[], $7::text::text[],
-                       $8::text::text[], $9::text::text[], $10::text::text[])
-                as death (lane, seq, charged, reason, error_type, error_message, stack_trace)
-           join ${schema}.outbox as row on row.lane = death.lane and row.seq = death.seq
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::boolean[], $8::text::text[],
+                       $9::text::text[], $10::text::text[], $11::text::text[])
+                as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace)
+           join ${schema}.outbox as row on ${same("death")}
            join ${schema}.message on message.id = row.message_id and message.written_on = row.written_on
           where ${fenced}
        ), gone as (
@@ -214,25 +217,25 @@ export function settleStatements(schema: string) {
       "sagabox.outbox.sent_leased",
       `with gone as (
          delete from ${schema}.outbox as row
-          using unnest($1::text::integer[], $2::text::bigint[]) as done (lane, seq)
-          where row.lane = done.lane and row.seq = done.seq
+          using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
+          where ${same("done")}
          returning row.lane, row.seq
        )
-       ${receipts(schema, "$3")}`,
+       ${receipts(schema, "$4")}`,
     ),
     committedLeased: statement(
       "sagabox.outbox.committed_leased",
       `select row.seq::text
-         from unnest($1::text::integer[], $2::text::bigint[]) as given (lane, seq)
-         join ${schema}.outbox as row on row.lane = given.lane and row.seq = given.seq
+         from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
+         join ${schema}.outbox as row on ${same("given")}
         where row.lease_until > clock_timestamp()`,
     ),
     releaseLeased: statement(
       "sagabox.outbox.release_leased",
       `update ${schema}.outbox as row
           set lease_until = null
-         from unnest($1::text::integer[], $2::text::bigint[]) as given (lane, seq)
-        where row.lane = given.lane and row.seq = given.seq and row.lease_until is not null`,
+         from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
+        where ${same("given")} and row.lease_until is not null`,
     ),
   };
 }

@@ -130,6 +130,10 @@ class Batch<T> {
   }
 }
 
-function places(rows: readonly LaneRow[]): [string, string] {
-  return [textArray(rows.map((row) => row.lane)), textArray(rows.map((row) => row.seq))];
+function places(rows: readonly LaneRow[]): [string, string, string] {
+  return [
+    textArray(rows.map((row) => row.lane)),
+    textArray(rows.map((row) => row.seq)),
+    textArray(rows.map((row) => row.messageId)),
+  ];
 }

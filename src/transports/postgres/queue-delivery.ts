@@ -50,7 +50,7 @@ export class QueueDelivery implements Delivery {
   }
 
   readonly ackIn = async (tx: Queryable): Promise<void> => {
-    await tx.run(this.#ways.ackInside, [this.#row.lane, String(this.#row.seq)]);
+    await tx.run(this.#ways.ackInside, [this.#row.lane, String(this.#row.seq), this.#row.messageId]);
   };
 
   readonly acked = (): void => {

@@ -1,6 +1,10 @@
 import { ownedLanes } from "../../lanes/index.ts";
 import { statement } from "../../storage/index.ts";
 
+// The id is asked for as well: after a crash of the server a seq that was never durable may be drawn again.
+const same = (given: string): string =>
+  `row.lane = ${given}.lane and row.seq = ${given}.seq and row.message_id = ${given}.id`;
+
 const FENCED = "(select count(*) from owned) = cardinality($1::text::integer[])";
 
 /** One delivery per subscribed group from the rows in `gone`, in their order; a group's lanes mirror the outbox's. */
@@ -36,20 +40,20 @@ export function hopStatements(schema: string) {
       "sagabox.queue.hop",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
-          using unnest($4::text::integer[], $5::text::bigint[]) as done (lane, seq)
-          where row.lane = done.lane and row.seq = done.seq and ${FENCED}
+          using unnest($4::text::integer[], $5::text::bigint[], $6::text::text[]) as done (lane, seq, id)
+          where ${same("done")} and ${FENCED}
          returning ${GONE}
-       ), ${fanOut(schema)}, ${receipts(schema, "$6")}
+       ), ${fanOut(schema)}, ${receipts(schema, "$7")}
        select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN}`,
     ),
     settleLeased: statement(
       "sagabox.queue.hop_leased",
       `with gone as (
          delete from ${schema}.outbox as row
-          using unnest($1::text::integer[], $2::text::bigint[]) as done (lane, seq)
-          where row.lane = done.lane and row.seq = done.seq
+          using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
+          where ${same("done")}
          returning ${GONE}
-       ), ${fanOut(schema)}, ${receipts(schema, "$3")}
+       ), ${fanOut(schema)}, ${receipts(schema, "$4")}
        select ${WOKEN}`,
     ),
   };
@@ -151,14 +155,14 @@ export function deliveryStatements(schema: string) {
       "sagabox.queue.acked",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.queue as row
-          using unnest($4::text::integer[], $5::text::bigint[]) as done (lane, seq)
-          where row.lane = done.lane and row.seq = done.seq and ${FENCED}
+          using unnest($4::text::integer[], $5::text::bigint[], $6::text::text[]) as done (lane, seq, id)
+          where ${same("done")} and ${FENCED}
        )
        ${answer}`,
     ),
     ackInside: statement(
       "sagabox.queue.ack_inside",
-      `delete from ${schema}.queue where lane = $1::integer and seq = $2::text::bigint`,
+      `delete from ${schema}.queue where lane = $1::integer and seq = $2::text::bigint and message_id = $3::text`,
     ),
     retried: statement(
       "sagabox.queue.retried",
@@ -166,9 +170,10 @@ export function deliveryStatements(schema: string) {
          update ${schema}.queue as row
             set attempts = row.attempts + failure.charge, last_error = failure.error,
                 due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
-           from unnest($4::text::integer[], $5::text::bigint[], $6::text::double precision[], $7::text::smallint[], $8::text::text[])
-                as failure (lane, seq, delay_ms, charge, error)
-          where row.lane = failure.lane and row.seq = failure.seq and ${FENCED}
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[],
+                       $8::text::smallint[], $9::text::text[])
+                as failure (lane, seq, id, delay_ms, charge, error)
+          where ${same("failure")} and ${FENCED}
        )
        ${answer}`,
     ),

@@ -69,7 +69,8 @@ async function database(): Promise<{ url: string; place: string }> {
   mkdirSync(folder, { recursive: true });
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
   undo.push(() => leave(server));
-  return { url: server.url, place: relative(process.cwd(), server.dataDir) };
+  const place = relative(root, server.dataDir);
+  return { url: server.url, place: place.startsWith("..") ? server.dataDir : place };
 }
 
 // A server that was running already may serve another demo; whoever leaves last turns off the light.

@@ -26,6 +26,7 @@ export class ScriptedDatabase implements Database {
   readonly ran: { readonly name: string; readonly purpose: string }[] = [];
   readonly #inner: Database;
   readonly #hooks = new Map<string, Hook[]>();
+  #silenced: ReturnType<typeof newGate> | undefined;
 
   constructor(inner: Database) {
     this.#inner = inner;
@@ -67,6 +68,16 @@ export class ScriptedDatabase implements Database {
     this.once(name, () => Promise.reject(error));
   }
 
+  /** From now on nothing gets through, as if the process had been stopped; `speak` ends it. */
+  silence(): void {
+    this.#silenced ??= newGate();
+  }
+
+  speak(): void {
+    this.#silenced?.gate.open();
+    this.#silenced = undefined;
+  }
+
   count(name: string): number {
     return this.ran.filter((entry) => entry.name === name).length;
   }
@@ -104,6 +115,7 @@ export class ScriptedDatabase implements Database {
     params: readonly Param[],
     run: () => Promise<Rows<R>>,
   ): Promise<Rows<R>> {
+    await this.#silenced?.pass();
     this.ran.push({ name, purpose });
     const hook = this.#hooks.get(name)?.shift();
     return hook === undefined ? run() : ((await hook(run, params)) as Rows<R>);

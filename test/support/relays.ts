@@ -1,0 +1,152 @@
+import { onTestFinished } from "vitest";
+import { laneSettings, WakeUp } from "../../src/lanes/index.ts";
+import { laneOf, streamOf, type Message } from "../../src/message/index.ts";
+import {
+  OptimisticSender,
+  outboxSettings,
+  OutboxWriter,
+  PollingRelay,
+  TransactionScope,
+  type OutboxOptions,
+  type Outgoing,
+} from "../../src/outbox/index.ts";
+import { migrateUp, pgDatabase, type OwnedTransaction } from "../../src/storage/index.ts";
+import type { LocalHop, Transport } from "../../src/transport/index.ts";
+import { temporaryDatabase } from "./database.ts";
+import { aMessage } from "./messages.ts";
+import { RecordingObserver } from "./recording-observer.ts";
+import { ScriptedDatabase } from "./scripted-database.ts";
+import { ScriptedTransport } from "./scripted-transport.ts";
+
+export interface RelayWishes extends OutboxOptions {
+  readonly worker?: string;
+  readonly transport?: Transport;
+  readonly hop?: LocalHop;
+  readonly leaseMs?: number;
+  readonly database?: ScriptedDatabase;
+}
+
+type Wish = Partial<Message> & Partial<Omit<Outgoing, "message">>;
+
+/** A message ready to be written; say only what the test is about. */
+export function outgoing(wish: Wish = {}): Outgoing {
+  const { lane, stream, maxAttempts, holdsOnDeath, strict, ttlMs, schedule, ownId, flush, ...change } = wish;
+  const message = aMessage(change);
+  return {
+    message,
+    lane: lane ?? laneOf(message.key ?? message.id),
+    stream: stream ?? (message.key === null ? null : streamOf(message.topic, message.key)),
+    maxAttempts: maxAttempts ?? 10,
+    holdsOnDeath: holdsOnDeath ?? false,
+    strict: strict ?? false,
+    ttlMs: ttlMs ?? null,
+    schedule: schedule ?? null,
+    ownId: ownId ?? false,
+    flush: flush ?? false,
+  };
+}
+
+/** A migrated database, a broker that does as it is told, and relays between them. */
+export async function relays(options: { readonly poolSize?: number } = {}) {
+  const { pool, url } = await temporaryDatabase({ max: options.poolSize ?? 30 });
+  const database = new ScriptedDatabase(pgDatabase(pool));
+  await migrateUp(database, "sagabox");
+  const observer = new RecordingObserver();
+  const transport = new ScriptedTransport();
+  const writer = new OutboxWriter("sagabox", observer);
+  const rows = async <R = Record<string, unknown>>(sql: string, params: unknown[] = []): Promise<R[]> =>
+    (await pool.query(sql, params)).rows as R[];
+  const waiting = async (): Promise<number> =>
+    (await rows<{ n: number }>("select count(*)::int as n from sagabox.outbox"))[0]?.n ?? 0;
+
+  return {
+    pool,
+    url,
+    database,
+    /** The same database seen by another process. */
+    fresh: () => new ScriptedDatabase(pgDatabase(pool)),
+    observer,
+    transport,
+    writer,
+    rows,
+    waiting,
+    /** Changes rows as no part of sagabox would, past the guard that refuses it. */
+    async tamper(sql: string): Promise<void> {
+      await pool.query(`begin; set local session_replication_role = replica; ${sql}; commit`);
+    },
+    /** Resolves when nothing is left to send. */
+    drained: () => until(async () => (await waiting()) === 0),
+    /** One committed transaction with these messages. */
+    async publish(...messages: readonly Outgoing[]): Promise<void> {
+      const tx = await database.begin();
+      await writer.write(tx, messages);
+      await tx.commit();
+    },
+    relay(wishes: RelayWishes = {}): PollingRelay {
+      const { worker = "w", hop, leaseMs = 5_000, database: own, transport: carrier, ...outbox } = wishes;
+      const relay = new PollingRelay({
+        database: own ?? database,
+        schema: "sagabox",
+        worker,
+        transport: carrier ?? transport,
+        hop,
+        settings: outboxSettings({ pollInterval: 50, ...outbox }),
+        lanes: laneSettings({ lease: leaseMs }),
+        observer,
+      });
+      onTestFinished(() => relay.stop());
+      return relay;
+    },
+    /** What bus.transaction() is made of. */
+    optimistic(wishes: RelayWishes & { readonly onReleased?: (lanes: readonly number[]) => void } = {}) {
+      const { worker = "sender", hop, transport: carrier, onReleased } = wishes;
+      const { optimistic, optimisticTimeout } = wishes;
+      const sender = new OptimisticSender({
+        database: wishes.database ?? database,
+        schema: "sagabox",
+        worker,
+        transport: carrier ?? transport,
+        hop,
+        settings: outboxSettings({
+          ...(optimistic === undefined ? {} : { optimistic }),
+          ...(optimisticTimeout === undefined ? {} : { optimisticTimeout }),
+        }),
+        observer,
+        onReleased: onReleased ?? (() => undefined),
+      });
+      const wakeUp = new WakeUp({ database, channel: "sagabox_test", local: () => true });
+      onTestFinished(async () => {
+        wakeUp.close();
+        await sender.close();
+      });
+      const scope = (tx: OwnedTransaction): TransactionScope =>
+        new TransactionScope(tx, {
+          compose: () => Promise.reject(new Error("give a composed message")),
+          admit: (all) => Promise.resolve(all),
+          writer,
+          sender,
+          wakeUp,
+          observer,
+        });
+      const send = async (...messages: readonly Outgoing[]): Promise<void> => {
+        const tx = await database.begin();
+        const own = scope(tx);
+        for (const message of messages) await own.add(message);
+        own.committed(await tx.commit(own.last()));
+      };
+      return { sender, wakeUp, scope, send };
+    },
+  };
+}
+
+export type Relays = Awaited<ReturnType<typeof relays>>;
+
+/** For what only the database can tell. */
+export async function until(holds: () => Promise<boolean> | boolean, withinMs = 15_000): Promise<void> {
+  const giveUpAt = performance.now() + withinMs;
+  while (!(await holds())) {
+    if (performance.now() > giveUpAt)
+      throw new Error(`It did not become true within ${withinMs} ms: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

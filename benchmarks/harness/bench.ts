@@ -1,0 +1,16 @@
+import type { Server } from "./server.ts";
+
+/** What every measurement is given. */
+export interface Bench {
+  readonly server: Server;
+  readonly rounds: number;
+  /** Smaller sizes, for a look while developing. */
+  readonly quick: boolean;
+  /** A line for whoever waits; never on stdout. */
+  readonly say: (line: string) => void;
+}
+
+/** A full size, or the smaller one of a quick run. */
+export function size(bench: Bench, full: number, quick: number): number {
+  return bench.quick ? quick : full;
+}

@@ -1,0 +1,44 @@
+import type { Result } from "./result.ts";
+
+const COLUMNS = ["id", "ratio", "spread", "first", "aim", "", "what"] as const;
+
+/** The table for people. */
+export function table(results: readonly Result[]): string {
+  const rows = results.map(rowOf);
+  const widths = COLUMNS.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]?.length ?? 0)));
+  const line = (cells: readonly string[]): string =>
+    cells
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join("  ")
+      .trimEnd();
+  return [
+    line(COLUMNS),
+    line(widths.map((width) => "-".repeat(width))),
+    ...rows.flatMap((row, i) => [line(row), ...detailOf(results[i])]),
+  ].join("\n");
+}
+
+function rowOf(one: Result): string[] {
+  const sign = one.better === "higher" ? ">=" : "<=";
+  return [
+    one.id,
+    String(one.ratio),
+    `[${one.spread.join(" - ")}]`,
+    `${sign} ${one.first}`,
+    `${sign} ${one.aim}`,
+    verdict(one),
+    one.name,
+  ];
+}
+
+function verdict({ ok, ratio, aim, better }: Result): string {
+  if (!ok) return "MISSED";
+  return (better === "higher" ? ratio >= aim : ratio <= aim) ? "aim" : "ok";
+}
+
+function detailOf(one: Result | undefined): string[] {
+  const entries = Object.entries(one?.detail ?? {});
+  return entries.length === 0
+    ? []
+    : [`    ${entries.map(([name, value]) => `${name} ${value}`).join(" · ")}`];
+}

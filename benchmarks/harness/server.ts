@@ -1,0 +1,85 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import pg from "pg";
+import { startEmbeddedPostgres } from "../../src/embedded/index.ts";
+
+/** Durable as in production; only checkpoints are rare, because one in the middle would be charged to whoever runs. */
+const SETTINGS = {
+  fsync: "on",
+  synchronous_commit: "on",
+  full_page_writes: "on",
+  checkpoint_timeout: "1h",
+  max_wal_size: "16GB",
+  shared_buffers: "256MB",
+  max_connections: 200,
+};
+
+export interface Server {
+  /** An empty database of its own. */
+  database(name: string): Promise<Place>;
+  stop(): Promise<void>;
+}
+
+/** A database and a pool to prepare and inspect it with; contenders open connections of their own. */
+export interface Place {
+  readonly url: string;
+  readonly admin: pg.Pool;
+  pool(max: number): pg.Pool;
+  /** Ends the pools handed out and removes the database. */
+  drop(): Promise<void>;
+}
+
+export async function startServer(): Promise<Server> {
+  const folder = await mkdtemp(join(tmpdir(), "sagabox-bench-"));
+  const server = await startEmbeddedPostgres({
+    dataDir: join(folder, "data"),
+    auth: "trust",
+    settings: SETTINGS,
+    onNotice: () => undefined,
+  });
+  const admin = openPool(server.url, 2);
+  let count = 0;
+  return {
+    async database(label) {
+      const name = `bench_${label}_${++count}`;
+      await admin.query(`create database ${name} template template0`);
+      const url = new URL(server.url);
+      url.pathname = `/${name}`;
+      return place(url.href, async () => {
+        await admin.query(`drop database ${name} with (force)`);
+      });
+    },
+    async stop() {
+      await admin.end();
+      await server.stop();
+      await rm(folder, { recursive: true, force: true });
+      // As root the data lives elsewhere, where the server's own account may enter.
+      await rm(dirname(server.dataDir), { recursive: true, force: true });
+    },
+  };
+}
+
+function place(url: string, remove: () => Promise<void>): Place {
+  const pools: pg.Pool[] = [];
+  const open = (max: number): pg.Pool => {
+    const pool = openPool(url, max);
+    pools.push(pool);
+    return pool;
+  };
+  return {
+    url,
+    admin: open(2),
+    pool: open,
+    async drop() {
+      await Promise.all(pools.map((pool) => pool.end()));
+      await remove();
+    },
+  };
+}
+
+function openPool(connectionString: string, max: number): pg.Pool {
+  const pool = new pg.Pool({ connectionString, max, idleTimeoutMillis: 0 });
+  pool.on("error", () => undefined); // the database may be dropped under an idle connection
+  return pool;
+}

@@ -1,0 +1,36 @@
+export interface Target {
+  readonly name: string;
+  /** What must be reached; an upper bound where lower is better. */
+  readonly first: number;
+  readonly aim: number;
+  readonly better: "higher" | "lower";
+}
+
+const higher = (name: string, first: number, aim: number): Target => ({ name, first, aim, better: "higher" });
+const lower = (name: string, first: number, aim: number): Target => ({ name, first, aim, better: "lower" });
+
+/** Each figure with its bounds. The number is the row in the list of performance targets. */
+export const targets = {
+  "P1.guide": higher("drain of a backlog, against claim + one update per event", 20, 35),
+  P2: higher("drain of a backlog, against raw lock + delete of 500", 0.45, 0.8),
+  "P4.1": higher("business transaction with one event, 1 connection, against none", 0.7, 0.88),
+  "P4.8": higher("business transaction with one event, 8 connections, against none", 0.7, 0.88),
+  "P4.32": higher("business transaction with one event, 32 connections, against none", 0.7, 0.88),
+  "P6.transaction.p50": lower("commit to publish, bus.transaction, against raw NOTIFY", 3, 1.5),
+  "P6.caller.p50": lower("commit to publish, caller's transaction, against raw NOTIFY", 3, 1.5),
+  "P6.optimistic.p50": lower("commit to publish, sent by the writer, against raw NOTIFY", 1, 0.7),
+  "P8.wal": lower("WAL bytes per drained event, message kept", 150, 70),
+  "P8.dead": lower("dead row versions per drained event", 1, 1),
+  P9: higher("drain beside an old snapshot, last cycles against first", 0.9, 0.98),
+  "P10.waiting": lower("fetch with a backlog waiting, against an empty table", 1.5, 1.1),
+  "P10.scheduled": lower("fetch with rows scheduled for later, against an empty table", 1.5, 1.1),
+  "P10.held": lower("fetch with rows behind one failing head, against an empty table", 1.5, 1.1),
+  "P11.noop": higher("two relays against one, publish costs nothing", 0.85, 1.2),
+  "P11.latency": higher("two relays against one, 1 ms for each publish", 1.8, 1.95),
+  "P12.statement": higher("handler as one statement, against a transaction per message x 8", 1.6, 2),
+  "P12.pipelined": higher("handlers pipelined in batches of 50, against the same", 2.2, 3.3),
+  "P12.bulk": higher("batch handler with one statement for 50, against the same", 7, 10),
+  P15: lower("memory of a worker with a backlog waiting, of 200 MB", 1, 0.6),
+} as const satisfies Record<string, Target>;
+
+export type TargetId = keyof typeof targets;

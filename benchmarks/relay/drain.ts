@@ -1,0 +1,64 @@
+import { compare } from "../harness/compare.ts";
+import { size, type Bench } from "../harness/bench.ts";
+import { result, type Result } from "../harness/result.ts";
+import { median, ratioOf } from "../harness/statistics.ts";
+import { noopTransport } from "../product/noop-transport.ts";
+import { RunningBus } from "../product/running-bus.ts";
+import { Guide } from "../references/guide.ts";
+import { LockAndDelete } from "../references/lock-and-delete.ts";
+
+const WARM_UP = 2_000;
+
+/** One relay on a backlog, the publish costing nothing: against the textbook design and against the raw limit. */
+export async function drain(bench: Bench): Promise<Result[]> {
+  const backlog = size(bench, 20_000, 10_000);
+  const slowBacklog = size(bench, 4_000, 1_000);
+  const ordered = await openBus(bench, true);
+  const waves = await openBus(bench, false);
+  const guidePlace = await bench.server.database("guide");
+  const rawPlace = await bench.server.database("raw");
+  const guide = await Guide.open(guidePlace);
+  const raw = await LockAndDelete.open(rawPlace);
+  const samples = await compare(bench, "drain, events/s", {
+    sagabox: ({ warmUp }) => ordered.drain(warmUp ? WARM_UP : backlog),
+    waves: ({ warmUp }) => waves.drain(warmUp ? WARM_UP : backlog),
+    raw: ({ warmUp }) => raw.drain(warmUp ? WARM_UP : backlog),
+    guide: ({ warmUp }) => guide.drain(warmUp ? 200 : slowBacklog),
+  });
+  for (const open of [ordered, waves]) await open.close();
+  for (const place of [guidePlace, rawPlace]) await place.drop();
+  const rates = {
+    "events/s": median(samples.sagabox),
+    "one unconfirmed per key, events/s": median(samples.waves),
+  };
+  return [
+    result("P1.guide", ratioOf(samples.sagabox, samples.guide), {
+      ...rates,
+      "guide events/s": median(samples.guide),
+    }),
+    result("P2", ratioOf(samples.sagabox, samples.raw), {
+      "raw events/s": median(samples.raw),
+      "one unconfirmed per key, ratio": ratioOf(samples.waves, samples.raw).ratio,
+    }),
+  ];
+}
+
+async function openBus(bench: Bench, failsLaterOfKey: boolean) {
+  const place = await bench.server.database("drain");
+  const running = new RunningBus({
+    database: place.pool(20),
+    transport: noopTransport({ failsLaterOfKey }),
+    outbox: { optimistic: false },
+  });
+  await running.start();
+  return {
+    async drain(count: number): Promise<number> {
+      await place.admin.query("vacuum analyze sagabox.outbox");
+      return running.drain(count);
+    },
+    async close(): Promise<void> {
+      await running.stop();
+      await place.drop();
+    },
+  };
+}

@@ -1,0 +1,162 @@
+import { expect, onTestFinished, test } from "vitest";
+import { relays, until } from "../../test/support/relays.ts";
+import { laneSettings } from "./options.ts";
+import { LaneOwnership } from "./ownership.ts";
+import { fairShare, LANES } from "./share.ts";
+
+async function setup() {
+  const house = await relays();
+  const all: LaneOwnership[] = [];
+  /** The lanes that a member may not give up yet. */
+  const busy = new Set<number>();
+  const member = async (options: { database?: typeof house.database; leaseMs?: number } = {}) => {
+    const ownership = new LaneOwnership({
+      database: options.database ?? house.database,
+      schema: "sagabox",
+      scope: 0,
+      scopeName: "outbox",
+      worker: `w${all.length}`,
+      settings: laneSettings({ lease: options.leaseMs ?? 1_000 }),
+      observer: house.observer,
+    });
+    ownership.attach({
+      gained: () => undefined,
+      drained: (lane) => !busy.has(lane),
+      lost: () => undefined,
+      reads: () => 0,
+      saw: () => undefined,
+    });
+    all.push(ownership);
+    onTestFinished(() => ownership.stop());
+    await ownership.start();
+    return ownership;
+  };
+  /** Every claim on a lane that anybody believes in right now. */
+  const claims = (): number[] => all.flatMap((ownership) => ownership.lanes());
+  const sizes = (): number[] => all.map((ownership) => ownership.size).toSorted((a, b) => b - a);
+  return { ...house, all, busy, member, claims, sizes };
+}
+
+const shares = (members: number): number[] =>
+  Array.from({ length: members }, (_, rank) => fairShare(members, rank));
+
+test("rule 4: one, two, three and five members share the lanes evenly, and never own one together", async () => {
+  const { member, claims, sizes, all } = await setup();
+  const doubles: number[] = [];
+  const watch = setInterval(() => {
+    const now = claims();
+    if (new Set(now).size !== now.length) doubles.push(now.length);
+  }, 1);
+  onTestFinished(() => clearInterval(watch));
+  for (const count of [1, 2, 3, 5]) {
+    while (all.length < count) await member();
+    await until(() => JSON.stringify(sizes()) === JSON.stringify(shares(count)));
+    expect(new Set(claims()).size).toBe(LANES);
+  }
+  for (const leaver of all.splice(0, 3)) await leaver.stop();
+  await until(() => JSON.stringify(sizes()) === JSON.stringify(shares(2)));
+  expect([new Set(claims()).size, doubles]).toEqual([LANES, []]);
+});
+
+test("rule 4: a lane is handed over only when nothing of it is in flight any more", async () => {
+  const { member, busy, rows } = await setup();
+  const first = await member();
+  await until(() => first.size === LANES);
+  for (let lane = 0; lane < LANES; lane++) busy.add(lane);
+  const second = await member();
+  await until(() => first.lanes().length === LANES / 2);
+  expect([first.size, second.size]).toEqual([LANES, 0]);
+  expect(await rows("select distinct owner from sagabox.relay_lane")).toEqual([{ owner: first.member }]);
+  busy.clear();
+  first.wake();
+  await until(() => second.size === LANES / 2);
+  expect(first.size).toBe(LANES / 2);
+});
+
+test("rule 4: what was to be given away is kept when the other one leaves first", async () => {
+  const { member, busy } = await setup();
+  const first = await member();
+  await until(() => first.size === LANES);
+  for (let lane = 0; lane < LANES; lane++) busy.add(lane);
+  const second = await member();
+  await until(() => first.lanes().length === LANES / 2);
+  await second.stop();
+  await until(() => first.lanes().length === LANES);
+});
+
+test("rule 2: each lease has a higher fence and another token", async () => {
+  const { member, rows } = await setup();
+  const first = await member();
+  await until(() => first.size === LANES);
+  const before = first.claimToSettle(7);
+  await first.stop();
+  const second = await member();
+  await until(() => second.size === LANES);
+  const after = second.claimToSettle(7);
+  expect(after?.fence).toBe((before?.fence ?? 0) + 1);
+  expect(after?.token).not.toBe(before?.token);
+  expect(await rows("select count(distinct token)::int as n from sagabox.relay_lane")).toEqual([{ n: 1 }]);
+});
+
+test("rule 2: a member believes in its lease for less long than the database does", async () => {
+  const { member, rows } = await setup();
+  const first = await member({ leaseMs: 3_000 });
+  await until(() => first.size === LANES);
+  const [row] = await rows<{ left_ms: number }>(
+    "select extract(epoch from lease_until - clock_timestamp())::float8 * 1000 as left_ms from sagabox.member",
+  );
+  expect(first.remainingMs()).toBeLessThan(row?.left_ms ?? 0);
+  expect(first.remainingMs()).toBeGreaterThan(1_000);
+});
+
+test("a member that falls silent stops believing before another takes its lanes over", async () => {
+  const { member, database, fresh, claims } = await setup();
+  const first = await member();
+  await until(() => first.size === LANES);
+  const overlaps: number[] = [];
+  const watch = setInterval(() => {
+    const now = claims();
+    if (new Set(now).size !== now.length) overlaps.push(now.length);
+  }, 1);
+  onTestFinished(() => clearInterval(watch));
+  database.silence();
+  const second = await member({ database: fresh() });
+  await until(() => second.size === LANES);
+  expect([first.lanes(), overlaps]).toEqual([[], []]);
+  database.speak();
+  await until(() => second.size === LANES / 2 && first.size === LANES / 2);
+  expect(new Set(claims()).size).toBe(LANES);
+});
+
+test("a lease that has run out is not renewed: its owner joins again under a new name", async () => {
+  const { member, pool, observer } = await setup();
+  const first = await member();
+  await until(() => first.size === LANES);
+  const name = first.member;
+  await pool.query("update sagabox.member set lease_until = clock_timestamp() - interval '1 ms'");
+  await observer.until("lanes.lost");
+  await until(() => first.size === LANES);
+  expect(first.member).not.toBe(name);
+});
+
+test("a member that is gone for good is told of once and removed", async () => {
+  const { member, pool, rows, observer } = await setup();
+  await pool.query(
+    `insert into sagabox.member (id, scope, worker, lease_until)
+     values ('gone', 0, 'gone', clock_timestamp() - interval '1 min'), ('elsewhere', 3, 'x', clock_timestamp() - interval '1 min')`,
+  );
+  await member();
+  expect(await observer.until("member.gone")).toEqual([{ scope: "outbox", member: "gone" }]);
+  expect(await rows("select id from sagabox.member where worker in ('gone', 'x')")).toEqual([
+    { id: "elsewhere" },
+  ]);
+});
+
+test("a statement that fails is told of and tried again; the lanes are kept while the lease lasts", async () => {
+  const { member, database, observer } = await setup();
+  const first = await member();
+  await until(() => first.size === LANES);
+  database.failOnce("sagabox.lanes.look");
+  expect(await observer.until("storage.failed")).toMatchObject([{ doing: "keeping the lease of outbox" }]);
+  expect(first.size).toBe(LANES);
+});

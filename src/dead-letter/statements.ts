@@ -5,21 +5,14 @@ export type DeadLetterStatements = ReturnType<typeof deadLetterStatements>;
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as ${column.replace(/^.*\./, "")}`;
 
+const plain =
+  "id::text origin consumer message_id kind type schema_version topic key aggregate_type aggregate_id saga_id " +
+  "correlation_id causation_id traceparent source target priority max_attempts headers data reason attempts " +
+  "error_type error_message stack_trace closed_as held_lane held_seq::text";
+
 const columns = (letter: string): string =>
-  [
-    ...["id::text", "origin", "consumer", "message_id", "kind", "type", "schema_version", "topic", "key"],
-    ...[
-      "aggregate_type",
-      "aggregate_id",
-      "saga_id",
-      "correlation_id",
-      "causation_id",
-      "traceparent",
-      "source",
-    ],
-    ...["target", "priority", "max_attempts", "headers", "data", "reason", "attempts", "error_type"],
-    ...["error_message", "stack_trace", "closed_as", "held_lane", "held_seq::text"],
-  ]
+  plain
+    .split(" ")
     .map((column) => `${letter}.${column}`)
     .concat(
       ["written_at", "expires_at", "failed_at", "closed_at"].map((column) => utc(`${letter}.${column}`)),

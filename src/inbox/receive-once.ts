@@ -39,7 +39,10 @@ export function receiveOnce<R>(
   const { sql, clock } = engine;
   const { consumer, id, topic, type, payload, expiresAt } = receipt;
   return attempt(engine, receipt, async (current) => {
-    const claim = await current.tx.run(sql.remember, [consumer, id, topic, type, payload, expiresAt]);
+    const entry = [consumer, id, topic, type, payload];
+    const claim = await (expiresAt === null
+      ? current.tx.run(sql.remember, entry)
+      : current.tx.run(sql.rememberInTime, [...entry, expiresAt]));
     if (claim.rowCount === 0) return recall(current, engine, receipt);
     current.handling();
     const startedMs = clock.monotonicMs();

@@ -22,8 +22,7 @@ export class StatementCache {
     if (known !== undefined) return known;
     if (!/\bfresh\b/i.test(text)) {
       throw permanent(
-        "The text of a statement handler must read from `fresh`, or it would also run for duplicates: " +
-          "insert into … select … from fresh.",
+        "The text of a statement handler must read from `fresh`, or it would also run for duplicates.",
       );
     }
     if (this.#known.size >= MOST_TEXTS) {

@@ -62,7 +62,7 @@ export class Settlement {
   /** Handled by decision: nothing is written but that it was seen. */
   async pass(held: Held, id: string): Promise<Fate> {
     const { topic, type } = held.delivery.message;
-    const seen = [this.#consumer, id, topic, type, null, null];
+    const seen = [this.#consumer, id, topic, type, null];
     return this.#settleIn(held, "pass over", [{ statement: this.#engine.sql.remember, params: seen }]);
   }
 

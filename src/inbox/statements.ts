@@ -15,9 +15,16 @@ export function inboxStatements(schema: string) {
   return {
     schema,
     // The first statement of the handler's transaction: a second worker waits here until the first has ended.
-    // The database clock decides whether the message is still good.
     remember: statement(
       "sagabox.inbox.remember",
+      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+       values ($1::text, $2::text, $3::text, $4::text, $5::text)
+       on conflict do nothing
+       returning 1`,
+    ),
+    // The same for a message with a time to live; the database clock decides whether it is still good.
+    rememberInTime: statement(
+      "sagabox.inbox.remember_in_time",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
        select $1::text, $2::text, $3::text, $4::text, $5::text
         where coalesce($6::text::timestamptz > clock_timestamp(), true)

@@ -155,7 +155,8 @@ export class Bus {
 
   /** Sends the messages of a time window again, under their own ids; whoever handled them takes them for duplicates. */
   async republish(options: RepublishOptions): ReturnType<typeof republish> {
-    return republish(this.#parts.database, this.#parts.settings.schema, options);
+    const { database, settings, outbox } = this.#parts;
+    return republish(database, settings.schema, { retentionMs: outbox.retentionMs, ...options });
   }
 
   readonly deadLetters = {

@@ -149,17 +149,17 @@ export class Worker {
   }
 
   async #stop(): Promise<StopResult> {
-    const { settings, observer, sender, wakeUp, transport, database } = this.#parts;
+    const { settings, observer, sender, wakeUp, admission, transport, database } = this.#parts;
     const began = systemClock.monotonicMs();
     observer.tell("worker.stopping", { worker: settings.worker });
     const work = async (): Promise<StopResult> => {
       await this.#supervisor?.stop();
       await sender.close();
       await transport.close();
+      await Promise.all([wakeUp.close(), admission.close()]);
       return { clean: true };
     };
     const result = await withDeadline(work(), settings.shutdownMs, () => ({ clean: false }));
-    wakeUp.close();
     await withDeadline(database.close(), 1_000, () => undefined);
     observer.tell("worker.stopped", {
       worker: settings.worker,

@@ -22,6 +22,7 @@ export class WakeUp {
   readonly #lanes = new Set<number>();
   readonly #later = new Map<number, Set<number>>();
   readonly #timers = new Set<CancelTimer>();
+  readonly #onTheirWay = new Set<Promise<void>>();
   #quiet = false;
   #closed = false;
 
@@ -39,8 +40,7 @@ export class WakeUp {
 
   /** Rows of these lanes were changed by hand, so what their readers remember is no longer true. */
   changed(lanes: readonly number[]): void {
-    const payload = `!${lanes.join(",")}`;
-    notify(this.#options.database, this.#options.channel, payload).catch(() => undefined);
+    this.#notify(`!${lanes.join(",")}`);
   }
 
   /** These lanes may have something soon, or never. */
@@ -54,11 +54,13 @@ export class WakeUp {
     }
   }
 
-  close(): void {
+  /** Sends no more hints and waits for those on their way: they hold a connection. */
+  async close(): Promise<void> {
     this.#closed = true;
     for (const cancel of this.#timers) cancel();
     this.#timers.clear();
     this.#later.clear();
+    await Promise.all(this.#onTheirWay);
   }
 
   #schedule(delayMs: number, lanes: Set<number>): void {
@@ -89,7 +91,14 @@ export class WakeUp {
       { unref: true },
     );
     this.#timers.add(cancel);
-    notify(this.#options.database, this.#options.channel, payload).catch(() => undefined);
+    this.#notify(payload);
+  }
+
+  #notify(payload: string): void {
+    const sending = notify(this.#options.database, this.#options.channel, payload)
+      .catch(() => undefined)
+      .finally(() => this.#onTheirWay.delete(sending));
+    this.#onTheirWay.add(sending);
   }
 }
 

@@ -95,7 +95,7 @@ export class PostgresTransport implements LocalTransport {
   }
 
   async close(): Promise<void> {
-    this.#wakeUp?.close();
+    await this.#wakeUp?.close();
     await Promise.all([...this.#subscribers].map((subscriber) => subscriber.close()));
     this.#subscribers.clear();
   }

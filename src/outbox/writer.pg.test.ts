@@ -1,0 +1,126 @@
+import { expect, test } from "vitest";
+import { outgoing, relays, until, type Relays } from "../../test/support/relays.ts";
+import { postgres } from "../transports/postgres/index.ts";
+import { aMessage } from "../../test/support/messages.ts";
+
+/** Runs `work` while nobody can draw from the sequence; tells whether the waiting backend has its number by then. */
+async function whileSequenceIsShut(
+  house: Relays,
+  sequence: string,
+  work: () => Promise<unknown>,
+): Promise<boolean> {
+  const shut = await house.pool.connect();
+  await shut.query(`begin; alter sequence sagabox.${sequence} owned by none`);
+  const done = work();
+  const waiting = async () =>
+    house.rows<{ numbered: boolean }>(
+      `select backend_xid is not null as numbered from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'`,
+    );
+  await until(async () => (await waiting()).length === 1);
+  const [answer] = await waiting();
+  await shut.query("rollback");
+  shut.release();
+  await done;
+  return answer?.numbered === true;
+}
+
+test("rule 5: the first statement of a transaction has its transaction number before it draws a seq", async () => {
+  const house = await relays();
+  const ways = {
+    one: () => house.publish(outgoing()),
+    several: () => house.publish(outgoing(), outgoing()),
+    ownId: () => house.publish(outgoing({ ownId: true })),
+    leased: () => house.optimistic().send(outgoing()),
+    severalLeased: () => house.optimistic().send(outgoing(), outgoing()),
+  };
+  for (const [way, work] of Object.entries(ways)) {
+    expect([way, await whileSequenceIsShut(house, "outbox_seq", work)]).toEqual([way, true]);
+  }
+});
+
+test("rule 5: so have the deliveries of the Postgres transport, by the hop and by a publish of their own", async () => {
+  const house = await relays();
+  const transport = postgres();
+  const { database, observer } = house;
+  const hop = transport.settleIn({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
+  await house.pool.query(
+    `insert into sagabox.consumer_group (name) values ('g');
+     insert into sagabox.subscription (topic, group_id) values ('events.order.placed', 1)`,
+  );
+  const signal = new AbortController().signal;
+  const direct = () => transport.publish([aMessage()], { signal });
+  expect(await whileSequenceIsShut(house, "queue_seq", direct)).toBe(true);
+  await house.publish(outgoing());
+  const relayed = () => house.relay({ hop, transport }).start();
+  expect(await whileSequenceIsShut(house, "queue_seq", relayed)).toBe(true);
+  const leased = () => house.optimistic({ hop, transport }).send(outgoing());
+  expect(await whileSequenceIsShut(house, "queue_seq", leased)).toBe(true);
+  await transport.close();
+});
+
+test("rule 5: in strict order the second writer of a key waits for the first to end, then comes after it", async () => {
+  const house = await relays();
+  const first = await house.database.begin();
+  await house.writer.write(first, [outgoing({ id: "first", key: "k", strict: true })]);
+  let second = false;
+  const waiting = house
+    .publish(outgoing({ id: "second", key: "k", strict: true }))
+    .then(() => (second = true));
+  await until(async () => (await house.rows("select 1 from pg_locks where not granted")).length === 1);
+  await house.publish(outgoing({ id: "other", key: "other", strict: true }));
+  expect(second).toBe(false);
+  await first.commit();
+  await waiting;
+  const order = await house.rows(
+    "select message_id from sagabox.outbox where message_id <> 'other' order by seq",
+  );
+  expect(order.map((row) => row["message_id"])).toEqual(["first", "second"]);
+});
+
+test("rule 5: writers of the same keys in opposite orders do not deadlock", async () => {
+  const house = await relays();
+  const keys = ["a", "b", "c", "d"];
+  const write = (order: readonly string[]) =>
+    house.publish(...order.map((key) => outgoing({ key, strict: true })));
+  await Promise.all(Array.from({ length: 40 }, (_, n) => write(n % 2 === 0 ? keys : keys.toReversed())));
+  expect(await house.waiting()).toBe(160);
+});
+
+test("A1: a message exists if and only if its transaction committed, savepoints included", async () => {
+  const house = await relays();
+  const gone = await house.database.begin();
+  await house.writer.write(gone, [outgoing({ id: "rolled back" })]);
+  await gone.rollback();
+  const { scope } = house.optimistic({ optimistic: false });
+  const tx = await house.database.begin();
+  const own = scope(tx);
+  await own.add(outgoing({ id: "before" }));
+  await tx.query("savepoint s");
+  await own.add(outgoing({ id: "inside" }));
+  await own.flush();
+  await tx.query("rollback to savepoint s");
+  await own.add(outgoing({ id: "after" }));
+  own.committed(await tx.commit(own.last()));
+  const ids = await house.rows("select message_id from sagabox.outbox order by seq");
+  expect(ids.map((row) => row["message_id"])).toEqual(["before", "after"]);
+  expect(await house.rows("select 1 from sagabox.message where id in ('rolled back', 'inside')")).toEqual([]);
+});
+
+test("A3: an id used before writes nothing, also after the first was sent; twice in one call is once", async () => {
+  const house = await relays();
+  const tx = await house.database.begin();
+  const again = outgoing({ id: "mine", ownId: true });
+  expect(await house.writer.write(tx, [again, again])).toEqual(new Set(["mine"]));
+  await tx.commit();
+  await house.relay().start();
+  await house.drained();
+  const later = await house.database.begin();
+  expect(await house.writer.write(later, [again, outgoing({ id: "new", ownId: true })])).toEqual(
+    new Set(["new"]),
+  );
+  await later.commit();
+  await house.drained();
+  expect(house.transport.ids).toEqual(["mine", "new"]);
+  expect(house.observer.of("outbox.duplicate")).toMatchObject([{ id: "mine" }]);
+});

@@ -9,6 +9,8 @@ export interface ShopServer {
   close(): Promise<void>;
 }
 
+type OpenShop = Pick<Shop, "place" | "find">;
+
 interface Answer {
   readonly status: number;
   readonly body: object;
@@ -16,7 +18,7 @@ interface Answer {
 }
 
 /** POST /orders and GET /orders/{orderId}, on this machine only. */
-export async function serveShop(shop: Shop, port: number): Promise<ShopServer> {
+export async function serveShop(shop: OpenShop, port: number): Promise<ShopServer> {
   const server = createServer((request, response) => {
     void answer(shop, request).then((given) => send(response, given));
   });
@@ -30,7 +32,7 @@ export async function serveShop(shop: Shop, port: number): Promise<ShopServer> {
   return { port: (server.address() as AddressInfo).port, close: () => close(server) };
 }
 
-async function answer(shop: Shop, request: IncomingMessage): Promise<Answer> {
+async function answer(shop: OpenShop, request: IncomingMessage): Promise<Answer> {
   try {
     return await route(shop, request);
   } catch (error) {
@@ -43,7 +45,7 @@ async function answer(shop: Shop, request: IncomingMessage): Promise<Answer> {
   }
 }
 
-async function route(shop: Shop, request: IncomingMessage): Promise<Answer> {
+async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> {
   const path = new URL(request.url ?? "/", "http://shop").pathname;
   const orderId = /^\/orders\/([^/]+)$/.exec(path)?.[1];
   if (path === "/orders") {

@@ -13,14 +13,15 @@ const SHOW_CURSOR = "\u001b[?25h";
 
 /** The live view: redrawn in place on a terminal, one line every five seconds anywhere else. Returns its end. */
 export function showFigures({ figures, about, out }: ViewOptions): () => void {
+  // Written once and above the rest: a command to copy must not be cut off, however narrow the terminal is.
+  for (const line of about) out.write(`${line}\n`);
   if (!out.isTTY) {
-    for (const line of about) out.write(`${line}\n`);
     const timer = setInterval(() => out.write(`${oneLine(figures)}\n`), EVERY_MS.lines);
     return () => clearInterval(timer);
   }
   let drawn = 0;
   const draw = (): void => {
-    const lines = [...page(figures), "", ...about].map((line) => fitted(line, out.columns));
+    const lines = ["", ...page(figures)].map((line) => fitted(line, out.columns));
     out.write(`${drawn === 0 ? HIDE_CURSOR : `\u001b[${drawn}A\u001b[J`}${lines.join("\n")}\n`);
     drawn = lines.length;
   };

@@ -1,0 +1,144 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import { serveShop } from "../../examples/shop/http.ts";
+import { startLoad } from "../../examples/shop/load.ts";
+import { openShop, type OrderView, type Shop } from "../../examples/shop/shop.ts";
+import { temporaryDatabase, type TemporaryDatabase } from "../support/database.ts";
+
+async function setup(
+  database?: TemporaryDatabase,
+): Promise<{ shop: Shop; url: string; stop: () => Promise<void> }> {
+  const { pool } = database ?? (await temporaryDatabase({ max: 40 }));
+  const shop = await openShop(pool, { log: false });
+  await shop.bus.run();
+  const server = await serveShop(shop, 0);
+  let stopped: Promise<void> | undefined;
+  const stop = (): Promise<void> =>
+    (stopped ??= (async () => {
+      await server.close();
+      expect(await shop.bus.stop()).toEqual({ clean: true });
+    })());
+  onTestFinished(stop);
+  return { shop, url: `http://127.0.0.1:${server.port}`, stop };
+}
+
+function post(url: string, body: string, type = "application/json"): Promise<Response> {
+  return fetch(`${url}/orders`, { method: "POST", body, headers: { "content-type": type } });
+}
+
+async function completed(url: string, orderId: string): Promise<OrderView> {
+  for (;;) {
+    const order = (await (await fetch(`${url}/orders/${orderId}`)).json()) as OrderView;
+    if (order.status === "completed") return order;
+    await sleep(20);
+  }
+}
+
+const empty = {
+  place: () => Promise.reject(new Error("Nobody may order here.")),
+  find: () => Promise.resolve(undefined),
+};
+
+/** For what never gets past the door. */
+async function emptyShop(): Promise<string> {
+  const server = await serveShop(empty, 0);
+  onTestFinished(() => server.close());
+  return `http://127.0.0.1:${server.port}`;
+}
+
+const tea = { sku: "tea", quantity: 2, customerId: "you" };
+
+test("an order placed over HTTP is billed once and shipped once, and its history tells so", async () => {
+  const { url } = await setup();
+  const response = await post(url, JSON.stringify(tea));
+  expect(response.status).toBe(202);
+  const { orderId } = (await response.json()) as { orderId: string };
+  const order = await completed(url, orderId);
+  expect(order).toMatchObject({ orderId, billed: 1, shipped: 1 });
+  expect(order.events.map((event) => event.type).sort()).toEqual([
+    "shop.order.billed",
+    "shop.order.placed",
+    "shop.order.shipped",
+  ]);
+});
+
+test("sending everything again bills and ships nothing twice", async () => {
+  const { shop, url } = await setup();
+  const from = new Date(Date.now() - 60_000);
+  const load = startLoad(shop, { ordersPerSecond: 100, maxOrders: 20 });
+  while (load.orders < 20) await sleep(20);
+  await load.stop();
+  const orderId = await shop.place(tea);
+  await completed(url, orderId);
+  const before = await handled(shop);
+  await shop.bus.republish({ from, to: new Date(Date.now() + 60_000) });
+  // The last order's copies come back behind all others of their consumer, or beside them; wait for the count.
+  for (let look = 0; look < 500 && (await duplicates(shop)) < 42; look += 1) await sleep(20);
+  expect(await duplicates(shop)).toBe(42);
+  expect(await handled(shop)).toBe(before);
+  expect(await completed(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
+});
+
+test("a stopped shop finds its orders again", async () => {
+  const database = await temporaryDatabase({ max: 40 });
+  const first = await setup(database);
+  const orderId = await first.shop.place(tea);
+  await first.stop();
+  const second = await setup(database);
+  expect(await completed(second.url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
+});
+
+const refused: [name: string, body: string, type: string, status: number, reason: RegExp][] = [
+  ["no JSON", "{sku", "application/json", 400, /not valid JSON/],
+  ["nothing", "", "application/json", 400, /empty/],
+  ["a list", "[]", "application/json", 400, /the body: .*object/],
+  ["a missing field", '{"sku":"tea","quantity":1}', "application/json", 400, /customerId/],
+  ["a wrong type", JSON.stringify({ ...tea, quantity: "2" }), "application/json", 400, /quantity/],
+  ["too small a number", JSON.stringify({ ...tea, quantity: 0 }), "application/json", 400, /quantity/],
+  ["a NUL", JSON.stringify({ ...tea, sku: "a\0b" }), "application/json", 400, /sku: .*control/],
+  ["an unknown field", JSON.stringify({ ...tea, price: 1 }), "application/json", 400, /price/],
+  ["too much", JSON.stringify({ ...tea, sku: "x".repeat(20_000) }), "application/json", 413, /larger than/],
+  ["another content type", "sku=tea", "text/plain", 415, /application\/json.*text\/plain/],
+];
+
+test.for(refused)("a body with %s is refused with the reason", async ([, body, type, status, reason]) => {
+  const url = await emptyShop();
+  const response = await post(url, body, type);
+  expect(response.status).toBe(status);
+  expect(((await response.json()) as { error: string }).error).toMatch(reason);
+});
+
+test("what does not exist is 404, what is not offered is 405 and says what is", async () => {
+  const url = await emptyShop();
+  const status = async (path: string, method = "GET"): Promise<[number, string | null]> => {
+    const response = await fetch(`${url}${path}`, { method });
+    await response.text();
+    return [response.status, response.headers.get("allow")];
+  };
+  expect(await status("/orders/none")).toEqual([404, null]);
+  expect(await status("/orders/%00%zz")).toEqual([404, null]);
+  expect(await status("/elsewhere")).toEqual([404, null]);
+  expect(await status("/orders")).toEqual([405, "POST"]);
+  expect(await status("/orders/none", "DELETE")).toEqual([405, "GET"]);
+});
+
+test("a port in use is told with the variable that changes it", async () => {
+  const url = await emptyShop();
+  await expect(serveShop(empty, Number(new URL(url).port))).rejects.toThrow(/in use.*PORT/);
+});
+
+function handled(shop: Shop): Promise<number> {
+  return metric(shop, "consumer_inbox_processed_total");
+}
+
+function duplicates(shop: Shop): Promise<number> {
+  return metric(shop, "consumer_inbox_duplicates_total");
+}
+
+async function metric(shop: Shop, name: string): Promise<number> {
+  const lines = shop.bus
+    .metrics()
+    .split("\n")
+    .filter((line) => line.startsWith(`${name}{`));
+  return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+}

@@ -56,6 +56,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
   const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });
   const wakeUp = new WakeUp({ database, channel, local: (lanes) => relay.hint(lanes) });
   const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.now(lanes) });
+  const mover = new ScheduleMover({ database, schema, observer, onMoved: (lanes) => wakeUp.now(lanes) });
   const writer = new OutboxWriter(schema, observer);
   const admission = new Admission({ database, schema, overflow: outbox.overflow, observer });
   const composeOne = composer(settings, outbox);
@@ -66,6 +67,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
     sender,
     wakeUp,
     observer,
+    onScheduled: () => mover.wake(),
   };
   const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
   const inbox = inboxEngine({ database, schema, openScope: (tx) => handlerScope(scope(tx)), observer });
@@ -84,7 +86,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
     flusher: new Flusher(database, schema, sender),
     wakeUp,
     relay,
-    mover: new ScheduleMover({ database, schema, observer, onMoved: (lanes) => wakeUp.now(lanes) }),
+    mover,
     history: new History({
       database,
       schema,

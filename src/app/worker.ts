@@ -6,6 +6,7 @@ import { assertMigrated, Notifications } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog } from "./backlog.ts";
+import { connectionsForHandlers } from "./connections.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
@@ -41,9 +42,10 @@ export class Worker {
       throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
     }
     if (this.#supervisor !== undefined) return;
-    const { database, settings, transport, observer } = this.#parts;
+    const { database, settings, transport, observer, inbox } = this.#parts;
     await assertMigrated(database, settings.schema);
     await transport.open();
+    inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
     this.#consumers = this.#makeConsumers();
     const supervisor = new Supervisor({ services: this.#services(options) });
     this.#supervisor = supervisor;

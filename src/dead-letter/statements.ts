@@ -104,8 +104,8 @@ export function deadLetterStatements(schema: string) {
     sendAgain: statement(
       "sagabox.dead_letter.send_again",
       `insert into ${schema}.outbox
-         (lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
-       select $2::integer, nextval('${schema}.outbox_seq'), $3::text::bigint, letter.topic, letter.type,
+         (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
+       select true, $2::integer, nextval('${schema}.outbox_seq'), $3::text::bigint, letter.topic, letter.type,
               letter.message_id, $4::text::date, letter.priority, 0, letter.max_attempts, clock_timestamp(),
               case when letter.expires_at > clock_timestamp() then letter.expires_at end
          from ${schema}.dead_letter as letter

@@ -1,11 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
 import { withDeadline } from "../runtime/index.ts";
-import type { OwnedTransaction, Param, Queryable, Rows, Statement } from "../storage/index.ts";
+import type { OwnedTransaction, Param, Statement } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { OutgoingScope } from "./handler.ts";
 
-type LastStatement = { readonly statement: Statement; readonly params: readonly Param[] };
-type AckIn = (tx: Queryable) => Promise<void>;
+/** A statement that travels with the COMMIT. */
+export type LastStatement = { readonly statement: Statement; readonly params: readonly Param[] };
 
 export interface AttemptLimits {
   readonly deadlineMs: number;
@@ -64,13 +64,10 @@ export class Attempt {
   }
 
   /** Everything that is left to write, the acknowledgements and the COMMIT, in one trip where that can be. */
-  async commit(last: readonly LastStatement[], acks: readonly AckIn[] = []): Promise<void> {
+  async commit(last: readonly LastStatement[]): Promise<void> {
     if (this.#ended !== undefined) throw this.#ended;
     this.#phase = "committing";
-    const pending = await sendAcks(this.tx, acks);
     const answers = await this.tx.commit([...last, ...this.scope.last()]);
-    // The effect has happened; an acknowledgement that found its delivery gone only means a duplicate later.
-    await Promise.allSettled(pending);
     this.scope.committed(answers.slice(last.length));
   }
 
@@ -115,8 +112,9 @@ export async function attempt<T>(
       tooLate(current, deadlineMs),
     );
   } catch (error) {
+    const lostConnection = current?.tx.lost === true;
     if (current !== undefined) await withDeadline(current.tx.rollback(), ROLLBACK_MS, () => undefined);
-    throw error;
+    throw lostConnection ? connectionLost(error) : error;
   } finally {
     lost?.removeEventListener("abort", onLost);
     if (current !== undefined) among?.delete(current);
@@ -135,24 +133,13 @@ export function deliveryLost(): SagaboxError {
   return new SagaboxError("OUTBOX_LEASE_LOST", "Another member took the message over while it was handled.");
 }
 
-/**
- * An acknowledgement that asks its statement at once travels with the COMMIT, and is looked at afterwards; one that
- * has to think first is waited for.
- */
-async function sendAcks(tx: OwnedTransaction, acks: readonly AckIn[]): Promise<readonly Promise<void>[]> {
-  const pending: Promise<void>[] = [];
-  for (const ackIn of acks) {
-    let asked = false;
-    const watched: Queryable = {
-      run<R>(statement: Statement, params?: readonly Param[]): Promise<Rows<R>> {
-        asked = true;
-        return tx.run<R>(statement, params);
-      },
-    };
-    const done = ackIn(watched);
-    done.catch(() => undefined);
-    if (asked) pending.push(done);
-    else await done;
-  }
-  return pending;
+// Whatever the handler made of it, the database's failure is not the message's.
+function connectionLost(cause: unknown): SagaboxError {
+  return new SagaboxError(
+    "STORAGE_UNAVAILABLE",
+    "The database connection was lost while the message was handled.",
+    {
+      cause,
+    },
+  );
 }

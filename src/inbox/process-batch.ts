@@ -52,7 +52,7 @@ export class BatchProcessor {
   async #read(lot: readonly Held[], { contract }: Registration, fates: Fates): Promise<Item[]> {
     const items: Item[] = [];
     for (const held of lot) {
-      const { message, ackIn } = held.delivery;
+      const { message, ackWith } = held.delivery;
       if (held.delivery.signal.aborted) fates.set(held, "lost");
       else {
         try {
@@ -60,7 +60,7 @@ export class BatchProcessor {
           const id = idForDedupe(held.id ?? message.id);
           const payload = this.#definition.settings.storePayload ? message.data : null;
           const read = await readMessage(contract, message);
-          items.push({ held, message: read, id, topic, type, payload, expiresAt, ackIn });
+          items.push({ held, message: read, id, topic, type, payload, expiresAt, ackWith });
         } catch (thrown) {
           fates.set(held, await this.#single.fail(held, asError(thrown)));
         }
@@ -84,7 +84,7 @@ export class BatchProcessor {
     const processed = { kind: "processed", result: undefined, durationMs } as const;
     await Promise.all([
       ...outcome.processed.map(async (item) => {
-        fates.set(item.held, await this.#single.settle(item.held, processed, item.ackIn !== undefined));
+        fates.set(item.held, await this.#single.settle(item.held, processed, item.ackWith !== undefined));
       }),
       ...outcome.duplicates.map(async ({ held }) => {
         fates.set(held, await this.#single.settle(held, { kind: "duplicate" }, false));

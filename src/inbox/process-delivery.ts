@@ -47,7 +47,7 @@ export class DeliveryProcessor {
       return await this.settle(
         held,
         outcome,
-        held.delivery.ackIn !== undefined && registration.work.kind !== "statement",
+        held.delivery.ackWith !== undefined && registration.work.kind !== "statement",
       );
     } catch (thrown) {
       return this.fail(held, asError(thrown));
@@ -117,7 +117,7 @@ export class DeliveryProcessor {
   }
 
   #receipt(held: Held, { settings }: Registration, id: string): Receipt {
-    const { message, signal, ackIn } = held.delivery;
+    const { message, signal, ackWith } = held.delivery;
     return {
       consumer: this.#definition.name,
       id,
@@ -128,7 +128,7 @@ export class DeliveryProcessor {
       deadlineMs: settings.deadlineMs,
       lost: signal,
       among: this.#attempts,
-      ackIn,
+      ackWith,
       onSuccess: this.#settlement.acquittal(held),
     };
   }

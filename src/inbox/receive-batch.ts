@@ -1,6 +1,6 @@
-import type { Param, Queryable, Statement } from "../storage/index.ts";
+import type { Param, Statement } from "../storage/index.ts";
 import { textArray } from "../storage/index.ts";
-import { attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
+import { attempt, type Attempt, type AttemptLimits, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import { storedResult } from "./receive-once.ts";
 
@@ -10,7 +10,7 @@ export interface BatchItem {
   readonly type: string;
   readonly payload: string | null;
   readonly expiresAt: string | null;
-  readonly ackIn?: ((tx: Queryable) => Promise<void>) | undefined;
+  readonly ackWith?: LastStatement | undefined;
 }
 
 export interface BatchReceipt<T extends BatchItem> extends AttemptLimits {
@@ -53,8 +53,8 @@ export function receiveBatch<T extends BatchItem>(
     const startedMs = clock.monotonicMs();
     const results = await handle(fresh, current);
     const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
-    const acks = fresh.flatMap((item) => (item.ackIn === undefined ? [] : [item.ackIn]));
-    await current.commit([finish(engine, consumer, fresh, results, durationMs)], acks);
+    const acks = fresh.flatMap((item) => item.ackWith ?? []);
+    await current.commit([finish(engine, consumer, fresh, results, durationMs), ...acks]);
     return { processed: fresh, ...rest, durationMs };
   });
 }

@@ -1,8 +1,8 @@
 import { SagaboxError } from "../errors/index.ts";
 import { decodeJson, encodeJson, type Json } from "../message/index.ts";
-import type { Param, Queryable, Statement } from "../storage/index.ts";
+import type { Param, Statement } from "../storage/index.ts";
 import { textArray } from "../storage/index.ts";
-import { attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
+import { attempt, type Attempt, type AttemptLimits, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 
 /** One message for one consumer. */
@@ -16,7 +16,8 @@ export interface Receipt extends AttemptLimits {
   readonly expiresAt: string | null;
   /** Statements that belong to the success, sent together with the COMMIT. */
   readonly onSuccess?: readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
-  readonly ackIn?: ((tx: Queryable) => Promise<void>) | undefined;
+  /** Acknowledges the delivery in the same transaction. */
+  readonly ackWith?: LastStatement | undefined;
 }
 
 export type Outcome<R> =
@@ -50,10 +51,11 @@ export function receiveOnce<R>(
     const stored = storedResult(result);
     const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
     const finish = { statement: sql.finish, params: [consumer, id, Math.round(durationMs), stored] };
-    await current.commit(
-      [finish, ...(receipt.onSuccess ?? [])],
-      receipt.ackIn === undefined ? [] : [receipt.ackIn],
-    );
+    await current.commit([
+      finish,
+      ...(receipt.onSuccess ?? []),
+      ...(receipt.ackWith ? [receipt.ackWith] : []),
+    ]);
     return { kind: "processed", result, durationMs };
   });
 }

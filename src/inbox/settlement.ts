@@ -91,13 +91,12 @@ export class Settlement {
     writes: readonly { statement: Statement; params: readonly Param[] }[],
   ): Promise<Fate> {
     const { delivery } = held;
-    const last = [...writes, ...this.acquittal(held)];
-    const acks = delivery.ackIn === undefined ? [] : [delivery.ackIn];
+    const last = [...writes, ...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
     const written = await this.#persist(doing, delivery.signal, () =>
-      attempt(this.#engine, { deadlineMs: SETTLE_MS }, (current) => current.commit(last, acks)),
+      attempt(this.#engine, { deadlineMs: SETTLE_MS }, (current) => current.commit(last)),
     );
     if (!written) return "lost";
-    if (delivery.ackIn === undefined) return this.ack(held);
+    if (delivery.ackWith === undefined) return this.ack(held);
     delivery.acked?.();
     return "done";
   }

@@ -1,10 +1,15 @@
 /** Hands out at most `limit` places; who comes later waits in line. */
 export class Slots {
-  readonly #limit: number;
+  #limit: number;
   readonly #waiting: (() => void)[] = [];
   #taken = 0;
 
   constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Known once everything that needs connections has been counted; nobody is turned out. */
+  set limit(limit: number) {
     this.#limit = limit;
   }
 

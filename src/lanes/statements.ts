@@ -120,7 +120,7 @@ const PAYLOAD = `, message.kind, message.schema_version, message.key, message.da
              message.correlation_id, message.causation_id, message.traceparent, message.saga_id,
              message.aggregate_type, message.aggregate_id, message.source, message.target,
              to_char(message.written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at,
-             to_char(message.expires_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as expires_at`;
+             to_char(found.expiry at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as expires_at`;
 
 /** Reads of the narrow rows. No locks: a lane has one owner, and what it has in flight it remembers. */
 export function readStatements(schema: string, table: LaneTable, payload: boolean) {

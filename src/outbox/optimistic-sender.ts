@@ -84,9 +84,10 @@ export class OptimisticSender {
       const late = batch.filter((entry) => entry.sendUntilMs <= nowMs).map((entry) => entry.message);
       const fresh = batch.filter((entry) => entry.sendUntilMs > nowMs).map((entry) => entry.message);
       try {
+        // In this order: the fresh ones must not become late while the others are given back.
+        if (fresh.length > 0) await this.#sendBatch(fresh);
         if (late.length > 0)
           await this.#release(late, "late", "its lease was half over before it could be sent");
-        if (fresh.length > 0) await this.#sendBatch(fresh);
       } catch (error) {
         this.#tellFailed(batch.length, "error", failureText(error)); // the leases run out by themselves
       }

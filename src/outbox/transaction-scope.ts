@@ -20,6 +20,8 @@ export interface ScopeParts {
   readonly sender: OptimisticSender;
   readonly wakeUp: WakeUp;
   readonly observer: Observer;
+  /** Something was committed for later: whoever moves what is due may have to look earlier. */
+  readonly onScheduled: () => void;
 }
 
 export interface Published {
@@ -37,8 +39,10 @@ export class TransactionScope {
   readonly #tx: OwnedTransaction;
   readonly #parts: ScopeParts;
   readonly #gathered: Outgoing[] = [];
+  /** Lanes with something for the relays. */
   readonly #touched = new Set<number>();
   #travelling = 0;
+  #scheduled = false;
   #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
 
   constructor(tx: OwnedTransaction, parts: ScopeParts) {
@@ -75,10 +79,12 @@ export class TransactionScope {
   last(): PreparedWrite[] {
     const outgoing = this.#gathered.splice(0);
     if (outgoing.length === 0) return [];
-    for (const { lane } of outgoing) this.#touched.add(lane);
     this.#travelling = outgoing.length;
     const { writer, sender } = this.#parts;
-    if (!sender.ready) return [writer.prepare(outgoing)];
+    if (!sender.ready) {
+      for (const { lane } of outgoing) this.#touched.add(lane);
+      return [writer.prepare(outgoing)];
+    }
     this.#leasing = { outgoing, writtenAtMs: systemClock.monotonicMs() };
     return [writer.prepareLeased(outgoing, sender.leaseMs)];
   }
@@ -92,16 +98,19 @@ export class TransactionScope {
       const leased = leasedMessages(this.#leasing.outgoing, rows);
       optimistic = leased.length;
       sender.send(leased, this.#leasing.writtenAtMs);
-      const waiting = new Set(rows.filter((row) => !row.leased).map((row) => row.lane));
-      for (const { lane } of this.#leasing.outgoing) if (!waiting.has(lane)) this.#touched.delete(lane);
+      for (const row of rows) if (!row.leased) this.#touched.add(row.lane);
     }
     if (this.#travelling > 0) observer.tell("outbox.written", { count: this.#travelling, optimistic });
     wakeUp.now(this.#touched);
+    if (this.#scheduled) this.#parts.onScheduled();
   }
 
   async #write(outgoing: readonly Outgoing[]): Promise<ReadonlySet<string>> {
     if (outgoing.length === 0) return new Set();
-    for (const { lane, schedule } of outgoing) if (schedule === null) this.#touched.add(lane);
+    for (const { lane, schedule } of outgoing) {
+      if (schedule === null) this.#touched.add(lane);
+      else this.#scheduled = true;
+    }
     return this.#parts.writer.write(this.#tx, outgoing);
   }
 }

@@ -31,19 +31,12 @@ test.each(["23505", "22P02", "42P01", "P0001", "25P02", "28P01"])(
   },
 );
 
-test.each([
-  "ECONNREFUSED",
-  "ECONNRESET",
-  "EPIPE",
-  "ETIMEDOUT",
-  "ENOTFOUND",
-  "EAI_AGAIN",
-  "EHOSTUNREACH",
-  "CONNECTION_CLOSED",
-  "CONNECT_TIMEOUT",
-])("%s is a failure of the network", (code) => {
-  expect(classifyFailure(withCode(code))).toBe("infrastructure");
-});
+test.each(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH"])(
+  "a handler's own call that ends in %s costs an attempt",
+  (code) => {
+    expect(classifyFailure(withCode(code))).toBe("retryable");
+  },
+);
 
 test.each([
   "Connection terminated unexpectedly",

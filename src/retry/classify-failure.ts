@@ -33,27 +33,15 @@ const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 // between transactions, and a server that has become a read-only standby.
 const infrastructureSqlState = /^(08...|53...|57P0.|57014|40001|40P01|55P03|25006)$/;
 
-const socketCodes: ReadonlySet<string> = new Set([
-  "ECONNREFUSED",
-  "ECONNRESET",
-  "ECONNABORTED",
-  "EPIPE",
-  "ETIMEDOUT",
-  "EHOSTUNREACH",
-  "ENETUNREACH",
-  "ENOTFOUND",
-  "EAI_AGAIN",
-  "CONNECTION_CLOSED",
-  "CONNECTION_ENDED",
-  "CONNECTION_DESTROYED",
-  "CONNECT_TIMEOUT", // postgres.js
-]);
-
 // The pg driver has no codes for these.
 const driverMessage =
   /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client (was closed|has encountered a connection error) and is not queryable)/;
 
-/** A verdict first, then the user's classifier, then what we know about databases, brokers and payloads. */
+/**
+ * What a handler threw: a verdict first, then the user's classifier, then what we know. A handler's own call to
+ * somewhere else is its own risk: a refused connection costs an attempt, or a dead address would be tried for ever.
+ * The loss of our own database connection reaches us as an error of ours.
+ */
 export function classifyFailure(error: unknown, userClassifier?: FailureClassifier): FailureKind {
   const verdict = verdictOf(error);
   if (verdict !== undefined) return verdict.kind === "retry-after" ? "retryable" : "permanent";
@@ -65,10 +53,7 @@ function ownOpinion(error: unknown): FailureKind {
     if (error.code.startsWith("PAYLOAD_") || permanentCodes.has(error.code)) return "permanent";
     if (infrastructureCodes.has(error.code)) return "infrastructure";
   }
-  const chain = causes(error);
-  // A handler's own call to somewhere else is its own risk: charged, or a dead address would be tried for ever.
-  if (chain.some(isFailedFetch)) return "retryable";
-  return chain.some(isInfrastructure) ? "infrastructure" : "retryable";
+  return causes(error).some(isInfrastructure) ? "infrastructure" : "retryable";
 }
 
 // Object mappers wrap the driver's error, so its code may sit a few causes down.
@@ -82,12 +67,8 @@ function causes(error: unknown): readonly object[] {
   return chain;
 }
 
-function isFailedFetch(error: object): boolean {
-  return error instanceof TypeError && error.message === "fetch failed";
-}
-
 function isInfrastructure(error: object): boolean {
   const { code, message } = error as { code?: unknown; message?: unknown };
-  if (typeof code === "string" && (socketCodes.has(code) || infrastructureSqlState.test(code))) return true;
+  if (typeof code === "string" && infrastructureSqlState.test(code)) return true;
   return typeof message === "string" && driverMessage.test(message);
 }

@@ -47,6 +47,8 @@ export interface TransactionOptions {
 export interface OwnedTransaction extends Queryable, Sql {
   readonly isolation: NonNullable<TransactionOptions["isolation"]>;
   readonly open: boolean;
+  /** The connection under it is gone. */
+  readonly lost: boolean;
   /** Awaited before SQL of the user's that makes, releases or rolls back to a savepoint. */
   beforeSavepoint?: () => Promise<void>;
   /** Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. */
@@ -57,6 +59,8 @@ export interface OwnedTransaction extends Queryable, Sql {
 }
 
 export interface Database extends Queryable {
+  /** How many connections there can be at once. */
+  readonly size: number;
   /** A connection of its own, for as long as the owner needs it. */
   session(purpose: string, settings?: Readonly<Record<string, string>>): Promise<Session>;
   begin(options?: TransactionOptions): Promise<OwnedTransaction>;

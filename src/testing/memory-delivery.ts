@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
-import type { Queryable, Statement } from "../storage/index.ts";
+import type { Param, Statement } from "../storage/index.ts";
 import type { Delivery, RetryOptions } from "../transport/index.ts";
 import type { MemoryGroup } from "./memory-group.ts";
 
@@ -32,7 +32,7 @@ export interface Member {
 
 export class MemoryDelivery implements Delivery {
   readonly attempt: number;
-  readonly ackIn?: (tx: Queryable) => Promise<void>;
+  readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
   readonly acked?: () => void;
   readonly entry: Entry;
   readonly line: Line;
@@ -55,7 +55,7 @@ export class MemoryDelivery implements Delivery {
     this.member = member;
     this.attempt = entry.attempt;
     if (ackStatement !== undefined) {
-      this.ackIn = async (tx) => void (await tx.run(ackStatement));
+      this.ackWith = { statement: ackStatement, params: [] };
       this.acked = () => this.#settle();
     }
   }

@@ -17,7 +17,7 @@ export interface MemoryTransportOptions {
   /** Keep what was published, for looking at and for late subscribers. Off, a publish costs next to nothing. Default true. */
   readonly record?: boolean;
   readonly capabilities?: Partial<Capabilities>;
-  /** Deliveries offer `ackIn`, which runs this statement in the consumer's transaction. */
+  /** Deliveries offer `ackWith`, which runs this statement in the consumer's transaction. */
   readonly ackStatement?: Statement;
 }
 

@@ -1,5 +1,5 @@
 import type { Message } from "../message/index.ts";
-import type { Queryable } from "../storage/index.ts";
+import type { Param, Statement } from "../storage/index.ts";
 
 /** One copy of a message on its way to one consumer group. It is settled once; later calls change nothing. */
 export interface Delivery {
@@ -12,9 +12,9 @@ export interface Delivery {
   readonly signal: AbortSignal;
   /** Done: after the effect has committed. */
   ack(): Promise<void>;
-  /** Where the transport lives in the same database: settles inside the effect's own transaction. */
-  readonly ackIn?: (tx: Queryable) => Promise<void>;
-  /** Told when a transaction that held `ackIn` has committed. */
+  /** Where the transport lives in the same database: settles inside the effect's own transaction, with its COMMIT. */
+  readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
+  /** Told when a transaction that held `ackWith` has committed. */
   readonly acked?: () => void;
   /** Comes back after the delay, with its successors of the same key behind it. */
   retry(options: RetryOptions): Promise<void>;

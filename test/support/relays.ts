@@ -94,7 +94,10 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
         lanes: laneSettings({ lease: leaseMs }),
         observer,
       });
-      onTestFinished(() => relay.stop());
+      onTestFinished(async () => {
+        (own ?? database).letGo();
+        await relay.stop();
+      });
       return relay;
     },
     /** What bus.transaction() is made of. */
@@ -117,6 +120,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       const wakeUp = new WakeUp({ database, channel: "sagabox_test", local: () => true });
       onTestFinished(async () => {
         wakeUp.close();
+        database.letGo();
         await sender.close();
       });
       const scope = (tx: OwnedTransaction): TransactionScope =>
@@ -127,6 +131,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
           sender,
           wakeUp,
           observer,
+          onScheduled: () => undefined,
         });
       const send = async (...messages: readonly Outgoing[]): Promise<void> => {
         const tx = await database.begin();

@@ -23,9 +23,11 @@ export interface Gate {
  * reaches the server, hold its answer back, or lose either.
  */
 export class ScriptedDatabase implements Database {
+  readonly size = 30;
   readonly ran: { readonly name: string; readonly purpose: string }[] = [];
   readonly #inner: Database;
   readonly #hooks = new Map<string, Hook[]>();
+  readonly #gates: Gate[] = [];
   #silenced: ReturnType<typeof newGate> | undefined;
 
   constructor(inner: Database) {
@@ -38,7 +40,7 @@ export class ScriptedDatabase implements Database {
   }
 
   pauseBefore(name: string): Gate {
-    const { gate, pass } = newGate();
+    const { gate, pass } = this.#newGate();
     this.once(name, async (run) => {
       await pass();
       return run();
@@ -48,7 +50,7 @@ export class ScriptedDatabase implements Database {
 
   /** The statement has run and committed, but its owner does not know yet. */
   pauseAfter(name: string): Gate {
-    const { gate, pass } = newGate();
+    const { gate, pass } = this.#newGate();
     this.once(name, async (run) => {
       const answer = await run();
       await pass();
@@ -76,6 +78,18 @@ export class ScriptedDatabase implements Database {
   speak(): void {
     this.#silenced?.gate.open();
     this.#silenced = undefined;
+  }
+
+  /** Opens whatever a test left shut, so that what it started can end. */
+  letGo(): void {
+    this.speak();
+    for (const gate of this.#gates) gate.open();
+  }
+
+  #newGate(): ReturnType<typeof newGate> {
+    const made = newGate();
+    this.#gates.push(made.gate);
+    return made;
   }
 
   count(name: string): number {

@@ -161,8 +161,9 @@ export function republishStatements(schema: string) {
           order by written_at, seq
           limit $5::integer
        ), again as (
-         insert into ${schema}.outbox (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at)
-         select lane, nextval('${schema}.outbox_seq'), stream, topic, type, id, written_on, priority, max_attempts, moment.at
+         insert into ${schema}.outbox
+                (again, lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at)
+         select true, lane, nextval('${schema}.outbox_seq'), stream, topic, type, id, written_on, priority, max_attempts, moment.at
            from moment, (select * from page order by written_at, seq) as page
           where moment.xid is not null
        )

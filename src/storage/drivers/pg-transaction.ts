@@ -40,6 +40,10 @@ export class PgTransaction implements OwnedTransaction {
     return this.#state === "open";
   }
 
+  get lost(): boolean {
+    return this.#lost !== undefined;
+  }
+
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     return this.#send<R>({ name: statement.preparedName, text: statement.text, values: params });
   }

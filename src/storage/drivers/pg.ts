@@ -26,6 +26,11 @@ export class PgDatabase implements Database {
     if (options.pool !== undefined) this.#pool = Promise.resolve(options.pool as unknown as UsedPool);
   }
 
+  get size(): number {
+    const { pool, maxConnections } = this.#options;
+    return pool === undefined ? (maxConnections ?? 30) : (pool.options?.max ?? 10);
+  }
+
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     const client = await this.#acquire();
     const ignore = (): void => undefined;
@@ -85,7 +90,7 @@ export class PgDatabase implements Database {
     const { default: pg } = await import("pg");
     const pool = new pg.Pool({
       connectionString: this.#options.url,
-      max: this.#options.maxConnections ?? 20,
+      max: this.size,
       connectionTimeoutMillis: ACQUIRE_DEADLINE_MS,
       keepAlive: true,
     });

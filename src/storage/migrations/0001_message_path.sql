@@ -54,12 +54,14 @@ create table {schema}.outbox (
   due_at        timestamptz not null,
   lease_until   timestamptz,
   expires_at    timestamptz,
+  again         boolean     not null default false,
   last_error    text,
   primary key (lane, seq)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
         autovacuum_vacuum_insert_scale_factor = 0.05);
 
 create index outbox_stream on {schema}.outbox (lane, stream, seq) where stream is not null;
+create index outbox_again on {schema}.outbox (message_id) where again;
 create index outbox_express on {schema}.outbox (lane, priority desc, seq) where priority <> 5;
 create index outbox_express_stream on {schema}.outbox (lane, stream, seq) where priority <> 5 and stream is not null;
 
@@ -148,6 +150,7 @@ create table {schema}.queue (
   due_at        timestamptz not null,
   lease_until   timestamptz,
   expires_at    timestamptz,
+  again         boolean     not null default false,
   last_error    text,
   primary key (lane, seq)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
@@ -349,7 +352,12 @@ select m.id as event_id, m.saga_id, m.aggregate_type, m.aggregate_id, m.type as 
        r.sent_at as published_at, coalesce(o.last_error, d.error_message) as last_error,
        m.correlation_id, m.causation_id, m.traceparent
   from {schema}.message m
-  left join {schema}.outbox o on o.lane = m.lane and o.seq = m.seq
+  left join lateral (
+    select own.* from {schema}.outbox own where own.lane = m.lane and own.seq = m.seq
+    union all
+    select resent.* from {schema}.outbox resent where resent.again and resent.message_id = m.id
+    limit 1
+  ) o on true
   left join lateral (
     select lane.owner, lane.leased_at
       from {schema}.relay_lane lane

@@ -9,6 +9,7 @@ import type {
   HomeDatabase,
   LocalHop,
   LocalTransport,
+  PublishOptions,
   PublishOutcome,
   Subscription,
 } from "../../transport/index.ts";
@@ -56,7 +57,7 @@ export class PostgresTransport implements LocalTransport {
     await assertMigrated(database, schema);
   }
 
-  async publish(batch: readonly Message[]): Promise<readonly PublishOutcome[]> {
+  async publish(batch: readonly Message[], _options?: PublishOptions): Promise<readonly PublishOutcome[]> {
     const { outcomes, woken } = await publishToQueue(this.#lent(), batch);
     if (woken.length > 0) this.#wakeUp?.now(woken);
     return outcomes;

@@ -1,7 +1,7 @@
 import { SagaboxError } from "../../errors/index.ts";
 import type { LaneRow } from "../../lanes/index.ts";
 import type { Message } from "../../message/index.ts";
-import type { Queryable, Statement } from "../../storage/index.ts";
+import type { Param, Statement } from "../../storage/index.ts";
 import type { Delivery, RetryOptions } from "../../transport/index.ts";
 
 interface Ways {
@@ -49,9 +49,10 @@ export class QueueDelivery implements Delivery {
     await this.#ways.ack().finally(() => this.#ways.closed());
   }
 
-  readonly ackIn = async (tx: Queryable): Promise<void> => {
-    await tx.run(this.#ways.ackInside, [this.#row.lane, String(this.#row.seq), this.#row.messageId]);
-  };
+  get ackWith(): { statement: Statement; params: readonly Param[] } {
+    const { lane, seq, messageId } = this.#row;
+    return { statement: this.#ways.ackInside, params: [lane, String(seq), messageId] };
+  }
 
   readonly acked = (): void => {
     if (!this.#settle()) return;

@@ -1,0 +1,21 @@
+import { SagaboxError } from "../errors/index.ts";
+
+/** Listening, reading the outbox, settling, failures, sending at once, and two for whatever is short. */
+const HELD_BY_WORKER = 7;
+/** Reading deliveries and settling them. */
+const HELD_BY_CONSUMER = 2;
+
+/**
+ * How many connections are left for handlers. Each running handler has one of its own; the engine keeps the rest, so
+ * that a handler never waits for a connection that only another waiting handler could give back.
+ */
+export function connectionsForHandlers(poolSize: number, consumers: number): number {
+  const held = HELD_BY_WORKER + consumers * HELD_BY_CONSUMER;
+  const left = poolSize - held;
+  if (consumers === 0 || left >= 1) return left;
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    `The pool has ${poolSize} connections, but a worker with ${consumers} consumer(s) holds up to ${held} of its own and ` +
+      `needs at least one for handlers. Set the pool's \`max\` to ${held + 10} or more.`,
+  );
+}

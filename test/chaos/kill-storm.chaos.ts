@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import { figure, report } from "../support/chaos-figures.ts";
+import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
+import { temporaryDatabase } from "../support/database.ts";
+
+const LEASE_MS = 2_000;
+
+test.each<Mode>(["hop", "broker"])(
+  "G6, G25: kill -9 of random workers under load loses nothing, repeats no effect, keeps the order (%s)",
+  async (mode) => {
+    const { url } = await temporaryDatabase();
+    const messages = figure(30_000);
+    const kills = figure(30);
+    const run = await ChaosRun.begin({
+      mode,
+      url,
+      messages,
+      keys: 500,
+      leaseMs: LEASE_MS,
+      brokerLatencyMs: 5,
+    });
+    await run.fleet.startWorkers(4);
+    run.startLoad();
+    for (let kill = 1; kill <= kills; kill++) {
+      await run.progress((messages * kill) / (kills + 1));
+      const victim = await run.victim();
+      run.fault(victim.id, Date.now());
+      await run.fleet.kill(victim);
+      run.fleet.startWorker();
+      // Publishers die too, with rows leased to themselves.
+      if (kill % 3 === 0) await run.replaceLoad(oneOf(run.fleet.loads));
+    }
+    const { outcome, duplicates, takeOverMs, ...rest } = await run.conclude();
+    report(`kill -9, ${mode}`, {
+      messages: rest.messages,
+      faults: run.faults.length,
+      duplicates,
+      "worst take-over ms": takeOverMs,
+    });
+    expect(outcome).toEqual(PERFECT);
+    expect(takeOverMs).toBeLessThanOrEqual(LEASE_MS + 1_000);
+    if (mode === "hop") expect(duplicates).toBe(0);
+  },
+);

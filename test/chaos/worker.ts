@@ -1,0 +1,36 @@
+// A worker as a service would run it: relay and consumers, a clean stop on SIGTERM. Told what to do by CHAOS.
+import { createBus } from "sagabox";
+import { HANDLERS, Happened, signedUrl, type ChildOptions } from "../support/chaos-contract.ts";
+import { ChaosTransport } from "../support/chaos-transport.ts";
+
+const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
+const bus = createBus({
+  service: "chaos",
+  worker: options.id,
+  database: signedUrl(options.url, options.id),
+  lease: options.leaseMs,
+  outbox: { optimisticTimeout: options.optimisticTimeoutMs },
+  ...(options.brokerPort === undefined
+    ? {}
+    : { transport: new ChaosTransport(options.brokerPort, options.id) }),
+});
+
+for (const consumer of HANDLERS) {
+  bus.on(Happened, { consumer }, async ({ id, data }, { tx }) => {
+    await tx.query("insert into e_effect (handler, msg_id, key, kseq, worker) values ($1, $2, $3, $4, $5)", [
+      consumer,
+      id,
+      data.key,
+      data.kseq,
+      options.id,
+    ]);
+  });
+}
+
+process.once("SIGTERM", () => {
+  void bus.stop().then(({ clean }) => {
+    process.exitCode = clean ? 0 : 1;
+  });
+});
+await bus.run();
+console.log("ready");

@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { figure, report } from "../support/chaos-figures.ts";
+import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
+import { until } from "../support/chaos-until.ts";
+import { temporaryDatabase } from "../support/database.ts";
+
+const LEASE_MS = 2_000;
+
+test.each<Mode>(["hop", "broker"])(
+  "G7, I-10: a worker stopped past its lease writes nothing stale when it goes on (%s)",
+  async (mode) => {
+    const { url } = await temporaryDatabase();
+    const messages = figure(20_000);
+    const stops = figure(20);
+    const run = await ChaosRun.begin({
+      mode,
+      url,
+      messages,
+      keys: 500,
+      leaseMs: LEASE_MS,
+      brokerLatencyMs: 5,
+    });
+    await run.fleet.startWorkers(4);
+    run.startLoad();
+    for (let stop = 1; stop <= stops; stop++) {
+      await run.progress((messages * stop) / (stops + 1));
+      // Publishers are stopped too, with rows leased to themselves.
+      const zombie = stop % 4 === 0 ? oneOf(run.fleet.loads) : await run.victim();
+      const fromMs = Date.now();
+      zombie.signal("SIGSTOP");
+      const length = LEASE_MS * (1.5 + 1.5 * Math.random());
+      await until("the stop is over", () => Date.now() - fromMs >= length);
+      await until("its lanes are taken", () => run.ownsNothing(zombie));
+      run.fault(zombie.id, fromMs, Date.now());
+      zombie.signal("SIGCONT");
+      await until("it is back", async () => !zombie.works || !(await run.ownsNothing(zombie)));
+    }
+    const { outcome, messages: sent, duplicates, takeOverMs } = await run.conclude();
+    report(`zombies, ${mode}`, {
+      messages: sent,
+      faults: run.faults.length,
+      duplicates,
+      "worst take-over ms": takeOverMs,
+    });
+    expect(outcome).toEqual(PERFECT);
+    if (mode === "hop") expect(duplicates).toBe(0);
+  },
+);

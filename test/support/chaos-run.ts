@@ -1,0 +1,273 @@
+import pg from "pg";
+import { createBus } from "sagabox";
+import { onTestFinished } from "vitest";
+import { check, type Violation } from "../chaos/checker.ts";
+import {
+  readCommitted,
+  readEffects,
+  readLaneMoves,
+  readSettles,
+  readWire,
+  type Evidence,
+  type Fault,
+} from "../chaos/evidence.ts";
+import { ChaosBroker } from "./chaos-broker.ts";
+import { HANDLERS, signedUrl } from "./chaos-contract.ts";
+import type { ChaosChild, LogLine } from "./chaos-child.ts";
+import { keepEvidence } from "./chaos-figures.ts";
+import { ChaosFleet } from "./chaos-fleet.ts";
+import { installEvidence } from "./chaos-schema.ts";
+import { until } from "./chaos-until.ts";
+
+/** "hop": outbox and queue in one database and one transaction. "broker": publish, then settle. */
+export type Mode = "hop" | "broker";
+
+export interface ChaosRunOptions {
+  readonly mode: Mode;
+  readonly url: string;
+  readonly messages: number;
+  readonly keys: number;
+  readonly leaseMs: number;
+  readonly optimisticTimeoutMs?: number;
+  readonly brokerLatencyMs?: number;
+}
+
+/** One proof: a database with evidence, a fleet, a load, and the judgement afterwards. */
+export class ChaosRun {
+  readonly pool: pg.Pool;
+  readonly fleet: ChaosFleet;
+  readonly faults: Fault[] = [];
+  readonly leaseMs: number;
+  readonly #options: ChaosRunOptions;
+  readonly #broker: ChaosBroker | undefined;
+
+  private constructor(options: ChaosRunOptions, broker: ChaosBroker | undefined) {
+    this.#options = options;
+    this.#broker = broker;
+    this.leaseMs = options.leaseMs;
+    this.pool = new pg.Pool({
+      connectionString: signedUrl(options.url, "harness"),
+      application_name: "harness",
+      max: 5,
+    });
+    this.pool.on("error", () => undefined);
+    this.fleet = new ChaosFleet({
+      url: options.url,
+      leaseMs: options.leaseMs,
+      brokerPort: broker?.port,
+      optimisticTimeoutMs: options.optimisticTimeoutMs ?? 2_000,
+    });
+  }
+
+  static async begin(options: ChaosRunOptions): Promise<ChaosRun> {
+    const broker =
+      options.mode === "broker"
+        ? new ChaosBroker({ latencyMs: options.brokerLatencyMs ?? 0, sessionMs: options.leaseMs })
+        : undefined;
+    await broker?.start();
+    const run = new ChaosRun(options, broker);
+    onTestFinished(() => run.#end());
+    const bus = createBus({ service: "chaos", database: run.pool, log: false });
+    await bus.migrate();
+    await bus.stop();
+    await installEvidence(run.pool, options.keys);
+    return run;
+  }
+
+  startLoad(processes = 2): void {
+    const { messages, keys } = this.#options;
+    for (let i = 0; i < processes; i++) {
+      this.fleet.startLoad({ target: messages, keys, backlog: 2_000, writers: 6 });
+    }
+  }
+
+  async replaceLoad(load: ChaosChild): Promise<void> {
+    this.fault(load.id, Date.now());
+    await this.fleet.kill(load);
+    this.startLoad(1);
+  }
+
+  /** How many messages are committed. Undefined while the database does not answer. */
+  async committed(): Promise<number | undefined> {
+    return this.#number("select sum(kseq)::integer as value from aggregate");
+  }
+
+  async effects(): Promise<number | undefined> {
+    return this.#number("select count(*)::integer as value from e_effect");
+  }
+
+  async progress(messages: number): Promise<void> {
+    const reached = async (): Promise<boolean> => ((await this.committed()) ?? 0) >= messages;
+    await until(`${messages} messages are committed`, reached, { timeoutMs: 300_000 });
+  }
+
+  /** A worker at random, once enough of them run for the others to take over. */
+  async victim(): Promise<ChaosChild> {
+    const ready = (): ChaosChild[] => this.fleet.workers.filter((child) => child.isReady);
+    await until("three workers are ready", () => ready().length >= 3);
+    return oneOf(ready());
+  }
+
+  /** Whether the process holds no lane: it never did, gave them back, or others took them. */
+  async ownsNothing(child: ChaosChild): Promise<boolean> {
+    const owned = "select 1 from sagabox.relay_lane where owner like $1 limit 1";
+    return (await this.pool.query(owned, [`${child.id}/%`])).rows.length === 0;
+  }
+
+  /** Ends one session of the fleet, whatever it is doing. Returns how many that were. */
+  async cutSession(): Promise<number> {
+    const { rows } = await this.pool.query<{ cut: boolean }>(
+      `select pg_terminate_backend(pid) as cut
+         from (select pid from pg_stat_activity
+                where datname = current_database() and backend_type = 'client backend'
+                  and application_name is distinct from 'harness'
+                order by random() limit 1) as chosen`,
+    );
+    return rows.filter(({ cut }) => cut).length;
+  }
+
+  /** Somebody was hit, for good or for a while. */
+  fault(worker: string, fromMs: number, toMs = fromMs): void {
+    this.faults.push({ worker, fromMs, toMs });
+  }
+
+  /** Waits until every effect happened and nothing is on its way. Gives up after a while: the checker says what is missing. */
+  async quiescence(timeoutMs = 90_000): Promise<boolean> {
+    await this.fleet.loadsEnded();
+    const idle = async (): Promise<boolean> => {
+      const expected = ((await this.committed()) ?? 0) * HANDLERS.length;
+      if (((await this.effects()) ?? 0) < expected) return false;
+      const left = await this.#number(
+        "select (select count(*) from sagabox.outbox)::integer + (select count(*) from sagabox.queue)::integer as value",
+      );
+      return left === 0 && HANDLERS.every((handler) => (this.#broker?.backlog(handler) ?? 0) === 0);
+    };
+    return until("everything is done", idle, { timeoutMs }).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /** Heal, come to rest, judge, say good-bye. */
+  async conclude(timeoutMs?: number): Promise<Conclusion> {
+    const done = await this.quiescence(timeoutMs);
+    const evidence = await this.#evidence();
+    const { violations, duplicates } = check(evidence);
+    if (violations.length > 0) keepEvidence(evidence, this.fleet.log);
+    const exits = await this.fleet.retireAll();
+    return {
+      outcome: {
+        done,
+        enough: evidence.committed.length >= this.#options.messages,
+        violations,
+        unexpected: this.fleet.unexpected,
+        badExits: exits.filter((code) => code !== 0),
+        rest: await this.#rest(),
+      },
+      messages: evidence.committed.length,
+      duplicates,
+      takeOverMs: await this.#worstTakeOver(),
+      log: counted(this.fleet.log),
+    };
+  }
+
+  async #evidence(): Promise<Evidence> {
+    const groups = "select id::text from sagabox.consumer_group";
+    return {
+      handlers: HANDLERS,
+      groups:
+        this.#broker === undefined
+          ? (await this.pool.query<{ id: string }>(groups)).rows.map(({ id }) => id)
+          : ["broker"],
+      committed: await readCommitted(this.pool),
+      wire: this.#broker?.arrivals ?? (await readWire(this.pool)),
+      effects: await readEffects(this.pool),
+      laneMoves: await readLaneMoves(this.pool),
+      settles: await readSettles(this.pool),
+      faults: this.faults,
+    };
+  }
+
+  /** From the fault until the last lane of its victim had a new owner, for the slowest fault. */
+  async #worstTakeOver(): Promise<number> {
+    const delays = this.faults.map(async ({ worker, fromMs, toMs }) => {
+      const { rows } = await this.pool.query<{ value: number | null }>(
+        `select (extract(epoch from max(at)) * 1000)::double precision as value from a_lane
+          where from_owner like $1 and to_owner is not null
+            and at >= to_timestamp($2::double precision / 1000) and at <= to_timestamp($3::double precision / 1000)`,
+        [`${worker}/%`, fromMs, toMs > fromMs ? toMs : fromMs + 600_000],
+      );
+      return Math.max(0, (rows[0]?.value ?? fromMs) - fromMs);
+    });
+    return Math.round(Math.max(0, ...(await Promise.all(delays))));
+  }
+
+  /** What is left in the database after every worker said good-bye. */
+  async #rest(): Promise<Record<string, number>> {
+    const { rows } = await this.pool.query<Record<string, number>>(
+      `select (select count(*) from sagabox.outbox)::integer as outbox,
+              (select count(*) from sagabox.queue)::integer as queue,
+              (select count(*) from sagabox.relay_lane where owner is not null)::integer as lanes,
+              (select count(*) from sagabox.member where lease_until > clock_timestamp())::integer as members,
+              (select count(*) from sagabox.dead_letter)::integer as dead,
+              (select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null
+                  and pid <> pg_backend_pid() and backend_type = 'client backend')::integer as transactions,
+              (select count(*) from pg_locks where locktype = 'advisory' and database =
+                 (select oid from pg_database where datname = current_database()))::integer as advisory`,
+    );
+    return rows[0] ?? {};
+  }
+
+  async #number(sql: string): Promise<number | undefined> {
+    try {
+      const { rows } = await this.pool.query<{ value: number }>(sql);
+      return rows[0]?.value;
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #end(): Promise<void> {
+    await this.fleet.killAll();
+    await this.#broker?.stop();
+    await this.pool.end();
+  }
+}
+
+export function oneOf<T>(choices: readonly T[]): T {
+  const chosen = choices[Math.floor(Math.random() * choices.length)];
+  if (chosen === undefined) throw new Error("There is nothing to choose from.");
+  return chosen;
+}
+
+function counted(log: readonly LogLine[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { level, event } of log) counts[`${level} ${event}`] = (counts[`${level} ${event}`] ?? 0) + 1;
+  return counts;
+}
+
+export interface Conclusion {
+  readonly outcome: {
+    readonly done: boolean;
+    readonly enough: boolean;
+    readonly violations: readonly Violation[];
+    readonly unexpected: readonly string[];
+    readonly badExits: readonly (number | string)[];
+    readonly rest: Readonly<Record<string, number>>;
+  };
+  readonly messages: number;
+  readonly duplicates: number;
+  readonly takeOverMs: number;
+  /** How often each warning and error was logged. */
+  readonly log: Readonly<Record<string, number>>;
+}
+
+/** Everything done, nothing violated, nobody gone, nothing left. */
+export const PERFECT: Conclusion["outcome"] = {
+  done: true,
+  enough: true,
+  violations: [],
+  unexpected: [],
+  badExits: [],
+  rest: { outbox: 0, queue: 0, lanes: 0, members: 0, dead: 0, transactions: 0, advisory: 0 },
+};

@@ -25,6 +25,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "unit",
+          testTimeout: 30_000,
           include: ["src/**/*.test.ts", "test/properties/**/*.test.ts"],
           exclude: ["**/*.pg.test.ts", "**/*.broker.test.ts"],
         },

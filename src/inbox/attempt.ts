@@ -1,4 +1,4 @@
-import { SagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { withDeadline } from "../runtime/index.ts";
 import type { OwnedTransaction, Param, Statement } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -114,7 +114,7 @@ export async function attempt<T>(
   } catch (error) {
     const lostConnection = current?.tx.lost === true;
     if (current !== undefined) await withDeadline(current.tx.rollback(), ROLLBACK_MS, () => undefined);
-    throw lostConnection ? connectionLost(error) : error;
+    throw lostConnection && !isSagaboxError(error) ? connectionLost(error) : error;
   } finally {
     lost?.removeEventListener("abort", onLost);
     if (current !== undefined) among?.delete(current);

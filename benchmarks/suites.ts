@@ -1,12 +1,30 @@
 import type { Bench } from "./harness/bench.ts";
 import type { Result } from "./harness/result.ts";
+import { consumer } from "./inbox/consumer.ts";
+import { latency } from "./publish/latency.ts";
+import { transaction } from "./publish/transaction.ts";
+import { cost } from "./relay/cost.ts";
 import { drain } from "./relay/drain.ts";
+import { fetchCost } from "./relay/fetch-cost.ts";
+import { memory } from "./relay/memory.ts";
+import { oldSnapshot } from "./relay/old-snapshot.ts";
+import { twoRelays } from "./relay/two-relays.ts";
 
 type Measurement = (bench: Bench) => Promise<Result[]>;
 
 /** What each suite measures, by title. */
 export const suites: Readonly<Record<string, Readonly<Record<string, Measurement>>>> = {
-  relay: { "drain of a backlog (P1, P2)": drain },
-  publish: {},
-  inbox: {},
+  relay: {
+    "P1, P2: drain of a backlog": drain,
+    "P8: what draining costs the database": cost,
+    "P9: drain beside an old snapshot": oldSnapshot,
+    "P10: fetch among many rows": fetchCost,
+    "P11: two relays": twoRelays,
+    "P15: memory": memory,
+  },
+  publish: {
+    "P4: business transaction with an event": transaction,
+    "P6: from commit to publish": latency,
+  },
+  inbox: { "P12: ways to handle a message": consumer },
 };

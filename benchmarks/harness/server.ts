@@ -72,7 +72,7 @@ function place(url: string, remove: () => Promise<void>): Place {
     admin: open(2),
     pool: open,
     async drop() {
-      await Promise.all(pools.map((pool) => pool.end()));
+      await Promise.all(pools.map((pool) => (pool.ended ? undefined : pool.end())));
       await remove();
     },
   };

@@ -1,0 +1,41 @@
+import type pg from "pg";
+import type { Place } from "./server.ts";
+
+/** Bytes of write-ahead log that `work` caused, together with whatever else ran on the server meanwhile. */
+export async function walOf(place: Place, work: () => Promise<unknown>): Promise<number> {
+  const before = await position(place);
+  await work();
+  return (await position(place)) - before;
+}
+
+async function position({ admin }: Place): Promise<number> {
+  const { rows } = await admin.query<{ bytes: string }>(
+    "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::text as bytes",
+  );
+  return Number(rows[0]?.bytes);
+}
+
+/** Row versions killed so far. Sessions report theirs when they end at the latest, so end them first. */
+export async function killedVersions({ admin }: Place, tables: string): Promise<number> {
+  const { rows } = await admin.query<{ killed: string }>(
+    `select coalesce(sum(n_tup_upd + n_tup_del), 0)::text as killed from pg_stat_user_tables
+      where schemaname || '.' || relname ~ $1`,
+    [tables],
+  );
+  return Number(rows[0]?.killed);
+}
+
+/** Counts the statements that go through the pool from now on. */
+export function countStatements(pool: pg.Pool): { readonly count: () => number } {
+  let count = 0;
+  pool.on("connect", (client) => {
+    const send = client.query.bind(client) as (...args: unknown[]) => unknown;
+    Object.assign(client, {
+      query: (...args: unknown[]) => {
+        count += 1;
+        return send(...args);
+      },
+    });
+  });
+  return { count: () => count };
+}

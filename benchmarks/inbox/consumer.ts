@@ -1,0 +1,47 @@
+import { size, type Bench } from "../harness/bench.ts";
+import { compare, type Contender } from "../harness/compare.ts";
+import { result, type Result } from "../harness/result.ts";
+import { median, ratioOf } from "../harness/statistics.ts";
+import { TransactionPerMessage } from "../references/inbox.ts";
+import { consumers, type Style } from "./consumers.ts";
+
+/** Deduplication and one business row per message: what the ways of handling are worth. */
+export async function consumer(bench: Bench): Promise<Result[]> {
+  const count = size(bench, 10_000, 4_000);
+  const rawPlace = await bench.server.database("consumer");
+  const raw = await TransactionPerMessage.open(rawPlace);
+  const open = {
+    each: await consumers(bench, "each"),
+    statement: await consumers(bench, "statement"),
+    pipelined: await consumers(bench, "pipelined"),
+    bulk: await consumers(bench, "bulk"),
+  };
+  const run = (style: Style): Contender => {
+    return ({ warmUp }) => open[style].rate(warmUp ? 1_000 : count);
+  };
+  const samples = await compare(bench, "P12, messages/s", {
+    raw: ({ warmUp }) => raw.rate(warmUp ? 1_000 : count),
+    each: run("each"),
+    statement: run("statement"),
+    pipelined: run("pipelined"),
+    bulk: run("bulk"),
+  });
+  const costs = Object.fromEntries(
+    Object.entries(open).map(([style, one]) => [style, one.statementsPerMessage()]),
+  );
+  for (const one of Object.values(open)) await one.close();
+  await rawPlace.drop();
+  const detail = (style: Style) => ({
+    "messages/s": median(samples[style]),
+    "statements per message": costs[style] ?? Number.NaN,
+    "transaction per message, messages/s": median(samples.raw),
+  });
+  return [
+    result("P12.statement", ratioOf(samples.statement, samples.raw), {
+      ...detail("statement"),
+      "plain handler, ratio": ratioOf(samples.each, samples.raw).ratio,
+    }),
+    result("P12.pipelined", ratioOf(samples.pipelined, samples.raw), detail("pipelined")),
+    result("P12.bulk", ratioOf(samples.bulk, samples.raw), detail("bulk")),
+  ];
+}

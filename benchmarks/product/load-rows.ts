@@ -1,0 +1,56 @@
+import type { Place } from "../harness/server.ts";
+import { laneOf, streamOf, topicOf } from "../../src/message/index.ts";
+import { order, OrderPlaced } from "./order-placed.ts";
+
+/** Rows as the product writes them, made inside the server because there are so many. */
+export type Load = "waiting" | "scheduled" | "held";
+
+const CUSTOMERS = 2_000;
+/** The customer whose first message fails, with all the others behind it. */
+const UNLUCKY = "customer-unlucky";
+
+export async function loadRows({ admin }: Place, load: Load, count: number): Promise<void> {
+  const keys = Array.from({ length: CUSTOMERS }, (_, n) => `customer-${n}`);
+  await admin.query("create table load_key (n integer primary key, key text, lane integer, stream bigint)");
+  const used = load === "held" ? [UNLUCKY] : keys;
+  const topic = topicOf(OrderPlaced, undefined);
+  await admin.query(
+    `insert into load_key select n - 1, key, lane, stream
+       from unnest($1::text[], $2::integer[], $3::bigint[]) with ordinality as given (key, lane, stream, n)`,
+    [used, used.map(laneOf), used.map((key) => streamOf(topic, key))],
+  );
+  const params = [count, used.length, topic, JSON.stringify(order(1))];
+  if (load === "scheduled") await admin.query(SCHEDULED, params);
+  else await admin.query(WAITING, params);
+  if (load === "held") await admin.query(FAILING_HEAD);
+  await admin.query("drop table load_key");
+  await admin.query("vacuum analyze");
+}
+
+const COLUMNS = `id, lane, stream, kind, type, schema_version, topic, key, correlation_id, traceparent, source, priority,
+  max_attempts, headers, data, written_at`;
+
+const VALUES = `gen_random_uuid()::text as id, load_key.lane, load_key.stream, 'event' as kind, 'order.placed' as type,
+  1 as schema_version, $3::text as topic, load_key.key, gen_random_uuid()::text as correlation_id,
+  '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' as traceparent, 'bench' as source, 5 as priority,
+  10 as max_attempts, '{}' as headers, $4::text as data, clock_timestamp() as written_at`;
+
+const FROM = "from generate_series(1, $1::integer) as n join load_key on load_key.n = n.n % $2::integer";
+
+const WAITING = `
+  with given as materialized (
+    select nextval('sagabox.outbox_seq') as seq, (clock_timestamp() at time zone 'utc')::date as written_on, ${VALUES} ${FROM}
+  ), kept as (
+    insert into sagabox.message (seq, written_on, ${COLUMNS}) select seq, written_on, ${COLUMNS} from given
+  )
+  insert into sagabox.outbox (lane, seq, stream, topic, type, message_id, written_on, due_at)
+  select lane, seq, stream, topic, type, id, written_on, written_at from given`;
+
+const SCHEDULED = `
+  insert into sagabox.scheduled (due_at, ${COLUMNS})
+  select clock_timestamp() + interval '1 day' + n.n * interval '1 ms', ${COLUMNS.replace(/\w+/g, "given.$&")}
+    from (select n.n, ${VALUES} ${FROM}) as given, lateral (select given.n) as n`;
+
+const FAILING_HEAD = `
+  update sagabox.outbox set attempts = 1, due_at = clock_timestamp() + interval '1 day', last_error = 'no'
+   where seq = (select min(seq) from sagabox.outbox)`;

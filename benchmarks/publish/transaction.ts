@@ -1,0 +1,95 @@
+import { size, type Bench } from "../harness/bench.ts";
+import { compare, type Contender } from "../harness/compare.ts";
+import { result, type Result } from "../harness/result.ts";
+import type { Place } from "../harness/server.ts";
+import { median, ratioOf } from "../harness/statistics.ts";
+import { countStatements, walOf } from "../harness/usage.ts";
+import { noopTransport } from "../product/noop-transport.ts";
+import { order, OrderPlaced } from "../product/order-placed.ts";
+import { RunningBus } from "../product/running-bus.ts";
+import {
+  BUSINESS_INSERT,
+  BUSINESS_TABLE,
+  businessRow,
+  emptyBusinessTable,
+  plainTransaction,
+  rateOf,
+} from "../references/business.ts";
+
+/** A business transaction that publishes one event, against the same transaction without. No relay is running. */
+export async function transaction(bench: Bench): Promise<Result[]> {
+  const plain = await bench.server.database("plain");
+  await plain.admin.query(BUSINESS_TABLE);
+  const relayed = await open(bench, false);
+  const optimistic = await open(bench, true);
+  const results: Result[] = [];
+  for (const connections of [1, 8, 32] as const) {
+    const count = size(bench, connections === 1 ? 2_000 : 6_000, 1_000);
+    const pool = plain.pool(connections);
+    const run = (place: Place, work: (n: number) => Promise<void>): Contender => {
+      return async ({ warmUp }) => {
+        await emptyBusinessTable(place);
+        return rateOf(warmUp ? 500 : count, connections, work);
+      };
+    };
+    const samples = await compare(bench, `P4.${connections}, transactions/s`, {
+      plain: run(plain, (n) => plainTransaction(pool, n)),
+      sagabox: run(relayed.place, relayed.publish),
+      optimistic: run(optimistic.place, optimistic.publish),
+    });
+    const optimisticRatio = ratioOf(samples.optimistic, samples.plain).ratio;
+    results.push(
+      result(`P4.${connections}`, ratioOf(samples.sagabox, samples.plain), {
+        "transactions/s": median(samples.sagabox),
+        "without outbox": median(samples.plain),
+        "ratio while the writer also sends and settles": optimisticRatio,
+        ...(await costOf(relayed, connections === 1)),
+      }),
+    );
+  }
+  for (const one of [relayed, optimistic]) await one.close();
+  await plain.drop();
+  return results;
+}
+
+async function open(bench: Bench, sendsAtOnce: boolean) {
+  const place = await bench.server.database("publish");
+  await place.admin.query(BUSINESS_TABLE);
+  const pool = place.pool(40);
+  const statements = countStatements(pool);
+  const running = new RunningBus({
+    database: pool,
+    transport: noopTransport(),
+    outbox: { optimistic: sendsAtOnce },
+  });
+  await running.bus.migrate();
+  return {
+    place,
+    statements,
+    async publish(n: number): Promise<void> {
+      await running.bus.transaction(async (tx) => {
+        await tx.query(BUSINESS_INSERT, businessRow(n));
+        await tx.publish(OrderPlaced, order(n));
+      });
+    },
+    async close(): Promise<void> {
+      await running.stop();
+      await place.drop();
+    },
+  };
+}
+
+/** Asked once: it is the same for any number of connections. */
+async function costOf(
+  { place, statements, publish }: Awaited<ReturnType<typeof open>>,
+  wanted: boolean,
+): Promise<Record<string, number>> {
+  if (!wanted) return {};
+  const count = 500;
+  const before = statements.count();
+  const wal = await walOf(place, () => rateOf(count, 1, publish));
+  return {
+    "statements per transaction": (statements.count() - before) / count,
+    "WAL bytes per transaction": wal / count,
+  };
+}

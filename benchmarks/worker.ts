@@ -1,0 +1,40 @@
+// A relay in a process of its own: started by the measurements that need one, told what to do by its first argument.
+import { createBus } from "../src/index.ts";
+import type { Observer } from "../src/telemetry/index.ts";
+import { noopTransport } from "./product/noop-transport.ts";
+import type { WorkerOrder, WorkerReport } from "./product/worker-process.ts";
+
+const order = JSON.parse(process.argv[2] ?? "{}") as WorkerOrder;
+const report = (said: WorkerReport): void => {
+  if (process.connected) process.send?.(said);
+};
+
+let lanes = 0;
+const tell: Observer["tell"] = (name, fields) => {
+  const { count = 0, lanes: moved = 0 } = fields as { count?: number; lanes?: number };
+  if (name === "relay.published") report({ kind: "settled", count, rssBytes: process.memoryUsage.rss() });
+  if (!name.startsWith("lanes.")) return;
+  lanes += name === "lanes.gained" ? moved : -moved;
+  report({ kind: "lanes", lanes });
+};
+
+const bus = createBus({
+  service: "bench",
+  database: order.url,
+  log: "error",
+  observers: [{ tell }],
+  transport: noopTransport({
+    latencyMs: order.latencyMs,
+    onPublish: (batch) => {
+      if (!order.reportIds) return;
+      const atNs = String(process.hrtime.bigint());
+      report({ kind: "publishing", ids: batch.map(({ id }) => id), atNs });
+    },
+  }),
+});
+await bus.run();
+
+// Whoever started it says when to stop; if they are gone, there is nothing left to do either.
+const stop = (): void => void bus.stop().then(() => process.exit(0));
+process.once("message", stop);
+process.once("disconnect", stop);

@@ -71,18 +71,18 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
     rows,
     waiting,
     /** Changes rows as no part of sagabox would, past the guard that refuses it. */
-    async tamper(sql: string): Promise<void> {
+    tamper: async (sql: string): Promise<void> => {
       await pool.query(`begin; set local session_replication_role = replica; ${sql}; commit`);
     },
     /** Resolves when nothing is left to send. */
     drained: () => until(async () => (await waiting()) === 0),
     /** One committed transaction with these messages. */
-    async publish(...messages: readonly Outgoing[]): Promise<void> {
+    publish: async (...messages: readonly Outgoing[]): Promise<void> => {
       const tx = await database.begin();
       await writer.write(tx, messages);
       await tx.commit();
     },
-    relay(wishes: RelayWishes = {}): PollingRelay {
+    relay: (wishes: RelayWishes = {}): PollingRelay => {
       const { worker = "w", hop, leaseMs = 5_000, database: own, transport: carrier, ...outbox } = wishes;
       const relay = new PollingRelay({
         database: own ?? database,
@@ -101,7 +101,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       return relay;
     },
     /** What bus.transaction() is made of. */
-    optimistic(wishes: RelayWishes & { readonly onReleased?: (lanes: readonly number[]) => void } = {}) {
+    optimistic: (wishes: RelayWishes & { readonly onReleased?: (lanes: readonly number[]) => void } = {}) => {
       const { worker = "sender", hop, transport: carrier, onReleased } = wishes;
       const { optimistic, optimisticTimeout } = wishes;
       const sender = new OptimisticSender({
@@ -119,7 +119,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       });
       const wakeUp = new WakeUp({ database, channel: "sagabox_test", local: () => true });
       onTestFinished(async () => {
-        wakeUp.close();
+        await wakeUp.close();
         database.letGo();
         await sender.close();
       });
@@ -151,7 +151,7 @@ export async function until(holds: () => Promise<boolean> | boolean, withinMs = 
   const giveUpAt = performance.now() + withinMs;
   while (!(await holds())) {
     if (performance.now() > giveUpAt)
-      throw new Error(`It did not become true within ${withinMs} ms: ${holds}`);
+      throw new Error(`It did not become true within ${withinMs} ms: ${String(holds)}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

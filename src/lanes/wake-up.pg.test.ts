@@ -1,0 +1,98 @@
+import { expect, onTestFinished, test } from "vitest";
+import { outgoing, relays, until } from "../../test/support/relays.ts";
+import { hintFrom, WakeUp } from "./wake-up.ts";
+
+async function setup(local: (lanes: readonly number[]) => boolean = () => false) {
+  const house = await relays();
+  const heard: string[] = [];
+  const ear = await house.database.session("ear");
+  await ear.listen("hints", ({ payload }) => heard.push(payload));
+  const wakeUp = new WakeUp({ database: house.database, channel: "hints", local });
+  onTestFinished(async () => {
+    await wakeUp.close();
+    ear.release();
+  });
+  /** A mark of our own, sent last: what was said before it has been heard. */
+  const listened = async (): Promise<void> => {
+    await until(
+      async () =>
+        (
+          await house.rows(
+            "select 1 from pg_stat_activity where state = 'active' and query ilike '%notify%' and pid <> pg_backend_pid()",
+          )
+        ).length === 0,
+    );
+    await house.pool.query("select pg_notify('hints', 'end')");
+    await until(() => heard.includes("end"));
+  };
+  return { ...house, wakeUp, heard, listened };
+}
+
+test("rule 11: hints given in one breath travel as one notification, each lane named once", async () => {
+  const { wakeUp, heard, database } = await setup();
+  wakeUp.now([1]);
+  for (let n = 0; n < 500; n++) wakeUp.now([n % 20]);
+  await until(() => heard.length === 2);
+  expect(heard[0]).toBe("1");
+  expect(hintFrom(heard[1] ?? "").lanes?.toSorted((a, b) => a - b)).toEqual(
+    Array.from({ length: 20 }, (_, n) => n),
+  );
+  expect(database.ran.filter(({ name }) => name.includes("notify"))).toHaveLength(2);
+});
+
+test("rule 11: what the relay of this process owns is told to nobody else", async () => {
+  const asked: (readonly number[])[] = [];
+  const { wakeUp, heard, listened } = await setup((lanes) => asked.push(lanes) > 0);
+  wakeUp.now([3, 3, 4]);
+  await listened();
+  expect([asked, heard]).toEqual([[[3, 4]], ["end"]]);
+});
+
+test("rule 11: for a caller's own transaction hints come at growing distances, whoever asks meanwhile", async () => {
+  const { wakeUp, heard } = await setup();
+  wakeUp.soon([5]);
+  wakeUp.soon([6]);
+  await until(() => heard.length === 4);
+  expect(heard.map((payload) => hintFrom(payload).lanes?.toSorted())).toEqual(Array(4).fill([5, 6]));
+});
+
+test("rule 11: a closed one says nothing more", async () => {
+  const { wakeUp, heard, listened } = await setup();
+  wakeUp.soon([5]);
+  await wakeUp.close();
+  wakeUp.now([6]);
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  await listened();
+  expect(heard).toEqual(["end"]);
+});
+
+test("rule 11: rows changed by hand are told at once", async () => {
+  const { wakeUp, heard } = await setup();
+  wakeUp.changed([7]);
+  await until(() => heard.length === 1);
+  expect(hintFrom(heard[0] ?? "")).toEqual({ lanes: [7], changed: true });
+});
+
+test("rule 11: a business transaction that publishes notifies nobody by itself", async () => {
+  const { publish, optimistic, heard, listened } = await setup();
+  await publish(outgoing({ key: "k" }), outgoing());
+  await optimistic().send(outgoing());
+  await listened();
+  expect(heard).toEqual(["end"]);
+});
+
+test("rule 11: a hint makes an idle relay look at once; without one it looks within the poll interval", async () => {
+  const { publish, relay, transport, database } = await setup();
+  const lazy = relay({ pollInterval: 60_000 });
+  await lazy.start();
+  await until(() => lazy.ownedLanes === 256);
+  await until(() => database.count("sagabox.outbox.fetch") > 6);
+  const message = outgoing({ id: "hinted" });
+  await publish(message);
+  expect(lazy.hint([message.lane])).toBe(true);
+  await until(() => transport.ids.includes("hinted"), 700);
+  await lazy.stop();
+  await relay({ pollInterval: 100 }).start();
+  await publish(outgoing({ id: "polled" }));
+  await until(() => transport.ids.includes("polled"), 2_000);
+});

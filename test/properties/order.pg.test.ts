@@ -1,0 +1,171 @@
+import { expect, test } from "vitest";
+import type { Message } from "../../src/message/index.ts";
+import type { Outgoing } from "../../src/outbox/index.ts";
+import type { OwnedTransaction } from "../../src/storage/index.ts";
+import { outgoing, relays, until, type Relays } from "../support/relays.ts";
+import { seededRandom } from "../support/seeded-random.ts";
+
+const KEYS = 50;
+const WRITERS = 8;
+
+interface Load {
+  readonly messages: number;
+  readonly seed: number;
+  /** Writes the messages and ends the transaction; false when it rolled back. */
+  readonly write: (
+    house: Relays,
+    tx: OwnedTransaction,
+    messages: readonly Outgoing[],
+    random: () => number,
+  ) => Promise<boolean>;
+}
+
+/** Transactions that lock their aggregates, number their messages under the lock, and end out of order. */
+async function writers(house: Relays, { messages, seed, write }: Load): Promise<string[]> {
+  await house.pool.query(
+    `create table aggregate (key text primary key, kseq int not null default 0);
+     insert into aggregate select 'k' || n from generate_series(0, ${KEYS - 1}) as n`,
+  );
+  const written: string[] = [];
+  const one = async (n: number): Promise<void> => {
+    const random = seededRandom(seed * 1_000 + n);
+    while (written.length < messages) {
+      const keys = [
+        ...new Set(
+          Array.from({ length: 1 + Math.floor(random() * 3) }, () => `k${Math.floor(random() * KEYS)}`),
+        ),
+      ].toSorted();
+      written.push(...(await transaction(house, keys, random, write)));
+    }
+  };
+  await Promise.all(Array.from({ length: WRITERS }, (_, n) => one(n)));
+  return written;
+}
+
+async function transaction(
+  house: Relays,
+  keys: string[],
+  random: () => number,
+  write: Load["write"],
+): Promise<string[]> {
+  const tx = await house.database.begin();
+  const messages = [];
+  for (const key of keys) {
+    const { rows } = await tx.query<{ kseq: number }>(
+      "update aggregate set kseq = kseq + 1 where key = $1 returning kseq",
+      [key],
+    );
+    const kseq = rows[0]?.kseq ?? 0;
+    messages.push(outgoing({ id: `${key}#${kseq}`, key, data: JSON.stringify({ kseq }) }));
+  }
+  const committed = await write(house, tx, messages, random);
+  return committed ? messages.map(({ message }) => message.id) : [];
+}
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+function assertInOrder(published: readonly Message[], written: readonly string[]): void {
+  const seen = new Map<string, number>();
+  const inversions: string[] = [];
+  for (const { id, key, data } of published) {
+    const { kseq } = JSON.parse(data) as { kseq: number };
+    if ((seen.get(key ?? "") ?? 0) + 1 !== kseq) inversions.push(id);
+    seen.set(key ?? "", kseq);
+  }
+  const arrived = published.map(({ id }) => id);
+  expect(inversions).toEqual([]);
+  expect(new Set(arrived).size).toBe(arrived.length);
+  expect(arrived.toSorted()).toEqual(written.toSorted());
+}
+
+// A seq is drawn early and its transaction takes long or rolls back: seqs commit far out of order.
+const slowly: Load["write"] = async (house, tx, messages, random) => {
+  await house.writer.write(tx, messages);
+  if (random() < 0.3) await pause(random() * 25);
+  const fails = random() < 0.05;
+  await (fails ? tx.rollback() : tx.commit());
+  return !fails;
+};
+
+test(
+  "rule 6: writers that commit out of order lose nothing and invert nothing, beside an old snapshot and a long writer",
+  { timeout: 120_000 },
+  async () => {
+    const house = await relays({ poolSize: 60 });
+    const snapshot = await house.database.begin({ isolation: "repeatable read" });
+    await snapshot.query("select 1 from sagabox.outbox");
+    const long = await house.database.begin();
+    await house.writer.write(long, [outgoing({ id: "long#1", key: "long", data: '{"kseq":1}' })]);
+    for (const worker of ["r1", "r2"]) {
+      await house.relay({ worker, batchSize: 40, leaseMs: 1_000, database: house.fresh() }).start();
+    }
+    const writing = writers(house, { messages: 5_000, seed: 1, write: slowly });
+    await until(() => house.transport.published.length > 2_000, 60_000);
+    await long.commit();
+    const written = [...(await writing), "long#1"];
+    await until(async () => (await house.waiting()) === 0, 60_000);
+    await snapshot.rollback();
+    assertInOrder(house.transport.published, written);
+  },
+);
+
+test(
+  "rules 7 and 9: optimistic senders and relays side by side, no faults: each message once, in order",
+  { timeout: 120_000 },
+  async () => {
+    const house = await relays({ poolSize: 60 });
+    const senders = [
+      house.optimistic({ worker: "s1" }),
+      house.optimistic({ worker: "s2", database: house.fresh() }),
+    ];
+    for (const worker of ["r1", "r2"]) {
+      await house.relay({ worker, batchSize: 40, leaseMs: 1_000, database: house.fresh() }).start();
+    }
+    house.transport.before = () => pause(2);
+    const written = await writers(house, {
+      messages: 2_000,
+      seed: 2,
+      write: async (_, tx, messages, random) => {
+        const own = senders[random() < 0.5 ? 0 : 1]?.scope(tx);
+        for (const message of messages) await own?.add(message);
+        own?.committed(await tx.commit(own.last()));
+        return true;
+      },
+    });
+    await until(async () => (await house.waiting()) === 0, 60_000);
+    assertInOrder(house.transport.published, written);
+    expect(house.observer.of("optimistic.succeeded").length).toBeGreaterThan(100);
+  },
+);
+
+test(
+  "rule 4: relays that come and go while keys fail now and then: each message once, in order",
+  { timeout: 120_000 },
+  async () => {
+    const house = await relays({ poolSize: 60 });
+    const random = seededRandom(3);
+    house.transport.answer = () => (random() < 0.03 ? "rejected" : "published");
+    const start = async (worker: string) => {
+      const relay = house.relay({
+        worker,
+        batchSize: 40,
+        leaseMs: 1_000,
+        retry: { maxAttempts: 50, firstDelay: 10, maxDelay: 30 },
+        database: house.fresh(),
+      });
+      await relay.start();
+      return relay;
+    };
+    await start("stays");
+    const writing = writers(house, { messages: 2_000, seed: 4, write: slowly });
+    for (let turn = 0; turn < 5; turn++) {
+      const guest = await start(`guest${turn}`);
+      await until(() => guest.ownedLanes > 50);
+      await until(() => house.transport.published.length >= Math.min(1_900, (turn + 1) * 300), 60_000);
+      await guest.stop();
+    }
+    const written = await writing;
+    await until(async () => (await house.waiting()) === 0, 60_000);
+    assertInOrder(house.transport.published, written);
+  },
+);

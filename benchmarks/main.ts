@@ -1,36 +1,33 @@
-import { parseArguments, USAGE } from "./harness/arguments.ts";
-import type { Bench } from "./harness/bench.ts";
-import { table } from "./harness/report.ts";
-import type { Result } from "./harness/result.ts";
-import { startServer } from "./harness/server.ts";
+// Compiles sources and benchmarks the way the package is built and runs the result with plain Node: a loader that
+// translates while it runs would be charged to the product.
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { suites } from "./suites.ts";
+import { parseArguments, USAGE } from "./harness/arguments.ts";
 
-const given = parseArguments(process.argv.slice(2), Object.keys(suites));
-if (given === undefined) {
+const argv = process.argv.slice(2);
+if (parseArguments(argv, Object.keys(suites)) === undefined) {
   console.error(USAGE);
   process.exit(2);
 }
 
-const startedMs = performance.now();
-const say = (line: string): void => {
-  console.error(`${((performance.now() - startedMs) / 1000).toFixed(0).padStart(4)} s  ${line}`);
-};
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const built = join(root, "node_modules/.cache/sagabox-bench", String(process.pid));
+const compiler = join(root, "node_modules/typescript/bin/tsc");
+const options = ["-p", join(root, "benchmarks/tsconfig.json"), "--outDir", built];
+const { status, stdout } = spawnSync(process.execPath, [compiler, ...options], { encoding: "utf8" });
+if (status !== 0) console.error(stdout);
+const program = join(built, "benchmarks/run.js");
+if (!existsSync(program)) process.exit(2);
+writeFileSync(join(built, "package.json"), '{ "type": "module", "version": "0.0.0-bench" }\n');
 
-const server = await startServer();
-const bench: Bench = { server, rounds: given.rounds, quick: given.quick, say };
-const results: Result[] = [];
-try {
-  for (const suite of given.suite === "all" ? Object.keys(suites) : [given.suite]) {
-    for (const [title, measure] of Object.entries(suites[suite] ?? {})) {
-      if (given.only !== undefined && !title.includes(given.only)) continue;
-      say(`${suite}: ${title}`);
-      results.push(...(await measure(bench)));
-    }
-  }
-} finally {
-  await server.stop();
-}
-
-if (given.json) console.log(JSON.stringify({ suite: given.suite, rounds: given.rounds, results }));
-else console.log(table(results));
-process.exitCode = results.every((one) => one.ok) ? 0 : 1;
+const child = spawn(process.execPath, [program, ...argv], { stdio: "inherit" });
+// Ctrl-C reaches the child as well; it stops its server, then we tidy up.
+process.on("SIGINT", () => undefined);
+process.on("SIGTERM", () => child.kill("SIGTERM"));
+child.on("exit", (code) => {
+  rmSync(built, { recursive: true, force: true });
+  process.exitCode = code ?? 1;
+});

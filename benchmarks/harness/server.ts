@@ -40,6 +40,14 @@ export async function startServer(): Promise<Server> {
   });
   const admin = openPool(server.url, 2);
   let count = 0;
+  let stopped: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    await admin.end();
+    await server.stop();
+    await rm(folder, { recursive: true, force: true });
+    // As root the data lives elsewhere, where the server's own account may enter.
+    await rm(dirname(server.dataDir), { recursive: true, force: true });
+  };
   return {
     async database(label) {
       const name = `bench_${label}_${++count}`;
@@ -50,13 +58,7 @@ export async function startServer(): Promise<Server> {
         await admin.query(`drop database ${name} with (force)`);
       });
     },
-    async stop() {
-      await admin.end();
-      await server.stop();
-      await rm(folder, { recursive: true, force: true });
-      // As root the data lives elsewhere, where the server's own account may enter.
-      await rm(dirname(server.dataDir), { recursive: true, force: true });
-    },
+    stop: () => (stopped ??= stop()),
   };
 }
 

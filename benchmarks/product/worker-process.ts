@@ -24,9 +24,13 @@ export class WorkerProcess {
 
   constructor(order: WorkerOrder, heard: (report: WorkerReport, worker: WorkerProcess) => void) {
     this.#heard = (report) => heard(report, this);
-    this.#child = fork(new URL("../worker.ts", import.meta.url), [JSON.stringify(order)], {
-      stdio: ["ignore", "inherit", "inherit", "ipc"],
-    });
+    this.#child = fork(
+      new URL(import.meta.url.endsWith(".ts") ? "../worker.ts" : "../worker.js", import.meta.url),
+      [JSON.stringify(order)],
+      {
+        stdio: ["ignore", "inherit", "inherit", "ipc"],
+      },
+    );
     this.#child.on("message", (report: WorkerReport) => this.#hear(report));
   }
 

@@ -7,7 +7,7 @@ import { Workers } from "../product/worker-process.ts";
 
 const BOUND_BYTES = 200 * 1_048_576;
 
-/** The resident memory of a worker process at work on a great backlog; the loader of TypeScript is part of it here. */
+/** The resident memory of a worker process at work on a great backlog. */
 export async function memory(bench: Bench): Promise<Result[]> {
   const backlog = size(bench, 1_000_000, 100_000);
   const eaten = size(bench, 200_000, 50_000);

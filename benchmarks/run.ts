@@ -1,0 +1,39 @@
+import { parseArguments, USAGE } from "./harness/arguments.ts";
+import type { Bench } from "./harness/bench.ts";
+import { table } from "./harness/report.ts";
+import type { Result } from "./harness/result.ts";
+import { startServer } from "./harness/server.ts";
+import { suites } from "./suites.ts";
+
+const given = parseArguments(process.argv.slice(2), Object.keys(suites));
+if (given === undefined) {
+  console.error(USAGE);
+  process.exit(2);
+}
+
+const startedMs = performance.now();
+const say = (line: string): void => {
+  console.error(`${((performance.now() - startedMs) / 1000).toFixed(0).padStart(4)} s  ${line}`);
+};
+
+const server = await startServer();
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.once(signal, () => void server.stop().finally(() => process.exit(130)));
+}
+const bench: Bench = { server, rounds: given.rounds, quick: given.quick, say };
+const results: Result[] = [];
+try {
+  for (const suite of given.suite === "all" ? Object.keys(suites) : [given.suite]) {
+    for (const [title, measure] of Object.entries(suites[suite] ?? {})) {
+      if (given.only !== undefined && !title.includes(given.only)) continue;
+      say(`${suite}: ${title}`);
+      results.push(...(await measure(bench)));
+    }
+  }
+} finally {
+  await server.stop();
+}
+
+if (given.json) console.log(JSON.stringify({ suite: given.suite, rounds: given.rounds, results }));
+else console.log(table(results));
+process.exitCode = results.every((one) => one.ok) ? 0 : 1;

@@ -109,7 +109,7 @@ export async function orderUnlessFull(bus: Bus, orderId: string): Promise<"accep
     await orderInOurs(bus, orderId);
     return "accepted";
   } catch (error) {
-    if (isSagaboxError(error) && error.code === "OUTBOX_FULL") return "busy"; // such as an HTTP 503
+    if (isSagaboxError(error, "OUTBOX_FULL")) return "busy"; // such as an HTTP 503
     throw error;
   }
 }

@@ -1,0 +1,45 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { format } from "prettier";
+
+const root = join(import.meta.dirname, "..");
+
+/** Pages whose TypeScript is cut from files that run. */
+export const pages = [
+  "README.md",
+  "ARCHITECTURE.md",
+  "docs/tutorial/first-message.md",
+  "docs/guides/publishing.md",
+  "docs/guides/consuming.md",
+  "docs/guides/dead-letters.md",
+  "docs/guides/running.md",
+];
+
+const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```ts\n[^]*?```/g;
+
+/** The page with every snippet as its file has it now. */
+export async function withSnippets(markdown: string): Promise<string> {
+  let [page, end] = ["", 0];
+  for (const match of markdown.matchAll(snippet)) {
+    const { path = "", region = "" } = match.groups ?? {};
+    const code = await format(cut(path, region), { parser: "typescript", printWidth: 110 });
+    page += `${markdown.slice(end, match.index)}<!-- snippet: ${path}#${region} -->\n\n\`\`\`ts\n${code}\`\`\``;
+    end = match.index + match[0].length;
+  }
+  return page + markdown.slice(end);
+}
+
+function cut(path: string, region: string): string {
+  const lines = readFileSync(join(root, path), "utf8").split("\n");
+  const first = lines.findIndex((line) => line.trim() === `// #region ${region}`);
+  const last = lines.findIndex((line) => line.trim() === `// #endregion ${region}`);
+  if (first === -1 || last < first) throw new Error(`${path} has no region "${region}".`);
+  return lines.slice(first + 1, last).join("\n");
+}
+
+if (process.argv[1] === import.meta.filename) {
+  for (const path of pages) {
+    const file = join(root, path);
+    writeFileSync(file, await withSnippets(readFileSync(file, "utf8")));
+  }
+}

@@ -1,0 +1,36 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { pages, withSnippets } from "../../scripts/build-snippets.ts";
+import { filesBelow, projectRoot } from "./source-file.ts";
+
+const markdown = filesBelow(".", ".md");
+
+test("code in the docs is as the files it was cut from (otherwise: npx tsx scripts/build-snippets.ts)", async () => {
+  for (const path of pages) {
+    const page = readFileSync(join(projectRoot, path), "utf8");
+    expect(await withSnippets(page), path).toBe(page);
+  }
+});
+
+test("no TypeScript stands in a page that was not cut from a file that runs", () => {
+  const stray = markdown.flatMap(({ path, text }) => {
+    const blocks = text.match(/^```(ts|typescript|tsx)$/gm)?.length ?? 0;
+    const cut = text.match(/^<!-- snippet: \S+ -->\n\n```ts$/gm)?.length ?? 0;
+    return blocks === cut && (cut === 0 || pages.includes(path)) ? [] : [path];
+  });
+  expect(stray).toEqual([]);
+});
+
+test("every page is reached from the README", () => {
+  const docs = markdown.filter(({ path }) => path.startsWith("docs/"));
+  const reached = new Set(["README.md"]);
+  for (const path of reached) {
+    const { text = "" } = markdown.find((page) => page.path === path) ?? {};
+    for (const [, target = ""] of text.matchAll(/\]\(([^)#\s]+\.md)(?:#[^)]*)?\)/g)) {
+      if (!target.includes(":")) reached.add(join(path, "..", target));
+    }
+  }
+  expect(docs.length).toBeGreaterThan(10);
+  expect(docs.map(({ path }) => path).filter((path) => !reached.has(path))).toEqual([]);
+});

@@ -41,14 +41,18 @@ const MESSAGE = `id, lane, stream, kind, type, schema_version, topic, key, aggre
 export function writeStatements(schema: string) {
   const moment = `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)`;
   // The writer has its transaction number before it draws a seq: the marks of the readers rest on that.
-  const numbered = (from: string, where: string) => `given as materialized (
+  const numbered = (from: string) => `given as materialized (
          select nextval('${schema}.outbox_seq') as seq, moment.at, (moment.at at time zone 'utc')::date as written_on,
                 moment.at + listed.ttl_ms * interval '1 ms' as expires_at, listed.*
            from moment, ${from}
-          where moment.xid is not null${where}
+          where moment.xid is not null
        )`;
   const lists = `unnest(${LISTS}) as listed (${NAMES})`;
   const one = `(select ${ONE}) as listed`;
+  // Sorted after the join, and only then numbered: a join may turn the order of its input round.
+  const fresh = `(select * from unnest(${LISTS}) with ordinality as listed (${NAMES}, turn)
+                    where listed.id in (select id from fresh)
+                    order by turn) as listed`;
   const kept = `kept as (
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, at, expires_at from given
@@ -59,7 +63,7 @@ export function writeStatements(schema: string) {
   const publish = (name: string, from: string) =>
     statement(
       name,
-      `with ${moment}, ${numbered(from, "")}, ${kept}
+      `with ${moment}, ${numbered(from)}, ${kept}
        ${toSend("null")}`,
     );
   // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
@@ -67,7 +71,7 @@ export function writeStatements(schema: string) {
   const publishLeased = (name: string, from: string) =>
     statement(
       name,
-      `with ${moment}, ${numbered(from, "")}, ${kept}
+      `with ${moment}, ${numbered(from)}, ${kept}
        ${toSend(`case when current_setting('transaction_isolation') = 'read committed' and (stream is null or not exists (
                         select 1 from ${schema}.outbox as earlier
                          where earlier.lane = given.lane and earlier.stream = given.stream))
@@ -88,7 +92,7 @@ export function writeStatements(schema: string) {
          select listed.id, (moment.at at time zone 'utc')::date from moment, ${lists}
          on conflict do nothing
          returning id
-       ), ${numbered(lists, " and listed.id in (select id from fresh)")}, ${kept}
+       ), ${numbered(fresh)}, ${kept}
        ${toSend("null")}
        returning message_id as id`,
     ),

@@ -1,5 +1,7 @@
-import { expect, test } from "vitest";
+import pg from "pg";
+import { expect, onTestFinished, test } from "vitest";
 import { outgoing, relays, until, type Relays } from "../../test/support/relays.ts";
+import { pgDatabase } from "../storage/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
 import { aMessage } from "../../test/support/messages.ts";
 
@@ -124,3 +126,53 @@ test("A3: an id used before writes nothing, also after the first was sent; twice
   expect(house.transport.ids).toEqual(["mine", "new"]);
   expect(house.observer.of("outbox.duplicate")).toMatchObject([{ id: "mine" }]);
 });
+
+test.each([
+  ["on", "off", "off"],
+  ["off", "on", "off"],
+  ["off", "off", "on"],
+])(
+  "A12: messages written together keep their order, however the server joins (hash %s, merge %s, loop %s)",
+  async (hash, merge, loop) => {
+    const house = await relays();
+    await house.pool.query(
+      `do $$ begin execute format('alter database %I set enable_hashjoin = ${hash}', current_database());
+                   execute format('alter database %I set enable_mergejoin = ${merge}', current_database());
+                   execute format('alter database %I set enable_nestloop = ${loop}', current_database()); end $$;
+       insert into sagabox.consumer_group (name) values ('g');
+       insert into sagabox.subscription (topic, group_id) values ('events.order.placed', 1)`,
+    );
+    const pool = new pg.Pool({ connectionString: house.url, max: 5 });
+    onTestFinished(() => pool.end());
+    const database = pgDatabase(pool);
+    const ids = Array.from({ length: 40 }, (_, n) => `m${n}`);
+    const tx = await database.begin();
+    await house.writer.write(
+      tx,
+      ids.map((id) => outgoing({ id, key: "k", ownId: true })),
+    );
+    await tx.commit();
+    const written = await house.rows("select message_id from sagabox.outbox order by seq");
+    expect(written.map((row) => row["message_id"])).toEqual(ids);
+    const transport = postgres();
+    const home = { database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer: house.observer };
+    const hop = transport.settleIn(home);
+    await transport.publish(
+      ids.map((id) => aMessage({ id: `d${id}`, key: "k" })),
+      {
+        signal: new AbortController().signal,
+      },
+    );
+    const places = await house.rows<{ lane: number; seq: string }>("select lane, seq from sagabox.outbox");
+    const list = (values: readonly (string | number)[]) => `{${values.join(",")}}`;
+    await database.run(hop.settleLeased, [
+      list(places.map((row) => row.lane)),
+      list(places.map((row) => row.seq)),
+      list(written.map((row) => String(row["message_id"]))),
+      "sender",
+    ]);
+    const queued = await house.rows("select message_id from sagabox.queue order by seq");
+    expect(queued.map((row) => row["message_id"])).toEqual([...ids.map((id) => `d${id}`), ...ids]);
+    await transport.close();
+  },
+);

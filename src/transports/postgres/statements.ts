@@ -7,15 +7,19 @@ const same = (given: string): string =>
 
 const FENCED = "(select count(*) from owned) = cardinality($1::text::integer[])";
 
+// Sorted after the join, and only then numbered: a join may turn the order of its input round.
 /** One delivery per subscribed group from the rows in `gone`, in their order; a group's lanes mirror the outbox's. */
 function fanOut(schema: string): string {
   return `copied as (
          insert into ${schema}.queue
                 (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at)
-         select subscribed.group_id * 256 + gone.lane, nextval('${schema}.queue_seq'), gone.stream, gone.topic, gone.type,
-                gone.message_id, gone.written_on, gone.priority, gone.max_attempts, clock_timestamp(), gone.expires_at
-           from (select * from gone order by seq) as gone
-           join ${schema}.subscription as subscribed on subscribed.topic = gone.topic
+         select lane, nextval('${schema}.queue_seq'), stream, topic, type, message_id, written_on, priority, max_attempts,
+                clock_timestamp(), expires_at
+           from (select subscribed.group_id * 256 + gone.lane as lane, gone.stream, gone.topic, gone.type, gone.message_id,
+                        gone.written_on, gone.priority, gone.max_attempts, gone.expires_at
+                   from gone
+                   join ${schema}.subscription as subscribed on subscribed.topic = gone.topic
+                  order by gone.seq) as sorted
          returning lane
        )`;
 }
@@ -89,10 +93,12 @@ export function queueStatements(schema: string) {
        )
        insert into ${schema}.queue
               (lane, seq, stream, topic, type, message_id, written_on, priority, due_at, expires_at)
-       select subscribed.group_id * 256 + given.lane, nextval('${schema}.queue_seq'), given.stream, given.topic, given.type,
-              given.id, given.written_on, given.priority, clock_timestamp(), given.expires_at
-         from (select * from given order by turn) as given
-         join ${schema}.subscription as subscribed on subscribed.topic = given.topic
+       select lane, nextval('${schema}.queue_seq'), stream, topic, type, id, written_on, priority, clock_timestamp(), expires_at
+         from (select subscribed.group_id * 256 + given.lane as lane, given.stream, given.topic, given.type, given.id,
+                      given.written_on, given.priority, given.expires_at
+                 from given
+                 join ${schema}.subscription as subscribed on subscribed.topic = given.topic
+                order by given.turn) as sorted
        returning lane`,
     ),
     createGroup: statement(

@@ -1,2 +1,10 @@
-// For tests of what is built on sagabox: a broker inside the process with switches for what can go wrong.
+// For tests of what is built on sagabox: a broker inside the process with switches for what can go wrong, and the
+// suite that every transport has to pass.
+export {
+  exerciseTransport,
+  type ExerciseOptions,
+  type SkippedCase,
+  type TestRunner,
+  type TransportUnderTest,
+} from "./exercise-transport.ts";
 export { MemoryTransport, type MemoryTransportOptions } from "./memory-transport.ts";

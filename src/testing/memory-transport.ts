@@ -70,7 +70,7 @@ export class MemoryTransport implements Transport {
     if (this.#down) throw unreachable();
     const group = this.#group(subscription.group);
     for (const { topic, from } of subscription.topics)
-      this.#route(topic, from === "now" ? "now" : "beginning", group);
+      this.#route(topic, from === "beginning" ? "beginning" : "now", group);
     return group.join(subscription, receive);
   }
 

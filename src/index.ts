@@ -1,7 +1,15 @@
 // The front door: everything a service needs to publish and to handle messages. Transports, test tools and what authors
 // of transports need have doors of their own.
 export { Bus, createBus, message } from "./app/index.ts";
-export type { BusOptions, BusTransaction, Prepared, Readiness, RunOptions, StopResult } from "./app/index.ts";
+export type {
+  BusOptions,
+  BusTransaction,
+  Prepared,
+  Readiness,
+  RunOptions,
+  Running,
+  StopResult,
+} from "./app/index.ts";
 export { command, event, stream } from "./message/index.ts";
 export type {
   AnyCommand,

@@ -37,6 +37,8 @@ export interface BusOptions {
   readonly shutdownTimeout?: Duration | number;
   /** How long dead letters are kept. Default "14d". */
   readonly deadLetterRetention?: Duration | number;
+  /** How long dedupe rows are kept, at least; never less than any copy that could be sent again. Default "30d". */
+  readonly inboxRetention?: Duration | number;
   /** How much is logged; false for silence. Default: LOG_LEVEL, else "info". */
   readonly log?: LogLevel | false;
   /** Told everything beside the log and the metrics. */
@@ -54,6 +56,7 @@ export interface BusSettings {
   readonly outbox: OutboxOptions;
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
+  readonly inboxMs: number;
   readonly log: LogLevel | false;
   readonly host: string;
   readonly port: number;
@@ -72,6 +75,7 @@ const KNOWN = [
   "outbox",
   "shutdownTimeout",
   "deadLetterRetention",
+  "inboxRetention",
   "log",
   "observers",
 ] as const;
@@ -106,6 +110,10 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
     shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
     deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
       min: DAY_MS,
+      max: 3_650 * DAY_MS,
+    }),
+    inboxMs: milliseconds("inboxRetention", options.inboxRetention ?? "30d", {
+      min: 7 * DAY_MS,
       max: 3_650 * DAY_MS,
     }),
     log: options.log ?? around.logLevel ?? "info",

@@ -20,7 +20,7 @@ import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } fr
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
 import { busTransaction, scopeOf, type BusTransaction } from "./bus-transaction.ts";
 import type { Parts } from "./parts.ts";
-import { Worker, type RunOptions, type StopResult } from "./worker.ts";
+import { Worker, type RunOptions, type Running, type StopResult } from "./worker.ts";
 
 type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
 type RepublishOptions = Parameters<typeof republish>[2];
@@ -76,10 +76,10 @@ export class Bus {
   /** Any number of messages in one statement. */
   async publishAll(
     tx: CallerTransaction | BusTransaction,
-    ...messages: readonly Prepared[]
+    ...messages: readonly (Prepared | readonly Prepared[])[]
   ): Promise<Published[]> {
     const outgoing: Outgoing[] = [];
-    for (const { contract, data, options } of messages) {
+    for (const { contract, data, options } of messages.flat() as Prepared[]) {
       outgoing.push(await this.#parts.compose(contract, data, options));
     }
     const scope = scopeOf(tx);
@@ -135,8 +135,8 @@ export class Bus {
   }
 
   /** Starts relay, consumers, schedule and upkeep, and the health and metrics server when a port is given. */
-  async run(options: RunOptions = {}): Promise<void> {
-    await this.#worker.run(options);
+  async run(options: RunOptions = {}): Promise<Running> {
+    return this.#worker.run(options);
   }
 
   /** Finishes what was begun, within the shutdown timeout. `clean` is false when something had to be cut off. */

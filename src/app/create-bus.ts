@@ -12,7 +12,10 @@ export function createBus(options: BusOptions): Bus {
   const metrics = prometheus();
   const log = settings.log === false ? [] : [logger({ level: settings.log })];
   const observer = fanOut([metrics, ...log, ...(options.observers ?? [])]);
-  const registry = new HandlerRegistry(settings.routing);
+  const registry = new HandlerRegistry(
+    settings.routing,
+    settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
+  );
   const parts = wire(settings, options.transport ?? postgres(), observer);
   return new Bus(parts, registry, new Worker(parts, registry, metrics));
 }

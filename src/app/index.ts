@@ -5,4 +5,4 @@ export { Bus, message, type Prepared } from "./bus.ts";
 export type { BusOptions } from "./bus-options.ts";
 export type { BusTransaction } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
-export type { RunOptions, StopResult } from "./worker.ts";
+export type { RunOptions, Running, StopResult } from "./worker.ts";

@@ -10,7 +10,11 @@ export class Janitor implements Service {
   readonly #loop: Loop;
 
   constructor({ deadLetters, inbox, settings, outbox, observer }: Parts) {
-    const olderThanMs = inboxRetentionMs({ deadLetters: settings.deadLetterMs, archive: outbox.retentionMs });
+    const olderThanMs = inboxRetentionMs({
+      retention: settings.inboxMs,
+      deadLetters: settings.deadLetterMs,
+      archive: outbox.retentionMs,
+    });
     this.#loop = new Loop({
       step: async (signal) => {
         const count = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });

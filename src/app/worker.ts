@@ -18,6 +18,11 @@ export interface RunOptions {
   readonly host?: string;
 }
 
+export interface Running {
+  /** Where health and metrics are served; undefined without a server. */
+  readonly port: number | undefined;
+}
+
 export interface StopResult {
   readonly clean: boolean;
 }
@@ -28,6 +33,8 @@ export class Worker {
   readonly #registry: HandlerRegistry;
   readonly #metrics: PrometheusObserver;
   #consumers: Consumer[] = [];
+  #ledger: CrashLedger | undefined;
+  #healthServer: HealthServer | undefined;
   #supervisor: Supervisor | undefined;
   #stopping: Promise<StopResult> | undefined;
 
@@ -37,11 +44,11 @@ export class Worker {
     this.#metrics = metrics;
   }
 
-  async run(options: RunOptions): Promise<void> {
+  async run(options: RunOptions): Promise<Running> {
     if (this.#stopping !== undefined) {
       throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
     }
-    if (this.#supervisor !== undefined) return;
+    if (this.#supervisor !== undefined) return { port: this.#healthServer?.port };
     const { database, settings, transport, observer, inbox } = this.#parts;
     await assertMigrated(database, settings.schema);
     await transport.open();
@@ -51,6 +58,7 @@ export class Worker {
     this.#supervisor = supervisor;
     observer.tell("worker.started", { worker: settings.worker, service: settings.service });
     await supervisor.start();
+    return { port: this.#healthServer?.port };
   }
 
   stop(): Promise<StopResult> {
@@ -92,8 +100,6 @@ export class Worker {
     );
   }
 
-  #ledger: CrashLedger | undefined;
-
   #services(options: RunOptions): SupervisedService[] {
     const { relay, mover, history } = this.#parts;
     const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
@@ -116,7 +122,9 @@ export class Worker {
   }
 
   #server(port: number, host = "127.0.0.1"): HealthServer {
-    return new HealthServer({ port, host, ready: () => this.health(), metrics: this.#metrics });
+    const server = new HealthServer({ port, host, ready: () => this.health(), metrics: this.#metrics });
+    this.#healthServer = server;
+    return server;
   }
 
   #notifications(): Notifications {

@@ -1,8 +1,8 @@
-import { runInMessageContext, currentMessageContext, type Json } from "../message/index.ts";
+import { currentMessageContext, isValidId, runInMessageContext, type Json } from "../message/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { HandlerContext } from "./handler.ts";
 import { handlerContext } from "./handler-context.ts";
-import { idForDedupe } from "./read-message.ts";
+import { buryForeign } from "./bury-foreign.ts";
 import { asError, receiveOnce } from "./receive-once.ts";
 import { inboxStats, type ConsumerStats } from "./stats.ts";
 
@@ -21,7 +21,10 @@ export interface ForeignMessage<D = unknown> {
 }
 
 export type Processed<R> =
-  { readonly kind: "processed"; readonly result: R } | { readonly kind: "duplicate"; readonly result?: Json };
+  | { readonly kind: "processed"; readonly result: R }
+  | { readonly kind: "duplicate"; readonly result?: Json }
+  /** It had no usable id, so it could not be handled once: it is a dead letter now, and may be acknowledged. */
+  | { readonly kind: "dead_letter"; readonly code: "MESSAGE_ID_MISSING" | "MESSAGE_ID_INVALID" };
 
 export interface InboxOptions {
   /** Finds the id of messages that carry it somewhere else. Asked when `id` is not given. */
@@ -48,7 +51,9 @@ export class Inbox {
       context: HandlerContext,
     ) => R | Promise<R>,
   ): Promise<Processed<R>> {
-    const id = idForDedupe(message.id ?? this.#options.idOf?.(message));
+    const found = message.id ?? this.#options.idOf?.(message);
+    if (!isValidId(found)) return buryForeign(this.#engine, message, found);
+    const id = found;
     const { consumer, topic, type } = message;
     const { deadlineMs = 30_000 } = this.#options;
     const receipt = { consumer, id, topic, type, payload: null, expiresAt: null, deadlineMs };

@@ -51,10 +51,13 @@ interface Growing {
 /** Who handles what: one handler for each consumer and contract, any number of contracts for a consumer. */
 export class HandlerRegistry {
   readonly #routing: Routing | undefined;
+  readonly #defaults: ConsumerOptions;
   readonly #consumers = new Map<string, Growing>();
 
-  constructor(routing?: Routing) {
+  /** `defaults` hold for every consumer that does not say otherwise. */
+  constructor(routing?: Routing, defaults: ConsumerOptions = {}) {
     this.#routing = routing;
+    this.#defaults = defaults;
   }
 
   on<C extends AnyContract>(contract: C, options: HandlerOptions, handler: Handler<C>): void;
@@ -91,7 +94,7 @@ export class HandlerRegistry {
   consumers(): readonly ConsumerDefinition[] {
     return [...this.#consumers].map(([name, { options, handlers }]) => ({
       name,
-      settings: consumerSettings(name, options),
+      settings: consumerSettings(name, { ...this.#defaults, ...options }),
       topics: [...new Set([...handlers.values()].map((handler) => handler.topic))],
       handlers,
     }));

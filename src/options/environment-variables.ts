@@ -35,14 +35,14 @@ export const environmentVariables = {
     ...plain,
     names: ["SAGABOX_WORKER_ID", "WORKER_ID"],
     meaning: "Name of this process in leases, logs and metrics.",
-    default: "host name and process id",
+    default: "the service's name and something random",
     read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]*$/ }),
   },
   batchSize: {
     ...plain,
     names: ["SAGABOX_BATCH_SIZE", "BATCH_SIZE"],
     meaning: "How many messages the relay reads at once.",
-    default: "100",
+    default: "500",
     read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 5_000 }),
   },
   pollInterval: {

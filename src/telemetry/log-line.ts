@@ -10,7 +10,8 @@ export interface LogRecord {
 
 /** For machines: one JSON object, without the line end. */
 export function jsonLine({ timeMs, level, event, fields }: LogRecord): string {
-  return printableJson({ time: new Date(timeMs).toISOString(), level, event, ...fields });
+  const rounded = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, round(value)]));
+  return printableJson({ time: new Date(timeMs).toISOString(), level, event, ...rounded });
 }
 
 const COLOURS = { debug: 90, info: 36, warn: 33, error: 31 } as const;
@@ -23,7 +24,12 @@ export function prettyLine({ timeMs, level, event, fields }: LogRecord, colour: 
   return [paint(90, time), paint(COLOURS[level], level.padEnd(5)), printable(event), ...pairs].join(" ");
 }
 
+// Nobody reads the nanoseconds of a duration.
+function round<T>(value: T): T | number {
+  return typeof value === "number" ? Math.round(value * 1_000) / 1_000 : value;
+}
+
 function shown(value: string | number | boolean | null): string {
-  if (typeof value !== "string") return String(value);
+  if (typeof value !== "string") return String(round(value));
   return /^[\w.:/@+-]+$/.test(value) ? value : `"${printable(value.replaceAll('"', "'"))}"`;
 }

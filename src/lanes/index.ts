@@ -4,7 +4,7 @@
 // Postgres transport are the two users.
 export { LANES, fairShare } from "./share.ts";
 export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts";
-export { LaneOwnership, type Claim } from "./ownership.ts";
+export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";
 export { LaneReader } from "./reader.ts";
 export type { LaneRow } from "./lane-row.ts";
 export { claimParams, ownedLanes, type LaneTable } from "./statements.ts";

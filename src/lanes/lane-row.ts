@@ -30,7 +30,11 @@ export interface ReadMoment {
   readonly express: boolean;
 }
 
-export interface RawRow extends ReadMoment {
+/** The moment stands in the first row of an answer; some answers repeat it. */
+export interface RawRow {
+  readonly horizon: string | null;
+  readonly tail: string | null;
+  readonly express: boolean | null;
   readonly lane: number | null;
   readonly seq: string;
   readonly stream: string | null;
@@ -48,20 +52,11 @@ export interface RawRow extends ReadMoment {
   /** Its priority, raised by its age. */
   readonly rank?: number;
   readonly kind?: MessageKind | null;
-  readonly schema_version: number;
   readonly key: string | null;
   readonly data: string;
   readonly headers: string;
-  readonly correlation_id: string;
-  readonly causation_id: string | null;
-  readonly traceparent: string;
-  readonly saga_id: string | null;
-  readonly aggregate_type: string | null;
-  readonly aggregate_id: string | null;
-  readonly source: string;
-  readonly target: string | null;
-  readonly written_at: string;
-  readonly expires_at: string | null;
+  /** The small fields of the message, joined. */
+  readonly meta: string;
 }
 
 export function laneRow(raw: RawRow): LaneRow {
@@ -82,25 +77,35 @@ export function laneRow(raw: RawRow): LaneRow {
 }
 
 function messageOf(raw: RawRow, kind: MessageKind): Message {
+  const [version, correlation, causation, traceparent, saga, ...others] = raw.meta.split(SEPARATOR);
+  const [aggregateType, aggregateId, source, target, writtenAt, expiresAt] = others;
   return {
     id: raw.message_id,
     kind,
     type: raw.type,
-    schemaVersion: raw.schema_version,
+    schemaVersion: Number(version),
     topic: raw.topic,
     key: raw.key,
     data: raw.data,
     headers: raw.headers === "{}" ? {} : (JSON.parse(raw.headers) as Record<string, string>),
-    correlationId: raw.correlation_id,
-    causationId: raw.causation_id,
-    traceparent: raw.traceparent,
-    sagaId: raw.saga_id,
-    aggregateType: raw.aggregate_type,
-    aggregateId: raw.aggregate_id,
-    source: raw.source,
-    target: raw.target,
+    correlationId: correlation ?? "",
+    causationId: causation || null,
+    traceparent: traceparent ?? "",
+    sagaId: saga || null,
+    aggregateType: aggregateType || null,
+    aggregateId: aggregateId || null,
+    source: source ?? "",
+    target: target || null,
     priority: raw.priority,
-    writtenAt: raw.written_at,
-    expiresAt: raw.expires_at,
+    writtenAt: writtenAt ?? "",
+    expiresAt: expiresAt || null,
   };
 }
+
+/** The moment a read was made at, from the first row of its answer. */
+export function momentOf(rows: readonly RawRow[]): ReadMoment | undefined {
+  const { horizon = null, tail = null, express = null } = rows[0] ?? {};
+  return horizon === null || tail === null ? undefined : { horizon, tail, express: express === true };
+}
+
+const SEPARATOR = "\u001f";

@@ -1,7 +1,7 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
-import { laneRow, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
+import { laneRow, momentOf, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
@@ -253,9 +253,10 @@ export class LaneReader implements LaneWorker {
       throw error;
     });
     this.#marks.finishRead();
-    if (rows[0]?.express === true) this.#express = true;
+    const moment = momentOf(rows);
+    if (moment?.express === true) this.#express = true;
     return {
-      moment: rows[0],
+      moment,
       rows: rows.filter((row) => row.lane !== null),
       still: (lane) => {
         const claim = lane === null ? undefined : ownership.claim(lane);

@@ -116,7 +116,7 @@ export async function compose(
       aggregateType: contract.aggregate,
       aggregateId: checkedId(options.aggregateId) ?? (contract.aggregate === null ? null : key),
       source: context.service,
-      target: options.target ?? contract.target,
+      target: checkedId(options.target) ?? contract.target,
       priority: checkedPriority(options.priority) ?? contract.priority,
     },
     lane: laneOf(key ?? id),

@@ -39,6 +39,10 @@ export class QueueDelivery implements Delivery {
     );
   }
 
+  get lane(): number {
+    return this.#row.lane;
+  }
+
   get signal(): AbortSignal {
     if (this.#ways.lost()) this.#abort.abort();
     return this.#abort.signal;
@@ -69,6 +73,12 @@ export class QueueDelivery implements Delivery {
     if (!this.#settle()) return;
     this.#ways.release();
     this.#ways.closed();
+  }
+
+  /** Another member has it now. Nobody settles it here any more, so this is the end that gives its place free. */
+  lose(): void {
+    this.#abort.abort();
+    if (this.#settle()) this.#ways.closed();
   }
 
   #settle(): boolean {

@@ -1,4 +1,10 @@
-import { LaneOwnership, LaneReader, type LaneRow, type LaneSettings } from "../../lanes/index.ts";
+import {
+  LaneOwnership,
+  LaneReader,
+  type LaneRow,
+  type LaneSettings,
+  type LaneWorker,
+} from "../../lanes/index.ts";
 import { Loop, systemClock } from "../../runtime/index.ts";
 import {
   quotedSchema,
@@ -57,11 +63,12 @@ export class Subscriber implements Consumption {
     this.#reader = new LaneReader({
       schema,
       table: "queue",
-      payload: true,
+      messages: true,
       ownership: this.#ownership,
       ageingMs: AGEING_MS,
       onIdle: () => this.#ownership.wake(),
     });
+    this.#ownership.attach(this.#laneWorker());
     this.#settler = new DeliverySettler(database, schema, this.#ownership, this.#reader);
     this.#ackInside = deliveryStatements(quotedSchema(schema)).ackInside;
     this.#reading = new SessionHolder(database, `consume ${subscription.group}`, steadyPlans);
@@ -136,15 +143,31 @@ export class Subscriber implements Consumption {
     return Math.min(this.#sweepAtMs - nowMs, this.#reader.nextDueMs() + 1);
   }
 
+  // The reader forgets rows of lost lanes; the deliveries made of them would fill the prefetch for ever.
+  #laneWorker(): LaneWorker {
+    const reader = this.#reader;
+    return {
+      gained: (lanes) => reader.gained(lanes),
+      drained: (lane) => reader.drained(lane),
+      reads: () => reader.reads(),
+      saw: (xid, reads) => reader.saw(xid, reads),
+      lost: (lanes) => {
+        reader.lost(lanes);
+        const gone = new Set(lanes);
+        for (const delivery of [...this.#open.values()]) if (gone.has(delivery.lane)) delivery.lose();
+      },
+    };
+  }
+
   #hand(row: LaneRow): void {
-    const delivery = new QueueDelivery(row, {
+    const delivery: QueueDelivery = new QueueDelivery(row, {
       ackInside: this.#ackInside,
       ack: () => this.#settler.ack(row),
       retry: (options) => this.#settler.retry(row, options),
       acked: () => this.#reader.settled([row]),
       release: () => this.#reader.back([row], 0),
       closed: () => {
-        this.#open.delete(row.seq);
+        if (this.#open.get(row.seq) === delivery) this.#open.delete(row.seq);
         this.#loop.wake();
       },
       lost: () => this.#ownership.claimToSettle(row.lane) === undefined,

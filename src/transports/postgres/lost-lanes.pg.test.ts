@@ -1,0 +1,42 @@
+import { expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
+import { createBus, event } from "sagabox";
+import { RecordingObserver } from "../../../test/support/recording-observer.ts";
+import { temporaryDatabase } from "../../../test/support/database.ts";
+
+const Happened = event("happened", { schema: z.object({ n: z.number() }) });
+
+test("deliveries of lost lanes leave the prefetch, so the consumer goes on when it has lanes again", async () => {
+  const { pool } = await temporaryDatabase({ max: 20 });
+  const observer = new RecordingObserver();
+  const bus = createBus({
+    service: "test",
+    database: pool,
+    lease: "1s",
+    log: false,
+    observers: [observer],
+  });
+  await bus.migrate();
+  onTestFinished(async () => void (await bus.stop()));
+  let open = (): void => undefined;
+  const gate = new Promise<void>((resolve) => (open = resolve));
+  let begin = (): void => undefined;
+  const begun = new Promise<void>((resolve) => (begin = resolve));
+  bus.on(Happened, { consumer: "slow", concurrency: 2, prefetch: 8 }, async () => {
+    begin();
+    await gate;
+  });
+  await bus.run();
+  await bus.transaction(async (tx) => {
+    for (let n = 0; n < 30; n++) await tx.publish(Happened, { n });
+  });
+  await begun;
+  // As if the process had been silent for a lease: it finds out when it wants to renew.
+  await pool.query(
+    "update sagabox.member set lease_until = clock_timestamp() - interval '1 s' where scope > 0",
+  );
+  await observer.until("lanes.lost");
+  open();
+  await observer.until("consumer.processed", 30);
+  expect(new Set(observer.of("consumer.processed").map(({ id }) => id)).size).toBe(30);
+});

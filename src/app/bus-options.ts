@@ -89,7 +89,7 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
   const schema = options.schema ?? around.schema ?? "sagabox";
   quotedSchema(schema);
   return Object.freeze({
-    service: text("service", options.service),
+    service: text("service", options.service, { pattern: /^[^\p{Cc}]+$/u }),
     database: options.database ?? around.databaseUrl ?? noDatabase(),
     schema,
     worker: checkedWorker(

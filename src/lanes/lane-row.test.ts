@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { sampleMessage } from "../../test/support/sample-message.ts";
-import { laneRow, type RawRow } from "./lane-row.ts";
+import { laneRow, messageOf, type RawMessage, type RawRow } from "./lane-row.ts";
 
 const raw: RawRow = {
   horizon: "1",
@@ -15,13 +15,22 @@ const raw: RawRow = {
   wait_ms: -5,
   leased: false,
   expired: true,
+  type: sampleMessage.type,
+  topic: sampleMessage.topic,
+  priority: sampleMessage.priority,
+  written_on: "2026-11-15",
+  expires_at: sampleMessage.expiresAt,
+};
+
+const rawMessage: RawMessage = {
+  id: sampleMessage.id,
   kind: sampleMessage.kind,
   type: sampleMessage.type,
   topic: sampleMessage.topic,
   key: sampleMessage.key,
+  priority: sampleMessage.priority,
   data: sampleMessage.data,
   headers: JSON.stringify(sampleMessage.headers),
-  priority: sampleMessage.priority,
   meta: [
     sampleMessage.schemaVersion,
     sampleMessage.correlationId,
@@ -33,19 +42,16 @@ const raw: RawRow = {
     sampleMessage.source,
     sampleMessage.target,
     sampleMessage.writtenAt,
-    sampleMessage.expiresAt,
   ].join("\u001f"),
 };
 
-test("a row carries its message unchanged, and keeps numbers too big for a number as text", () => {
-  const row = laneRow(raw);
-  expect(row.message).toEqual(sampleMessage);
-  expect(row).toMatchObject({ lane: 3, seq: 9007199254740991, stream: "-8446744073709551615", attempts: 2 });
-  expect(row).toMatchObject({ waitMs: -5, expired: true, leased: false, maxAttempts: 10 });
+test("a message is put together again unchanged, and expires when its row says so", () => {
+  expect(messageOf(rawMessage, sampleMessage.expiresAt)).toEqual(sampleMessage);
+  expect(messageOf(rawMessage, null)).toEqual({ ...sampleMessage, expiresAt: null });
 });
 
-test("a row whose message is gone, or was not asked for, has none", () => {
-  expect(laneRow({ ...raw, kind: null }).message).toBeNull();
-  const { kind: _, ...bare } = raw;
-  expect(laneRow(bare).message).toBeNull();
+test("a row keeps numbers too big for a number as text", () => {
+  const row = laneRow(raw);
+  expect(row).toMatchObject({ lane: 3, seq: 9007199254740991, stream: "-8446744073709551615", attempts: 2 });
+  expect(row).toMatchObject({ waitMs: -5, expired: true, leased: false, maxAttempts: 10, message: null });
 });

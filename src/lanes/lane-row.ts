@@ -16,7 +16,10 @@ export interface LaneRow {
   /** The process that wrote it is sending it right now. */
   readonly leased: boolean;
   readonly expired: boolean;
-  /** Only when the reader was asked for payloads. */
+  readonly writtenOn: string;
+  /** A replayed message may have outlived the time it was first given. */
+  readonly expiresAt: string | null;
+  /** Only when the reader was asked for messages. */
   readonly message: Message | null;
 }
 
@@ -51,8 +54,17 @@ export interface RawRow {
   readonly blocked?: boolean;
   /** Its priority, raised by its age. */
   readonly rank?: number;
-  readonly kind?: MessageKind | null;
+  readonly written_on: string;
+  readonly expires_at: string | null;
+}
+
+export interface RawMessage {
+  readonly id: string;
+  readonly kind: MessageKind;
+  readonly type: string;
+  readonly topic: string;
   readonly key: string | null;
+  readonly priority: number;
   readonly data: string;
   readonly headers: string;
   /** The small fields of the message, joined. */
@@ -72,16 +84,19 @@ export function laneRow(raw: RawRow): LaneRow {
     waitMs: raw.wait_ms,
     leased: raw.leased,
     expired: raw.expired,
-    message: raw.kind == null ? null : messageOf(raw, raw.kind),
+    writtenOn: raw.written_on,
+    expiresAt: raw.expires_at,
+    message: null,
   };
 }
 
-function messageOf(raw: RawRow, kind: MessageKind): Message {
+/** The message as it was written; when it expires, the row decides. */
+export function messageOf(raw: RawMessage, expiresAt: string | null): Message {
   const [version, correlation, causation, traceparent, saga, ...others] = raw.meta.split(SEPARATOR);
-  const [aggregateType, aggregateId, source, target, writtenAt, expiresAt] = others;
+  const [aggregateType, aggregateId, source, target, writtenAt] = others;
   return {
-    id: raw.message_id,
-    kind,
+    id: raw.id,
+    kind: raw.kind,
     type: raw.type,
     schemaVersion: Number(version),
     topic: raw.topic,
@@ -98,7 +113,7 @@ function messageOf(raw: RawRow, kind: MessageKind): Message {
     target: target || null,
     priority: raw.priority,
     writtenAt: writtenAt ?? "",
-    expiresAt: expiresAt || null,
+    expiresAt,
   };
 }
 

@@ -22,7 +22,7 @@ async function setup() {
   const reader = new LaneReader({
     schema: "sagabox",
     table: "outbox",
-    payload: true,
+    messages: true,
     ownership,
     ageingMs: 60_000,
   });

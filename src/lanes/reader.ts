@@ -2,6 +2,7 @@ import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
 import { laneRow, momentOf, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
+import { withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
@@ -11,7 +12,7 @@ export interface LaneReaderOptions {
   readonly schema: string;
   readonly table: LaneTable;
   /** Whether rows come with the message they stand for. */
-  readonly payload: boolean;
+  readonly messages: boolean;
   readonly ownership: LaneOwnership;
   /** A low priority rises by one for each of these that it has waited. */
   readonly ageingMs: number;
@@ -44,7 +45,7 @@ export class LaneReader implements LaneWorker {
 
   constructor(options: LaneReaderOptions) {
     this.#options = options;
-    this.#sql = readStatements(quotedSchema(options.schema), options.table, options.payload);
+    this.#sql = readStatements(quotedSchema(options.schema), options.table);
     this.#clock = options.clock ?? systemClock;
     this.#custody = new Custody(() => this.#clock.monotonicMs());
     options.ownership.attach(this);
@@ -86,6 +87,17 @@ export class LaneReader implements LaneWorker {
 
   /** Up to `limit` rows that may be worked on now. They are in flight from here on. */
   async fetch(session: Queryable, limit: number): Promise<LaneRow[]> {
+    const rows = await this.#due(session, limit);
+    if (!this.#options.messages || rows.length === 0) return rows;
+    try {
+      return await withMessages(session, this.#sql.messages, rows);
+    } catch (error) {
+      this.back(rows, 0); // nobody has seen them yet
+      throw error;
+    }
+  }
+
+  async #due(session: Queryable, limit: number): Promise<LaneRow[]> {
     const rows = await this.#reenter(session, limit);
     if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return rows;
     const express = this.#express ? await this.#expressRows(session, limit - rows.length) : [];

@@ -114,28 +114,12 @@ const ANSWER = `found.lane, found.seq::text, found.stream::text, found.topic, fo
              ceil(extract(epoch from least(greatest(found.due_at, found.lease_until), moment.at + interval '1 day') - moment.at)
                * 1000)::double precision as wait_ms,
              coalesce(found.lease_until > moment.at, false) as leased,
-             coalesce(found.expiry <= moment.at, false) as expired`;
-
-// The small fields travel as one text: taking a row apart costs the reader more than the server's joining. None of
-// them may hold a control character, and none is empty unless it is absent.
-const PAYLOAD = `, message.kind, message.key, message.data, message.headers,
-             concat(message.schema_version, chr(31), message.correlation_id, chr(31), message.causation_id, chr(31),
-                    message.traceparent, chr(31), message.saga_id, chr(31), message.aggregate_type, chr(31),
-                    message.aggregate_id, chr(31), message.source, chr(31), message.target, chr(31),
-                    to_char(message.written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), chr(31),
-                    to_char(found.expiry at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) as meta`;
+             coalesce(found.expiry <= moment.at, false) as expired, found.written_on::text,
+             to_char(found.expiry at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as expires_at`;
 
 /** Reads of the narrow rows. No locks: a lane has one owner, and what it has in flight it remembers. */
-export function readStatements(schema: string, table: LaneTable, payload: boolean) {
+export function readStatements(schema: string, table: LaneTable) {
   const rows = `${schema}.${table}`;
-  const answer = payload ? ANSWER + PAYLOAD : ANSWER;
-  // One look-up per row, come what may: a plan made while tomorrow's partition is empty must still do when it is full.
-  const join = payload
-    ? `left join lateral (
-           select * from ${schema}.message
-            where message.id = found.message_id and message.written_on = found.written_on
-            limit 1) as message on true`
-    : "";
   const moment = `moment as materialized (
          select clock_timestamp() as at, pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
                 (select (case when is_called then last_value else 0 end)::text from ${schema}.${table}_seq) as tail,
@@ -150,7 +134,7 @@ export function readStatements(schema: string, table: LaneTable, payload: boolea
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}
        select case when found.first is not false then moment.horizon end as horizon, case when found.first is not false then moment.tail end as tail,
-              case when found.first is not false then moment.express end as express, ${answer}, found.blocked
+              case when found.first is not false then moment.express end as express, ${ANSWER}, found.blocked
          from moment
          left join lateral (
            select due.*, row_number() over () = 1 as first
@@ -168,14 +152,13 @@ export function readStatements(schema: string, table: LaneTable, payload: boolea
                limit $6::integer
             ) as due
             limit $7::integer
-         ) as found on true
-         ${join}`,
+         ) as found on true`,
     ),
     // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
     express: statement(
       `sagabox.${table}.express`,
       `with ${moment}${avoid}
-       select moment.horizon, moment.tail, moment.express, ${answer},
+       select moment.horizon, moment.tail, moment.express, ${ANSWER},
               least(9, found.priority + floor(extract(epoch from moment.at - found.due_at) * 1000 / $2::double precision))::integer as rank
          from moment
          left join lateral (
@@ -194,7 +177,6 @@ export function readStatements(schema: string, table: LaneTable, payload: boolea
                limit $6::integer
             ) as due
          ) as found on true
-         ${join}
         order by rank desc, found.seq
         limit $7::integer`,
     ),
@@ -202,7 +184,7 @@ export function readStatements(schema: string, table: LaneTable, payload: boolea
     reenter: statement(
       `sagabox.${table}.reenter`,
       `with ${moment} )
-       select moment.horizon, moment.tail, moment.express, ${answer}
+       select moment.horizon, moment.tail, moment.express, ${ANSWER}
          from moment
          left join lateral (
            (select due.*
@@ -218,8 +200,19 @@ export function readStatements(schema: string, table: LaneTable, payload: boolea
            (select ${ROW}
               from unnest($3::text::integer[], $4::text::bigint[]) as wait (lane, seq)
               join ${rows} as row on row.lane = wait.lane and row.seq = wait.seq)
-         ) as found on true
-         ${join}`,
+         ) as found on true`,
+    ),
+    // Asked for apart from the rows: a join would visit every partition of the history once per row. The small fields
+    // travel as one text, since taking a row apart costs the reader more than the server's joining; none of them may
+    // hold a control character, and none is empty unless it is absent.
+    messages: statement(
+      "sagabox.lanes.messages",
+      `select id, kind, type, topic, key, priority, data, headers,
+              concat(schema_version, chr(31), correlation_id, chr(31), causation_id, chr(31), traceparent, chr(31), saga_id,
+                     chr(31), aggregate_type, chr(31), aggregate_id, chr(31), source, chr(31), target, chr(31),
+                     to_char(written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) as meta
+         from ${schema}.message
+        where id = any($1::text::text[]) and written_on between $2::text::date and $3::text::date`,
     ),
   };
 }

@@ -120,9 +120,8 @@ const list = (statements: Readonly<Record<string, Statement>>): [string, string]
 describe("what the relay and the consumers run, under their settings", () => {
   test.each([
     ...list(settleStatements(SCHEMA)),
-    ...list(readStatements(SCHEMA, "outbox", true)),
-    ...list(readStatements(SCHEMA, "outbox", false)).map(([name, text]) => [`${name} without payload`, text]),
-    ...list(readStatements(SCHEMA, "queue", true)),
+    ...list(readStatements(SCHEMA, "outbox")),
+    ...list(readStatements(SCHEMA, "queue")),
   ])("A2: %s reads by index only", async (_, text) => {
     expect(
       await withSettings(steadyPlans, async (client) => fullScans(await planOf(client, text ?? ""))),

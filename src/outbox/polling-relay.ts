@@ -54,7 +54,7 @@ export class PollingRelay implements Service {
     this.#reader = new LaneReader({
       schema,
       table: "outbox",
-      payload: options.hop === undefined,
+      messages: options.hop === undefined,
       ownership: this.#ownership,
       ageingMs: settings.ageingMs,
       resting: () => this.#resting.now(),

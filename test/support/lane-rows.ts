@@ -14,6 +14,8 @@ export function aRow(seq: number, change: Partial<LaneRow> = {}): LaneRow {
     waitMs: 0,
     leased: false,
     expired: false,
+    writtenOn: "2026-11-15",
+    expiresAt: null,
     message: null,
     ...change,
   };

@@ -10,8 +10,11 @@ export class SessionHolder {
   }
 
   async get(): Promise<Session> {
-    const session = await this.#session?.catch(() => undefined);
+    const known = this.#session;
+    const session = await known?.catch(() => undefined);
     if (session !== undefined && !session.broken) return session;
+    // Whoever asked at the same time has opened one already; a second would never be given back.
+    if (this.#session !== known) return this.get();
     session?.release(true);
     const opened = this.#open();
     this.#session = opened;

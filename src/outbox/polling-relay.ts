@@ -179,7 +179,7 @@ export class PollingRelay implements Service {
     const orphans = rows.filter((row) => row.message === null);
     if (orphans.length > 0) this.#reader.back(orphans, this.#options.settings.retry.maxDelayMs);
     const whole = rows.flatMap((row) =>
-      row.message === null ? [] : [{ ...row, row, message: row.message }],
+      row.message === null ? [] : [{ stream: row.stream, row, message: row.message }],
     );
     const outcomes = await publishBatch(this.#options.transport, whole, {
       timeoutMs: this.#options.settings.publishTimeoutMs,

@@ -1,6 +1,9 @@
 import { ChaosChild, type LogLine } from "./chaos-child.ts";
 import type { ChildOptions, LoadOptions } from "./chaos-contract.ts";
 
+/** A worker has 30 s to finish, and a moment to exit. */
+const GRACE_MS = 40_000;
+
 type Common = Omit<ChildOptions, "id">;
 
 /** The processes under test: workers that are replaced when they fall, and loads that run until the target. */
@@ -56,14 +59,15 @@ export class ChaosFleet {
     await child.ended;
   }
 
-  /** As an orchestrator does: SIGTERM, then wait. */
+  /** As an orchestrator does: SIGTERM, then wait, then SIGKILL. */
   async retire(child: ChaosChild): Promise<number | NodeJS.Signals> {
     this.#remove(child);
     child.signal("SIGTERM");
-    return child.ended;
+    const patience = setTimeout(() => child.signal("SIGKILL"), GRACE_MS);
+    return child.ended.finally(() => clearTimeout(patience));
   }
 
-  /** Ends everything, gently; what does not end by itself in time is killed and reported. */
+  /** Ends everything, gently. */
   async retireAll(): Promise<(number | NodeJS.Signals)[]> {
     return Promise.all([...this.#workers, ...this.#loads].map((child) => this.retire(child)));
   }

@@ -4,7 +4,7 @@ import {
   replayDeadLetter,
   showDeadLetter,
 } from "../dead-letter/index.ts";
-import { HandlerRegistry, Inbox } from "../inbox/index.ts";
+import { Inbox, type HandlerRegistry } from "../inbox/index.ts";
 import { topicOf, type AnyContract, type InputOf } from "../message/index.ts";
 import {
   canLease,
@@ -20,7 +20,7 @@ import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } fr
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
 import { busTransaction, scopeOf, type BusTransaction } from "./bus-transaction.ts";
 import type { Parts } from "./parts.ts";
-import { Worker, type RunOptions, type Running, type StopResult } from "./worker.ts";
+import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
 type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
 type RepublishOptions = Parameters<typeof republish>[2];

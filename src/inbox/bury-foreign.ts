@@ -17,7 +17,11 @@ export async function buryForeign(
   const tx = await database.begin();
   try {
     await buryMessage(tx, deadLetters, {
-      ...{ origin: "consumer", consumer, message, reason: "rejected", error },
+      origin: "consumer",
+      consumer,
+      message,
+      reason: "rejected",
+      error,
       attempts: foreign.attempt ?? 1,
       maxAttempts: 1,
     });

@@ -202,7 +202,7 @@ export class LaneOwnership implements Service {
       if (this.#draining.size >= surplus) break;
       this.#draining.add(lane);
     }
-    for (const lane of [...this.#draining]) {
+    for (const lane of this.#draining) {
       if (this.#draining.size <= Math.max(0, surplus)) break;
       this.#draining.delete(lane); // a member left: what was not given away yet is kept
       this.#worker?.gained([lane]);

@@ -139,7 +139,7 @@ export class OptimisticSender {
       this.#options.worker,
     ]);
     const woken = rows[0]?.woken;
-    if (woken != null && woken.length > 0) this.#options.hop?.wake(woken);
+    if (woken?.length) this.#options.hop?.wake(woken);
   }
 
   async #release(

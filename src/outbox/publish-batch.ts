@@ -40,7 +40,7 @@ export async function publishBatch(
       const outcome = results[n] ?? missing();
       outcomes[i] = outcome;
       const stream = items[i]?.stream;
-      if (outcome.kind !== "published" && stream != null) stopped.add(stream);
+      if (outcome.kind !== "published" && typeof stream === "string") stopped.add(stream);
     }
   }
   return outcomes;

@@ -131,7 +131,7 @@ export class Settler {
       const session = await holder.get();
       const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params(rows)]);
       const { xid, owned, woken } = answer.rows[0] ?? { xid: "0", owned: [] };
-      if (woken != null && woken.length > 0) this.#options.hop?.wake(woken);
+      if (woken?.length) this.#options.hop?.wake(woken);
       if (owned.length === claims.length) return { rows, xid: { value: xid, reads } };
       const good = new Set(owned);
       ownership.lose(claims.map((claim) => claim.lane).filter((lane) => !good.has(lane)));

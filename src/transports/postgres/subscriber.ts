@@ -154,7 +154,7 @@ export class Subscriber implements Consumption {
       lost: (lanes) => {
         reader.lost(lanes);
         const gone = new Set(lanes);
-        for (const delivery of [...this.#open.values()]) if (gone.has(delivery.lane)) delivery.lose();
+        for (const delivery of this.#open.values()) if (gone.has(delivery.lane)) delivery.lose();
       },
     };
   }

@@ -25,7 +25,7 @@ const results: Result[] = [];
 try {
   for (const suite of given.suite === "all" ? Object.keys(suites) : [given.suite]) {
     for (const [title, measure] of Object.entries(suites[suite] ?? {})) {
-      if (given.only !== undefined && !title.includes(given.only)) continue;
+      if (given.only !== undefined && !new RegExp(`\\b${given.only}\\b`).test(title)) continue;
       say(`${suite}: ${title}`);
       results.push(...(await measure(bench)));
     }

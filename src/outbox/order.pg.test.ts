@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { outgoing, relays, until } from "../../test/support/relays.ts";
+import { outgoing, relays, until, type Relays } from "../../test/support/relays.ts";
+import { postgres } from "../transports/postgres/index.ts";
+import type { PollingRelay } from "./polling-relay.ts";
 
 const soon = { retry: { firstDelay: 300, maxDelay: 300 } };
 
@@ -73,22 +75,35 @@ test("rule 8: no two messages of a key are ever unconfirmed together", async () 
   expect([together, new Set(house.transport.ids).size, house.transport.ids.length]).toEqual([[], 240, 240]);
 });
 
-test("rule 3: two statements per batch: one to read it, one to settle it", async () => {
-  const house = await relays();
+/** Every statement of the relay that was not spent on an empty look, per batch. */
+async function statementsPerBatch(house: Relays, relay: PollingRelay): Promise<number> {
   for (let part = 0; part < 4; part++) {
     await house.publish(...Array.from({ length: 500 }, () => outgoing()));
   }
   house.database.ran.length = 0;
-  await house.relay({ batchSize: 200 }).start();
+  await relay.start();
   await house.drained();
+  const ran = house.database.ran.filter(
+    ({ purpose, name }) => purpose !== "pool" && !name.includes("set_config"),
+  );
+  const looks = ran.filter(({ name }) => name === "sagabox.outbox.fetch").length;
   const batches = house.observer.of("relay.batch").length;
-  const settles = house.database.count("sagabox.outbox.sent");
-  const fruitful = house.observer.of("relay.fetched").length;
-  expect([settles, fruitful]).toEqual([batches, batches]);
-  expect(
-    house.database.count("sagabox.outbox.reenter") + house.database.count("sagabox.outbox.express"),
-  ).toBe(0);
   expect(batches).toBeLessThan(30);
+  return (ran.length - looks + house.observer.of("relay.fetched").length) / batches;
+}
+
+test("rule 3: where the database is the transport, two statements per batch: one reads it, one hands it over", async () => {
+  const house = await relays();
+  const { database, observer } = house;
+  const transport = postgres();
+  const hop = transport.settleIn({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
+  expect(await statementsPerBatch(house, house.relay({ batchSize: 200, hop, transport }))).toBe(2);
+  await transport.close();
+});
+
+test("rule 3: for a broker the messages are read apart from their rows, so one statement more, whatever its size", async () => {
+  const house = await relays();
+  expect(await statementsPerBatch(house, house.relay({ batchSize: 200 }))).toBe(3);
   expect(house.transport.ids).toHaveLength(2_000);
 });
 

@@ -7,7 +7,7 @@ test.each<Mode>(["hop", "broker"])(
   "G9: sessions cut at random end no process and lose nothing (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
-    const messages = figure(20_000);
+    const messages = figure(20_000, 1_000);
     const cuts = figure(100);
     const run = await ChaosRun.begin({
       mode,

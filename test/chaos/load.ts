@@ -103,7 +103,7 @@ function pause(ms: number): Promise<void> {
 }
 
 process.once("SIGTERM", () => (stopping = true));
-console.log("ready");
+process.stdout.write("ready\n");
 await Promise.all([pace(), ...Array.from({ length: options.writers }, write)]);
 await bus.stop();
 await pool.end();

@@ -7,7 +7,7 @@ test.each<Mode>(["hop", "broker"])(
   "G16, I-28: rolling restarts under load repeat nothing and log no trouble (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
-    const messages = figure(40_000, 3_000);
+    const messages = figure(40_000, 1_500);
     const rounds = figure(10);
     const options = { messages, keys: 500, leaseMs: 10_000, optimisticTimeoutMs: 10_000 };
     const run = await ChaosRun.begin({ mode, url, brokerLatencyMs: 5, ...options });

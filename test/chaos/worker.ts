@@ -33,4 +33,4 @@ process.once("SIGTERM", () => {
   });
 });
 await bus.run();
-console.log("ready");
+process.stdout.write("ready\n");

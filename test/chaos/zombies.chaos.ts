@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { figure, report } from "../support/chaos-figures.ts";
 import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
+import { lateTakeOvers, takeOverFigures } from "../support/chaos-take-over.ts";
 import { until } from "../support/chaos-until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
@@ -10,7 +11,7 @@ test.each<Mode>(["hop", "broker"])(
   "G7, I-10: a worker stopped past its lease writes nothing stale when it goes on (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
-    const messages = figure(20_000);
+    const messages = figure(20_000, 1_000);
     const stops = figure(20);
     const run = await ChaosRun.begin({
       mode,
@@ -35,14 +36,15 @@ test.each<Mode>(["hop", "broker"])(
       zombie.signal("SIGCONT");
       await until("it is back", async () => !zombie.works || !(await run.ownsNothing(zombie)));
     }
-    const { outcome, messages: sent, duplicates, takeOverMs } = await run.conclude();
+    const { outcome, messages: sent, duplicates, takeOvers } = await run.conclude();
     report(`zombies, ${mode}`, {
       messages: sent,
       faults: run.faults.length,
       duplicates,
-      "worst take-over ms": takeOverMs,
+      ...takeOverFigures(takeOvers),
     });
     expect(outcome).toEqual(PERFECT);
+    expect(lateTakeOvers(takeOvers, LEASE_MS)).toEqual([]);
     if (mode === "hop") expect(duplicates).toBe(0);
   },
 );

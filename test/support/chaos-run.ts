@@ -17,6 +17,9 @@ import type { ChaosChild, LogLine } from "./chaos-child.ts";
 import { keepEvidence } from "./chaos-figures.ts";
 import { ChaosFleet } from "./chaos-fleet.ts";
 import { installEvidence } from "./chaos-schema.ts";
+import { Pulse } from "./chaos-pulse.ts";
+import { NOTHING, whatIsLeft } from "./chaos-rest.ts";
+import { takeOvers, type TakeOver } from "./chaos-take-over.ts";
 import { until } from "./chaos-until.ts";
 
 /** "hop": outbox and queue in one database and one transaction. "broker": publish, then settle. */
@@ -40,6 +43,7 @@ export class ChaosRun {
   readonly leaseMs: number;
   readonly #options: ChaosRunOptions;
   readonly #broker: ChaosBroker | undefined;
+  readonly #pulse: Pulse;
 
   private constructor(options: ChaosRunOptions, broker: ChaosBroker | undefined) {
     this.#options = options;
@@ -51,6 +55,7 @@ export class ChaosRun {
       max: 5,
     });
     this.pool.on("error", () => undefined);
+    this.#pulse = new Pulse(this.pool);
     this.fleet = new ChaosFleet({
       url: options.url,
       leaseMs: options.leaseMs,
@@ -71,6 +76,7 @@ export class ChaosRun {
     await bus.migrate();
     await bus.stop();
     await installEvidence(run.pool, options.keys);
+    run.#pulse.start();
     return run;
   }
 
@@ -162,11 +168,11 @@ export class ChaosRun {
         violations,
         unexpected: this.fleet.unexpected,
         badExits: exits.filter((code) => code !== 0),
-        rest: await this.#rest(),
+        rest: await whatIsLeft(this.pool),
       },
       messages: evidence.committed.length,
       duplicates,
-      takeOverMs: await this.#worstTakeOver(),
+      takeOvers: await takeOvers(this.pool, this.faults, this.#pulse),
       log: counted(this.fleet.log),
     };
   }
@@ -188,36 +194,6 @@ export class ChaosRun {
     };
   }
 
-  /** From the fault until the last lane of its victim had a new owner, for the slowest fault. */
-  async #worstTakeOver(): Promise<number> {
-    const delays = this.faults.map(async ({ worker, fromMs, toMs }) => {
-      const { rows } = await this.pool.query<{ value: number | null }>(
-        `select (extract(epoch from max(at)) * 1000)::double precision as value from a_lane
-          where from_owner like $1 and to_owner is not null
-            and at >= to_timestamp($2::double precision / 1000) and at <= to_timestamp($3::double precision / 1000)`,
-        [`${worker}/%`, fromMs, toMs > fromMs ? toMs : fromMs + 600_000],
-      );
-      return Math.max(0, (rows[0]?.value ?? fromMs) - fromMs);
-    });
-    return Math.round(Math.max(0, ...(await Promise.all(delays))));
-  }
-
-  /** What is left in the database after every worker said good-bye. */
-  async #rest(): Promise<Record<string, number>> {
-    const { rows } = await this.pool.query<Record<string, number>>(
-      `select (select count(*) from sagabox.outbox)::integer as outbox,
-              (select count(*) from sagabox.queue)::integer as queue,
-              (select count(*) from sagabox.relay_lane where owner is not null)::integer as lanes,
-              (select count(*) from sagabox.member where lease_until > clock_timestamp())::integer as members,
-              (select count(*) from sagabox.dead_letter)::integer as dead,
-              (select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null
-                  and pid <> pg_backend_pid() and backend_type = 'client backend')::integer as transactions,
-              (select count(*) from pg_locks where locktype = 'advisory' and database =
-                 (select oid from pg_database where datname = current_database()))::integer as advisory`,
-    );
-    return rows[0] ?? {};
-  }
-
   async #number(sql: string): Promise<number | undefined> {
     try {
       const { rows } = await this.pool.query<{ value: number }>(sql);
@@ -229,6 +205,7 @@ export class ChaosRun {
 
   async #end(): Promise<void> {
     await this.fleet.killAll();
+    await this.#pulse.stop();
     await this.#broker?.stop();
     await this.pool.end();
   }
@@ -257,7 +234,7 @@ export interface Conclusion {
   };
   readonly messages: number;
   readonly duplicates: number;
-  readonly takeOverMs: number;
+  readonly takeOvers: readonly TakeOver[];
   /** How often each warning and error was logged. */
   readonly log: Readonly<Record<string, number>>;
 }
@@ -269,5 +246,5 @@ export const PERFECT: Conclusion["outcome"] = {
   violations: [],
   unexpected: [],
   badExits: [],
-  rest: { outbox: 0, queue: 0, lanes: 0, members: 0, dead: 0, transactions: 0, advisory: 0 },
+  rest: NOTHING,
 };

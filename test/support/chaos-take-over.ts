@@ -1,0 +1,38 @@
+import type pg from "pg";
+import type { Fault } from "../chaos/evidence.ts";
+import type { Pulse } from "./chaos-pulse.ts";
+
+export interface TakeOver {
+  readonly ms: number;
+  /** How long the machine kept a single round trip waiting meanwhile. */
+  readonly stallMs: number;
+}
+
+/** Finding out, renewing, clearing away and taking are a round trip each. */
+const ROUND_TRIPS = 4;
+
+/** From each fault until the last lane of its victim had a new owner, as the lanes' audit has it. */
+export function takeOvers(pool: pg.Pool, faults: readonly Fault[], pulse: Pulse): Promise<TakeOver[]> {
+  return Promise.all(
+    faults.map(async ({ worker, fromMs, toMs }) => {
+      const { rows } = await pool.query<{ value: number | null }>(
+        `select (extract(epoch from max(at)) * 1000)::double precision as value from a_lane
+          where from_owner like $1 and to_owner is not null
+            and at >= to_timestamp($2::double precision / 1000) and at <= to_timestamp($3::double precision / 1000)`,
+        [`${worker}/%`, fromMs, toMs > fromMs ? toMs : fromMs + 600_000],
+      );
+      const takenMs = Math.max(fromMs, rows[0]?.value ?? fromMs);
+      return { ms: Math.round(takenMs - fromMs), stallMs: Math.round(pulse.worst(fromMs, takenMs)) };
+    }),
+  );
+}
+
+/** Those that took longer than the lease and a second, the machine's own standstill not counted. */
+export function lateTakeOvers(taken: readonly TakeOver[], leaseMs: number): TakeOver[] {
+  return taken.filter(({ ms, stallMs }) => ms > leaseMs + 1_000 + ROUND_TRIPS * stallMs);
+}
+
+export function takeOverFigures(taken: readonly TakeOver[]): Record<string, number> {
+  const worst = [...taken].sort((a, b) => b.ms - a.ms)[0];
+  return { "worst take-over ms": worst?.ms ?? 0, "machine stall ms": worst?.stallMs ?? 0 };
+}

@@ -214,3 +214,25 @@ test("closing sends what was begun, takes nothing new, and leaves no connection"
   await sender.close();
   expect([house.transport.ids.length, await house.waiting(), sender.ready]).toEqual([450, 0, false]);
 });
+
+test("what was leased behind a message that went back to the relay is not sent, however many there are", async () => {
+  const house = await relays();
+  house.transport.answer = ({ id }) => (id === "m150" ? "rejected" : "published");
+  const { send } = house.optimistic();
+  const all = Array.from({ length: 260 }, (_, n) => outgoing({ id: `m${n}`, key: "k" }));
+  await send(...all);
+  await house.observer.until("optimistic.failed", 2);
+  expect(house.transport.ids).toEqual(all.slice(0, 150).map(({ message }) => message.id));
+});
+
+test("a publish that nobody awaited is refused once the COMMIT is on its way, not swallowed", async () => {
+  const house = await relays();
+  const tx = await house.database.begin();
+  const scope = house.optimistic().scope(tx);
+  const forgotten = expect(scope.add(outgoing({ id: "late" }))).rejects.toMatchObject({
+    code: "TRANSACTION_CLOSED",
+  });
+  scope.committed(await tx.commit(scope.last()));
+  await forgotten;
+  expect(await house.waiting()).toBe(0);
+});

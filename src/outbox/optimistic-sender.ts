@@ -78,24 +78,36 @@ export class OptimisticSender {
   }
 
   async #sendAll(): Promise<void> {
+    // Streams of which something was left to the relay: what was leased behind it must not overtake it.
+    const left = new Set<string>();
     while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, MOST_AT_ONCE);
       const nowMs = systemClock.monotonicMs();
-      const late = batch.filter((entry) => entry.sendUntilMs <= nowMs).map((entry) => entry.message);
-      const fresh = batch.filter((entry) => entry.sendUntilMs > nowMs).map((entry) => entry.message);
+      const fresh: LeasedMessage[] = [];
+      const late: LeasedMessage[] = [];
+      for (const { message, sendUntilMs } of this.#waiting.splice(0, MOST_AT_ONCE)) {
+        const mayGo = sendUntilMs > nowMs && !left.has(message.stream ?? "");
+        (mayGo ? fresh : late).push(message);
+        if (!mayGo) leave([message], left);
+      }
       try {
         // In this order: the fresh ones must not become late while the others are given back.
-        if (fresh.length > 0) await this.#sendBatch(fresh);
+        if (fresh.length > 0) leave(await this.#sendBatch(fresh), left);
         if (late.length > 0)
-          await this.#release(late, "late", "its lease was half over before it could be sent");
+          await this.#release(
+            late,
+            "late",
+            "its lease was half over, or something earlier of its key was left",
+          );
       } catch (error) {
-        this.#tellFailed(batch.length, "error", failureText(error)); // the leases run out by themselves
+        leave(fresh, left);
+        this.#tellFailed(fresh.length + late.length, "error", failureText(error)); // the leases run out by themselves
       }
     }
     this.#sending = undefined;
   }
 
-  async #sendBatch(messages: readonly LeasedMessage[]): Promise<void> {
+  /** Returns those that were not sent. */
+  async #sendBatch(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     const { observer, hop, settings } = this.#options;
     const began = systemClock.monotonicMs();
     observer.tell("optimistic.attempted", { count: messages.length });
@@ -104,7 +116,7 @@ export class OptimisticSender {
         throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
       });
       this.#tellSent(messages, systemClock.monotonicMs() - began);
-      return;
+      return [];
     }
     // Half of the lease was left at least, and that covers the time given here: nobody else can be sending these.
     const outcomes = await publishBatch(this.#options.transport, messages, {
@@ -116,12 +128,15 @@ export class OptimisticSender {
     const durationMs = systemClock.monotonicMs() - began;
     if (sent.length > 0) await this.#settle(sent);
     if (sent.length > 0) this.#tellSent(sent, durationMs);
-    await this.#giveBack(messages, outcomes);
+    return this.#giveBack(messages, outcomes);
   }
 
-  async #giveBack(messages: readonly LeasedMessage[], outcomes: readonly SendOutcome[]): Promise<void> {
+  async #giveBack(
+    messages: readonly LeasedMessage[],
+    outcomes: readonly SendOutcome[],
+  ): Promise<readonly LeasedMessage[]> {
     const left = messages.filter((_, i) => outcomes[i]?.kind !== "published");
-    if (left.length === 0) return;
+    if (left.length === 0) return left;
     const cause = outcomes.find((outcome) => "error" in outcome);
     const reason = cause?.kind === "unknown" ? "timeout" : "error";
     await this.#release(
@@ -129,6 +144,7 @@ export class OptimisticSender {
       reason,
       cause !== undefined && "error" in cause ? failureText(cause.error) : "not tried",
     );
+    return left;
   }
 
   async #settle(messages: readonly LeasedMessage[]): Promise<void> {
@@ -164,6 +180,10 @@ export class OptimisticSender {
   #tellFailed(count: number, reason: "timeout" | "error" | "late", error: string): void {
     this.#options.observer.tell("optimistic.failed", { count, reason, error });
   }
+}
+
+function leave(messages: readonly LeasedMessage[], streams: Set<string>): void {
+  for (const { stream } of messages) if (stream !== null) streams.add(stream);
 }
 
 export function places(messages: readonly LeasedMessage[]): [string, string, string] {

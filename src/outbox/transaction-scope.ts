@@ -1,3 +1,4 @@
+import { SagaboxError } from "../errors/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
 import type { AnyContract } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
@@ -60,6 +61,7 @@ export class TransactionScope {
   async add(outgoing: Outgoing): Promise<Published> {
     const { id } = outgoing.message;
     const admitted = await this.#parts.admit([outgoing]);
+    if (!this.#tx.open) throw tooLate();
     if (admitted.length === 0) return { id, written: false };
     if (canLease(outgoing)) {
       this.#gathered.push(outgoing);
@@ -113,4 +115,12 @@ export class TransactionScope {
     }
     return this.#parts.writer.write(this.#tx, outgoing);
   }
+}
+
+// Gathered after the COMMIT was sent, it would vanish without a word.
+function tooLate(): SagaboxError {
+  return new SagaboxError(
+    "TRANSACTION_CLOSED",
+    "This transaction has ended, so the message was not published. Await every publish before the function returns.",
+  );
 }

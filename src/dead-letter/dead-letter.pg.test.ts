@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { laneOf, streamOf } from "../message/index.ts";
-import { migrateUp, pgDatabase } from "../storage/index.ts";
+import { pgDatabase } from "../storage/index.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import { buryMessage, type Burial } from "./bury.ts";
@@ -21,9 +21,8 @@ const message = aMessage({
 });
 
 async function setup() {
-  const { pool } = await temporaryDatabase();
+  const { pool } = await temporaryDatabase({ migrated: true });
   const database = pgDatabase(pool);
-  await migrateUp(database, "sagabox");
   const store = deadLetterStore(database, "sagabox");
   const rows = async (sql: string, params: unknown[] = []) =>
     (await pool.query<Record<string, unknown>>(sql, params)).rows;

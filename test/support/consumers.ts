@@ -8,7 +8,7 @@ import {
   type OpenScope,
 } from "../../src/inbox/index.ts";
 import type { Message } from "../../src/message/index.ts";
-import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
+import { pgDatabase } from "../../src/storage/index.ts";
 import { MemoryTransport, type MemoryTransportOptions } from "../../src/testing/index.ts";
 import { temporaryDatabase } from "./database.ts";
 import { RecordingObserver } from "./recording-observer.ts";
@@ -25,9 +25,8 @@ interface Wishes {
 
 /** A migrated database, a broker in memory, and consumers for whatever the test registers. */
 export async function consumers(wishes: Wishes = {}) {
-  const { pool, url } = await temporaryDatabase({ max: wishes.poolSize ?? 20 });
+  const { pool, url } = await temporaryDatabase({ max: wishes.poolSize ?? 20, migrated: true });
   const database = pgDatabase(pool);
-  await migrateUp(database, "sagabox");
   await pool.query("create table effect (n bigserial, consumer text, id text, note text)");
   const observer = new RecordingObserver();
   const { openScope, maxTransactions } = wishes;

@@ -15,6 +15,8 @@ export interface TemporaryDatabaseOptions {
   readonly max?: number;
   /** A database to copy from. Nobody may be connected to it. Default: an empty one. */
   readonly template?: string;
+  /** Copied from one in which sagabox's tables exist already. Default false. */
+  readonly migrated?: boolean;
   /** What is still connected at the end counts as a leak and fails the test. Default true. */
   readonly leakGuard?: boolean;
 }
@@ -36,7 +38,7 @@ export function databaseForFile(options: TemporaryDatabaseOptions = {}): Promise
 /** A database the caller drops. */
 export async function createDatabase(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {
   const name = `t_${randomBytes(8).toString("hex")}`;
-  await asAdmin(`create database ${name} template ${options.template ?? "template0"}`);
+  await asAdmin(`create database ${name} template ${templateOf(options)}`);
   const url = new URL(inject("postgresUrl"));
   url.pathname = `/${name}`;
   const pool = new pg.Pool({ connectionString: url.href, max: options.max ?? 10 });
@@ -45,6 +47,10 @@ export async function createDatabase(options: TemporaryDatabaseOptions = {}): Pr
   let dropped: Promise<void> | undefined;
   const drop = (): Promise<void> => (dropped ??= dropDatabase(name, pool, options.leakGuard ?? true));
   return { name, url: url.href, pool, drop };
+}
+
+function templateOf({ template, migrated }: TemporaryDatabaseOptions): string {
+  return template ?? (migrated === true ? inject("migratedTemplate") : "template0");
 }
 
 async function dropDatabase(name: string, pool: pg.Pool, leakGuard: boolean): Promise<void> {

@@ -1,21 +1,48 @@
+import { randomBytes } from "node:crypto";
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import pg from "pg";
 import type { TestProject } from "vitest/node";
 import { startEmbeddedPostgres } from "../../src/embedded/index.ts";
+import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
     /** A superuser's URL of the cluster all tests of a run share. */
     readonly postgresUrl: string;
+    /** A migrated database to copy from: much quicker than migrating for each test. */
+    readonly migratedTemplate: string;
   }
 }
 
 /** One cluster per run and project: DATABASE_URL if set, else our own, gone afterwards. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const { url, stop } = await startCluster();
+  const template = `sagabox_template_${randomBytes(6).toString("hex")}`;
+  await migrateTemplate(url, template);
   project.provide("postgresUrl", url);
-  return stop;
+  project.provide("migratedTemplate", template);
+  return async () => {
+    await asAdmin(url, `drop database if exists ${template}`);
+    await stop();
+  };
+}
+
+async function migrateTemplate(url: string, name: string): Promise<void> {
+  await asAdmin(url, `create database ${name} template template0`);
+  const own = new URL(url);
+  own.pathname = `/${name}`;
+  const database = pgDatabase(own.href);
+  await migrateUp(database, "sagabox");
+  await database.close();
+}
+
+async function asAdmin(url: string, sql: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(sql);
+  await client.end();
 }
 
 async function startCluster(): Promise<{ url: string; stop: () => Promise<void> }> {

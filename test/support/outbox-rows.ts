@@ -1,6 +1,6 @@
 import { laneOf, streamOf, type Message } from "../../src/message/index.ts";
 import { OutboxWriter, type Outgoing } from "../../src/outbox/index.ts";
-import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
+import { pgDatabase } from "../../src/storage/index.ts";
 import { temporaryDatabase } from "./database.ts";
 import { aMessage } from "./messages.ts";
 import { RecordingObserver } from "./recording-observer.ts";
@@ -30,9 +30,8 @@ export function anOutgoing({ message = {}, delayMs, ownId = false }: OutboxRow =
 
 /** A migrated schema `sagabox` in a database of the test's own, and the means to fill and read it. */
 export async function outboxDatabase() {
-  const { pool } = await temporaryDatabase();
+  const { pool } = await temporaryDatabase({ migrated: true });
   const database = pgDatabase(pool);
-  await migrateUp(database, "sagabox");
   const observer = new RecordingObserver();
   const writer = new OutboxWriter("sagabox", observer);
   const rows = async <R = Record<string, unknown>>(sql: string, params: unknown[] = []): Promise<R[]> =>

@@ -10,7 +10,7 @@ import {
   type OutboxOptions,
   type Outgoing,
 } from "../../src/outbox/index.ts";
-import { migrateUp, pgDatabase, type OwnedTransaction } from "../../src/storage/index.ts";
+import { pgDatabase, type OwnedTransaction } from "../../src/storage/index.ts";
 import type { LocalHop, Transport } from "../../src/transport/index.ts";
 import { temporaryDatabase } from "./database.ts";
 import { aMessage } from "./messages.ts";
@@ -48,9 +48,8 @@ export function outgoing(wish: Wish = {}): Outgoing {
 
 /** A migrated database, a broker that does as it is told, and relays between them. */
 export async function relays(options: { readonly poolSize?: number } = {}) {
-  const { pool, url } = await temporaryDatabase({ max: options.poolSize ?? 30 });
+  const { pool, url } = await temporaryDatabase({ max: options.poolSize ?? 30, migrated: true });
   const database = new ScriptedDatabase(pgDatabase(pool));
-  await migrateUp(database, "sagabox");
   const observer = new RecordingObserver();
   const transport = new ScriptedTransport();
   const writer = new OutboxWriter("sagabox", observer);

@@ -2,15 +2,14 @@ import { expect, test } from "vitest";
 import { createDatabase } from "../../../test/support/database.ts";
 import { RecordingObserver } from "../../../test/support/recording-observer.ts";
 import { ScriptedDatabase } from "../../../test/support/scripted-database.ts";
-import { migrateUp, pgDatabase } from "../../storage/index.ts";
+import { pgDatabase } from "../../storage/index.ts";
 import { exerciseTransport } from "../../testing/index.ts";
 import type { Transport } from "../../transport/index.ts";
 import { postgres } from "./index.ts";
 
 async function make(leaseMs: number) {
-  const temporary = await createDatabase({ max: 40 });
+  const temporary = await createDatabase({ max: 40, migrated: true });
   const { pool } = temporary;
-  await migrateUp(pgDatabase(pool), "sagabox");
   const processes = new Map<Transport, ScriptedDatabase>();
   const another = async () => {
     const database = new ScriptedDatabase(pgDatabase(pool));

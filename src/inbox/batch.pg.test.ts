@@ -198,3 +198,25 @@ test("a statement that would also run for duplicates, or changes with the data, 
   expect(letters.filter((letter) => letter.consumer === "careless")).toHaveLength(17);
   expect(letters.find((letter) => letter.consumer === "pasting")?.error).toContain("parameters");
 });
+
+test("a message that cannot be read just now holds back its successors in the same batch", async () => {
+  const house = await consumers();
+  let asked = 0;
+  const validate = (data: unknown) => {
+    const value = data as { n: number };
+    if (value.n === 1 && asked++ === 0) throw new Error("the registry does not answer");
+    return { value };
+  };
+  const Looked = event("order.placed", { schema: { "~standard": { version: 1, vendor: "test", validate } } });
+  house.registry.onBatch(Looked, { consumer: "billing", batch, retry: quick }, async (messages, { tx }) => {
+    for (const { id } of messages)
+      await tx.query("insert into effect (consumer, id) values ('billing', $1)", [id]);
+  });
+  await house.start();
+  await house.publish(
+    ...[0, 1, 2, 3].map((n) => aMessage({ id: `m${n}`, key: "k", data: JSON.stringify({ n }) })),
+  );
+  await house.observer.until("consumer.processed", 4);
+  expect(house.observer.of("consumer.retried")).toHaveLength(1);
+  expect((await house.effects()).map((effect) => effect.id)).toEqual(["m0", "m1", "m2", "m3"]);
+});

@@ -51,10 +51,14 @@ export class BatchProcessor {
 
   async #read(lot: readonly Held[], { contract }: Registration, fates: Fates): Promise<Item[]> {
     const items: Item[] = [];
+    const waiting = new Set<string | null>();
     for (const held of lot) {
-      const { message, ackWith } = held.delivery;
+      const { message, ackWith, orderKey } = held.delivery;
       if (held.delivery.signal.aborted) fates.set(held, "lost");
-      else {
+      else if (orderKey !== null && waiting.has(orderKey)) {
+        fates.set(held, "again");
+        await this.#settlement.release(held);
+      } else {
         try {
           const { topic, type, expiresAt } = message;
           const id = idForDedupe(held.id ?? message.id);
@@ -62,7 +66,9 @@ export class BatchProcessor {
           const read = await readMessage(contract, message);
           items.push({ held, message: read, id, topic, type, payload, expiresAt, ackWith });
         } catch (thrown) {
-          fates.set(held, await this.#single.fail(held, asError(thrown)));
+          const fate = await this.#single.fail(held, asError(thrown));
+          fates.set(held, fate);
+          if (fate === "again") waiting.add(orderKey); // its successors come back behind it
         }
       }
     }

@@ -1,3 +1,4 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { permanent } from "../errors/index.ts";
@@ -207,7 +208,8 @@ test("a message that cannot be read just now holds back its successors in the sa
     if (value.n === 1 && asked++ === 0) throw new Error("the registry does not answer");
     return { value };
   };
-  const Looked = event("order.placed", { schema: { "~standard": { version: 1, vendor: "test", validate } } });
+  const schema: StandardSchemaV1<{ n: number }> = { "~standard": { version: 1, vendor: "test", validate } };
+  const Looked = event("order.placed", { schema });
   house.registry.onBatch(Looked, { consumer: "billing", batch, retry: quick }, async (messages, { tx }) => {
     for (const { id } of messages)
       await tx.query("insert into effect (consumer, id) values ('billing', $1)", [id]);

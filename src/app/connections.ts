@@ -1,9 +1,9 @@
 import { SagaboxError } from "../errors/index.ts";
 
-/** Listening, reading the outbox, settling, failures, sending at once, and two for whatever is short. */
-const HELD_BY_WORKER = 7;
-/** Reading deliveries and settling them. */
-const HELD_BY_CONSUMER = 2;
+/** Listening, reading the outbox, settling, failures, sending at once, counting, and two for whatever is short. */
+const HELD_BY_WORKER = 8;
+/** Reading deliveries, acknowledging, retrying. */
+const HELD_BY_CONSUMER = 3;
 
 /**
  * How many connections are left for handlers. Each running handler has one of its own; the engine keeps the rest, so

@@ -50,7 +50,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
   const { schema, worker } = settings;
   const outbox = outboxSettings(settings.outbox);
   const database = pgDatabase(settings.database);
-  const channel = `sagabox_${schema}`;
+  const channel = `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
   const hop = hopOf(transport, { database, schema, channel, leaseMs: settings.leaseMs, observer });
   const shared = { database, schema, worker, transport, hop, settings: outbox, observer };
   const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });

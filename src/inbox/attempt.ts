@@ -1,6 +1,6 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { withDeadline } from "../runtime/index.ts";
-import type { OwnedTransaction, Param, Statement } from "../storage/index.ts";
+import { SQLSTATE, sqlState, type OwnedTransaction, type Param, type Statement } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { OutgoingScope } from "./handler.ts";
 
@@ -67,7 +67,9 @@ export class Attempt {
   async commit(last: readonly LastStatement[]): Promise<void> {
     if (this.#ended !== undefined) throw this.#ended;
     this.#phase = "committing";
-    const answers = await this.tx.commit([...last, ...this.scope.last()]);
+    const answers = await this.tx.commit([...last, ...this.scope.last()]).catch((error: unknown) => {
+      throw sqlState(error) === SQLSTATE.divisionByZero ? deliveryLost() : error;
+    });
     this.scope.committed(answers.slice(last.length));
   }
 

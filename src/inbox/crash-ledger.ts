@@ -69,7 +69,9 @@ export class CrashLedger implements Service {
   /** Turns what dead processes were running into suspects. Call it when a member is found to be gone. */
   async notice(): Promise<void> {
     const { database, sql, observer } = this.#engine;
-    const { rows } = await database.run<{ consumer: string; event_id: string; crashes: number }>(sql.notice);
+    const { rows } = await database.run<{ consumer: string; event_id: string; crashes: number }>(sql.notice, [
+      this.#leaseMs,
+    ]);
     for (const { consumer, event_id: id, crashes } of rows) {
       observer.tell("consumer.suspect", { consumer, id, crashes });
     }

@@ -8,7 +8,7 @@ const message = { id: "a", consumer: "billing", topic: "foreign", type: "order.p
 
 async function setup() {
   const house = await consumers();
-  const inbox = new Inbox(house.engine, { idOf: ({ headers }) => headers?.["x-id"], deadlineMs: 2_000 });
+  const inbox = new Inbox(house.engine, { idOf: ({ headers }) => headers?.["x-id"], deadline: "2s" });
   const bill = async (given: { id: string }, { tx, idempotencyKey }: HandlerContext) => {
     await tx.query("insert into effect (consumer, id, note) values ('billing', $1, $2)", [
       given.id,
@@ -101,7 +101,7 @@ test("a result that JSON cannot carry is the handler's failure, and everything i
 
 test("X-03: after a timeout the connection is destroyed, not returned, and the next thousand queries are fine", async () => {
   const { house } = await setup();
-  const hasty = new Inbox(house.engine, { deadlineMs: 50 });
+  const hasty = new Inbox(house.engine, { deadline: 50 });
   let late: Promise<unknown> | undefined;
   const stuck = hasty.process(message, (_, { tx }) => {
     late = tx.query("select pg_sleep(0.4)").catch((error: unknown) => error);
@@ -117,7 +117,7 @@ test("X-03: after a timeout the connection is destroyed, not returned, and the n
 
 test("a handler that goes on after its deadline cannot write any more", async () => {
   const { house } = await setup();
-  const hasty = new Inbox(house.engine, { deadlineMs: 50 });
+  const hasty = new Inbox(house.engine, { deadline: 50 });
   let after: Promise<unknown> | undefined;
   const slow = hasty.process(message, async (_, { tx, signal }) => {
     await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));

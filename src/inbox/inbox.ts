@@ -1,3 +1,5 @@
+import { SagaboxError } from "../errors/index.ts";
+import { milliseconds, rejectUnknownKeys, text, type Duration } from "../options/index.ts";
 import { currentMessageContext, isValidId, runInMessageContext, type Json } from "../message/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { HandlerContext } from "./handler.ts";
@@ -29,18 +31,24 @@ export type Processed<R> =
 export interface InboxOptions {
   /** Finds the id of messages that carry it somewhere else. Asked when `id` is not given. */
   readonly idOf?: (message: ForeignMessage) => string | undefined;
-  /** How long a handler may take. Default 30,000. */
-  readonly deadlineMs?: number;
+  /** How long a handler may take. Default "30s". */
+  readonly deadline?: Duration | number;
 }
+
+const PRINTABLE = /^(?=.*\S)[^\p{Cc}\p{Cs}]+$/u;
 
 /** Exactly-once effect for anyone's own consumer loop: acknowledge to your broker after `process` has resolved. */
 export class Inbox {
   readonly #engine: InboxEngine;
-  readonly #options: InboxOptions;
+  readonly #idOf: InboxOptions["idOf"];
+  readonly #deadlineMs: number;
 
   constructor(engine: InboxEngine, options: InboxOptions = {}) {
+    rejectUnknownKeys("inbox", options, ["idOf", "deadline"]);
+    if (options.idOf !== undefined) assertFunction("inbox.idOf", options.idOf);
     this.#engine = engine;
-    this.#options = options;
+    this.#idOf = options.idOf;
+    this.#deadlineMs = milliseconds("inbox.deadline", options.deadline ?? "30s", { min: 1 });
   }
 
   /** Throws what the handler threw, with everything rolled back: do not acknowledge then. */
@@ -51,11 +59,13 @@ export class Inbox {
       context: HandlerContext,
     ) => R | Promise<R>,
   ): Promise<Processed<R>> {
-    const found = message.id ?? this.#options.idOf?.(message);
+    assertUsable(message);
+    assertFunction("The handler of inbox.process", handler);
+    const found = message.id ?? this.#idOf?.(message);
     if (!isValidId(found)) return buryForeign(this.#engine, message, found);
     const id = found;
     const { consumer, topic, type } = message;
-    const { deadlineMs = 30_000 } = this.#options;
+    const deadlineMs = this.#deadlineMs;
     const receipt = { consumer, id, topic, type, payload: null, expiresAt: null, deadlineMs };
     const outcome = await receiveOnce(this.#engine, receipt, async (attempt) => {
       const context = handlerContext(consumer, id, message.attempt ?? 1, attempt);
@@ -93,4 +103,21 @@ function causedBy({ correlationId, traceparent }: ForeignMessage, messageId: str
     correlationId: correlationId ?? current?.correlationId ?? messageId,
     traceparent: traceparent ?? current?.traceparent ?? "",
   };
+}
+
+// Dedupe hangs on the consumer's name, so a message without one could be taken for another's duplicate.
+function assertUsable(message: ForeignMessage): void {
+  if (typeof message !== "object" || message === null) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "inbox.process takes a message: { id, consumer, topic, type, data }.",
+    );
+  }
+  for (const name of ["consumer", "topic", "type"] as const) {
+    text(`inbox.process: \`${name}\``, message[name], { pattern: PRINTABLE });
+  }
+}
+
+function assertFunction(name: string, value: unknown): void {
+  if (typeof value !== "function") throw new SagaboxError("OPTIONS_INVALID", `${name} must be a function.`);
 }

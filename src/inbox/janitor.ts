@@ -3,6 +3,8 @@ import type { InboxEngine } from "./engine.ts";
 
 const DAY_MS = 86_400_000;
 const LEAST_DAYS = 7;
+/** A copy sent again on its last day still needs time to arrive. */
+const MARGIN_MS = 2 * DAY_MS;
 
 export interface InboxRetentionOptions {
   /** How long dedupe rows are kept, at least. Default "30d", never less than 7 days. */
@@ -20,10 +22,13 @@ export interface InboxRetentionOptions {
 export function inboxRetentionMs(options: InboxRetentionOptions = {}): number {
   rejectUnknownKeys("inbox", options, ["retention", "deadLetters", "archive"]);
   const bounds = { min: LEAST_DAYS * DAY_MS, max: 3_650 * DAY_MS };
-  return Math.max(
-    milliseconds("inbox.retention", options.retention ?? "30d", bounds),
-    milliseconds("inbox.deadLetters", options.deadLetters ?? "14d", { max: bounds.max }),
-    milliseconds("inbox.archive", options.archive ?? "30d", { max: bounds.max }),
+  return (
+    MARGIN_MS +
+    Math.max(
+      milliseconds("inbox.retention", options.retention ?? "30d", bounds),
+      milliseconds("inbox.deadLetters", options.deadLetters ?? "14d", { max: bounds.max }),
+      milliseconds("inbox.archive", options.archive ?? "30d", { max: bounds.max }),
+    )
   );
 }
 

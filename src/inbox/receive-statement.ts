@@ -58,7 +58,8 @@ export async function receiveStatement(
       expiresAt,
     ]);
     const { rows } = await withDeadline(running, deadlineMs, () => {
-      throw new SagaboxError("HANDLER_TIMEOUT", `The statement was not answered within ${deadlineMs} ms.`);
+      // It may still succeed; a later attempt finds out.
+      throw new SagaboxError("COMMIT_UNKNOWN", `The statement was not answered within ${deadlineMs} ms.`);
     });
     if (rows[0]?.fresh === true) {
       return { kind: "processed", result: undefined, durationMs: engine.clock.monotonicMs() - startedMs };

@@ -71,9 +71,9 @@ test("without a handler and without a statement there is nothing to register", (
 
 test("D5: a dedupe row outlives every copy that could still be replayed, and never less than 7 days", () => {
   const days = (given: number): number => given * 86_400_000;
-  expect(inboxRetentionMs()).toBe(days(30));
-  expect(inboxRetentionMs({ retention: "7d", archive: "3d" })).toBe(days(14));
-  expect(inboxRetentionMs({ retention: "7d", deadLetters: "1d", archive: "60d" })).toBe(days(60));
+  expect(inboxRetentionMs()).toBe(days(32));
+  expect(inboxRetentionMs({ retention: "7d", archive: "3d" })).toBe(days(16));
+  expect(inboxRetentionMs({ retention: "7d", deadLetters: "1d", archive: "60d" })).toBe(days(62));
   expect(() => inboxRetentionMs({ retention: "6d" })).toThrow("inbox.retention");
   expect(() => inboxRetentionMs({ retentoin: "6d" } as never)).toThrow('Did you mean "retention"?');
 });

@@ -1,4 +1,5 @@
 import { burial, type DeadLetterReason } from "../dead-letter/index.ts";
+import { isSagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import type { Param, Statement } from "../storage/index.ts";
 import type { TelemetryContext } from "../telemetry/index.ts";
@@ -92,10 +93,18 @@ export class Settlement {
   ): Promise<Fate> {
     const { delivery } = held;
     const last = [...writes, ...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
+    let gone = false;
     const written = await this.#persist(doing, delivery.signal, () =>
-      attempt(this.#engine, { deadlineMs: SETTLE_MS }, (current) => current.commit(last)),
+      attempt(this.#engine, { deadlineMs: SETTLE_MS }, (current) => current.commit(last)).catch(
+        (error: unknown) => {
+          // Written by an earlier try whose answer was lost, or taken over by another member: done either way.
+          if (!isSagaboxError(error, "OUTBOX_LEASE_LOST")) throw error;
+          gone = true;
+        },
+      ),
     );
-    if (!written) return "lost";
+    if (gone) delivery.acked?.();
+    if (!written || gone) return "lost";
     if (delivery.ackWith === undefined) return this.ack(held);
     delivery.acked?.();
     return "done";

@@ -118,11 +118,14 @@ export function inboxStatements(schema: string) {
                          where suspect.consumer = $2::text and suspect.event_id = any($3::text::text[])), '{}')::text
                 as suspects`,
     ),
+    // While the server was away nobody could renew a lease, so nobody is accused until one lease after its start.
     // Deleting the dead member's row makes sure that its crash is counted once. What it had finished is no suspect.
     notice: statement(
       "sagabox.ledger.notice",
       `with dead as (
-         delete from ${schema}.running where not ${alive("running.member")}
+         delete from ${schema}.running
+          where not ${alive("running.member")}
+            and pg_postmaster_start_time() < clock_timestamp() - $1::double precision * interval '1 ms'
          returning consumer, event_ids, alone
        ), accused as (
          select dead.consumer, left_behind.id, max(dead.alone::integer) as crashes

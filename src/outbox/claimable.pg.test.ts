@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { outgoing, relays, until } from "../../test/support/relays.ts";
 
-test("rule 1: new, failed and due, and with its writer's lease run out: one read finds them all", async () => {
+test("A8, rule 1: new, failed and due, and with its writer's lease run out: one read finds them all", async () => {
   const house = await relays();
   await house.publish(outgoing({ id: "new" }), outgoing({ id: "failed" }), outgoing({ id: "crashed" }));
   await house.tamper(
@@ -16,7 +16,7 @@ test("rule 1: new, failed and due, and with its writer's lease run out: one read
   expect(house.database.count("sagabox.outbox.reenter")).toBe(0);
 });
 
-test("rule 1: what is leased or not due yet is left alone, until the database clock says otherwise", async () => {
+test("A8, rule 1: what is leased or not due yet is left alone, until the database clock says otherwise", async () => {
   const house = await relays();
   await house.publish(outgoing({ id: "leased" }), outgoing({ id: "later" }), outgoing({ id: "now" }));
   await house.tamper(
@@ -30,7 +30,7 @@ test("rule 1: what is leased or not due yet is left alone, until the database cl
   expect(house.transport.ids.toSorted()).toEqual(["later", "leased", "now"]);
 });
 
-test("rule 1: rows of a relay that died are found by the next one, with nobody resetting anything", async () => {
+test("A8, rule 1: rows of a relay that died are found by the next one, with nobody resetting anything", async () => {
   const house = await relays();
   house.transport.before = () => new Promise(() => undefined);
   await house.publish(outgoing({ id: "a" }));

@@ -15,7 +15,7 @@ async function sentNotSettled(house: Relays) {
   return gate;
 }
 
-test("rule 2: a settle whose lane was taken over deletes nothing, and its relay lets the lane go", async () => {
+test("A8, rule 2: a settle whose lane was taken over deletes nothing, and its relay lets the lane go", async () => {
   const house = await relays();
   const gate = await sentNotSettled(house);
   await house.pool.query(TAKE_OVER);
@@ -26,7 +26,7 @@ test("rule 2: a settle whose lane was taken over deletes nothing, and its relay 
   expect(house.observer.of("lanes.lost")[0]).toMatchObject({ lanes: 1 });
 });
 
-test("rule 2: the same number under another token is another claim", async () => {
+test("A8, rule 2: the same number under another token is another claim", async () => {
   const house = await relays();
   const gate = await sentNotSettled(house);
   await house.pool.query("update sagabox.relay_lane set owner = 'other', token = 'another token'");
@@ -35,7 +35,7 @@ test("rule 2: the same number under another token is another claim", async () =>
   expect(await house.waiting()).toBe(1);
 });
 
-test("rule 2: a settle that a take-over gets ahead of waits for it, then finds that it has lost", async () => {
+test("A8, rule 2: a settle that a take-over gets ahead of waits for it, then finds that it has lost", async () => {
   const house = await relays();
   const gate = await sentNotSettled(house);
   const taking = await house.pool.connect();
@@ -48,7 +48,7 @@ test("rule 2: a settle that a take-over gets ahead of waits for it, then finds t
   expect(await house.waiting()).toBe(1);
 });
 
-test("rule 2: a take-over passes over the lane that is just being settled", async () => {
+test("A6, rule 2: a take-over passes over the lane that is just being settled", async () => {
   const house = await relays();
   const settling = await house.pool.connect();
   await settling.query("begin; select 1 from sagabox.relay_lane where lane = 7 for update");
@@ -102,7 +102,7 @@ test("rule 2: when the answer to a lease is lost the lanes are found again, not 
   expect(house.observer.of("storage.failed")).toHaveLength(1);
 });
 
-test("rule 2: a failure noted under a lost claim charges nothing", async () => {
+test("A8, rule 2: a failure noted under a lost claim charges nothing", async () => {
   const house = await relays();
   house.transport.answer = () => "rejected";
   const gate = house.database.pauseBefore("sagabox.outbox.failed");

@@ -4,7 +4,7 @@ import { postgres } from "../transports/postgres/index.ts";
 
 const hang = () => new Promise<void>(() => undefined);
 
-test("test_optimistic_send_success: sent by the process that wrote it, right after the commit", async () => {
+test("A9, test_optimistic_send_success: sent by the process that wrote it, right after the commit", async () => {
   const house = await relays();
   const { send } = house.optimistic();
   await send(outgoing({ id: "a", key: "k" }), outgoing({ id: "b", key: "k" }));
@@ -18,7 +18,7 @@ test("test_optimistic_send_success: sent by the process that wrote it, right aft
   );
 });
 
-test("test_optimistic_send_timeout_fallback: no answer in time gives it to the relay, uncharged", async () => {
+test("A9, test_optimistic_send_timeout_fallback: no answer in time gives it to the relay, uncharged", async () => {
   const house = await relays();
   house.transport.before = hang;
   const released: number[] = [];
@@ -39,7 +39,7 @@ test("test_optimistic_send_timeout_fallback: no answer in time gives it to the r
   expect(house.transport.ids).toEqual(["a"]);
 });
 
-test("test_optimistic_disabled: with the flag off the broker is not called and nothing is leased", async () => {
+test("A9, test_optimistic_disabled: with the flag off the broker is not called and nothing is leased", async () => {
   const house = await relays();
   const { send, sender } = house.optimistic({ optimistic: false });
   await send(outgoing({ id: "a" }));
@@ -63,7 +63,7 @@ test.each(["rejected", "refused", "unreachable"] as const)(
   },
 );
 
-test("rule 9: while the lease runs no relay touches the row; when its writer has died, one does", async () => {
+test("A8, A9, rule 9: while the lease runs no relay touches the row; when its writer has died, one does", async () => {
   const house = await relays();
   house.transport.before = hang;
   const { send } = house.optimistic({ optimisticTimeout: 500 });
@@ -143,7 +143,7 @@ test("rule 9: what is still fresh goes out before the late ones are given back, 
   await house.observer.until("optimistic.failed", 2);
 });
 
-test("rule 9: a rolled-back transaction sends nothing; neither does one whose COMMIT failed", async () => {
+test("A9, rule 9: a rolled-back transaction sends nothing; neither does one whose COMMIT failed", async () => {
   const house = await relays();
   const { scope } = house.optimistic();
   await house.pool.query("create table once (id int primary key deferrable initially deferred)");

@@ -63,6 +63,9 @@ const KNOWN = [
   "flush",
 ] as const;
 
+// Ten years. The database keeps these times, so the timers of Node set no limit.
+const LONGEST_MS = 3_650 * 86_400_000;
+
 /** A message that is ready to be written, with what the database needs to know beside it. */
 export interface Outgoing {
   readonly message: Omit<Message, "writtenAt" | "expiresAt">;
@@ -96,6 +99,7 @@ export async function compose(
   options: PublishOptions = {},
 ): Promise<Outgoing> {
   rejectUnknownKeys("publish", options, KNOWN);
+  assertContract(contract);
   const data = await validate(contract, input);
   const id = checkedId(options.id) ?? context.newId();
   const key = checkedKey(options.key) ?? keyOf(contract, data);
@@ -124,7 +128,10 @@ export async function compose(
     maxAttempts: contract.maxAttempts ?? context.maxAttempts,
     holdsOnDeath: contract.onDead === "hold",
     strict: contract.order === "strict" && key !== null,
-    ttlMs: options.ttl === undefined ? contract.ttlMs : milliseconds("publish.ttl", options.ttl, { min: 1 }),
+    ttlMs:
+      options.ttl === undefined
+        ? contract.ttlMs
+        : milliseconds("publish.ttl", options.ttl, { min: 1, max: LONGEST_MS }),
     schedule: scheduleOf(options),
     ownId: options.id !== undefined,
     flush: flag("publish.flush", options.flush ?? false),
@@ -176,13 +183,23 @@ function scheduleOf(options: PublishOptions): Outgoing["schedule"] {
     throw new SagaboxError("OPTIONS_INVALID", "publish: give either `delay` or `at`, not both.");
   }
   if (options.delay !== undefined) {
-    const delayMs = milliseconds("publish.delay", options.delay, { min: 0 });
+    const delayMs = milliseconds("publish.delay", options.delay, { min: 0, max: LONGEST_MS });
     return delayMs === 0 ? null : { delayMs, atMs: null };
   }
   if (options.at === undefined) return null;
   const atMs = options.at instanceof Date ? options.at.getTime() : Number.NaN;
   if (Number.isNaN(atMs)) throw new SagaboxError("OPTIONS_INVALID", "publish.at must be a valid Date.");
   return { delayMs: null, atMs };
+}
+
+function assertContract(contract: unknown): void {
+  const { kind, name, schema } = (contract ?? {}) as Partial<AnyContract>;
+  if (typeof kind === "string" && typeof name === "string" && schema?.["~standard"] !== undefined) return;
+  throw new SagaboxError(
+    "CONTRACT_INVALID",
+    "publish takes the transaction, then a contract made by event(), command() or stream(), then the data. " +
+      "What came in the contract's place is none; if it was imported, look for a circular import.",
+  );
 }
 
 function checkedId(id: string | undefined): string | undefined {

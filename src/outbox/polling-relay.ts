@@ -25,6 +25,7 @@ export interface PollingRelayOptions {
 
 /** One batch is read while another is on its way. */
 const BATCHES_AT_ONCE = 2;
+const ORPHAN_RECHECK_MS = 5_000;
 
 /** Takes the due rows of the lanes it owns through the transport and settles them. */
 export class PollingRelay implements Service {
@@ -175,10 +176,7 @@ export class PollingRelay implements Service {
 
   async #publish(rows: readonly LaneRow[]): Promise<void> {
     const began = systemClock.monotonicMs();
-    // A row whose message is gone cannot be sent by anybody; it must be seen, not skipped.
-    const orphans = rows.filter((row) => row.message === null);
-    if (orphans.length > 0) this.#reader.back(orphans, this.#options.settings.retry.maxDelayMs);
-    const whole = rows.flatMap((row) =>
+    const whole = this.#withoutOrphans(rows).flatMap((row) =>
       row.message === null ? [] : [{ stream: row.stream, row, message: row.message }],
     );
     const outcomes = await publishBatch(this.#options.transport, whole, {
@@ -190,6 +188,18 @@ export class PollingRelay implements Service {
       outcomes,
     );
     await this.#settle(sorted, systemClock.monotonicMs() - began);
+  }
+
+  // A row whose message was not found goes back, with its successors: the message may just be on its way into a younger
+  // partition. If it is really gone, the log says so again and again.
+  #withoutOrphans(rows: readonly LaneRow[]): readonly LaneRow[] {
+    const orphans = rows.filter((row) => row.message === null);
+    if (orphans.length === 0) return rows;
+    const streams = new Set(orphans.map((row) => row.stream ?? row.seq));
+    const back = rows.filter((row) => streams.has(row.stream ?? row.seq));
+    this.#reader.back(back, ORPHAN_RECHECK_MS);
+    this.#troubled("finding the message of an outbox row", new Error(`no message ${orphans[0]?.messageId}`));
+    return rows.filter((row) => !streams.has(row.stream ?? row.seq));
   }
 
   async #settle(sorted: Sorted, durationMs: number): Promise<void> {

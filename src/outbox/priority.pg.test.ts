@@ -4,7 +4,7 @@ import { outgoing, relays, until } from "../../test/support/relays.ts";
 const numbered = (count: number, name: string, change: Parameters<typeof outgoing>[0] = {}) =>
   Array.from({ length: count }, (_, n) => outgoing({ id: `${name}${n}`, key: `${name}${n}`, ...change }));
 
-test("rule 10: urgent messages overtake a backlog of other keys, the most urgent first", async () => {
+test("A13, rule 10: urgent messages overtake a backlog of other keys, the most urgent first", async () => {
   const house = await relays();
   await house.publish(...numbered(300, "usual"));
   await house.publish(...numbered(3, "nine", { priority: 9 }), ...numbered(3, "seven", { priority: 7 }));
@@ -18,7 +18,7 @@ test("rule 10: urgent messages overtake a backlog of other keys, the most urgent
   expect(house.transport.ids).toHaveLength(306);
 });
 
-test("rule 10: inside a key order is order, whatever the priorities", async () => {
+test("A13, rule 10: inside a key order is order, whatever the priorities", async () => {
   const house = await relays();
   const priorities = [0, 9, 5, 7, 1, 5, 5, 9, 2, 8] as const;
   const keys = ["a", "b", "c", "d"];
@@ -34,7 +34,7 @@ test("rule 10: inside a key order is order, whatever the priorities", async () =
   }
 });
 
-test("rule 10: inside a key order is order for messages of mixed urgency that arrive while others are sent", async () => {
+test("A13, rule 10: inside a key order is order for messages of mixed urgency that arrive while others are sent", async () => {
   const house = await relays();
   await house.relay({ batchSize: 10 }).start();
   for (let n = 0; n < 60; n++) {
@@ -49,7 +49,7 @@ test("rule 10: inside a key order is order for messages of mixed urgency that ar
   expect(house.transport.ids).toHaveLength(180);
 });
 
-test("rule 10: a low head inherits the rank of a usual successor, which would otherwise wait for it", async () => {
+test("A13, rule 10: a low head inherits the rank of a usual successor, which would otherwise wait for it", async () => {
   const house = await relays();
   await house.publish(outgoing({ id: "low", key: "k", priority: 0 }), outgoing({ id: "behind", key: "k" }));
   const { lane } = outgoing({ key: "k" });
@@ -67,7 +67,7 @@ test("rule 10: a low head inherits the rank of a usual successor, which would ot
   expect(ids.indexOf("behind")).toBeLessThan(100);
 });
 
-test("rule 10: a low one that has waited long enough goes before the usual ones", async () => {
+test("A13, rule 10: a low one that has waited long enough goes before the usual ones", async () => {
   const house = await relays();
   await house.publish(...numbered(1, "low", { priority: 2 }), ...numbered(1, "lower", { priority: 0 }));
   await house.tamper("update sagabox.outbox set due_at = clock_timestamp() - interval '400 ms'");
@@ -78,7 +78,7 @@ test("rule 10: a low one that has waited long enough goes before the usual ones"
   expect(house.transport.ids.indexOf("low0")).toBeLessThan(30);
 });
 
-test("rule 10: low ones go when nothing else wants the place", async () => {
+test("A13, rule 10: low ones go when nothing else wants the place", async () => {
   const house = await relays();
   await house.publish(...numbered(5, "low", { priority: 0 }));
   await house.relay({ ageing: 60_000 }).start();
@@ -86,7 +86,7 @@ test("rule 10: low ones go when nothing else wants the place", async () => {
   await house.drained();
 });
 
-test("rule 10: a failing urgent head holds back its key, the usual rows of it too", async () => {
+test("A13, rule 10: a failing urgent head holds back its key, the usual rows of it too", async () => {
   const house = await relays();
   let failures = 0;
   house.transport.answer = ({ id }) => (id === "1" && failures++ < 2 ? "rejected" : "published");

@@ -48,7 +48,7 @@ test("messages without a key never wait for one another", async () => {
   expect(kinds(outcomes)).toEqual(["rejected", "published"]);
 });
 
-test("an answer that does not come in time is unknown, and the transport is told to give up", async () => {
+test("B10: an answer that does not come in time is unknown, and the transport is told to give up", async () => {
   const transport = new ScriptedTransport();
   const told: boolean[] = [];
   transport.publish = (_batch, ...[options]: { signal: AbortSignal }[]) =>
@@ -71,7 +71,7 @@ test("the time is for the batch: what is left of it is all that a later wave get
   expect(performance.now() - began).toBeLessThan(160);
 });
 
-test("a transport that throws or forgets an answer leaves unknowns, never a failure or a success", async () => {
+test("B10: a transport that throws or forgets an answer leaves unknowns, never a failure or a success", async () => {
   const transport = new ScriptedTransport();
   transport.publish = () => Promise.reject(new Error("socket closed"));
   expect(kinds(await publishBatch(transport, [item("1", null)], patient))).toEqual(["unknown"]);

@@ -122,10 +122,12 @@ export function writeStatements(schema: string) {
     // without a plan: how many are due, and how many wait, makes no difference.
     moveDue: statement(
       "sagabox.outbox.move_due",
-      `with due as materialized (
+      `with turn as materialized (
+         select pg_try_advisory_xact_lock(hashtextextended('sagabox.schedule.' || $2::text, 0)) as alone
+       ), due as materialized (
          delete from ${schema}.scheduled
           where ctid = any(array(select ctid from ${schema}.scheduled
-                                  where due_at <= (select clock_timestamp())
+                                  where due_at <= (select clock_timestamp()) and (select alone from turn)
                                   order by due_at, id
                                   limit $1::integer
                                     for update skip locked))

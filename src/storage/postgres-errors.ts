@@ -1,6 +1,7 @@
 import { SagaboxError, isSagaboxError } from "../errors/index.ts";
 
 export const SQLSTATE = {
+  divisionByZero: "22012",
   uniqueViolation: "23505",
   checkViolation: "23514",
   undefinedTable: "42P01",

@@ -12,7 +12,10 @@ export interface Delivery {
   readonly signal: AbortSignal;
   /** Done: after the effect has committed. */
   ack(): Promise<void>;
-  /** Where the transport lives in the same database: settles inside the effect's own transaction, with its COMMIT. */
+  /**
+   * Where the transport lives in the same database: settles inside the effect's own transaction, with its COMMIT, and
+   * fails it (division_by_zero) when the delivery is no longer there: a worker that was stopped for long comes too late.
+   */
   readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
   /** Told when a transaction that held `ackWith` has committed. */
   readonly acked?: () => void;

@@ -21,7 +21,7 @@ export function estimate({ seen, percent }: SampledTopic): number {
 }
 
 /**
- * How many messages wait per topic, read at most once a second for all topics together. Small backlogs are counted;
+ * How many messages wait per topic, unsent or not handled yet (once for each consumer group), read at most once a second for all topics together. Small backlogs are counted;
  * of one beyond some 35,000 messages a part is read and the rest inferred, so the cost has a bound. It has a connection of
  * its own: whoever asks may hold one of the pool's, and must not wait for a second.
  */
@@ -53,7 +53,9 @@ export class Depths {
   async #read(): Promise<void> {
     const session = await this.#holder.get();
     const { rows } = await session.run<SampledTopic>(this.#sql.depths);
-    this.#known = new Map(rows.map((row) => [row.topic, estimate(row)]));
+    const known = new Map<string, number>();
+    for (const row of rows) known.set(row.topic, (known.get(row.topic) ?? 0) + estimate(row));
+    this.#known = known;
     this.#readAtMs = systemClock.monotonicMs();
   }
 }

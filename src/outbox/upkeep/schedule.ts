@@ -52,8 +52,8 @@ export class ScheduleMover implements Service {
 
   /** One statement's worth. Resolves with how many were moved. */
   async move(): Promise<number> {
-    const { database, observer, onMoved, batchSize = 500 } = this.#options;
-    const { rows } = await database.run<{ lane: number }>(this.#sql.moveDue, [batchSize]);
+    const { database, schema, observer, onMoved, batchSize = 500 } = this.#options;
+    const { rows } = await database.run<{ lane: number }>(this.#sql.moveDue, [batchSize, schema]);
     if (rows.length === 0) return 0;
     observer.tell("scheduled.due", { count: rows.length });
     onMoved([...new Set(rows.map(({ lane }) => lane))]);

@@ -4,14 +4,14 @@ import { statement } from "../../storage/index.ts";
 const PAGES = 500;
 
 // Up to PAGES the whole table is read and the count is exact; beyond that, as many pages picked by chance.
-function sampled(schema: string, columns: string): string {
-  return `size as materialized (
-         select least(100, 100.0 * ${PAGES} / greatest(1, pg_relation_size('${schema}.outbox') / 8192))::real as percent
-       ), waiting as (
+function sampled(schema: string, table: "outbox" | "queue", columns: string): string {
+  return `${table}_size as materialized (
+         select least(100, 100.0 * ${PAGES} / greatest(1, pg_relation_size('${schema}.${table}') / 8192))::real as percent
+       ), ${table}_waiting as (
          select size.percent, row.*
-           from size
+           from ${table}_size as size
           cross join lateral (
-            select ${columns} from ${schema}.outbox tablesample system (size.percent) where due_at < 'infinity') as row
+            select ${columns} from ${schema}.${table} tablesample system (size.percent) where due_at < 'infinity') as row
        )`;
 }
 
@@ -20,13 +20,16 @@ export function depthStatements(schema: string) {
   return {
     depths: statement(
       "sagabox.outbox.depths",
-      `with ${sampled(schema, "topic")}
-       select topic, count(*)::integer as seen, percent::double precision from waiting group by topic, percent`,
+      // What waits for consumers waits too: where PostgreSQL carries the messages, the outbox alone is always empty.
+      `with ${sampled(schema, "outbox", "topic")}, ${sampled(schema, "queue", "topic")}
+       select topic, count(*)::integer as seen, percent::double precision from outbox_waiting group by topic, percent
+       union all
+       select topic, count(*)::integer as seen, percent::double precision from queue_waiting group by topic, percent`,
     ),
     backlog: statement(
       "sagabox.outbox.backlog",
-      `with ${sampled(schema, "1")}
-       select (select coalesce(round(count(*) * 100 / min(percent)), 0)::double precision from waiting) as pending,
+      `with ${sampled(schema, "outbox", "1")}
+       select (select coalesce(round(count(*) * 100 / min(percent)), 0)::double precision from outbox_waiting) as pending,
               (select greatest(0, coalesce(extract(epoch from clock_timestamp() - min(head.due_at)) * 1000, 0))
                  from generate_series(0, 255) as lane
                 cross join lateral (

@@ -40,3 +40,31 @@ test("deliveries of lost lanes leave the prefetch, so the consumer goes on when 
   await observer.until("consumer.processed", 30);
   expect(new Set(observer.of("consumer.processed").map(({ id }) => id)).size).toBe(30);
 });
+
+test("I-06: an effect that comes after its delivery was settled by another member is refused", async () => {
+  const { pool } = await temporaryDatabase({ max: 20 });
+  const observer = new RecordingObserver();
+  const bus = createBus({ service: "test", database: pool, log: false, observers: [observer] });
+  await bus.migrate();
+  await pool.query("create table effect (n integer not null)");
+  onTestFinished(async () => void (await bus.stop()));
+  let goOn = (): void => undefined;
+  const gate = new Promise<void>((resolve) => (goOn = resolve));
+  let begin = (): void => undefined;
+  const begun = new Promise<void>((resolve) => (begin = resolve));
+  bus.on(Happened, { consumer: "late" }, async (message, { tx }) => {
+    await tx.query("insert into effect (n) values ($1)", [message.data.n]);
+    begin();
+    await gate;
+  });
+  await bus.run();
+  await bus.transaction(async (tx) => void (await tx.publish(Happened, { n: 1 })));
+  await begun;
+  // As another member would after a take-over: the message is dead, its delivery gone.
+  await pool.query("delete from sagabox.queue");
+  goOn();
+  await observer.until("consumer.retried");
+  expect(observer.of("consumer.retried")[0]).toMatchObject({ charged: false });
+  expect((await pool.query("select n from effect")).rows).toEqual([]);
+  expect((await pool.query("select 1 from sagabox.consumer_inbox")).rows).toEqual([]);
+});

@@ -146,14 +146,14 @@ export function queueStatements(schema: string) {
                                where outbox.lane = message.lane and outbox.seq = message.seq)
               and not exists (select 1 from ${schema}.dead_letter as dead
                                where dead.message_id = message.id and dead.origin = 'outbox' and dead.closed_at is null)
-            order by message.written_at, message.seq
+            order by message.seq = 0 desc, case when message.seq = 0 then message.written_at end, message.seq
          ) as past
         where moment.xid is not null`,
     ),
   };
 }
 
-/** Settling deliveries. An acknowledgement in the effect's own transaction needs no fence: the inbox row is its proof. */
+/** Settling deliveries. An acknowledgement in the effect's own transaction is its fence: it fails with it. */
 export function deliveryStatements(schema: string) {
   const answer = `select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned`;
   return {
@@ -168,7 +168,12 @@ export function deliveryStatements(schema: string) {
     ),
     ackInside: statement(
       "sagabox.queue.ack_inside",
-      `delete from ${schema}.queue where lane = $1::integer and seq = $2::text::bigint and message_id = $3::text`,
+      // A delivery that is gone belonged to somebody else by now: the division fails the whole transaction.
+      `with gone as (
+         delete from ${schema}.queue where lane = $1::integer and seq = $2::text::bigint and message_id = $3::text
+         returning 1
+       )
+       select 1 / count(*) as acked from gone`,
     ),
     retried: statement(
       "sagabox.queue.retried",

@@ -7,7 +7,7 @@ test.each<Mode>(["hop", "broker"])(
   "G9: sessions cut at random end no process and lose nothing (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
-    const messages = figure(20_000, 1_000);
+    const messages = figure(10_000);
     const cuts = figure(100);
     const run = await ChaosRun.begin({
       mode,
@@ -17,8 +17,8 @@ test.each<Mode>(["hop", "broker"])(
       leaseMs: 2_000,
       brokerLatencyMs: 5,
     });
-    await run.fleet.startWorkers(4);
-    run.startLoad();
+    await run.fleet.startWorkers(figure(4, 3));
+    run.startLoad(figure(2, 1));
     let done = 0;
     for (let cut = 1; cut <= cuts; cut++) {
       await run.progress((messages * cut) / (cuts + 1));

@@ -25,11 +25,11 @@ test.each<Mode>(["hop", "broker"])(
   "G8: after a crash of the database the flow resumes by itself and nothing is lost (%s)",
   async (mode) => {
     const server = await durableCluster();
-    const messages = figure(20_000, 1_000);
+    const messages = figure(10_000);
     const crashes = figure(10);
     const run = await ChaosRun.begin({ mode, url: server.url, messages, keys: 500, leaseMs: 2_000 });
-    await run.fleet.startWorkers(4);
-    run.startLoad();
+    await run.fleet.startWorkers(figure(4, 3));
+    run.startLoad(figure(2, 1));
     let worstMs = 0;
     for (let crash = 1; crash <= crashes; crash++) {
       await run.progress((messages * crash) / (crashes + 1));

@@ -7,12 +7,12 @@ test.each<Mode>(["hop", "broker"])(
   "G16, I-28: rolling restarts under load repeat nothing and log no trouble (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
-    const messages = figure(40_000, 1_500);
+    const messages = figure(20_000, 1_000);
     const rounds = figure(10);
     const options = { messages, keys: 500, leaseMs: 10_000, optimisticTimeoutMs: 10_000 };
     const run = await ChaosRun.begin({ mode, url, brokerLatencyMs: 5, ...options });
-    await run.fleet.startWorkers(4);
-    run.startLoad();
+    await run.fleet.startWorkers(figure(4, 3));
+    run.startLoad(figure(2, 1));
     const exits: unknown[] = [];
     let worstMs = 0;
     for (let round = 0; round < rounds; round++) {

@@ -110,7 +110,7 @@ export class ChaosRun {
   /** A worker at random, once enough of them run for the others to take over. */
   async victim(): Promise<ChaosChild> {
     const ready = (): ChaosChild[] => this.fleet.workers.filter((child) => child.isReady);
-    await until("three workers are ready", () => ready().length >= 3);
+    await until("enough workers are ready", () => ready().length >= 3);
     return oneOf(ready());
   }
 

@@ -1,7 +1,9 @@
+import type { InboxOptions } from "../inbox/index.ts";
 import type { OutboxOptions } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
 import {
   milliseconds,
+  oneOf,
   readEnvironment,
   rejectUnknownKeys,
   text,
@@ -33,6 +35,8 @@ export interface BusOptions {
   /** The largest message data, in bytes of JSON. Default 1,048,576. */
   readonly maxPayloadBytes?: number;
   readonly outbox?: OutboxOptions;
+  /** For `bus.inbox`, the inbox in a consumer loop of your own. */
+  readonly inbox?: InboxOptions;
   /** How long stop() waits for what is under way. Default "30s". */
   readonly shutdownTimeout?: Duration | number;
   /** How long dead letters are kept. Default "14d". */
@@ -54,6 +58,7 @@ export interface BusSettings {
   readonly leaseMs: number;
   readonly maxPayloadBytes: number;
   readonly outbox: OutboxOptions;
+  readonly inbox: InboxOptions;
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
   readonly inboxMs: number;
@@ -73,6 +78,7 @@ const KNOWN = [
   "lease",
   "maxPayloadBytes",
   "outbox",
+  "inbox",
   "shutdownTimeout",
   "deadLetterRetention",
   "inboxRetention",
@@ -80,6 +86,7 @@ const KNOWN = [
   "observers",
 ] as const;
 
+const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 const DAY_MS = 86_400_000;
 
 /** What the code says, then what the environment says, then the defaults. */
@@ -107,6 +114,7 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
       ...(around.optimistic === undefined ? {} : { optimistic: around.optimistic }),
       ...options.outbox,
     },
+    inbox: options.inbox ?? {},
     shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
     deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
       min: DAY_MS,
@@ -116,7 +124,7 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
       min: 7 * DAY_MS,
       max: 3_650 * DAY_MS,
     }),
-    log: options.log ?? around.logLevel ?? "info",
+    log: options.log === false ? false : oneOf("log", options.log ?? around.logLevel ?? "info", LOG_LEVELS),
     host: around.host ?? "127.0.0.1",
     port: around.port ?? 8_000,
     concurrency: around.concurrency,

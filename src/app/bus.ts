@@ -15,6 +15,7 @@ import {
   type PublishOptions,
 } from "../outbox/index.ts";
 import { SagaboxError } from "../errors/index.ts";
+import { oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
@@ -24,6 +25,9 @@ import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
 type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
 type RepublishOptions = Parameters<typeof republish>[2];
+type BusTransactionOptions = TransactionOptions & { readonly topics?: readonly (AnyContract | string)[] };
+
+const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;
 
 /** A message that is checked and ready, for publishing several at once. */
 export interface Prepared {
@@ -54,7 +58,7 @@ export class Bus {
   constructor(parts: Parts, registry: HandlerRegistry, worker: Worker) {
     this.#parts = parts;
     this.#worker = worker;
-    this.inbox = new Inbox(parts.inbox);
+    this.inbox = new Inbox(parts.inbox, parts.settings.inbox);
     this.on = registry.on.bind(registry);
     this.onBatch = registry.onBatch.bind(registry);
   }
@@ -79,7 +83,8 @@ export class Bus {
     ...messages: readonly (Prepared | readonly Prepared[])[]
   ): Promise<Published[]> {
     const outgoing: Outgoing[] = [];
-    for (const { contract, data, options } of messages.flat() as Prepared[]) {
+    for (const one of messages.flat() as Prepared[]) {
+      const { contract, data, options } = prepared(one);
       outgoing.push(await this.#parts.compose(contract, data, options));
     }
     const scope = scopeOf(tx);
@@ -95,10 +100,11 @@ export class Bus {
    */
   async transaction<T>(
     work: (tx: BusTransaction) => Promise<T>,
-    options: TransactionOptions & { readonly topics?: readonly (AnyContract | string)[] } = {},
+    options: BusTransactionOptions = {},
   ): Promise<T> {
+    const limits = transactionLimits(options);
     await this.admit(...(options.topics ?? []));
-    const tx = await this.#parts.database.begin(options);
+    const tx = await this.#parts.database.begin(limits);
     const scope = this.#parts.scope(tx);
     try {
       const result = await work(busTransaction(tx, scope));
@@ -136,6 +142,7 @@ export class Bus {
 
   /** Starts relay, consumers, schedule and upkeep, and the health and metrics server when a port is given. */
   async run(options: RunOptions = {}): Promise<Running> {
+    rejectUnknownKeys("bus.run", options, ["port", "host"]);
     return this.#worker.run(options);
   }
 
@@ -197,4 +204,18 @@ export class Bus {
     const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema));
     return explained instanceof Error ? explained : new SagaboxError("HANDLER_FAILED", String(explained));
   }
+}
+
+function prepared(one: Prepared | null | undefined): Prepared {
+  if (typeof one === "object" && one !== null && "contract" in one) return one;
+  throw new SagaboxError("OPTIONS_INVALID", "publishAll takes messages made by message(contract, data).");
+}
+
+function transactionLimits(options: BusTransactionOptions): TransactionOptions {
+  rejectUnknownKeys("bus.transaction", options, ["isolation", "idleTimeoutMs", "topics"]);
+  const { isolation, idleTimeoutMs } = options;
+  return {
+    ...(isolation === undefined ? {} : { isolation: oneOf("isolation", isolation, ISOLATIONS) }),
+    ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs: wholeNumber("idleTimeoutMs", idleTimeoutMs) }),
+  };
 }

@@ -1,10 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
+import { flag, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import { deadLetterOf, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
 
 export interface DeadLetterFilter {
-  /** At most this many, newest first. Default 50. */
+  /** At most this many, newest first; up to 10,000. Default 50. */
   readonly limit?: number;
   /** Only letters older than this one: the last id of the page before. */
   readonly after?: string;
@@ -56,11 +57,16 @@ type SummaryRow = Pick<
   | ("attempts" | "error_type" | "error_message" | "failed_at" | "closed_as")
 >;
 
+const KNOWN = ["limit", "after", "consumer", "type", "topic", "open"] as const;
+
 export async function listDeadLetters(
   { database, sql }: DeadLetterStore,
   filter: DeadLetterFilter = {},
 ): Promise<readonly DeadLetterSummary[]> {
+  rejectUnknownKeys("deadLetters.list", filter, KNOWN);
   const { limit = 50, after = null, consumer = null, type = null, topic = null, open = null } = filter;
+  wholeNumber("deadLetters.list: limit", limit, { min: 1, max: 10_000 });
+  if (open !== null) flag("deadLetters.list: open", open);
   if (after !== null) assertId(after);
   const { rows } = await database.run<SummaryRow>(sql.list, [limit, after, consumer, type, topic, open]);
   return rows.map((row) => ({

@@ -72,6 +72,7 @@ describe("a contract is refused", () => {
     [{ key: "orderId" }, /key must be a function/],
     [{ ttl: "soon" }, /ttl must/],
     [{ ttl: 0 }, /ttl must/],
+    [{ ttl: "3651d" }, /up to "3650d"/],
     [{ priority: 10 }, /priority must/],
     [{ maxAttempts: 0 }, /maxAttempts must/],
     [{ order: "any" }, /order must/],

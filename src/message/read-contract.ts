@@ -22,6 +22,7 @@ const knownOptions: Record<MessageKind, readonly string[]> = {
   command: [...commonOptions, "reply", "target"],
 };
 
+const longestTtlMs = 3_650 * 86_400_000;
 const plainName = /^[A-Za-z][A-Za-z0-9_.-]{0,254}$/;
 
 /** Checks what the compiler cannot, fills in the defaults and freezes the contract. */
@@ -43,7 +44,10 @@ export function readContract(kind: MessageKind, name: string, given: object): ob
   must(reply === null || isSchema(reply), "reply must be a Standard Schema");
   must(isWhole(version, 1, 2_147_483_647), "version must be a whole number from 1");
   must(key === undefined || typeof key === "function", "key must be a function of the data");
-  must(ttlMs !== undefined && ttlMs !== 0, 'ttl must be a length of time such as "5m"');
+  must(
+    ttlMs === null || isWhole(ttlMs, 1, longestTtlMs),
+    'ttl must be a length of time such as "5m", up to "3650d"',
+  );
   must(isWhole(priority, 0, 9), "priority must be a whole number from 0 to 9");
   must(
     maxAttempts === null || isWhole(maxAttempts, 1, 1_000),

@@ -211,6 +211,13 @@ test("the isolation asked for is the one the server uses", async () => {
   expect([tx.isolation, rows]).toEqual(["serializable", [{ transaction_isolation: "serializable" }]]);
 });
 
+test("an isolation level that does not exist is refused before a connection is taken", async () => {
+  const { database, pool } = await setup();
+  const isolation = "serializable; create table planted ()" as "serializable";
+  await expect(database.begin({ isolation })).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
+  expect(pool.totalCount).toBe(pool.idleCount);
+});
+
 test("a query that timed out on the client does not leave its connection in the pool", async () => {
   const { database, pool, admin } = await setup({ query_timeout: 50 });
   await expect(database.run(statement("test.sleep", "select pg_sleep(60)"))).rejects.toThrow(

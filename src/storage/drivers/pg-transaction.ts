@@ -9,6 +9,14 @@ type Isolation = NonNullable<TransactionOptions["isolation"]>;
 
 const SAVEPOINT = /^\s*(?:savepoint|release|rollback\s+(?:(?:work|transaction)\s+)?to)\b/i;
 
+const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "serializable"];
+
+/** The level becomes part of the SQL text, so nothing but one of these may come near it. */
+export function checkIsolation(isolation: unknown): void {
+  if (isolation === undefined || ISOLATIONS.includes(isolation)) return;
+  throw new SagaboxError("OPTIONS_INVALID", `isolation must be one of: ${ISOLATIONS.join(", ")}.`);
+}
+
 /**
  * A transaction whose BEGIN travels with its first statement and whose COMMIT travels with its last ones.
  * Nothing is believed until the server has answered COMMIT to the COMMIT.
@@ -26,6 +34,7 @@ export class PgTransaction implements OwnedTransaction {
   #lost: { readonly cause: unknown } | undefined;
 
   constructor(client: PgClient, options: TransactionOptions) {
+    checkIsolation(options.isolation);
     this.#client = client;
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process

@@ -4,7 +4,7 @@ import type { Database, Notification, OwnedTransaction, Param, Rows, Session } f
 import type { TransactionOptions } from "../database.ts";
 import { connectFailure, sessionSurvives } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { PgTransaction } from "./pg-transaction.ts";
+import { checkIsolation, PgTransaction } from "./pg-transaction.ts";
 import { isPgPool, type PgClient, type PgPool, type UsedPool } from "./pg-shape.ts";
 import { setConfig } from "./statements.ts";
 
@@ -61,6 +61,7 @@ export class PgDatabase implements Database {
   }
 
   async begin(options: TransactionOptions = {}): Promise<OwnedTransaction> {
+    checkIsolation(options.isolation);
     return new PgTransaction(await this.#acquire(), options);
   }
 

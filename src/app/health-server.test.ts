@@ -12,7 +12,7 @@ async function setup(options: Partial<HealthServerOptions> = {}) {
   return { server, get };
 }
 
-test("liveness answers although readiness never does", async () => {
+test("G1: liveness answers although readiness never does", async () => {
   const { get } = await setup({ ready: () => new Promise(() => undefined), readyDeadlineMs: 20 });
   const live = await get("/health/live");
   expect([live.status, await live.json()]).toEqual([200, { status: "ok" }]);
@@ -20,7 +20,7 @@ test("liveness answers although readiness never does", async () => {
   expect([ready.status, await ready.json()]).toEqual([503, { status: "unavailable", checks: {} }]);
 });
 
-test("readiness tells which check failed and nothing about why", async () => {
+test("G1: readiness tells which check failed and nothing about why", async () => {
   const { get } = await setup({
     ready: async () => ({ ok: false, checks: { database: false, relay: true } }),
   });
@@ -53,7 +53,7 @@ test("a hundred probes at once ask the database once, and again after the answer
   expect(asked).toBe(2);
 });
 
-test("metrics are served with their content type, and are absent when there are none", async () => {
+test("G1: metrics are served with their content type, and are absent when there are none", async () => {
   const { get } = await setup({
     metrics: { contentType: "text/plain; version=0.0.4", text: () => "up 1\n" },
   });
@@ -109,7 +109,7 @@ test("it listens on loopback unless told otherwise", async () => {
   await expect(once(outside, "connect")).rejects.toMatchObject({ code: "ECONNREFUSED" });
 });
 
-test("a taken port is a typed error that names the variable, and a later start can succeed", async () => {
+test("G1: a taken port is a typed error that names the variable, and a later start can succeed", async () => {
   const { server } = await setup();
   const port = server.port ?? 0;
   const second = new HealthServer({ port, ready: async () => ({ ok: true, checks: {} }) });

@@ -18,7 +18,7 @@ test(
   },
 );
 
-test("status shows what is pending, then what was applied and when", async () => {
+test("G12: status shows what is pending, then what was applied and when", async () => {
   const { url } = await temporaryDatabase();
   const env = { DATABASE_URL: url };
   const before = await runCli(["migrate", "status"], { env });
@@ -42,7 +42,7 @@ test("status shows what is pending, then what was applied and when", async () =>
   });
 });
 
-test("the printed SQL makes the schema it was asked for", async () => {
+test("G12: the printed SQL makes the schema it was asked for", async () => {
   const { url, pool } = await temporaryDatabase();
   const { code, stdout } = await runCli(["migrate", "sql", "--schema", "shop"]);
   expect(code).toBe(0);

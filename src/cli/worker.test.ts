@@ -23,7 +23,7 @@ const bus = (stop: string) => `
 `;
 
 test.each(["SIGTERM", "SIGINT"] as const)(
-  "%s stops the bus and exits with 0, whatever the app left open",
+  "G1: %s stops the bus and exits with 0, whatever the app left open",
   async (signal) => {
     const cwd = folder({ "app.mjs": `${bus("console.log('drained');")} export default bus;` });
     const cli = startCli(["worker", "--app", "app.mjs"], { cwd });
@@ -33,7 +33,7 @@ test.each(["SIGTERM", "SIGINT"] as const)(
   },
 );
 
-test("the port comes from the option, then from SAGABOX_PORT", async () => {
+test("G11: the port comes from the option, then from SAGABOX_PORT", async () => {
   const cwd = folder({ "app.mjs": `${bus("")} export { bus };` });
   for (const [args, expected] of [
     [[], '{"port":9100,"host":"0.0.0.0"}'],
@@ -143,7 +143,7 @@ test.each([
   expect(stderr).toContain(hint);
 });
 
-test("a bad environment is reported as a whole, with exit code 2 and without its values", async () => {
+test("G11: a bad environment is reported as a whole, with exit code 2 and without its values", async () => {
   const env = { SAGABOX_PORT: "canary-1", SAGABOX_LEASE: "canary-2", SAGABOX_PROT: "1" };
   const { code, stderr } = await runCli(["worker", "--app", "x"], { env });
   expect(code).toBe(2);

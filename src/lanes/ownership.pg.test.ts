@@ -40,7 +40,7 @@ async function setup() {
 const shares = (members: number): number[] =>
   Array.from({ length: members }, (_, rank) => fairShare(members, rank));
 
-test("rule 4: one, two, three and five members share the lanes evenly, and never own one together", async () => {
+test("A6, rule 4: one, two, three and five members share the lanes evenly, and never own one together", async () => {
   const { member, claims, sizes, all } = await setup();
   const doubles: number[] = [];
   const watch = setInterval(() => {
@@ -58,7 +58,7 @@ test("rule 4: one, two, three and five members share the lanes evenly, and never
   expect([new Set(claims()).size, doubles]).toEqual([LANES, []]);
 });
 
-test("rule 4: a lane is handed over only when nothing of it is in flight any more", async () => {
+test("A6, rule 4: a lane is handed over only when nothing of it is in flight any more", async () => {
   const { member, busy, rows } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -109,7 +109,7 @@ test("rule 2: a member believes in its lease for less long than the database doe
   expect(first.remainingMs()).toBeGreaterThan(1_000);
 });
 
-test("a member that falls silent stops believing before another takes its lanes over", async () => {
+test("A8: a member that falls silent stops believing before another takes its lanes over", async () => {
   const { member, database, fresh, claims } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -128,7 +128,7 @@ test("a member that falls silent stops believing before another takes its lanes 
   expect(new Set(claims()).size).toBe(LANES);
 });
 
-test("a lease that has run out is not renewed: its owner joins again under a new name", async () => {
+test("A8: a lease that has run out is not renewed: its owner joins again under a new name", async () => {
   const { member, pool, observer } = await setup();
   const first = await member();
   await until(() => first.size === LANES);

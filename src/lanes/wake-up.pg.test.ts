@@ -28,7 +28,7 @@ async function setup(local: (lanes: readonly number[]) => boolean = () => false)
   return { ...house, wakeUp, heard, listened };
 }
 
-test("rule 11: hints given in one breath travel as one notification, each lane named once", async () => {
+test("A10, rule 11: hints given in one breath travel as one notification, each lane named once", async () => {
   const { wakeUp, heard, database } = await setup();
   wakeUp.now([1]);
   for (let n = 0; n < 500; n++) wakeUp.now([n % 20]);
@@ -48,7 +48,7 @@ test("rule 11: what the relay of this process owns is told to nobody else", asyn
   expect([asked, heard]).toEqual([[[3, 4]], ["end"]]);
 });
 
-test("rule 11: for a caller's own transaction hints come at growing distances, whoever asks meanwhile", async () => {
+test("A10, rule 11: for a caller's own transaction hints come at growing distances, whoever asks meanwhile", async () => {
   const { wakeUp, heard } = await setup();
   wakeUp.soon([5]);
   wakeUp.soon([6]);
@@ -73,7 +73,7 @@ test("rule 11: rows changed by hand are told at once", async () => {
   expect(hintFrom(heard[0] ?? "")).toEqual({ lanes: [7], changed: true });
 });
 
-test("rule 11: a business transaction that publishes notifies nobody by itself", async () => {
+test("A10, rule 11: a business transaction that publishes notifies nobody by itself", async () => {
   const { publish, optimistic, heard, listened } = await setup();
   await publish(outgoing({ key: "k" }), outgoing());
   await optimistic().send(outgoing());
@@ -81,7 +81,7 @@ test("rule 11: a business transaction that publishes notifies nobody by itself",
   expect(heard).toEqual(["end"]);
 });
 
-test("rule 11: a hint makes an idle relay look at once; without one it looks within the poll interval", async () => {
+test("A10, rule 11: a hint makes an idle relay look at once; without one it looks within the poll interval", async () => {
   const { publish, relay, transport, database } = await setup();
   const lazy = relay({ pollInterval: 60_000 });
   await lazy.start();

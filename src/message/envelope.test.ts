@@ -34,11 +34,11 @@ function changed(change: (envelope: Envelope) => void): string {
   return JSON.stringify(envelope);
 }
 
-test("the envelope has the agreed names (golden file)", () => {
+test("C1: the envelope has the agreed names (golden file)", () => {
   expect(JSON.parse(encodeEnvelope(sampleMessage))).toEqual(JSON.parse(golden));
 });
 
-test("the golden file is read as the message it was made from", () => {
+test("C1: the golden file is read as the message it was made from", () => {
   const { data, ...rest } = decodeEnvelope(golden, received);
   const { data: expected, ...expectedRest } = sampleMessage;
   expect(rest).toEqual(expectedRest);
@@ -66,7 +66,7 @@ test("a message with nothing optional survives the journey", () => {
   expect(decodeEnvelope(encodeEnvelope(bare), received)).toEqual(bare);
 });
 
-test("any payload, key and type survives the journey", () => {
+test("C1: any payload, key and type survives the journey", () => {
   const anyData = fc.jsonValue({ maxDepth: 4 }).filter((value) => isSound(value));
   const anyText = fc
     .string({ minLength: 1, maxLength: 40, unit: "grapheme" })

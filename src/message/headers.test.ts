@@ -2,18 +2,18 @@ import { expect, test } from "vitest";
 import { checkHeaders, ownHeaders, wireHeaders } from "./headers.ts";
 import { sampleMessage } from "../../test/support/sample-message.ts";
 
-test("names become lower case and values stay as they are", () => {
+test("A4: names become lower case and values stay as they are", () => {
   expect(checkHeaders({ "X-Tenant": "Größe 7", "user.agent": "" })).toEqual({
     "x-tenant": "Größe 7",
     "user.agent": "",
   });
 });
 
-test.each(Object.values(ownHeaders))("%s is reserved", (name) => {
+test.each(Object.values(ownHeaders))("A4: %s is reserved", (name) => {
   expect(() => checkHeaders({ [name]: "x" })).toThrowError(`Header "${name}" is reserved`);
 });
 
-test.each(["Sagabox-Lane", "ce-id", "Nats-Msg-Id", "content-type", "x-death"])("%s is reserved", (name) => {
+test.each(["Sagabox-Lane", "ce-id", "Nats-Msg-Id", "content-type", "x-death"])("A4: %s is reserved", (name) => {
   expect(() => checkHeaders({ [name]: "x" })).toThrowError(/is reserved/);
 });
 
@@ -28,23 +28,23 @@ test.each(["a\r\nb", "a\nb", "a\u0000", "\ud83d"])("the value %j is refused", (v
   expect(() => checkHeaders({ a: value })).toThrowError('Header "a" must not contain');
 });
 
-test("a value may have 8 kB and no more", () => {
+test("A4: a value may have 8 kB and no more", () => {
   expect(checkHeaders({ a: "x".repeat(8_192) })["a"]).toHaveLength(8_192);
   expect(() => checkHeaders({ a: "é".repeat(4_097) })).toThrowError(/longer than 8192 bytes/);
 });
 
-test("there may be 64 headers and no more", () => {
+test("A4: there may be 64 headers and no more", () => {
   const some = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`h${i}`, "x"]));
   expect(Object.keys(checkHeaders(some(64)))).toHaveLength(64);
   expect(() => checkHeaders(some(65))).toThrowError(/65 headers/);
 });
 
-test("a value that is no text, or a name given in two spellings, is refused", () => {
+test("A4: a value that is no text, or a name given in two spellings, is refused", () => {
   expect(() => checkHeaders(JSON.parse('{"a":1}') as Record<string, string>)).toThrowError(/must be a text/);
   expect(() => checkHeaders({ a: "1", A: "2" })).toThrowError(/given twice/);
 });
 
-test("a message describes itself in headers beside its body", () => {
+test("A4: a message describes itself in headers beside its body", () => {
   expect(wireHeaders(sampleMessage)).toEqual({
     "x-tenant": "acme",
     message_id: sampleMessage.id,

@@ -8,7 +8,7 @@ const current = {
 };
 const sources = { messageId: "m-2", randomBytes: (size: number) => new Uint8Array(size).fill(0x11) };
 
-test("a message published while another is handled was caused by it and stays in its flow and trace", () => {
+test("A4: a message published while another is handled was caused by it and stays in its flow and trace", () => {
   expect(deriveContext(current, {}, sources)).toEqual({
     correlationId: "c-1",
     causationId: "m-1",
@@ -16,7 +16,7 @@ test("a message published while another is handled was caused by it and stays in
   });
 });
 
-test("a message published out of nowhere begins a flow and a trace of its own", () => {
+test("A4: a message published out of nowhere begins a flow and a trace of its own", () => {
   expect(deriveContext(undefined, {}, sources)).toEqual({
     correlationId: "m-2",
     causationId: null,
@@ -24,7 +24,7 @@ test("a message published out of nowhere begins a flow and a trace of its own", 
   });
 });
 
-test("the caller's word is stronger than what would be inherited", () => {
+test("A4: the caller's word is stronger than what would be inherited", () => {
   const traceparent = "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-00";
   expect(
     deriveContext(current, { correlationId: "c-9", causationId: "http-9", traceparent }, sources),
@@ -36,7 +36,7 @@ test("the caller's word is stronger than what would be inherited", () => {
 });
 
 test.each([{ correlationId: "" }, { causationId: "a\nb" }, { traceparent: "00-1-2-3" }])(
-  "%j is refused with a clear error",
+  "A4: %j is refused with a clear error",
   (overrides) => {
     expect(() => deriveContext(undefined, overrides, sources)).toThrowError(
       new RegExp(Object.keys(overrides)[0] ?? "-"),

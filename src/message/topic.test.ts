@@ -12,23 +12,23 @@ test.each([
   ["HTTPRequestFailed", "events.http.request.failed"],
   ["Order2Created", "events.order2.created"],
   ["order__created_", "events.order.created"],
-])("%s goes to %s", (name, topic) => {
+])("A18: %s goes to %s", (name, topic) => {
   expect(topicOf(named(name))).toBe(topic);
 });
 
-test("commands and streams have places of their own", () => {
+test("A18: commands and streams have places of their own", () => {
   expect(topicOf(named("ReserveStock", "command"))).toBe("commands.reserve.stock");
   expect(topicOf(named("sensor.reading", "stream"))).toBe("streams.sensor.reading");
 });
 
-test("the contract's topic is stronger than the routing function, which is stronger than the default", () => {
+test("A18: the contract's topic is stronger than the routing function, which is stronger than the default", () => {
   const routing = ({ type }: { type: string }) => (type === "A" ? "routed" : undefined);
   expect(topicOf({ ...named("A"), topic: "explicit" }, routing)).toBe("explicit");
   expect(topicOf(named("A"), routing)).toBe("routed");
   expect(topicOf(named("B"), routing)).toBe("events.b");
 });
 
-test("a routing function that returns an unusable topic is told so", () => {
+test("A18: a routing function that returns an unusable topic is told so", () => {
   expect(() => topicOf(named("A"), () => "a b")).toThrowError('The topic of event "A" must have');
   expect(() => topicOf(named("x".repeat(255)))).toThrowError(/TOPIC|topic/);
 });

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { environmentVariables, readEnvironment, unknownVariables } from "./index.ts";
 
-test("an empty environment gives no options", () => {
+test("G11: an empty environment gives no options", () => {
   expect(readEnvironment({})).toEqual({});
   expect(readEnvironment({ SAGABOX_SCHEMA: "" })).toEqual({});
 });
 
-test("the general names of the documents are understood", () => {
+test("G11: the general names of the documents are understood", () => {
   expect(
     readEnvironment({
       DATABASE_URL: "postgresql://app@db/shop",
@@ -30,7 +30,7 @@ test("the general names of the documents are understood", () => {
   });
 });
 
-test("our own names win over the general ones", () => {
+test("G11: our own names win over the general ones", () => {
   const options = readEnvironment({
     BATCH_SIZE: "50",
     SAGABOX_BATCH_SIZE: "200",
@@ -49,14 +49,14 @@ test.each([
   expect(readEnvironment({ SAGABOX_OPTIMISTIC: value })).toEqual({ optimistic: expected });
 });
 
-test("all problems are reported at once, without the values", () => {
+test("G11: all problems are reported at once, without the values", () => {
   const read = () =>
     readEnvironment({ BATCH_SIZE: "many", SAGABOX_PORT: "70000", DATABASE_URL: "mysql://root:hunter2@db" });
   expect(read).toThrowError(/DATABASE_URL.*\n.*BATCH_SIZE.*\n.*SAGABOX_PORT/);
   expect(read).not.toThrowError(/hunter2/);
 });
 
-test("a secret can be read from a file", () => {
+test("G11: a secret can be read from a file", () => {
   const read = (path: string) => (path === "/run/secrets/url" ? "postgres://app@db/shop\n" : "");
   expect(readEnvironment({ DATABASE_URL_FILE: "/run/secrets/url" }, read)).toEqual({
     databaseUrl: "postgres://app@db/shop",
@@ -69,7 +69,7 @@ test("a secret given both ways, or in a file that cannot be read, is a problem",
   expect(() => readEnvironment({ DATABASE_URL_FILE: "/does/not/exist" })).toThrowError(/cannot be read/);
 });
 
-test("a variable nobody reads is found, with the name that was meant", () => {
+test("G11: a variable nobody reads is found, with the name that was meant", () => {
   expect(unknownVariables({ SAGABOX_BATCHSIZE: "1", SAGABOX_PORT: "1", HOME: "/" })).toEqual([
     { name: "SAGABOX_BATCHSIZE", suggestion: "SAGABOX_BATCH_SIZE" },
   ]);

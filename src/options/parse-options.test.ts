@@ -7,6 +7,10 @@ test("a misspelt key is refused with the key that was meant", () => {
   );
 });
 
+test("two letters that changed places are still recognised in a short key", () => {
+  expect(() => rejectUnknownKeys("run", { prot: 1 }, ["host", "port"])).toThrowError('Did you mean "port"?');
+});
+
 test("a key that resembles nothing is refused with the list of keys", () => {
   expect(() => rejectUnknownKeys("relay", { colour: 1 }, ["batchSize", "lease"])).toThrowError(
     "Known are: batchSize, lease.",

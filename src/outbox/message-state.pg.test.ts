@@ -72,7 +72,7 @@ test("A5: the database refuses a dead letter by exhaustion while attempts are le
 });
 
 // Two workers that both believe they may settle: the second finds nothing left to do.
-test("test_concurrent_transitions: of two that settle one message at once, the database lets one win", async () => {
+test("H4, test_concurrent_transitions: of two that settle one message at once, the database lets one win", async () => {
   const { rows, pool } = await setup();
   const [one, other] = [await pool.connect(), await pool.connect()];
   try {

@@ -33,52 +33,52 @@ function failing(times: number): MessageFacts {
   return after(first, ...rest.flat());
 }
 
-test("test_initial_state: a message starts pending, and that is not its end", () => {
+test("H4, test_initial_state: a message starts pending, and that is not its end", () => {
   expect(stateDiagram()).toContain("[*] --> pending");
   expect(isFinal("pending")).toBe(false);
 });
 
-test("test_optimistic_send_success_path: pending, optimistic, sent", () => {
+test("H4, test_optimistic_send_success_path: pending, optimistic, sent", () => {
   const held = after(written, "attempt_optimistic_send");
   expect(held.state).toBe("optimistic");
   expect(after(held, "optimistic_send_succeeded").state).toBe("sent");
   expect(isFinal("sent")).toBe(true);
 });
 
-test("test_optimistic_send_failure_fallback: a failed first send leaves the message to the relay", () => {
+test("H4, test_optimistic_send_failure_fallback: a failed first send leaves the message to the relay", () => {
   expect(after(written, "attempt_optimistic_send", "optimistic_send_failed")).toEqual(written);
 });
 
-test("test_polling_worker_success_path: pending, claimed, sent", () => {
+test("H4, test_polling_worker_success_path: pending, claimed, sent", () => {
   const claimed = after(written, "claim_for_processing");
   expect(claimed.state).toBe("claimed");
   expect(after(claimed, "publish_succeeded").state).toBe("sent");
 });
 
-test("test_publish_failure_with_retry: a failure is charged, and the message is pending again when it is due", () => {
+test("H4, test_publish_failure_with_retry: a failure is charged, and the message is pending again when it is due", () => {
   const failed = failing(1);
   expect(failed).toMatchObject({ state: "failed", attempts: 1 });
   expect(after(failed, "retry").state).toBe("pending");
 });
 
-test("test_publish_failure_with_retry: nothing is tried again before its time", () => {
+test("H4, test_publish_failure_with_retry: nothing is tried again before its time", () => {
   const early = (): MessageFacts => after({ ...failing(1), due: false }, "retry");
   expect(early).toThrow("its next attempt is not due yet");
 });
 
-test("test_max_attempts_move_to_dlq: after the last attempt the message may be given up", () => {
+test("H4, test_max_attempts_move_to_dlq: after the last attempt the message may be given up", () => {
   const exhausted = failing(10);
   expect(exhausted).toMatchObject({ state: "failed", attempts: 10 });
   expect(after(exhausted, "move_to_dlq").state).toBe("dead_letter");
 });
 
-test("test_guard_prevents_premature_dlq: with attempts left a message is not given up", () => {
+test("H4, test_guard_prevents_premature_dlq: with attempts left a message is not given up", () => {
   const failed = failing(1);
   expect(() => transition(failed, "move_to_dlq")).toThrow("only 1 of 10 attempts are used up");
   expect(failed.state).toBe("failed");
 });
 
-test("test_invalid_transition_prevented: no way leads from pending to sent, nor from optimistic to claimed", () => {
+test("H4, test_invalid_transition_prevented: no way leads from pending to sent, nor from optimistic to claimed", () => {
   expect(canTransition("pending", "sent")).toBe(false);
   const held = after(written, "attempt_optimistic_send");
   expect(() => transition(held, "claim_for_processing")).toThrow(
@@ -86,7 +86,7 @@ test("test_invalid_transition_prevented: no way leads from pending to sent, nor 
   );
 });
 
-test("test_sent_is_final_state: nothing leads out of sent", () => {
+test("H4, test_sent_is_final_state: nothing leads out of sent", () => {
   expect(isFinal("sent")).toBe(true);
   expect(nextStates("sent")).toEqual([]);
   for (const { name } of moves) expect(() => transition({ ...written, state: "sent" }, name)).toThrow("sent");
@@ -94,7 +94,7 @@ test("test_sent_is_final_state: nothing leads out of sent", () => {
 
 // The documents keep the attempts of a replayed message. Then its very next failure would bury it again, whatever was
 // repaired in between. So a replay starts counting anew; the dead letter, which stays, keeps the total.
-test("test_manual_dlq_retry: a person brings a dead letter back as pending, with all its attempts", () => {
+test("H4, test_manual_dlq_retry: a person brings a dead letter back as pending, with all its attempts", () => {
   const dead = after(failing(10), "move_to_dlq");
   const replayed = { ...after(dead, "manual_retry_dlq"), attempts: 0 };
   expect(replayed.state).toBe("pending");
@@ -102,7 +102,7 @@ test("test_manual_dlq_retry: a person brings a dead letter back as pending, with
   expect(() => transition(failedAgain, "move_to_dlq")).toThrow("only 1 of 10");
 });
 
-test("test_can_transition_to_utility: pending leads to optimistic and claimed, not to sent", () => {
+test("H4, test_can_transition_to_utility: pending leads to optimistic and claimed, not to sent", () => {
   expect(canTransition("pending", "optimistic")).toBe(true);
   expect(canTransition("pending", "claimed")).toBe(true);
   expect(canTransition("pending", "sent")).toBe(false);
@@ -112,13 +112,13 @@ test("test_can_transition_to_utility: pending leads to optimistic and claimed, n
 
 // The documents know no way from claimed to pending, so there a message is lost with the worker that claimed it. Here a
 // lease that ends returns it. They know no way from pending to the dead letters; here a person may bury a message.
-test("test_can_transition_to_utility: a lease that ends returns its message, and a person may bury one", () => {
+test("H4, test_can_transition_to_utility: a lease that ends returns its message, and a person may bury one", () => {
   expect(transition({ ...written, state: "claimed" }, "lease_expired")).toBe("pending");
   expect(transition({ ...written, state: "optimistic" }, "lease_expired")).toBe("pending");
   expect(transition(written, "bury")).toBe("dead_letter");
 });
 
-test("test_get_next_states: what may come next, from every state", () => {
+test("H4, test_get_next_states: what may come next, from every state", () => {
   expect(Object.fromEntries(messageStates.map((state) => [state, nextStates(state)]))).toEqual({
     pending: ["optimistic", "claimed", "dead_letter"],
     optimistic: ["sent", "pending"],
@@ -129,14 +129,14 @@ test("test_get_next_states: what may come next, from every state", () => {
   });
 });
 
-test("test_state_machine_with_initial_status: a message read back as failed goes on from there", () => {
+test("H4, test_state_machine_with_initial_status: a message read back as failed goes on from there", () => {
   const stored: MessageFacts = { state: "failed", attempts: 3, maxAttempts: 10, due: true };
   expect(transition(stored, "retry")).toBe("pending");
 });
 
 // The documents note that their machine must not be shared by threads. Ours holds no state at all: it answers, and the
 // database decides. Who really won is shown in message-state.pg.test.ts.
-test("test_concurrent_transitions: the same question asked by two gets the same answer and changes nothing", () => {
+test("H4, test_concurrent_transitions: the same question asked by two gets the same answer and changes nothing", () => {
   const facts = Object.freeze({ ...written });
   expect([transition(facts, "claim_for_processing"), transition(facts, "attempt_optimistic_send")]).toEqual([
     "claimed",

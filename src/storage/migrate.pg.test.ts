@@ -25,7 +25,7 @@ async function tables(pool: pg.Pool, schema = "sagabox"): Promise<string[]> {
   return rows.map((row) => row.name);
 }
 
-test("ten that start at once all succeed, and each migration is applied by one of them", async () => {
+test("G12: ten that start at once all succeed, and each migration is applied by one of them", async () => {
   const { database } = await setup();
   const runs = await Promise.all(Array.from({ length: 10 }, () => migrateUp(database, "sagabox")));
   expect(runs.flat()).toHaveLength(shipped.length);
@@ -34,7 +34,7 @@ test("ten that start at once all succeed, and each migration is applied by one o
   expect(status.pending).toEqual([]);
 });
 
-test("an empty database has everything pending, and using it is refused with the way out", async () => {
+test("G12: an empty database has everything pending, and using it is refused with the way out", async () => {
   const { database } = await setup();
   expect((await migrationStatus(database, "sagabox")).pending).toEqual(shipped);
   await expect(assertMigrated(database, "sagabox")).rejects.toMatchObject({
@@ -45,7 +45,7 @@ test("an empty database has everything pending, and using it is refused with the
   await expect(assertMigrated(database, "sagabox")).resolves.toBeUndefined();
 });
 
-test("a schema changed by a newer breaking migration is refused and left as it is", async () => {
+test("G12: a schema changed by a newer breaking migration is refused and left as it is", async () => {
   const { database, pool } = await setup();
   await migrateUp(database, "sagabox", [one, migration(9, "select 1", { breaking: true })]);
   for (const attempt of [migrateUp, migrationStatus]) {
@@ -60,7 +60,7 @@ test("a newer migration that breaks nothing is no hindrance", async () => {
   expect(await migrateUp(database, "sagabox", [one, two])).toEqual([two]);
 });
 
-test("a released migration whose text was edited is refused", async () => {
+test("G12: a released migration whose text was edited is refused", async () => {
   const { database } = await setup();
   await migrateUp(database, "sagabox", [one]);
   const edited = { ...one, checksum: "another" };
@@ -70,7 +70,7 @@ test("a released migration whose text was edited is refused", async () => {
   });
 });
 
-test("a migration that fails half-way leaves nothing of itself, and those before it stay", async () => {
+test("G12: a migration that fails half-way leaves nothing of itself, and those before it stay", async () => {
   const { database, pool } = await setup();
   const broken = migration(2, "create table {schema}.half (id int); select 1 / 0");
   await expect(migrateUp(database, "sagabox", [one, broken])).rejects.toMatchObject({
@@ -81,7 +81,7 @@ test("a migration that fails half-way leaves nothing of itself, and those before
   expect(await migrateUp(database, "sagabox", [one, two])).toEqual([two]);
 });
 
-test("a process cut off in the middle of a migration leaves nothing of it, and the next one finishes the job", async () => {
+test("G12: a process cut off in the middle of a migration leaves nothing of it, and the next one finishes the job", async () => {
   const { database, pool } = await setup();
   const slow = migration(2, "create table {schema}.half (id int); select pg_sleep(60)");
   const running = migrateUp(database, "sagabox", [one, slow]).catch((error: unknown) => error);
@@ -93,7 +93,7 @@ test("a process cut off in the middle of a migration leaves nothing of it, and t
   expect(await migrateUp(database, "sagabox", [one, two])).toEqual([two]);
 });
 
-test("the printed SQL applies by itself, under any schema name, and counts as applied", async () => {
+test("G12: the printed SQL applies by itself, under any schema name, and counts as applied", async () => {
   const { database, pool } = await setup();
   await pool.query(migrationSql("other_name"));
   const status = await migrationStatus(database, "other_name");

@@ -19,7 +19,7 @@ const failed = {
   error: "too big",
 };
 
-test("an event becomes one JSON line with time, level, trace id, saga id and its fields", () => {
+test("G4: an event becomes one JSON line with time, level, trace id, saga id and its fields", () => {
   const { observer, lines, parsed } = setup({ bindings: { service: "shop" } });
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   observer.tell("relay.failed", failed, { traceparent, sagaId: "saga-7" });
@@ -43,7 +43,7 @@ test("an event becomes one JSON line with time, level, trace id, saga id and its
   ]);
 });
 
-test("a message without a saga and with an unreadable trace has neither id on its line", () => {
+test("G4: a message without a saga and with an unreadable trace has neither id on its line", () => {
   const { observer, parsed } = setup();
   observer.tell("relay.failed", failed, { traceparent: "nonsense", sagaId: null });
   expect(parsed()[0]).not.toHaveProperty("trace_id");

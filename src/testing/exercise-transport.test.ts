@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { caseTitle } from "../../test/support/case-title.ts";
 import { exerciseTransport, type SkippedCase } from "./exercise-transport.ts";
 import { MemoryTransport } from "./memory-transport.ts";
 
@@ -9,9 +10,11 @@ async function make() {
   return { transport, another: async () => transport, close: () => transport.close() };
 }
 
-const skipped = exerciseTransport({ test }, make, { capabilities });
+const skipped = exerciseTransport({ test: (name, run) => test(caseTitle(name), run) }, make, {
+  capabilities,
+});
 
-test("of the broker in memory everything is asked but the death of a process it lives in", () => {
+test("B1: of the broker in memory everything is asked but the death of a process it lives in", () => {
   expect(skipped).toEqual([
     {
       name: "what a dead member held goes to the others, in order, and nothing is lost",
@@ -24,7 +27,7 @@ function skippedBy(options: Partial<Parameters<typeof exerciseTransport>[2]>): r
   return exerciseTransport({ test: () => undefined }, make, { capabilities, ...options });
 }
 
-test("what a transport does not claim is not asked of it, and the reason is told", () => {
+test("B1: what a transport does not claim is not asked of it, and the reason is told", () => {
   const found = skippedBy({ capabilities: { ...capabilities, keepsUnrouted: false } });
   expect(found).toContainEqual({
     name: "what nobody has claimed waits for the first group, and for no other",
@@ -32,7 +35,7 @@ test("what a transport does not claim is not asked of it, and the reason is told
   });
 });
 
-test("a case may be left out for a reason; one that does not exist may not", () => {
+test("B1: a case may be left out for a reason; one that does not exist may not", () => {
   const name = "a payload of 512 kB arrives whole";
   expect(skippedBy({ skip: { [name]: "the broker takes 256 kB" } })).toContainEqual({
     name,

@@ -30,7 +30,7 @@ async function member(transport: MemoryTransport, group = "g", prefetch = 10) {
 const ids = (deliveries: Delivery[]): string[] => deliveries.map((delivery) => delivery.message.id);
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("each group gets its own copy, and the members of a group compete", async () => {
+test("B7: each group gets its own copy, and the members of a group compete", async () => {
   const transport = new MemoryTransport();
   const [a, b, other] = [await member(transport), await member(transport), await member(transport, "other")];
   await transport.publish([message("1"), message("2"), message("3"), message("4")], { signal });
@@ -133,7 +133,7 @@ test("messages without a subscriber wait for the first one; a later group may as
   expect([late.received, seen]).toEqual([[], ["1"]]);
 });
 
-test("told failures are answered once each, and are not published", async () => {
+test("B10: told failures are answered once each, and are not published", async () => {
   const transport = new MemoryTransport();
   transport.failNext(1, "rejected");
   const outcomes = await transport.publish([message("1"), message("2")], { signal });
@@ -155,7 +155,7 @@ test("while it is down nothing is published, delivered or settled; then all goes
   expect(ids(await count(2))).toEqual(["1", "2"]);
 });
 
-test("a hanging publish is unknown once its sender gives up", async () => {
+test("B10: a hanging publish is unknown once its sender gives up", async () => {
   const transport = new MemoryTransport();
   transport.hang();
   const sender = new AbortController();

@@ -220,7 +220,7 @@ test("the example of the README bills its order", async () => {
   expect((await bus.inbox.stats("billing"))[0]).toMatchObject({ consumer: "billing", total: 1 });
 });
 
-test("the worker runs the application of the guide and stops cleanly", { timeout: 60_000 }, async () => {
+test("G1: the worker runs the application of the guide and stops cleanly", { timeout: 60_000 }, async () => {
   const { pool, url, bus } = await setup();
   const worker = startCli(["worker", "--app", "examples/guides/running.ts", "--port", "0"], {
     env: { DATABASE_URL: url },

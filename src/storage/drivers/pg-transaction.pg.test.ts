@@ -259,9 +259,10 @@ test("a session that breaks says so once, and its connection is not used again",
 test("a session hears what it listens to", async () => {
   const { database, admin } = await setup();
   const session = await database.session("test");
-  const heard = new Promise((resolve) => {
-    void session.listen("news", resolve).then(() => admin.query("notify news, 'hello'"));
-  });
+  let listening: Promise<void> | undefined;
+  const heard = new Promise((resolve) => (listening = session.listen("news", resolve)));
+  await listening;
+  await admin.query("notify news, 'hello'");
   expect(await heard).toEqual({ channel: "news", payload: "hello" });
   session.release();
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { caseTitle } from "../../../test/support/case-title.ts";
 import { createDatabase } from "../../../test/support/database.ts";
 import { RecordingObserver } from "../../../test/support/recording-observer.ts";
 import { ScriptedDatabase } from "../../../test/support/scripted-database.ts";
@@ -39,16 +40,17 @@ async function make(leaseMs: number) {
 }
 
 const { capabilities } = postgres();
+const named = (name: string, run: () => Promise<void>): void => test(caseTitle(name, "B5"), run);
 
 // With a lease longer than any case waits, whatever arrives was given back and did not just run out.
-const skipped = exerciseTransport({ test }, () => make(60_000), { capabilities });
+const skipped = exerciseTransport({ test: named }, () => make(60_000), { capabilities });
 
 exerciseTransport(
-  { test: (name, run) => skipped.some((left) => left.name === name) && test(name, run) },
+  { test: (name, run) => skipped.some((left) => left.name === name) && named(name, run) },
   () => make(1_000),
   { capabilities, abandons: true },
 );
 
-test("all that is left out with a long lease is the death of a process", () => {
+test("B1, B5: all that is left out with a long lease is the death of a process", () => {
   expect(skipped.map(({ reason }) => reason)).toEqual(["no process of it can die alone"]);
 });

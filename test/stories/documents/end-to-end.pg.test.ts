@@ -3,7 +3,7 @@ import { documentBus, TestEvent } from "./document-bus.ts";
 
 // Scenarios of the design documents, under their names. Where the outcome differs on purpose, the test says why.
 
-test("test_end_to_end_flow: written, relayed, published, consumed", async () => {
+test("H4, test_end_to_end_flow: written, relayed, published, consumed", async () => {
   const { bus, transport, statuses } = await documentBus({ optimistic: false });
   const handled: number[] = [];
   bus.on(TestEvent, { consumer: "billing" }, async (message) => {
@@ -18,7 +18,7 @@ test("test_end_to_end_flow: written, relayed, published, consumed", async () => 
 
 // A worker that was killed leaves its lease and its lanes behind. Nobody has to find a stuck row and requeue it: when the
 // lease is over, the lanes are free.
-test("test_worker_crash_recovery: what a dead worker had claimed is sent by another", async () => {
+test("A8, H4, test_worker_crash_recovery: what a dead worker had claimed is sent by another", async () => {
   const { bus, pool, statuses, transport } = await documentBus({ optimistic: false });
   await pool.query(
     `insert into sagabox.member (id, scope, worker, lease_until) values ('dead', 0, 'dead', clock_timestamp() + interval '1 second')`,
@@ -34,7 +34,7 @@ test("test_worker_crash_recovery: what a dead worker had claimed is sent by anot
   expect(transport.published).toHaveLength(1);
 });
 
-test("test_database_connection_loss: with every connection cut the worker resumes by itself", async () => {
+test("H4, test_database_connection_loss: with every connection cut the worker resumes by itself", async () => {
   const { bus, pool, statuses, transport, observer } = await documentBus({ optimistic: false });
   await bus.run();
   await expect.poll(async () => (await bus.health()).ok, { timeout: 10_000 }).toBe(true);
@@ -62,7 +62,7 @@ test("test_database_connection_loss: with every connection cut the worker resume
 
 // The documents charge a broker's outage to the messages, so a long one sends everything to the dead letters. Here
 // nothing is charged: the destination rests, longer each time, and goes on when the broker is back.
-test("test_broker_unavailable: an outage costs no attempts, and everything is sent when it is over", async () => {
+test("H4, test_broker_unavailable: an outage costs no attempts, and everything is sent when it is over", async () => {
   const { bus, statuses, rows, transport, observer } = await documentBus({ optimistic: false });
   await bus.run();
   transport.goDown();

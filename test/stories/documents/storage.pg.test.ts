@@ -3,7 +3,7 @@ import { documentBus, TestEvent } from "./document-bus.ts";
 
 // Scenarios of the design documents, under their names. Sagas have their own.
 
-test("test_atomic_save_and_outbox: what fails before the commit leaves neither state nor message", async () => {
+test("A1, H4, test_atomic_save_and_outbox: what fails before the commit leaves neither state nor message", async () => {
   const { bus, pool, rows, statuses } = await documentBus();
   await pool.query("create table state (id text primary key, step text)");
   await pool.query("insert into state values ('saga-1', 'new')");
@@ -17,7 +17,7 @@ test("test_atomic_save_and_outbox: what fails before the commit leaves neither s
   expect(await statuses()).toEqual([]);
 });
 
-test("test_atomic_save_and_outbox: the same in a transaction of the caller's own", async () => {
+test("A1, H4, test_atomic_save_and_outbox: the same in a transaction of the caller's own", async () => {
   const { bus, pool, rows, statuses } = await documentBus();
   await pool.query("create table state (id text primary key)");
   const client = await pool.connect();
@@ -30,7 +30,7 @@ test("test_atomic_save_and_outbox: the same in a transaction of the caller's own
   expect(await statuses()).toEqual([]);
 });
 
-test("test_idempotent_outbox_insert: the same id twice is one message, the first one", async () => {
+test("A3, H4, test_idempotent_outbox_insert: the same id twice is one message, the first one", async () => {
   const { bus, rows } = await documentBus({ optimistic: false });
   const publish = (attempt: number) =>
     bus.transaction((tx) => bus.publish(tx, TestEvent, { attempt }, { id: "event-1" }));
@@ -41,7 +41,7 @@ test("test_idempotent_outbox_insert: the same id twice is one message, the first
 
 // The documents lock rows and skip locked ones. Here workers lease lanes, passing over those another is taking, so that a
 // row needs no claim of its own and the order of a key is kept. What matters is the same: no message is taken twice.
-test("test_claim_uses_skip_locked: two workers share the messages, and none is sent by both", async () => {
+test("A6, H4, test_claim_uses_skip_locked: two workers share the messages, and none is sent by both", async () => {
   const { bus, another, transport, rows } = await documentBus({ optimistic: false });
   const other = another("worker-2");
   await Promise.all([bus.run(), other.run()]);

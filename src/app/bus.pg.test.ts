@@ -1,0 +1,70 @@
+import { expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
+import { temporaryDatabase } from "../../test/support/database.ts";
+import { event } from "../message/index.ts";
+import type { Bus } from "./bus.ts";
+import type { BusOptions } from "./bus-options.ts";
+import { createBus } from "./create-bus.ts";
+
+async function setup(options: Partial<BusOptions> = {}) {
+  const { pool } = await temporaryDatabase();
+  const bus = createBus({ service: "shop", database: pool, log: false, ...options });
+  onTestFinished(async () => void (await bus.stop()));
+  await bus.migrate();
+  return { pool, bus };
+}
+
+function metric(bus: Bus, name: string): number {
+  const lines = bus
+    .metrics()
+    .split("\n")
+    .filter((line) => line.startsWith(`${name}{`));
+  return lines.reduce((sum, line) => sum + Number(line.split(" ").at(-1)), 0);
+}
+
+const foreign = { consumer: "billing", topic: "orders", type: "order.placed", data: { n: 1 } };
+
+test("D7: the inbox of a bus finds ids with the extractor it was given and keeps the deadline", async () => {
+  const { bus } = await setup({ inbox: { idOf: ({ headers }) => headers?.["x-id"], deadline: "200ms" } });
+  const headers = { "x-id": "f-1" };
+  expect(await bus.inbox.process({ ...foreign, headers }, ({ id }) => id)).toEqual({
+    kind: "processed",
+    result: "f-1",
+  });
+  expect(await bus.inbox.process({ ...foreign, id: "f-1" }, () => "again")).toEqual({
+    kind: "duplicate",
+    result: "f-1",
+  });
+  const endless = bus.inbox.process({ ...foreign, id: "f-2" }, () => new Promise<void>(() => undefined));
+  await expect(endless).rejects.toMatchObject({ code: "HANDLER_TIMEOUT" });
+});
+
+test("D4: what was processed, how long it took and what was a duplicate is counted per consumer", async () => {
+  const { bus } = await setup();
+  for (const id of ["a", "b", "a"]) await bus.inbox.process({ ...foreign, id }, () => undefined);
+  expect(metric(bus, "consumer_inbox_processed_total")).toBe(2);
+  expect(metric(bus, "consumer_inbox_processing_duration_seconds_count")).toBe(2);
+  expect(metric(bus, "consumer_inbox_processing_duration_seconds_sum")).toBeGreaterThan(0);
+  expect(metric(bus, "consumer_inbox_duplicates_total")).toBe(1);
+});
+
+test("A14, A19: a message may wait for ten years and live as long, and no longer", async () => {
+  const { pool, bus } = await setup();
+  const Reminder = event("reminder.due", { schema: z.object({}), ttl: "3650d" });
+  await bus.transaction((tx) => tx.publish(Reminder, {}, { delay: "3650d" }));
+  await bus.transaction((tx) => tx.publish(Reminder, {}, { delay: "1s", ttl: "3650d" }));
+  const { rows } = await pool.query(
+    `select round(extract(epoch from due_at - written_at) / 86400)::int as waits,
+            round(extract(epoch from expires_at - due_at) / 86400)::int as lives
+       from sagabox.scheduled order by due_at desc`,
+  );
+  expect(rows).toEqual([
+    { waits: 3650, lives: 3650 },
+    { waits: 0, lives: 3650 },
+  ]);
+  for (const options of [{ delay: "3651d" }, { ttl: "3651d" }] as const) {
+    await expect(bus.transaction((tx) => tx.publish(Reminder, {}, options))).rejects.toMatchObject({
+      code: "OPTIONS_INVALID",
+    });
+  }
+});

@@ -10,7 +10,13 @@ test.each<Mode>(["hop", "broker"])(
   "G17, I-28: without a fault nothing is sent twice, lost or out of order (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
-    const run = await ChaosRun.begin({ mode, url, messages: figure(50_000, mode === "hop" ? 5_000 : 2_000), keys: 500, ...patient });
+    const run = await ChaosRun.begin({
+      mode,
+      url,
+      messages: figure(50_000, mode === "hop" ? 5_000 : 2_000),
+      keys: 500,
+      ...patient,
+    });
     await run.fleet.startWorkers(4);
     const began = performance.now();
     run.startLoad();

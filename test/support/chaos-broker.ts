@@ -11,6 +11,8 @@ export interface ChaosBrokerOptions {
   readonly latencyMs: number;
   /** A member silent for this long loses its deliveries to others. */
   readonly sessionMs: number;
+  /** How often every message is handed to its consumers. */
+  readonly copies: number;
 }
 
 /**
@@ -114,7 +116,8 @@ class Connection {
     for (const { id } of messages) {
       this.#broker.arrivals.push({ id, group: "broker", worker: this.#worker, atMs });
     }
-    await this.#memory.publish(messages, { signal: new AbortController().signal });
+    const { signal } = new AbortController();
+    for (let copy = 0; copy < this.#options.copies; copy++) await this.#memory.publish(messages, { signal });
     const confirm = (): void => this.#say({ op: "published", n });
     if (this.#options.latencyMs === 0) confirm();
     else setTimeout(confirm, this.#options.latencyMs);

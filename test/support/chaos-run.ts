@@ -33,6 +33,10 @@ export interface ChaosRunOptions {
   readonly leaseMs: number;
   readonly optimisticTimeoutMs?: number;
   readonly brokerLatencyMs?: number;
+  /** How often the broker hands every message to its consumers. Default 1. */
+  readonly brokerCopies?: number;
+  /** A bug planted on purpose, as SQL. */
+  readonly sabotage?: string;
 }
 
 /** One proof: a database with evidence, a fleet, a load, and the judgement afterwards. */
@@ -67,7 +71,11 @@ export class ChaosRun {
   static async begin(options: ChaosRunOptions): Promise<ChaosRun> {
     const broker =
       options.mode === "broker"
-        ? new ChaosBroker({ latencyMs: options.brokerLatencyMs ?? 0, sessionMs: options.leaseMs })
+        ? new ChaosBroker({
+            latencyMs: options.brokerLatencyMs ?? 0,
+            sessionMs: options.leaseMs,
+            copies: options.brokerCopies ?? 1,
+          })
         : undefined;
     await broker?.start();
     const run = new ChaosRun(options, broker);
@@ -76,6 +84,7 @@ export class ChaosRun {
     await bus.migrate();
     await bus.stop();
     await installEvidence(run.pool, options.keys);
+    if (options.sabotage !== undefined) await run.pool.query(options.sabotage);
     run.#pulse.start();
     return run;
   }
@@ -159,7 +168,7 @@ export class ChaosRun {
     const done = await this.quiescence(timeoutMs);
     const evidence = await this.#evidence();
     const { violations, duplicates } = check(evidence);
-    if (violations.length > 0) keepEvidence(evidence, this.fleet.log);
+    if (violations.length > 0 && this.#options.sabotage === undefined) keepEvidence(evidence, this.fleet.log);
     const exits = await this.fleet.retireAll();
     return {
       outcome: {

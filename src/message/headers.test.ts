@@ -13,9 +13,12 @@ test.each(Object.values(ownHeaders))("A4: %s is reserved", (name) => {
   expect(() => checkHeaders({ [name]: "x" })).toThrowError(`Header "${name}" is reserved`);
 });
 
-test.each(["Sagabox-Lane", "ce-id", "Nats-Msg-Id", "content-type", "x-death"])("A4: %s is reserved", (name) => {
-  expect(() => checkHeaders({ [name]: "x" })).toThrowError(/is reserved/);
-});
+test.each(["Sagabox-Lane", "ce-id", "Nats-Msg-Id", "content-type", "x-death"])(
+  "A4: %s is reserved",
+  (name) => {
+    expect(() => checkHeaders({ [name]: "x" })).toThrowError(/is reserved/);
+  },
+);
 
 test.each(["", "a b", "-a", "ä", "a:b", "a\r\nb", "__proto__", "x".repeat(129)])(
   "the name %j is refused",

@@ -7,5 +7,6 @@ export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts"
 export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";
 export { LaneReader } from "./reader.ts";
 export type { LaneRow } from "./lane-row.ts";
-export { claimParams, ownedLanes, type LaneTable } from "./statements.ts";
+export { FENCED, ownedLanes, sameRow, type LaneTable } from "./statements.ts";
+export { placesOf, settleUnderClaims } from "./settle.ts";
 export { WakeUp, hintFrom, hintOf, type Hint } from "./wake-up.ts";

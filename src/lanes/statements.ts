@@ -31,6 +31,14 @@ export function ownedLanes(schema: string): string {
   )`;
 }
 
+/** True when every claim named in the first parameters is good; asked once, after the lanes are locked. */
+export const FENCED = "(select count(*) from owned) = cardinality($1::text::integer[])";
+
+// The id is asked for as well: after a crash of the server a seq that was never durable may be drawn again.
+export function sameRow(given: string): string {
+  return `row.lane = ${given}.lane and row.seq = ${given}.seq and row.message_id = ${given}.id`;
+}
+
 /** A member's lease, and the lanes that hang on it. */
 export function ownershipStatements(schema: string) {
   const alive = "member.lease_until > (select clock_timestamp())";
@@ -96,12 +104,6 @@ export function ownershipStatements(schema: string) {
                       where scope = $1::integer and lease_until < clock_timestamp() - interval '1 second'
                         for update skip locked)
        returning id, worker`,
-    ),
-    createLanes: statement(
-      "sagabox.lanes.create",
-      `insert into ${schema}.relay_lane (lane, scope)
-       select $1::integer * 256 + n, $1::integer from generate_series(0, 255) as n
-       on conflict do nothing`,
     ),
   };
 }

@@ -1,6 +1,6 @@
 import {
-  claimParams,
-  type Claim,
+  placesOf,
+  settleUnderClaims,
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
@@ -41,12 +41,6 @@ export interface Dying {
   readonly stack: string | null;
 }
 
-interface Answer {
-  readonly xid: string;
-  readonly owned: readonly number[];
-  readonly woken?: readonly number[] | null;
-}
-
 /**
  * Ends the way of rows, one statement per batch, under the claims of their lanes. Only "sent" commits
  * asynchronously: losing that mark means one more delivery; losing a failure or a death would mean a lie.
@@ -70,13 +64,13 @@ export class Settler {
   /** Returns the rows that were settled under a good claim; the others belong to somebody else now. */
   async sent(rows: readonly LaneRow[]): Promise<LaneRow[]> {
     const statement = this.#options.hop?.settle ?? this.#sql.sent;
-    return this.#settle(this.#quick, statement, rows, (own) => [...places(own), this.#options.relay]);
+    return this.#settle(this.#quick, statement, rows, (own) => [...placesOf(own), this.#options.relay]);
   }
 
   async failed(failures: readonly Failed[]): Promise<void> {
     const byRow = new Map(failures.map((failure) => [failure.row, failure]));
     const own = await this.#run(this.#careful, this.#sql.failed, [...byRow.keys()], (rows) => [
-      ...places(rows),
+      ...placesOf(rows),
       textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
       textArray(rows.map((row) => byRow.get(row)?.error ?? "")),
     ]);
@@ -89,7 +83,7 @@ export class Settler {
       const list = (pick: (death: Dying) => string | boolean | null): string =>
         textArray(rows.map((row) => pick(byRow.get(row) as Dying)));
       return [
-        ...places(rows),
+        ...placesOf(rows),
         list((death) => death.charged),
         list((death) => death.reason),
         list((death) => death.errorType),
@@ -114,40 +108,15 @@ export class Settler {
     return own;
   }
 
-  // A claim that is no longer good makes the whole statement do nothing; the rest is settled without it. A reply that
-  // was lost is no proof of anything: the same statement is sent again and finds the rows there or gone.
   async #run(
     holder: SessionHolder,
     statement: Statement,
     asked: readonly LaneRow[],
     params: (own: readonly LaneRow[]) => Param[],
-  ): Promise<{ rows: LaneRow[]; xid?: { value: string; reads: number } }> {
-    const { ownership, reader } = this.#options;
-    for (;;) {
-      const rows = asked.filter((row) => ownership.claimToSettle(row.lane) !== undefined);
-      if (rows.length === 0) return { rows };
-      const claims = this.#claimsOf(rows);
-      const reads = reader.reads();
-      const session = await holder.get();
-      const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params(rows)]);
-      const { xid, owned, woken } = answer.rows[0] ?? { xid: "0", owned: [] };
-      if (woken?.length) this.#options.hop?.wake(woken);
-      if (owned.length === claims.length) return { rows, xid: { value: xid, reads } };
-      const good = new Set(owned);
-      ownership.lose(claims.map((claim) => claim.lane).filter((lane) => !good.has(lane)));
-    }
+  ): Promise<Awaited<ReturnType<typeof settleUnderClaims>>> {
+    const { ownership, reader, hop } = this.#options;
+    const settled = await settleUnderClaims({ ownership, reader, holder }, statement, asked, params);
+    if (settled.woken.length > 0) hop?.wake(settled.woken);
+    return settled;
   }
-
-  #claimsOf(rows: readonly LaneRow[]): Claim[] {
-    const lanes = [...new Set(rows.map((row) => row.lane))].toSorted((a, b) => a - b);
-    return lanes.flatMap((lane) => this.#options.ownership.claimToSettle(lane) ?? []);
-  }
-}
-
-function places(rows: readonly LaneRow[]): [string, string, string] {
-  return [
-    textArray(rows.map((row) => row.lane)),
-    textArray(rows.map((row) => row.seq)),
-    textArray(rows.map((row) => row.messageId)),
-  ];
 }

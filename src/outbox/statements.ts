@@ -1,4 +1,4 @@
-import { ownedLanes } from "../lanes/index.ts";
+import { FENCED, ownedLanes, sameRow } from "../lanes/index.ts";
 import { statement } from "../storage/index.ts";
 
 /** What a caller gives for each message, as parallel lists; the order is that of `outgoingParams`. */
@@ -152,11 +152,7 @@ export function writeStatements(schema: string) {
 
 /** Ending the way of a row. Every one of these is fenced: it names its claims and does nothing if one is not good. */
 export function settleStatements(schema: string) {
-  const fenced = "(select count(*) from owned) = cardinality($1::text::integer[])";
-  // The id is asked for as well: after a crash of the server a seq that was never durable may be drawn again.
   const rows = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
-  const same = (given: string) =>
-    `row.lane = ${given}.lane and row.seq = ${given}.seq and row.message_id = ${given}.id`;
   const answer = `select pg_current_xact_id()::text as xid,
               (select coalesce(array_agg(lane), '{}') from owned) as owned`;
   return {
@@ -165,7 +161,7 @@ export function settleStatements(schema: string) {
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
           using ${rows} as done (lane, seq, id)
-          where ${same("done")} and ${fenced}
+          where ${sameRow("done")} and ${FENCED}
          returning row.lane, row.seq
        ), noted as (${receipts(schema, "$7")})
        ${answer}`,
@@ -178,7 +174,7 @@ export function settleStatements(schema: string) {
                 due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
            from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[], $8::text::text[])
                 as failure (lane, seq, id, delay_ms, error)
-          where ${same("failure")} and ${fenced}
+          where ${sameRow("failure")} and ${FENCED}
          returning row.lane, row.seq
        )
        ${answer}`,
@@ -193,9 +189,9 @@ export function settleStatements(schema: string) {
            from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::boolean[], $8::text::text[],
                        $9::text::text[], $10::text::text[], $11::text::text[])
                 as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace)
-           join ${schema}.outbox as row on ${same("death")}
+           join ${schema}.outbox as row on ${sameRow("death")}
            join ${schema}.message on message.id = row.message_id and message.written_on = row.written_on
-          where ${fenced}
+          where ${FENCED}
        ), gone as (
          delete from ${schema}.outbox as row using dying
           where row.lane = dying.row_lane and row.seq = dying.row_seq and not dying.stays
@@ -224,7 +220,7 @@ export function settleStatements(schema: string) {
       `with gone as (
          delete from ${schema}.outbox as row
           using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
-          where ${same("done")}
+          where ${sameRow("done")}
          returning row.lane, row.seq
        )
        ${receipts(schema, "$4")}`,
@@ -233,7 +229,7 @@ export function settleStatements(schema: string) {
       "sagabox.outbox.committed_leased",
       `select row.seq::text
          from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
-         join ${schema}.outbox as row on ${same("given")}
+         join ${schema}.outbox as row on ${sameRow("given")}
         where row.lease_until > clock_timestamp()`,
     ),
     releaseLeased: statement(
@@ -241,7 +237,7 @@ export function settleStatements(schema: string) {
       `update ${schema}.outbox as row
           set lease_until = null
          from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
-        where ${same("given")} and row.lease_until is not null`,
+        where ${sameRow("given")} and row.lease_until is not null`,
     ),
   };
 }

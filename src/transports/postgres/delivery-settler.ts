@@ -1,6 +1,6 @@
 import {
-  claimParams,
-  type Claim,
+  placesOf,
+  settleUnderClaims,
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
@@ -52,14 +52,14 @@ export class DeliverySettler {
   }
 
   async #ackAll(rows: readonly LaneRow[]): Promise<void> {
-    const own = await this.#insist(this.#acking, this.#sql.acked, rows, (some) => places(some));
+    const own = await this.#insist(this.#acking, this.#sql.acked, rows, (some) => placesOf(some));
     this.#reader.settled(own.rows, own.xid);
   }
 
   async #retryAll(failures: readonly Retried[]): Promise<void> {
     const byRow = new Map(failures.map((failure) => [failure.row, failure]));
     const own = await this.#insist(this.#retrying, this.#sql.retried, [...byRow.keys()], (rows) => [
-      ...places(rows),
+      ...placesOf(rows),
       textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
       textArray(rows.map((row) => (byRow.get(row)?.charged === false ? 0 : 1))),
       textArray(rows.map((row) => byRow.get(row)?.error.slice(0, 2_000) ?? "")),
@@ -72,31 +72,15 @@ export class DeliverySettler {
     statement: Statement,
     rows: readonly LaneRow[],
     params: (rows: readonly LaneRow[]) => Param[],
-  ): Promise<{ rows: LaneRow[]; xid?: { value: string; reads: number } }> {
+  ): Promise<Awaited<ReturnType<typeof settleUnderClaims>>> {
     for (let attempt = 1; ; attempt++) {
-      const own = rows.filter((row) => this.#ownership.claimToSettle(row.lane) !== undefined);
-      if (own.length === 0) return { rows: [] };
       try {
-        const claims = this.#claimsOf(own);
-        const reads = this.#reader.reads();
-        const session = await holder.get();
-        const answer = await session.run<{ xid: string; owned: number[] }>(statement, [
-          ...claimParams(claims),
-          ...params(own),
-        ]);
-        const { xid, owned } = answer.rows[0] ?? { xid: "0", owned: [] };
-        if (owned.length === claims.length) return { rows: own, xid: { value: xid, reads } };
-        const good = new Set(owned);
-        this.#ownership.lose(claims.map((claim) => claim.lane).filter((lane) => !good.has(lane)));
+        const parts = { ownership: this.#ownership, reader: this.#reader, holder };
+        return await settleUnderClaims(parts, statement, rows, params);
       } catch {
         await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
       }
     }
-  }
-
-  #claimsOf(rows: readonly LaneRow[]): Claim[] {
-    const lanes = [...new Set(rows.map((row) => row.lane))].toSorted((a, b) => a - b);
-    return lanes.flatMap((lane) => this.#ownership.claimToSettle(lane) ?? []);
   }
 }
 
@@ -128,12 +112,4 @@ class Batch<T> {
     while (this.#next !== undefined) await this.#next.catch(() => undefined);
     await this.#running;
   }
-}
-
-function places(rows: readonly LaneRow[]): [string, string, string] {
-  return [
-    textArray(rows.map((row) => row.lane)),
-    textArray(rows.map((row) => row.seq)),
-    textArray(rows.map((row) => row.messageId)),
-  ];
 }

@@ -1,11 +1,5 @@
-import { ownedLanes } from "../../lanes/index.ts";
+import { FENCED, ownedLanes, sameRow } from "../../lanes/index.ts";
 import { statement } from "../../storage/index.ts";
-
-// The id is asked for as well: after a crash of the server a seq that was never durable may be drawn again.
-const same = (given: string): string =>
-  `row.lane = ${given}.lane and row.seq = ${given}.seq and row.message_id = ${given}.id`;
-
-const FENCED = "(select count(*) from owned) = cardinality($1::text::integer[])";
 
 // Sorted after the join, and only then numbered: a join may turn the order of its input round.
 /** One delivery per subscribed group from the rows in `gone`, in their order; a group's lanes mirror the outbox's. */
@@ -45,7 +39,7 @@ export function hopStatements(schema: string) {
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
           using unnest($4::text::integer[], $5::text::bigint[], $6::text::text[]) as done (lane, seq, id)
-          where ${same("done")} and ${FENCED}
+          where ${sameRow("done")} and ${FENCED}
          returning ${GONE}
        ), ${fanOut(schema)}, ${receipts(schema, "$7")}
        select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN}`,
@@ -55,7 +49,7 @@ export function hopStatements(schema: string) {
       `with gone as (
          delete from ${schema}.outbox as row
           using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
-          where ${same("done")}
+          where ${sameRow("done")}
          returning ${GONE}
        ), ${fanOut(schema)}, ${receipts(schema, "$4")}
        select ${WOKEN}`,
@@ -162,7 +156,7 @@ export function deliveryStatements(schema: string) {
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.queue as row
           using unnest($4::text::integer[], $5::text::bigint[], $6::text::text[]) as done (lane, seq, id)
-          where ${same("done")} and ${FENCED}
+          where ${sameRow("done")} and ${FENCED}
        )
        ${answer}`,
     ),
@@ -184,7 +178,7 @@ export function deliveryStatements(schema: string) {
            from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[],
                        $8::text::smallint[], $9::text::text[])
                 as failure (lane, seq, id, delay_ms, charge, error)
-          where ${same("failure")} and ${FENCED}
+          where ${sameRow("failure")} and ${FENCED}
        )
        ${answer}`,
     ),

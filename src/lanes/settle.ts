@@ -1,0 +1,64 @@
+import { textArray, type Param, type SessionHolder, type Statement } from "../storage/index.ts";
+import type { LaneRow } from "./lane-row.ts";
+import type { Claim, LaneOwnership } from "./ownership.ts";
+import type { LaneReader } from "./reader.ts";
+import { claimParams } from "./statements.ts";
+
+export interface Settling {
+  readonly ownership: LaneOwnership;
+  readonly reader: LaneReader;
+  readonly holder: SessionHolder;
+}
+
+export interface Settled {
+  /** Those settled under a good claim; the others belong to somebody else now. */
+  readonly rows: LaneRow[];
+  readonly xid?: { readonly value: string; readonly reads: number };
+  /** Lanes of a queue that have something new, where the statement tells. */
+  readonly woken: readonly number[];
+}
+
+interface Answer {
+  readonly xid: string;
+  readonly owned: readonly number[];
+  readonly woken?: readonly number[] | null;
+}
+
+/**
+ * Runs a settle statement under the claims of the rows' lanes. A claim that is no longer good makes the whole statement
+ * do nothing; the rest is settled without it. A reply that was lost is no proof of anything: the same statement may be
+ * sent again and finds the rows there or gone.
+ */
+export async function settleUnderClaims(
+  { ownership, reader, holder }: Settling,
+  statement: Statement,
+  asked: readonly LaneRow[],
+  params: (own: readonly LaneRow[]) => Param[],
+): Promise<Settled> {
+  for (;;) {
+    const rows = asked.filter((row) => ownership.claimToSettle(row.lane) !== undefined);
+    if (rows.length === 0) return { rows, woken: [] };
+    const claims = claimsOf(ownership, rows);
+    const reads = reader.reads();
+    const session = await holder.get();
+    const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params(rows)]);
+    const { xid, owned, woken } = answer.rows[0] ?? { xid: "0", owned: [] };
+    if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [] };
+    const good = new Set(owned);
+    ownership.lose(claims.map((claim) => claim.lane).filter((lane) => !good.has(lane)));
+  }
+}
+
+/** Where the rows are, as the parameters every settle begins with after the claims. */
+export function placesOf(rows: readonly LaneRow[]): [string, string, string] {
+  return [
+    textArray(rows.map((row) => row.lane)),
+    textArray(rows.map((row) => row.seq)),
+    textArray(rows.map((row) => row.messageId)),
+  ];
+}
+
+function claimsOf(ownership: LaneOwnership, rows: readonly LaneRow[]): Claim[] {
+  const lanes = [...new Set(rows.map((row) => row.lane))].toSorted((a, b) => a - b);
+  return lanes.flatMap((lane) => ownership.claimToSettle(lane) ?? []);
+}

@@ -15,6 +15,9 @@ const SETTINGS = {
   max_connections: 200,
 };
 
+/** What the sessions of `Place.admin` are called. */
+export const ADMIN = "bench admin";
+
 export interface Server {
   /** An empty database of its own. */
   database(name: string): Promise<Place>;
@@ -64,24 +67,24 @@ export async function startServer(): Promise<Server> {
 
 function place(url: string, remove: () => Promise<void>): Place {
   const pools: pg.Pool[] = [];
-  const open = (max: number): pg.Pool => {
-    const pool = openPool(url, max);
+  const open = (max: number, name?: string): pg.Pool => {
+    const pool = openPool(url, max, name);
     pools.push(pool);
     return pool;
   };
   return {
     url,
-    admin: open(2),
-    pool: open,
+    admin: open(2, ADMIN),
+    pool: (max) => open(max),
     async drop() {
-      await Promise.all(pools.map((pool) => (pool.ended ? undefined : pool.end())));
+      await Promise.all(pools.filter((pool) => !pool.ended).map((pool) => pool.end()));
       await remove();
     },
   };
 }
 
-function openPool(connectionString: string, max: number): pg.Pool {
-  const pool = new pg.Pool({ connectionString, max, idleTimeoutMillis: 0 });
+function openPool(connectionString: string, max: number, name = "bench"): pg.Pool {
+  const pool = new pg.Pool({ connectionString, max, idleTimeoutMillis: 0, application_name: name });
   pool.on("error", () => undefined); // the database may be dropped under an idle connection
   return pool;
 }

@@ -1,5 +1,5 @@
 import type pg from "pg";
-import type { Place } from "./server.ts";
+import { ADMIN, type Place } from "./server.ts";
 
 /** Bytes of write-ahead log that `work` caused, together with whatever else ran on the server meanwhile. */
 export async function walOf(place: Place, work: () => Promise<unknown>): Promise<number> {
@@ -15,14 +15,24 @@ async function position({ admin }: Place): Promise<number> {
   return Number(rows[0]?.bytes);
 }
 
-/** Row versions killed so far. Sessions report theirs when they end at the latest, so end them first. */
-export async function killedVersions({ admin }: Place, tables: string): Promise<number> {
-  const { rows } = await admin.query<{ killed: string }>(
+/** Row versions killed so far. Sessions report theirs when they end at the latest, so they must have ended. */
+export async function killedVersions(place: Place, tables: string): Promise<number> {
+  while (await hasOthers(place)) await new Promise((resolve) => setTimeout(resolve, 20));
+  const { rows } = await place.admin.query<{ killed: string }>(
     `select coalesce(sum(n_tup_upd + n_tup_del), 0)::text as killed from pg_stat_user_tables
       where schemaname || '.' || relname ~ $1`,
     [tables],
   );
   return Number(rows[0]?.killed);
+}
+
+async function hasOthers({ admin }: Place): Promise<boolean> {
+  const { rows } = await admin.query<{ others: boolean }>(
+    `select exists (select 1 from pg_stat_activity where datname = current_database()
+                       and backend_type = 'client backend' and application_name <> $1) as others`,
+    [ADMIN],
+  );
+  return rows[0]?.others === true;
 }
 
 /** Counts the statements that go through the pool from now on. */

@@ -1,3 +1,4 @@
+import type pg from "pg";
 import type { Bench } from "../harness/bench.ts";
 import { noopTransport } from "../product/noop-transport.ts";
 import { order, OrderPlaced } from "../product/order-placed.ts";
@@ -23,18 +24,7 @@ export async function relayElsewhere(bench: Bench) {
   return {
     watch,
     inTransaction: (n: number) => inTransaction(bus, n),
-    async inCallersTransaction(n: number) {
-      const client = await pool.connect();
-      try {
-        await client.query("begin");
-        await client.query(BUSINESS_INSERT, businessRow(n));
-        const { id } = await bus.publish(client, OrderPlaced, order(n));
-        await client.query("commit");
-        return { id, committedNs: process.hrtime.bigint() };
-      } finally {
-        client.release();
-      }
-    },
+    inCallersTransaction: (n: number) => inCallersTransaction(bus, pool, n),
     async close() {
       await workers.stop();
       await bus.stop();
@@ -88,4 +78,17 @@ async function inTransaction(bus: RunningBus["bus"], n: number) {
     }),
   );
   return { id: result.id, committedNs };
+}
+
+async function inCallersTransaction(bus: RunningBus["bus"], pool: pg.Pool, n: number) {
+  const client = await pool.connect();
+  try {
+    await client.query("begin");
+    await client.query(BUSINESS_INSERT, businessRow(n));
+    const { id } = await bus.publish(client, OrderPlaced, order(n));
+    await client.query("commit");
+    return { id, committedNs: process.hrtime.bigint() };
+  } finally {
+    client.release();
+  }
 }

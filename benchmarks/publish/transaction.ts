@@ -66,12 +66,11 @@ async function open(bench: Bench, sendsAtOnce: boolean) {
   return {
     place,
     statements,
-    async publish(n: number): Promise<void> {
-      await running.bus.transaction(async (tx) => {
+    publish: (n: number): Promise<void> =>
+      running.bus.transaction(async (tx) => {
         await tx.query(BUSINESS_INSERT, businessRow(n));
         await tx.publish(OrderPlaced, order(n));
-      });
-    },
+      }),
     async close(): Promise<void> {
       await running.stop();
       await place.drop();

@@ -33,10 +33,12 @@ interface Cost {
 
 async function drainOnce(bench: Bench, backlog: number): Promise<Cost> {
   const place = await bench.server.database("cost");
-  const writer = new RunningBus({ database: place.pool(5), outbox: { optimistic: false } });
+  const writers = place.pool(5);
+  const writer = new RunningBus({ database: writers, outbox: { optimistic: false } });
   await writer.bus.migrate();
   const writeWal = await walOf(place, () => writer.write(backlog));
   await writer.stop();
+  await writers.end();
   const killed = await killedVersions(place, MESSAGE_TABLES);
   const killedAll = await killedVersions(place, "^sagabox\\.");
   const pool = place.pool(20);

@@ -259,9 +259,9 @@ test("a session that breaks says so once, and its connection is not used again",
 test("a session hears what it listens to", async () => {
   const { database, admin } = await setup();
   const session = await database.session("test");
-  let listening: Promise<void> | undefined;
-  const heard = new Promise((resolve) => (listening = session.listen("news", resolve)));
-  await listening;
+  let hear: (notification: unknown) => void = () => undefined;
+  const heard = new Promise((resolve) => (hear = resolve));
+  await session.listen("news", (notification) => hear(notification));
   await admin.query("notify news, 'hello'");
   expect(await heard).toEqual({ channel: "news", payload: "hello" });
   session.release();

@@ -23,7 +23,9 @@ const program = join(built, "benchmarks/run.js");
 if (!existsSync(program)) process.exit(2);
 writeFileSync(join(built, "package.json"), '{ "type": "module", "version": "0.0.0-bench" }\n');
 
-const child = spawn(process.execPath, [program, ...argv], { stdio: "inherit" });
+const child = spawn(process.execPath, [program, ...argv], {
+  stdio: ["inherit", "inherit", "inherit", "ipc"],
+});
 // Ctrl-C reaches the child as well; it stops its server, then we tidy up.
 process.on("SIGINT", () => undefined);
 process.on("SIGTERM", () => child.kill("SIGTERM"));

@@ -17,9 +17,11 @@ const say = (line: string): void => {
 };
 
 const server = await startServer();
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  process.once(signal, () => void server.stop().finally(() => process.exit(130)));
+// Whoever ends us, also by being killed, must not leave a server behind.
+for (const end of ["SIGINT", "SIGTERM", "disconnect"] as const) {
+  process.once(end, () => void server.stop().finally(() => process.exit(130)));
 }
+process.channel?.unref();
 const bench: Bench = { server, rounds: given.rounds, quick: given.quick, say };
 const results: Result[] = [];
 try {

@@ -9,8 +9,8 @@ export interface WakeUpOptions {
 }
 
 /** A caller's own transaction commits at a time we cannot know, so the hints come at growing distances. */
-const LATER_MS = [4, 20, 100, 500];
-const QUIET_MS = 5;
+const LATER_MS = [1, 4, 16, 64, 256];
+const QUIET_MS = 2;
 const MOST_LANES = 64;
 
 /**

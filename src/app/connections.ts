@@ -4,6 +4,8 @@ import { SagaboxError } from "../errors/index.ts";
 const HELD_BY_WORKER = 8;
 /** Reading deliveries, acknowledging, retrying. */
 const HELD_BY_CONSUMER = 3;
+/** Without these nothing moves: listening, reading, settling, sending at once, and one for whatever is short. */
+const LEAST_FOR_WORKER = 5;
 
 /**
  * How many connections are left for handlers. Each running handler has one of its own; the engine keeps the rest, so
@@ -11,11 +13,10 @@ const HELD_BY_CONSUMER = 3;
  */
 export function connectionsForHandlers(poolSize: number, consumers: number): number {
   const held = HELD_BY_WORKER + consumers * HELD_BY_CONSUMER;
-  const left = poolSize - held;
-  if (consumers === 0 || left >= 1) return left;
+  if (consumers === 0 || poolSize > LEAST_FOR_WORKER + consumers) return Math.max(1, poolSize - held);
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `The pool has ${poolSize} connections, but a worker with ${consumers} consumer(s) holds up to ${held} of its own and ` +
-      `needs at least one for handlers. Set the pool's \`max\` to ${held + 10} or more.`,
+    `The pool has ${poolSize} connections, but a worker with ${consumers} consumer(s) needs at least ` +
+      `${LEAST_FOR_WORKER + consumers + 1}, and works well with more. Set the pool's \`max\` to ${held + 10} or more.`,
   );
 }

@@ -91,38 +91,16 @@ export const environmentVariables = {
   host: {
     ...plain,
     names: ["SAGABOX_HOST"],
-    meaning: "Address on which health, metrics and dashboard listen.",
+    meaning: "Address on which health and metrics listen.",
     default: "127.0.0.1",
     read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9.:_-]+$/ }),
   },
   port: {
     ...plain,
     names: ["SAGABOX_PORT"],
-    meaning: "Port on which health, metrics and dashboard listen.",
+    meaning: "Port on which health and metrics listen.",
     default: "8000",
     read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 0, max: 65_535 }),
-  },
-  kafkaBrokers: {
-    ...plain,
-    names: ["SAGABOX_KAFKA_BROKERS", "KAFKA_BOOTSTRAP_SERVERS"],
-    meaning: "Kafka brokers as host:port, separated by commas.",
-    default: "none",
-    read: (name: string, value: string): readonly string[] =>
-      value.split(",").map((broker) => text(name, broker.trim(), { pattern: /^[A-Za-z0-9._-]+:\d{1,5}$/ })),
-  },
-  otlpEndpoint: {
-    ...plain,
-    names: ["SAGABOX_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"],
-    meaning: "Address of the OpenTelemetry collector.",
-    default: "none",
-    read: (name: string, value: string) => text(name, value, { max: 2_048, pattern: /^https?:\/\// }),
-  },
-  encryptionKey: {
-    ...secret,
-    names: ["SAGABOX_ENCRYPTION_KEY", "ENCRYPTION_KEY"],
-    meaning: "Master key for personal fields in payloads.",
-    default: "none",
-    read: (name: string, value: string) => text(name, value, { min: 16, max: 4_096 }),
   },
 } as const satisfies Record<string, EnvironmentVariable>;
 

@@ -13,7 +13,10 @@ export type EnvironmentOptions = {
 
 type ReadSecret = (path: string) => string;
 
-/** Reads and checks all variables, and reports every problem at once. Values are never repeated in errors. */
+/**
+ * Reads and checks all variables, and reports every problem at once. Values are never repeated in errors. A general name
+ * that the host application uses for something else is passed over.
+ */
 export function readEnvironment(
   env: Environment,
   readSecret: ReadSecret = (path) => readFileSync(path, "utf8"),
@@ -26,7 +29,7 @@ export function readEnvironment(
       if (found !== undefined) options[option] = variable.read(found.name, found.value);
     } catch (error) {
       if (!isSagaboxError(error)) throw error;
-      problems.push(error.message);
+      if (!belongsToTheHost(env, variable)) problems.push(error.message);
     }
   }
   if (problems.length > 0) {
@@ -36,6 +39,11 @@ export function readEnvironment(
     );
   }
   return Object.freeze(options) as EnvironmentOptions;
+}
+
+// LOG_LEVEL or BATCH_SIZE may mean something else to the application around us: what we cannot read there is not ours.
+function belongsToTheHost(env: Environment, { names, secret }: EnvironmentVariable): boolean {
+  return !secret && !names.some((name) => name.startsWith("SAGABOX_") && env[name]);
 }
 
 // Deployment tools often pass a variable that is meant to be unset as an empty text.

@@ -33,6 +33,7 @@ export interface PgPool {
 
 /** The same pool as we use it. */
 export interface UsedPool {
+  on(event: "error", hear: (error: Error) => void): unknown;
   connect(): Promise<PgClient>;
   end(): Promise<void>;
 }

@@ -23,7 +23,11 @@ export class PgDatabase implements Database {
 
   constructor(options: PgDatabaseOptions) {
     this.#options = options;
-    if (options.pool !== undefined) this.#pool = Promise.resolve(options.pool as unknown as UsedPool);
+    if (options.pool === undefined) return;
+    const pool = options.pool as unknown as UsedPool;
+    // An idle connection that broke is replaced by the pool; without a listener Node would end the process.
+    pool.on("error", () => undefined);
+    this.#pool = Promise.resolve(pool);
   }
 
   get size(): number {

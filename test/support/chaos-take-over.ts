@@ -4,6 +4,8 @@ import type { Pulse } from "./chaos-pulse.ts";
 
 export interface TakeOver {
   readonly ms: number;
+  /** Who lost its lanes, and who took the last of them. */
+  readonly who: string;
   /** How long the machine kept a single round trip waiting meanwhile. */
   readonly stallMs: number;
 }
@@ -15,14 +17,19 @@ const ROUND_TRIPS = 4;
 export function takeOvers(pool: pg.Pool, faults: readonly Fault[], pulse: Pulse): Promise<TakeOver[]> {
   return Promise.all(
     faults.map(async ({ worker, fromMs, toMs }) => {
-      const { rows } = await pool.query<{ value: number | null }>(
-        `select (extract(epoch from max(at)) * 1000)::double precision as value from a_lane
+      const { rows } = await pool.query<{ atMs: number; owner: string }>(
+        `select (extract(epoch from at) * 1000)::double precision as "atMs", to_owner as owner from a_lane
           where from_owner like $1 and to_owner is not null
-            and at >= to_timestamp($2::double precision / 1000) and at <= to_timestamp($3::double precision / 1000)`,
+            and at >= to_timestamp($2::double precision / 1000) and at <= to_timestamp($3::double precision / 1000)
+          order by at desc limit 1`,
         [`${worker}/%`, fromMs, toMs > fromMs ? toMs : fromMs + 600_000],
       );
-      const takenMs = Math.max(fromMs, rows[0]?.value ?? fromMs);
-      return { ms: Math.round(takenMs - fromMs), stallMs: Math.round(pulse.worst(fromMs, takenMs)) };
+      const { atMs, owner } = rows[0] ?? { atMs: fromMs, owner: "nobody" };
+      return {
+        ms: Math.max(0, Math.round(atMs - fromMs)),
+        who: `${worker} to ${owner}`,
+        stallMs: Math.round(pulse.worst(fromMs, atMs)),
+      };
     }),
   );
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { figure, report } from "../support/chaos-figures.ts";
+import { figure, full, report } from "../support/chaos-figures.ts";
 import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { lateTakeOvers, takeOverFigures } from "../support/chaos-take-over.ts";
 import { temporaryDatabase } from "../support/database.ts";
@@ -39,7 +39,8 @@ test.each<Mode>(["hop", "broker"])(
       ...takeOverFigures(takeOvers),
     });
     expect(outcome).toEqual(PERFECT);
-    expect(lateTakeOvers(takeOvers, LEASE_MS)).toEqual([]);
+    // A figure of time is judged in the full proof; the quick one must not fail because a machine is busy.
+    if (full) expect(lateTakeOvers(takeOvers, LEASE_MS)).toEqual([]);
     if (mode === "hop") expect(duplicates).toBe(0);
   },
 );

@@ -11,7 +11,7 @@ export const NOTHING = {
   advisory: 0,
 } as const;
 
-export async function whatIsLeft(pool: pg.Pool): Promise<Record<string, number>> {
+async function look(pool: pg.Pool): Promise<Record<string, number>> {
   const { rows } = await pool.query<Record<string, number>>(
     `select (select count(*) from sagabox.outbox)::integer as outbox,
             (select count(*) from sagabox.queue)::integer as queue,
@@ -24,4 +24,17 @@ export async function whatIsLeft(pool: pg.Pool): Promise<Record<string, number>>
                (select oid from pg_database where datname = current_database()))::integer as advisory`,
   );
   return rows[0] ?? {};
+}
+
+// The server notices that a killed process is gone a moment after its socket closed, and ends its transaction then.
+const PATIENCE_MS = 10_000;
+
+/** What is left when nothing should be. Looked at again for a while: only what stays is left. */
+export async function whatIsLeft(pool: pg.Pool): Promise<Readonly<Record<string, number>>> {
+  const endMs = performance.now() + PATIENCE_MS;
+  for (;;) {
+    const left = await look(pool);
+    if (Object.values(left).every((count) => count === 0) || performance.now() > endMs) return left;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
 }

@@ -1,5 +1,13 @@
 import { Loop, randomToken, systemClock, type Clock, type Service } from "../runtime/index.ts";
-import { quotedSchema, textArray, type Database } from "../storage/index.ts";
+import {
+  quotedSchema,
+  textArray,
+  type Database,
+  type Param,
+  type Queryable,
+  type Rows,
+  type Statement,
+} from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { LaneSettings } from "./options.ts";
 import { fairShare } from "./share.ts";
@@ -27,6 +35,8 @@ export interface LaneWorker {
 
 export interface OwnershipOptions {
   readonly database: Database;
+  /** A connection that is there already: renewing must not stand in line behind handlers for one of the pool. */
+  readonly session?: () => Promise<Queryable>;
   readonly schema: string;
   /** 0 for the outbox, else the number of a consumer group. */
   readonly scope: number;
@@ -145,16 +155,16 @@ export class LaneOwnership implements Service {
   }
 
   async #join(): Promise<void> {
-    const { scope, worker, settings, database } = this.#options;
+    const { scope, worker, settings } = this.#options;
     const member = `${worker}/${randomToken().slice(0, 12)}`;
     const askedAtMs = this.#clock.monotonicMs();
-    await database.run(this.#sql.join, [member, scope, worker, settings.leaseMs]);
+    await this.#run(this.#sql.join, [member, scope, worker, settings.leaseMs]);
     this.#member = member;
     this.#believeFrom(askedAtMs);
   }
 
   async #look(): Promise<Look> {
-    const { rows } = await this.#options.database.run<Look>(this.#sql.look, [
+    const { rows } = await this.#run<Look>(this.#sql.look, [
       this.#options.scope,
       this.#member ?? "",
       this.#tokens(),
@@ -163,11 +173,11 @@ export class LaneOwnership implements Service {
   }
 
   async #keepLease(look: Look): Promise<void> {
-    const { settings, database } = this.#options;
+    const { settings } = this.#options;
     if (look.present && this.remainingMs() > settings.leaseMs * 0.6) return;
     const askedAtMs = this.#clock.monotonicMs();
     const reads = this.#worker?.reads() ?? 0;
-    const { rows } = await database.run<{ xid: string }>(this.#sql.renew, [
+    const { rows } = await this.#run<{ xid: string }>(this.#sql.renew, [
       this.#member ?? "",
       settings.leaseMs,
     ]);
@@ -178,7 +188,7 @@ export class LaneOwnership implements Service {
 
   async #acquire(wanted: number): Promise<void> {
     const token = randomToken();
-    const { rows } = await this.#options.database.run<{ lane: number; fence: string }>(this.#sql.acquire, [
+    const { rows } = await this.#run<{ lane: number; fence: string }>(this.#sql.acquire, [
       this.#member ?? "",
       this.#options.scope,
       wanted,
@@ -214,7 +224,7 @@ export class LaneOwnership implements Service {
   async #release(lanes: readonly number[]): Promise<void> {
     const claims = lanes.flatMap((lane) => this.#claims.get(lane) ?? []);
     if (claims.length === 0) return;
-    await this.#options.database.run(this.#sql.release, claimParams(claims));
+    await this.#run(this.#sql.release, claimParams(claims));
     for (const { lane } of claims) {
       this.#claims.delete(lane);
       this.#draining.delete(lane);
@@ -224,7 +234,7 @@ export class LaneOwnership implements Service {
   }
 
   async #reap(): Promise<void> {
-    const { rows } = await this.#options.database.run<{ id: string }>(this.#sql.reap, [this.#options.scope]);
+    const { rows } = await this.#run<{ id: string }>(this.#sql.reap, [this.#options.scope]);
     for (const row of rows) {
       this.#options.observer.tell("member.gone", { scope: this.#options.scopeName, member: row.id });
     }
@@ -238,11 +248,16 @@ export class LaneOwnership implements Service {
     try {
       await this.#release([...this.#claims.keys()].filter((lane) => this.#worker?.drained(lane) ?? true));
       // With something still in flight the lease must run out by itself: leaving would hand the lane over at once.
-      if (this.#claims.size === 0) await this.#options.database.run(this.#sql.leave, [member]);
+      if (this.#claims.size === 0) await this.#run(this.#sql.leave, [member]);
     } catch {
       // The lease runs out by itself; peers take over then.
     }
     this.#forgetAll();
+  }
+
+  async #run<R>(statement: Statement, params: readonly Param[]): Promise<Rows<R>> {
+    const { database, session } = this.#options;
+    return (session === undefined ? database : await session()).run<R>(statement, params);
   }
 
   #expelled(): void {

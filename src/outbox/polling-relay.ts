@@ -43,8 +43,10 @@ export class PollingRelay implements Service {
   constructor(options: PollingRelayOptions) {
     const { database, schema, worker, settings, lanes, observer } = options;
     this.#options = options;
+    this.#reading = new SessionHolder(database, "relay", steadyPlans);
     this.#ownership = new LaneOwnership({
       database,
+      session: () => this.#reading.get(),
       schema,
       scope: 0,
       scopeName: "outbox",
@@ -69,7 +71,6 @@ export class PollingRelay implements Service {
       relay: worker,
       hop: options.hop,
     });
-    this.#reading = new SessionHolder(database, "relay", steadyPlans);
     this.#pace = new Pace({ pollMs: settings.pollMs, batchSize: settings.batchSize });
     this.#loop = new Loop({
       step: () => this.#step(),

@@ -51,8 +51,10 @@ export class Subscriber implements Consumption {
   constructor(options: SubscriberOptions) {
     const { database, schema, group, subscription, lanes, observer } = options;
     this.#options = options;
+    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, steadyPlans);
     this.#ownership = new LaneOwnership({
       database,
+      session: () => this.#reading.get(),
       schema,
       scope: group,
       scopeName: subscription.group,
@@ -71,7 +73,6 @@ export class Subscriber implements Consumption {
     this.#ownership.attach(this.#laneWorker());
     this.#settler = new DeliverySettler(database, schema, this.#ownership, this.#reader);
     this.#ackInside = deliveryStatements(quotedSchema(schema)).ackInside;
-    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, steadyPlans);
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: (error) => this.#troubled(error),

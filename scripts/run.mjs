@@ -1,19 +1,24 @@
 // The commands of package.json that must work on a fresh clone, where nothing is installed yet.
 // This file therefore uses nothing but Node.
 import { spawn } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const [task = "", ...rest] = process.argv.slice(2);
+
+// What failed is told again at the very end, where a person looks first.
+const report = join(tmpdir(), `sagabox-report-${process.pid}.json`);
+const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
 
 const run = {
   typecheck: () => tool("typescript/bin/tsc", ["-p", "tsconfig.json"]),
   lint: () => tool("oxlint/bin/oxlint", ["--type-aware", "--deny-warnings"]),
   format: () => tool("prettier/bin/prettier.cjs", ["--check", "--log-level", "warn", "."]),
   knip: () => tool("knip/bin/knip.js", []),
-  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args], env),
+  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args, ...reporters], env),
 };
 
 const check = [
@@ -55,16 +60,34 @@ async function steps(list) {
     console.log(`\n── ${name}`);
     const stepMs = performance.now();
     const code = await action();
-    results.push({ name, passed: code === 0, seconds: seconds(stepMs) });
+    results.push({ name, passed: code === 0, seconds: seconds(stepMs), failures: failures() });
   }
   console.log("\n── summary");
   for (const result of results) {
     console.log(`${result.passed ? "passed" : "FAILED"}  ${result.name} (${result.seconds} s)`);
+    for (const failure of result.failures) console.log(`        ${failure}`);
   }
   const failed = results.filter((result) => !result.passed).length;
   const verdict = failed === 0 ? "All steps passed" : `${failed} of ${results.length} steps failed`;
   console.log(`${verdict}, ${seconds(startedMs)} s in total.`);
   return failed === 0 ? 0 : 1;
+}
+
+function failures() {
+  if (!existsSync(report)) return [];
+  const { testResults } = JSON.parse(readFileSync(report, "utf8"));
+  rmSync(report);
+  return testResults.flatMap(({ name, message, assertionResults }) => {
+    const failed = assertionResults.filter(({ status }) => status === "failed");
+    const told = failed.map(
+      (test) => `${relative(root, name)}: ${test.title}: ${firstLine(test.failureMessages[0])}`,
+    );
+    return told.length === 0 && message ? [`${relative(root, name)}: ${firstLine(message)}`] : told;
+  });
+}
+
+function firstLine(text = "") {
+  return text.split("\n")[0].slice(0, 200);
 }
 
 function seconds(sinceMs) {

@@ -10,6 +10,8 @@ import { aMessage } from "../support/messages.ts";
 
 const [url = "", way = "SIGKILL"] = process.argv.slice(2);
 const pool = new pg.Pool({ connectionString: url, max: 8 });
+// Handlers hold every connection of that pool; what they note beside their transactions needs another one.
+const notes = new pg.Pool({ connectionString: url, max: 2 });
 const engine = inboxEngine({ database: pgDatabase(pool), schema: "sagabox" });
 const transport = new MemoryTransport();
 const registry = new HandlerRegistry();
@@ -18,7 +20,7 @@ const Placed = event("order.placed", { schema: z.object({}) });
 for (const consumer of ["billing", "mail"]) {
   registry.on(Placed, { consumer, concurrency: 4 }, async (message, { tx }) => {
     await tx.query("insert into effect (consumer, id) values ($1, $2)", [consumer, message.id]);
-    await pool.query("insert into run (consumer, id) values ($1, $2)", [consumer, message.id]);
+    await notes.query("insert into run (consumer, id) values ($1, $2)", [consumer, message.id]);
     if (message.id === "killer" && consumer === "billing") die();
     // The others are still at work when the process dies.
     await tx.query("select pg_sleep(0.02)");
@@ -39,7 +41,10 @@ const ledger = new CrashLedger({ engine, worker: "poisoned", leaseMs: 400 });
 await ledger.start();
 const consumers = registry
   .consumers()
-  .map((definition) => new Consumer({ engine, transport, definition, ledger, worker: "poisoned" }));
+  .map(
+    (definition) =>
+      new Consumer({ engine, transport, definition, ledger, worker: "poisoned", service: "test" }),
+  );
 for (const consumer of consumers) await consumer.start();
 
 const open = async (consumer: string): Promise<string[]> =>
@@ -57,3 +62,4 @@ while ((await open("billing")).length + (await open("mail")).length > 0) {
 for (const consumer of consumers) await consumer.stop();
 await ledger.stop();
 await pool.end();
+await notes.end();

@@ -43,7 +43,20 @@ test("a pg client in a failed transaction is refused with another word", async (
   const { client } = await setup();
   await client.query("begin");
   await client.query("select 1 / 0").catch(() => "swallowed");
+  // The client learns that the transaction has failed a moment after it has heard of the error.
+  await client.query("select 1").catch(() => "swallowed");
   expect(() => callerTransaction(client)).toThrowError(
+    expect.objectContaining({ code: "TRANSACTION_ABORTED" }),
+  );
+  await client.query("rollback");
+});
+
+test("a transaction that fails between the look and the write is refused by the same word", async () => {
+  const { client } = await setup();
+  await client.query("begin");
+  const caller = callerTransaction(client);
+  await client.query("select 1 / 0").catch(() => "swallowed");
+  await expect(caller.run(insert, ["late"])).rejects.toThrowError(
     expect.objectContaining({ code: "TRANSACTION_ABORTED" }),
   );
   await client.query("rollback");

@@ -1,5 +1,6 @@
 import { NotInTransactionError, SagaboxError } from "../../errors/index.ts";
 import type { OwnedTransaction, Param, Queryable, Rows } from "../database.ts";
+import { sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import type { PgQuery, PgResult } from "./pg-shape.ts";
 
@@ -43,10 +44,7 @@ function pgCaller(client: PgCallerClient): Queryable {
   const status = client.getTransactionStatus();
   if (status === "T") return new PgCaller(client);
   if (status === "E") {
-    throw new SagaboxError(
-      "TRANSACTION_ABORTED",
-      "An earlier statement of this transaction failed, so nothing more can be written in it. Roll it back first.",
-    );
+    throw transactionAborted();
   }
   throw new NotInTransactionError(
     "This pg client has no open transaction, so the message could not share its fate. " +
@@ -63,9 +61,20 @@ class PgCaller implements Queryable {
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     const query = { name: statement.preparedName, text: statement.text, values: params };
-    const result = await this.#client.query(query);
+    const result = await this.#client.query(query).catch((error: unknown) => {
+      // The client may hear of the failure a moment after its caller does; then the server says so.
+      throw sqlState(error) === "25P02" ? transactionAborted(error) : error;
+    });
     return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
   }
+}
+
+function transactionAborted(cause?: unknown): SagaboxError {
+  return new SagaboxError(
+    "TRANSACTION_ABORTED",
+    "An earlier statement of this transaction failed, so nothing more can be written in it. Roll it back first.",
+    { cause },
+  );
 }
 
 interface PostgresJsCallable {

@@ -124,7 +124,7 @@ class Connection {
   }
 
   async #join({ group, topics, prefetch }: FromClient & { op: "join" }): Promise<void> {
-    const subscription = { group, topics, prefetch, worker: this.#worker };
+    const subscription = { group, topics, prefetch, worker: this.#worker, service: "chaos", ordered: true };
     const consumption = await this.#memory.subscribe(subscription, (delivery) => {
       const tag = (this.#tag += 1);
       this.#unsettled.set(tag, delivery);

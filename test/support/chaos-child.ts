@@ -45,6 +45,10 @@ export class ChaosChild {
     this.#readLog();
   }
 
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
   get alive(): boolean {
     return this.#alive;
   }

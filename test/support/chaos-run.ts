@@ -17,8 +17,8 @@ import type { ChaosChild, LogLine } from "./chaos-child.ts";
 import { keepEvidence } from "./chaos-figures.ts";
 import { ChaosFleet } from "./chaos-fleet.ts";
 import { installEvidence } from "./chaos-schema.ts";
-import { Pulse } from "./chaos-pulse.ts";
 import { NOTHING, whatIsLeft } from "./chaos-rest.ts";
+import { Starvation } from "./chaos-starvation.ts";
 import { takeOvers, type TakeOver } from "./chaos-take-over.ts";
 import { until } from "./chaos-until.ts";
 
@@ -47,7 +47,7 @@ export class ChaosRun {
   readonly leaseMs: number;
   readonly #options: ChaosRunOptions;
   readonly #broker: ChaosBroker | undefined;
-  readonly #pulse: Pulse;
+  readonly #starvation: Starvation;
 
   private constructor(options: ChaosRunOptions, broker: ChaosBroker | undefined) {
     this.#options = options;
@@ -59,13 +59,13 @@ export class ChaosRun {
       max: 5,
     });
     this.pool.on("error", () => undefined);
-    this.#pulse = new Pulse(this.pool);
     this.fleet = new ChaosFleet({
       url: options.url,
       leaseMs: options.leaseMs,
       brokerPort: broker?.port,
       optimisticTimeoutMs: options.optimisticTimeoutMs ?? 2_000,
     });
+    this.#starvation = new Starvation(() => this.fleet.workers);
   }
 
   static async begin(options: ChaosRunOptions): Promise<ChaosRun> {
@@ -85,7 +85,7 @@ export class ChaosRun {
     await bus.stop();
     await installEvidence(run.pool, options.keys);
     if (options.sabotage !== undefined) await run.pool.query(options.sabotage);
-    run.#pulse.start();
+    run.#starvation.start();
     return run;
   }
 
@@ -181,7 +181,7 @@ export class ChaosRun {
       },
       messages: evidence.committed.length,
       duplicates,
-      takeOvers: await takeOvers(this.pool, this.faults, this.#pulse),
+      takeOvers: await takeOvers(this.pool, this.faults, this.#starvation),
       log: counted(this.fleet.log),
     };
   }
@@ -214,7 +214,7 @@ export class ChaosRun {
 
   async #end(): Promise<void> {
     await this.fleet.killAll();
-    await this.#pulse.stop();
+    this.#starvation.stop();
     await this.#broker?.stop();
     await this.pool.end();
   }

@@ -1,20 +1,21 @@
 import type pg from "pg";
 import type { Fault } from "../chaos/evidence.ts";
-import type { Pulse } from "./chaos-pulse.ts";
+import type { Starvation } from "./chaos-starvation.ts";
 
 export interface TakeOver {
   readonly ms: number;
   /** Who lost its lanes, and who took the last of them. */
   readonly who: string;
-  /** How long the machine kept a single round trip waiting meanwhile. */
-  readonly stallMs: number;
+  /** How long the machine kept that one from running meanwhile. */
+  readonly starvedMs: number;
 }
 
-/** Finding out, renewing, clearing away and taking are a round trip each. */
-const ROUND_TRIPS = 4;
-
 /** From each fault until the last lane of its victim had a new owner, as the lanes' audit has it. */
-export function takeOvers(pool: pg.Pool, faults: readonly Fault[], pulse: Pulse): Promise<TakeOver[]> {
+export function takeOvers(
+  pool: pg.Pool,
+  faults: readonly Fault[],
+  starvation: Starvation,
+): Promise<TakeOver[]> {
   return Promise.all(
     faults.map(async ({ worker, fromMs, toMs }) => {
       const { rows } = await pool.query<{ atMs: number; owner: string }>(
@@ -28,18 +29,18 @@ export function takeOvers(pool: pg.Pool, faults: readonly Fault[], pulse: Pulse)
       return {
         ms: Math.max(0, Math.round(atMs - fromMs)),
         who: `${worker} to ${owner}`,
-        stallMs: Math.round(pulse.worst(fromMs, atMs)),
+        starvedMs: starvation.waitedMs(owner.split("/")[0] ?? "", fromMs, atMs),
       };
     }),
   );
 }
 
-/** Those that took longer than the lease and a second, the machine's own standstill not counted. */
+/** Those that took longer than the lease and a second, what the machine took away from both ends not counted. */
 export function lateTakeOvers(taken: readonly TakeOver[], leaseMs: number): TakeOver[] {
-  return taken.filter(({ ms, stallMs }) => ms > leaseMs + 1_000 + ROUND_TRIPS * stallMs);
+  return taken.filter(({ ms, starvedMs }) => ms > leaseMs + 1_000 + 2 * starvedMs);
 }
 
 export function takeOverFigures(taken: readonly TakeOver[]): Record<string, number> {
   const worst = [...taken].sort((a, b) => b.ms - a.ms)[0];
-  return { "worst take-over ms": worst?.ms ?? 0, "machine stall ms": worst?.stallMs ?? 0 };
+  return { "worst take-over ms": worst?.ms ?? 0, "of it starved ms": worst?.starvedMs ?? 0 };
 }

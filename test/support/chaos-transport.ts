@@ -26,9 +26,12 @@ export class ChaosTransport implements Transport {
   readonly name = "chaos";
   readonly capabilities: Capabilities = {
     ordersByKey: true,
+    ordersRetries: true,
     failsLaterOfKey: false,
     delaysRedelivery: true,
     keepsUnrouted: false,
+    rejectsUnrouted: false,
+    replays: false,
     maxBytes: 1_048_576,
   };
   readonly #port: number;

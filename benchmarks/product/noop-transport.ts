@@ -19,9 +19,12 @@ export function noopTransport(options: NoopOptions = {}): Transport {
     name: "noop",
     capabilities: {
       ordersByKey: true,
+      ordersRetries: true,
       failsLaterOfKey: options.failsLaterOfKey ?? true,
       delaysRedelivery: false,
       keepsUnrouted: true,
+      rejectsUnrouted: false,
+      replays: true,
       maxBytes: 1_048_576,
     },
     open: () => Promise.resolve(),

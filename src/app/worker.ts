@@ -95,6 +95,7 @@ export class Worker {
           definition,
           ledger,
           worker: settings.worker,
+          service: settings.service,
           stopDeadlineMs: settings.shutdownMs * 0.8,
         }),
     );

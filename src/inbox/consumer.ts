@@ -12,6 +12,7 @@ export interface ConsumerParts {
   /** Shared by all consumers of the process; without one, messages that kill the process are not found out. */
   readonly ledger?: CrashLedger;
   readonly worker: string;
+  readonly service: string;
   /** How long a stop waits for what is running. Default 25,000. */
   readonly stopDeadlineMs?: number;
 }

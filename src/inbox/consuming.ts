@@ -49,22 +49,30 @@ export class Consuming {
   }
 
   async begin(): Promise<void> {
-    const { transport, definition, worker } = this.#parts;
+    const { transport, definition, worker, service } = this.#parts;
     const { settings, name, topics } = definition;
     const prefetch = settings.prefetch ?? Math.min(1_000, 2 * this.#capacity());
     this.#consumption = await transport.subscribe(
-      { group: name, topics: topics.map((topic) => ({ topic, from: this.#from(topic) })), prefetch, worker },
+      {
+        group: name,
+        topics: topics.map((topic) => this.#request(topic)),
+        prefetch,
+        worker,
+        service,
+        ordered: settings.ordered,
+      },
       (delivery) => this.#receive(delivery),
     );
   }
 
   // A command that came before its first consumer is not lost; a second consumer does not carry out the old ones.
-  #from(topic: string): TopicRequest["from"] {
+  #request(topic: string): TopicRequest {
     const { handlers, settings } = this.#parts.definition;
-    const commands = [...handlers.values()].some(
-      (handler) => handler.topic === topic && handler.contract.kind === "command",
+    const kinds = [...handlers.values()].flatMap((handler) =>
+      handler.topic === topic ? [handler.contract.kind] : [],
     );
-    return settings.from ?? (commands ? "unclaimed" : "now");
+    const kind = kinds.includes("command") ? "command" : (kinds[0] ?? "event");
+    return { topic, kind, from: settings.from ?? (kind === "command" ? "unclaimed" : "now") };
   }
 
   end(): Promise<void> {
@@ -247,7 +255,8 @@ function belong(first: Held, other: Held): boolean {
 
 function holdOf(delivery: Delivery, { definition, engine }: ConsumerParts): Held {
   const { message } = delivery; // a transport whose copy is gone throws here
-  const id = isValidId(message.id) ? message.id : definition.settings.idOf?.(message);
+  const own = delivery.flaw === undefined && isValidId(message.id);
+  const id = own ? message.id : definition.settings.idOf?.(message);
   return {
     delivery,
     id: isValidId(id) ? id : undefined,

@@ -30,6 +30,11 @@ export interface ConsumerOptions {
   readonly unknown?: "ignore" | "dead-letter";
   /** Where a new consumer begins in a topic. Default "now"; the first consumer of a command gets what waited for it. */
   readonly from?: "now" | "beginning";
+  /**
+   * False gives up order per key: everything runs at once, and a message in retry is overtaken. Default true. It helps
+   * on brokers, where retries of an ordered consumer wait in Postgres and those of an unordered one at the broker.
+   */
+  readonly ordered?: boolean;
   /** Keep the payload with the dedupe row. Default false. */
   readonly storePayload?: boolean;
   /** The id of a message that others published without one; undefined sends it to the dead letters. */
@@ -74,6 +79,7 @@ export interface ConsumerSettings {
   readonly prefetch: number | null;
   readonly unknown: "ignore" | "dead-letter" | null;
   readonly from: "now" | "beginning" | null;
+  readonly ordered: boolean;
   readonly storePayload: boolean;
   readonly idOf: ((message: Message) => string | undefined) | null;
   readonly maxCrashes: number;
@@ -84,6 +90,7 @@ const consumerKeys = [
   "prefetch",
   "unknown",
   "from",
+  "ordered",
   "storePayload",
   "idOf",
   "maxCrashes",
@@ -119,6 +126,7 @@ export function consumerSettings(consumer: string, options: ConsumerOptions): Co
       prefetch === undefined ? null : wholeNumber(`${where}.prefetch`, prefetch, { min: 1, max: 100_000 }),
     unknown: unknown === undefined ? null : oneOf(`${where}.unknown`, unknown, ["ignore", "dead-letter"]),
     from: options.from === undefined ? null : oneOf(`${where}.from`, options.from, ["now", "beginning"]),
+    ordered: flag(`${where}.ordered`, options.ordered ?? true),
     storePayload: flag(`${where}.storePayload`, options.storePayload ?? false),
     idOf: options.idOf ?? null,
     maxCrashes: wholeNumber(`${where}.maxCrashes`, options.maxCrashes ?? 3, { min: 1, max: 100 }),

@@ -39,7 +39,10 @@ export class DeliveryProcessor {
   async process(held: Held): Promise<Fate> {
     if (held.delivery.signal.aborted) return "lost";
     if ((held.crashes ?? 0) >= this.#definition.settings.maxCrashes) return this.#poison(held);
-    const { registration } = held;
+    const { registration, delivery, id: known } = held;
+    if (delivery.flaw !== undefined && (registration === undefined || known === undefined)) {
+      return this.#settlement.bury(held, "rejected", delivery.flaw);
+    }
     if (registration === undefined) return this.#unknown(held);
     try {
       const id = idForDedupe(held.id ?? held.delivery.message.id);

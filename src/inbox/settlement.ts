@@ -1,8 +1,9 @@
-import { burial, type DeadLetterReason } from "../dead-letter/index.ts";
+import { burial, describeFailure, type DeadLetterReason } from "../dead-letter/index.ts";
 import { isSagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import type { Param, Statement } from "../storage/index.ts";
 import type { TelemetryContext } from "../telemetry/index.ts";
+import type { DeadLetterNote } from "../transport/index.ts";
 import { attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Held } from "./held.ts";
@@ -74,7 +75,7 @@ export class Settlement {
     const maxAttempts = held.registration?.settings.retry.maxAttempts ?? attempts;
     const letter = { origin: "consumer", consumer, message, reason, attempts, maxAttempts, error } as const;
     const statements = [{ statement: this.#engine.deadLetters.bury, params: burial(letter) }];
-    const fate = await this.#settleIn(held, "bury", statements);
+    const fate = await this.#settleIn(held, "bury", statements, () => this.#putAside(held, error));
     if (fate === "done") {
       this.#engine.observer.tell(
         "dead_letter.buried",
@@ -85,11 +86,31 @@ export class Settlement {
     return fate;
   }
 
+  // The letter in Postgres is the one that counts; the broker's copy is for those who look there.
+  async #putAside(held: Held, error: Error): Promise<Fate> {
+    const { delivery } = held;
+    if (delivery.deadLetter === undefined) return this.ack(held);
+    const { errorType, errorMessage, stackTrace } = describeFailure(error);
+    const note: DeadLetterNote = {
+      error_type: errorType,
+      error_message: errorMessage,
+      stack_trace: stackTrace ?? "",
+      retry_count: String(delivery.attempt - 1),
+      failed_at: new Date(this.#engine.clock.wallMs()).toISOString(),
+      source_topic: delivery.message.topic,
+      consumer_group: this.#consumer,
+      original_timestamp: delivery.message.writtenAt,
+    };
+    const put = await this.#persist("dead-letter", delivery.signal, async () => delivery.deadLetter?.(note));
+    return put ? "done" : "lost";
+  }
+
   /** Writes and acknowledges in one transaction where the transport lives in this database, else one after the other. */
   async #settleIn(
     held: Held,
     doing: string,
     writes: readonly { statement: Statement; params: readonly Param[] }[],
+    acknowledge = (): Promise<Fate> => this.ack(held),
   ): Promise<Fate> {
     const { delivery } = held;
     const last = [...writes, ...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
@@ -105,7 +126,7 @@ export class Settlement {
     );
     if (gone) delivery.acked?.();
     if (!written || gone) return "lost";
-    if (delivery.ackWith === undefined) return this.ack(held);
+    if (delivery.ackWith === undefined) return acknowledge();
     delivery.acked?.();
     return "done";
   }

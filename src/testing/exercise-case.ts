@@ -6,6 +6,8 @@ export interface ExerciseCase {
   readonly run: (stage: Stage) => Promise<void>;
   /** What a transport must claim for this to be asked of it. */
   readonly needs?: readonly (keyof Capabilities | "abandon")[];
+  /** What a transport must not claim. */
+  readonly unless?: readonly (keyof Capabilities)[];
 }
 
 /** Cases by the sentence they prove. */

@@ -17,7 +17,7 @@ export const groupCases: ExerciseCases = {
     },
   },
   "a group that asks for the beginning gets all there was, in order": {
-    needs: ["keepsUnrouted", "ordersByKey"],
+    needs: ["replays", "ordersByKey"],
     run: async (stage) => {
       for (const round of rounds(stage, ["a", "b"], 4)) await stage.publish(...round);
       const early = await stage.member({ group: "early", from: "beginning", receive: ackAll });

@@ -87,13 +87,16 @@ export class Stage {
 
   async member(wishes: MemberWishes = {}): Promise<ExerciseMember> {
     const member = new ExerciseMember(this, wishes.receive);
-    const topics = [{ topic: wishes.topic ?? this.topic, from: wishes.from ?? ("now" as const) }];
+    const { topic = this.topic, from = "now" } = wishes;
+    const topics = [{ topic, kind: "event" as const, from }];
     const group = `${this.#name}-${wishes.group ?? "group"}`;
     const subscription = {
       group,
       topics,
       prefetch: wishes.prefetch ?? 10,
       worker: randomToken().slice(0, 8),
+      service: "exercise",
+      ordered: true,
     };
     const transport = wishes.transport ?? this.transport;
     member.consumption = await transport.subscribe(subscription, (delivery) => member.take(delivery));

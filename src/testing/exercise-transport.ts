@@ -57,6 +57,8 @@ async function play(exercise: ExerciseCase, makeTransport: () => Promise<Transpo
 }
 
 function notClaimed(exercise: ExerciseCase, options: ExerciseOptions): string | undefined {
+  const claimed = exercise.unless?.find((claim) => options.capabilities[claim] !== false);
+  if (claimed !== undefined) return `it claims ${claimed}`;
   const missing = exercise.needs?.find((need) =>
     need === "abandon" ? options.abandons !== true : options.capabilities[need] === false,
   );

@@ -14,7 +14,14 @@ async function member(transport: MemoryTransport, group = "g", prefetch = 10) {
   const received: Delivery[] = [];
   const waiting: (() => void)[] = [];
   const consumption = await transport.subscribe(
-    { group, topics: [{ topic: "orders", from: "now" }], prefetch, worker: "w" },
+    {
+      group,
+      topics: [{ topic: "orders", kind: "event", from: "now" }],
+      prefetch,
+      worker: "w",
+      service: "s",
+      ordered: true,
+    },
     (delivery) => {
       received.push(delivery);
       for (const wake of waiting.splice(0)) wake();
@@ -126,7 +133,14 @@ test("messages without a subscriber wait for the first one; a later group may as
   const late = await member(transport, "late");
   const seen: string[] = [];
   await transport.subscribe(
-    { group: "archive", topics: [{ topic: "orders", from: "beginning" }], prefetch: 5, worker: "w" },
+    {
+      group: "archive",
+      topics: [{ topic: "orders", kind: "event", from: "beginning" }],
+      prefetch: 5,
+      worker: "w",
+      service: "s",
+      ordered: true,
+    },
     (delivery) => seen.push(delivery.message.id),
   );
   await settled();

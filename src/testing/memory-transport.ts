@@ -48,9 +48,12 @@ export class MemoryTransport implements Transport {
     this.#ackStatement = options.ackStatement;
     this.capabilities = {
       ordersByKey: true,
+      ordersRetries: true,
       failsLaterOfKey: false,
       delaysRedelivery: true,
       keepsUnrouted: this.#record,
+      rejectsUnrouted: false,
+      replays: this.#record,
       maxBytes: 1_048_576,
       ...options.capabilities,
     };

@@ -4,6 +4,8 @@ import type { Param, Statement } from "../storage/index.ts";
 /** One copy of a message on its way to one consumer group. It is settled once; later calls change nothing. */
 export interface Delivery {
   readonly message: Message;
+  /** Why the bytes that came are no message of ours. `message` then holds what could be made of them. */
+  readonly flaw?: Error;
   /** 1 for the first time, then one more for each charged retry. */
   readonly attempt: number;
   /** Names the stream whose order must be kept, or null where there is none. */
@@ -19,10 +21,27 @@ export interface Delivery {
   readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
   /** Told when a transaction that held `ackWith` has committed. */
   readonly acked?: () => void;
-  /** Comes back after the delay, with its successors of the same key behind it. */
+  /** Comes back after the delay; with its successors of the same key behind it where the transport orders retries. */
   retry(options: RetryOptions): Promise<void>;
   /** Given back unharmed and uncharged, in its place: a predecessor has to be tried again first. */
   release(): Promise<void>;
+  /**
+   * Where the broker has a place for the dead: puts the message there, its body unchanged and the note in its headers,
+   * and acknowledges it once the broker has confirmed. The letter in Postgres was committed before.
+   */
+  deadLetter?(note: DeadLetterNote): Promise<void>;
+}
+
+/** What is written beside a dead message; the names travel as they are. */
+export interface DeadLetterNote {
+  readonly error_type: string;
+  readonly error_message: string;
+  readonly stack_trace: string;
+  readonly retry_count: string;
+  readonly failed_at: string;
+  readonly source_topic: string;
+  readonly consumer_group: string;
+  readonly original_timestamp: string;
 }
 
 export interface RetryOptions {

@@ -8,6 +8,7 @@ export type {
   TopicRequest,
   Transport,
 } from "./transport.ts";
-export type { Delivery, RetryOptions } from "./delivery.ts";
+export type { DeadLetterNote, Delivery, RetryOptions } from "./delivery.ts";
 export type { Capabilities } from "./capabilities.ts";
 export { isLocalTransport, type HomeDatabase, type LocalHop, type LocalTransport } from "./local-hop.ts";
+export { contentType, fromWire, toWire, type Received, type WireMessage } from "./wire.ts";

@@ -1,4 +1,4 @@
-import type { Message } from "../message/index.ts";
+import type { Message, MessageKind } from "../message/index.ts";
 import type { Capabilities } from "./capabilities.ts";
 import type { Delivery } from "./delivery.ts";
 
@@ -26,10 +26,15 @@ export interface Subscription {
   readonly prefetch: number;
   /** Names this process among the members of the group. */
   readonly worker: string;
+  /** The service it belongs to: where a broker is shared, groups of two services must not meet. */
+  readonly service: string;
+  /** False when the group gave up order per key: everything may run at once, and retries may be overtaken. */
+  readonly ordered: boolean;
 }
 
 export interface TopicRequest {
   readonly topic: string;
+  readonly kind: MessageKind;
   /** Where a group that is new to the topic begins; "unclaimed": at the beginning if no group came before it. */
   readonly from: "now" | "beginning" | "unclaimed";
 }
@@ -54,4 +59,6 @@ export interface Transport {
   /** `receive` is called with one delivery after another, never with more than `prefetch` unsettled ones. */
   subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption>;
   close(): Promise<void>;
+  /** How many messages of each topic wait at the broker for their slowest group, where the broker tells. */
+  depths?(topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
 }

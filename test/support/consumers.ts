@@ -68,6 +68,7 @@ export async function consumers(wishes: Wishes = {}) {
           transport,
           definition,
           worker: "test",
+          service: "test",
           stopDeadlineMs: wishes.stopDeadlineMs ?? 5_000,
         };
         return new Consumer(ledger === undefined ? parts : { ...parts, ledger });

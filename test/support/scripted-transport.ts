@@ -19,9 +19,12 @@ export class ScriptedTransport implements Transport {
   constructor(capabilities: Partial<Capabilities> = {}) {
     this.capabilities = {
       ordersByKey: true,
+      ordersRetries: true,
       failsLaterOfKey: false,
       delaysRedelivery: false,
       keepsUnrouted: true,
+      rejectsUnrouted: false,
+      replays: true,
       maxBytes: 1_048_576,
       ...capabilities,
     };

@@ -25,9 +25,12 @@ import { subscribeGroup } from "./subscriptions.ts";
 
 const CAPABILITIES: Capabilities = Object.freeze({
   ordersByKey: true,
+  ordersRetries: true,
   failsLaterOfKey: true,
   delaysRedelivery: true,
   keepsUnrouted: true,
+  rejectsUnrouted: false,
+  replays: true,
   maxBytes: 256 * 1_048_576,
 });
 

@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import { aMessage } from "../../test/support/messages.ts";
+import { fromWire, toWire } from "./wire.ts";
+
+test("C1: what goes out comes back as it was", () => {
+  const message = aMessage({ key: "Schlüssel 😀", headers: { "x-tenant": "acme" }, data: '{"n":1e21}' });
+  const { body, headers } = toWire(message);
+  expect(fromWire({ body, headers, topic: message.topic, key: message.key })).toEqual({ message });
+  expect(headers).toMatchObject({
+    message_id: message.id,
+    "x-tenant": "acme",
+    "content-type": "application/json",
+  });
+});
+
+test.each([
+  ["not JSON", Buffer.from("hello"), '"hello"'],
+  ["another JSON", Buffer.from('{"a":1}'), '{"a":1}'],
+  ["bytes", Buffer.from([0xff, 0x00, 0x41]), JSON.stringify("\uFFFD\uFFFDA")],
+  ["nothing", Buffer.alloc(0), '""'],
+])(
+  "E1: %s comes with the reason why it is no message, and with what could be seen of it",
+  (_, body, data) => {
+    const received = { body, headers: { event_type: "order.placed" }, topic: "orders", key: "k" };
+    const { message, flaw } = fromWire(received);
+    expect(flaw).toMatchObject({ code: "ENVELOPE_INVALID" });
+    expect(message).toMatchObject({ type: "order.placed", topic: "orders", key: "k", data });
+    expect(message.id).toMatch(/^unidentified-[0-9a-f]{32}$/);
+    expect(fromWire(received).message.id).toBe(message.id);
+  },
+);

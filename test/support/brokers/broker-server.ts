@@ -1,0 +1,22 @@
+/** A real broker of our own: on a free port of the loopback, with its own data folder, gone when the run is over. */
+export interface BrokerServer {
+  /** What a client is given. */
+  readonly url: string;
+  /** For people: name and version. */
+  readonly version: string;
+  /** SIGKILL, and the process is gone. The data stay. */
+  kill(): Promise<void>;
+  /** Up again on the same port with the same data; resolves when clients are served. */
+  start(): Promise<void>;
+  /** Stops it cleanly and removes everything. */
+  stop(): Promise<void>;
+}
+
+/** The server, or why there is none here. */
+export type BrokerFound = { readonly server: BrokerServer } | { readonly missing: string };
+
+/** CI must not pass because a server was not there. */
+export function assertRequired(broker: string, missing: string): void {
+  if (process.env["SAGABOX_REQUIRE"] !== "all") return;
+  throw new Error(`SAGABOX_REQUIRE=all, but there is no ${broker} here: ${missing}`);
+}

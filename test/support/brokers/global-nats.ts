@@ -1,0 +1,21 @@
+import type { TestProject } from "vitest/node";
+import { assertRequired } from "./broker-server.ts";
+import { startNATS } from "./nats-server.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Where the run's own NATS listens, or why there is none. */
+    readonly nats: { readonly url: string; readonly version: string } | { readonly missing: string };
+  }
+}
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const found = await startNATS();
+  if ("missing" in found) {
+    assertRequired("NATS", found.missing);
+    project.provide("nats", found);
+    return () => Promise.resolve();
+  }
+  project.provide("nats", { url: found.server.url, version: found.server.version });
+  return () => found.server.stop();
+}

@@ -8,6 +8,19 @@ const globalPostgres = ["test/support/global-postgres.ts"];
 const conditions = ["sagabox:source", "node"];
 const shared = { resolve: { conditions }, ssr: { resolve: { conditions } } };
 
+// A project for each broker: its server is started when one of its tests is run, and only then.
+const broker = (name: string) => ({
+  ...shared,
+  test: {
+    name,
+    include: [`src/transports/${name}/**/*.broker.test.ts`, `test/brokers/${name}/**/*.test.ts`],
+    globalSetup: [...globalPostgres, `test/support/brokers/global-${name}.ts`],
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+  },
+});
+
 const quickProof = process.env["SAGABOX_PROOF"] !== "full";
 
 export default defineConfig({
@@ -59,6 +72,9 @@ export default defineConfig({
           hookTimeout: 60_000,
         },
       },
+      broker("rabbitmq"),
+      broker("kafka"),
+      broker("nats"),
       {
         ...shared,
         test: {

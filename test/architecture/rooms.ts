@@ -36,6 +36,15 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   transport: { rooms: ["message", "errors", "runtime", "storage", "telemetry"] },
   "transports/postgres": { rooms: [...ground, ...tools, ...ports, "lanes"] },
+  "transports/rabbitmq": { rooms: [...ground, ...tools, "transport"], packages: ["amqplib"] },
+  "transports/kafka": {
+    rooms: [...ground, ...tools, "transport"],
+    packages: ["@platformatic/kafka", "kafkajs"],
+  },
+  "transports/nats": {
+    rooms: [...ground, ...tools, "transport"],
+    packages: ["@nats-io/transport-node", "@nats-io/jetstream"],
+  },
   // 3: what outbox and inbox stand on
   lanes: { rooms: ["errors", "options", "runtime", "telemetry", "storage", "message"] },
   "dead-letter": { rooms: ["message", "storage", "errors", "telemetry", "options", "runtime"] },

@@ -50,6 +50,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "dead-letter": { rooms: ["message", "storage", "errors", "telemetry", "options", "runtime"] },
   "claim-check": { rooms: ["message", "storage", "options", "errors", "runtime"] },
   privacy: { rooms: ["message", "storage", "options", "errors"] },
+  parking: { rooms: [...upToPorts, "transports/postgres"] },
   embedded: { rooms: ["errors", "runtime", "options"] },
   // 4 and 5: the engine
   outbox: { rooms: [...upToPorts, "lanes", "dead-letter"] },
@@ -57,7 +58,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   saga: { rooms: [...upToPorts, "outbox", "inbox"] },
   // 6: wiring and operations
   // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
-  app: { rooms: [...upToSaga, "transports/postgres"] },
+  app: { rooms: [...upToSaga, "parking", "transports/postgres"] },
   admin: { rooms: upToSaga },
   // 7: the doors
   cli: { rooms: [...upToAdmin, "dashboard", "embedded", "storage/drivers"] },

@@ -18,6 +18,7 @@ import {
   type PostgresTransportOptions,
   type PostgresTransportSettings,
 } from "./options.ts";
+import { ParkingLot } from "./parking-lot.ts";
 import { publishToQueue } from "./publisher.ts";
 import { hopStatements } from "./statements.ts";
 import { Subscriber } from "./subscriber.ts";
@@ -89,6 +90,13 @@ export class PostgresTransport implements LocalTransport {
         await subscriber.close();
       },
     };
+  }
+
+  /** Where the group keeps what a broker must not hold up. The group is made if it is new. */
+  async parkingLot(group: string): Promise<ParkingLot> {
+    const home = this.#lent();
+    const id = await subscribeGroup(home.database, home.schema, group, []);
+    return new ParkingLot(home, id, (lanes) => this.#wakeUp?.now(lanes));
   }
 
   hint(lanes: readonly number[] | undefined, changed = false): void {

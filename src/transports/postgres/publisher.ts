@@ -9,37 +9,43 @@ export async function publishToQueue(
   batch: readonly Message[],
 ): Promise<{ outcomes: PublishOutcome[]; woken: number[] }> {
   if (batch.length === 0) return { outcomes: [], woken: [] };
-  const list = (pick: (message: Message) => string | number | null): string => textArray(batch.map(pick));
   try {
-    const { rows } = await database.run<{ lane: number }>(queueStatements(quotedSchema(schema)).publish, [
-      list((message) => message.id),
-      list((message) => laneOf(message.key ?? message.id)),
-      list((message) => (message.key === null ? null : streamOf(message.topic, message.key))),
-      list((message) => message.kind),
-      list((message) => message.type),
-      list((message) => message.schemaVersion),
-      list((message) => message.topic),
-      list((message) => message.key),
-      list((message) => message.aggregateType),
-      list((message) => message.aggregateId),
-      list((message) => message.sagaId),
-      list((message) => message.correlationId),
-      list((message) => message.causationId),
-      list((message) => message.traceparent),
-      list((message) => message.source),
-      list((message) => message.target),
-      list((message) => message.priority),
-      list((message) => JSON.stringify(message.headers)),
-      list((message) => message.data),
-      list((message) => message.writtenAt),
-      list((message) => message.expiresAt),
-    ]);
+    const { publish } = queueStatements(quotedSchema(schema));
+    const { rows } = await database.run<{ lane: number }>(publish, messageParams(batch));
     const woken = [...new Set(rows.map((row) => row.lane))];
     return { outcomes: batch.map(() => ({ kind: "published" })), woken };
   } catch (thrown) {
     const outcome = outcomeOf(thrown);
     return { outcomes: batch.map(() => outcome), woken: [] };
   }
+}
+
+/** The messages as the first parameters of a statement that stores them. */
+export function messageParams(batch: readonly Message[]): string[] {
+  const list = (pick: (message: Message) => string | number | null): string => textArray(batch.map(pick));
+  return [
+    list((message) => message.id),
+    list((message) => laneOf(message.key ?? message.id)),
+    list((message) => (message.key === null ? null : streamOf(message.topic, message.key))),
+    list((message) => message.kind),
+    list((message) => message.type),
+    list((message) => message.schemaVersion),
+    list((message) => message.topic),
+    list((message) => message.key),
+    list((message) => message.aggregateType),
+    list((message) => message.aggregateId),
+    list((message) => message.sagaId),
+    list((message) => message.correlationId),
+    list((message) => message.causationId),
+    list((message) => message.traceparent),
+    list((message) => message.source),
+    list((message) => message.target),
+    list((message) => message.priority),
+    list((message) => JSON.stringify(message.headers)),
+    list((message) => message.data),
+    list((message) => message.writtenAt),
+    list((message) => message.expiresAt),
+  ];
 }
 
 // An answer with an SQLSTATE says that nothing was written; silence says nothing.

@@ -57,12 +57,9 @@ export function hopStatements(schema: string) {
   };
 }
 
-export function queueStatements(schema: string) {
-  return {
-    // For publishers without an outbox of their own in this database: the message comes along.
-    publish: statement(
-      "sagabox.queue.publish",
-      `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), given as materialized (
+/** Messages that come as parameters 1 to 21, kept in the history; the transaction's number is drawn before any place. */
+function givenMessages(schema: string): string {
+  return `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), given as materialized (
          select listed.*, (moment.at at time zone 'utc')::date as written_on
            from moment,
                 unnest($1::text::text[], $2::text::integer[], $3::text::bigint[], $4::text::text[], $5::text::text[],
@@ -84,7 +81,15 @@ export function queueStatements(schema: string) {
                 expires_at
            from given
          on conflict do nothing
-       )
+       )`;
+}
+
+export function queueStatements(schema: string) {
+  return {
+    // For publishers without an outbox of their own in this database: the message comes along.
+    publish: statement(
+      "sagabox.queue.publish",
+      `with ${givenMessages(schema)}
        insert into ${schema}.queue
               (lane, seq, stream, topic, type, message_id, written_on, priority, due_at, expires_at)
        select lane, nextval('${schema}.queue_seq'), stream, topic, type, id, written_on, priority, clock_timestamp(), expires_at
@@ -94,6 +99,32 @@ export function queueStatements(schema: string) {
                  join ${schema}.subscription as subscribed on subscribed.topic = given.topic
                 order by given.turn) as sorted
        returning lane`,
+    ),
+    // For one group alone, with what is known of its failures. A second copy of what waits there already is let go.
+    park: statement(
+      "sagabox.queue.park",
+      `with ${givenMessages(schema)}
+       insert into ${schema}.queue
+              (lane, seq, stream, topic, type, message_id, written_on, priority, attempts, last_error, due_at, expires_at)
+       select lane, nextval('${schema}.queue_seq'), stream, topic, type, id, written_on, 5, attempts, error,
+              clock_timestamp() + delay_ms * interval '1 ms', expires_at
+         from (select $22::integer * 256 + given.lane as lane, given.stream, given.topic, given.type, given.id,
+                      given.written_on, given.expires_at, failure.attempts, failure.delay_ms, failure.error
+                 from given
+                 join unnest($23::text::smallint[], $24::text::double precision[], $25::text::text[])
+                      with ordinality as failure (attempts, delay_ms, error, turn) using (turn)
+                where not exists (select 1 from ${schema}.queue as there
+                                   where there.lane = $22::integer * 256 + given.lane and there.stream = given.stream
+                                     and there.message_id = given.id)
+                order by given.turn) as sorted
+       returning lane`,
+    ),
+    parked: statement(
+      "sagabox.queue.parked",
+      `select asked.stream::text as stream
+         from unnest($2::text::integer[], $3::text::bigint[]) as asked (lane, stream)
+        where exists (select 1 from ${schema}.queue as row
+                       where row.lane = $1::integer * 256 + asked.lane and row.stream = asked.stream)`,
     ),
     createGroup: statement(
       "sagabox.queue.create_group",

@@ -1,0 +1,163 @@
+import { streamOf } from "../message/index.ts";
+import { random, sleep } from "../runtime/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import type { Delivery, RetryOptions } from "../transport/index.ts";
+import type { Parked, ParkingLot } from "../transports/postgres/index.ts";
+import { GatedDelivery } from "./gated-delivery.ts";
+import { isEmpty, mayPark, wayOf, type Street } from "./street.ts";
+
+interface KeyGateOptions {
+  readonly lot: ParkingLot;
+  readonly group: string;
+  readonly observer: Observer;
+  readonly receive: (delivery: Delivery) => void;
+}
+
+/**
+ * Stands between a broker's deliveries and the consumer. A keyed message is handed out only when nothing of its key
+ * waits in the lot; one that fails goes into the lot, and what was behind it follows in order.
+ */
+export class KeyGate {
+  readonly #options: KeyGateOptions;
+  readonly #streets = new Map<string, Street>();
+  readonly #asking = new Set<string>();
+  /** Per street, one after the other: the lot's order is the order of the writes. */
+  readonly #writes = new Map<string, Promise<void>>();
+  #busy = false;
+  closing = false;
+
+  constructor(options: KeyGateOptions) {
+    this.#options = options;
+  }
+
+  arrived(delivery: Delivery): void {
+    const { key, topic } = delivery.message;
+    if (delivery.orderKey === null || key === null || delivery.flaw !== undefined) {
+      return this.#options.receive(delivery);
+    }
+    const stream = streamOf(topic, key);
+    const street = this.#streetOf(stream, topic, key);
+    const way = wayOf(street);
+    if (way === "hand out") return this.#hand(street, delivery);
+    street.waiting.push(delivery);
+    if (way === "wait") return this.#flush(stream, street);
+    this.#asking.add(stream);
+    void this.#ask();
+  }
+
+  /** From the handler's hands into the lot. What arrives of the key from now on goes the same way. */
+  async park(delivery: GatedDelivery, retry: RetryOptions | undefined): Promise<void> {
+    const { topic, key } = delivery.message;
+    const stream = streamOf(topic, key ?? "");
+    const street = this.#streetOf(stream, topic, key ?? "");
+    street.parking = true;
+    await this.#write(stream, [delivery.inner], retry);
+  }
+
+  settled(delivery: GatedDelivery): void {
+    const { topic, key } = delivery.message;
+    const stream = streamOf(topic, key ?? "");
+    const street = this.#streets.get(stream);
+    if (street === undefined) return;
+    street.open.delete(delivery);
+    this.#flush(stream, street);
+  }
+
+  #hand(street: Street, delivery: Delivery): void {
+    const gated = new GatedDelivery(delivery, this);
+    street.open.add(gated);
+    delivery.signal.addEventListener("abort", () => this.settled(gated), { once: true });
+    this.#options.receive(gated);
+  }
+
+  /** One statement for all the keys that arrived while the last one was under way. */
+  async #ask(): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    while (this.#asking.size > 0 && !this.closing) {
+      const asked = [...this.#asking].filter((stream) => this.#streets.has(stream));
+      this.#asking.clear();
+      const streets = asked.flatMap((stream) => this.#streets.get(stream) ?? []);
+      const occupied = await this.#insist("looking for parked messages", () =>
+        this.#options.lot.occupied(streets),
+      );
+      if (occupied === undefined) break;
+      for (const stream of asked) this.#answered(stream, occupied.has(stream));
+    }
+    this.#busy = false;
+  }
+
+  #answered(stream: string, occupied: boolean): void {
+    const street = this.#streets.get(stream);
+    if (street === undefined) return;
+    if (occupied) street.parking = true;
+    if (street.parking) return this.#flush(stream, street);
+    for (const delivery of street.waiting.splice(0)) this.#hand(street, delivery);
+  }
+
+  #flush(stream: string, street: Street): void {
+    if (mayPark(street)) {
+      const moved = street.waiting.splice(0);
+      void this.#write(stream, moved, undefined).then(() => this.#flush(stream, street));
+    } else if (isEmpty(street) && !this.#writes.has(stream)) {
+      this.#streets.delete(stream);
+    }
+  }
+
+  #write(stream: string, deliveries: readonly Delivery[], retry: RetryOptions | undefined): Promise<void> {
+    const before = this.#writes.get(stream) ?? Promise.resolve();
+    const write = before
+      .then(() => this.#move(deliveries, retry))
+      .finally(() => {
+        if (this.#writes.get(stream) === write) this.#writes.delete(stream);
+      });
+    this.#writes.set(stream, write);
+    return write;
+  }
+
+  // First into the lot, then off the broker: what happens in between costs a copy, never a message.
+  async #move(deliveries: readonly Delivery[], retry: RetryOptions | undefined): Promise<void> {
+    const ours = deliveries.filter(({ signal }) => !signal.aborted);
+    if (ours.length === 0) return;
+    const parked = ours.map((delivery) => parkedOf(delivery, retry));
+    const done = await this.#insist("parking messages", async () => {
+      await this.#options.lot.park(parked);
+      return true;
+    });
+    if (done === undefined)
+      return void (await Promise.allSettled(ours.map((delivery) => delivery.release())));
+    await Promise.allSettled(ours.map((delivery) => delivery.ack()));
+  }
+
+  async #insist<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
+    for (let attempt = 1; !this.closing; attempt++) {
+      try {
+        return await work();
+      } catch (error) {
+        const retryInMs = Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2);
+        const text = error instanceof Error ? error.message : String(error);
+        this.#options.observer.tell("storage.failed", { doing, error: text, retryInMs });
+        await sleep(retryInMs);
+      }
+    }
+    return undefined;
+  }
+
+  #streetOf(stream: string, topic: string, key: string): Street {
+    const known = this.#streets.get(stream);
+    if (known !== undefined) return known;
+    const street: Street = { topic, key, open: new Set(), waiting: [], parking: false };
+    this.#streets.set(stream, street);
+    return street;
+  }
+}
+
+function parkedOf({ message, attempt }: Delivery, retry: RetryOptions | undefined): Parked {
+  const charge = retry?.charged === true ? 1 : 0;
+  return {
+    message,
+    attempts: attempt - 1 + charge,
+    delayMs: retry?.delayMs ?? 0,
+    error: retry?.error ?? null,
+  };
+}

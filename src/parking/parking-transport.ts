@@ -1,0 +1,78 @@
+import type { Message } from "../message/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import type {
+  Capabilities,
+  Consumption,
+  Delivery,
+  PublishOptions,
+  PublishOutcome,
+  Subscription,
+  Transport,
+} from "../transport/index.ts";
+import type { PostgresTransport } from "../transports/postgres/index.ts";
+import { KeyGate } from "./key-gate.ts";
+
+/** A broker whose keyed retries wait in Postgres. Everything else is the broker's own. */
+export class ParkingTransport implements Transport {
+  readonly name: string;
+  readonly capabilities: Capabilities;
+  readonly #broker: Transport;
+  readonly #tables: PostgresTransport;
+  readonly #observer: Observer;
+
+  constructor(broker: Transport, tables: PostgresTransport, observer: Observer) {
+    this.name = broker.name;
+    this.capabilities = { ...broker.capabilities, ordersRetries: true };
+    this.#broker = broker;
+    this.#tables = tables;
+    this.#observer = observer;
+  }
+
+  async open(): Promise<void> {
+    await this.#tables.open();
+    await this.#broker.open();
+  }
+
+  publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]> {
+    return this.#broker.publish(batch, options);
+  }
+
+  depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    return this.#broker.depths?.(topics) ?? Promise.resolve(new Map());
+  }
+
+  async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    if (!subscription.ordered) return this.#broker.subscribe(subscription, receive);
+    const { group } = subscription;
+    const gate = new KeyGate({
+      lot: await this.#tables.parkingLot(group),
+      group,
+      observer: this.#observer,
+      receive,
+    });
+    const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, receive);
+    const fresh = await this.#broker
+      .subscribe(subscription, (delivery) => gate.arrived(delivery))
+      .catch(async (error: unknown) => {
+        await parked.close();
+        throw error;
+      });
+    return {
+      pause: async () => {
+        gate.closing = true;
+        await Promise.all([fresh.pause(), parked.pause()]);
+      },
+      close: async () => {
+        gate.closing = true;
+        await fresh.close();
+        await parked.close();
+      },
+      health: () => (fresh.health().ok ? parked.health() : fresh.health()),
+    };
+  }
+
+  async close(): Promise<void> {
+    await this.#broker.close();
+    await this.#tables.close();
+  }
+}

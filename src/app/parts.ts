@@ -5,6 +5,7 @@ import { createIdSource, poolRandomBytes, type AnyContract } from "../message/in
 import {
   Admission,
   compose,
+  Destinations,
   Flusher,
   History,
   OptimisticSender,
@@ -18,10 +19,12 @@ import {
   type PublishOptions,
   type ScopeParts,
 } from "../outbox/index.ts";
+import { ParkingTransport } from "../parking/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { pgDatabase, type Database, type OwnedTransaction } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
+import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
@@ -30,6 +33,8 @@ export interface Parts {
   readonly outbox: OutboxSettings;
   readonly database: Database;
   readonly transport: Transport;
+  /** Beside a broker: the tables in which the failed messages of a key wait. */
+  readonly tables: PostgresTransport | undefined;
   readonly channel: string;
   readonly observer: Observer;
   readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
@@ -39,6 +44,7 @@ export interface Parts {
   readonly flusher: Flusher;
   readonly wakeUp: WakeUp;
   readonly relay: PollingRelay;
+  readonly destinations: Destinations;
   readonly mover: ScheduleMover;
   readonly history: History;
   readonly inbox: InboxEngine;
@@ -46,13 +52,16 @@ export interface Parts {
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
 }
 
-export function wire(settings: BusSettings, transport: Transport, observer: Observer): Parts {
+export function wire(settings: BusSettings, given: Transport, observer: Observer): Parts {
   const { schema, worker } = settings;
   const outbox = outboxSettings(settings.outbox);
   const database = pgDatabase(settings.database);
   const channel = `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
-  const hop = hopOf(transport, { database, schema, channel, leaseMs: settings.leaseMs, observer });
-  const shared = { database, schema, worker, transport, hop, settings: outbox, observer };
+  const home = { database, schema, channel, leaseMs: settings.leaseMs, observer };
+  const hop = hopOf(given, home);
+  const { transport, tables } = withParking(given, home);
+  const destinations = new Destinations({ breaker: outbox.breaker, observer });
+  const shared = { database, schema, worker, transport, hop, settings: outbox, destinations, observer };
   const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });
   const wakeUp = new WakeUp({ database, channel, local: (lanes) => relay.hint(lanes) });
   const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.now(lanes) });
@@ -77,6 +86,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
     outbox,
     database,
     transport,
+    tables,
     channel,
     observer,
     compose: composeOne,
@@ -86,6 +96,7 @@ export function wire(settings: BusSettings, transport: Transport, observer: Obse
     flusher: new Flusher(database, schema, sender),
     wakeUp,
     relay,
+    destinations,
     mover,
     history: new History({
       database,
@@ -109,6 +120,14 @@ function composer(settings: BusSettings, outbox: OutboxSettings): Parts["compose
     maxBytes: settings.maxPayloadBytes,
   };
   return (contract, data, options) => compose(context, contract, data, options);
+}
+
+/** Where a broker loses the order of a key in retries, Postgres keeps it. */
+function withParking(broker: Transport, home: HomeDatabase): Pick<Parts, "transport" | "tables"> {
+  if (broker.capabilities.ordersRetries) return { transport: broker, tables: undefined };
+  const tables = postgres();
+  tables.settleIn(home);
+  return { transport: new ParkingTransport(broker, tables, home.observer), tables };
 }
 
 function hopOf(transport: Transport, home: HomeDatabase): LocalHop | undefined {

@@ -8,6 +8,7 @@ import { isLocalTransport } from "../transport/index.ts";
 import { Backlog } from "./backlog.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
+import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
 
@@ -51,7 +52,7 @@ export class Worker {
     if (this.#supervisor !== undefined) return { port: this.#healthServer?.port };
     const { database, settings, transport, observer, inbox } = this.#parts;
     await assertMigrated(database, settings.schema);
-    await transport.open();
+    await openTransport(transport, observer);
     inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
     this.#consumers = this.#makeConsumers();
     const supervisor = new Supervisor({ services: this.#services(options) });
@@ -67,10 +68,10 @@ export class Worker {
   }
 
   async health(): Promise<Readiness> {
-    const { relay } = this.#parts;
+    const { relay, destinations } = this.#parts;
     const checks: Record<string, boolean> = { database: await this.#databaseAnswers(), relay: relay.ready };
     for (const consumer of this.#consumers) checks[`consumer ${consumer.name}`] = consumer.health().ok;
-    return { ok: Object.values(checks).every(Boolean), checks };
+    return { ok: Object.values(checks).every(Boolean), checks, destinations: destinations.states() };
   }
 
   metricsText(): string {
@@ -129,8 +130,8 @@ export class Worker {
   }
 
   #notifications(): Notifications {
-    const { database, channel, relay, transport, observer } = this.#parts;
-    const local = isLocalTransport(transport) ? transport : undefined;
+    const { database, channel, relay, transport, tables, observer } = this.#parts;
+    const local = isLocalTransport(transport) ? transport : tables;
     const hear = ({ lanes, changed }: Hint): void => {
       if (lanes === undefined) relay.lookEverywhere();
       else if (changed) relay.recheck(lanes);

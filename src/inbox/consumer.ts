@@ -1,8 +1,10 @@
-import type { Service } from "../runtime/index.ts";
+import { isSagaboxError } from "../errors/index.ts";
+import { after, random, type Service } from "../runtime/index.ts";
 import type { Transport } from "../transport/index.ts";
 import { Consuming } from "./consuming.ts";
 import type { CrashLedger } from "./crash-ledger.ts";
 import type { InboxEngine } from "./engine.ts";
+import { asError } from "./receive-once.ts";
 import type { ConsumerDefinition } from "./registry.ts";
 
 export interface ConsumerParts {
@@ -38,9 +40,32 @@ export class Consumer implements Service {
     try {
       await current.begin();
     } catch (error) {
+      if (isSagaboxError(error, "TRANSPORT_UNREACHABLE")) return this.#tryAgain(current, error);
       this.#current = undefined;
       throw error;
     }
+  }
+
+  // A broker that is down keeps nothing else from starting.
+  #tryAgain(current: Consuming, error: Error, failures = 1): void {
+    const { engine, transport } = this.#parts;
+    const retryInMs = Math.min(15_000, 250 * 2 ** failures) * (0.5 + random() / 2);
+    engine.observer.tell("transport.unreachable", {
+      transport: transport.name,
+      doing: `subscribing ${this.name}`,
+      error: error.message,
+      retryInMs,
+    });
+    after(
+      retryInMs,
+      () => {
+        if (this.#current !== current) return;
+        current.begin().catch((again: unknown) => {
+          if (this.#current === current) this.#tryAgain(current, asError(again), failures + 1);
+        });
+      },
+      { unref: true },
+    );
   }
 
   /** Takes nothing new, finishes what runs within the deadline, gives the rest back unharmed. */

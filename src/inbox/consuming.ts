@@ -52,7 +52,7 @@ export class Consuming {
     const { transport, definition, worker, service } = this.#parts;
     const { settings, name, topics } = definition;
     const prefetch = settings.prefetch ?? Math.min(1_000, 2 * this.#capacity());
-    this.#consumption = await transport.subscribe(
+    const consumption = await transport.subscribe(
       {
         group: name,
         topics: topics.map((topic) => this.#request(topic)),
@@ -63,6 +63,8 @@ export class Consuming {
       },
       (delivery) => this.#receive(delivery),
     );
+    this.#consumption = consumption;
+    if (this.#stopping) await consumption.close(); // stopped while the broker was being looked for
   }
 
   // A command that came before its first consumer is not lost; a second consumer does not carry out the old ones.

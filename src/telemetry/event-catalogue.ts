@@ -19,6 +19,7 @@ const attempt = "Which attempt this was, counted from 1.";
 const error = "What went wrong, in one line and without payload.";
 const scope = "Whose lanes: the relay or one consumer.";
 const lanes = "How many lanes.";
+const open = "How many destinations are open or half-open now.";
 const worker = "Name of the process in leases.";
 
 /** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
@@ -63,6 +64,29 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     meaning: "The broker failed: nothing is charged to the messages, the destination rests.",
     fields: { topic, delayMs, reason: "`unreachable` or `unknown`.", error },
   },
+  "breaker.opened": {
+    level: "error",
+    meaning:
+      "A destination failed too often in a row. Its messages wait uncharged and its broker is not called; all others flow.",
+    fields: {
+      topic,
+      failures: "How many batches failed in a row.",
+      delayMs,
+      reason: "`unreachable` or `unknown`.",
+      error,
+      open,
+    },
+  },
+  "breaker.probing": {
+    level: "info",
+    meaning: "The cool-down of a destination is over: one message finds out whether its broker is back.",
+    fields: { topic, open },
+  },
+  "breaker.closed": {
+    level: "info",
+    meaning: "A destination answers again, and its messages flow.",
+    fields: { topic, durationMs: "How long it had been open, in milliseconds.", open },
+  },
   "relay.lost": {
     level: "warn",
     meaning: "A batch could not be settled because its lanes were taken over; the new owner sends it again.",
@@ -81,7 +105,7 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
   "optimistic.failed": {
     level: "info",
     meaning: "Sending right after commit did not work out; the relay sends the messages.",
-    fields: { count, reason: "`timeout`, `error` or `late`.", error },
+    fields: { count, reason: "`timeout`, `error`, `late` or `open`.", error },
   },
   "lanes.gained": { level: "info", meaning: "This process leased lanes.", fields: { scope, lanes } },
   "lanes.released": { level: "info", meaning: "This process handed lanes over.", fields: { scope, lanes } },
@@ -151,6 +175,17 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
       topic,
       reason: "Class of the failure.",
       error,
+    },
+  },
+  "transport.unreachable": {
+    level: "error",
+    meaning:
+      "A broker could not be reached at the start; it is tried again for ever, and nothing is lost meanwhile.",
+    fields: {
+      transport: "Which transport.",
+      doing: "What was being done.",
+      error,
+      retryInMs: "Wait before the next try, in milliseconds.",
     },
   },
   "storage.failed": {

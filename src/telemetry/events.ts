@@ -35,12 +35,24 @@ export interface TelemetryEvents {
     readonly reason: "unreachable" | "unknown";
     readonly error: string;
   };
+  /** A destination failed too often in a row: its messages wait, and nobody calls its broker. */
+  "breaker.opened": {
+    readonly topic: string;
+    readonly failures: number;
+    readonly delayMs: number;
+    readonly reason: "unreachable" | "unknown";
+    readonly error: string;
+    readonly open: number;
+  };
+  /** The cool-down is over: one message finds out whether the broker is back. */
+  "breaker.probing": { readonly topic: string; readonly open: number };
+  "breaker.closed": { readonly topic: string; readonly durationMs: number; readonly open: number };
   "relay.lost": { readonly lanes: number; readonly count: number };
   "optimistic.attempted": { readonly count: number };
   "optimistic.succeeded": { readonly count: number; readonly durationMs: number };
   "optimistic.failed": {
     readonly count: number;
-    readonly reason: "timeout" | "error" | "late";
+    readonly reason: "timeout" | "error" | "late" | "open";
     readonly error: string;
   };
   "lanes.gained": { readonly scope: string; readonly lanes: number };
@@ -89,6 +101,13 @@ export interface TelemetryEvents {
     readonly topic: string;
     readonly reason: string;
     readonly error: string;
+  };
+  /** A broker could not be reached at the start; it is tried again for ever. */
+  "transport.unreachable": {
+    readonly transport: string;
+    readonly doing: string;
+    readonly error: string;
+    readonly retryInMs: number;
   };
   "storage.failed": { readonly doing: string; readonly error: string; readonly retryInMs: number };
   "worker.started": { readonly worker: string; readonly service: string };

@@ -32,7 +32,12 @@ type Recorders = { readonly [Name in TelemetryName]: (fields: TelemetryEvents[Na
 const nothing = (): void => undefined;
 
 function recordersFor(metric: (name: MetricName) => Metric): Recorders {
-  return { ...outboxRecorders(metric), ...consumerRecorders(metric), ...houseRecorders(metric) };
+  return {
+    ...outboxRecorders(metric),
+    ...breakerRecorders(metric),
+    ...consumerRecorders(metric),
+    ...houseRecorders(metric),
+  };
 }
 
 function outboxRecorders(metric: (name: MetricName) => Metric) {
@@ -58,6 +63,19 @@ function outboxRecorders(metric: (name: MetricName) => Metric) {
     },
     "optimistic.failed": (e) => metric("outbox_optimistic_send_failures_total").add(e.count, e.reason),
     "scheduled.due": (e) => metric("outbox_scheduled_due_total").add(e.count),
+  } satisfies Partial<Recorders>;
+}
+
+function breakerRecorders(metric: (name: MetricName) => Metric) {
+  const record = ({ topic, open }: { topic: string; open: number }, value: number, state: string): void => {
+    metric("transport_breaker_state").set(value, topic);
+    metric("transport_breakers_open").set(open);
+    metric("transport_breaker_changes_total").add(1, state);
+  };
+  return {
+    "breaker.opened": (e) => record(e, 2, "open"),
+    "breaker.probing": (e) => record(e, 1, "half-open"),
+    "breaker.closed": (e) => record(e, 0, "closed"),
   } satisfies Partial<Recorders>;
 }
 
@@ -103,6 +121,7 @@ function houseRecorders(metric: (name: MetricName) => Metric) {
     "member.gone": (e) => metric("members_gone_total").add(1, e.scope),
     "history.partition": (e) => metric("history_partitions_total").add(1, e.action),
     "history.cleaned": (e) => metric("history_rows_removed_total").add(e.count, e.table),
+    "transport.unreachable": nothing,
     "storage.failed": (e) => metric("storage_failures_total").add(1, e.doing),
     "worker.started": nothing,
     "worker.stopping": nothing,

@@ -1,0 +1,156 @@
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createWriteStream } from "node:fs";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { Connection, metadataV12 } from "@platformatic/kafka";
+import { freePort } from "../../../src/embedded/free-port.ts";
+import type { BrokerServer } from "./broker-server.ts";
+import { kafkaJars, kafkaVersion } from "./kafka/kafka-jars.ts";
+import { kafkaProperties, type KafkaPorts, type KafkaTestOptions } from "./kafka/kafka-properties.ts";
+
+export interface KafkaServer extends BrokerServer {
+  /** host:port of each listener; the last three are there if they were asked for. */
+  readonly addresses: Readonly<Record<keyof KafkaPorts, string>>;
+  readonly jars: string;
+}
+
+const READY_MS = 90_000;
+// A test broker lives for minutes: the quick compiler and the simple collector start it soonest.
+const JAVA = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+
+/** Apache Kafka in KRaft mode: one process, broker and controller in one. */
+export async function startKafka(
+  options: KafkaTestOptions = {},
+): Promise<{ readonly server: KafkaServer } | { readonly missing: string }> {
+  const jars = await kafkaJars();
+  if ("missing" in jars) return jars;
+  const folder = await mkdtemp(join(tmpdir(), "sagabox-kafka-"));
+  const ports = await freePorts();
+  const running = new KafkaProcess(jars.folder, folder, ports);
+  try {
+    await writeFile(join(folder, "server.properties"), kafkaProperties(ports, join(folder, "data"), options));
+    await running.format(options.users ?? {});
+    await running.start();
+  } catch (error) {
+    await running.stop();
+    throw error;
+  }
+  return { server: serverOf(running, ports, jars.folder) };
+}
+
+function serverOf(running: KafkaProcess, ports: KafkaPorts, jars: string): KafkaServer {
+  const at = (port: number): string => `127.0.0.1:${port}`;
+  return {
+    url: at(ports.plain),
+    version: `Apache Kafka ${kafkaVersion}`,
+    addresses: {
+      plain: at(ports.plain),
+      controller: at(ports.controller),
+      tls: at(ports.tls),
+      sasl: at(ports.sasl),
+      saslTls: at(ports.saslTls),
+    },
+    jars,
+    kill: () => running.kill(),
+    start: () => running.start(),
+    stop: () => running.stop(),
+  };
+}
+
+class KafkaProcess {
+  readonly #jars: string;
+  readonly #folder: string;
+  readonly #ports: KafkaPorts;
+  #child: ChildProcess | undefined;
+
+  constructor(jars: string, folder: string, ports: KafkaPorts) {
+    this.#jars = jars;
+    this.#folder = folder;
+    this.#ports = ports;
+  }
+
+  async format(users: Readonly<Record<string, string>>): Promise<void> {
+    const cluster = Buffer.from(Array.from({ length: 16 }, () => Math.floor(Math.random() * 256)));
+    const scram = Object.entries(users).flatMap(([name, password]) =>
+      ["SCRAM-SHA-256", "SCRAM-SHA-512"].flatMap((mechanism) => [
+        "--add-scram",
+        `${mechanism}=[name=${name},password=${password}]`,
+      ]),
+    );
+    const tool = ["kafka.tools.StorageTool", "format", "-t", cluster.toString("base64url"), ...scram];
+    await promisify(execFile)("java", [...this.#java(), ...tool, "-c", this.#file("server.properties")]);
+  }
+
+  async start(): Promise<void> {
+    const child = spawn("java", [...this.#java(), "kafka.Kafka", this.#file("server.properties")], {
+      cwd: this.#folder,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.#child = child;
+    const log = createWriteStream(this.#file("log"), { flags: "a" });
+    child.stdout.pipe(log, { end: false });
+    child.stderr.pipe(log, { end: false });
+    const endsAt = Date.now() + READY_MS;
+    while (!(await answers(this.#ports.plain))) {
+      if (child.exitCode !== null || Date.now() > endsAt) throw new Error(await this.#lastWords());
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+
+  kill(): Promise<void> {
+    return this.#end("SIGKILL");
+  }
+
+  async stop(): Promise<void> {
+    await this.#end("SIGTERM");
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  async #end(how: NodeJS.Signals): Promise<void> {
+    const child = this.#child;
+    this.#child = undefined;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = once(child, "exit");
+    child.kill(how);
+    const impatient = setTimeout(() => child.kill("SIGKILL"), 20_000);
+    await gone;
+    clearTimeout(impatient);
+  }
+
+  async #lastWords(): Promise<string> {
+    const log = await readFile(this.#file("log"), "utf8");
+    return `Kafka did not start:\n${log.split("\n").slice(-20).join("\n")}`;
+  }
+
+  #java(): string[] {
+    const logging = `-Dlog4j2.configurationFile=file:${join(import.meta.dirname, "kafka", "log4j2.properties")}`;
+    return [...JAVA, logging, "-cp", join(this.#jars, "*")];
+  }
+
+  #file(name: string): string {
+    return join(this.#folder, name);
+  }
+}
+
+/** An open port is not enough: it must know itself as a broker of the cluster. */
+async function answers(port: number): Promise<boolean> {
+  const connection = new Connection("ready", { connectTimeout: 1_000, requestTimeout: 2_000 });
+  connection.on("error", () => undefined);
+  try {
+    await connection.connect("127.0.0.1", port);
+    const { brokers } = await metadataV12.api.async(connection, []);
+    return brokers.length > 0;
+  } catch {
+    return false;
+  } finally {
+    if (connection.isConnected()) await connection.close();
+  }
+}
+
+async function freePorts(): Promise<KafkaPorts> {
+  const [plain, controller, tls, sasl, saslTls] = await Promise.all([1, 2, 3, 4, 5].map(() => freePort()));
+  return { plain, controller, tls, sasl, saslTls } as KafkaPorts;
+}

@@ -1,0 +1,271 @@
+import { execFile, spawn } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  openSync,
+  closeSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
+import { connect } from "amqplib";
+import type { BrokerFound, BrokerServer } from "./broker-server.ts";
+
+const run = promisify(execFile);
+const READY_MS = 120_000;
+const USER = "sagabox";
+const PASSWORD = "only-for-tests";
+
+interface Ports {
+  readonly amqp: number;
+  readonly tls: number;
+  readonly dist: number;
+  readonly epmd: number;
+}
+
+/**
+ * A RabbitMQ of our own. All it needs to know lies in its folder, which its port names, so that a test in another
+ * process may take hold of the server of the run, kill it and start it again.
+ */
+export class RabbitServer implements BrokerServer {
+  readonly url: string;
+  readonly folder: string;
+  readonly tlsPort: number;
+  readonly #ports: Ports;
+  readonly #programs: string;
+
+  constructor(folder: string) {
+    this.folder = folder;
+    const { ports, programs } = JSON.parse(readFileSync(join(folder, "server.json"), "utf8")) as {
+      ports: Ports;
+      programs: string;
+    };
+    this.#ports = ports;
+    this.#programs = programs;
+    this.tlsPort = ports.tls;
+    this.url = `amqp://${USER}:${PASSWORD}@127.0.0.1:${ports.amqp}`;
+  }
+
+  get version(): string {
+    return readFileSync(join(this.folder, "version"), "utf8");
+  }
+
+  async start(): Promise<void> {
+    await this.#spawn("epmd", this.#programNear("epmd"), ["-port", String(this.#ports.epmd)]);
+    await this.#spawn("server", join(this.#programs, "rabbitmq-server"), []);
+    const version = await this.#ready();
+    writeFileSync(join(this.folder, "version"), `RabbitMQ ${version}`);
+  }
+
+  async kill(): Promise<void> {
+    await this.#end("SIGKILL");
+  }
+
+  async stop(): Promise<void> {
+    await this.#end("SIGTERM");
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** What a person at the server would type after `rabbitmqctl`. */
+  async ctl(...words: readonly string[]): Promise<string> {
+    const env = this.#environment();
+    const { stdout } = await run(join(this.#programs, "rabbitmqctl"), ["-q", ...words], { env });
+    return stdout;
+  }
+
+  #environment(): Record<string, string> {
+    const { folder } = this;
+    const words =
+      "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}";
+    return {
+      PATH: `${process.env["PATH"] ?? ""}${delimiter}/usr/sbin${delimiter}/usr/bin${delimiter}/bin`,
+      LANG: "C.UTF-8",
+      HOME: folder,
+      ERL_EPMD_PORT: String(this.#ports.epmd),
+      ERL_EPMD_ADDRESS: "127.0.0.1",
+      RABBITMQ_NODENAME: `sagabox-${this.#ports.amqp}@localhost`,
+      RABBITMQ_DIST_PORT: String(this.#ports.dist),
+      RABBITMQ_MNESIA_BASE: join(folder, "data"),
+      RABBITMQ_LOG_BASE: join(folder, "log"),
+      RABBITMQ_LOGS: "-",
+      RABBITMQ_ENABLED_PLUGINS_FILE: join(folder, "plugins"),
+      RABBITMQ_CONFIG_FILE: join(folder, "rabbitmq"),
+      RABBITMQ_CONF_ENV_FILE: join(folder, "no-environment"),
+      RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: words,
+      RABBITMQ_CTL_ERL_ARGS: "+S 1:1 +sbwt none",
+    };
+  }
+
+  // In a process group of its own: the launcher is a shell with the server as its child.
+  async #spawn(name: string, program: string, words: readonly string[]): Promise<void> {
+    const log = openSync(join(this.folder, `${name}.log`), "a");
+    const child = spawn(program, words, {
+      env: this.#environment(),
+      cwd: this.folder,
+      detached: true,
+      stdio: ["ignore", log, log],
+    });
+    closeSync(log);
+    await new Promise<void>((resolve, reject) => {
+      child.once("spawn", resolve);
+      child.once("error", reject);
+    });
+    writeFileSync(join(this.folder, `${name}.pid`), String(child.pid));
+    child.unref();
+  }
+
+  async #end(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
+    await endGroup(join(this.folder, "server.pid"), signal);
+    await endGroup(join(this.folder, "epmd.pid"), "SIGKILL");
+  }
+
+  async #ready(): Promise<string> {
+    const began = Date.now();
+    for (;;) {
+      try {
+        const connection = await connect(this.url, { timeout: 10_000 });
+        const { version } = connection.connection.serverProperties;
+        await connection.close();
+        return version;
+      } catch (error) {
+        if (groupLives(join(this.folder, "server.pid")) && Date.now() - began < READY_MS) await delay(200);
+        else
+          throw new Error(`RabbitMQ did not start. Its last words:\n${this.#lastWords()}`, { cause: error });
+      }
+    }
+  }
+
+  #lastWords(): string {
+    return readFileSync(join(this.folder, "server.log"), "utf8").split("\n").slice(-25).join("\n");
+  }
+
+  #programNear(name: string): string {
+    return found(name) ?? name;
+  }
+}
+
+/** The server of this run, for a test that needs more of it than its address. */
+export function rabbitServerAt(url: string): RabbitServer {
+  return new RabbitServer(folderOf(Number(new URL(url).port)));
+}
+
+const folderOf = (port: number): string => join(tmpdir(), `sagabox-rabbitmq-${port}`);
+
+export async function startRabbitMQ(): Promise<BrokerFound> {
+  const programs = programFolder();
+  if (programs === undefined || found("epmd") === undefined) {
+    return { missing: "RabbitMQ 3.10 or newer is not installed: apt-get install rabbitmq-server" };
+  }
+  const [amqp, tls, dist, epmd] = await freePorts(4);
+  const ports: Ports = { amqp: amqp ?? 0, tls: tls ?? 0, dist: dist ?? 0, epmd: epmd ?? 0 };
+  const folder = folderOf(ports.amqp);
+  mkdirSync(folder, { mode: 0o700 });
+  writeFileSync(join(folder, "server.json"), JSON.stringify({ ports, programs }));
+  writeFileSync(join(folder, "plugins"), "[].\n");
+  await certificates(folder);
+  writeFileSync(join(folder, "rabbitmq.conf"), configuration(ports, folder));
+  const server = new RabbitServer(folder);
+  try {
+    await server.start();
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
+  return { server };
+}
+
+function configuration(ports: Ports, folder: string): string {
+  return [
+    `listeners.tcp.1 = 127.0.0.1:${ports.amqp}`,
+    `listeners.ssl.1 = 127.0.0.1:${ports.tls}`,
+    `ssl_options.cacertfile = ${join(folder, "ca.pem")}`,
+    `ssl_options.certfile = ${join(folder, "cert.pem")}`,
+    `ssl_options.keyfile = ${join(folder, "key.pem")}`,
+    "ssl_options.verify = verify_none",
+    "ssl_options.versions.1 = tlsv1.2",
+    `default_user = ${USER}`,
+    `default_pass = ${PASSWORD}`,
+    "vm_memory_high_watermark.absolute = 1GB",
+    "disk_free_limit.absolute = 50MB",
+    "raft.wal_max_size_bytes = 32000000",
+    "log.console.level = warning",
+    "",
+  ].join("\n");
+}
+
+// An authority of our own and a certificate for the loopback, good for a day.
+async function certificates(folder: string): Promise<void> {
+  const openssl = (words: string): Promise<unknown> => run("openssl", words.split(" "), { cwd: folder });
+  const key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+  await openssl(`req -x509 ${key} -keyout ca-key.pem -out ca.pem -subj /CN=sagabox-tests`);
+  writeFileSync(join(folder, "names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
+  await openssl(`req ${key} -keyout key.pem -out request.pem -subj /CN=localhost`);
+  await openssl(
+    "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -extfile names -out cert.pem",
+  );
+}
+
+// The command on the path of Debian changes the account and the log; the real scripts lie beside what it points to.
+function programFolder(): string | undefined {
+  const command = found("rabbitmq-server");
+  const folders = [
+    ...(command === undefined ? [] : [dirname(realpathSync(command))]),
+    "/usr/lib/rabbitmq/bin",
+  ];
+  return folders.find(
+    (folder) => existsSync(join(folder, "rabbitmq-server")) && existsSync(join(folder, "rabbitmqctl")),
+  );
+}
+
+function found(name: string): string | undefined {
+  const folders = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/sbin", "/usr/bin"];
+  return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
+}
+
+async function freePorts(count: number): Promise<number[]> {
+  const servers = await Promise.all(
+    Array.from({ length: count }, () => {
+      const server = createServer();
+      return new Promise<typeof server>((resolve) => server.listen(0, "127.0.0.1", () => resolve(server)));
+    }),
+  );
+  return Promise.all(
+    servers.map((server) => {
+      const address = server.address();
+      const port = typeof address === "object" && address !== null ? address.port : 0;
+      return new Promise<number>((resolve) => server.close(() => resolve(port)));
+    }),
+  );
+}
+
+function groupLives(pidFile: string): boolean {
+  try {
+    process.kill(-Number(readFileSync(pidFile, "utf8")), 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function endGroup(pidFile: string, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
+  if (!existsSync(pidFile)) return;
+  const group = -Number(readFileSync(pidFile, "utf8"));
+  const began = Date.now();
+  let word = signal;
+  while (groupLives(pidFile)) {
+    try {
+      process.kill(group, word);
+    } catch {
+      break;
+    }
+    for (let n = 0; n < 100 && groupLives(pidFile); n++) await delay(50);
+    if (Date.now() - began > 20_000) word = "SIGKILL";
+  }
+  rmSync(pidFile, { force: true });
+}

@@ -186,7 +186,8 @@ export class Bus {
     const caller = callerTransaction(tx);
     const admitted = await admission.admit(outgoing);
     try {
-      if (sender.ready && admitted.length > 0 && admitted.every((one) => one.flush && canLease(one))) {
+      const leasable = admitted.length > 0 && admitted.every((one) => one.flush && canLease(one));
+      if (leasable && sender.accepts(admitted)) {
         const writtenAtMs = systemClock.monotonicMs();
         flusher.keep(await writer.writeLeased(caller, admitted, sender.leaseMs), writtenAtMs);
         const written = new Set(admitted);

@@ -6,6 +6,8 @@ import { after, systemClock, withDeadline, type Clock, type Service } from "../r
 export interface Readiness {
   readonly ok: boolean;
   readonly checks: Readonly<Record<string, boolean>>;
+  /** Topics whose messages wait, and why. A broker that is down makes no process unready: their messages are safe. */
+  readonly destinations?: Readonly<Record<string, "open" | "half-open" | "paused">>;
 }
 
 export interface HealthServerOptions {

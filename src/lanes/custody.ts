@@ -37,7 +37,11 @@ export class Custody {
   goOn(
     due: readonly Hold[],
     rows: readonly LaneRow[],
-    how: { readonly resting: readonly string[]; readonly marksMoved: (lane: number) => boolean },
+    how: {
+      readonly resting: readonly string[];
+      readonly restMs?: ((topic: string) => number) | undefined;
+      readonly marksMoved: (lane: number) => boolean;
+    },
   ): LaneRow[] {
     const resting = new Set(how.resting);
     const byHold = grouped(rows);
@@ -49,7 +53,7 @@ export class Custody {
       if (head === undefined) {
         if (hold.stream !== null && how.marksMoved(hold.lane)) hold.untilMs = nowMs;
         else this.holds.release(hold);
-      } else if (resting.has(head.topic)) hold.untilMs = nowMs + LEASED_RECHECK_MS;
+      } else if (resting.has(head.topic)) hold.untilMs = nowMs + restOf(head, how.restMs);
       else if (head.waitMs > 0) hold.untilMs = nowMs + patience(head);
       else taken.push(...this.#takeReady(hold, own, nowMs));
       this.holds.touched(hold);
@@ -118,6 +122,11 @@ function grouped(rows: readonly LaneRow[]): Map<string | number, LaneRow[]> {
     else group.push(row);
   }
   return groups;
+}
+
+// However long it rests: a person may change its rows meanwhile, and the destination may come back early.
+function restOf({ topic }: LaneRow, restMs: ((topic: string) => number) | undefined): number {
+  return Math.min(LONGEST_PATIENCE_MS, Math.max(LEASED_RECHECK_MS, restMs?.(topic) ?? 0));
 }
 
 function patience(row: LaneRow): number {

@@ -18,6 +18,8 @@ export interface LaneReaderOptions {
   readonly ageingMs: number;
   /** Destinations at rest: their rows stay where they are. */
   readonly resting?: () => readonly string[];
+  /** How long such a destination rests, as far as is known. */
+  readonly restMs?: (topic: string) => number;
   /** Called when a lane that is being given up has nothing in flight any more. */
   readonly onIdle?: () => void;
   readonly clock?: Clock;
@@ -215,6 +217,7 @@ export class LaneReader implements LaneWorker {
     const owned = due.filter((hold) => read.still(hold.lane));
     return this.#custody.goOn(owned, read.rows.map(laneRow), {
       resting: this.#options.resting?.() ?? [],
+      restMs: this.#options.restMs,
       marksMoved: (lane) => marks.get(lane) !== this.#marks.markOf(lane),
     });
   }

@@ -1,9 +1,11 @@
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import { quotedSchema, SessionHolder, steadyPlans, textArray, type Database } from "../storage/index.ts";
-import type { Observer } from "../telemetry/index.ts";
+import type { Observer, TelemetryEvents } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
+import type { Destinations } from "./destinations.ts";
 import { failureText } from "./failures.ts";
+import { learn, lotsOf, type Lot } from "./lots.ts";
 import type { OutboxSettings } from "./options.ts";
 import { publishBatch, type SendOutcome } from "./publish-batch.ts";
 import { settleStatements } from "./statements.ts";
@@ -16,10 +18,18 @@ export interface OptimisticSenderOptions {
   readonly transport: Transport;
   readonly hop?: LocalHop | undefined;
   readonly settings: OutboxSettings;
+  readonly destinations: Destinations;
   readonly observer: Observer;
   /** Rows that went back to the relay. */
   readonly onReleased: (lanes: readonly number[]) => void;
 }
+
+interface Addressed {
+  readonly topic: string;
+  readonly leased: LeasedMessage;
+}
+
+type LeftBecause = TelemetryEvents["optimistic.failed"]["reason"];
 
 interface Waiting {
   readonly message: LeasedMessage;
@@ -56,6 +66,12 @@ export class OptimisticSender {
   /** Whether a new message may be leased to this process. */
   get ready(): boolean {
     return this.#options.settings.optimistic && !this.#closed && this.#waiting.length < MOST_WAITING;
+  }
+
+  /** The same for messages to these topics: what could not be sent anyway is left to the relay from the start. */
+  accepts(outgoing: readonly { readonly message: { readonly topic: string } }[]): boolean {
+    const { destinations } = this.#options;
+    return this.ready && outgoing.every(({ message }) => destinations.accepts(message.topic));
   }
 
   /** The lease written with the rows: the time to send twice over, since half of it must be left when sending begins. */
@@ -108,22 +124,38 @@ export class OptimisticSender {
 
   /** Returns those that were not sent. */
   async #sendBatch(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
-    const { observer, hop, settings } = this.#options;
+    if (this.#options.hop !== undefined) return this.#hop(messages);
+    const addressed = messages.map((leased) => ({ topic: leased.message.topic, leased }));
+    const { lots, waiting } = lotsOf(addressed, this.#options.destinations);
+    const left = await Promise.all(lots.map((lot) => this.#sendLot(lot)));
+    const open = waiting.map(({ leased }) => leased);
+    if (open.length > 0) await this.#release(open, "open", "its destination does not answer");
+    return [...left.flat(), ...open];
+  }
+
+  async #hop(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
+    const { observer, settings } = this.#options;
     const began = systemClock.monotonicMs();
     observer.tell("optimistic.attempted", { count: messages.length });
-    if (hop !== undefined) {
-      await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
-        throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
-      });
-      this.#tellSent(messages, systemClock.monotonicMs() - began);
-      return [];
-    }
+    await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
+      throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
+    });
+    this.#tellSent(messages, systemClock.monotonicMs() - began);
+    return [];
+  }
+
+  async #sendLot(lot: Lot<Addressed>): Promise<readonly LeasedMessage[]> {
+    const { observer, settings, transport, destinations } = this.#options;
+    const messages = lot.rows.map(({ leased }) => leased);
+    const began = systemClock.monotonicMs();
+    observer.tell("optimistic.attempted", { count: messages.length });
     // Half of the lease was left at least, and that covers the time given here: nobody else can be sending these.
-    const outcomes = await publishBatch(this.#options.transport, messages, {
+    const outcomes = await publishBatch(transport, messages, {
       timeoutMs: settings.optimisticTimeoutMs,
       wholeBatch: true,
       mayGoOn: () => true,
     });
+    learn(destinations, lot, outcomes);
     const sent = messages.filter((_, i) => outcomes[i]?.kind === "published");
     const durationMs = systemClock.monotonicMs() - began;
     if (sent.length > 0) await this.#settle(sent);
@@ -158,11 +190,7 @@ export class OptimisticSender {
     if (woken?.length) this.#options.hop?.wake(woken);
   }
 
-  async #release(
-    messages: readonly LeasedMessage[],
-    reason: "timeout" | "error" | "late",
-    error: string,
-  ): Promise<void> {
+  async #release(messages: readonly LeasedMessage[], reason: LeftBecause, error: string): Promise<void> {
     const session = await this.#session.get();
     await session.run(this.#sql.releaseLeased, places(messages));
     this.#tellFailed(messages.length, reason, error);
@@ -177,7 +205,7 @@ export class OptimisticSender {
     }
   }
 
-  #tellFailed(count: number, reason: "timeout" | "error" | "late", error: string): void {
+  #tellFailed(count: number, reason: LeftBecause, error: string): void {
     this.#options.observer.tell("optimistic.failed", { count, reason, error });
   }
 }

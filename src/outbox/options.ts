@@ -6,6 +6,7 @@ import {
   wholeNumber,
   type Duration,
 } from "../options/index.ts";
+import type { BreakerSettings } from "./breaker.ts";
 import { outboxRetryPolicy, retryPolicy, type RetryOptions, type RetryPolicy } from "../retry/index.ts";
 
 export type OverflowPolicy = "refuse" | "wait" | "drop";
@@ -17,6 +18,15 @@ export interface OverflowOptions {
   readonly policy?: OverflowPolicy;
   /** How long "wait" waits before it becomes an error. Default "30s". */
   readonly timeout?: Duration | number;
+}
+
+export interface BreakerOptions {
+  /** After this many failed batches in a row nothing is sent to a topic until its broker was probed. Default 3. */
+  readonly failures?: number;
+  /** How long the first time; it doubles with each probe that fails. Default "1s". */
+  readonly cooldown?: Duration | number;
+  /** Where it stops growing. Default "30s". */
+  readonly maxCooldown?: Duration | number;
 }
 
 export interface OutboxOptions {
@@ -38,6 +48,8 @@ export interface OutboxOptions {
   readonly retention?: Duration | number;
   /** No limit unless given. */
   readonly overflow?: OverflowOptions;
+  /** When a topic is left alone because its broker does not answer. Nothing is charged to its messages. */
+  readonly breaker?: BreakerOptions;
 }
 
 export interface OutboxSettings {
@@ -54,6 +66,7 @@ export interface OutboxSettings {
     readonly policy: OverflowPolicy;
     readonly timeoutMs: number;
   } | null;
+  readonly breaker: BreakerSettings;
 }
 
 const DAY_MS = 86_400_000;
@@ -69,6 +82,7 @@ export function outboxSettings(options: OutboxOptions = {}): OutboxSettings {
     "ageing",
     "retention",
     "overflow",
+    "breaker",
   ]);
   return Object.freeze({
     batchSize: wholeNumber("outbox.batchSize", options.batchSize ?? 500, { min: 1, max: 5_000 }),
@@ -89,6 +103,7 @@ export function outboxSettings(options: OutboxOptions = {}): OutboxSettings {
       max: 3_650 * DAY_MS,
     }),
     overflow: options.overflow === undefined ? null : overflowSettings(options.overflow),
+    breaker: breakerSettings(options.breaker ?? {}),
   });
 }
 
@@ -98,5 +113,22 @@ function overflowSettings(options: OverflowOptions): NonNullable<OutboxSettings[
     maxPending: wholeNumber("outbox.overflow.maxPending", options.maxPending, { min: 1, max: 10_000_000 }),
     policy: oneOf("outbox.overflow.policy", options.policy ?? "refuse", ["refuse", "wait", "drop"]),
     timeoutMs: milliseconds("outbox.overflow.timeout", options.timeout ?? "30s", { min: 1 }),
+  });
+}
+
+function breakerSettings(options: BreakerOptions): BreakerSettings {
+  rejectUnknownKeys("outbox.breaker", options, ["failures", "cooldown", "maxCooldown"]);
+  const cooldownMs = milliseconds("outbox.breaker.cooldown", options.cooldown ?? "1s", {
+    min: 10,
+    max: 3_600_000,
+  });
+  return Object.freeze({
+    failures: wholeNumber("outbox.breaker.failures", options.failures ?? 3, { min: 1, max: 1_000 }),
+    cooldownMs,
+    maxCooldownMs: milliseconds(
+      "outbox.breaker.maxCooldown",
+      options.maxCooldown ?? Math.max(cooldownMs, 30_000),
+      { min: cooldownMs, max: 3_600_000 },
+    ),
   });
 }

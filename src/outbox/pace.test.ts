@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { Pace } from "./pace.ts";
-import { Resting } from "./resting.ts";
 
 const setup = () => new Pace({ pollMs: 1_000, batchSize: 500 });
 
@@ -32,31 +31,4 @@ test("the linger grows with a steady load up to 20 ms, and goes when batches are
   expect([lingers[0], Math.max(...lingers)]).toEqual([1, 20]);
   expect([pace.found(500), pace.found(500), pace.found(1)]).toEqual([10, 5, 2]);
   expect([setup().found(1), setup().found(500)]).toEqual([0, 0]);
-});
-
-function restingAt(random: number) {
-  const clock = { nowMs: 0 };
-  const resting = new Resting({ monotonicMs: () => clock.nowMs, wallMs: () => 0 }, () => random);
-  return { clock, resting };
-}
-
-test("a destination rests longer with each failure in a row, up to 15 s, at least half of it by chance", () => {
-  const longest = restingAt(1);
-  const shortest = restingAt(0);
-  const bounds = Array.from({ length: 12 }, () => longest.resting.rest("t"));
-  const halves = Array.from({ length: 12 }, () => shortest.resting.rest("t"));
-  expect(bounds.slice(0, 4)).toEqual([100, 200, 400, 800]);
-  expect(bounds.at(-1)).toBe(15_000);
-  expect(halves).toEqual(bounds.map((bound) => bound / 2));
-});
-
-test("only the failing destination rests, until its time is over or it has answered", () => {
-  const { clock, resting } = restingAt(1);
-  resting.rest("slow");
-  expect([resting.now(), resting.nextMs()]).toEqual([["slow"], 100]);
-  clock.nowMs = 100;
-  expect([resting.now(), resting.nextMs()]).toEqual([[], Infinity]);
-  expect(resting.rest("slow")).toBe(200);
-  resting.clear("slow");
-  expect([resting.now(), resting.rest("slow")]).toEqual([[], 100]);
 });

@@ -4,11 +4,13 @@ import { SessionHolder, steadyPlans, type Database } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
+import type { Destinations } from "./destinations.ts";
 import { deathOf, failureText } from "./failures.ts";
+import { learn, lotsOf, type Lot } from "./lots.ts";
 import type { OutboxSettings } from "./options.ts";
 import { Pace } from "./pace.ts";
 import { publishBatch, sortOutcomes, type Sorted } from "./publish-batch.ts";
-import { Resting } from "./resting.ts";
+import { tellBuried, tellFailed } from "./relay-reports.ts";
 import { retryOrDie } from "./retry-or-die.ts";
 import { Settler, type Dying, type Failed } from "./settler.ts";
 
@@ -20,6 +22,7 @@ export interface PollingRelayOptions {
   readonly hop?: LocalHop | undefined;
   readonly settings: OutboxSettings;
   readonly lanes: LaneSettings;
+  readonly destinations: Destinations;
   readonly observer: Observer;
 }
 
@@ -34,14 +37,15 @@ export class PollingRelay implements Service {
   readonly #reader: LaneReader;
   readonly #settler: Settler;
   readonly #reading: SessionHolder;
-  readonly #resting = new Resting();
   readonly #pace: Pace;
   readonly #loop: Loop;
   readonly #batches = new Set<Promise<void>>();
+  /** Batches that find out whether a broker is back; they take nobody's place. */
+  readonly #trials = new Set<Promise<void>>();
   #sweepAtMs = 0;
 
   constructor(options: PollingRelayOptions) {
-    const { database, schema, worker, settings, lanes, observer } = options;
+    const { database, schema, worker, settings, lanes, destinations, observer } = options;
     this.#options = options;
     this.#reading = new SessionHolder(database, "relay", steadyPlans);
     this.#ownership = new LaneOwnership({
@@ -60,7 +64,8 @@ export class PollingRelay implements Service {
       messages: options.hop === undefined,
       ownership: this.#ownership,
       ageingMs: settings.ageingMs,
-      resting: () => this.#resting.now(),
+      resting: () => destinations.resting(),
+      restMs: (topic) => destinations.restMs(topic),
       onIdle: () => this.#ownership.wake(),
     });
     this.#settler = new Settler({
@@ -71,6 +76,8 @@ export class PollingRelay implements Service {
       relay: worker,
       hop: options.hop,
     });
+    // What waited for a destination is looked at again at once, whatever it was told before.
+    destinations.onRecovery(() => this.recheck(this.#ownership.lanes()));
     this.#pace = new Pace({ pollMs: settings.pollMs, batchSize: settings.batchSize });
     this.#loop = new Loop({
       step: () => this.#step(),
@@ -124,7 +131,7 @@ export class PollingRelay implements Service {
   /** Takes nothing new, finishes what is on its way, gives the lanes back. */
   async stop(): Promise<void> {
     await this.#loop.stop();
-    await Promise.all(this.#batches);
+    await Promise.all([...this.#batches, ...this.#trials]);
     await this.#ownership.stop();
     await Promise.all([this.#reading.close(), this.#settler.close()]);
   }
@@ -146,25 +153,42 @@ export class PollingRelay implements Service {
   #nothingFound(): number {
     const nowMs = systemClock.monotonicMs();
     if (nowMs >= this.#sweepAtMs) this.#sweepAtMs = nowMs + this.#pace.foundNothing();
-    return Math.min(this.#sweepAtMs - nowMs, this.#reader.nextDueMs() + 1, this.#resting.nextMs() + 1);
+    return Math.min(
+      this.#sweepAtMs - nowMs,
+      this.#reader.nextDueMs() + 1,
+      this.#options.destinations.nextMs() + 1,
+    );
   }
 
   #begin(rows: readonly LaneRow[]): void {
-    const batch = this.#deliver(rows).finally(() => {
-      this.#batches.delete(batch);
-      if (this.#reader.hungry) this.#loop.wake();
-    });
-    this.#batches.add(batch);
+    const { destinations, hop } = this.#options;
+    if (hop !== undefined) return this.#go({ rows }, this.#batches);
+    const expired = rows.filter((row) => row.expired);
+    const alive = expired.length === 0 ? rows : rows.filter((row) => !row.expired);
+    const { lots, waiting } = lotsOf(alive, destinations);
+    for (const row of waiting) this.#reader.back([row], destinations.restMs(row.topic));
+    for (const lot of lots) this.#go(lot, lot.trial === undefined ? this.#batches : this.#trials);
+    if (expired.length > 0) this.#go({ rows: expired }, this.#batches);
   }
 
-  async #deliver(rows: readonly LaneRow[]): Promise<void> {
+  #go(lot: Lot<LaneRow>, among: Set<Promise<void>>): void {
+    const batch = this.#deliver(lot).finally(() => {
+      among.delete(batch);
+      if (this.#reader.hungry) this.#loop.wake();
+    });
+    among.add(batch);
+  }
+
+  async #deliver(lot: Lot<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
-    const expired = rows.filter((row) => row.expired);
-    const alive = rows.filter((row) => !row.expired);
+    const expired = lot.rows.filter((row) => row.expired);
+    const alive = lot.rows.filter((row) => !row.expired);
     if (expired.length > 0) await this.#bury(expired.map((row) => deathOf(row, "expired")));
-    if (alive.length > 0) await (this.#options.hop === undefined ? this.#publish(alive) : this.#hop(alive));
+    if (alive.length > 0) {
+      await (this.#options.hop === undefined ? this.#publish({ ...lot, rows: alive }) : this.#hop(alive));
+    }
     this.#options.observer.tell("relay.batch", {
-      count: rows.length,
+      count: lot.rows.length,
       durationMs: systemClock.monotonicMs() - began,
     });
   }
@@ -175,19 +199,20 @@ export class PollingRelay implements Service {
     this.#tellSent(rows, settled ?? [], systemClock.monotonicMs() - began);
   }
 
-  async #publish(rows: readonly LaneRow[]): Promise<void> {
+  async #publish(lot: Lot<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
-    const whole = this.#withoutOrphans(rows).flatMap((row) =>
+    const { destinations, transport, settings } = this.#options;
+    const whole = this.#withoutOrphans(lot.rows).flatMap((row) =>
       row.message === null ? [] : [{ stream: row.stream, row, message: row.message }],
     );
-    const outcomes = await publishBatch(this.#options.transport, whole, {
-      timeoutMs: this.#options.settings.publishTimeoutMs,
+    const outcomes = await publishBatch(transport, whole, {
+      timeoutMs: settings.publishTimeoutMs,
       mayGoOn: () => this.#ownership.remainingMs() > 0,
     });
-    const sorted = sortOutcomes(
-      whole.map((item) => item.row),
-      outcomes,
-    );
+    const rows = whole.map((item) => item.row);
+    const waits = learn(destinations, { ...lot, rows }, outcomes);
+    const sorted = sortOutcomes(rows, outcomes);
+    for (const { row } of sorted.uncharged) this.#reader.back([row], waits.get(row.topic) ?? 0);
     await this.#settle(sorted, systemClock.monotonicMs() - began);
   }
 
@@ -204,7 +229,6 @@ export class PollingRelay implements Service {
   }
 
   async #settle(sorted: Sorted, durationMs: number): Promise<void> {
-    this.#rest(sorted);
     const decisions = retryOrDie(sorted, this.#options.settings.retry, random);
     if (sorted.sent.length > 0) {
       const settled = await this.#insist("settling a batch", () => this.#settler.sent(sorted.sent));
@@ -215,60 +239,17 @@ export class PollingRelay implements Service {
     this.#reader.back(sorted.skipped, 0);
   }
 
-  #rest(sorted: Sorted): void {
-    for (const { topic } of sorted.sent) this.#resting.clear(topic);
-    const told = new Map<string, number>();
-    for (const { row, kind, error } of sorted.uncharged) {
-      if (!told.has(row.topic)) {
-        const delayMs = this.#resting.rest(row.topic);
-        told.set(row.topic, delayMs);
-        this.#options.observer.tell("relay.paused", {
-          topic: row.topic,
-          delayMs,
-          reason: kind,
-          error: failureText(error),
-        });
-      }
-      this.#reader.back([row], told.get(row.topic) ?? 0);
-    }
-  }
-
   async #fail(failed: readonly Failed[]): Promise<void> {
     await this.#insist("noting failures", () => this.#settler.failed(failed));
-    for (const { row, delayMs, error } of failed) {
-      this.#options.observer.tell(
-        "relay.failed",
-        {
-          id: row.messageId,
-          type: row.type,
-          topic: row.topic,
-          attempt: row.attempts + 1,
-          delayMs,
-          reason: "rejected",
-          error,
-        },
-        { traceparent: row.message?.traceparent, sagaId: row.message?.sagaId },
-      );
-    }
+    tellFailed(this.#options.observer, failed);
   }
 
   async #bury(deaths: readonly Dying[]): Promise<void> {
     const settled = new Set((await this.#insist("burying messages", () => this.#settler.dead(deaths))) ?? []);
-    for (const { row, reason, errorMessage } of deaths.filter((death) => settled.has(death.row))) {
-      this.#options.observer.tell(
-        "dead_letter.buried",
-        {
-          origin: "outbox",
-          consumer: null,
-          id: row.messageId,
-          type: row.type,
-          topic: row.topic,
-          reason,
-          error: errorMessage,
-        },
-        { traceparent: row.message?.traceparent, sagaId: row.message?.sagaId },
-      );
-    }
+    tellBuried(
+      this.#options.observer,
+      deaths.filter((death) => settled.has(death.row)),
+    );
   }
 
   // What went out must be noted. Only the loss of the lanes ends the trying: then others will send it again.

@@ -83,7 +83,7 @@ export class TransactionScope {
     if (outgoing.length === 0) return [];
     this.#travelling = outgoing.length;
     const { writer, sender } = this.#parts;
-    if (!sender.ready) {
+    if (!sender.accepts(outgoing)) {
       for (const { lane } of outgoing) this.#touched.add(lane);
       return [writer.prepare(outgoing)];
     }

@@ -86,6 +86,12 @@ export const metricCatalogue = {
   lanes_owned: gauge("Lanes this process holds.", "scope"),
   lanes_lost_total: counter("Lanes taken over before they could be renewed.", "scope"),
   members_gone_total: counter("Processes whose lease ran out without a good-bye.", "scope"),
+  transport_breaker_state: gauge(
+    "Whether a destination flows: 0 closed, 1 half-open, 2 open. Topics that never failed are not shown.",
+    "topic",
+  ),
+  transport_breakers_open: gauge("Destinations of this process that are open or half-open."),
+  transport_breaker_changes_total: counter("How often a destination opened, was probed or closed.", "state"),
   transport_pauses_total: counter("Rests after a failure of the broker.", "topic", "reason"),
   storage_failures_total: counter("Failures of the database.", "doing"),
   history_rows_removed_total: counter("Rows removed after their retention.", "table"),

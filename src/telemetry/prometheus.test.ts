@@ -54,6 +54,21 @@ test("lanes owned go up when gained, down when released or lost", () => {
   expect(observer.text()).toContain('lanes_owned{scope="relay"} 150\n');
 });
 
+test("A17: a destination shows whether it is open, half-open or closed, and how many are not closed", () => {
+  const observer = prometheus();
+  const failure = { failures: 3, delayMs: 1_000, reason: "unreachable", error: "no" } as const;
+  const shown = (topic: string): string | undefined =>
+    new RegExp(`^transport_breaker_state\\{topic="${topic}"\\} (.*)$`, "m").exec(observer.text())?.[1];
+  observer.tell("breaker.opened", { topic: "a", ...failure, open: 1 });
+  observer.tell("breaker.opened", { topic: "b", ...failure, open: 2 });
+  observer.tell("breaker.probing", { topic: "b", open: 2 });
+  expect([shown("a"), shown("b"), shown("c")]).toEqual(["2", "1", undefined]);
+  expect(observer.text()).toContain("transport_breakers_open 2\n");
+  observer.tell("breaker.closed", { topic: "b", durationMs: 5, open: 1 });
+  expect(shown("b")).toBe("0");
+  expect(observer.text()).toContain('transport_breaker_changes_total{state="open"} 2\n');
+});
+
 test("histogram buckets add up and end with +Inf", () => {
   const observer = prometheus();
   observer.tell("relay.batch", { count: 1, durationMs: 5 });

@@ -2,6 +2,7 @@ import { onTestFinished } from "vitest";
 import { laneSettings, WakeUp } from "../../src/lanes/index.ts";
 import { laneOf, streamOf, type Message } from "../../src/message/index.ts";
 import {
+  Destinations,
   OptimisticSender,
   outboxSettings,
   OutboxWriter,
@@ -24,6 +25,8 @@ export interface RelayWishes extends OutboxOptions {
   readonly hop?: LocalHop;
   readonly leaseMs?: number;
   readonly database?: ScriptedDatabase;
+  /** Shared by those who send from one process. Default: known to one alone. */
+  readonly destinations?: Destinations;
 }
 
 type Wish = Partial<Message> & Partial<Omit<Outgoing, "message">>;
@@ -82,14 +85,17 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       await tx.commit();
     },
     relay: (wishes: RelayWishes = {}): PollingRelay => {
-      const { worker = "w", hop, leaseMs = 5_000, database: own, transport: carrier, ...outbox } = wishes;
+      const { worker = "w", hop, leaseMs = 5_000, database: own, transport: carrier, ...rest } = wishes;
+      const { destinations, ...outbox } = rest;
+      const settings = outboxSettings({ pollInterval: 50, ...outbox });
       const relay = new PollingRelay({
         database: own ?? database,
         schema: "sagabox",
         worker,
         transport: carrier ?? transport,
         hop,
-        settings: outboxSettings({ pollInterval: 50, ...outbox }),
+        settings,
+        destinations: destinations ?? new Destinations({ breaker: settings.breaker, observer }),
         lanes: laneSettings({ lease: leaseMs }),
         observer,
       });
@@ -102,17 +108,19 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
     /** What bus.transaction() is made of. */
     optimistic: (wishes: RelayWishes & { readonly onReleased?: (lanes: readonly number[]) => void } = {}) => {
       const { worker = "sender", hop, transport: carrier, onReleased } = wishes;
-      const { optimistic, optimisticTimeout } = wishes;
+      const { optimistic, optimisticTimeout, destinations } = wishes;
+      const settings = outboxSettings({
+        ...(optimistic === undefined ? {} : { optimistic }),
+        ...(optimisticTimeout === undefined ? {} : { optimisticTimeout }),
+      });
       const sender = new OptimisticSender({
         database: wishes.database ?? database,
         schema: "sagabox",
         worker,
         transport: carrier ?? transport,
         hop,
-        settings: outboxSettings({
-          ...(optimistic === undefined ? {} : { optimistic }),
-          ...(optimisticTimeout === undefined ? {} : { optimisticTimeout }),
-        }),
+        settings,
+        destinations: destinations ?? new Destinations({ breaker: settings.breaker, observer }),
         observer,
         onReleased: onReleased ?? (() => undefined),
       });

@@ -1,0 +1,131 @@
+import { expect, test } from "vitest";
+import { outgoing, relays, until } from "../../test/support/relays.ts";
+import { silentObserver } from "../telemetry/index.ts";
+import { Destinations } from "./destinations.ts";
+
+const quick = { failures: 2, cooldown: 100, maxCooldown: 200 } as const;
+
+const many = (count: number, topic: string, keys = 200) =>
+  Array.from({ length: count }, (_, n) =>
+    outgoing({ id: `${topic}-${n}`, topic, key: `${topic}-${n % keys}` }),
+  );
+
+test("A17, R-03: with one broker down its 5,000 messages wait uncharged while the others flow; back, all arrive in order", async () => {
+  const house = await relays();
+  let down = true;
+  house.transport.answer = ({ topic }) => (down && topic === "down" ? "unreachable" : "published");
+  await house.publish(...many(5_000, "down"));
+  await house.relay({ breaker: quick }).start();
+  await house.observer.until("breaker.opened", 3);
+  await house.publish(...many(3_000, "up"));
+  await until(() => house.transport.published.length === 3_000);
+  expect(
+    await house.rows("select count(*)::int as n, max(attempts)::int as attempts from sagabox.outbox"),
+  ).toEqual([{ n: 5_000, attempts: 0 }]);
+  expect(house.observer.of("relay.failed")).toEqual([]);
+  down = false;
+  await house.drained();
+  await house.observer.until("breaker.closed");
+  const arrived = house.transport.published.filter(({ topic }) => topic === "down");
+  expect(new Set(arrived.map(({ id }) => id)).size).toBe(5_000);
+  expect(arrived).toHaveLength(5_000);
+  for (let key = 0; key < 200; key++) {
+    const numbers = arrived.filter((one) => one.key === `down-${key}`).map(({ id }) => Number(id.slice(5)));
+    expect(numbers).toEqual(numbers.toSorted((a, b) => a - b));
+  }
+  expect(await house.rows("select 1 from sagabox.dead_letter")).toEqual([]);
+});
+
+test("A17: while open the broker gets one message for each probe, and nothing else", async () => {
+  const house = await relays();
+  house.transport.answer = () => "unreachable";
+  await house.publish(...many(1_000, "down"));
+  await house.relay({ breaker: quick }).start();
+  await house.observer.until("breaker.opened");
+  const before = house.transport.calls.length;
+  await house.observer.until("breaker.opened", 5);
+  const probes = house.transport.calls.slice(before);
+  expect(probes.length).toBeGreaterThanOrEqual(4);
+  expect(probes.every((batch) => batch.length === 1)).toBe(true);
+});
+
+test("A17: a broker that never answers a probe keeps nobody waiting", async () => {
+  const house = await relays();
+  house.transport.before = (batch) =>
+    batch.some(({ topic }) => topic === "hole") ? new Promise(() => undefined) : Promise.resolve();
+  await house.publish(...many(100, "hole"));
+  await house.relay({ breaker: { ...quick, failures: 1 }, publishTimeout: 300 }).start();
+  await house.observer.until("breaker.opened");
+  await house.observer.until("breaker.probing");
+  await house.publish(...many(2_000, "up"));
+  await until(() => house.transport.published.length === 2_000);
+  expect(house.observer.of("breaker.opened").every(({ reason }) => reason === "unknown")).toBe(true);
+});
+
+test("A17: for an open destination the optimistic sender leases nothing and calls nobody; the relay delivers it", async () => {
+  const house = await relays();
+  const destinations = new Destinations({
+    breaker: { failures: 1, cooldownMs: 60_000, maxCooldownMs: 60_000 },
+    observer: silentObserver,
+  });
+  const { send } = house.optimistic({ destinations });
+  house.transport.answer = ({ topic }) => (topic === "down" ? "unreachable" : "published");
+  await send(outgoing({ id: "first", topic: "down" }));
+  await house.observer.until("optimistic.failed");
+  const calls = house.transport.calls.length;
+  await send(outgoing({ id: "second", topic: "down" }));
+  expect(await house.rows("select attempts, lease_until from sagabox.outbox")).toEqual([
+    { attempts: 0, lease_until: null },
+    { attempts: 0, lease_until: null },
+  ]);
+  expect(house.transport.calls).toHaveLength(calls);
+  await send(outgoing({ id: "third", topic: "up" }));
+  await house.observer.until("optimistic.succeeded");
+  house.transport.answer = () => "published";
+  await house.relay().start();
+  await house.drained();
+  expect(house.transport.ids.toSorted()).toEqual(["first", "second", "third"]);
+});
+
+test("A17: messages already leased when their destination opens are released, uncharged and in order", async () => {
+  const house = await relays();
+  const destinations = new Destinations({
+    breaker: { failures: 1, cooldownMs: 50, maxCooldownMs: 50 },
+    observer: house.observer,
+  });
+  const { send } = house.optimistic({ destinations });
+  let letGo: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (letGo = resolve));
+  house.transport.before = () => held;
+  house.transport.answer = () => "unreachable";
+  await send(outgoing({ id: "a", topic: "t", key: "k" }));
+  await until(() => house.transport.calls.length === 1);
+  await send(
+    outgoing({ id: "b", topic: "t", key: "other" }),
+    outgoing({ id: "c", topic: "t", key: "other" }),
+  );
+  letGo();
+  await house.observer.until("optimistic.failed", 2);
+  expect(house.observer.of("optimistic.failed").map(({ reason }) => reason)).toEqual(["error", "open"]);
+  house.transport.answer = () => "published";
+  await house.relay({ destinations }).start();
+  await house.drained();
+  expect(house.transport.ids.filter((id) => id !== "a")).toEqual(["b", "c"]);
+});
+
+test("A17: a process without a relay finds out by itself that the broker is back", async () => {
+  const house = await relays();
+  const destinations = new Destinations({
+    breaker: { failures: 1, cooldownMs: 20, maxCooldownMs: 20 },
+    observer: house.observer,
+  });
+  const { send } = house.optimistic({ destinations });
+  house.transport.answer = () => "unreachable";
+  await send(outgoing({ topic: "t" }));
+  await house.observer.until("breaker.opened");
+  house.transport.answer = () => "published";
+  await until(() => destinations.accepts("t"));
+  await send(outgoing({ id: "probe", topic: "t" }));
+  await house.observer.until("breaker.closed");
+  expect(house.transport.ids).toEqual(["probe"]);
+});

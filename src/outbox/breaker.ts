@@ -1,0 +1,74 @@
+/**
+ * The life of a destination, as its messages see it. `closed`: they flow. After as many failed batches in a row as the
+ * settings allow it is `open`: nobody calls the broker for it, and its messages wait uncharged. When the cool-down is
+ * over, one message is let through and the breaker is `half-open`: an answer closes it, another failure opens it again
+ * for longer. A destination that failed less often rests for a moment and is then tried with one batch at a time.
+ */
+export type BreakerKind = "closed" | "open" | "half-open";
+
+export interface Breaker {
+  readonly kind: BreakerKind;
+  /** Failed batches in a row. */
+  readonly failures: number;
+  /** How often in a row it has opened. */
+  readonly trips: number;
+  /** Nothing is sent before this, on the monotonic clock. */
+  readonly untilMs: number;
+  /** A batch or a single message is under way to find out; until it is back nothing else is sent. */
+  readonly trial: boolean;
+}
+
+export interface BreakerSettings {
+  readonly failures: number;
+  readonly cooldownMs: number;
+  readonly maxCooldownMs: number;
+}
+
+/** `trial`: everything there is, in a batch by itself. `probe`: one message. */
+export type Admittance = "all" | "trial" | "probe" | "none";
+
+export const CLOSED: Breaker = { kind: "closed", failures: 0, trips: 0, untilMs: 0, trial: false };
+
+const FIRST_REST_MS = 100;
+
+export function admittance({ kind, failures, untilMs, trial }: Breaker, nowMs: number): Admittance {
+  if (failures === 0) return "all";
+  if (trial || untilMs > nowMs) return "none";
+  return kind === "closed" ? "trial" : "probe";
+}
+
+/** What was let through to find out is under way. */
+export function begun(breaker: Breaker): Breaker {
+  return { ...breaker, kind: breaker.kind === "open" ? "half-open" : breaker.kind, trial: true };
+}
+
+/** It never reached the broker, so nothing was found out: the next one may try. */
+export function undecided(breaker: Breaker): Breaker {
+  return { ...breaker, kind: breaker.kind === "half-open" ? "open" : breaker.kind, trial: false };
+}
+
+/** One more failed batch. What was under way when it opened changes nothing: only a trial says something new. */
+export function failed(
+  breaker: Breaker,
+  settings: BreakerSettings,
+  {
+    nowMs,
+    random,
+    trial,
+  }: { readonly nowMs: number; readonly random: () => number; readonly trial: boolean },
+): Breaker {
+  if (breaker.kind !== "closed" && !trial) return breaker;
+  const failures = breaker.failures + 1;
+  const opens = breaker.kind !== "closed" || failures >= settings.failures;
+  const trips = opens ? breaker.trips + 1 : 0;
+  const bound = opens
+    ? doubled(settings.cooldownMs, trips, settings.maxCooldownMs)
+    : doubled(FIRST_REST_MS, failures, settings.cooldownMs);
+  // Spread over the second half, so that many processes do not come back together.
+  const untilMs = nowMs + Math.ceil(bound / 2 + (bound / 2) * random());
+  return { kind: opens ? "open" : "closed", failures, trips, untilMs, trial: false };
+}
+
+function doubled(firstMs: number, times: number, mostMs: number): number {
+  return Math.min(mostMs, firstMs * 2 ** Math.min(times - 1, 30));
+}

@@ -1,0 +1,147 @@
+import { random as systemRandom, systemClock, type Clock } from "../runtime/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import {
+  admittance,
+  begun,
+  CLOSED,
+  failed,
+  undecided,
+  type Admittance,
+  type Breaker,
+  type BreakerSettings,
+} from "./breaker.ts";
+
+export interface DestinationsOptions {
+  readonly breaker: BreakerSettings;
+  readonly observer: Observer;
+  readonly clock?: Clock;
+  readonly random?: () => number;
+}
+
+export interface Failure {
+  readonly reason: "unreachable" | "unknown";
+  readonly error: string;
+}
+
+export type DestinationState = "open" | "half-open" | "paused";
+
+/** How soon a topic whose trial is under way is looked at again. */
+const TRIAL_RECHECK_MS = 1_000;
+
+/** What this process knows of each topic: whether its broker answers. Shared by all who send, so that one learns for all. */
+export class Destinations {
+  readonly #options: DestinationsOptions;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  readonly #breakers = new Map<string, Breaker>();
+  readonly #openedMs = new Map<string, number>();
+  readonly #listeners: (() => void)[] = [];
+
+  constructor(options: DestinationsOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#random = options.random ?? systemRandom;
+  }
+
+  /** Told whenever a topic that rested flows again. */
+  onRecovery(told: () => void): void {
+    this.#listeners.push(told);
+  }
+
+  /** Whether anything may go there now. Changes nothing. */
+  accepts(topic: string): boolean {
+    return this.#breakers.size === 0 || this.#admittance(topic) !== "none";
+  }
+
+  /** How much may go there now. Who is given a trial or a probe must say how it ended. */
+  admit(topic: string): Admittance {
+    if (this.#breakers.size === 0) return "all";
+    const given = this.#admittance(topic);
+    if (given !== "trial" && given !== "probe") return given;
+    this.#breakers.set(topic, begun(this.#of(topic)));
+    if (given === "probe") {
+      this.#options.observer.tell("breaker.probing", { topic, open: this.#openCount() });
+    }
+    return given;
+  }
+
+  /** The broker said something about a message for this topic, be it no. */
+  answered(topic: string): void {
+    const breaker = this.#breakers.get(topic);
+    if (breaker === undefined) return;
+    this.#breakers.delete(topic);
+    if (breaker.kind !== "closed") this.#tellClosed(topic);
+    for (const told of this.#listeners) told();
+  }
+
+  /** A batch for this topic failed by the broker's fault; returns how long its messages wait. */
+  failed(topic: string, failure: Failure, trial: boolean): number {
+    const { breaker: settings, observer } = this.#options;
+    const nowMs = this.#clock.monotonicMs();
+    const before = this.#of(topic);
+    const after = failed(before, settings, { nowMs, random: this.#random, trial });
+    this.#breakers.set(topic, after);
+    const delayMs = Math.max(0, after.untilMs - nowMs);
+    if (after === before) return delayMs;
+    observer.tell("relay.paused", { topic, delayMs, ...failure });
+    if (after.kind === "open") {
+      if (before.kind === "closed") this.#openedMs.set(topic, nowMs);
+      const { failures } = after;
+      observer.tell("breaker.opened", { topic, failures, delayMs, open: this.#openCount(), ...failure });
+    }
+    return delayMs;
+  }
+
+  /** A trial ended without a word from the broker, or was never sent. */
+  undecided(topic: string): void {
+    const breaker = this.#breakers.get(topic);
+    if (breaker?.trial === true) this.#breakers.set(topic, undecided(breaker));
+  }
+
+  /** Topics nothing is fetched for. */
+  resting(): string[] {
+    if (this.#breakers.size === 0) return [];
+    return [...this.#breakers.keys()].filter((topic) => this.#admittance(topic) === "none");
+  }
+
+  /** How long messages for this topic have to wait, as far as is known. */
+  restMs(topic: string): number {
+    const breaker = this.#breakers.get(topic);
+    if (breaker === undefined) return 0;
+    const leftMs = Math.max(0, breaker.untilMs - this.#clock.monotonicMs());
+    return breaker.trial ? TRIAL_RECHECK_MS : leftMs;
+  }
+
+  /** Milliseconds until the first rest is over. */
+  nextMs(): number {
+    let next = Infinity;
+    for (const topic of this.resting()) next = Math.min(next, this.restMs(topic));
+    return next;
+  }
+
+  /** Every topic that does not flow, for people. */
+  states(): Record<string, DestinationState> {
+    const states: Record<string, DestinationState> = {};
+    for (const [topic, { kind }] of this.#breakers) if (kind !== "closed") states[topic] = kind;
+    return states;
+  }
+
+  #of(topic: string): Breaker {
+    return this.#breakers.get(topic) ?? CLOSED;
+  }
+
+  #admittance(topic: string): Admittance {
+    const breaker = this.#breakers.get(topic);
+    return breaker === undefined ? "all" : admittance(breaker, this.#clock.monotonicMs());
+  }
+
+  #tellClosed(topic: string): void {
+    const durationMs = this.#clock.monotonicMs() - (this.#openedMs.get(topic) ?? 0);
+    this.#openedMs.delete(topic);
+    this.#options.observer.tell("breaker.closed", { topic, durationMs, open: this.#openCount() });
+  }
+
+  #openCount(): number {
+    return this.#openedMs.size;
+  }
+}

@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
 import type { Sql } from "postgres";
-import { createBus, isSagaboxError, message, type Bus } from "sagabox";
+import { createBus, isSagaboxError, message, type Bus, type Transport } from "sagabox";
 import { OrderPlaced, StockCounted } from "./contracts.ts";
 
 // #region pg
@@ -114,6 +114,21 @@ export async function orderUnlessFull(bus: Bus, orderId: string): Promise<"accep
   }
 }
 // #endregion overflow
+
+// #region depth
+export function busBeforeABroker(database: Pool, transport: Transport): Bus {
+  return createBus({
+    service: "guide",
+    database,
+    transport,
+    log: false,
+    outbox: {
+      brokerDepth: { limit: 100_000, resumeAt: 50_000 }, // at the broker
+      overflow: { maxPending: 1_000_000 }, // in Postgres
+    },
+  });
+}
+// #endregion depth
 
 // #region admit
 export async function orderWhenThereIsRoom(bus: Bus, orderId: string): Promise<void> {

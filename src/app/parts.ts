@@ -5,6 +5,7 @@ import { createIdSource, poolRandomBytes, type AnyContract } from "../message/in
 import {
   Admission,
   compose,
+  DepthWatch,
   Destinations,
   Flusher,
   History,
@@ -45,6 +46,7 @@ export interface Parts {
   readonly wakeUp: WakeUp;
   readonly relay: PollingRelay;
   readonly destinations: Destinations;
+  readonly depthWatch: DepthWatch | undefined;
   readonly mover: ScheduleMover;
   readonly history: History;
   readonly inbox: InboxEngine;
@@ -97,6 +99,10 @@ export function wire(settings: BusSettings, given: Transport, observer: Observer
     wakeUp,
     relay,
     destinations,
+    depthWatch:
+      outbox.brokerDepth === null
+        ? undefined
+        : new DepthWatch({ transport: given, destinations, limits: outbox.brokerDepth, observer }),
     mover,
     history: new History({
       database,

@@ -103,7 +103,7 @@ export class Worker {
   }
 
   #services(options: RunOptions): SupervisedService[] {
-    const { relay, mover, history } = this.#parts;
+    const { relay, mover, history, depthWatch } = this.#parts;
     const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
@@ -113,6 +113,7 @@ export class Worker {
       named("janitor", new Janitor(this.#parts)),
       named("backlog", new Backlog(this.#parts)),
       named("relay", relay),
+      ...(depthWatch === undefined ? [] : [named("broker depth", depthWatch)]),
       named("schedule", mover),
       named("notifications", this.#notifications()),
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),

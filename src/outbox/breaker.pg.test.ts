@@ -106,7 +106,7 @@ test("A17: messages already leased when their destination opens are released, un
   );
   letGo();
   await house.observer.until("optimistic.failed", 2);
-  expect(house.observer.of("optimistic.failed").map(({ reason }) => reason)).toEqual(["error", "open"]);
+  expect(house.observer.of("optimistic.failed").map(({ reason }) => reason)).toEqual(["error", "resting"]);
   house.transport.answer = () => "published";
   await house.relay({ destinations }).start();
   await house.drained();

@@ -25,16 +25,21 @@ export interface Failure {
 
 export type DestinationState = "open" | "half-open" | "paused";
 
-/** How soon a topic whose trial is under way is looked at again. */
-const TRIAL_RECHECK_MS = 1_000;
+/** How soon a topic is looked at again whose rest has no known end. */
+const RECHECK_MS = 1_000;
 
-/** What this process knows of each topic: whether its broker answers. Shared by all who send, so that one learns for all. */
+/**
+ * What this process knows of each topic: whether its broker answers, and whether it is full. Shared by all who send, so
+ * that one learns for all.
+ */
 export class Destinations {
   readonly #options: DestinationsOptions;
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #breakers = new Map<string, Breaker>();
   readonly #openedMs = new Map<string, number>();
+  readonly #pausedMs = new Map<string, number>();
+  readonly #answeredMs = new Map<string, number>();
   readonly #listeners: (() => void)[] = [];
 
   constructor(options: DestinationsOptions) {
@@ -50,12 +55,11 @@ export class Destinations {
 
   /** Whether anything may go there now. Changes nothing. */
   accepts(topic: string): boolean {
-    return this.#breakers.size === 0 || this.#admittance(topic) !== "none";
+    return this.#admittance(topic) !== "none";
   }
 
   /** How much may go there now. Who is given a trial or a probe must say how it ended. */
   admit(topic: string): Admittance {
-    if (this.#breakers.size === 0) return "all";
     const given = this.#admittance(topic);
     if (given !== "trial" && given !== "probe") return given;
     this.#breakers.set(topic, begun(this.#of(topic)));
@@ -67,11 +71,40 @@ export class Destinations {
 
   /** The broker said something about a message for this topic, be it no. */
   answered(topic: string): void {
+    this.#answeredMs.set(topic, this.#clock.monotonicMs());
     const breaker = this.#breakers.get(topic);
     if (breaker === undefined) return;
     this.#breakers.delete(topic);
     if (breaker.kind !== "closed") this.#tellClosed(topic);
-    for (const told of this.#listeners) told();
+    this.#tellRecovery();
+  }
+
+  /** So much waits at the broker that nothing more is sent to this topic until it is resumed. */
+  pause(topic: string, depth: number): void {
+    if (this.#pausedMs.has(topic)) return;
+    this.#pausedMs.set(topic, this.#clock.monotonicMs());
+    this.#options.observer.tell("destination.paused", { topic, depth });
+  }
+
+  /** `depth` is null when the broker no longer tells. */
+  resume(topic: string, depth: number | null): void {
+    const sinceMs = this.#pausedMs.get(topic);
+    if (sinceMs === undefined) return;
+    this.#pausedMs.delete(topic);
+    const durationMs = this.#clock.monotonicMs() - sinceMs;
+    this.#options.observer.tell("destination.resumed", { topic, depth, durationMs });
+    this.#tellRecovery();
+  }
+
+  paused(): string[] {
+    return [...this.#pausedMs.keys()];
+  }
+
+  /** Topics whose broker has answered within this time. */
+  recent(withinMs: number): string[] {
+    const sinceMs = this.#clock.monotonicMs() - withinMs;
+    for (const [topic, atMs] of this.#answeredMs) if (atMs < sinceMs) this.#answeredMs.delete(topic);
+    return [...this.#answeredMs.keys()];
   }
 
   /** A batch for this topic failed by the broker's fault; returns how long its messages wait. */
@@ -100,16 +133,16 @@ export class Destinations {
 
   /** Topics nothing is fetched for. */
   resting(): string[] {
-    if (this.#breakers.size === 0) return [];
-    return [...this.#breakers.keys()].filter((topic) => this.#admittance(topic) === "none");
+    if (this.#breakers.size + this.#pausedMs.size === 0) return [];
+    const topics = new Set([...this.#breakers.keys(), ...this.#pausedMs.keys()]);
+    return [...topics].filter((topic) => this.#admittance(topic) === "none");
   }
 
   /** How long messages for this topic have to wait, as far as is known. */
   restMs(topic: string): number {
     const breaker = this.#breakers.get(topic);
-    if (breaker === undefined) return 0;
-    const leftMs = Math.max(0, breaker.untilMs - this.#clock.monotonicMs());
-    return breaker.trial ? TRIAL_RECHECK_MS : leftMs;
+    if (breaker?.trial === true || this.#pausedMs.has(topic)) return RECHECK_MS;
+    return breaker === undefined ? 0 : Math.max(0, breaker.untilMs - this.#clock.monotonicMs());
   }
 
   /** Milliseconds until the first rest is over. */
@@ -122,6 +155,7 @@ export class Destinations {
   /** Every topic that does not flow, for people. */
   states(): Record<string, DestinationState> {
     const states: Record<string, DestinationState> = {};
+    for (const topic of this.#pausedMs.keys()) states[topic] = "paused";
     for (const [topic, { kind }] of this.#breakers) if (kind !== "closed") states[topic] = kind;
     return states;
   }
@@ -131,6 +165,7 @@ export class Destinations {
   }
 
   #admittance(topic: string): Admittance {
+    if (this.#pausedMs.has(topic)) return "none";
     const breaker = this.#breakers.get(topic);
     return breaker === undefined ? "all" : admittance(breaker, this.#clock.monotonicMs());
   }
@@ -139,6 +174,10 @@ export class Destinations {
     const durationMs = this.#clock.monotonicMs() - (this.#openedMs.get(topic) ?? 0);
     this.#openedMs.delete(topic);
     this.#options.observer.tell("breaker.closed", { topic, durationMs, open: this.#openCount() });
+  }
+
+  #tellRecovery(): void {
+    for (const told of this.#listeners) told();
   }
 
   #openCount(): number {

@@ -128,9 +128,9 @@ export class OptimisticSender {
     const addressed = messages.map((leased) => ({ topic: leased.message.topic, leased }));
     const { lots, waiting } = lotsOf(addressed, this.#options.destinations);
     const left = await Promise.all(lots.map((lot) => this.#sendLot(lot)));
-    const open = waiting.map(({ leased }) => leased);
-    if (open.length > 0) await this.#release(open, "open", "its destination does not answer");
-    return [...left.flat(), ...open];
+    const back = waiting.map(({ leased }) => leased);
+    if (back.length > 0) await this.#release(back, "resting", "its destination does not answer, or is full");
+    return [...left.flat(), ...back];
   }
 
   async #hop(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {

@@ -15,3 +15,14 @@ test.each([
 ])("%j is refused by name", (breaker, name) => {
   expect(() => outboxSettings({ breaker: breaker as object })).toThrow(name);
 });
+
+test("A16: a full broker queue goes on at four fifths of its limit unless told otherwise", () => {
+  expect(outboxSettings().brokerDepth).toBeNull();
+  expect(outboxSettings({ brokerDepth: { limit: 10 } }).brokerDepth).toEqual({
+    limit: 10,
+    resumeAt: 8,
+    everyMs: 2_000,
+  });
+  expect(() => outboxSettings({ brokerDepth: { limit: 10, resumeAt: 10 } })).toThrow("resumeAt");
+  expect(() => outboxSettings({ brokerDepth: { limit: 0 } })).toThrow("outbox.brokerDepth.limit");
+});

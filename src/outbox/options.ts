@@ -29,6 +29,15 @@ export interface BreakerOptions {
   readonly maxCooldown?: Duration | number;
 }
 
+export interface BrokerDepthOptions {
+  /** A topic with this many messages waiting at the broker for their slowest group is paused. */
+  readonly limit: number;
+  /** It goes on when no more than this many are left. Default: four fifths of the limit. */
+  readonly resumeAt?: number;
+  /** How often the broker is asked. Default "2s". */
+  readonly every?: Duration | number;
+}
+
 export interface OutboxOptions {
   /** How many messages one batch may hold. Default 500. */
   readonly batchSize?: number;
@@ -50,6 +59,8 @@ export interface OutboxOptions {
   readonly overflow?: OverflowOptions;
   /** When a topic is left alone because its broker does not answer. Nothing is charged to its messages. */
   readonly breaker?: BreakerOptions;
+  /** Pauses a topic whose queue at the broker is full, where the transport tells. No limit unless given. */
+  readonly brokerDepth?: BrokerDepthOptions;
 }
 
 export interface OutboxSettings {
@@ -67,6 +78,11 @@ export interface OutboxSettings {
     readonly timeoutMs: number;
   } | null;
   readonly breaker: BreakerSettings;
+  readonly brokerDepth: {
+    readonly limit: number;
+    readonly resumeAt: number;
+    readonly everyMs: number;
+  } | null;
 }
 
 const DAY_MS = 86_400_000;
@@ -83,6 +99,7 @@ export function outboxSettings(options: OutboxOptions = {}): OutboxSettings {
     "retention",
     "overflow",
     "breaker",
+    "brokerDepth",
   ]);
   return Object.freeze({
     batchSize: wholeNumber("outbox.batchSize", options.batchSize ?? 500, { min: 1, max: 5_000 }),
@@ -104,6 +121,7 @@ export function outboxSettings(options: OutboxOptions = {}): OutboxSettings {
     }),
     overflow: options.overflow === undefined ? null : overflowSettings(options.overflow),
     breaker: breakerSettings(options.breaker ?? {}),
+    brokerDepth: options.brokerDepth === undefined ? null : depthSettings(options.brokerDepth),
   });
 }
 
@@ -130,5 +148,17 @@ function breakerSettings(options: BreakerOptions): BreakerSettings {
       options.maxCooldown ?? Math.max(cooldownMs, 30_000),
       { min: cooldownMs, max: 3_600_000 },
     ),
+  });
+}
+
+function depthSettings(options: BrokerDepthOptions): NonNullable<OutboxSettings["brokerDepth"]> {
+  rejectUnknownKeys("outbox.brokerDepth", options, ["limit", "resumeAt", "every"]);
+  const limit = wholeNumber("outbox.brokerDepth.limit", options.limit, { min: 1 });
+  return Object.freeze({
+    limit,
+    resumeAt: wholeNumber("outbox.brokerDepth.resumeAt", options.resumeAt ?? Math.floor(limit * 0.8), {
+      max: limit - 1,
+    }),
+    everyMs: milliseconds("outbox.brokerDepth.every", options.every ?? "2s", { min: 10, max: 300_000 }),
   });
 }

@@ -20,6 +20,7 @@ const error = "What went wrong, in one line and without payload.";
 const scope = "Whose lanes: the relay or one consumer.";
 const lanes = "How many lanes.";
 const open = "How many destinations are open or half-open now.";
+const depth = "How many messages wait at the broker for their slowest group.";
 const worker = "Name of the process in leases.";
 
 /** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
@@ -87,6 +88,30 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     meaning: "A destination answers again, and its messages flow.",
     fields: { topic, durationMs: "How long it had been open, in milliseconds.", open },
   },
+  "depth.measured": {
+    level: "debug",
+    meaning: "The broker told how much waits in a topic.",
+    fields: { topic, depth },
+  },
+  "depth.unknown": {
+    level: "warn",
+    meaning: "The broker did not tell how much waits. After some times topics that were paused go on.",
+    fields: { failures: "How often in a row.", error },
+  },
+  "destination.paused": {
+    level: "warn",
+    meaning: "Too much waits at the broker: nothing more is sent to this topic for now; all others flow.",
+    fields: { topic, depth },
+  },
+  "destination.resumed": {
+    level: "info",
+    meaning: "A topic that was paused flows again.",
+    fields: {
+      topic,
+      depth: `${depth} Null when the broker no longer tells.`,
+      durationMs: "How long it was paused, in milliseconds.",
+    },
+  },
   "relay.lost": {
     level: "warn",
     meaning: "A batch could not be settled because its lanes were taken over; the new owner sends it again.",
@@ -105,7 +130,7 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
   "optimistic.failed": {
     level: "info",
     meaning: "Sending right after commit did not work out; the relay sends the messages.",
-    fields: { count, reason: "`timeout`, `error`, `late` or `open`.", error },
+    fields: { count, reason: "`timeout`, `error`, `late` or `resting`.", error },
   },
   "lanes.gained": { level: "info", meaning: "This process leased lanes.", fields: { scope, lanes } },
   "lanes.released": { level: "info", meaning: "This process handed lanes over.", fields: { scope, lanes } },

@@ -47,12 +47,22 @@ export interface TelemetryEvents {
   /** The cool-down is over: one message finds out whether the broker is back. */
   "breaker.probing": { readonly topic: string; readonly open: number };
   "breaker.closed": { readonly topic: string; readonly durationMs: number; readonly open: number };
+  /** One look at the queue of a topic at the broker. */
+  "depth.measured": { readonly topic: string; readonly depth: number };
+  "depth.unknown": { readonly failures: number; readonly error: string };
+  /** The queue at the broker is full: nothing more is sent to this topic, the others flow. */
+  "destination.paused": { readonly topic: string; readonly depth: number };
+  "destination.resumed": {
+    readonly topic: string;
+    readonly depth: number | null;
+    readonly durationMs: number;
+  };
   "relay.lost": { readonly lanes: number; readonly count: number };
   "optimistic.attempted": { readonly count: number };
   "optimistic.succeeded": { readonly count: number; readonly durationMs: number };
   "optimistic.failed": {
     readonly count: number;
-    readonly reason: "timeout" | "error" | "late" | "open";
+    readonly reason: "timeout" | "error" | "late" | "resting";
     readonly error: string;
   };
   "lanes.gained": { readonly scope: string; readonly lanes: number };

@@ -92,6 +92,11 @@ export const metricCatalogue = {
   ),
   transport_breakers_open: gauge("Destinations of this process that are open or half-open."),
   transport_breaker_changes_total: counter("How often a destination opened, was probed or closed.", "state"),
+  transport_depth: gauge("Messages waiting at the broker for their slowest group.", "topic"),
+  transport_paused: gauge(
+    "1 while nothing is sent to a topic because too much waits at the broker.",
+    "topic",
+  ),
   transport_pauses_total: counter("Rests after a failure of the broker.", "topic", "reason"),
   storage_failures_total: counter("Failures of the database.", "doing"),
   history_rows_removed_total: counter("Rows removed after their retention.", "table"),

@@ -34,7 +34,7 @@ const nothing = (): void => undefined;
 function recordersFor(metric: (name: MetricName) => Metric): Recorders {
   return {
     ...outboxRecorders(metric),
-    ...breakerRecorders(metric),
+    ...destinationRecorders(metric),
     ...consumerRecorders(metric),
     ...houseRecorders(metric),
   };
@@ -66,7 +66,7 @@ function outboxRecorders(metric: (name: MetricName) => Metric) {
   } satisfies Partial<Recorders>;
 }
 
-function breakerRecorders(metric: (name: MetricName) => Metric) {
+function destinationRecorders(metric: (name: MetricName) => Metric) {
   const record = ({ topic, open }: { topic: string; open: number }, value: number, state: string): void => {
     metric("transport_breaker_state").set(value, topic);
     metric("transport_breakers_open").set(open);
@@ -76,6 +76,10 @@ function breakerRecorders(metric: (name: MetricName) => Metric) {
     "breaker.opened": (e) => record(e, 2, "open"),
     "breaker.probing": (e) => record(e, 1, "half-open"),
     "breaker.closed": (e) => record(e, 0, "closed"),
+    "depth.measured": (e) => metric("transport_depth").set(e.depth, e.topic),
+    "depth.unknown": nothing,
+    "destination.paused": (e) => metric("transport_paused").set(1, e.topic),
+    "destination.resumed": (e) => metric("transport_paused").set(0, e.topic),
   } satisfies Partial<Recorders>;
 }
 

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import postgres from "postgres";
 import { createBus, message, type Bus } from "sagabox";
+import { MemoryTransport } from "sagabox/testing";
 import { expect, onTestFinished, test, vi } from "vitest";
 import * as consuming from "../../examples/guides/consuming.ts";
 import { CustomerMoved, OrderPlaced, ReserveStock, StockCounted } from "../../examples/guides/contracts.ts";
@@ -13,6 +14,7 @@ import * as deadLetters from "../../examples/guides/dead-letters.ts";
 import * as publishing from "../../examples/guides/publishing.ts";
 import { example } from "../../examples/guides/readme.ts";
 import { temporaryDatabase, type TemporaryDatabase } from "../support/database.ts";
+import { ScriptedTransport } from "../support/scripted-transport.ts";
 import { startCli } from "../support/run-cli.ts";
 
 const tables = `
@@ -95,6 +97,24 @@ test("a full outbox refuses, and the publisher can tell", async () => {
   await publishing.orderWhenThereIsRoom(bus, "unbounded");
   expect(await column(pool, "select partition_key as found from sagabox.outbox_events")).toContain(
     "unbounded",
+  );
+});
+
+test("a bus before a broker pauses a topic that is full there, and refuses the limit where nobody can tell", async () => {
+  const { pool } = await setup();
+  const transport = new ScriptedTransport();
+  transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 100_000])));
+  const bus = publishing.busBeforeABroker(pool, transport);
+  onTestFinished(async () => void (await bus.stop()));
+  await bus.run();
+  await publishing.orderInOurs(bus, "a");
+  await until(
+    () => bus.health(),
+    ({ destinations }) => destinations?.["events.guide.order.placed"] === "paused",
+  );
+  expect(bus.metrics()).toContain('transport_paused{topic="events.guide.order.placed"} 1');
+  expect(() => publishing.busBeforeABroker(pool, new MemoryTransport())).toThrow(
+    "does not tell how much waits",
   );
 });
 

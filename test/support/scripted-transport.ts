@@ -14,6 +14,9 @@ export class ScriptedTransport implements Transport {
   answer: (message: Message) => Answer | Promise<Answer> = () => "published";
   /** Called before any message of a batch is taken. */
   before: (batch: readonly Message[]) => Promise<void> = () => Promise.resolve();
+  /** How much waits at the broker; asked by whoever watches. */
+  depths: (topics: readonly string[]) => Promise<ReadonlyMap<string, number>> = () =>
+    Promise.resolve(new Map());
   #changed: (() => void)[] = [];
 
   constructor(capabilities: Partial<Capabilities> = {}) {

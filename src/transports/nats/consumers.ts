@@ -1,0 +1,66 @@
+import { JetStreamApiCodes, type ConsumerConfig, type ConsumerInfo } from "@nats-io/jetstream";
+import { nanos } from "@nats-io/transport-node";
+import type { Session } from "./link.ts";
+import type { NatsSettings } from "./options.ts";
+import { isApiError } from "./streams.ts";
+
+/** Where a new consumer begins: at a sequence of the stream, or as its group asked. */
+export type Start = { readonly at: number } | "now" | "beginning";
+
+export interface ConsumerRequest {
+  readonly stream: string;
+  readonly name: string;
+  readonly filter: string;
+  readonly start: Start;
+  /** The most that may be unsettled at once. Default no limit. */
+  readonly window?: number;
+}
+
+/** Makes a durable pull consumer, or finds it as it is. */
+export async function makeConsumer(
+  { jsm }: Session,
+  { ackWaitMs }: NatsSettings,
+  { stream, name, filter, start, window = -1 }: ConsumerRequest,
+): Promise<ConsumerInfo> {
+  const config: Partial<ConsumerConfig> = {
+    durable_name: name,
+    filter_subject: filter,
+    ack_policy: "explicit",
+    ack_wait: nanos(ackWaitMs),
+    // Attempts are ours to count: a broker that gives up by itself would lose messages without a trace.
+    max_deliver: -1,
+    max_ack_pending: window,
+    ...startOf(start),
+  };
+  try {
+    return await jsm.consumers.add(stream, config);
+  } catch (error) {
+    const found = await findConsumer(jsm, stream, name);
+    if (found === undefined) throw error;
+    return found; // made before, with another beginning or window
+  }
+}
+
+function startOf(start: Start): Partial<ConsumerConfig> {
+  if (start === "now") return { deliver_policy: "new" };
+  if (start === "beginning") return { deliver_policy: "all" };
+  return { deliver_policy: "by_start_sequence", opt_start_seq: start.at };
+}
+
+export async function findConsumer(
+  jsm: Session["jsm"],
+  stream: string,
+  name: string,
+): Promise<ConsumerInfo | undefined> {
+  try {
+    return await jsm.consumers.info(stream, name);
+  } catch (error) {
+    if (isApiError(error, JetStreamApiCodes.ConsumerNotFound)) return undefined;
+    throw error;
+  }
+}
+
+/** The first sequence it has not seen, for a consumer that nobody has read from. */
+export function beginningOf(info: ConsumerInfo): number {
+  return info.delivered.stream_seq + 1;
+}

@@ -1,0 +1,78 @@
+import type { JsMsg } from "@nats-io/jetstream";
+import { withDeadline } from "../../runtime/index.ts";
+import type { DeadLetterNote } from "../../transport/index.ts";
+import { fromNatsHeaders, headerBytes, toNatsHeaders, transportHeaders } from "./header-mapping.ts";
+import { unreachable, type Session } from "./link.ts";
+import type { NatsSettings } from "./options.ts";
+import { streamNames, type GroupNames } from "./topology.ts";
+
+type Texts = Readonly<Record<string, string>>;
+
+/**
+ * Copies of a message for one group: its body as it came and its headers with a few more. A copy is confirmed before
+ * the original is acknowledged; made again after a crash in between, it has the same id and is kept once.
+ */
+export class Copies {
+  readonly #settings: NatsSettings;
+  readonly #names: GroupNames;
+
+  constructor(settings: NatsSettings, names: GroupNames) {
+    this.#settings = settings;
+    this.#names = names;
+  }
+
+  async retry(session: Session, msg: JsMsg, topic: string, attempt: number, delayMs: number): Promise<void> {
+    const headers = {
+      ...fromNatsHeaders(msg.headers),
+      [transportHeaders.attempt]: String(attempt),
+      [transportHeaders.delay]: String(Math.ceil(delayMs)),
+    };
+    const { retries } = streamNames(this.#settings.prefix);
+    await this.#put(session, msg, this.#names.retry(topic), retries, headers);
+  }
+
+  async deadLetter(session: Session, msg: JsMsg, note: DeadLetterNote): Promise<void> {
+    const own = fromNatsHeaders(msg.headers);
+    const room = session.maxPayload - msg.data.length - headerBytes(own);
+    const { dead } = streamNames(this.#settings.prefix);
+    await this.#put(session, msg, this.#names.dead, dead, { ...own, ...fitted({ ...note }, room) });
+  }
+
+  async #put(session: Session, msg: JsMsg, subject: string, stream: string, headers: Texts): Promise<void> {
+    const { timeoutMs } = this.#settings;
+    const { stream: origin, streamSequence } = msg.info;
+    const confirmed = session.js.publish(subject, msg.data, {
+      headers: toNatsHeaders(headers),
+      msgID: `${subject}/${origin}/${streamSequence}`,
+      expect: { streamName: stream },
+      timeout: timeoutMs,
+    });
+    await withDeadline(confirmed, timeoutMs + 100, () => {
+      throw unreachable(`NATS did not confirm a copy to ${subject}.`);
+    }).catch((error: unknown) => {
+      throw unreachable(`NATS did not take a copy to ${subject}.`, error);
+    });
+  }
+}
+
+const whole = [
+  "error_type",
+  "retry_count",
+  "failed_at",
+  "source_topic",
+  "consumer_group",
+  "original_timestamp",
+];
+
+/** The note within so many bytes: a long story is cut, and left out where there is no room at all. */
+export function fitted(note: Texts, room: number): Texts {
+  const kept = Object.fromEntries(Object.entries(note).filter(([name]) => whole.includes(name)));
+  for (const name of ["error_message", "stack_trace"]) {
+    let value = note[name] ?? "";
+    while (value !== "" && headerBytes({ ...kept, [name]: value }) > room) {
+      value = value.slice(0, Math.floor(value.length / 2));
+    }
+    kept[name] = value;
+  }
+  return headerBytes(kept) > room ? {} : kept;
+}

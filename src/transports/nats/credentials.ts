@@ -1,0 +1,59 @@
+import {
+  credsAuthenticator,
+  nkeyAuthenticator,
+  tokenAuthenticator,
+  usernamePasswordAuthenticator,
+  type Authenticator,
+} from "@nats-io/transport-node";
+import { SagaboxError } from "../../errors/index.ts";
+import { rejectUnknownKeys } from "../../options/index.ts";
+
+/** One of: user and password, a token, the seed of an nkey, or the text of a .creds file. */
+export interface NatsCredentials {
+  readonly user?: string;
+  readonly password?: string;
+  readonly token?: string;
+  readonly nkeySeed?: string;
+  readonly creds?: string;
+}
+
+export type CredentialSource = NatsCredentials | (() => NatsCredentials | Promise<NatsCredentials>);
+
+export function checkCredentials(given: CredentialSource | undefined): CredentialSource | undefined {
+  if (given === undefined || typeof given === "function") return given;
+  checkOne(given);
+  return Object.freeze({ ...given });
+}
+
+/** Asked for each connection, so that rotated credentials are found. Only texts leave this function. */
+export async function authenticatorOf(
+  source: CredentialSource | undefined,
+): Promise<Authenticator | undefined> {
+  if (source === undefined) return undefined;
+  const given = typeof source === "function" ? await source() : source;
+  checkOne(given);
+  if (given.user !== undefined) return usernamePasswordAuthenticator(given.user, given.password);
+  if (given.token !== undefined) return tokenAuthenticator(given.token);
+  if (given.nkeySeed !== undefined) return nkeyAuthenticator(Buffer.from(given.nkeySeed.trim()));
+  return credsAuthenticator(Buffer.from(given.creds ?? ""));
+}
+
+const kinds = ["user", "token", "nkeySeed", "creds"] as const;
+
+function checkOne(given: NatsCredentials): void {
+  rejectUnknownKeys("nats.credentials", given, [...kinds, "password"]);
+  const values: readonly unknown[] = Object.values(given);
+  if (values.some((value) => value !== undefined && typeof value !== "string")) {
+    throw invalid("must be texts");
+  }
+  if (kinds.filter((kind) => given[kind] !== undefined).length !== 1) {
+    throw invalid("must be one of user and password, token, nkeySeed or creds");
+  }
+  if ((given.user === undefined) !== (given.password === undefined)) {
+    throw invalid("need user and password together");
+  }
+}
+
+function invalid(what: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", `nats.credentials ${what}.`);
+}

@@ -1,0 +1,112 @@
+import type { JsMsg } from "@nats-io/jetstream";
+import type { Message } from "../../message/index.ts";
+import { fromWire, type DeadLetterNote, type Delivery, type RetryOptions } from "../../transport/index.ts";
+import { fromNatsHeaders, transportHeaders } from "./header-mapping.ts";
+
+/** Where deliveries come from, and what becomes of their messages there. */
+export interface Source {
+  readonly topic: string;
+  /** The next message to hand out, if there is one. */
+  take(): JsMsg | undefined;
+  /** Settled for good. */
+  done(msg: JsMsg): void;
+  /** Given back unharmed. */
+  back(msg: JsMsg): void;
+}
+
+export interface DeliveryParts {
+  readonly msg: JsMsg;
+  readonly source: Source;
+  readonly ordered: boolean;
+  readonly maxBytes: number;
+  copyToRetry(msg: JsMsg, topic: string, attempt: number, delayMs: number): Promise<void>;
+  copyToDead(msg: JsMsg, note: DeadLetterNote): Promise<void>;
+  /** Told once, however it ended. */
+  closed(delivery: NatsDelivery): void;
+}
+
+export class NatsDelivery implements Delivery {
+  readonly message: Message;
+  readonly flaw?: Error;
+  readonly attempt: number;
+  readonly orderKey: string | null;
+  readonly #parts: DeliveryParts;
+  readonly #lost = new AbortController();
+  #settling: Promise<void> | undefined;
+  #settled = false;
+
+  constructor(parts: DeliveryParts) {
+    const { msg, source, ordered, maxBytes } = parts;
+    this.#parts = parts;
+    const headers = fromNatsHeaders(msg.headers);
+    const { topic } = source;
+    const { message, flaw } = fromWire({ body: msg.data, headers, topic, key: null, maxBytes });
+    this.message = message;
+    if (flaw !== undefined) this.flaw = flaw;
+    this.attempt = attemptOf(headers[transportHeaders.attempt]);
+    this.orderKey = ordered && message.key !== null ? `${topic}/${message.key}` : null;
+  }
+
+  get signal(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  get source(): Source {
+    return this.#parts.source;
+  }
+
+  ack(): Promise<void> {
+    return this.#settle(() => Promise.resolve());
+  }
+
+  retry({ delayMs, charged }: RetryOptions): Promise<void> {
+    const { msg, source } = this.#parts;
+    const attempt = this.attempt + (charged ? 1 : 0);
+    return this.#settle(() => this.#parts.copyToRetry(msg, source.topic, attempt, delayMs));
+  }
+
+  deadLetter(note: DeadLetterNote): Promise<void> {
+    return this.#settle(() => this.#parts.copyToDead(this.#parts.msg, note));
+  }
+
+  async release(): Promise<void> {
+    await this.#settling?.catch(() => undefined);
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#parts.source.back(this.#parts.msg);
+    this.#parts.closed(this);
+  }
+
+  /** Somebody else has the message, or soon will. */
+  lose(): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#lost.abort();
+    this.#parts.closed(this);
+  }
+
+  // A copy that could not be made leaves the delivery open, so that its holder may try again.
+  async #settle(first: () => Promise<void>): Promise<void> {
+    if (this.#settled) return;
+    this.#settling ??= this.#finish(first).finally(() => (this.#settling = undefined));
+    await this.#settling;
+  }
+
+  async #finish(first: () => Promise<void>): Promise<void> {
+    try {
+      await first();
+    } catch (error) {
+      if (this.#settled) return; // lost meanwhile: nothing of it is ours to settle
+      throw error;
+    }
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#parts.source.done(this.#parts.msg);
+    this.#parts.closed(this);
+  }
+}
+
+function attemptOf(header: string | undefined): number {
+  const attempt = Number(header ?? "1");
+  return Number.isSafeInteger(attempt) && attempt >= 1 ? attempt : 1;
+}

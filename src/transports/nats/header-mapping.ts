@@ -1,0 +1,48 @@
+import { headers as newHeaders, type MsgHdrs } from "@nats-io/transport-node";
+
+/** Headers of ours that are no part of the message. */
+export const transportHeaders = {
+  /** Which attempt this copy is. */
+  attempt: "sagabox-attempt",
+  /** How many milliseconds this copy waits before it is handed out. */
+  delay: "sagabox-delay",
+} as const;
+
+/**
+ * NATS writes headers as lines and trims them. Line breaks, control characters, "%" itself and space at the ends are
+ * written like in an address ("%0A"), so that every value comes back as it was.
+ */
+export function toNatsHeaders(headers: Readonly<Record<string, string>>): MsgHdrs {
+  const result = newHeaders();
+  for (const [name, value] of Object.entries(headers)) result.append(name, encodeValue(value));
+  return result;
+}
+
+/** Without the server's own. */
+export function fromNatsHeaders(given: MsgHdrs | undefined): Record<string, string> {
+  const entries = [...(given ?? [])].filter(([name]) => !/^nats-/i.test(name));
+  return Object.fromEntries(entries.map(([name, values]) => [name, decodeValue(values[0] ?? "")]));
+}
+
+export function encodeValue(value: string): string {
+  // oxlint-disable-next-line no-control-regex
+  return value.replace(/^\s+|\s+$|[%\u0000-\u001f\u007f]/g, (part) => encodeURIComponent(part));
+}
+
+export function decodeValue(value: string): string {
+  return value.replace(/(?:%[0-9a-f]{2})+/gi, (part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part; // a stranger's percent sign
+    }
+  });
+}
+
+/** What the headers take of the server's limit, which counts them with the body. */
+export function headerBytes(headers: Readonly<Record<string, string>>): number {
+  return Object.entries(headers).reduce(
+    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(encodeValue(value)) + 4,
+    14,
+  );
+}

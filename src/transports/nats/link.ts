@@ -1,0 +1,162 @@
+import { jetstream, jetstreamManager, type JetStreamClient, type JetStreamManager } from "@nats-io/jetstream";
+import { connect, type NatsConnection } from "@nats-io/transport-node";
+import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
+import { Loop, withDeadline } from "../../runtime/index.ts";
+import { authenticatorOf } from "./credentials.ts";
+import type { NatsSettings } from "./options.ts";
+import { declareStreams } from "./streams.ts";
+
+/** One connection from its beginning to its end. Nothing of it outlives it. */
+export interface Session {
+  readonly nc: NatsConnection;
+  readonly js: JetStreamClient;
+  readonly jsm: JetStreamManager;
+  /** The most the server takes, headers included. */
+  readonly maxPayload: number;
+  /** Aborted when the connection is gone. */
+  readonly over: AbortSignal;
+}
+
+const AGAIN_MS = 100;
+const LONGEST_WAIT_MS = 2_000;
+
+/** Keeps one connection, and makes another when it ends, for ever. */
+export class Link {
+  readonly #settings: NatsSettings;
+  readonly #loop: Loop;
+  readonly #listeners = new Set<() => void>();
+  #session: Session | undefined;
+  #maxPayload = 1_048_576;
+  #firstTry: { readonly done: Promise<void>; readonly settle: (error?: unknown) => void } | undefined;
+  #trouble: Error | undefined;
+  #closed = false;
+
+  constructor(settings: NatsSettings) {
+    this.#settings = settings;
+    this.#loop = new Loop({
+      step: (signal) => this.#step(signal),
+      onError: (error) => this.#failed(error),
+      maxBackoffMs: LONGEST_WAIT_MS,
+    });
+  }
+
+  get session(): Session | undefined {
+    return this.#session;
+  }
+
+  get maxPayload(): number {
+    return this.#maxPayload;
+  }
+
+  /** Why there is no session. */
+  get trouble(): Error {
+    return this.#trouble ?? unreachable(this.#closed ? "The transport was closed." : "Not connected yet.");
+  }
+
+  /** Begins to connect; resolves or fails with the first try and goes on trying either way. */
+  async open(): Promise<void> {
+    if (this.#closed) throw this.trouble;
+    if (this.#session !== undefined) return;
+    if (this.#firstTry === undefined) {
+      this.#firstTry = settleable();
+      await this.#loop.start();
+    } else if (this.#trouble !== undefined) throw this.#trouble;
+    await this.#firstTry.done;
+    if (this.#session === undefined) throw this.trouble;
+  }
+
+  /** Calls back whenever there is a new session or none any more. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#loop.stop();
+    this.#firstTry?.settle();
+  }
+
+  async #step(stopping: AbortSignal): Promise<number> {
+    const { timeoutMs } = this.#settings;
+    const nc = await this.#connect();
+    try {
+      const session = await withDeadline(this.#prepare(nc), 2 * timeoutMs, () => {
+        throw unreachable("The server did not answer in time.");
+      });
+      if (!stopping.aborted) await this.#live(session, stopping);
+    } finally {
+      await withDeadline(nc.close(), timeoutMs, () => undefined).catch(() => undefined);
+    }
+    return AGAIN_MS;
+  }
+
+  async #connect(): Promise<NatsConnection> {
+    const { servers, tls, timeoutMs, leaseMs, inboxPrefix, credentials } = this.#settings;
+    const authenticator = await authenticatorOf(credentials);
+    return connect({
+      servers: [...servers],
+      ...(tls === undefined ? {} : { tls }),
+      ...(authenticator === undefined ? {} : { authenticator }),
+      name: "sagabox",
+      reconnect: false,
+      timeout: timeoutMs,
+      // A dead wire is noticed within three of these: before the lease is over.
+      pingInterval: Math.max(200, Math.floor(leaseMs / 5)),
+      maxPingOut: 2,
+      inboxPrefix,
+      noAsyncTraces: true,
+    });
+  }
+
+  async #prepare(nc: NatsConnection): Promise<Omit<Session, "over">> {
+    const { timeoutMs } = this.#settings;
+    const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs });
+    await declareStreams(jsm, this.#settings);
+    const maxPayload = nc.info?.max_payload ?? this.#maxPayload;
+    return { nc, jsm, js: jetstream(nc, { timeout: timeoutMs }), maxPayload };
+  }
+
+  async #live(prepared: Omit<Session, "over">, stopping: AbortSignal): Promise<void> {
+    const over = new AbortController();
+    const stopped = new Promise<void>((resolve) => {
+      stopping.addEventListener("abort", () => resolve(), { once: true });
+    });
+    this.#session = { ...prepared, over: over.signal };
+    this.#maxPayload = prepared.maxPayload;
+    this.#trouble = undefined;
+    this.#tell();
+    this.#firstTry?.settle();
+    const reason = await Promise.race([prepared.nc.closed(), stopped]);
+    this.#trouble = unreachable("The connection was lost.", reason ?? undefined);
+    this.#session = undefined;
+    over.abort();
+    this.#tell();
+  }
+
+  #failed(error: unknown): void {
+    this.#trouble = isSagaboxError(error) ? error : unreachable(describe(error), error);
+    this.#firstTry?.settle();
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+function settleable(): { done: Promise<void>; settle: () => void } {
+  let settle = (): void => undefined;
+  const done = new Promise<void>((resolve) => {
+    settle = resolve;
+  });
+  return { done, settle };
+}
+
+// The client's own texts name neither password nor token.
+function describe(error: unknown): string {
+  return `NATS cannot be reached: ${error instanceof Error ? error.message : String(error)}.`;
+}
+
+export function unreachable(message: string, cause?: unknown): SagaboxError {
+  return new SagaboxError("TRANSPORT_UNREACHABLE", message, cause === undefined ? {} : { cause });
+}

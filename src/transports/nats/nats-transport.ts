@@ -1,0 +1,84 @@
+import type { Message } from "../../message/index.ts";
+import type {
+  Capabilities,
+  Consumption,
+  Delivery,
+  PublishOptions,
+  PublishOutcome,
+  Subscription,
+  Transport,
+} from "../../transport/index.ts";
+import { depthsOf } from "./depths.ts";
+import { Link } from "./link.ts";
+import { natsSettings, type NatsOptions, type NatsSettings } from "./options.ts";
+import { Publisher } from "./publisher.ts";
+import { Subscriber } from "./subscriber.ts";
+
+/** NATS JetStream as the carrier of messages. */
+export function nats(options: NatsOptions = {}): Transport {
+  return new NatsTransport(natsSettings(options));
+}
+
+/** What a message needs besides its data: envelope and headers. */
+const aroundBytes = 16_384;
+
+class NatsTransport implements Transport {
+  readonly name = "nats";
+  readonly capabilities: Capabilities;
+  readonly #settings: NatsSettings;
+  readonly #link: Link;
+  readonly #publisher: Publisher;
+  readonly #subscribers = new Set<Subscriber>();
+
+  constructor(settings: NatsSettings) {
+    const link = new Link(settings);
+    this.#settings = settings;
+    this.#link = link;
+    this.#publisher = new Publisher(link, settings);
+    this.capabilities = {
+      ordersByKey: true,
+      ordersRetries: false,
+      failsLaterOfKey: false,
+      delaysRedelivery: true,
+      keepsUnrouted: true,
+      rejectsUnrouted: false,
+      replays: true,
+      get maxBytes() {
+        return Math.max(1_024, link.maxPayload - aroundBytes);
+      },
+    };
+  }
+
+  async open(): Promise<void> {
+    await this.#link.open();
+  }
+
+  async publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]> {
+    return this.#publisher.publish(batch, options);
+  }
+
+  async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    await this.#link.open();
+    const subscriber = new Subscriber({
+      link: this.#link,
+      settings: this.#settings,
+      subscription,
+      receive,
+      closed: (ended) => this.#subscribers.delete(ended),
+    });
+    this.#subscribers.add(subscriber);
+    await subscriber.start();
+    return subscriber;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(Array.from(this.#subscribers, (subscriber) => subscriber.close()));
+    await this.#link.close();
+  }
+
+  async depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    const { session } = this.#link;
+    if (session === undefined) throw this.#link.trouble;
+    return depthsOf(session, this.#settings, topics);
+  }
+}

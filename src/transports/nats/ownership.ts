@@ -1,0 +1,235 @@
+import {
+  after,
+  Loop,
+  random,
+  randomToken,
+  sleep,
+  systemClock,
+  type CancelTimer,
+} from "../../runtime/index.ts";
+import type { GroupRecord } from "./group-record.ts";
+import { planGroup, type Plan, type Wishes } from "./group-plan.ts";
+import type { GroupState } from "./group-state.ts";
+import type { Session } from "./link.ts";
+import type { PartitionReader } from "./partition-reader.ts";
+import { say } from "./say.ts";
+import type { Term, TermOpener } from "./term.ts";
+
+export interface OwnershipParts {
+  readonly record: GroupRecord;
+  /** The subject on which members tell each other that the record has changed. */
+  readonly hint: string;
+  readonly topics: readonly string[];
+  readonly leaseMs: number;
+  readonly opener: TermOpener;
+  readonly begin: (reader: PartitionReader) => void;
+  readonly end: (reader: PartitionReader) => void;
+  readonly holds: (reader: PartitionReader) => boolean;
+  readonly failed: (error: unknown) => void;
+  readonly fine: () => void;
+}
+
+const mostTries = 20;
+
+/**
+ * One member of a group: keeps its place in the record, takes its share of the partitions and hands over what is too
+ * much. Its lease is measured here from before each beat was sent, and there from when it was seen: whoever is cut off
+ * stops handing out before anybody takes over.
+ */
+export class Ownership {
+  readonly #parts: OwnershipParts;
+  readonly #me = randomToken().slice(0, 12);
+  readonly #terms = new Map<string, Term>();
+  readonly #seen = new Map<string, { readonly beat: number; readonly sinceMs: number }>();
+  readonly #loop: Loop;
+  #session: Session | undefined;
+  #validUntilMs = 0;
+  #beatMs = -Infinity;
+  #lapse: CancelTimer | undefined;
+
+  constructor(parts: OwnershipParts) {
+    this.#parts = parts;
+    this.#loop = new Loop({
+      step: () => this.#step(),
+      onError: parts.failed,
+      maxBackoffMs: parts.leaseMs / 4,
+    });
+  }
+
+  get partitions(): number {
+    return this.#terms.size;
+  }
+
+  valid(): boolean {
+    return systemClock.monotonicMs() < this.#validUntilMs;
+  }
+
+  /** Joins, and takes what is free; then goes on by itself. */
+  async begin(session: Session): Promise<void> {
+    this.#session = session;
+    session.nc.subscribe(this.#parts.hint, {
+      callback: (error, msg) => {
+        if (error === null && msg.string() !== this.#me) this.#loop.wake();
+      },
+    });
+    if (this.#loop.running) return this.#loop.wake();
+    await this.#step();
+    await this.#loop.start();
+  }
+
+  /** The connection is gone, and with it everything that came through it. */
+  cut(): void {
+    this.#session = undefined;
+    this.#dropAll();
+  }
+
+  /** The consumer of a term is gone: the record tells whether that was a successor. */
+  gone(key: string): void {
+    this.#drop(key);
+    this.#loop.wake();
+  }
+
+  /** A delivery was settled: something may be ready to hand over. */
+  settled(): void {
+    for (const term of this.#terms.values()) {
+      if (term.draining && !term.drained && !this.#parts.holds(term.reader)) {
+        term.drained = true;
+        this.#loop.wake();
+      }
+    }
+  }
+
+  async leave(): Promise<void> {
+    await this.#loop.stop();
+    const session = this.#session;
+    this.#lapse?.();
+    for (const term of this.#terms.values()) term.reader.drain();
+    try {
+      if (session !== undefined) {
+        await this.#agree(session, true);
+        this.#tell(session);
+      }
+    } finally {
+      this.#dropAll();
+      this.#session = undefined;
+    }
+  }
+
+  async #step(): Promise<number> {
+    const session = this.#session;
+    if (session === undefined) return Infinity;
+    const plan = await this.#agree(session, false);
+    if (this.#session !== session) return 0;
+    const opened = await this.#apply(session, plan);
+    if (plan.changed) this.#tell(session);
+    this.#parts.fine();
+    return opened ? 0 : this.#parts.leaseMs / 4;
+  }
+
+  /** Reads the record, decides, and writes it unless somebody else was faster; then all over again. */
+  async #agree(session: Session, leaving: boolean): Promise<Plan> {
+    const { record, leaseMs } = this.#parts;
+    for (let tries = 1; ; tries++) {
+      const { value, revision } = await record.read(session);
+      const wishes = this.#wishes(value, leaving);
+      const plan = planGroup(value, wishes);
+      const nowMs = systemClock.monotonicMs();
+      if (!plan.changed && !leaving && nowMs - this.#beatMs < leaseMs / 8) return plan;
+      if (await record.write(session, plan.state, revision)) {
+        this.#confirmed(wishes, session, nowMs);
+        return plan;
+      }
+      if (tries === mostTries) throw new Error("the record of the group changes too often");
+      await sleep(random() * 5 * tries);
+    }
+  }
+
+  #wishes(state: GroupState, leaving: boolean): Wishes {
+    const terms = [...this.#terms];
+    const give = ([, term]: [string, Term]): boolean => leaving || term.drained;
+    return {
+      me: this.#me,
+      topics: this.#parts.topics,
+      dead: this.#deadIn(state),
+      running: new Map(terms.map(([key, { epoch }]) => [key, epoch])),
+      draining: new Set(terms.flatMap(([key, { draining }]) => (draining ? [key] : []))),
+      opened: new Map(terms.map(([key, { epoch, at }]) => [key, { epoch, at }])),
+      released: new Map(terms.filter(give).map(([key, { reader }]) => [key, reader.position()])),
+      leaving,
+    };
+  }
+
+  #deadIn({ members }: GroupState): Set<string> {
+    const nowMs = systemClock.monotonicMs();
+    const dead = new Set<string>();
+    for (const [id, { beat }] of Object.entries(members)) {
+      const seen = this.#seen.get(id);
+      if (seen?.beat !== beat) this.#seen.set(id, { beat, sinceMs: nowMs });
+      else if (nowMs - seen.sinceMs > this.#parts.leaseMs) dead.add(id);
+    }
+    for (const id of this.#seen.keys()) if (!(id in members)) this.#seen.delete(id);
+    return dead;
+  }
+
+  #confirmed(wishes: Wishes, session: Session, sentMs: number): void {
+    const validMs = this.#parts.leaseMs * 0.8;
+    this.#beatMs = sentMs;
+    this.#validUntilMs = sentMs + validMs;
+    this.#lapse?.();
+    this.#lapse = after(validMs - (systemClock.monotonicMs() - sentMs), () => this.#dropAll(), {
+      unref: true,
+    });
+    for (const [key, { epoch }] of wishes.opened) {
+      const term = this.#terms.get(key);
+      if (term?.epoch === epoch) this.#parts.opener.forget(session, term);
+    }
+    for (const key of wishes.released.keys()) this.#drop(key);
+  }
+
+  /** True when consumers were made, which the record should know soon. */
+  async #apply(session: Session, { taken, shed, lost }: Plan): Promise<boolean> {
+    for (const key of lost) this.#drop(key);
+    for (const key of shed) this.#shed(key);
+    const results = await Promise.allSettled(
+      taken.map(async ({ key, slot, before }) => {
+        const term = await this.#parts.opener.open(session, key, slot, before);
+        if (this.#session !== session || !this.valid()) return term.reader.stop();
+        this.#terms.set(key, term);
+        this.#parts.begin(term.reader);
+        await term.reader.start().catch((error: unknown) => {
+          this.#drop(key);
+          throw error;
+        });
+      }),
+    );
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+    return taken.some(({ slot }) => slot.base !== slot.epoch);
+  }
+
+  #shed(key: string): void {
+    const term = this.#terms.get(key);
+    if (term === undefined || term.draining) return;
+    term.draining = true;
+    term.reader.drain();
+    this.settled();
+  }
+
+  #drop(key: string): void {
+    const term = this.#terms.get(key);
+    if (term === undefined) return;
+    this.#terms.delete(key);
+    term.reader.stop();
+    this.#parts.end(term.reader);
+  }
+
+  #dropAll(): void {
+    this.#validUntilMs = 0;
+    for (const key of Array.from(this.#terms.keys())) this.#drop(key);
+    this.#loop.wake();
+  }
+
+  #tell({ nc }: Session): void {
+    say(() => nc.publish(this.#parts.hint, this.#me));
+  }
+}

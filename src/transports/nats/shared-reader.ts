@@ -1,0 +1,101 @@
+import type { ConsumerInfo, ConsumerMessages, JsMsg } from "@nats-io/jetstream";
+import { Loop } from "../../runtime/index.ts";
+import type { Source } from "./delivery.ts";
+import { transportHeaders } from "./header-mapping.ts";
+import type { Session } from "./link.ts";
+import { say } from "./say.ts";
+
+export interface SharedReaderParts {
+  readonly session: Session;
+  readonly topic: string;
+  readonly info: ConsumerInfo;
+  /** How many messages are asked for at once. */
+  readonly batch: number;
+  readonly arrived: () => void;
+  readonly failed: (error: unknown) => void;
+}
+
+const EXPIRES_MS = 10_000;
+
+/** Reads a consumer that all members share: retries, and topics of groups that gave up order. */
+export class SharedReader implements Source {
+  readonly topic: string;
+  readonly #parts: SharedReaderParts;
+  readonly #loop: Loop;
+  readonly #unsettled = new Set<JsMsg>();
+  #waiting: JsMsg[] = [];
+  #messages: ConsumerMessages | undefined;
+  #over = false;
+
+  constructor(parts: SharedReaderParts) {
+    this.topic = parts.topic;
+    this.#parts = parts;
+    this.#loop = new Loop({ step: () => this.#step(), onError: parts.failed, maxBackoffMs: 5_000 });
+  }
+
+  async start(): Promise<void> {
+    await this.#loop.start();
+  }
+
+  take(): JsMsg | undefined {
+    if (this.#over) return undefined;
+    const msg = this.#waiting.shift();
+    if (msg !== undefined && this.#waiting.length === 0) this.#loop.wake();
+    return msg;
+  }
+
+  done(msg: JsMsg): void {
+    if (this.#unsettled.delete(msg) && !this.#over) say(() => msg.ack());
+  }
+
+  back(msg: JsMsg): void {
+    if (this.#unsettled.delete(msg) && !this.#over) say(() => msg.nak());
+  }
+
+  keepAlive(): void {
+    for (const msg of this.#unsettled) say(() => msg.working());
+  }
+
+  /** Asks for nothing more. */
+  pause(): void {
+    this.#messages?.stop();
+    void this.#loop.stop();
+  }
+
+  /** Gives everything back. */
+  async close(): Promise<void> {
+    for (const msg of this.#unsettled) say(() => msg.nak());
+    await this.stop();
+  }
+
+  /** Forgets everything: the connection is gone. */
+  async stop(): Promise<void> {
+    this.#over = true;
+    this.#unsettled.clear();
+    this.#waiting = [];
+    this.#messages?.stop();
+    await this.#loop.stop();
+  }
+
+  async #step(): Promise<number> {
+    if (this.#over) return Infinity;
+    if (this.#waiting.length > 0) return Infinity;
+    const { session, info, batch } = this.#parts;
+    const consumer = session.js.consumers.getConsumerFromInfo(info);
+    const messages = await consumer.fetch({ max_messages: batch, expires: EXPIRES_MS });
+    this.#messages = messages;
+    for await (const msg of messages) this.#receive(msg);
+    this.#messages = undefined;
+    return 0;
+  }
+
+  // The server has no clock for us before 2.12: a copy that has to wait is sent back once, and comes after its delay.
+  #receive(msg: JsMsg): void {
+    if (this.#over) return;
+    const delayMs = Number(msg.headers?.get(transportHeaders.delay) || "0");
+    if (delayMs > 0 && msg.info.deliveryCount === 1) return say(() => msg.nak(delayMs));
+    this.#unsettled.add(msg);
+    this.#waiting.push(msg);
+    this.#parts.arrived();
+  }
+}

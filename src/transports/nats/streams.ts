@@ -1,0 +1,88 @@
+import {
+  JetStreamApiCodes,
+  JetStreamApiError,
+  type JetStreamManager,
+  type StreamConfig,
+} from "@nats-io/jetstream";
+import { nanos } from "@nats-io/transport-node";
+import { SagaboxError } from "../../errors/index.ts";
+import type { NatsSettings } from "./options.ts";
+import { streamNames } from "./topology.ts";
+
+type Declared = Partial<StreamConfig> & { readonly name: string; readonly description: string };
+
+const marker = (partitions: number): string => `sagabox, partitions: ${partitions}`;
+
+/** The four streams of a prefix, as they are made. Full ones refuse instead of forgetting what nobody has read. */
+export function streamConfigs(settings: NatsSettings): readonly Declared[] {
+  const { prefix, replicas, partitions } = settings;
+  const names = streamNames(prefix);
+  const common = {
+    storage: "file",
+    num_replicas: replicas,
+    discard: "new",
+    description: marker(partitions),
+  } as const;
+  return [
+    {
+      ...common,
+      name: names.messages,
+      subjects: [`${prefix}.msg.>`],
+      retention: "limits",
+      max_age: nanos(settings.maxAgeMs),
+      max_bytes: settings.maxStreamBytes,
+      duplicate_window: nanos(settings.duplicateWindowMs),
+    },
+    {
+      ...common,
+      name: names.retries,
+      subjects: [`${prefix}.retry.>`],
+      retention: "workqueue",
+      duplicate_window: nanos(settings.duplicateWindowMs),
+    },
+    {
+      ...common,
+      name: names.dead,
+      subjects: [`${prefix}.dlq.>`],
+      retention: "limits",
+      max_age: nanos(settings.deadLetterMaxAgeMs),
+      duplicate_window: nanos(Math.min(settings.duplicateWindowMs, settings.deadLetterMaxAgeMs || Infinity)),
+    },
+    {
+      ...common,
+      name: names.groups,
+      subjects: [`${prefix}.group.>`, `${prefix}.topic.>`],
+      retention: "limits",
+      discard: "old", // the record before
+      max_msgs_per_subject: 1,
+    },
+  ];
+}
+
+/**
+ * Makes the streams that are missing. One that exists stays as its administrator has made it, so that a worker needs
+ * no right to change it; only the number of partitions must agree, since it decides where a key goes.
+ */
+export async function declareStreams(jsm: JetStreamManager, settings: NatsSettings): Promise<void> {
+  await Promise.all(streamConfigs(settings).map((config) => declareStream(jsm, config, settings)));
+}
+
+async function declareStream(jsm: JetStreamManager, config: Declared, settings: NatsSettings): Promise<void> {
+  const found = await jsm.streams.info(config.name).catch((error: unknown) => {
+    if (isApiError(error, JetStreamApiCodes.StreamNotFound)) return undefined;
+    throw error;
+  });
+  const { description } = (found ?? (await jsm.streams.add(config))).config;
+  const partitions = /partitions: (\d+)/.exec(description ?? "")?.[1];
+  if (partitions !== undefined && partitions !== String(settings.partitions)) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      `Stream ${config.name} was made for ${partitions} partitions, but nats.partitions is ${settings.partitions}. ` +
+        "With another number the messages of one key would meet in two places and lose their order.",
+    );
+  }
+}
+
+export function isApiError(error: unknown, code: number): boolean {
+  return error instanceof JetStreamApiError && error.code === code;
+}

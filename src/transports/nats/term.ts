@@ -1,0 +1,100 @@
+import type { ConsumerInfo } from "@nats-io/jetstream";
+import { beginningOf, findConsumer, makeConsumer } from "./consumers.ts";
+import { readSlotKey, type Slot } from "./group-state.ts";
+import type { Session } from "./link.ts";
+import type { NatsSettings } from "./options.ts";
+import { PartitionReader } from "./partition-reader.ts";
+import { messageSubject, streamNames, type GroupNames } from "./topology.ts";
+
+/** One member's time as the reader of one partition. */
+export interface Term {
+  readonly epoch: number;
+  /** Where it began. */
+  readonly at: number;
+  readonly reader: PartitionReader;
+  draining: boolean;
+  drained: boolean;
+  /** Consumers of former terms, needed until the record knows of this one. */
+  former: readonly string[];
+}
+
+interface TermOpenerParts {
+  readonly settings: NatsSettings;
+  readonly names: GroupNames;
+  readonly window: number;
+  readonly valid: () => boolean;
+  readonly arrived: () => void;
+  readonly gone: (key: string) => void;
+}
+
+// Terms that ended before their consumer was made leave gaps.
+const gapsMost = 8;
+
+/**
+ * Begins terms. The new consumer starts at the first message that the last one has not seen acknowledged, so what a
+ * predecessor held comes first and in order; and what it says later reaches a consumer that no longer counts.
+ */
+export class TermOpener {
+  readonly #parts: TermOpenerParts;
+
+  constructor(parts: TermOpenerParts) {
+    this.#parts = parts;
+  }
+
+  async open(session: Session, key: string, slot: Slot, before: Slot): Promise<Term> {
+    const { window, valid, arrived, gone } = this.#parts;
+    const former = before.fresh === true ? [] : this.#formerOf(key, slot);
+    const at = Math.max(slot.at, await this.#firstUnsettled(session, former));
+    const info = await this.#consumer(session, key, slot.epoch, at);
+    const reader = new PartitionReader({
+      session,
+      topic: readSlotKey(key).topic,
+      info,
+      at: Math.min(at, beginningOf(info)),
+      settled: slot.done ?? [],
+      window,
+      valid,
+      arrived,
+      gone: () => gone(key),
+    });
+    return { epoch: slot.epoch, at, reader, draining: false, drained: false, former };
+  }
+
+  /** The record knows of the term: the consumers before it are of no use to anybody. */
+  forget({ jsm }: Session, term: Term): void {
+    const { messages } = streamNames(this.#parts.settings.prefix);
+    for (const name of term.former) jsm.consumers.delete(messages, name).catch(() => undefined);
+    term.former = [];
+  }
+
+  #formerOf(key: string, { epoch, base }: Slot): string[] {
+    const { topic, partition } = readSlotKey(key);
+    const epochs = new Set([base]);
+    for (let e = epoch - 1; e > base && epochs.size < gapsMost; e--) epochs.add(e);
+    return [...epochs]
+      .filter((e) => e < epoch)
+      .sort((a, b) => b - a)
+      .map((e) => this.#parts.names.partitionConsumer(topic, partition, e));
+  }
+
+  async #firstUnsettled({ jsm }: Session, former: readonly string[]): Promise<number> {
+    const { messages } = streamNames(this.#parts.settings.prefix);
+    for (const name of former) {
+      const info = await findConsumer(jsm, messages, name);
+      if (info !== undefined) return info.ack_floor.stream_seq + 1;
+    }
+    return 1;
+  }
+
+  #consumer(session: Session, key: string, epoch: number, at: number): Promise<ConsumerInfo> {
+    const { settings, names, window } = this.#parts;
+    const { topic, partition } = readSlotKey(key);
+    return makeConsumer(session, settings, {
+      stream: streamNames(settings.prefix).messages,
+      name: names.partitionConsumer(topic, partition, epoch),
+      filter: messageSubject(settings.prefix, topic, partition),
+      start: { at },
+      window,
+    });
+  }
+}

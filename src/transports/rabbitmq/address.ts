@@ -1,0 +1,64 @@
+import { SagaboxError } from "../../errors/index.ts";
+import { text } from "../../options/index.ts";
+
+export interface BrokerAddress {
+  readonly secure: boolean;
+  readonly hostname: string;
+  readonly port: number;
+  readonly vhost: string;
+  readonly credentials: { readonly username: string; readonly password: string } | undefined;
+}
+
+interface AddressRules {
+  readonly vhost: string | undefined;
+  readonly allowInsecure: boolean;
+}
+
+/** Addresses are never repeated in an error: they may hold a password. */
+export function brokerAddresses(
+  url: string | readonly string[],
+  rules: AddressRules,
+): readonly BrokerAddress[] {
+  const urls: readonly unknown[] = Array.isArray(url) ? url : [url];
+  if (urls.length === 0) throw invalid("rabbitmq.url must name at least one broker.");
+  return Object.freeze(urls.map((one) => addressOf(one, rules)));
+}
+
+function addressOf(written: unknown, rules: AddressRules): BrokerAddress {
+  const url = parse(text("rabbitmq.url", written, { max: 2_048 }));
+  const hostname = url.hostname.replaceAll(/^\[|\]$/g, "");
+  const secure = url.protocol === "amqps:";
+  if (!secure && !isLoopback(hostname) && !rules.allowInsecure) {
+    throw invalid(
+      `rabbitmq.url leads to another machine without encryption. Use amqps://, or set allowInsecure: true.`,
+    );
+  }
+  if (url.search !== "") throw invalid("rabbitmq.url must not have parameters; they are options here.");
+  const vhost = rules.vhost ?? (url.pathname.length > 1 ? decodeURIComponent(url.pathname.slice(1)) : "/");
+  return Object.freeze({
+    secure,
+    hostname,
+    port: url.port === "" ? (secure ? 5671 : 5672) : Number(url.port),
+    vhost: text("rabbitmq.vhost", vhost),
+    credentials:
+      url.username === ""
+        ? undefined
+        : { username: decodeURIComponent(url.username), password: decodeURIComponent(url.password) },
+  });
+}
+
+function parse(written: string): URL {
+  const url = URL.canParse(written) ? new URL(written) : undefined;
+  if (url !== undefined && (url.protocol === "amqp:" || url.protocol === "amqps:") && url.hostname !== "") {
+    return url;
+  }
+  throw invalid("rabbitmq.url must look like amqps://user:password@host:5671/vhost.");
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === "localhost" || hostname === "::1" || /^127(\.\d{1,3}){3}$/.test(hostname);
+}
+
+function invalid(message: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", message);
+}

@@ -1,0 +1,99 @@
+import type { Message as RawMessage } from "amqplib";
+import { isSagaboxError } from "../../errors/index.ts";
+import { systemClock } from "../../runtime/index.ts";
+import type { DeadLetterNote } from "../../transport/index.ts";
+import { unreachable, type Link } from "./connection.ts";
+import { declareWaiting, declaring } from "./declare.ts";
+import { backAtOnce, delayStep, waitingQueue, type WaitingQueue } from "./ladder.ts";
+import { word } from "./names.ts";
+import type { RabbitSettings } from "./options.ts";
+import { attemptHeader, givenHeaders, type Parcel } from "./properties.ts";
+import type { Publisher } from "./publisher.ts";
+import { sharedExchanges } from "./topology.ts";
+
+interface CourierParts {
+  /** The one that publishes. */
+  readonly link: Link;
+  readonly publisher: Publisher;
+  readonly settings: RabbitSettings;
+}
+
+/** Carries copies of received messages: to where they wait for another try, and to where they rest for good. */
+export class Courier {
+  readonly #parts: CourierParts;
+  readonly #declared = new Map<string, Promise<void>>();
+
+  constructor(parts: CourierParts) {
+    this.#parts = parts;
+    parts.link.onChange(() => this.#declared.clear());
+  }
+
+  /** The copy is at the broker when this returns, and comes to the queue after the delay, rounded up to a rung. */
+  async again(
+    raw: RawMessage,
+    to: { readonly service: string; readonly queue: string },
+    again: { readonly attempt: number; readonly delayMs: number },
+  ): Promise<void> {
+    const { prefix } = this.#parts.settings;
+    const { retry, back } = sharedExchanges(prefix);
+    const contents = copyOf(raw, { [attemptHeader]: String(again.attempt) });
+    const stepMs = delayStep(again.delayMs);
+    if (stepMs === 0) {
+      await this.#parts.publisher.forward({ ...contents, exchange: back, routingKey: backAtOnce(to.queue) });
+      return;
+    }
+    const waiting = waitingQueue(prefix, word(to.service), stepMs, systemClock.wallMs());
+    await this.#declare(waiting);
+    try {
+      const routingKey = waiting.routingKey(to.queue);
+      await this.#parts.publisher.forward({ ...contents, exchange: retry, routingKey });
+    } catch (error) {
+      if (isSagaboxError(error, "TRANSPORT_UNROUTABLE")) this.#declared.delete(waiting.queue);
+      throw error;
+    }
+  }
+
+  async bury(raw: RawMessage, groupId: string, note: DeadLetterNote): Promise<void> {
+    const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
+    const contents = copyOf(raw, { ...note, stack_trace: note.stack_trace.slice(0, 8_192) });
+    await this.#parts.publisher.forward({ ...contents, exchange, routingKey: groupId });
+  }
+
+  #declare(waiting: WaitingQueue): Promise<void> {
+    const { link, settings } = this.#parts;
+    const { live } = link;
+    if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${link.trouble}`);
+    let declared = this.#declared.get(waiting.queue);
+    if (declared === undefined) {
+      declared = declaring(link, live, (channel) => declareWaiting(channel, waiting, settings));
+      this.#declared.set(waiting.queue, declared);
+      declared.catch(() => this.#declared.delete(waiting.queue));
+    }
+    return declared;
+  }
+}
+
+// Body and headers stay; the broker's notes about earlier deaths go, or it would take the next one for a circle.
+function copyOf(
+  raw: RawMessage,
+  more: Readonly<Record<string, string>>,
+): Pick<Parcel, "body" | "properties"> {
+  const { properties } = raw;
+  return {
+    body: raw.content,
+    properties: {
+      contentType: properties.contentType as string,
+      contentEncoding: properties.contentEncoding as string,
+      correlationId: properties.correlationId as string,
+      messageId: properties.messageId as string,
+      type: properties.type as string,
+      appId: properties.appId as string,
+      timestamp: properties.timestamp as number,
+      replyTo: properties.replyTo as string,
+      priority: properties.priority as number,
+      headers: { ...givenHeaders(properties.headers), ...more },
+      persistent: true,
+      mandatory: true,
+    },
+  };
+}

@@ -1,0 +1,49 @@
+import type { Channel } from "amqplib";
+import type { Link, Live } from "./connection.ts";
+
+/** Counts the members of a group: each is a consumer of a queue that stays empty. */
+export class Members {
+  readonly #link: Link;
+  readonly #queue: string;
+  #channel: Channel | undefined;
+  #live: Live | undefined;
+
+  constructor(link: Link, queue: string) {
+    this.#link = link;
+    this.#queue = queue;
+  }
+
+  async count(live: Live): Promise<number> {
+    const channel = await this.#joined(live);
+    const { consumerCount } = await this.#link.ask(live, "counting members", declare(channel, this.#queue));
+    return Math.max(1, consumerCount);
+  }
+
+  async close(): Promise<void> {
+    const channel = this.#channel;
+    const live = this.#live;
+    this.#channel = undefined;
+    if (channel === undefined || live === undefined || live.lost.aborted) return;
+    await this.#link.ask(live, "closing a channel", channel.close()).catch(() => undefined);
+  }
+
+  async #joined(live: Live): Promise<Channel> {
+    if (this.#channel !== undefined) return this.#channel;
+    const channel = await this.#link.channel(live);
+    channel.on("close", () => {
+      if (this.#channel === channel) this.#channel = undefined;
+    });
+    await this.#link.ask(live, "joining a group", declare(channel, this.#queue));
+    await this.#link.ask(
+      live,
+      "joining a group",
+      channel.consume(this.#queue, () => undefined, { noAck: true }),
+    );
+    this.#channel = channel;
+    this.#live = live;
+    return channel;
+  }
+}
+
+const declare = (channel: Channel, queue: string): ReturnType<Channel["assertQueue"]> =>
+  channel.assertQueue(queue, { durable: true, autoDelete: false, arguments: { "x-queue-type": "classic" } });

@@ -1,0 +1,175 @@
+import type { SecureContextOptions } from "node:tls";
+import { SagaboxError } from "../../errors/index.ts";
+import {
+  flag,
+  milliseconds,
+  oneOf,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+  type Duration,
+} from "../../options/index.ts";
+import { brokerAddresses, type BrokerAddress } from "./address.ts";
+
+export interface RabbitCredentials {
+  readonly username: string;
+  readonly password: string;
+}
+
+/** What is trusted and who we are. The server's certificate and name are always verified. */
+export interface RabbitTls extends Pick<SecureContextOptions, "ca" | "cert" | "key" | "passphrase" | "pfx"> {
+  /** The name the certificate must carry, where it is not the host's. */
+  readonly servername?: string;
+}
+
+export interface RabbitMQOptions {
+  /** `amqps://user:password@host:5671/vhost`, or several of one cluster, tried in turn. */
+  readonly url: string | readonly string[];
+  /** Instead of those in the address. A function is called for each connection, so that they may change. */
+  readonly credentials?: RabbitCredentials | (() => RabbitCredentials | Promise<RabbitCredentials>);
+  /** Instead of the one in the address. Default "/". */
+  readonly vhost?: string;
+  readonly tls?: RabbitTls;
+  /** Allow an unencrypted connection to another machine. Default false. */
+  readonly allowInsecure?: boolean;
+  /** Begins every name at the broker. Default "dp". */
+  readonly prefix?: string;
+  /** Replicated and safe, or with ten priorities where order per key was given up. Default "quorum". */
+  readonly queues?: "quorum" | "classic";
+  /** How many queues share the keys of an ordered group: a power of two up to 256. Default 8. */
+  readonly partitions?: number;
+  /** Topics that go to every group through a fanout exchange. */
+  readonly broadcasts?: readonly string[];
+  /** A queue that holds so many refuses more, and publishing waits. Default: no limit. */
+  readonly maxLength?: number;
+  /** After so many redeliveries the broker itself puts a message aside; we do so before. Default 200, at least 20. */
+  readonly deliveryLimit?: number;
+  /** How long a stream keeps messages. Default "7d". */
+  readonly streamRetention?: Duration | number;
+  /** The largest message in bytes. Default 16 MB. */
+  readonly maxBytes?: number;
+  /** How many messages are on the way without a confirm. Default 1000. */
+  readonly maxInFlight?: number;
+  /** How long to wait for a confirm. Default "10s". */
+  readonly confirmTimeout?: Duration | number;
+  /** How long to wait for any other answer of the broker. Default "10s". */
+  readonly timeout?: Duration | number;
+  /** A peer that is silent for two of these is gone. Default "10s". */
+  readonly heartbeat?: Duration | number;
+  /** How often the members of a group look whether one of them has too many partitions. Default "5s". */
+  readonly rebalanceInterval?: Duration | number;
+}
+
+export interface RabbitSettings {
+  readonly addresses: readonly BrokerAddress[];
+  readonly credentials: () => RabbitCredentials | Promise<RabbitCredentials>;
+  readonly tls: RabbitTls;
+  readonly prefix: string;
+  readonly broadcasts: ReadonlySet<string>;
+  readonly queues: "quorum" | "classic";
+  readonly partitions: number;
+  readonly maxLength: number | undefined;
+  readonly deliveryLimit: number;
+  readonly streamRetentionMs: number;
+  readonly maxBytes: number;
+  readonly maxInFlight: number;
+  readonly confirmMs: number;
+  readonly timeoutMs: number;
+  readonly heartbeatMs: number;
+  readonly rebalanceMs: number;
+}
+
+const known = [
+  "url",
+  "credentials",
+  "vhost",
+  "tls",
+  "allowInsecure",
+  "prefix",
+  "queues",
+  "partitions",
+  "broadcasts",
+  "maxLength",
+  "deliveryLimit",
+  "streamRetention",
+  "maxBytes",
+  "maxInFlight",
+  "confirmTimeout",
+  "timeout",
+  "heartbeat",
+  "rebalanceInterval",
+];
+
+export const prefixPattern = /^[A-Za-z0-9_-]{1,30}$/;
+
+export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
+  rejectUnknownKeys("rabbitmq", options, known);
+  const { maxLength } = options;
+  const addresses = brokerAddresses(options.url, {
+    vhost: options.vhost,
+    allowInsecure: flag("rabbitmq.allowInsecure", options.allowInsecure ?? false),
+  });
+  return Object.freeze({
+    addresses,
+    credentials: credentialsOf(options, addresses),
+    tls: tlsOf(options.tls),
+    prefix: text("rabbitmq.prefix", options.prefix ?? "dp", { pattern: prefixPattern }),
+    broadcasts: topicsOf(options.broadcasts),
+    queues: oneOf("rabbitmq.queues", options.queues ?? "quorum", ["quorum", "classic"]),
+    partitions: partitionsOf(options.partitions ?? 8),
+    maxLength: maxLength === undefined ? undefined : wholeNumber("rabbitmq.maxLength", maxLength, { min: 1 }),
+    deliveryLimit: wholeNumber("rabbitmq.deliveryLimit", options.deliveryLimit ?? 200, { min: 20 }),
+    streamRetentionMs: span("streamRetention", options.streamRetention ?? "7d", 60_000),
+    maxBytes: wholeNumber("rabbitmq.maxBytes", options.maxBytes ?? 16 * 1_048_576, {
+      min: 1_024,
+      max: 128 * 1_048_576,
+    }),
+    maxInFlight: wholeNumber("rabbitmq.maxInFlight", options.maxInFlight ?? 1_000, { min: 1, max: 65_535 }),
+    confirmMs: span("confirmTimeout", options.confirmTimeout ?? "10s", 10),
+    timeoutMs: span("timeout", options.timeout ?? "10s", 10),
+    heartbeatMs: span("heartbeat", options.heartbeat ?? "10s", 1_000),
+    rebalanceMs: span("rebalanceInterval", options.rebalanceInterval ?? "5s", 50),
+  });
+}
+
+const span = (name: string, value: Duration | number, min: number): number =>
+  milliseconds(`rabbitmq.${name}`, value, { min });
+
+/** Groups read whole bits of the lane, so only powers of two can be had. */
+export function partitionsOf(value: unknown): number {
+  const partitions = wholeNumber("rabbitmq.partitions", value, { min: 1, max: 256 });
+  if (Number.isInteger(Math.log2(partitions))) return partitions;
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    `rabbitmq.partitions must be a power of two such as 8 or 16, but is ${partitions}.`,
+  );
+}
+
+function topicsOf(topics: readonly string[] = []): ReadonlySet<string> {
+  if (!Array.isArray(topics))
+    throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.broadcasts must be a list.");
+  return new Set(topics.map((topic, n) => text(`rabbitmq.broadcasts[${n}]`, topic, { max: 249 })));
+}
+
+function tlsOf(tls: RabbitTls = {}): RabbitTls {
+  rejectUnknownKeys("rabbitmq.tls", tls, ["ca", "cert", "key", "passphrase", "pfx", "servername"]);
+  return Object.freeze({ ...tls });
+}
+
+// Asked for at each connection, so a rotated password is used at the next one.
+function credentialsOf(
+  { credentials }: RabbitMQOptions,
+  addresses: readonly BrokerAddress[],
+): RabbitSettings["credentials"] {
+  const checked = ({ username, password }: RabbitCredentials): RabbitCredentials => ({
+    username: text("rabbitmq.credentials.username", username),
+    password: text("rabbitmq.credentials.password", password, { max: 4_096 }),
+  });
+  if (typeof credentials === "function") return async () => checked(await credentials());
+  const given = credentials ?? addresses[0]?.credentials ?? { username: "guest", password: "guest" };
+  if (credentials !== undefined) {
+    rejectUnknownKeys("rabbitmq.credentials", credentials, ["username", "password"]);
+  }
+  const fixed = checked(given);
+  return () => fixed;
+}

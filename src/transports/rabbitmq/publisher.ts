@@ -1,0 +1,160 @@
+import { SagaboxError } from "../../errors/index.ts";
+import type { Message } from "../../message/index.ts";
+import { after } from "../../runtime/index.ts";
+import type { PublishOutcome } from "../../transport/index.ts";
+import { unreachable, type Link, type Live } from "./connection.ts";
+import { declareRoute, declaring } from "./declare.ts";
+import { InFlight, unknownFate, type Sent } from "./in-flight.ts";
+import type { RabbitSettings } from "./options.ts";
+import { parcelOf, type Parcel } from "./properties.ts";
+import { routeOf, routingKeyOf, type Route } from "./topology.ts";
+
+/** What holds as long as one channel lives. */
+interface Session {
+  readonly live: Live;
+  readonly inFlight: InFlight;
+  readonly declared: Map<string, Promise<void>>;
+}
+
+type Item = { readonly parcel: Parcel; readonly route?: Route } | { readonly outcome: PublishOutcome };
+
+/** One call of publish: when its time is over, what was sent is unknown and nothing more is sent. */
+interface Round {
+  readonly sent: Sent[];
+  readonly over: AbortSignal;
+  readonly ended: Promise<void>;
+}
+
+/** Sends with confirms, a bounded number at once, and tells what became of each message. */
+export class Publisher {
+  readonly #link: Link;
+  readonly #settings: RabbitSettings;
+  #session: Promise<Session> | undefined;
+
+  constructor(link: Link, settings: RabbitSettings) {
+    this.#link = link;
+    this.#settings = settings;
+  }
+
+  publish(batch: readonly Message[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+    return this.#sendAll(
+      batch.map((message) => this.#prepare(message)),
+      signal,
+    );
+  }
+
+  /** A copy of something that came from the broker, to a place that is declared. Throws unless it was confirmed. */
+  async forward(parcel: Parcel): Promise<void> {
+    const [outcome] = await this.#sendAll([{ parcel }], new AbortController().signal);
+    if (outcome !== undefined && outcome.kind !== "published") throw outcome.error;
+  }
+
+  #prepare(message: Message): Item {
+    const route = routeOf(message.topic, message.kind, this.#settings);
+    const contents = parcelOf(message);
+    const { maxBytes } = this.#settings;
+    if (contents.body.length > maxBytes) {
+      const text = `The message has ${contents.body.length} bytes; at most ${maxBytes} are sent to RabbitMQ.`;
+      return { outcome: { kind: "refused", error: new SagaboxError("PAYLOAD_TOO_LARGE", text) } };
+    }
+    const { exchange } = route;
+    return { route, parcel: { ...contents, exchange, routingKey: routingKeyOf(message, route) } };
+  }
+
+  async #sendAll(items: readonly Item[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+    const over = new AbortController();
+    const sent: Sent[] = [];
+    let end = (): void => undefined;
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    const stop = (): void => {
+      over.abort();
+      end();
+      for (const one of sent) one.giveUp(unknownFate("RabbitMQ did not confirm in time."));
+    };
+    const cancel = after(this.#settings.confirmMs, stop);
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    try {
+      const outcomes: Promise<PublishOutcome>[] = [];
+      // One after the other up to the wire, so that they arrive in the order given; confirms are awaited together.
+      for (const item of items) {
+        const { outcome } = await this.#send(item, { sent, over: over.signal, ended });
+        outcomes.push(outcome);
+      }
+      return await Promise.all(outcomes);
+    } finally {
+      cancel();
+      signal.removeEventListener("abort", stop);
+    }
+  }
+
+  async #send(item: Item, round: Round): Promise<{ readonly outcome: Promise<PublishOutcome> }> {
+    if ("outcome" in item) return { outcome: Promise.resolve(item.outcome) };
+    try {
+      const session = await this.#ready(item.route);
+      await this.#room(session, round);
+      const one = session.inFlight.send(item.parcel);
+      round.sent.push(one);
+      return { outcome: one.outcome };
+    } catch (error) {
+      return { outcome: Promise.resolve({ kind: "unreachable", error: asError(error) }) };
+    }
+  }
+
+  async #ready(route: Route | undefined): Promise<Session> {
+    this.#assertUsable();
+    this.#session ??= this.#open();
+    const session = await this.#session;
+    if (route === undefined) return session;
+    const name = `${route.exchange} ${route.streamQueue ?? ""}`;
+    let declared = session.declared.get(name);
+    if (declared === undefined) {
+      declared = declaring(this.#link, session.live, (channel) =>
+        declareRoute(channel, route, this.#settings),
+      );
+      session.declared.set(name, declared);
+      declared.catch(() => session.declared.delete(name));
+    }
+    await declared;
+    return session;
+  }
+
+  async #open(): Promise<Session> {
+    try {
+      const { live } = this.#link;
+      if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${this.#link.trouble}`);
+      const channel = await this.#link.confirmChannel(live);
+      const inFlight = new InFlight(channel);
+      const unhear = this.#link.onChange(() => inFlight.wake());
+      channel.on("close", () => {
+        unhear();
+        this.#session = undefined;
+      });
+      return { live, inFlight, declared: new Map() };
+    } catch (error) {
+      this.#session = undefined;
+      throw error;
+    }
+  }
+
+  async #room({ inFlight }: Session, { over, ended }: Round): Promise<void> {
+    while (!inFlight.hasRoom(this.#settings.maxInFlight) && inFlight.open && !over.aborted) {
+      await Promise.race([inFlight.change(), ended]);
+      this.#assertUsable();
+    }
+    if (over.aborted) throw unreachable("The time to publish was over before it was this message's turn.");
+    if (!inFlight.open) throw unreachable("The connection to RabbitMQ was lost before it was sent.");
+    this.#assertUsable();
+  }
+
+  // A blocked broker reads nothing: what was written now would only pile up here.
+  #assertUsable(): void {
+    const { live, blocked, trouble } = this.#link;
+    if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${trouble}`);
+    if (blocked !== undefined) throw unreachable(`RabbitMQ takes no messages at the moment: ${blocked}.`);
+  }
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}

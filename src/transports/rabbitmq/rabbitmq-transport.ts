@@ -1,0 +1,87 @@
+import type { Message } from "../../message/index.ts";
+import type {
+  Capabilities,
+  Consumption,
+  Delivery,
+  PublishOptions,
+  PublishOutcome,
+  Subscription,
+  Transport,
+} from "../../transport/index.ts";
+import { Link } from "./connection.ts";
+import { Courier } from "./courier.ts";
+import { rabbitSettings, type RabbitMQOptions, type RabbitSettings } from "./options.ts";
+import { Publisher } from "./publisher.ts";
+import { Subscriber } from "./subscriber.ts";
+
+/** Messages carried by RabbitMQ. */
+export class RabbitMQTransport implements Transport {
+  readonly name = "rabbitmq";
+  readonly capabilities: Capabilities;
+  readonly #settings: RabbitSettings;
+  readonly #publishing: Link;
+  readonly #consuming: Link;
+  readonly #publisher: Publisher;
+  readonly #courier: Courier;
+  readonly #subscribers = new Set<Subscriber>();
+
+  constructor(settings: RabbitSettings) {
+    this.#settings = settings;
+    this.#publishing = new Link(settings, "publish");
+    this.#consuming = new Link(settings, "consume");
+    this.#publisher = new Publisher(this.#publishing, settings);
+    this.#courier = new Courier({ link: this.#publishing, publisher: this.#publisher, settings });
+    this.capabilities = Object.freeze({
+      ordersByKey: true,
+      ordersRetries: false,
+      failsLaterOfKey: false,
+      delaysRedelivery: true,
+      keepsUnrouted: false,
+      rejectsUnrouted: true,
+      // Streams do; events and commands begin when their queue is bound.
+      replays: false,
+      maxBytes: settings.maxBytes,
+    });
+  }
+
+  open(): Promise<void> {
+    return this.#publishing.open();
+  }
+
+  publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
+    return this.#publisher.publish(batch, signal);
+  }
+
+  async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    // A broker that is away keeps nobody from subscribing: the subscriber goes on trying and says so.
+    await Promise.allSettled([this.#publishing.open(), this.#consuming.open()]);
+    const subscriber = new Subscriber({
+      link: this.#consuming,
+      courier: this.#courier,
+      settings: this.#settings,
+      subscription,
+      receive,
+    });
+    await subscriber.start();
+    this.#subscribers.add(subscriber);
+    return {
+      pause: () => subscriber.pause(),
+      health: () => subscriber.health(),
+      close: async () => {
+        this.#subscribers.delete(subscriber);
+        await subscriber.close();
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#subscribers].map((subscriber) => subscriber.close()));
+    this.#subscribers.clear();
+    await Promise.all([this.#consuming.close(), this.#publishing.close()]);
+  }
+}
+
+/** `createBus({ transport: rabbitmq({ url: "amqps://…" }) })` */
+export function rabbitmq(options: RabbitMQOptions): RabbitMQTransport {
+  return new RabbitMQTransport(rabbitSettings(options));
+}

@@ -1,0 +1,210 @@
+import type { Channel, ConsumeMessage } from "amqplib";
+import { SagaboxError } from "../../errors/index.ts";
+import { Loop } from "../../runtime/index.ts";
+import { fromWire, type Consumption, type Delivery, type Subscription } from "../../transport/index.ts";
+import { unreachable, type Link, type Live } from "./connection.ts";
+import type { Courier } from "./courier.ts";
+import { declareGroup, declaring } from "./declare.ts";
+import { RabbitDelivery } from "./delivery.ts";
+import { Members } from "./members.ts";
+import type { RabbitSettings } from "./options.ts";
+import { attemptHeader, countIn, textHeaders } from "./properties.ts";
+import { QueueReader, type Reader } from "./queue-reader.ts";
+import { groupNames, routeOf, type GroupNames, type Route } from "./topology.ts";
+
+export interface SubscriberParts {
+  /** The one that consumes. */
+  readonly link: Link;
+  readonly courier: Courier;
+  readonly settings: RabbitSettings;
+  readonly subscription: Subscription;
+  readonly receive: (delivery: Delivery) => void;
+}
+
+/** One member of a consumer group: holds its queues open, through every loss of the connection, and hands out. */
+export class Subscriber implements Consumption {
+  readonly #parts: SubscriberParts;
+  readonly #names: GroupNames;
+  readonly #routes: readonly Route[];
+  readonly #readers: readonly Reader[];
+  readonly #members: Members;
+  readonly #loop: Loop;
+  readonly #unhear: () => void;
+  #first: ((failure?: Error) => void) | undefined;
+  #declaredOn: Live | undefined;
+  #trouble: string | undefined = "not subscribed yet";
+  #handedOut = 0;
+  #next = 0;
+  #pumping = false;
+  #paused = false;
+
+  constructor(parts: SubscriberParts) {
+    this.#parts = parts;
+    const { settings, subscription, link } = parts;
+    this.#names = groupNames(
+      settings.prefix,
+      subscription,
+      subscription.ordered ? settings.partitions : undefined,
+    );
+    this.#routes = subscription.topics.map(({ topic, kind }) => routeOf(topic, kind, settings));
+    this.#readers = this.#names.queues.map((queue) => this.#reader(queue));
+    this.#members = new Members(link, this.#names.membersQueue);
+    this.#loop = new Loop({
+      step: () => this.#step(),
+      onError: (error) => this.#failed(error),
+      maxBackoffMs: 5_000,
+    });
+    this.#unhear = link.onChange(() => this.#loop.wake());
+  }
+
+  /** Subscribed, or going on trying because the broker is away. Throws when the broker refuses what we ask for. */
+  async start(): Promise<void> {
+    const outcome = new Promise<Error | undefined>((resolve) => (this.#first = resolve));
+    await this.#loop.start();
+    const failure = await outcome;
+    if (failure === undefined) return;
+    await this.close();
+    throw failure;
+  }
+
+  async pause(): Promise<void> {
+    this.#paused = true;
+    for (const reader of this.#readers) reader.retire();
+  }
+
+  async close(): Promise<void> {
+    this.#paused = true;
+    this.#unhear();
+    await this.#loop.stop();
+    await Promise.all([...this.#readers.map((reader) => reader.close()), this.#members.close()]);
+  }
+
+  health(): { readonly ok: boolean; readonly detail?: string } {
+    const { live, trouble } = this.#parts.link;
+    if (live === undefined) return { ok: false, detail: `no connection to RabbitMQ: ${trouble}` };
+    return this.#trouble === undefined ? { ok: true } : { ok: false, detail: this.#trouble };
+  }
+
+  async #step(): Promise<number> {
+    const { link, settings } = this.#parts;
+    if (this.#paused) return Infinity;
+    const { live } = link;
+    if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${link.trouble}`);
+    if (this.#declaredOn !== live) {
+      await declaring(link, live, (channel) => declareGroup(channel, this.#names, this.#routes, settings));
+      this.#declaredOn = live;
+    }
+    for (const reader of this.#readers) if (!reader.open) await reader.start(live);
+    this.#trouble = undefined;
+    this.#first?.();
+    if (this.#readers.length === 1) return Infinity;
+    await this.#share(live);
+    return settings.rebalanceMs;
+  }
+
+  // The broker gives every queue to whoever came first. Those who have more than their share let some go; the one that
+  // waits longest for a queue gets it, so all members soon have as many.
+  async #share(live: Live): Promise<void> {
+    const members = await this.#members.count(live);
+    const active = this.#readers.filter((reader) => reader.active);
+    const share = Math.ceil(this.#readers.length / members);
+    for (const reader of active.slice(share)) reader.retire();
+  }
+
+  #failed(error: unknown): void {
+    this.#declaredOn = undefined;
+    this.#trouble = error instanceof Error ? error.message : String(error);
+    this.#first?.(refusalOf(error, this.#parts.subscription.group));
+  }
+
+  #reader(queue: string): Reader {
+    const { link, subscription } = this.#parts;
+    return new QueueReader({
+      link,
+      queue,
+      prefetch: Math.min(subscription.prefetch, 65_535),
+      read: (raw, channel, closed) => this.#read({ raw, channel, queue, closed }),
+      changed: () => this.#changed(),
+    });
+  }
+
+  #changed(): void {
+    this.#pump();
+    if (!this.#paused && this.#readers.some((reader) => !reader.open)) this.#loop.wake();
+  }
+
+  // Each queue may fill the prefetch alone, so what came is handed out from all of them in turn.
+  #pump(): void {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    while (!this.#paused && this.#handedOut < this.#parts.subscription.prefetch) {
+      const delivery = this.#takeNext();
+      if (delivery === undefined) break;
+      this.#handedOut += 1;
+      this.#parts.receive(delivery);
+    }
+    this.#pumping = false;
+  }
+
+  #takeNext(): RabbitDelivery | undefined {
+    for (let n = 0; n < this.#readers.length; n++) {
+      const reader = this.#readers[this.#next++ % this.#readers.length];
+      if (reader !== undefined && reader.waiting > 0) return reader.take();
+    }
+    return undefined;
+  }
+
+  #read(from: { raw: ConsumeMessage; channel: Channel; queue: string; closed: () => void }): RabbitDelivery {
+    const { courier, settings, subscription } = this.#parts;
+    const { raw, channel, queue } = from;
+    const { headers } = raw.properties;
+    const redeliveries = countIn(headers, "x-delivery-count");
+    const received = {
+      body: raw.content,
+      headers: textHeaders(headers),
+      topic: raw.fields.routingKey,
+      key: null,
+      maxBytes: settings.maxBytes,
+    };
+    const { message, flaw } = fromWire(received);
+    const counted = Math.max(1, countIn(headers, attemptHeader));
+    const halfway = Math.floor(settings.deliveryLimit / 2);
+    const to = { service: subscription.service, queue };
+    const ordered = subscription.ordered && message.key !== null && flaw === undefined;
+    return new RabbitDelivery(
+      {
+        message,
+        ...(flaw === undefined ? {} : { flaw }),
+        // Long before the broker puts a message aside that nobody ever settles, each redelivery is charged.
+        attempt: counted + Math.max(0, redeliveries - halfway),
+        orderKey: ordered ? `${message.topic}/${message.key}` : null,
+      },
+      {
+        ack: () => channel.ack(raw),
+        again: ({ delayMs, charged }) =>
+          courier.again(raw, to, { attempt: counted + (charged ? 1 : 0), delayMs }),
+        giveBack: async () => {
+          if (redeliveries < halfway) channel.nack(raw, false, true);
+          else await courier.again(raw, to, { attempt: counted, delayMs: 0 }).then(() => channel.ack(raw));
+        },
+        bury: (note) => courier.bury(raw, this.#names.id, note),
+        closed: () => {
+          this.#handedOut -= 1;
+          from.closed();
+        },
+      },
+    );
+  }
+}
+
+// Answers of the broker about what we asked for; anything else may pass.
+function refusalOf(error: unknown, group: string): Error | undefined {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  if (code !== 403 && code !== 405 && code !== 406) return undefined;
+  return new SagaboxError(
+    "OPTIONS_INVALID",
+    `RabbitMQ refused the queues of group "${group}". Queues and partitions of a group cannot be changed while they ` +
+      `exist, and the account must be allowed to declare them. It said: ${(error as Error).message}`,
+    { cause: error },
+  );
+}

@@ -51,6 +51,7 @@ export {
   SagaboxError,
   type ErrorCode,
 } from "./errors/index.ts";
+export type { DeadLetterNotice, NotifyOptions, WebhookOptions } from "./notify/index.ts";
 export type { CallerTransaction, Sql, TransactionTypes } from "./storage/index.ts";
 export type { Observer, TelemetryEvents } from "./telemetry/index.ts";
 export type { Transport } from "./transport/index.ts";

@@ -1,4 +1,28 @@
-import type { Bus } from "sagabox";
+import { createHmac, timingSafeEqual } from "node:crypto";
+import type { Pool } from "pg";
+import { createBus, type Bus, type DeadLetterNotice } from "sagabox";
+
+// #region notify
+export function tellingBus(database: Pool, tell: (notice: DeadLetterNotice) => void, url: string): Bus {
+  return createBus({
+    service: "guide",
+    database,
+    log: false,
+    onDeadLetter: tell,
+    notify: { webhook: { url, secret: "at least sixteen characters" } },
+  });
+}
+// #endregion notify
+
+// #region verify
+/** What a receiver does with the header `sagabox-signature` and the body as it came. */
+export function isGenuine(header: string, body: string, secret: string, nowMs = Date.now()): boolean {
+  const [, seconds = "", given = ""] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(header) ?? [];
+  const digest = createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex");
+  const fresh = Math.abs(nowMs / 1000 - Number(seconds)) < 300;
+  return given !== "" && fresh && timingSafeEqual(Buffer.from(given), Buffer.from(digest));
+}
+// #endregion verify
 
 // #region list
 export async function report(bus: Bus): Promise<string[]> {

@@ -2,6 +2,12 @@ import type { InboxOptions } from "../inbox/index.ts";
 import type { OutboxOptions } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
 import {
+  noticeSettings,
+  type NoticeSettings,
+  type NotifyOptions,
+  type OnDeadLetter,
+} from "../notify/index.ts";
+import {
   milliseconds,
   oneOf,
   readEnvironment,
@@ -45,6 +51,10 @@ export interface BusOptions {
   readonly inboxRetention?: Duration | number;
   /** How much is logged; false for silence. Default: LOG_LEVEL, else "info". */
   readonly log?: LogLevel | false;
+  /** Called for every message that becomes a dead letter, beside the flow. Its failures are told and hurt nobody. */
+  readonly onDeadLetter?: OnDeadLetter;
+  /** Who outside is told of dead letters. Not promised to arrive: the dead letters themselves are the truth. */
+  readonly notify?: NotifyOptions;
   /** Told everything beside the log and the metrics. */
   readonly observers?: readonly Observer[];
 }
@@ -62,6 +72,7 @@ export interface BusSettings {
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
   readonly inboxMs: number;
+  readonly notices: NoticeSettings;
   readonly log: LogLevel | false;
   readonly host: string;
   readonly port: number;
@@ -82,6 +93,8 @@ const KNOWN = [
   "shutdownTimeout",
   "deadLetterRetention",
   "inboxRetention",
+  "onDeadLetter",
+  "notify",
   "log",
   "observers",
 ] as const;
@@ -124,6 +137,7 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
       min: 7 * DAY_MS,
       max: 3_650 * DAY_MS,
     }),
+    notices: noticeSettings(options.onDeadLetter, options.notify),
     log: options.log === false ? false : oneOf("log", options.log ?? around.logLevel ?? "info", LOG_LEVELS),
     host: around.host ?? "127.0.0.1",
     port: around.port ?? 8_000,

@@ -1,4 +1,5 @@
 import { HandlerRegistry } from "../inbox/index.ts";
+import { Notices } from "../notify/index.ts";
 import { fanOut, logger, prometheus } from "../telemetry/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
 import { Bus } from "./bus.ts";
@@ -11,11 +12,13 @@ export function createBus(options: BusOptions): Bus {
   const settings = busSettings(options, process.env);
   const metrics = prometheus();
   const log = settings.log === false ? [] : [logger({ level: settings.log })];
-  const observer = fanOut([metrics, ...log, ...(options.observers ?? [])]);
+  const told = fanOut([metrics, ...log, ...(options.observers ?? [])]);
+  const notices = new Notices({ service: settings.service, settings: settings.notices, observer: told });
+  const observer = fanOut([told, notices]);
   const registry = new HandlerRegistry(
     settings.routing,
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
   );
   const parts = wire(settings, options.transport ?? postgres(), observer);
-  return new Bus(parts, registry, new Worker(parts, registry, metrics));
+  return new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
 }

@@ -1,6 +1,7 @@
 import { Consumer, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
 import { hintFrom, type Hint } from "../lanes/index.ts";
 import { SagaboxError } from "../errors/index.ts";
+import type { Notices } from "../notify/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
 import { assertMigrated, Notifications } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
@@ -33,13 +34,15 @@ export class Worker {
   readonly #parts: Parts;
   readonly #registry: HandlerRegistry;
   readonly #metrics: PrometheusObserver;
+  readonly #notices: Notices;
   #consumers: Consumer[] = [];
   #ledger: CrashLedger | undefined;
   #healthServer: HealthServer | undefined;
   #supervisor: Supervisor | undefined;
   #stopping: Promise<StopResult> | undefined;
 
-  constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver) {
+  constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver, notices: Notices) {
+    this.#notices = notices;
     this.#parts = parts;
     this.#registry = registry;
     this.#metrics = metrics;
@@ -167,7 +170,7 @@ export class Worker {
     observer.tell("worker.stopping", { worker: settings.worker });
     const work = async (): Promise<StopResult> => {
       await this.#supervisor?.stop();
-      await sender.close();
+      await Promise.all([sender.close(), this.#notices.close()]);
       await transport.close();
       await Promise.all([wakeUp.close(), admission.close()]);
       return { clean: true };

@@ -21,6 +21,7 @@ const scope = "Whose lanes: the relay or one consumer.";
 const lanes = "How many lanes.";
 const open = "How many destinations are open or half-open now.";
 const depth = "How many messages wait at the broker for their slowest group.";
+const via = "`hook` or `webhook`.";
 const worker = "Name of the process in leases.";
 
 /** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
@@ -212,6 +213,17 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
       error,
       retryInMs: "Wait before the next try, in milliseconds.",
     },
+  },
+  "notice.sent": { level: "debug", meaning: "Somebody was told of a dead letter.", fields: { via, id } },
+  "notice.failed": {
+    level: "warn",
+    meaning: "Nobody could be told of a dead letter; the letter itself is safe.",
+    fields: { via, id, attempt, error },
+  },
+  "notice.dropped": {
+    level: "warn",
+    meaning: "Too many dead letters came at once, so nobody was told of this one; the letter itself is safe.",
+    fields: { via, id },
   },
   "storage.failed": {
     level: "error",

@@ -119,6 +119,16 @@ export interface TelemetryEvents {
     readonly error: string;
     readonly retryInMs: number;
   };
+  /** Somebody was told of a dead letter. */
+  "notice.sent": { readonly via: "hook" | "webhook"; readonly id: string };
+  "notice.failed": {
+    readonly via: "hook" | "webhook";
+    readonly id: string;
+    readonly attempt: number;
+    readonly error: string;
+  };
+  /** Too many dead letters at once: nobody was told of this one. */
+  "notice.dropped": { readonly via: "hook" | "webhook"; readonly id: string };
   "storage.failed": { readonly doing: string; readonly error: string; readonly retryInMs: number };
   "worker.started": { readonly worker: string; readonly service: string };
   "worker.stopping": { readonly worker: string };

@@ -83,6 +83,11 @@ export const metricCatalogue = {
   processing_duration_seconds: histogram("Time of a handler.", "queue", "message_type"),
   dead_letters: gauge("Dead letters nobody has dealt with. Use max, not sum."),
   dead_letters_total: counter("Messages that became dead letters.", "origin", "event_type", "reason"),
+  dead_letter_notices_total: counter(
+    "Notices of dead letters by their end: sent, failed, dropped.",
+    "via",
+    "outcome",
+  ),
   lanes_owned: gauge("Lanes this process holds.", "scope"),
   lanes_lost_total: counter("Lanes taken over before they could be renewed.", "scope"),
   members_gone_total: counter("Processes whose lease ran out without a good-bye.", "scope"),

@@ -51,6 +51,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "claim-check": { rooms: ["message", "storage", "options", "errors", "runtime"] },
   privacy: { rooms: ["message", "storage", "options", "errors"] },
   parking: { rooms: [...upToPorts, "transports/postgres"] },
+  notify: { rooms: ["errors", "options", "runtime", "telemetry"] },
   embedded: { rooms: ["errors", "runtime", "options"] },
   // 4 and 5: the engine
   outbox: { rooms: [...upToPorts, "lanes", "dead-letter"] },
@@ -58,7 +59,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   saga: { rooms: [...upToPorts, "outbox", "inbox"] },
   // 6: wiring and operations
   // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
-  app: { rooms: [...upToSaga, "parking", "transports/postgres"] },
+  app: { rooms: [...upToSaga, "parking", "notify", "transports/postgres"] },
   admin: { rooms: upToSaga },
   // 7: the doors
   cli: { rooms: [...upToAdmin, "dashboard", "embedded", "storage/drivers"] },

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import postgres from "postgres";
-import { createBus, message, type Bus } from "sagabox";
+import { createBus, message, permanent, type Bus } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
 import { expect, onTestFinished, test, vi } from "vitest";
 import * as consuming from "../../examples/guides/consuming.ts";
@@ -14,6 +14,7 @@ import * as deadLetters from "../../examples/guides/dead-letters.ts";
 import * as publishing from "../../examples/guides/publishing.ts";
 import { example } from "../../examples/guides/readme.ts";
 import { temporaryDatabase, type TemporaryDatabase } from "../support/database.ts";
+import { hookServer } from "../support/hook-server.ts";
 import { ScriptedTransport } from "../support/scripted-transport.ts";
 import { startCli } from "../support/run-cli.ts";
 
@@ -116,6 +117,28 @@ test("a bus before a broker pauses a topic that is full there, and refuses the l
   expect(() => publishing.busBeforeABroker(pool, new MemoryTransport())).toThrow(
     "does not tell how much waits",
   );
+});
+
+test("a dead letter is told to a function and to an address that can check the signature", async () => {
+  const { pool } = await setup();
+  const server = await hookServer();
+  const heard: string[] = [];
+  const bus = deadLetters.tellingBus(pool, ({ messageId }) => heard.push(messageId), server.url);
+  onTestFinished(async () => void (await bus.stop()));
+  bus.on(OrderPlaced, { consumer: "none" }, () => {
+    throw permanent("never");
+  });
+  await bus.run();
+  const { id } = await bus.transaction((tx) => tx.publish(OrderPlaced, { orderId: "a", cents: 1 }));
+  const [posted] = await server.until(1);
+  const { body = "", headers } = posted ?? {};
+  const signature = String(headers?.["sagabox-signature"]);
+  const secret = "at least sixteen characters";
+  expect(heard).toEqual([id]);
+  expect(deadLetters.isGenuine(signature, body, secret)).toBe(true);
+  expect(deadLetters.isGenuine(signature, `${body} `, secret)).toBe(false);
+  expect(deadLetters.isGenuine(signature, body, "another secret")).toBe(false);
+  expect(deadLetters.isGenuine(signature, body, secret, Date.now() + 3_600_000)).toBe(false);
 });
 
 test("handlers of every kind bill an order once each", async () => {

@@ -40,10 +40,11 @@ export class Copies {
 
   async #put(session: Session, msg: JsMsg, subject: string, stream: string, headers: Texts): Promise<void> {
     const { timeoutMs } = this.#settings;
-    const { stream: origin, streamSequence } = msg.info;
+    // The time tells it from a message with the same number in a stream that was deleted and made anew.
+    const original = `${msg.info.stream}/${msg.seq}/${msg.timestampNanos}`;
     const confirmed = session.js.publish(subject, msg.data, {
       headers: toNatsHeaders(headers),
-      msgID: `${subject}/${origin}/${streamSequence}`,
+      msgID: `${subject}/${original}`,
       expect: { streamName: stream },
       timeout: timeoutMs,
     });

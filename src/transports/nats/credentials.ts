@@ -30,12 +30,21 @@ export async function authenticatorOf(
   source: CredentialSource | undefined,
 ): Promise<Authenticator | undefined> {
   if (source === undefined) return undefined;
-  const given = typeof source === "function" ? await source() : source;
+  const given = typeof source === "function" ? await ask(source) : source;
   checkOne(given);
   if (given.user !== undefined) return usernamePasswordAuthenticator(given.user, given.password);
   if (given.token !== undefined) return tokenAuthenticator(given.token);
   if (given.nkeySeed !== undefined) return nkeyAuthenticator(Buffer.from(given.nkeySeed.trim()));
   return credsAuthenticator(Buffer.from(given.creds ?? ""));
+}
+
+// Its own words are kept out of ours: they may hold what it was asked for.
+async function ask(source: () => NatsCredentials | Promise<NatsCredentials>): Promise<NatsCredentials> {
+  try {
+    return await source();
+  } catch (cause) {
+    throw new SagaboxError("TRANSPORT_UNREACHABLE", "The function for NATS credentials failed.", { cause });
+  }
 }
 
 const kinds = ["user", "token", "nkeySeed", "creds"] as const;

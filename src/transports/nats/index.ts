@@ -3,5 +3,6 @@
 // per key is kept while they compete. docs/guides/nats.md tells the names, docs/decisions/0014 the reasons.
 export { nats } from "./nats-transport.ts";
 export type { NatsOptions } from "./options.ts";
+export { natsPermissions, type NatsPermissionOptions, type NatsPermissions } from "./permissions.ts";
 export type { CredentialSource, NatsCredentials } from "./credentials.ts";
 export type { NatsTls } from "./servers.ts";

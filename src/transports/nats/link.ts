@@ -112,7 +112,7 @@ export class Link {
   async #prepare(nc: NatsConnection): Promise<Omit<Session, "over">> {
     const { timeoutMs } = this.#settings;
     const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs });
-    await declareStreams(jsm, this.#settings);
+    await declareStreams(jsm, this.#settings, nc.info?.version ?? "2.9.0");
     const maxPayload = nc.info?.max_payload ?? this.#maxPayload;
     return { nc, jsm, js: jetstream(nc, { timeout: timeoutMs }), maxPayload };
   }

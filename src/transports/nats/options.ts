@@ -29,6 +29,8 @@ export interface NatsOptions {
   readonly duplicateWindow?: Duration | number;
   /** How long messages stay, handled or not; 0 keeps them for ever. Default "7d". */
   readonly maxAge?: Duration | number;
+  /** Store messages compressed, where the server can (2.10 and later). Default false. */
+  readonly compress?: boolean;
   /** When the stream is that large, publishing waits; -1 for no limit. Default -1. */
   readonly maxStreamBytes?: number;
   /** How long the server keeps dead letters; 0 for ever. Default "30d". */
@@ -52,6 +54,7 @@ export interface NatsSettings {
   readonly replicas: number;
   readonly duplicateWindowMs: number;
   readonly maxAgeMs: number;
+  readonly compress: boolean;
   readonly maxStreamBytes: number;
   readonly deadLetterMaxAgeMs: number;
   readonly leaseMs: number;
@@ -70,6 +73,7 @@ const known = [
   "replicas",
   "duplicateWindow",
   "maxAge",
+  "compress",
   "maxStreamBytes",
   "deadLetterMaxAge",
   "lease",
@@ -102,6 +106,7 @@ export function natsSettings(options: NatsOptions = {}): NatsSettings {
     replicas: wholeNumber("nats.replicas", options.replicas ?? 1, { min: 1, max: 5 }),
     duplicateWindowMs,
     maxAgeMs,
+    compress: flag("nats.compress", options.compress ?? false),
     maxStreamBytes: wholeNumber("nats.maxStreamBytes", options.maxStreamBytes ?? -1, {
       min: -1,
       max: Number.MAX_SAFE_INTEGER,

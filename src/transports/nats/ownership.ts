@@ -67,6 +67,7 @@ export class Ownership {
   /** Joins, and takes what is free; then goes on by itself. */
   async begin(session: Session): Promise<void> {
     this.#session = session;
+    this.#seen.clear(); // while nobody could be seen, nobody can be said to have been silent
     session.nc.subscribe(this.#parts.hint, {
       callback: (error, msg) => {
         if (error === null && msg.string() !== this.#me) this.#loop.wake();

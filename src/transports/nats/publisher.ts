@@ -1,4 +1,5 @@
-import type { Message } from "../../message/index.ts";
+import { SagaboxError } from "../../errors/index.ts";
+import { isValidTopic, type Message } from "../../message/index.ts";
 import { after } from "../../runtime/index.ts";
 import { toWire, type PublishOptions, type PublishOutcome } from "../../transport/index.ts";
 import { encodeValue, headerBytes, toNatsHeaders } from "./header-mapping.ts";
@@ -50,6 +51,7 @@ export class Publisher {
 
   async #publishOne(session: Session, message: Message): Promise<PublishOutcome> {
     const { prefix, partitions, timeoutMs } = this.#settings;
+    if (!isValidTopic(message.topic)) return { kind: "refused", error: noTopic() };
     const { body, headers } = toWire(message);
     const bytes = body.length + headerBytes(headers) + copyBytes;
     if (bytes > session.maxPayload) {
@@ -71,6 +73,10 @@ export class Publisher {
       return outcomeOf(error);
     }
   }
+}
+
+function noTopic(): SagaboxError {
+  return new SagaboxError("TOPIC_INVALID", "The topic of the message is no subject that NATS can carry.");
 }
 
 // A connection that dies need not answer anybody, so nobody waits for it.

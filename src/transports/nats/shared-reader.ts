@@ -8,11 +8,13 @@ import { say } from "./say.ts";
 export interface SharedReaderParts {
   readonly session: Session;
   readonly topic: string;
-  readonly info: ConsumerInfo;
+  /** Makes the consumer, or finds it. */
+  readonly declare: () => Promise<ConsumerInfo>;
   /** How many messages are asked for at once. */
   readonly batch: number;
   readonly arrived: () => void;
   readonly failed: (error: unknown) => void;
+  readonly fine: () => void;
 }
 
 const EXPIRES_MS = 10_000;
@@ -24,13 +26,25 @@ export class SharedReader implements Source {
   readonly #loop: Loop;
   readonly #unsettled = new Set<JsMsg>();
   #waiting: JsMsg[] = [];
+  #info: ConsumerInfo | undefined;
   #messages: ConsumerMessages | undefined;
   #over = false;
 
   constructor(parts: SharedReaderParts) {
     this.topic = parts.topic;
     this.#parts = parts;
-    this.#loop = new Loop({ step: () => this.#step(), onError: parts.failed, maxBackoffMs: 5_000 });
+    this.#loop = new Loop({
+      step: () => this.#step(),
+      onError: (error) => {
+        this.#info = undefined; // perhaps it was deleted
+        parts.failed(error);
+      },
+      maxBackoffMs: 5_000,
+    });
+  }
+
+  async declare(): Promise<void> {
+    this.#info = await this.#parts.declare();
   }
 
   async start(): Promise<void> {
@@ -80,12 +94,14 @@ export class SharedReader implements Source {
   async #step(): Promise<number> {
     if (this.#over) return Infinity;
     if (this.#waiting.length > 0) return Infinity;
-    const { session, info, batch } = this.#parts;
-    const consumer = session.js.consumers.getConsumerFromInfo(info);
+    const { session, batch, declare, fine } = this.#parts;
+    this.#info ??= await declare();
+    const consumer = session.js.consumers.getConsumerFromInfo(this.#info);
     const messages = await consumer.fetch({ max_messages: batch, expires: EXPIRES_MS });
     this.#messages = messages;
     for await (const msg of messages) this.#receive(msg);
     this.#messages = undefined;
+    fine();
     return 0;
   }
 

@@ -13,15 +13,22 @@ type Declared = Partial<StreamConfig> & { readonly name: string; readonly descri
 
 const marker = (partitions: number): string => `sagabox, partitions: ${partitions}`;
 
+/** What a server of this version can do beyond 2.9. */
+export function featuresOf(version: string): { readonly compression: boolean } {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  return { compression: major > 2 || (major === 2 && minor >= 10) };
+}
+
 /** The four streams of a prefix, as they are made. Full ones refuse instead of forgetting what nobody has read. */
-export function streamConfigs(settings: NatsSettings): readonly Declared[] {
-  const { prefix, replicas, partitions } = settings;
+export function streamConfigs(settings: NatsSettings, version: string): readonly Declared[] {
+  const { prefix, replicas, partitions, compress } = settings;
   const names = streamNames(prefix);
   const common = {
     storage: "file",
     num_replicas: replicas,
     discard: "new",
     description: marker(partitions),
+    ...(compress && featuresOf(version).compression ? { compression: "s2" as const } : {}),
   } as const;
   return [
     {
@@ -63,8 +70,12 @@ export function streamConfigs(settings: NatsSettings): readonly Declared[] {
  * Makes the streams that are missing. One that exists stays as its administrator has made it, so that a worker needs
  * no right to change it; only the number of partitions must agree, since it decides where a key goes.
  */
-export async function declareStreams(jsm: JetStreamManager, settings: NatsSettings): Promise<void> {
-  await Promise.all(streamConfigs(settings).map((config) => declareStream(jsm, config, settings)));
+export async function declareStreams(
+  jsm: JetStreamManager,
+  settings: NatsSettings,
+  version: string,
+): Promise<void> {
+  await Promise.all(streamConfigs(settings, version).map((config) => declareStream(jsm, config, settings)));
 }
 
 async function declareStream(jsm: JetStreamManager, config: Declared, settings: NatsSettings): Promise<void> {

@@ -1,5 +1,11 @@
 import { every, Loop, withDeadline, type CancelTimer } from "../../runtime/index.ts";
-import type { Consumption, DeadLetterNote, Delivery, Subscription } from "../../transport/index.ts";
+import type {
+  Consumption,
+  DeadLetterNote,
+  Delivery,
+  Subscription,
+  TopicRequest,
+} from "../../transport/index.ts";
 import type { ConsumerInfo, JsMsg } from "@nats-io/jetstream";
 import { Copies } from "./copies.ts";
 import { declareRetries, declareShared, declareSlots, type GroupParts } from "./declare-group.ts";
@@ -144,16 +150,9 @@ export class Subscriber implements Consumption {
   async #begin(session: Session): Promise<void> {
     const { topics } = this.#group;
     this.#cut();
-    const shared: Promise<SharedReader>[] = topics.map(({ topic }) =>
-      declareRetries(session, this.#group, topic).then((info) => this.#reader(session, topic, info)),
-    );
-    if (this.#ownership === undefined) {
-      for (const request of topics) {
-        const declared = declareShared(session, this.#group, request);
-        shared.push(declared.then((info) => this.#reader(session, request.topic, info)));
-      }
-    } else await declareSlots(session, this.#group);
-    const readers = await Promise.all(shared);
+    const readers = topics.flatMap((request) => this.#readers(session, request));
+    await Promise.all(readers.map((reader) => reader.declare()));
+    if (this.#ownership !== undefined) await declareSlots(session, this.#group);
     if (session.over.aborted || this.#closed !== undefined) return;
     for (const reader of readers) this.#dispatcher.add(reader);
     this.#shared = readers;
@@ -161,14 +160,22 @@ export class Subscriber implements Consumption {
     await this.#ownership?.begin(session);
   }
 
-  #reader(session: Session, topic: string, info: ConsumerInfo): SharedReader {
+  #readers(session: Session, request: TopicRequest): SharedReader[] {
+    const { topic } = request;
+    const retries = this.#reader(session, topic, () => declareRetries(session, this.#group, topic));
+    if (this.#ownership !== undefined) return [retries];
+    return [retries, this.#reader(session, topic, () => declareShared(session, this.#group, request))];
+  }
+
+  #reader(session: Session, topic: string, declare: () => Promise<ConsumerInfo>): SharedReader {
     return new SharedReader({
       session,
       topic,
-      info,
+      declare,
       batch: Math.min(mostAtOnce, this.#parts.subscription.prefetch),
       arrived: () => this.#dispatcher.pump(),
       failed: (error) => this.#failed(error),
+      fine: () => (this.#trouble = undefined),
     });
   }
 

@@ -45,19 +45,19 @@ export class TermOpener {
     const { window, valid, arrived, gone } = this.#parts;
     const former = before.fresh === true ? [] : this.#formerOf(key, slot);
     const at = Math.max(slot.at, await this.#firstUnsettled(session, former));
-    const info = await this.#consumer(session, key, slot.epoch, at);
+    const { info, from } = await this.#begin(session, key, slot.epoch, at);
     const reader = new PartitionReader({
       session,
       topic: readSlotKey(key).topic,
       info,
-      at: Math.min(at, beginningOf(info)),
+      at: from,
       settled: slot.done ?? [],
       window,
       valid,
       arrived,
       gone: () => gone(key),
     });
-    return { epoch: slot.epoch, at, reader, draining: false, drained: false, former };
+    return { epoch: slot.epoch, at: from, reader, draining: false, drained: false, former };
   }
 
   /** The record knows of the term: the consumers before it are of no use to anybody. */
@@ -84,6 +84,19 @@ export class TermOpener {
       if (info !== undefined) return info.ack_floor.stream_seq + 1;
     }
     return 1;
+  }
+
+  // A stream that ends before the place we were at was deleted and made anew: all of it is new to us.
+  async #begin(
+    session: Session,
+    key: string,
+    epoch: number,
+    at: number,
+  ): Promise<{ readonly info: ConsumerInfo; readonly from: number }> {
+    const info = await this.#consumer(session, key, epoch, at);
+    if (beginningOf(info) >= at) return { info, from: at };
+    await session.jsm.consumers.delete(info.stream_name, info.name);
+    return { info: await this.#consumer(session, key, epoch, 1), from: 1 };
   }
 
   #consumer(session: Session, key: string, epoch: number, at: number): Promise<ConsumerInfo> {

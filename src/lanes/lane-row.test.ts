@@ -1,57 +1,72 @@
 import { expect, test } from "vitest";
 import { sampleMessage } from "../../test/support/sample-message.ts";
-import { laneRow, messageOf, type RawMessage, type RawRow } from "./lane-row.ts";
+import { aRow } from "../../test/support/lane-rows.ts";
+import { laneRow, messageOf } from "./lane-row.ts";
+import { join } from "./with-messages.ts";
 
-const raw: RawRow = {
-  horizon: "1",
-  tail: "9",
-  express: false,
-  lane: 3,
-  seq: "9007199254740991",
-  stream: "-8446744073709551615",
-  message_id: sampleMessage.id,
-  attempts: 2,
-  max_attempts: 10,
-  wait_ms: -5,
-  leased: false,
-  expired: true,
-  type: sampleMessage.type,
-  topic: sampleMessage.topic,
-  priority: sampleMessage.priority,
-  written_on: "2026-11-15",
-  expires_at: sampleMessage.expiresAt,
-};
+const packed = (...fields: readonly (string | number | null)[]): string => fields.join("\u001f");
 
-const rawMessage: RawMessage = {
-  id: sampleMessage.id,
-  kind: sampleMessage.kind,
-  type: sampleMessage.type,
-  topic: sampleMessage.topic,
-  key: sampleMessage.key,
-  priority: sampleMessage.priority,
-  data: sampleMessage.data,
-  headers: JSON.stringify(sampleMessage.headers),
-  meta: [
-    sampleMessage.schemaVersion,
-    sampleMessage.correlationId,
-    sampleMessage.causationId,
-    sampleMessage.traceparent,
-    sampleMessage.sagaId,
-    sampleMessage.aggregateType,
-    sampleMessage.aggregateId,
-    sampleMessage.source,
-    sampleMessage.target,
-    sampleMessage.writtenAt,
-  ].join("\u001f"),
-};
+const row = packed(
+  3,
+  "9007199254740991",
+  "-8446744073709551615",
+  sampleMessage.topic,
+  sampleMessage.type,
+  sampleMessage.id,
+  2,
+  10,
+  "2026-11-15",
+  -5,
+  "",
+  1,
+  "2026-11-15 08:09:10.5",
+);
+
+const message = packed(
+  sampleMessage.id,
+  sampleMessage.kind,
+  sampleMessage.type,
+  sampleMessage.topic,
+  sampleMessage.key,
+  sampleMessage.priority,
+  sampleMessage.schemaVersion,
+  sampleMessage.correlationId,
+  sampleMessage.causationId,
+  sampleMessage.traceparent,
+  sampleMessage.sagaId,
+  sampleMessage.aggregateType,
+  sampleMessage.aggregateId,
+  sampleMessage.source,
+  sampleMessage.target,
+  sampleMessage.writtenAt.replace("T", " ").replace("Z", ""),
+  JSON.stringify(sampleMessage.headers),
+  sampleMessage.data,
+);
 
 test("a message is put together again unchanged, and expires when its row says so", () => {
-  expect(messageOf(rawMessage, sampleMessage.expiresAt)).toEqual(sampleMessage);
-  expect(messageOf(rawMessage, null)).toEqual({ ...sampleMessage, expiresAt: null });
+  expect(messageOf(message)).toEqual({ ...sampleMessage, expiresAt: null });
+  const rows = [aRow(1, { messageId: sampleMessage.id, expiresAt: sampleMessage.expiresAt }), aRow(2)];
+  expect(join(rows, [message]).map((joined) => joined.message)).toEqual([sampleMessage, null]);
 });
 
 test("a row keeps numbers too big for a number as text", () => {
-  const row = laneRow(raw);
-  expect(row).toMatchObject({ lane: 3, seq: 9007199254740991, stream: "-8446744073709551615", attempts: 2 });
-  expect(row).toMatchObject({ waitMs: -5, expired: true, leased: false, maxAttempts: 10, message: null });
+  expect(laneRow(row)).toMatchObject({
+    lane: 3,
+    seq: 9007199254740991,
+    stream: "-8446744073709551615",
+    attempts: 2,
+    maxAttempts: 10,
+    waitMs: -5,
+    expired: true,
+    leased: false,
+    messageId: sampleMessage.id,
+    writtenOn: "2026-11-15",
+    expiresAt: "2026-11-15T08:09:10.500000Z",
+    message: null,
+  });
+});
+
+test("of a row that is due, nobody's and without an end nothing more is told", () => {
+  const plain = `${row.split("\u001f").slice(0, 9).join("\u001f")}\u001f`;
+  expect(laneRow(plain)).toMatchObject({ waitMs: 0, leased: false, expired: false, expiresAt: null });
 });

@@ -38,82 +38,61 @@ export interface RawRow {
   readonly horizon: string | null;
   readonly tail: string | null;
   readonly express: boolean | null;
-  readonly lane: number | null;
-  readonly seq: string;
-  readonly stream: string | null;
-  readonly topic: string;
-  readonly type: string;
-  readonly message_id: string;
-  readonly priority: number;
-  readonly attempts: number;
-  readonly max_attempts: number;
-  readonly wait_ms: number;
-  readonly leased: boolean;
-  readonly expired: boolean;
+  /** The row's fields, joined; null where there is none. */
+  readonly row: string | null;
   /** An earlier row of its stream has another priority and goes first. */
-  readonly blocked?: boolean;
+  readonly blocked?: boolean | null;
   /** Its priority, raised by its age. */
   readonly rank?: number;
-  readonly written_on: string;
-  readonly expires_at: string | null;
+  /** The fields of a message, joined. Messages come after the rows they belong to. */
+  readonly message?: string | null;
 }
 
-export interface RawMessage {
-  readonly id: string;
-  readonly kind: MessageKind;
-  readonly type: string;
-  readonly topic: string;
-  readonly key: string | null;
-  readonly priority: number;
-  readonly data: string;
-  readonly headers: string;
-  /** The small fields of the message, joined. */
-  readonly meta: string;
-}
-
-export function laneRow(raw: RawRow): LaneRow {
+export function laneRow(raw: string): LaneRow {
+  const fields = raw.split(SEPARATOR);
   return {
-    lane: raw.lane ?? -1,
-    seq: Number(raw.seq),
-    stream: raw.stream,
-    topic: raw.topic,
-    type: raw.type,
-    messageId: raw.message_id,
-    attempts: raw.attempts,
-    maxAttempts: raw.max_attempts,
-    waitMs: raw.wait_ms,
-    leased: raw.leased,
-    expired: raw.expired,
-    writtenOn: raw.written_on,
-    expiresAt: raw.expires_at,
+    lane: Number(fields[0]),
+    seq: Number(fields[1]),
+    stream: fields[2] || null,
+    topic: fields[3] ?? "",
+    type: fields[4] ?? "",
+    messageId: fields[5] ?? "",
+    attempts: Number(fields[6]),
+    maxAttempts: Number(fields[7]),
+    writtenOn: fields[8] ?? "",
+    // Left out of a row that is due, nobody's and without an end.
+    waitMs: Number(fields[9]),
+    leased: fields[10] === "1",
+    expired: fields[11] === "1",
+    expiresAt: fields[12] ? isoTime(fields[12]) : null,
     message: null,
   };
 }
 
 /** The message as it was written; when it expires, the row decides. */
-export function messageOf(raw: RawMessage, expiresAt: string | null): Message {
-  const [version, correlation, causation, traceparent, saga, ...others] = raw.meta.split(SEPARATOR);
-  const [aggregateType, aggregateId, source, target, writtenAt] = others;
+export function messageOf(raw: string): Message {
+  const fields = raw.split(SEPARATOR);
+  const headers = fields[16] ?? "{}";
   return {
-    id: raw.id,
-    kind: raw.kind,
-    type: raw.type,
-    schemaVersion: Number(version),
-    topic: raw.topic,
-    key: raw.key,
-    data: raw.data,
-    headers: raw.headers === "{}" ? {} : (JSON.parse(raw.headers) as Record<string, string>),
-    correlationId: correlation ?? "",
-    causationId: causation || null,
-    traceparent: traceparent ?? "",
-    sagaId: saga || null,
-    aggregateType: aggregateType || null,
-    aggregateId: aggregateId || null,
-    source: source ?? "",
-    target: target || null,
-    priority: raw.priority,
-    writtenAt: writtenAt ?? "",
-    expiresAt,
+    id: fields[0] ?? "",
+    kind: fields[1] as MessageKind,
+    type: fields[2] ?? "",
+    schemaVersion: Number(fields[6]),
+    topic: fields[3] ?? "",
+    key: fields[4] || null,
+    data: fields[17] ?? "",
+    headers: headers === "{}" ? {} : (JSON.parse(headers) as Record<string, string>),
+    correlationId: fields[7] ?? "",
+    causationId: fields[8] || null,
+    traceparent: fields[9] ?? "",
+    sagaId: fields[10] || null,
+    aggregateType: fields[11] || null,
+    aggregateId: fields[12] || null,
+    source: fields[13] ?? "",
+    target: fields[14] || null,
+    priority: Number(fields[5]),
+    writtenAt: isoTime(fields[15] ?? ""),
+    expiresAt: null,
   };
 }
 
@@ -124,3 +103,9 @@ export function momentOf(rows: readonly RawRow[]): ReadMoment | undefined {
 }
 
 const SEPARATOR = "\u001f";
+
+/** A timestamp as the server writes it, in UTC, e.g. `2026-11-15 08:09:10.5`, always with six digits. */
+function isoTime(text: string): string {
+  const [whole = "", fraction = ""] = text.split(".");
+  return `${whole.replace(" ", "T")}.${fraction.padEnd(6, "0")}Z`;
+}

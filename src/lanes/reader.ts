@@ -2,7 +2,7 @@ import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
 import { laneRow, momentOf, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
-import { withMessages } from "./with-messages.ts";
+import { join, withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
@@ -90,9 +90,14 @@ export class LaneReader implements LaneWorker {
   /** Up to `limit` rows that may be worked on now. They are in flight from here on. */
   async fetch(session: Queryable, limit: number): Promise<LaneRow[]> {
     const rows = await this.#due(session, limit);
-    if (!this.#options.messages || rows.length === 0) return rows;
+    if (!this.#options.messages || rows.every((row) => row.message !== null)) return rows;
     try {
-      return await withMessages(session, this.#sql.messages, rows);
+      const bare = await withMessages(
+        session,
+        this.#sql.messages,
+        rows.filter((row) => row.message === null),
+      );
+      return rows.map((row) => (row.message === null ? (bare.shift() ?? row) : row));
     } catch (error) {
       this.back(rows, 0); // nobody has seen them yet
       throw error;
@@ -162,7 +167,8 @@ export class LaneReader implements LaneWorker {
     const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
     this.#custody.watchBusyStreams(lanes);
-    const read = await this.#read(session, this.#sql.fetch, lanes, [
+    const statement = this.#options.messages ? this.#sql.fetchWhole : this.#sql.fetch;
+    const read = await this.#read(session, statement, lanes, [
       textArray(lanes),
       textArray(lanes.map((lane) => this.#marks.markOf(lane))),
       ...this.#passedOver(lanes, resting),
@@ -170,12 +176,13 @@ export class LaneReader implements LaneWorker {
       limit,
     ]);
     this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
-    return read.rows.flatMap((raw) =>
-      read.still(raw.lane) ? this.#custody.take(laneRow(raw), raw.blocked === true) : [],
+    const taken = read.rows.flatMap(({ row, blocked }) =>
+      read.still(row.lane) ? this.#custody.take(row, blocked) : [],
     );
+    return join(taken, read.messages);
   }
 
-  async #expressRows(session: Queryable, limit: number): Promise<RawRow[]> {
+  async #expressRows(session: Queryable, limit: number): Promise<ReadRow[]> {
     const lanes = this.#options.ownership.lanes();
     if (lanes.length === 0) return [];
     const read = await this.#read(session, this.#sql.express, lanes, [
@@ -186,15 +193,15 @@ export class LaneReader implements LaneWorker {
       limit,
     ]);
     this.#express = read.moment?.express === true;
-    return read.rows.filter((raw) => read.still(raw.lane));
+    return read.rows.filter(({ row }) => read.still(row.lane));
   }
 
   // Low ones go when nothing else wants the place, or when they have waited long enough to have risen.
-  #takeExpress(raw: readonly RawRow[], fits: (rank: number) => boolean): LaneRow[] {
-    return raw.flatMap((candidate) => {
-      if (!fits(candidate.rank ?? DEFAULT_PRIORITY)) return [];
-      if (candidate.stream !== null && this.#custody.inFlight.hasStream(candidate.stream)) return [];
-      return this.#custody.take(laneRow(candidate), false);
+  #takeExpress(read: readonly ReadRow[], fits: (rank: number) => boolean): LaneRow[] {
+    return read.flatMap(({ row, rank }) => {
+      if (!fits(rank)) return [];
+      if (row.stream !== null && this.#custody.inFlight.hasStream(row.stream)) return [];
+      return this.#custody.take(row, false);
     });
   }
 
@@ -215,7 +222,8 @@ export class LaneReader implements LaneWorker {
       Math.max(1, Math.ceil(limit / due.length)),
     ]);
     const owned = due.filter((hold) => read.still(hold.lane));
-    return this.#custody.goOn(owned, read.rows.map(laneRow), {
+    const rows = read.rows.map(({ row }) => row);
+    return this.#custody.goOn(owned, rows, {
       resting: this.#options.resting?.() ?? [],
       restMs: this.#options.restMs,
       marksMoved: (lane) => marks.get(lane) !== this.#marks.markOf(lane),
@@ -234,11 +242,11 @@ export class LaneReader implements LaneWorker {
     if (read.moment === undefined) return;
     const horizon = BigInt(read.moment.horizon);
     const counts = new Map<number, { count: number; last: number }>();
-    for (const raw of read.rows) {
-      const lane = raw.lane ?? -1;
-      counts.set(lane, { count: (counts.get(lane)?.count ?? 0) + 1, last: Number(raw.seq) });
+    for (const { row } of read.rows) {
+      counts.set(row.lane, { count: (counts.get(row.lane)?.count ?? 0) + 1, last: row.seq });
     }
-    const cutAt = read.rows.length >= how.limit ? lanes.indexOf(read.rows.at(-1)?.lane ?? -1) : lanes.length;
+    const last = read.rows.at(-1)?.row.lane ?? -1;
+    const cutAt = read.rows.length >= how.limit ? lanes.indexOf(last) : lanes.length;
     for (const [turn, lane] of lanes.entries()) {
       if (turn > cutAt) break;
       if (!read.still(lane)) continue;
@@ -272,9 +280,14 @@ export class LaneReader implements LaneWorker {
     if (moment?.express === true) this.#express = true;
     return {
       moment,
-      rows: rows.filter((row) => row.lane !== null),
+      rows: rows.flatMap(({ row, blocked, rank }) =>
+        row === null
+          ? []
+          : [{ row: laneRow(row), blocked: blocked === true, rank: rank ?? DEFAULT_PRIORITY }],
+      ),
+      messages: rows.flatMap(({ message }) => message ?? []),
       still: (lane) => {
-        const claim = lane === null ? undefined : ownership.claim(lane);
+        const claim = ownership.claim(lane);
         return claim !== undefined && claim === claims.get(claim.lane);
       },
     };
@@ -288,7 +301,15 @@ export class LaneReader implements LaneWorker {
 
 interface Read {
   readonly moment: ReadMoment | undefined;
-  readonly rows: readonly RawRow[];
+  readonly rows: readonly ReadRow[];
+  /** In no order. */
+  readonly messages: readonly string[];
   /** Whether the lane is still ours under the claim it was read with. */
-  still(lane: number | null): boolean;
+  still(lane: number): boolean;
+}
+
+interface ReadRow {
+  readonly row: LaneRow;
+  readonly blocked: boolean;
+  readonly rank: number;
 }

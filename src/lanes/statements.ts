@@ -111,13 +111,52 @@ export function ownershipStatements(schema: string) {
 const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
              row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry`;
 
-const ANSWER = `found.lane, found.seq::text, found.stream::text, found.topic, found.type, found.message_id, found.priority,
-             found.attempts, found.max_attempts,
-             ceil(extract(epoch from least(greatest(found.due_at, found.lease_until), moment.at + interval '1 day') - moment.at)
-               * 1000)::double precision as wait_ms,
-             coalesce(found.lease_until > moment.at, false) as leased,
-             coalesce(found.expiry <= moment.at, false) as expired, found.written_on::text,
-             to_char(found.expiry at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as expires_at`;
+// One text for each row: taking columns apart one by one costs the reader more than all the rest of a read. No field
+// may hold a control character, and none is empty unless it is absent. concat() would look up each type for each row.
+const packed = (...fields: readonly string[]): string => fields.join(" || e'\\x1f' || ");
+const maybe = (field: string): string => `coalesce(${field}, '')`;
+const utc = (time: string): string => `(${time} at time zone 'utc')::text`;
+
+// Nearly every row is due, nobody's and without an end: the rest is worked out for the others only.
+const FOUND = packed(
+  "found.lane::text",
+  "found.seq::text",
+  maybe("found.stream::text"),
+  "found.topic",
+  "found.type",
+  "found.message_id",
+  "found.attempts::text",
+  "found.max_attempts::text",
+  "found.written_on::text",
+  `case when found.due_at <= moment.at and found.lease_until is null and found.expiry is null then '' else ${packed(
+    `ceil(extract(epoch from least(greatest(found.due_at, found.lease_until), moment.at + interval '1 day') - moment.at)
+               * 1000)::text`,
+    "case when found.lease_until > moment.at then '1' else '' end",
+    "case when found.expiry <= moment.at then '1' else '' end",
+    maybe(utc("found.expiry")),
+  )} end`,
+);
+
+const MESSAGE = packed(
+  "id",
+  "kind",
+  "type",
+  "topic",
+  maybe("key"),
+  "priority::text",
+  "schema_version::text",
+  "correlation_id",
+  maybe("causation_id"),
+  "traceparent",
+  maybe("saga_id"),
+  maybe("aggregate_type"),
+  maybe("aggregate_id"),
+  "source",
+  maybe("target"),
+  utc("written_at"),
+  "headers",
+  "data",
+);
 
 /** Reads of the narrow rows. No locks: a lane has one owner, and what it has in flight it remembers. */
 export function readStatements(schema: string, table: LaneTable) {
@@ -135,32 +174,27 @@ export function readStatements(schema: string, table: LaneTable) {
     fetch: statement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}
-       select case when found.first is not false then moment.horizon end as horizon, case when found.first is not false then moment.tail end as tail,
-              case when found.first is not false then moment.express end as express, ${ANSWER}, found.blocked
-         from moment
-         left join lateral (
-           select due.*, row_number() over () = 1 as first
-             from unnest($1::text::integer[], $2::text::bigint[]) as walk (lane, mark)
-            cross join lateral (
-              select ${ROW},
-                     moment.express and row.stream is not null and exists (
-                       select 1 from ${rows} as earlier
-                        where earlier.lane = row.lane and earlier.stream = row.stream
-                          and earlier.priority <> 5 and earlier.seq < row.seq) as blocked
-                from ${rows} as row
-               where row.lane = walk.lane and row.seq > walk.mark and row.priority = 5
-                 and ${passedOver}
-               order by row.seq
-               limit $6::integer
-            ) as due
-            limit $7::integer
-         ) as found on true`,
+       ${walked(rows, passedOver)}`,
+    ),
+    // The same with the messages behind the rows, by the ids that were found: a join would visit every partition of the
+    // history once per row.
+    fetchWhole: statement(
+      `sagabox.${table}.fetch`,
+      `with ${moment}${avoid}, read as materialized (
+       ${walked(rows, passedOver)}
+       )
+       select horizon, tail, express, row, blocked, null as message from read
+       union all
+       select null, null, null, null, null, ${MESSAGE}
+         from ${schema}.message
+        where id = any(array(select message_id from read))
+          and written_on between (select min(written_on) from read) and (select max(written_on) from read)`,
     ),
     // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
     express: statement(
       `sagabox.${table}.express`,
       `with ${moment}${avoid}
-       select moment.horizon, moment.tail, moment.express, ${ANSWER},
+       select moment.horizon, moment.tail, moment.express, ${FOUND} as row,
               least(9, found.priority + floor(extract(epoch from moment.at - found.due_at) * 1000 / $2::double precision))::integer as rank
          from moment
          left join lateral (
@@ -186,7 +220,7 @@ export function readStatements(schema: string, table: LaneTable) {
     reenter: statement(
       `sagabox.${table}.reenter`,
       `with ${moment} )
-       select moment.horizon, moment.tail, moment.express, ${ANSWER}
+       select moment.horizon, moment.tail, moment.express, ${FOUND} as row
          from moment
          left join lateral (
            (select due.*
@@ -204,19 +238,39 @@ export function readStatements(schema: string, table: LaneTable) {
               join ${rows} as row on row.lane = wait.lane and row.seq = wait.seq)
          ) as found on true`,
     ),
-    // Asked for apart from the rows: a join would visit every partition of the history once per row. The small fields
-    // travel as one text, since taking a row apart costs the reader more than the server's joining; none of them may
-    // hold a control character, and none is empty unless it is absent.
     messages: statement(
       "sagabox.lanes.messages",
-      `select id, kind, type, topic, key, priority, data, headers,
-              concat(schema_version, chr(31), correlation_id, chr(31), causation_id, chr(31), traceparent, chr(31), saga_id,
-                     chr(31), aggregate_type, chr(31), aggregate_id, chr(31), source, chr(31), target, chr(31),
-                     to_char(written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) as meta
+      `select ${MESSAGE} as message
          from ${schema}.message
         where id = any($1::text::text[]) and written_on between $2::text::date and $3::text::date`,
     ),
   };
+}
+
+// The moment is told once, in the first row; a read that found nothing tells it too.
+function walked(rows: string, passedOver: string): string {
+  return `select case when found.first is not false then moment.horizon end as horizon,
+              case when found.first is not false then moment.tail end as tail,
+              case when found.first is not false then moment.express end as express,
+              ${FOUND} as row, found.blocked, found.message_id, found.written_on
+         from moment
+         left join lateral (
+           select due.*, row_number() over () = 1 as first
+             from unnest($1::text::integer[], $2::text::bigint[]) as walk (lane, mark)
+            cross join lateral (
+              select ${ROW},
+                     moment.express and row.stream is not null and exists (
+                       select 1 from ${rows} as earlier
+                        where earlier.lane = row.lane and earlier.stream = row.stream
+                          and earlier.priority <> 5 and earlier.seq < row.seq) as blocked
+                from ${rows} as row
+               where row.lane = walk.lane and row.seq > walk.mark and row.priority = 5
+                 and ${passedOver}
+               order by row.seq
+               limit $6::integer
+            ) as due
+            limit $7::integer
+         ) as found on true`;
 }
 
 export type ReadStatements = ReturnType<typeof readStatements>;

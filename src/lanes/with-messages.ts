@@ -1,5 +1,5 @@
 import { textArray, type Queryable, type Statement } from "../storage/index.ts";
-import { messageOf, type LaneRow, type RawMessage } from "./lane-row.ts";
+import { messageOf, type LaneRow } from "./lane-row.ts";
 
 /** The rows with the messages they stand for; a row whose message is gone keeps null. */
 export async function withMessages(
@@ -8,14 +8,24 @@ export async function withMessages(
   rows: readonly LaneRow[],
 ): Promise<LaneRow[]> {
   const days = rows.map((row) => row.writtenOn).toSorted();
-  const { rows: found } = await session.run<RawMessage>(statement, [
+  const { rows: found } = await session.run<{ message: string }>(statement, [
     textArray(rows.map((row) => row.messageId)),
     days[0] ?? "",
     days.at(-1) ?? "",
   ]);
-  const byId = new Map(found.map((raw) => [raw.id, raw]));
+  return join(
+    rows,
+    found.map((raw) => raw.message),
+  );
+}
+
+/** Each row with its message; it expires when the row says so. */
+export function join(rows: readonly LaneRow[], packed: readonly string[]): LaneRow[] {
+  const byId = new Map(packed.map((text) => [text.slice(0, text.indexOf("\u001f")), text]));
   return rows.map((row) => {
-    const raw = byId.get(row.messageId);
-    return raw === undefined ? row : { ...row, message: messageOf(raw, row.expiresAt) };
+    const text = byId.get(row.messageId);
+    if (text === undefined) return row;
+    const message = messageOf(text);
+    return { ...row, message: row.expiresAt === null ? message : { ...message, expiresAt: row.expiresAt } };
   });
 }

@@ -30,6 +30,7 @@ export class SessionHolder {
 
 /** Our statements are written for their indexes; a table that grew a minute ago must not change the plan. */
 export const steadyPlans: Readonly<Record<string, string>> = {
+  datestyle: "ISO",
   jit: "off",
   enable_seqscan: "off",
   enable_bitmapscan: "off",

@@ -1,3 +1,4 @@
+import { isPrintable } from "./printable.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Headers } from "./message.ts";
 import { isValidId } from "./message-id.ts";
@@ -23,8 +24,10 @@ export class EnvelopeFields {
 
   optionalText(path: string): string | null {
     const value = this.#at(path) ?? null;
-    if (value === null || (typeof value === "string" && value !== "")) return value;
-    throw invalid(path, "must be a text");
+    if (value === null) return null;
+    if (typeof value !== "string" || value === "") throw invalid(path, "must be a text");
+    if (!isPrintable(value)) throw invalid(path, "must not contain control characters or broken Unicode");
+    return value;
   }
 
   id(path: string): string {

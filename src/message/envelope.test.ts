@@ -121,6 +121,10 @@ test.each<[what: string, text: string]>([
   ["a blank message id", changed((envelope) => (envelope.metadata["message_id"] = " "))],
   ["another envelope version", changed((envelope) => (envelope.metadata["version"] = "2.0"))],
   ["an unknown kind", changed((envelope) => (envelope.metadata["message_type"] = "query"))],
+  [
+    "a control character in a name",
+    changed((envelope) => (envelope.metadata["source_service"] = "a\u001fb")),
+  ],
   ["no type", changed((envelope) => delete envelope.payload["type"])],
   ["a schema version of zero", changed((envelope) => (envelope.payload["schema_version"] = "0"))],
   ["a time without zone", changed((envelope) => (envelope.metadata["timestamp"] = "2026-07-14T09:30:15"))],

@@ -6,6 +6,9 @@ import { unreachable, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
 import { streamNames, type GroupNames } from "./topology.ts";
 
+/** For the headers that the server reads, such as the id of the copy. */
+const serverBytes = 1_024;
+
 type Texts = Readonly<Record<string, string>>;
 
 /**
@@ -33,7 +36,7 @@ export class Copies {
 
   async deadLetter(session: Session, msg: JsMsg, note: DeadLetterNote): Promise<void> {
     const own = fromNatsHeaders(msg.headers);
-    const room = session.maxPayload - msg.data.length - headerBytes(own);
+    const room = session.maxPayload - msg.data.length - headerBytes(own) - serverBytes;
     const { dead } = streamNames(this.#settings.prefix);
     await this.#put(session, msg, this.#names.dead, dead, { ...own, ...fitted({ ...note }, room) });
   }
@@ -67,7 +70,8 @@ const whole = [
 
 /** The note within so many bytes: a long story is cut, and left out where there is no room at all. */
 export function fitted(note: Texts, room: number): Texts {
-  const kept = Object.fromEntries(Object.entries(note).filter(([name]) => whole.includes(name)));
+  const entries = Object.entries(note);
+  const kept = Object.fromEntries(entries.map(([name, value]) => [name, whole.includes(name) ? value : ""]));
   for (const name of ["error_message", "stack_trace"]) {
     let value = note[name] ?? "";
     while (value !== "" && headerBytes({ ...kept, [name]: value }) > room) {

@@ -9,7 +9,7 @@ import { outcomeOf, timedOut, tooLarge } from "./outcome.ts";
 import { messageSubject, partitionOf, streamNames } from "./topology.ts";
 
 /** A copy for a retry or a dead letter carries more headers than the original. */
-export const copyBytes = 1_024;
+const copyBytes = 2_048;
 const mostInFlight = 500;
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
 

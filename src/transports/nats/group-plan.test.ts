@@ -1,0 +1,118 @@
+import { expect, test } from "vitest";
+import { planGroup, type Plan, type Wishes } from "./group-plan.ts";
+import { slotKey, type GroupState, type Slot } from "./group-state.ts";
+
+const fresh: Slot = { owner: null, epoch: 1, base: 1, at: 5, fresh: true };
+
+const slots = (count: number, topic = "t"): Record<string, Slot> =>
+  Object.fromEntries(Array.from({ length: count }, (_, p) => [slotKey(topic, p), fresh]));
+
+const wishes = (me: string, change: Partial<Wishes> = {}): Wishes => ({
+  me,
+  topics: ["t"],
+  dead: new Set(),
+  running: new Map(),
+  draining: new Set(),
+  opened: new Map(),
+  released: new Map(),
+  leaving: false,
+  ...change,
+});
+
+const owned = ({ slots: all }: GroupState, id: string): string[] =>
+  Object.keys(all).filter((key) => all[key]?.owner === id);
+
+/** What a member would hold after the plan, as if everything had been opened at once. */
+const runningOf = ({ state }: Plan, id: string): Map<string, number> =>
+  new Map(owned(state, id).map((key) => [key, state.slots[key]?.epoch ?? 0]));
+
+test("B7: the first member takes everything, and the consumers nobody has read from as they are", () => {
+  const plan = planGroup({ members: {}, slots: slots(8) }, wishes("a"));
+  expect(plan.taken).toHaveLength(8);
+  expect(plan.state.slots[slotKey("t", 0)]).toEqual({ owner: "a", epoch: 1, base: 1, at: 5 });
+  expect(plan.changed).toBe(true);
+});
+
+test("B7: a second member gets half, once the first has handed it over", () => {
+  const first = planGroup({ members: {}, slots: slots(8) }, wishes("a"));
+  const second = planGroup(first.state, wishes("b"));
+  expect(second.taken).toEqual([]);
+  const running = runningOf(first, "a");
+  const noticed = planGroup(second.state, wishes("a", { running }));
+  expect(noticed.shed).toHaveLength(4);
+  const draining = new Set(noticed.shed);
+  expect(planGroup(noticed.state, wishes("a", { running, draining })).shed).toEqual([]);
+  const released = new Map(noticed.shed.map((key) => [key, { at: 9, done: [11] }]));
+  const given = planGroup(noticed.state, wishes("a", { running, draining, released }));
+  const taken = planGroup(given.state, wishes("b"));
+  expect(taken.taken.map(({ key }) => key)).toEqual(noticed.shed);
+  expect(taken.taken[0]?.slot).toMatchObject({ owner: "b", epoch: 2, base: 1, at: 9, done: [11] });
+  expect(owned(taken.state, "a")).toHaveLength(4);
+});
+
+test("D6: whoever is dead is struck out, and what it had is taken in a new term", () => {
+  const first = planGroup({ members: {}, slots: slots(4) }, wishes("a"));
+  const heir = planGroup(first.state, wishes("b", { dead: new Set(["a"]) }));
+  expect(Object.keys(heir.state.members)).toEqual(["b"]);
+  expect(heir.taken.map(({ slot }) => slot.epoch)).toEqual([2, 2, 2, 2]);
+  const back = planGroup(heir.state, wishes("a", { running: runningOf(first, "a") }));
+  expect(back.lost).toHaveLength(4);
+});
+
+test("D6: what is mine by the record but not in my hands begins a new term", () => {
+  const first = planGroup({ members: {}, slots: slots(2) }, wishes("a"));
+  const again = planGroup(first.state, wishes("a"));
+  expect(again.taken.map(({ slot }) => slot.epoch)).toEqual([2, 2]);
+});
+
+test("D6: only a term whose consumer was made is built upon", () => {
+  const first = planGroup({ members: {}, slots: slots(1) }, wishes("a"));
+  const second = planGroup(first.state, wishes("a"));
+  const third = planGroup(second.state, wishes("a"));
+  expect(third.state.slots[slotKey("t", 0)]).toMatchObject({ epoch: 3, base: 1 });
+  const running = runningOf(third, "a");
+  const opened = new Map([[slotKey("t", 0), { epoch: 3, at: 70 }]]);
+  const known = planGroup(third.state, wishes("a", { running, opened }));
+  expect(known.state.slots[slotKey("t", 0)]).toMatchObject({ epoch: 3, base: 3, at: 70 });
+});
+
+test("B7: leaving gives everything back at its place, and nothing but the beat changes in between", () => {
+  const first = planGroup({ members: {}, slots: slots(2) }, wishes("a"));
+  const running = runningOf(first, "a");
+  const idle = planGroup(first.state, wishes("a", { running }));
+  expect(idle.changed).toBe(false);
+  expect(idle.state.members["a"]?.beat).toBe(2);
+  const released = new Map([...running.keys()].map((key) => [key, { at: 30, done: [] }]));
+  const left = planGroup(idle.state, wishes("a", { running, released, leaving: true }));
+  expect(left.state.members).toEqual({});
+  expect(Object.values(left.state.slots).map(({ owner, at }) => [owner, at])).toEqual([
+    [null, 30],
+    [null, 30],
+  ]);
+});
+
+test("B7: any number of members comes to rest with even shares, each partition with one of them", () => {
+  for (let count = 1; count <= 10; count++) {
+    let state: GroupState = { members: {}, slots: { ...slots(8), ...slots(8, "u") } };
+    const ids = Array.from({ length: count }, (_, n) => `m${n}`);
+    for (let round = 0; round < 6; round++) {
+      for (const me of ids) {
+        const running = runningOf({ state } as Plan, me);
+        const change = { topics: ["t", "u"], running };
+        const { shed } = planGroup(state, wishes(me, change));
+        const released = new Map(shed.map((key) => [key, { at: 5, done: [] }]));
+        state = planGroup(state, wishes(me, { ...change, draining: new Set(shed), released })).state;
+      }
+    }
+    const shares = ids.map((id) => owned(state, id).length);
+    expect(shares.reduce((sum, share) => sum + share, 0)).toBe(16);
+    expect(Math.max(...shares) - Math.min(...shares)).toBeLessThanOrEqual(2);
+  }
+});
+
+test("B7: a topic goes only to members that know it", () => {
+  const state = { members: {}, slots: { ...slots(4), ...slots(4, "new") } };
+  const old = planGroup(state, wishes("a"));
+  const young = planGroup(old.state, wishes("b", { topics: ["t", "new"] }));
+  expect(young.taken.map(({ key }) => key)).toEqual(["new/0", "new/1", "new/2", "new/3"]);
+});

@@ -1,0 +1,34 @@
+import fc from "fast-check";
+import { MsgHdrsImpl } from "@nats-io/transport-node";
+import { expect, test } from "vitest";
+import { fromNatsHeaders, headerBytes, toNatsHeaders } from "./header-mapping.ts";
+
+const throughTheWire = (headers: Record<string, string>): Record<string, string> =>
+  fromNatsHeaders(MsgHdrsImpl.decode((toNatsHeaders(headers) as MsgHdrsImpl).encode()));
+
+test("B4, E3: any text survives as a header, on one line", () => {
+  const name = fc.stringMatching(/^[a-z0-9][a-z0-9._-]{0,40}$/).filter((text) => !text.startsWith("nats-"));
+  const value = fc.oneof(
+    fc.string({ unit: "grapheme" }),
+    fc.string({ unit: fc.constantFrom(..." \t\r\n%41\0:ä ") }),
+  );
+  fc.assert(
+    fc.property(fc.dictionary(name, value, { noNullPrototype: true }), (headers) => {
+      expect(throughTheWire(headers)).toEqual(headers);
+      const size = (toNatsHeaders(headers) as MsgHdrsImpl).encode().length;
+      expect(headerBytes(headers)).toBeGreaterThanOrEqual(size);
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test("B4: a stack trace cannot smuggle a header in", () => {
+  const headers = { stack_trace: "Error: x\r\nNats-Msg-Id: forged\r\n\r\nbody" };
+  expect((toNatsHeaders(headers) as MsgHdrsImpl).toString()).not.toContain("\nNats-Msg-Id");
+  expect(throughTheWire(headers)).toEqual(headers);
+});
+
+test("B4: what the server adds is none of the message's, and a stranger's percent sign stays", () => {
+  const given = MsgHdrsImpl.fromRecord({ "Nats-Msg-Id": ["1"], note: ["100 % and %zz and %ff"] } as never);
+  expect(fromNatsHeaders(given)).toEqual({ note: "100 % and %zz and %ff" });
+});

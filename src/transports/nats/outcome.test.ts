@@ -1,0 +1,23 @@
+import { JetStreamApiError } from "@nats-io/jetstream";
+import { errors } from "@nats-io/transport-node";
+import { expect, test } from "vitest";
+import { outcomeOf } from "./outcome.ts";
+
+const answer = (err_code: number, code: number): Error =>
+  new JetStreamApiError({ err_code, code, description: "told" });
+
+test.each([
+  ["a message too large for the stream", answer(10054, 400), "refused"],
+  ["another stream than expected", answer(10060, 400), "unreachable"],
+  ["a full stream", answer(10077, 503), "unreachable"],
+  ["no leader", answer(10008, 503), "unreachable"],
+  ["a header the server dislikes", answer(10159, 400), "rejected"],
+  ["nobody there", new Error("x", { cause: new errors.NoRespondersError("dp.msg.t.0") }), "unreachable"],
+  ["a subject that is denied", new errors.PermissionViolationError("no", "publish", "s"), "unreachable"],
+  ["more than max_payload", new errors.InvalidArgumentError("payload"), "refused"],
+  ["no answer in time", new errors.TimeoutError(), "unknown"],
+  ["a connection that ended", new errors.ClosedConnectionError(), "unknown"],
+  ["something else", "odd", "unknown"],
+])("B4, B10: %s makes the outcome %s", (_, error, kind) => {
+  expect(outcomeOf(error)).toMatchObject({ kind, error: { name: "SagaboxError" } });
+});

@@ -1,0 +1,83 @@
+import { after, type CancelTimer } from "../../runtime/index.ts";
+import type { AssignedPartition } from "./assigned-partition.ts";
+import type { Coordinator } from "./coordinator.ts";
+import type { GroupMember } from "./group-member.ts";
+import { codes, sayCode } from "./kafka-codes.ts";
+
+interface CommitterParts {
+  readonly coordinator: Coordinator;
+  readonly member: GroupMember;
+  readonly partitions: () => Iterable<AssignedPartition>;
+  readonly intervalMs: number;
+}
+
+const LONGEST_WAIT_MS = 2_000;
+
+/** Writes down how far each partition is done, with our epoch: a member that was replaced can no longer commit. */
+export class Committer {
+  readonly #parts: CommitterParts;
+  #timer: CancelTimer | undefined;
+  #running: Promise<void> = Promise.resolve();
+  #failures = 0;
+  #closed = false;
+
+  constructor(parts: CommitterParts) {
+    this.#parts = parts;
+  }
+
+  /** Something was settled: it will be committed soon. */
+  touch(): void {
+    if (this.#timer !== undefined || this.#closed) return;
+    const waitMs = Math.min(LONGEST_WAIT_MS, this.#parts.intervalMs * 2 ** Math.min(this.#failures, 10));
+    this.#timer = after(waitMs, () => {
+      this.#timer = undefined;
+      void this.now();
+    });
+  }
+
+  /** Commits what is done; resolves when the broker has answered, also if it could not take it. */
+  now(): Promise<void> {
+    this.#running = this.#running.then(() => this.#commit());
+    return this.#running;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.();
+    await this.now();
+  }
+
+  async #commit(): Promise<void> {
+    try {
+      await this.#send();
+      this.#failures = 0;
+    } catch {
+      // Nothing is lost by a commit that fails: the next one says more. The heartbeat tells people what is wrong.
+      this.#failures += 1;
+    }
+    if (this.#dirty().length > 0) this.touch();
+  }
+
+  async #send(): Promise<void> {
+    const dirty = this.#dirty();
+    const { coordinator, member } = this.#parts;
+    if (dirty.length === 0 || !member.isMember) return;
+    const offsets = dirty.map(({ topic, partition, line }) => ({ topic, partition, offset: line.safe }));
+    const answers = await coordinator.commit(member.membership, offsets);
+    for (const [n, partition] of dirty.entries()) {
+      const answer = answers.find(
+        (found) => found.topic === partition.topic && found.partition === partition.partition,
+      );
+      if (answer?.code === codes.none) partition.line.didCommit(offsets[n]?.offset ?? 0);
+    }
+    const failed = answers.find(({ code }) => code !== codes.none)?.code;
+    if (failed === codes.unknownMember || failed === codes.fencedMember) member.lost();
+    else if (failed !== undefined) throw new Error(`commit: ${sayCode(failed)}`);
+  }
+
+  #dirty(): AssignedPartition[] {
+    return [...this.#parts.partitions()].filter(
+      ({ state, line }) => (state === "open" || state === "leaving") && line.safe > line.committed,
+    );
+  }
+}

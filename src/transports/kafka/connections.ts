@@ -1,0 +1,133 @@
+import { isIP } from "node:net";
+import { Connection, type ConnectionOptions } from "@platformatic/kafka";
+import { withDeadline } from "../../runtime/index.ts";
+import { NoAnswer } from "./driver.ts";
+import type { Broker, KafkaSettings } from "./options.ts";
+
+/**
+ * Connections by lane and address. A request that is not answered in time ends its connection: what comes late on it
+ * could be taken for the answer to something else, and a dead peer would swallow the next request too.
+ */
+export class Connections {
+  readonly #settings: KafkaSettings;
+  readonly #open = new Map<string, Promise<Connection>>();
+  #closed = false;
+
+  constructor(settings: KafkaSettings) {
+    this.#settings = settings;
+  }
+
+  async ask<T>(
+    lane: string,
+    broker: Broker,
+    request: (connection: Connection) => Promise<T>,
+    waitMs = 0,
+  ): Promise<T> {
+    const connection = await this.#connect(lane, broker);
+    const timeoutMs = this.#settings.timeoutMs + waitMs;
+    try {
+      return await withDeadline(request(connection), timeoutMs, () => {
+        throw new Error(`no answer within ${timeoutMs} ms`);
+      });
+    } catch (error) {
+      const answered = answerIn(error);
+      if (answered !== undefined) return answered as T;
+      connection.socket.destroy();
+      throw new NoAnswer(`${addressOf(broker)}: ${messageOf(error)}`, true, error);
+    }
+  }
+
+  drop(lane: string): void {
+    for (const [key, connecting] of this.#open) {
+      if (!key.startsWith(`${lane}@`)) continue;
+      this.#open.delete(key);
+      connecting.then(
+        (connection) => connection.socket.destroy(),
+        () => undefined,
+      );
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const open = await Promise.allSettled(this.#open.values());
+    this.#open.clear();
+    for (const result of open) if (result.status === "fulfilled") result.value.socket.destroy();
+  }
+
+  #connect(lane: string, broker: Broker): Promise<Connection> {
+    if (this.#closed) return Promise.reject(new NoAnswer("the transport is closed", false, undefined));
+    const key = `${lane}@${addressOf(broker)}`;
+    const known = this.#open.get(key);
+    if (known !== undefined) return known;
+    const forget = (): void => {
+      if (this.#open.get(key) === connecting) this.#open.delete(key);
+    };
+    const connecting = this.#dial(broker, forget).catch((error: unknown) => {
+      forget();
+      throw new NoAnswer(`${addressOf(broker)}: ${messageOf(error)}`, false, error);
+    });
+    this.#open.set(key, connecting);
+    return connecting;
+  }
+
+  async #dial({ host, port }: Broker, forget: () => void): Promise<Connection> {
+    const { clientId, connectTimeoutMs } = this.#settings;
+    const connection = new Connection(clientId, await this.#options(host));
+    connection.on("error", forget);
+    connection.on("close", forget);
+    const connected = Promise.resolve(connection.connect(host, port));
+    await withDeadline(connected, connectTimeoutMs + 1_000, () => {
+      connection.socket?.destroy();
+      throw new Error(`no connection within ${connectTimeoutMs} ms`);
+    });
+    return connection;
+  }
+
+  async #options(host: string): Promise<ConnectionOptions> {
+    const { connectTimeoutMs, timeoutMs, tls, sasl } = this.#settings;
+    const options: ConnectionOptions = {
+      connectTimeout: connectTimeoutMs,
+      // Our own deadline comes first, and ends the connection with it.
+      requestTimeout: timeoutMs + 60_000,
+      // Everything is bounded above; a queue in here would hide what has been sent.
+      maxInflights: 10_000,
+    };
+    if (tls !== undefined) {
+      const { ca, ...rest } = tls;
+      options.tls = {
+        ...rest,
+        ...(ca === undefined ? {} : { ca: Array.isArray(ca) ? [...ca] : (ca as string | Buffer) }),
+        minVersion: "TLSv1.2",
+        rejectUnauthorized: true,
+      };
+      // An address of numbers is no name to ask for; the certificate is still checked against it.
+      const name = tls.servername ?? (isIP(host) === 0 ? host : undefined);
+      if (name !== undefined) options.tlsServerName = name;
+    }
+    if (sasl !== undefined) {
+      let current = await sasl.credentials();
+      const username = async (): Promise<string> => (current = await sasl.credentials()).username;
+      options.sasl = { mechanism: sasl.mechanism, username, password: () => current.password };
+    }
+    return options;
+  }
+}
+
+// The client throws an answer that holds a code; for us the code is part of the answer.
+function answerIn(error: unknown): unknown {
+  if (typeof error !== "object" || error === null || !("response" in error)) return undefined;
+  return error.response;
+}
+
+export function addressOf({ host, port }: Broker): string {
+  return `${host}:${port}`;
+}
+
+/** The deepest reason that says something. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if (error instanceof AggregateError && error.errors.length > 0) return messageOf(error.errors[0]);
+  const cause = error.cause === undefined ? "" : messageOf(error.cause);
+  return cause === "" ? error.message : `${error.message} ${cause}`;
+}

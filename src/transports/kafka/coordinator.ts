@@ -1,0 +1,91 @@
+import { withDeadline } from "../../runtime/index.ts";
+import { isCoordinatorGone, sayCode } from "./kafka-codes.ts";
+import type {
+  Commit,
+  CommittedAnswer,
+  Heartbeat,
+  HeartbeatAnswer,
+  KafkaDriver,
+  PartitionAnswer,
+  TopicPartition,
+} from "./driver.ts";
+
+export type Offset = TopicPartition & { readonly offset: number };
+
+export interface Membership {
+  readonly member: string;
+  readonly epoch: number;
+}
+
+/** A group as it is spoken to before and without joining it. */
+export const outsider: Membership = Object.freeze({ member: "", epoch: -1 });
+
+/** The broker that keeps a group: found again whenever it has moved. */
+export class Coordinator {
+  readonly group: string;
+  readonly #driver: KafkaDriver;
+  readonly #lane: string;
+  readonly #timeoutMs: number;
+  #node: number | undefined;
+
+  constructor(driver: KafkaDriver, group: string, lane: string, timeoutMs: number) {
+    this.#driver = driver;
+    this.group = group;
+    this.#lane = lane;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  async heartbeat(beat: Omit<Heartbeat, "group">): Promise<HeartbeatAnswer> {
+    const answer = await this.#ask((node) =>
+      this.#driver.heartbeat(this.#lane, node, { ...beat, group: this.group }),
+    );
+    this.#assertHere(answer.code);
+    return answer;
+  }
+
+  async commit(
+    { member, epoch }: Membership,
+    offsets: readonly Offset[],
+  ): Promise<readonly PartitionAnswer[]> {
+    const commit: Commit = { group: this.group, member, epoch, offsets };
+    const answers = await this.#ask((node) => this.#driver.commit(this.#lane, node, commit));
+    for (const { code } of answers) this.#assertHere(code);
+    return answers;
+  }
+
+  async committed(membership: Membership, wanted: readonly TopicPartition[]): Promise<CommittedAnswer> {
+    const { epoch } = membership;
+    const member = membership.member === "" ? null : membership.member;
+    const answer = await this.#ask((node) =>
+      this.#driver.committed(this.#lane, node, { group: this.group, member, epoch, wanted }),
+    );
+    this.#assertHere(answer.code);
+    return answer;
+  }
+
+  close(): void {
+    this.#driver.drop(this.#lane);
+  }
+
+  async #ask<T>(request: (node: number) => Promise<T>): Promise<T> {
+    const asking = async (): Promise<T> => {
+      this.#node ??= await this.#driver.coordinator(this.group);
+      return request(this.#node);
+    };
+    try {
+      return await withDeadline(asking(), this.#timeoutMs, () => {
+        this.#driver.drop(this.#lane);
+        throw new Error(`the broker of group ${this.group} did not answer within ${this.#timeoutMs} ms`);
+      });
+    } catch (error) {
+      this.#node = undefined;
+      throw error;
+    }
+  }
+
+  #assertHere(code: number): void {
+    if (!isCoordinatorGone(code)) return;
+    this.#node = undefined;
+    throw new Error(`the group ${this.group} is not kept there: ${sayCode(code)}`);
+  }
+}

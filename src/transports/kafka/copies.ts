@@ -1,0 +1,73 @@
+import { SagaboxError } from "../../errors/index.ts";
+import { systemClock } from "../../runtime/index.ts";
+import type { DeadLetterNote, RetryOptions, Subscription } from "../../transport/index.ts";
+import type { IncomingRecord } from "./driver.ts";
+import type { KafkaSettings } from "./options.ts";
+import type { Publisher } from "./publisher.ts";
+import { attemptOf, deadLetterHeaders, retryHeaders } from "./record-headers.ts";
+import type { TopicPurpose } from "./topic-directory.ts";
+import { retryStep, type Topology } from "./topology.ts";
+
+/** Copies of records in the topics beside a topic: to be tried again later, or dead. */
+export class Copies {
+  readonly #publisher: Publisher;
+  readonly #settings: KafkaSettings;
+  readonly #topology: Topology;
+  readonly #subscription: Subscription;
+
+  constructor(publisher: Publisher, settings: KafkaSettings, topology: Topology, subscription: Subscription) {
+    this.#publisher = publisher;
+    this.#settings = settings;
+    this.#topology = topology;
+    this.#subscription = subscription;
+  }
+
+  /** The names of all retry topics, with the topic whose messages they hold. */
+  retryTopics(): ReadonlyMap<string, string> {
+    const { topics } = this.#subscription;
+    return new Map(
+      topics.flatMap(({ topic }) =>
+        this.#settings.retryStepsMs.map((_, n) => [this.#retryTopic(topic, n + 1), topic] as const),
+      ),
+    );
+  }
+
+  retry(
+    topic: string,
+    record: IncomingRecord,
+    { delayMs, charged }: RetryOptions,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const attempt = attemptOf(record.headers) + (charged ? 1 : 0);
+    const headers = retryHeaders(record.headers, attempt, systemClock.wallMs() + delayMs);
+    const name = this.#retryTopic(topic, retryStep(delayMs, this.#settings.retryStepsMs));
+    return this.#put(name, "retry", record, headers, signal);
+  }
+
+  bury(topic: string, record: IncomingRecord, note: DeadLetterNote, signal: AbortSignal): Promise<void> {
+    const headers = deadLetterHeaders(record.headers, note);
+    return this.#put(this.#topology.deadLetters(topic), "dead letters", record, headers, signal);
+  }
+
+  #retryTopic(topic: string, step: number): string {
+    const { service, group } = this.#subscription;
+    return this.#topology.retry(topic, service, group, step);
+  }
+
+  async #put(
+    topic: string,
+    purpose: TopicPurpose,
+    { key, value }: IncomingRecord,
+    headers: Map<Buffer, Buffer>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const parcel = { topic, key: key ?? undefined, value, headers };
+    const outcome = await this.#publisher.put(parcel, purpose, signal);
+    if (outcome.kind === "published") return;
+    throw new SagaboxError(
+      "TRANSPORT_UNREACHABLE",
+      `The copy for "${topic}" was not confirmed: ${outcome.error.message}`,
+      { cause: outcome.error },
+    );
+  }
+}

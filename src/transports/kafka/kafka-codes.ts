@@ -1,0 +1,102 @@
+/** The answers of brokers that mean something to us, by number. */
+export const codes = {
+  none: 0,
+  offsetOutOfRange: 1,
+  corruptMessage: 2,
+  unknownTopic: 3,
+  leaderNotAvailable: 5,
+  notLeader: 6,
+  requestTimedOut: 7,
+  messageTooLarge: 10,
+  networkException: 13,
+  coordinatorLoading: 14,
+  coordinatorNotAvailable: 15,
+  notCoordinator: 16,
+  invalidTopic: 17,
+  recordListTooLarge: 18,
+  notEnoughReplicas: 19,
+  notEnoughReplicasAfterAppend: 20,
+  unknownMember: 25,
+  topicDenied: 29,
+  groupDenied: 30,
+  clusterDenied: 31,
+  invalidTimestamp: 32,
+  unsupportedVersion: 35,
+  topicExists: 36,
+  policyViolation: 44,
+  outOfOrderSequence: 45,
+  duplicateSequence: 46,
+  invalidProducerEpoch: 47,
+  storageError: 56,
+  unknownProducer: 59,
+  groupNotFound: 69,
+  fencedLeaderEpoch: 74,
+  unknownLeaderEpoch: 75,
+  invalidRecord: 87,
+  throttled: 89,
+  unknownTopicId: 100,
+  fencedMember: 110,
+  staleMember: 113,
+} as const;
+
+const names = new Map<number, string>(Object.entries(codes).map(([name, code]) => [code, name]));
+
+/** For people: "not enough replicas (19)". */
+export function sayCode(code: number): string {
+  const name = names.get(code) ?? "error";
+  return `${name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)} (${code})`;
+}
+
+/** What to do about a batch that was not taken. */
+export type ProduceFailure =
+  "again" | "again, maybe there" | "too large" | "its fault" | "denied" | "new identity";
+
+/** The leader moved, or we never knew it. */
+const stale: ReadonlySet<number> = new Set<number>([
+  codes.unknownTopic,
+  codes.unknownTopicId,
+  codes.notLeader,
+  codes.leaderNotAvailable,
+  codes.fencedLeaderEpoch,
+  codes.unknownLeaderEpoch,
+]);
+const again: ReadonlySet<number> = new Set<number>([
+  ...stale,
+  codes.corruptMessage,
+  codes.notEnoughReplicas,
+  codes.storageError,
+  codes.throttled,
+]);
+const perhaps: ReadonlySet<number> = new Set<number>([
+  codes.requestTimedOut,
+  codes.networkException,
+  codes.notEnoughReplicasAfterAppend,
+]);
+const denied: ReadonlySet<number> = new Set([codes.topicDenied, codes.clusterDenied]);
+const lostIdentity: ReadonlySet<number> = new Set<number>([
+  codes.outOfOrderSequence,
+  codes.invalidProducerEpoch,
+  codes.unknownProducer,
+]);
+
+export function produceFailure(code: number): ProduceFailure {
+  if (again.has(code)) return "again";
+  if (perhaps.has(code)) return "again, maybe there";
+  if (code === codes.messageTooLarge || code === codes.recordListTooLarge) return "too large";
+  if (denied.has(code)) return "denied";
+  return lostIdentity.has(code) ? "new identity" : "its fault";
+}
+
+/** Look again who leads the partition. */
+export function isStaleView(code: number): boolean {
+  return stale.has(code);
+}
+
+/** The group lives at another broker now. */
+export function isCoordinatorGone(code: number): boolean {
+  return (
+    code === codes.coordinatorLoading ||
+    code === codes.coordinatorNotAvailable ||
+    code === codes.notCoordinator
+  );
+}

@@ -1,0 +1,117 @@
+import { SagaboxError } from "../../errors/index.ts";
+import type { Message } from "../../message/index.ts";
+import { withDeadline } from "../../runtime/index.ts";
+import type {
+  Capabilities,
+  Consumption,
+  Delivery,
+  PublishOptions,
+  PublishOutcome,
+  Subscription,
+  Transport,
+} from "../../transport/index.ts";
+import { messageOf } from "./connections.ts";
+import { Copies } from "./copies.ts";
+import type { KafkaDriver } from "./driver.ts";
+import { slowestLags } from "./group-offsets.ts";
+import { kafkaSettings, type KafkaOptions, type KafkaSettings } from "./options.ts";
+import { Publisher } from "./publisher.ts";
+import { Subscriber } from "./subscriber.ts";
+import { TopicDirectory } from "./topic-directory.ts";
+import { Topology } from "./topology.ts";
+import { WireDriver } from "./wire-driver.ts";
+
+const GROUP_HEARTBEAT = 68;
+/** What the envelope and the headers of a message may take beside its data. */
+const ENVELOPE_BYTES = 65_536;
+
+/** Messages carried by Apache Kafka 4. */
+export class KafkaTransport implements Transport {
+  readonly name = "kafka";
+  readonly capabilities: Capabilities;
+  readonly #settings: KafkaSettings;
+  readonly #driver: KafkaDriver;
+  readonly #topology: Topology;
+  readonly #directory: TopicDirectory;
+  readonly #publisher: Publisher;
+  readonly #subscribers = new Set<Subscriber>();
+
+  constructor(settings: KafkaSettings, driver: KafkaDriver = new WireDriver(settings)) {
+    this.#settings = settings;
+    this.#driver = driver;
+    this.#topology = new Topology(settings.prefix);
+    this.#directory = new TopicDirectory(driver, settings);
+    this.#publisher = new Publisher(driver, this.#directory, settings, this.#topology);
+    this.capabilities = Object.freeze({
+      ordersByKey: true,
+      ordersRetries: false,
+      failsLaterOfKey: true,
+      delaysRedelivery: true,
+      keepsUnrouted: true,
+      rejectsUnrouted: false,
+      replays: true,
+      maxBytes: Math.max(1_024, settings.topics.maxBytes - ENVELOPE_BYTES),
+    });
+  }
+
+  async open(): Promise<void> {
+    const { connectTimeoutMs } = this.#settings;
+    const asking = this.#driver.describe([]).then(() => this.#driver.version(GROUP_HEARTBEAT));
+    const version = await withDeadline(asking, 2 * connectTimeoutMs, () => {
+      throw new Error(`no answer within ${2 * connectTimeoutMs} ms`);
+    }).catch((error: unknown) => {
+      throw new SagaboxError("TRANSPORT_UNREACHABLE", `Kafka cannot be reached: ${messageOf(error)}`, {
+        cause: error,
+      });
+    });
+    if (version === undefined || version < 1)
+      throw new SagaboxError(
+        "TRANSPORT_UNREACHABLE",
+        "Kafka 4.0 or newer is needed for its consumer groups.",
+      );
+  }
+
+  publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]> {
+    return this.#publisher.publish(batch, options);
+  }
+
+  async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    const subscriber = new Subscriber({
+      driver: this.#driver,
+      directory: this.#directory,
+      topology: this.#topology,
+      settings: this.#settings,
+      copies: new Copies(this.#publisher, this.#settings, this.#topology, subscription),
+      subscription,
+      receive,
+    });
+    this.#subscribers.add(subscriber);
+    await subscriber.start();
+    return {
+      pause: () => subscriber.pause(),
+      health: () => subscriber.health(),
+      close: async () => {
+        this.#subscribers.delete(subscriber);
+        await subscriber.close();
+      },
+    };
+  }
+
+  async depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    const names = new Map(topics.map((topic) => [this.#topology.topic(topic), topic]));
+    const lags = await slowestLags(this.#driver, await this.#directory.look([...names.keys()]));
+    return new Map([...lags].map(([name, lag]) => [names.get(name) ?? name, lag]));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#subscribers].map((subscriber) => subscriber.close()));
+    this.#subscribers.clear();
+    this.#publisher.close();
+    await this.#driver.close();
+  }
+}
+
+/** `createBus({ transport: kafka({ brokers: ["localhost:9092"] }) })` */
+export function kafka(options: KafkaOptions): KafkaTransport {
+  return new KafkaTransport(kafkaSettings(options));
+}

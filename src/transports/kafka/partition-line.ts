@@ -1,0 +1,122 @@
+import type { OutgoingRecord, ProducerIdentity } from "./driver.ts";
+import type { PublishOutcome } from "../../transport/index.ts";
+
+/** One message on its way. */
+export interface Outgoing {
+  readonly record: OutgoingRecord;
+  readonly bytes: number;
+  /** Once; later outcomes change nothing. */
+  readonly settle: (outcome: PublishOutcome) => void;
+  /** Nobody waits for it any more. */
+  settled: boolean;
+  /** It may have left this process. */
+  taken: boolean;
+}
+
+export interface Batch {
+  readonly line: PartitionLine;
+  readonly messages: readonly Outgoing[];
+  readonly sequence: number;
+  identity: ProducerIdentity | undefined;
+  /** Until then it is asked about again. */
+  readonly endMs: number;
+  /** An earlier try may have stored it. */
+  maybeThere: boolean;
+  tries: number;
+}
+
+const SEQUENCES = 0x8000_0000;
+
+/**
+ * The messages for one partition, in order. One batch of it is on the way at a time, so that a failed one is never
+ * overtaken; what fails takes along everything that waits behind it.
+ */
+export class PartitionLine {
+  readonly topic: string;
+  readonly partition: number;
+  inFlight: Batch | undefined;
+  #identity: ProducerIdentity | undefined;
+  #sequence = 0;
+  #waiting: Outgoing[] = [];
+  #waitingBytes = 0;
+  /** So many go one by one, because together they were refused. */
+  #alone = 0;
+
+  constructor(topic: string, partition: number) {
+    this.topic = topic;
+    this.partition = partition;
+  }
+
+  get ready(): boolean {
+    return this.inFlight === undefined && this.#waiting.length > 0;
+  }
+
+  get waitingBytes(): number {
+    return this.#waitingBytes;
+  }
+
+  add(message: Outgoing): void {
+    this.#waiting.push(message);
+    this.#waitingBytes += message.bytes;
+  }
+
+  /** The next batch, at least one message and else no more than so many bytes. */
+  take(maxBytes: number, endMs: number): Batch | undefined {
+    const messages: Outgoing[] = [];
+    let bytes = 0;
+    for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      if (!next.settled && messages.length > 0 && (this.#alone > 0 || bytes + next.bytes > maxBytes)) break;
+      this.#waiting.shift();
+      this.#waitingBytes -= next.bytes;
+      if (next.settled) continue;
+      messages.push(next);
+      bytes += next.bytes;
+    }
+    if (messages.length === 0) return undefined;
+    this.#alone = Math.max(0, this.#alone - 1);
+    for (const message of messages) message.taken = true;
+    const sequence = this.#sequence;
+    this.inFlight = {
+      line: this,
+      messages,
+      sequence,
+      identity: this.#identity,
+      endMs,
+      maybeThere: false,
+      tries: 0,
+    };
+    return this.inFlight;
+  }
+
+  identify(batch: Batch, identity: ProducerIdentity): void {
+    this.#identity = identity;
+    batch.identity = identity;
+  }
+
+  stored(batch: Batch): void {
+    this.#sequence = (batch.sequence + batch.messages.length) % SEQUENCES;
+    this.inFlight = undefined;
+  }
+
+  /** The broker's sequence and ours may differ now: the next batch needs a new identity. */
+  doubt(): void {
+    this.#identity = undefined;
+    this.#sequence = 0;
+  }
+
+  /** Not stored, and tried again one message at a time to find out which of them is to blame. */
+  split(batch: Batch): void {
+    this.inFlight = undefined;
+    this.#alone = batch.messages.length;
+    this.#waiting.unshift(...batch.messages);
+    for (const { bytes } of batch.messages) this.#waitingBytes += bytes;
+  }
+
+  /** Empties the line behind a batch that failed. */
+  fail(): readonly Outgoing[] {
+    this.inFlight = undefined;
+    this.#alone = 0;
+    this.#waitingBytes = 0;
+    return this.#waiting.splice(0);
+  }
+}

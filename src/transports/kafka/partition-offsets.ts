@@ -1,0 +1,24 @@
+import type { Offset } from "./coordinator.ts";
+import type { KafkaDriver, TopicPartition, TopicView } from "./driver.ts";
+import { codes, sayCode } from "./kafka-codes.ts";
+
+/** The first or the next offset of every partition. */
+export async function listOffsets(
+  driver: KafkaDriver,
+  views: readonly TopicView[],
+  at: "beginning" | "end",
+): Promise<readonly Offset[]> {
+  const byLeader = new Map<number, TopicPartition[]>();
+  for (const { name, partitions } of views) {
+    for (const [partition, { leader }] of partitions.entries())
+      byLeader.set(leader, [...(byLeader.get(leader) ?? []), { topic: name, partition }]);
+  }
+  const answers = await Promise.all([...byLeader].map(([node, wanted]) => driver.offsets(node, at, wanted)));
+  const failed = answers.flat().find(({ code }) => code !== codes.none);
+  if (failed !== undefined) throw new Error(`the offsets of "${failed.topic}": ${sayCode(failed.code)}`);
+  return answers.flat();
+}
+
+export function partitionsOf({ name, partitions }: TopicView): TopicPartition[] {
+  return partitions.map((_, partition) => ({ topic: name, partition }));
+}

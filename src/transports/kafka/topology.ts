@@ -1,0 +1,45 @@
+import { createHash } from "node:crypto";
+
+const LONGEST_NAME = 249;
+
+/** Every name at the broker, made from the prefix alone, so that two processes always agree. */
+export class Topology {
+  readonly #prefix: string;
+
+  constructor(prefix = "") {
+    this.#prefix = prefix;
+  }
+
+  topic(topic: string): string {
+    return short(`${this.#prefix}${topic}`, "");
+  }
+
+  group(service: string, group: string): string {
+    return `${this.#prefix}${service}.${group}`;
+  }
+
+  /** The dead of a topic, of all its groups. */
+  deadLetters(topic: string): string {
+    return short(`${this.#prefix}${topic}`, ".dlq");
+  }
+
+  /** What one group tries again later; `step` counts from 1. */
+  retry(topic: string, service: string, group: string, step: number): string {
+    return short(`${this.#prefix}${topic}.${service}.${group}`, `.retry-${step}`);
+  }
+}
+
+// Kafka takes names of 249 characters; a longer one keeps its beginning and a digest of the whole.
+function short(name: string, suffix: string): string {
+  const legal = name.replaceAll(/[^A-Za-z0-9._-]/g, "_");
+  const changed = legal !== name || legal.length + suffix.length > LONGEST_NAME;
+  if (!changed) return `${legal}${suffix}`;
+  const digest = createHash("sha256").update(name).digest("hex").slice(0, 16);
+  return `${legal.slice(0, LONGEST_NAME - suffix.length - digest.length - 1)}-${digest}${suffix}`;
+}
+
+/** The first step that is long enough, counted from 1; the last one for everything longer. */
+export function retryStep(delayMs: number, stepsMs: readonly number[]): number {
+  const found = stepsMs.findIndex((stepMs) => delayMs <= stepMs);
+  return found === -1 ? stepsMs.length : found + 1;
+}

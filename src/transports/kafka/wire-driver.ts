@@ -1,0 +1,271 @@
+import {
+  apiVersionsV3,
+  ConfigResourceTypes,
+  createTopicsV7,
+  describeConfigsV4,
+  fetchV17,
+  findCoordinatorV6,
+  initProducerIdV5,
+  listGroupsV5,
+  listOffsetsV9,
+  metadataV12,
+  produceV11,
+  type Connection,
+} from "@platformatic/kafka";
+import { random, sleep } from "../../runtime/index.ts";
+import { addressOf, Connections, messageOf } from "./connections.ts";
+import { NoAnswer } from "./driver.ts";
+import type {
+  ClusterView,
+  Commit,
+  CommittedAnswer,
+  CommittedRequest,
+  FetchedPartition,
+  FetchRequest,
+  Heartbeat,
+  HeartbeatAnswer,
+  KafkaDriver,
+  NewTopic,
+  OffsetAnswer,
+  PartitionAnswer,
+  ProduceRequest,
+  ProducerIdentity,
+  TopicAnswer,
+  TopicPartition,
+} from "./driver.ts";
+import { isCoordinatorGone, sayCode } from "./kafka-codes.ts";
+import { askCommit, askCommitted, askHeartbeat, committedAnswer, heartbeatAnswer } from "./wire-group.ts";
+import { byTopic, fetchedOf, flatten, numericMap } from "./wire-forms.ts";
+import type { Broker, KafkaSettings } from "./options.ts";
+
+const CONTROL = "control";
+const GROUP_KEY = 0;
+const READ_COMMITTED = 1;
+const ALL_REPLICAS = -1;
+const IDENTITY_TRIES = 30;
+const IDENTITY_WAIT_MS = 100;
+
+/** The driver over the single requests of @platformatic/kafka; its producer and consumer are not used. */
+export class WireDriver implements KafkaDriver {
+  readonly #settings: KafkaSettings;
+  readonly #connections: Connections;
+  readonly #nodes = new Map<number, Broker>();
+  #versions: ReadonlyMap<number, number> | undefined;
+
+  constructor(settings: KafkaSettings) {
+    this.#settings = settings;
+    this.#connections = new Connections(settings);
+  }
+
+  async describe(topics: readonly string[]): Promise<ClusterView> {
+    const { brokers, topics: found } = await this.#anywhere((connection) =>
+      metadataV12.api.async(connection, [...topics], false, false),
+    );
+    for (const { nodeId, host, port } of brokers) this.#nodes.set(nodeId, { host, port });
+    return {
+      nodes: brokers.map(({ nodeId }) => nodeId),
+      topics: found.map(({ name, topicId, errorCode, partitions }) => ({
+        name: name ?? "",
+        id: topicId,
+        code: errorCode,
+        partitions: partitions
+          .toSorted((a, b) => a.partitionIndex - b.partitionIndex)
+          .map(({ leaderId, replicaNodes }) => ({ leader: leaderId, replicas: replicaNodes.length })),
+      })),
+    };
+  }
+
+  async version(api: number): Promise<number | undefined> {
+    if (this.#versions === undefined) {
+      const { apiKeys } = await this.#anywhere((connection) =>
+        apiVersionsV3.api.async(connection, "sagabox", "1"),
+      );
+      this.#versions = new Map(apiKeys.map(({ apiKey, maxVersion }) => [apiKey, maxVersion]));
+    }
+    return this.#versions.get(api);
+  }
+
+  async createTopics(topics: readonly NewTopic[]): Promise<readonly TopicAnswer[]> {
+    const wanted = topics.map(({ name, partitions, replication, settings }) => ({
+      name,
+      numPartitions: partitions,
+      replicationFactor: replication,
+      assignments: [],
+      configs: Object.entries(settings).map(([key, value]) => ({ name: key, value })),
+    }));
+    const answer = await this.#anywhere((connection) =>
+      createTopicsV7.api.async(connection, wanted, this.#settings.timeoutMs, false),
+    );
+    return answer.topics.map(({ name, errorCode, errorMessage }) => ({
+      name,
+      code: errorCode,
+      detail: errorMessage ?? "",
+    }));
+  }
+
+  async topicSettings(topics: readonly string[]): Promise<Map<string, Map<string, string>>> {
+    const resources = topics.map((resourceName) => ({
+      resourceType: ConfigResourceTypes.TOPIC,
+      resourceName,
+      configurationKeys: ["min.insync.replicas", "max.message.bytes"],
+    }));
+    const { results } = await this.#anywhere((connection) =>
+      describeConfigsV4.api.async(connection, resources, false, false),
+    );
+    const seen = results.filter(({ errorCode }) => errorCode === 0);
+    return new Map(
+      seen.map(({ resourceName, configs }) => [
+        resourceName,
+        new Map(configs.map(({ name, value }) => [name, value ?? ""])),
+      ]),
+    );
+  }
+
+  // A cluster that has just come up hands out identities a moment after it answers.
+  async newIdentity(): Promise<ProducerIdentity> {
+    for (let tries = 1; ; tries++) {
+      const answer = await this.#anywhere((connection) =>
+        initProducerIdV5.api.async(connection, null, 60_000, -1n, -1),
+      );
+      if (answer.errorCode === 0) return { id: answer.producerId, epoch: answer.producerEpoch };
+      if (!isCoordinatorGone(answer.errorCode) || tries === IDENTITY_TRIES)
+        throw new NoAnswer(`no producer id: ${sayCode(answer.errorCode)}`, false, undefined);
+      await sleep(IDENTITY_WAIT_MS);
+    }
+  }
+
+  async produce(node: number, request: ProduceRequest): Promise<readonly PartitionAnswer[]> {
+    const { identity, timeoutMs, compression, batches } = request;
+    const messages = batches.flatMap(({ topic, partition, records }) =>
+      records.map(({ key, value, headers, timestamp }) => ({
+        topic,
+        partition,
+        value,
+        headers,
+        timestamp,
+        ...(key === undefined ? {} : { key }),
+      })),
+    );
+    const options = {
+      producerId: identity.id,
+      producerEpoch: identity.epoch,
+      compression,
+      sequences: numericMap(batches.map((batch) => [`${batch.topic}:${batch.partition}`, batch.sequence])),
+    };
+    const answer = await this.#at("produce", node, (connection) =>
+      produceV11.api.async(connection, ALL_REPLICAS, timeoutMs, messages, options),
+    );
+    // Without acknowledgements the client answers true; we always ask for them.
+    if (typeof answer === "boolean") throw new NoAnswer("the answer held no confirmation", true, undefined);
+    return answer.responses.flatMap(({ name, partitionResponses }) =>
+      partitionResponses.map(({ index, errorCode }) => ({ topic: name, partition: index, code: errorCode })),
+    );
+  }
+
+  async fetch(lane: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]> {
+    const topics = byTopic(request.partitions, ({ topicId }) => topicId).map(([topicId, partitions]) => ({
+      topicId,
+      partitions: partitions.map(({ partition, offset, maxBytes }) => ({
+        partition,
+        currentLeaderEpoch: -1,
+        fetchOffset: BigInt(offset),
+        lastFetchedEpoch: -1,
+        partitionMaxBytes: maxBytes,
+      })),
+    }));
+    const { waitMs, maxBytes } = request;
+    const ask = (connection: Connection) =>
+      fetchV17.api.async(connection, waitMs, 1, maxBytes, READ_COMMITTED, 0, -1, topics, [], "");
+    const answer = await this.#at(lane, node, ask, waitMs);
+    return fetchedOf(answer, topics);
+  }
+
+  async offsets(
+    node: number,
+    at: "beginning" | "end",
+    wanted: readonly TopicPartition[],
+  ): Promise<readonly OffsetAnswer[]> {
+    const timestamp = at === "beginning" ? -2n : -1n;
+    const topics = byTopic(wanted, ({ topic }) => topic).map(([name, partitions]) => ({
+      name,
+      partitions: partitions.map(({ partition }) => ({
+        partitionIndex: partition,
+        currentLeaderEpoch: -1,
+        timestamp,
+      })),
+    }));
+    const answer = await this.#at(CONTROL, node, (connection) =>
+      listOffsetsV9.api.async(connection, -1, READ_COMMITTED, topics),
+    );
+    return flatten(answer.topics, ({ offset }) => ({ offset: Number(offset) }));
+  }
+
+  async coordinator(group: string): Promise<number> {
+    const { coordinators } = await this.#anywhere((connection) =>
+      findCoordinatorV6.api.async(connection, GROUP_KEY, [group]),
+    );
+    const [found] = coordinators;
+    if (found === undefined || found.errorCode !== 0 || found.nodeId < 0)
+      throw new NoAnswer(
+        `no coordinator for group ${group}: ${found?.errorMessage ?? "none"}`,
+        true,
+        undefined,
+      );
+    this.#nodes.set(found.nodeId, { host: found.host, port: found.port });
+    return found.nodeId;
+  }
+
+  heartbeat(lane: string, node: number, beat: Heartbeat): Promise<HeartbeatAnswer> {
+    return this.#at(lane, node, (connection) => askHeartbeat(connection, beat)).then(heartbeatAnswer);
+  }
+
+  async commit(lane: string, node: number, commit: Commit): Promise<readonly PartitionAnswer[]> {
+    const answer = await this.#at(lane, node, (connection) => askCommit(connection, commit));
+    return flatten(answer.topics, () => ({}));
+  }
+
+  committed(lane: string, node: number, request: CommittedRequest): Promise<CommittedAnswer> {
+    return this.#at(lane, node, (connection) => askCommitted(connection, request)).then(committedAnswer);
+  }
+
+  async groups(node: number): Promise<readonly string[]> {
+    const answer = await this.#at(CONTROL, node, (connection) => listGroupsV5.api.async(connection, [], []));
+    return answer.groups.map(({ groupId }) => groupId);
+  }
+
+  drop(lane: string): void {
+    this.#connections.drop(lane);
+  }
+
+  close(): Promise<void> {
+    return this.#connections.close();
+  }
+
+  #at<T>(
+    lane: string,
+    node: number,
+    request: (connection: Connection) => Promise<T>,
+    waitMs?: number,
+  ): Promise<T> {
+    const broker = this.#nodes.get(node);
+    if (broker === undefined) throw new NoAnswer(`broker ${node} is not known`, false, undefined);
+    return this.#connections.ask(lane, broker, request, waitMs);
+  }
+
+  // Bootstrap addresses first, since they are what the user vouched for; then what the cluster told of itself.
+  async #anywhere<T>(request: (connection: Connection) => Promise<T>): Promise<T> {
+    const known = [...this.#settings.brokers, ...this.#nodes.values()];
+    const brokers = [...new Map(known.map((broker) => [addressOf(broker), broker])).values()];
+    const first = Math.floor(random() * this.#settings.brokers.length);
+    let last: unknown;
+    for (let n = 0; n < brokers.length; n++) {
+      const broker = brokers[(first + n) % brokers.length];
+      try {
+        if (broker !== undefined) return await this.#connections.ask(CONTROL, broker, request);
+      } catch (error) {
+        last = error;
+      }
+    }
+    throw last instanceof NoAnswer ? last : new NoAnswer(messageOf(last), false, last);
+  }
+}

@@ -1,0 +1,119 @@
+import { IS_CONTROL, IS_TRANSACTIONAL, NumericMap, type RecordsBatch } from "@platformatic/kafka";
+import type { FetchedPartition, IncomingRecord, PartitionAnswer } from "./driver.ts";
+
+/** Items of one topic beside each other. */
+export function byTopic<T>(items: readonly T[], topicOf: (item: T) => string): [string, T[]][] {
+  const topics = new Map<string, T[]>();
+  for (const item of items) {
+    const topic = topicOf(item);
+    const known = topics.get(topic);
+    if (known === undefined) topics.set(topic, [item]);
+    else known.push(item);
+  }
+  return [...topics];
+}
+
+interface TopicAnswers<P> {
+  readonly name: string;
+  readonly partitions: readonly P[];
+}
+
+export function flatten<P extends { partitionIndex: number; errorCode: number }, More extends object>(
+  topics: readonly TopicAnswers<P>[],
+  more: (partition: P) => More,
+): (PartitionAnswer & More)[] {
+  return topics.flatMap(({ name, partitions }) =>
+    partitions.map((partition) => ({
+      topic: name,
+      partition: partition.partitionIndex,
+      code: partition.errorCode,
+      ...more(partition),
+    })),
+  );
+}
+
+export function numericMap(entries: readonly (readonly [string, number])[]): NumericMap {
+  const map = new NumericMap();
+  for (const [key, value] of entries) map.set(key, value);
+  return map;
+}
+
+interface FetchAnswer {
+  readonly errorCode: number;
+  readonly responses: readonly {
+    readonly topicId: string;
+    readonly partitions: readonly PartitionData[];
+  }[];
+}
+
+interface PartitionData {
+  readonly partitionIndex: number;
+  readonly errorCode: number;
+  readonly logStartOffset: bigint;
+  readonly abortedTransactions: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[];
+  readonly records?: RecordsBatch[] | undefined;
+}
+
+interface Asked {
+  readonly topicId: string;
+  readonly partitions: readonly { readonly partition: number; readonly fetchOffset: bigint }[];
+}
+
+export function fetchedOf(answer: FetchAnswer, asked: readonly Asked[]): FetchedPartition[] {
+  const positions = new Map(
+    asked.flatMap(({ topicId, partitions }) =>
+      partitions.map(({ partition, fetchOffset }) => [`${topicId}/${partition}`, fetchOffset]),
+    ),
+  );
+  return answer.responses.flatMap(({ topicId, partitions }) =>
+    partitions.map((data) => {
+      const from = positions.get(`${topicId}/${data.partitionIndex}`) ?? 0n;
+      const { records, next } = recordsOf(data, from);
+      return {
+        topicId,
+        partition: data.partitionIndex,
+        code: data.errorCode === 0 ? answer.errorCode : data.errorCode,
+        logStart: Number(data.logStartOffset),
+        records,
+        next,
+      };
+    }),
+  );
+}
+
+/** What was committed, from `from` on: a batch may begin earlier, and holds what aborted transactions left behind. */
+export function recordsOf(
+  data: Pick<PartitionData, "abortedTransactions" | "records">,
+  from: bigint,
+): { readonly records: IncomingRecord[]; readonly next: number | undefined } {
+  const records: IncomingRecord[] = [];
+  let next: bigint | undefined;
+  const toAbort = data.abortedTransactions.toSorted((a, b) => (a.firstOffset < b.firstOffset ? -1 : 1));
+  const aborted = new Set<bigint>();
+  for (const batch of data.records ?? []) {
+    const last = batch.firstOffset + BigInt(batch.lastOffsetDelta);
+    while (toAbort[0] !== undefined && toAbort[0].firstOffset <= last)
+      aborted.add(toAbort.shift()?.producerId ?? -1n);
+    next = last + 1n;
+    if ((batch.attributes & IS_CONTROL) !== 0) {
+      aborted.delete(batch.producerId);
+      continue;
+    }
+    const skipped = (batch.attributes & IS_TRANSACTIONAL) !== 0 && aborted.has(batch.producerId);
+    if (!skipped) takeRecords(batch, from, records);
+  }
+  return { records, next: next === undefined ? undefined : Number(next > from ? next : from) };
+}
+
+function takeRecords(batch: RecordsBatch, from: bigint, into: IncomingRecord[]): void {
+  for (const { offsetDelta, key, value, headers } of batch.records) {
+    const offset = batch.firstOffset + BigInt(offsetDelta);
+    if (offset < from) continue;
+    into.push({
+      offset: Number(offset),
+      key,
+      value: value ?? Buffer.alloc(0),
+      headers: headers.map(([name, content]) => [name ?? Buffer.alloc(0), content ?? Buffer.alloc(0)]),
+    });
+  }
+}

@@ -39,7 +39,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   "transports/rabbitmq": { rooms: [...ground, ...tools, "transport"], packages: ["amqplib"] },
   "transports/kafka": {
     rooms: [...ground, ...tools, "transport"],
-    packages: ["@platformatic/kafka", "kafkajs"],
+    packages: ["@platformatic/kafka"],
   },
   "transports/nats": {
     rooms: [...ground, ...tools, "transport"],

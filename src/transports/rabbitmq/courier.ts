@@ -7,7 +7,7 @@ import { declareWaiting, declaring } from "./declare.ts";
 import { backAtOnce, delayStep, waitingQueue, type WaitingQueue } from "./ladder.ts";
 import { word } from "./names.ts";
 import type { RabbitSettings } from "./options.ts";
-import { attemptHeader, givenHeaders, type Parcel } from "./properties.ts";
+import { attemptHeader, givenHeaders, topicHeader, type Parcel } from "./properties.ts";
 import type { Publisher } from "./publisher.ts";
 import { sharedExchanges } from "./topology.ts";
 
@@ -32,11 +32,14 @@ export class Courier {
   async again(
     raw: RawMessage,
     to: { readonly service: string; readonly queue: string },
-    again: { readonly attempt: number; readonly delayMs: number },
+    again: { readonly attempt: number; readonly delayMs: number; readonly topic: string },
   ): Promise<void> {
     const { prefix } = this.#parts.settings;
     const { retry, back } = sharedExchanges(prefix);
-    const contents = copyOf(raw, { [attemptHeader]: String(again.attempt) });
+    const contents = copyOf(raw, {
+      [attemptHeader]: String(again.attempt),
+      [topicHeader]: again.topic,
+    });
     const stepMs = delayStep(again.delayMs);
     if (stepMs === 0) {
       await this.#parts.publisher.forward({ ...contents, exchange: back, routingKey: backAtOnce(to.queue) });
@@ -51,6 +54,13 @@ export class Courier {
       if (isSagaboxError(error, "TRANSPORT_UNROUTABLE")) this.#declared.delete(waiting.queue);
       throw error;
     }
+  }
+
+  /** Straight into a queue, for what a group writes down for itself. */
+  async note(queue: string, body: Buffer, messageId: string): Promise<void> {
+    const { back } = sharedExchanges(this.#parts.settings.prefix);
+    const properties = { messageId, persistent: true, mandatory: true };
+    await this.#parts.publisher.forward({ exchange: back, routingKey: backAtOnce(queue), body, properties });
   }
 
   async bury(raw: RawMessage, groupId: string, note: DeadLetterNote): Promise<void> {

@@ -22,6 +22,15 @@ export interface RabbitTls extends Pick<SecureContextOptions, "ca" | "cert" | "k
   readonly servername?: string;
 }
 
+/** A group that may live in another service. */
+export interface WatchedGroup {
+  readonly service: string;
+  readonly group: string;
+  readonly topics: readonly string[];
+  /** Default true. */
+  readonly ordered?: boolean;
+}
+
 export interface RabbitMQOptions {
   /** `amqps://user:password@host:5671/vhost`, or several of one cluster, tried in turn. */
   readonly url: string | readonly string[];
@@ -40,6 +49,8 @@ export interface RabbitMQOptions {
   readonly partitions?: number;
   /** Topics that go to every group through a fanout exchange. */
   readonly broadcasts?: readonly string[];
+  /** Groups whose queues `depths` looks at, beside those this process itself is a member of. */
+  readonly watch?: readonly WatchedGroup[];
   /** A queue that holds so many refuses more, and publishing waits. Default: no limit. */
   readonly maxLength?: number;
   /** After so many redeliveries the broker itself puts a message aside; we do so before. Default 200, at least 20. */
@@ -68,6 +79,7 @@ export interface RabbitSettings {
   readonly broadcasts: ReadonlySet<string>;
   readonly queues: "quorum" | "classic";
   readonly partitions: number;
+  readonly watch: readonly WatchedGroup[];
   readonly maxLength: number | undefined;
   readonly deliveryLimit: number;
   readonly streamRetentionMs: number;
@@ -89,6 +101,7 @@ const known = [
   "queues",
   "partitions",
   "broadcasts",
+  "watch",
   "maxLength",
   "deliveryLimit",
   "streamRetention",
@@ -117,6 +130,7 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
     broadcasts: topicsOf(options.broadcasts),
     queues: oneOf("rabbitmq.queues", options.queues ?? "quorum", ["quorum", "classic"]),
     partitions: partitionsOf(options.partitions ?? 8),
+    watch: watchedGroups(options.watch),
     maxLength: maxLength === undefined ? undefined : wholeNumber("rabbitmq.maxLength", maxLength, { min: 1 }),
     deliveryLimit: wholeNumber("rabbitmq.deliveryLimit", options.deliveryLimit ?? 200, { min: 20 }),
     streamRetentionMs: span("streamRetention", options.streamRetention ?? "7d", 60_000),
@@ -143,6 +157,20 @@ export function partitionsOf(value: unknown): number {
     "OPTIONS_INVALID",
     `rabbitmq.partitions must be a power of two such as 8 or 16, but is ${partitions}.`,
   );
+}
+
+function watchedGroups(watch: readonly WatchedGroup[] = []): readonly WatchedGroup[] {
+  if (!Array.isArray(watch)) throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.watch must be a list.");
+  return watch.map((group: WatchedGroup, n) => {
+    const where = `rabbitmq.watch[${n}]`;
+    rejectUnknownKeys(where, group, ["service", "group", "topics", "ordered"]);
+    return Object.freeze({
+      service: text(`${where}.service`, group.service),
+      group: text(`${where}.group`, group.group),
+      topics: group.topics.map((topic) => text(`${where}.topics`, topic, { max: 249 })),
+      ordered: flag(`${where}.ordered`, group.ordered ?? true),
+    });
+  });
 }
 
 function topicsOf(topics: readonly string[] = []): ReadonlySet<string> {

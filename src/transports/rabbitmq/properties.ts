@@ -4,6 +4,8 @@ import { toWire } from "../../transport/index.ts";
 import { fit, laneKey } from "./names.ts";
 
 export const attemptHeader = "sagabox-attempt";
+/** Where a copy of a message came from at first; its routing key says where it goes. */
+export const topicHeader = "sagabox-topic";
 
 // All properties travel in one frame; what is left out here is in the body as well.
 const MOST_HEADER_BYTES = 100_000;

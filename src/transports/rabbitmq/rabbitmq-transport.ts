@@ -10,9 +10,11 @@ import type {
 } from "../../transport/index.ts";
 import { Link } from "./connection.ts";
 import { Courier } from "./courier.ts";
+import { depthsOf } from "./depths.ts";
 import { rabbitSettings, type RabbitMQOptions, type RabbitSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
 import { Subscriber } from "./subscriber.ts";
+import { groupNames } from "./topology.ts";
 
 /** Messages carried by RabbitMQ. */
 export class RabbitMQTransport implements Transport {
@@ -72,6 +74,16 @@ export class RabbitMQTransport implements Transport {
         await subscriber.close();
       },
     };
+  }
+
+  /** Of groups this process is a member of or was told to watch: AMQP does not tell who else reads a topic. */
+  async depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    const { watch, prefix, partitions } = this.#settings;
+    const watched = watch.map((group) => ({
+      topics: group.topics,
+      queues: groupNames(prefix, group, group.ordered === false ? undefined : partitions).queues,
+    }));
+    return depthsOf(this.#publishing, topics, [...this.#subscribers, ...watched]);
   }
 
   async close(): Promise<void> {

@@ -1,15 +1,16 @@
 import type { Channel, ConsumeMessage } from "amqplib";
 import { SagaboxError } from "../../errors/index.ts";
-import { Loop } from "../../runtime/index.ts";
-import { fromWire, type Consumption, type Delivery, type Subscription } from "../../transport/index.ts";
+import { Loop, systemClock } from "../../runtime/index.ts";
+import type { Consumption, Delivery, Subscription } from "../../transport/index.ts";
 import { unreachable, type Link, type Live } from "./connection.ts";
 import type { Courier } from "./courier.ts";
 import { declareGroup, declaring } from "./declare.ts";
 import { RabbitDelivery } from "./delivery.ts";
 import { Members } from "./members.ts";
 import type { RabbitSettings } from "./options.ts";
-import { attemptHeader, countIn, textHeaders } from "./properties.ts";
 import { QueueReader, type Reader } from "./queue-reader.ts";
+import { halfway, readRaw } from "./read-raw.ts";
+import { StreamReader } from "./stream-reader.ts";
 import { groupNames, routeOf, type GroupNames, type Route } from "./topology.ts";
 
 export interface SubscriberParts {
@@ -20,6 +21,8 @@ export interface SubscriberParts {
   readonly subscription: Subscription;
   readonly receive: (delivery: Delivery) => void;
 }
+
+const REDECLARE_MS = 60_000;
 
 /** One member of a consumer group: holds its queues open, through every loss of the connection, and hands out. */
 export class Subscriber implements Consumption {
@@ -32,6 +35,7 @@ export class Subscriber implements Consumption {
   readonly #unhear: () => void;
   #first: ((failure?: Error) => void) | undefined;
   #declaredOn: Live | undefined;
+  #declaredAtMs = 0;
   #trouble: string | undefined = "not subscribed yet";
   #handedOut = 0;
   #next = 0;
@@ -47,7 +51,7 @@ export class Subscriber implements Consumption {
       subscription.ordered ? settings.partitions : undefined,
     );
     this.#routes = subscription.topics.map(({ topic, kind }) => routeOf(topic, kind, settings));
-    this.#readers = this.#names.queues.map((queue) => this.#reader(queue));
+    this.#readers = [...this.#names.queues.map((queue) => this.#reader(queue)), ...this.#streamReaders()];
     this.#members = new Members(link, this.#names.membersQueue);
     this.#loop = new Loop({
       step: () => this.#step(),
@@ -55,6 +59,14 @@ export class Subscriber implements Consumption {
       maxBackoffMs: 5_000,
     });
     this.#unhear = link.onChange(() => this.#loop.wake());
+  }
+
+  get topics(): readonly string[] {
+    return this.#parts.subscription.topics.map(({ topic }) => topic);
+  }
+
+  get queues(): readonly string[] {
+    return this.#names.queues;
   }
 
   /** Subscribed, or going on trying because the broker is away. Throws when the broker refuses what we ask for. */
@@ -90,16 +102,23 @@ export class Subscriber implements Consumption {
     if (this.#paused) return Infinity;
     const { live } = link;
     if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${link.trouble}`);
-    if (this.#declaredOn !== live) {
-      await declaring(link, live, (channel) => declareGroup(channel, this.#names, this.#routes, settings));
-      this.#declaredOn = live;
-    }
+    await this.#declare(live);
     for (const reader of this.#readers) if (!reader.open) await reader.start(live);
     this.#trouble = undefined;
     this.#first?.();
-    if (this.#readers.length === 1) return Infinity;
+    if (this.#names.queues.length === 1) return REDECLARE_MS;
     await this.#share(live);
     return settings.rebalanceMs;
+  }
+
+  // Again from time to time: somebody may have removed a binding, and nobody is told.
+  async #declare(live: Live): Promise<void> {
+    const { link, settings } = this.#parts;
+    const nowMs = systemClock.monotonicMs();
+    if (this.#declaredOn === live && nowMs - this.#declaredAtMs < REDECLARE_MS) return;
+    await declaring(link, live, (channel) => declareGroup(channel, this.#names, this.#routes, settings));
+    this.#declaredOn = live;
+    this.#declaredAtMs = nowMs;
   }
 
   // The broker gives every queue to whoever came first. Those who have more than their share let some go; the one that
@@ -107,7 +126,7 @@ export class Subscriber implements Consumption {
   async #share(live: Live): Promise<void> {
     const members = await this.#members.count(live);
     const active = this.#readers.filter((reader) => reader.active);
-    const share = Math.ceil(this.#readers.length / members);
+    const share = Math.ceil(this.#names.queues.length / members);
     for (const reader of active.slice(share)) reader.retire();
   }
 
@@ -125,6 +144,26 @@ export class Subscriber implements Consumption {
       prefetch: Math.min(subscription.prefetch, 65_535),
       read: (raw, channel, closed) => this.#read({ raw, channel, queue, closed }),
       changed: () => this.#changed(),
+    });
+  }
+
+  #streamReaders(): Reader[] {
+    const { link, courier, settings, subscription } = this.#parts;
+    return subscription.topics.flatMap(({ from }, n) => {
+      const streamQueue = this.#routes[n]?.streamQueue;
+      if (streamQueue === undefined) return [];
+      const reader = new StreamReader({
+        link,
+        courier,
+        settings,
+        subscription,
+        names: this.#names,
+        streamQueue,
+        from,
+        settled: () => (this.#handedOut -= 1),
+        changed: () => this.#changed(),
+      });
+      return [reader];
     });
   }
 
@@ -157,43 +196,27 @@ export class Subscriber implements Consumption {
   #read(from: { raw: ConsumeMessage; channel: Channel; queue: string; closed: () => void }): RabbitDelivery {
     const { courier, settings, subscription } = this.#parts;
     const { raw, channel, queue } = from;
-    const { headers } = raw.properties;
-    const redeliveries = countIn(headers, "x-delivery-count");
-    const received = {
-      body: raw.content,
-      headers: textHeaders(headers),
-      topic: raw.fields.routingKey,
-      key: null,
-      maxBytes: settings.maxBytes,
-    };
-    const { message, flaw } = fromWire(received);
-    const counted = Math.max(1, countIn(headers, attemptHeader));
-    const halfway = Math.floor(settings.deliveryLimit / 2);
+    const received = readRaw(raw, { subscription, settings });
+    const { attempts, redeliveries, topic } = received;
     const to = { service: subscription.service, queue };
-    const ordered = subscription.ordered && message.key !== null && flaw === undefined;
-    return new RabbitDelivery(
-      {
-        message,
-        ...(flaw === undefined ? {} : { flaw }),
-        // Long before the broker puts a message aside that nobody ever settles, each redelivery is charged.
-        attempt: counted + Math.max(0, redeliveries - halfway),
-        orderKey: ordered ? `${message.topic}/${message.key}` : null,
+    return new RabbitDelivery(received, {
+      ack: () => channel.ack(raw),
+      again: ({ delayMs, charged }) =>
+        courier.again(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
+      giveBack: async () => {
+        if (redeliveries < halfway(settings)) channel.nack(raw, false, true);
+        else {
+          // A copy begins to count anew; the broker would put this one aside some day.
+          await courier.again(raw, to, { attempt: attempts, delayMs: 0, topic });
+          channel.ack(raw);
+        }
       },
-      {
-        ack: () => channel.ack(raw),
-        again: ({ delayMs, charged }) =>
-          courier.again(raw, to, { attempt: counted + (charged ? 1 : 0), delayMs }),
-        giveBack: async () => {
-          if (redeliveries < halfway) channel.nack(raw, false, true);
-          else await courier.again(raw, to, { attempt: counted, delayMs: 0 }).then(() => channel.ack(raw));
-        },
-        bury: (note) => courier.bury(raw, this.#names.id, note),
-        closed: () => {
-          this.#handedOut -= 1;
-          from.closed();
-        },
+      bury: (note) => courier.bury(raw, this.#names.id, note),
+      closed: () => {
+        this.#handedOut -= 1;
+        from.closed();
       },
-    );
+    });
   }
 }
 

@@ -1,0 +1,127 @@
+import type { MessageKind } from "../../message/index.ts";
+import { rejectUnknownKeys, text } from "../../options/index.ts";
+import { word } from "./names.ts";
+import { partitionsOf, prefixPattern } from "./options.ts";
+import { groupNames, offsetQueue, routeOf, sharedExchanges, type Route } from "./topology.ts";
+
+export interface PermissionTopic {
+  readonly topic: string;
+  /** Default "event". */
+  readonly kind?: MessageKind;
+}
+
+export interface PermissionRequest {
+  readonly service: string;
+  readonly publishes?: readonly PermissionTopic[];
+  readonly consumes?: readonly {
+    readonly group: string;
+    readonly topics: readonly PermissionTopic[];
+    /** Default true. */
+    readonly ordered?: boolean;
+  }[];
+  /** As given to `rabbitmq()`. */
+  readonly prefix?: string;
+  readonly partitions?: number;
+  readonly broadcasts?: readonly string[];
+}
+
+/** Patterns for `rabbitmqctl set_permissions`. */
+export interface RabbitPermissions {
+  readonly configure: string;
+  readonly write: string;
+  readonly read: string;
+}
+
+/** The least a service needs at the broker to publish and consume this, and nothing of anybody else. */
+export function rabbitPermissions(request: PermissionRequest): RabbitPermissions {
+  rejectUnknownKeys("rabbitPermissions", request, [
+    "service",
+    "publishes",
+    "consumes",
+    "prefix",
+    "partitions",
+    "broadcasts",
+  ]);
+  const rights = new Rights(request);
+  for (const { topic, kind } of request.publishes ?? []) rights.publish(topic, kind);
+  for (const { group, topics, ordered } of request.consumes ?? []) rights.consume(group, topics, ordered);
+  return rights.patterns();
+}
+
+class Rights {
+  readonly #service: string;
+  readonly #prefix: string;
+  readonly #partitions: number;
+  readonly #broadcasts: ReadonlySet<string>;
+  readonly #configure = new Set<string>();
+  readonly #write = new Set<string>();
+  readonly #read = new Set<string>();
+
+  constructor({ service, prefix = "dp", partitions = 8, broadcasts = [] }: PermissionRequest) {
+    this.#service = text("rabbitPermissions.service", service);
+    this.#prefix = text("rabbitPermissions.prefix", prefix, { pattern: prefixPattern });
+    this.#partitions = partitionsOf(partitions);
+    this.#broadcasts = new Set(broadcasts);
+  }
+
+  publish(topic: string, kind?: MessageKind): void {
+    this.#grant([this.#declared(topic, kind).exchange], { write: true });
+  }
+
+  consume(group: string, topics: readonly PermissionTopic[], ordered = true): void {
+    const service = this.#service;
+    const names = groupNames(this.#prefix, { service, group }, ordered ? this.#partitions : undefined);
+    const { deadLetter, retry, back } = sharedExchanges(this.#prefix);
+    const rest = names.restExchange === undefined ? [] : [names.restExchange];
+    const all = { configure: true, write: true, read: true };
+    this.#grant([deadLetter, retry, back, names.exchange, ...rest, ...names.queues], all);
+    this.#grant([names.deadLetterQueue], { configure: true, write: true });
+    this.#grant([names.membersQueue], { configure: true, read: true });
+    this.#grantPattern(`${escape(`${this.#prefix}.retry.${word(service)}.`)}[0-9]+ms\\.[0-9]{8}`);
+    for (const { topic, kind } of topics) {
+      const { exchange, streamQueue } = this.#declared(topic, kind);
+      this.#grant([exchange], { read: true });
+      if (streamQueue === undefined) continue;
+      this.#grant([streamQueue], { read: true });
+      this.#grant([offsetQueue(this.#prefix, names.id, streamQueue)], all);
+    }
+  }
+
+  patterns(): RabbitPermissions {
+    const pattern = (names: Set<string>): string =>
+      names.size === 0 ? "^$" : `^(${[...names].toSorted().join("|")})$`;
+    return {
+      configure: pattern(this.#configure),
+      write: pattern(this.#write),
+      read: pattern(this.#read),
+    };
+  }
+
+  // Publishers and consumers both declare where a topic lives, so that it does not matter who comes first.
+  #declared(topic: string, kind: MessageKind = "event"): Route {
+    const route = routeOf(topic, kind, { prefix: this.#prefix, broadcasts: this.#broadcasts });
+    this.#grant([route.exchange], { configure: true });
+    if (route.streamQueue !== undefined) {
+      this.#grant([route.streamQueue], { configure: true, write: true });
+      this.#grant([route.exchange], { read: true });
+    }
+    return route;
+  }
+
+  #grant(
+    names: readonly string[],
+    rights: { readonly configure?: boolean; readonly write?: boolean; readonly read?: boolean },
+  ): void {
+    for (const name of names.map(escape)) {
+      if (rights.configure === true) this.#configure.add(name);
+      if (rights.write === true) this.#write.add(name);
+      if (rights.read === true) this.#read.add(name);
+    }
+  }
+
+  #grantPattern(pattern: string): void {
+    for (const rights of [this.#configure, this.#write, this.#read]) rights.add(pattern);
+  }
+}
+
+const escape = (name: string): string => name.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`);

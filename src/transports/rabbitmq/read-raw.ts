@@ -1,0 +1,60 @@
+import type { ConsumeMessage } from "amqplib";
+import type { Message } from "../../message/index.ts";
+import { fromWire, type Subscription } from "../../transport/index.ts";
+import type { RabbitSettings } from "./options.ts";
+import { attemptHeader, countIn, textHeaders, topicHeader } from "./properties.ts";
+import { routeOf } from "./topology.ts";
+
+/** What came from a queue, as far as a delivery needs it. */
+export interface ReceivedRaw {
+  readonly message: Message;
+  readonly flaw?: Error;
+  readonly attempt: number;
+  readonly orderKey: string | null;
+  /** The attempts that were charged; `attempt` counts what the broker knows as well. */
+  readonly attempts: number;
+  readonly redeliveries: number;
+  readonly topic: string;
+}
+
+interface Context {
+  readonly subscription: Subscription;
+  readonly settings: RabbitSettings;
+}
+
+export function readRaw(raw: ConsumeMessage, { subscription, settings }: Context): ReceivedRaw {
+  const { headers } = raw.properties;
+  const topic = topicOf(raw, { subscription, settings });
+  const received = { body: raw.content, headers: textHeaders(headers), topic, key: null };
+  const { message, flaw } = fromWire({ ...received, maxBytes: settings.maxBytes });
+  const redeliveries = countIn(headers, "x-delivery-count");
+  const attempts = Math.max(1, countIn(headers, attemptHeader));
+  const keyed = subscription.ordered && message.key !== null && flaw === undefined;
+  return {
+    message,
+    ...(flaw === undefined ? {} : { flaw }),
+    // Long before the broker puts a message aside that nobody ever settles, each redelivery is charged.
+    attempt: attempts + Math.max(0, redeliveries - halfway(settings)),
+    orderKey: keyed ? `${message.topic}/${message.key}` : null,
+    attempts,
+    redeliveries,
+    topic,
+  };
+}
+
+/** So many redeliveries are free. */
+export const halfway = ({ deliveryLimit }: RabbitSettings): number => Math.floor(deliveryLimit / 2);
+
+// Only foreign messages need it, whose body does not name a topic: what they are called must not change on the way.
+function topicOf({ fields, properties }: ConsumeMessage, { subscription, settings }: Context): string {
+  const kept: unknown = properties.headers?.[topicHeader];
+  if (typeof kept === "string") return kept;
+  const { exchange, routingKey } = fields;
+  const type = routingKey.slice(routingKey.indexOf(".") + 1, routingKey.lastIndexOf("."));
+  const asked = subscription.topics.find(({ topic, kind }) => {
+    const route = routeOf(topic, kind, settings);
+    if (route.exchange !== exchange) return false;
+    return [routingKey, `*.${type}.*`, ""].includes(route.binding);
+  });
+  return asked?.topic ?? routingKey;
+}

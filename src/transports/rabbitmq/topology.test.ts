@@ -1,0 +1,136 @@
+import { expect, test } from "vitest";
+import { aMessage } from "../../../test/support/messages.ts";
+import { laneOf } from "../../message/index.ts";
+import { backBinding, delayStep, waitingQueue } from "./ladder.ts";
+import { laneBinding, laneKey } from "./names.ts";
+import { groupNames, routeOf, routingKeyOf } from "./topology.ts";
+
+const settings = { prefix: "dp", broadcasts: new Set(["events.config.changed"]) };
+
+test("B6: an event goes through the topic exchange of its domain, with service, type and severity as its key", () => {
+  const route = routeOf("events.order.created", "event", settings);
+  expect(route).toEqual({
+    kind: "event",
+    exchange: "dp.event.order",
+    exchangeType: "topic",
+    binding: "*.order.created.*",
+  });
+  const message = aMessage({ topic: "events.order.created", source: "shop" });
+  expect(routingKeyOf(message, route)).toBe("shop.order.created.info");
+  expect(routingKeyOf({ ...message, headers: { severity: "critical" } }, route)).toBe(
+    "shop.order.created.critical",
+  );
+});
+
+test("B6: a command goes through the direct exchange of its service, with service and operation as its key", () => {
+  const route = routeOf("commands.stock.reserve", "command", settings);
+  expect(route).toMatchObject({ exchange: "dp.command.stock", exchangeType: "direct" });
+  expect(routingKeyOf(aMessage({ topic: "commands.stock.reserve", kind: "command" }), route)).toBe(
+    "stock.reserve",
+  );
+  expect(routeOf("commands.reindex", "command", settings).binding).toBe("reindex.reindex");
+});
+
+test("B6: a topic that is listed as a broadcast goes through a fanout exchange", () => {
+  expect(routeOf("events.config.changed", "event", settings)).toMatchObject({
+    exchange: "dp.broadcast.config.changed",
+    exchangeType: "fanout",
+  });
+});
+
+test("B6: a stream has a queue of its own", () => {
+  expect(routeOf("streams.clicks", "stream", settings)).toMatchObject({
+    exchange: "dp.stream",
+    binding: "clicks",
+    streamQueue: "dp.stream.clicks",
+  });
+});
+
+test("B6: the names of a group begin with the prefix and tell service and group", () => {
+  const names = groupNames("dp", { service: "shop", group: "billing" }, 2);
+  expect(names).toEqual({
+    id: "shop.billing",
+    exchange: "dp.group.shop.billing",
+    restExchange: "dp.group.shop.billing:rest2",
+    queues: ["dp.queue.shop.billing:0", "dp.queue.shop.billing:1"],
+    deadLetterQueue: "dp.dlq.shop.billing",
+    membersQueue: "dp.members.shop.billing",
+  });
+  expect(groupNames("dp", { service: "shop", group: "billing" }, undefined).queues).toEqual([
+    "dp.queue.shop.billing",
+  ]);
+});
+
+test("no two groups share a name, whatever their services are called", () => {
+  const ids = [
+    ["a.b", "c"],
+    ["a", "b.c"],
+    ["a~2eb", "c"],
+    ["a b", "c"],
+    ["ä", "c"],
+  ].map(([service = "", group = ""]) => groupNames("dp", { service, group }, 8).id);
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
+test("names and keys stay within what the broker allows, and long ones stay different", () => {
+  const long = `${"x".repeat(60)}.`.repeat(4);
+  const topics = [`${long}a`, `${long}b`];
+  const routes = topics.map((topic) => routeOf(topic, "event", settings));
+  expect(routes[0]?.binding).not.toBe(routes[1]?.binding);
+  for (const [n, topic] of topics.entries()) {
+    const source = "語".repeat(255);
+    const key = routingKeyOf(aMessage({ topic, source, headers: { severity: long } }), routes[n]!);
+    expect(Buffer.byteLength(key)).toBeLessThanOrEqual(255);
+    expect(Buffer.byteLength(routes[n]?.exchange ?? "")).toBeLessThanOrEqual(255);
+  }
+  const { queues } = groupNames("p".repeat(30), { service: "語".repeat(255), group: "語".repeat(255) }, 256);
+  for (const queue of queues)
+    expect(Buffer.byteLength(`86400000ms.20260102.${queue}`)).toBeLessThanOrEqual(255);
+});
+
+test.each([1, 2, 8, 64, 256])(
+  "with %i partitions every key is bound to exactly one of them",
+  (partitions) => {
+    for (let n = 0; n < 500; n++) {
+      const key = laneKey({ key: `key-${n}`, id: "m" });
+      const bound = Array.from({ length: partitions }, (_, p) => p).filter((partition) =>
+        `${key}.`.startsWith(laneBinding(partition, partitions).slice(0, -1)),
+      );
+      expect(bound).toEqual([laneOf(`key-${n}`) % partitions]);
+    }
+  },
+);
+
+test("a message without a key is spread by its id", () => {
+  expect(laneKey({ key: null, id: "m-1" })).toBe(laneKey({ key: "m-1", id: "other" }));
+});
+
+test.each([
+  [0, 0],
+  [-5, 0],
+  [1, 100],
+  [600, 600],
+  [601, 700],
+  [1_001, 1_500],
+  [10_001, 15_000],
+  [60_001, 90_000],
+  [3_599_999, 3_600_000],
+  [86_400_001, 172_800_000],
+  [1e15, 30 * 86_400_000],
+])("a delay of %i ms waits %i ms", (asked, waits) => {
+  expect(delayStep(asked)).toBe(waits);
+});
+
+test("the rungs of the ladder are few", () => {
+  const steps = new Set(Array.from({ length: 36_000 }, (_, n) => delayStep((n + 1) * 100)));
+  expect(steps.size).toBeLessThan(70);
+});
+
+test("a waiting queue belongs to one day, and is removed after its last message has left", () => {
+  const waiting = waitingQueue("dp", "shop", 600, Date.UTC(2026, 10, 3, 23, 59));
+  expect(waiting.queue).toBe("dp.retry.shop.600ms.20261103");
+  expect(waiting.binding).toBe("600ms.20261103.dp.queue.shop.#");
+  expect(waiting.routingKey("dp.queue.shop.billing:3")).toBe("600ms.20261103.dp.queue.shop.billing:3");
+  expect(backBinding("dp.queue.shop.billing:3")).toBe("*.*.dp.queue.shop.billing:3");
+  expect(waiting.expiresMs).toBeGreaterThan(86_400_000 + 600);
+});

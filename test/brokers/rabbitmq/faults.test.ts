@@ -1,0 +1,145 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { aMessage } from "../../support/messages.ts";
+import { brokerUrl, closeAll, missing, ownPrefix, server, transport } from "./broker.ts";
+import { Member, publish, publishIds, until } from "./member.ts";
+import { Wire } from "./wire.ts";
+
+const wires: Wire[] = [];
+
+async function wired(): Promise<Wire> {
+  const wire = await Wire.to(brokerUrl);
+  wires.push(wire);
+  return wire;
+}
+
+afterEach(async () => {
+  await closeAll();
+  await Promise.all(wires.splice(0).map((wire) => wire.close()));
+});
+
+const keep = (): undefined => undefined;
+
+/** Publishes each id until the broker has confirmed it, as the relay does. */
+async function persist(to: Parameters<typeof publishIds>[0], ids: readonly string[]): Promise<void> {
+  let left = ids;
+  await until(async () => {
+    const kinds = await publishIds(to, left);
+    left = left.filter((_, n) => kinds[n] !== "published");
+    return left.length === 0;
+  }, "confirms");
+}
+
+describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
+  test("a broker that is down at the start fails nothing but the first try, and is found when it comes", async () => {
+    const wire = await wired();
+    wire.sever();
+    const shop = transport({ url: wire.url, timeout: "1s" });
+    await expect(shop.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
+    const member = await Member.of(shop);
+    expect(member.consumption?.health()).toMatchObject({ ok: false });
+    expect(await publishIds(shop, ["early"])).toEqual(["unreachable"]);
+    wire.heal();
+    await until(() => member.consumption?.health().ok === true, "the subscription");
+    await persist(shop, ["late"]);
+    await member.got(1);
+    expect(member.ids).toEqual(["late"]);
+  });
+
+  test("B9: a wrong password is told without being repeated", async () => {
+    const shop = transport({ credentials: { username: "nobody", password: "hunter2" } });
+    const failure = await shop.open().catch((error: unknown) => error);
+    expect(failure).toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
+    expect(String(failure)).toMatch(/ACCESS.REFUSED/);
+    expect(String(failure)).not.toContain("hunter2");
+    const [outcome] = await publish(shop, aMessage());
+    expect(outcome?.kind === "unreachable" && outcome.error.message).not.toContain("hunter2");
+  });
+
+  test("a cut connection: open deliveries are lost, everything is declared again, nothing is missing", async () => {
+    const wire = await wired();
+    const shop = transport({ url: wire.url });
+    const member = await Member.of(shop, { receive: keep });
+    await persist(shop, ["a", "b"]);
+    const held = await member.got(2);
+    wire.cut();
+    await until(() => held.every(({ signal }) => signal.aborted), "the loss");
+    await held[0]?.ack();
+    await held[1]?.retry({ delayMs: 0, charged: true, error: "too late" });
+    await member.got(4);
+    expect(member.ids.slice(2).toSorted()).toEqual(["a", "b"]);
+    expect(member.received.slice(2).map(({ attempt }) => attempt)).toEqual([1, 1]);
+    await persist(shop, ["c"]);
+    await member.got(5);
+    expect(member.ids[4]).toBe("c");
+    expect(member.consumption?.health()).toEqual({ ok: true });
+  });
+
+  test("P-07: in a black hole publishing ends within its time, and afterwards publishing and consuming go on", async () => {
+    const wire = await wired();
+    const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "2s", heartbeat: "1s" });
+    const member = await Member.of(shop);
+    await persist(shop, ["before"]);
+    wire.swallow();
+    const began = performance.now();
+    const [outcome] = await publish(shop, aMessage({ id: "into the dark" }));
+    expect(outcome).toMatchObject({ kind: "unknown", error: { code: "TRANSPORT_TIMEOUT" } });
+    expect(performance.now() - began).toBeLessThan(5_000);
+    await until(() => member.consumption?.health().ok === false, "the silence to be noticed");
+    wire.heal();
+    wire.cut();
+    await persist(shop, ["after"]);
+    await until(() => member.ids.includes("after"), "what came afterwards");
+  });
+
+  test("P-02: a broker killed with confirms outstanding: unknown or unreachable, then all goes on and nothing is lost", async () => {
+    const shop = transport({ prefix: ownPrefix() });
+    const seen = new Set<string>();
+    const member = await Member.of(shop, {
+      prefetch: 50,
+      receive: (delivery) => seen.add(delivery.message.id) && delivery.ack(),
+    });
+    const ids = Array.from({ length: 300 }, (_, n) => `m${n}`);
+    await persist(shop, ids.slice(0, 100));
+    const outstanding = publishIds(shop, ids.slice(100, 200));
+    await server().kill();
+    const kinds = await outstanding;
+    expect(kinds.filter((kind) => !["published", "unknown", "unreachable"].includes(kind))).toEqual([]);
+    expect(await publishIds(shop, ["while down"])).toEqual(["unreachable"]);
+    expect(member.consumption?.health()).toMatchObject({ ok: false });
+    await server().start();
+    await persist(
+      shop,
+      ids.slice(100).filter((_, n) => n >= 100 || kinds[n] !== "published"),
+    );
+    await until(() => ids.every((id) => seen.has(id)), "every message");
+    await until(() => member.consumption?.health().ok === true, "health");
+  });
+
+  test("a retry whose copy cannot be sent fails, and may be tried again", async () => {
+    const wire = await wired();
+    const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "500ms" });
+    const member = await Member.of(shop, { receive: keep });
+    await persist(shop, ["a"]);
+    const [held] = await member.got(1);
+    wire.swallow();
+    await expect(held?.retry({ delayMs: 0, charged: true, error: "x" })).rejects.toMatchObject({
+      code: "TRANSPORT_TIMEOUT",
+    });
+    expect(held?.signal.aborted).toBe(false);
+    wire.heal();
+    wire.cut();
+    await until(() => member.received.length >= 2, "its return");
+  });
+
+  test("closing a transport whose broker is gone does not hang", async () => {
+    const wire = await wired();
+    const shop = transport({ url: wire.url, timeout: "500ms" });
+    const member = await Member.of(shop);
+    wire.swallow();
+    const began = performance.now();
+    await member.close();
+    await shop.close();
+    expect(performance.now() - began).toBeLessThan(10_000);
+    expect(await publishIds(shop, ["closed"])).toEqual(["unreachable"]);
+  });
+});

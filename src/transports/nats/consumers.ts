@@ -4,8 +4,8 @@ import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
 import { isApiError } from "./streams.ts";
 
-/** Where a new consumer begins: at a sequence of the stream, or as its group asked. */
-export type Start = { readonly at: number } | "now" | "beginning";
+/** Where a new consumer begins: at a sequence of the stream, at a time of the server, or as its group asked. */
+export type Start = { readonly at: number } | { readonly since: string } | "now" | "beginning";
 
 export interface ConsumerRequest {
   readonly stream: string;
@@ -44,6 +44,7 @@ export async function makeConsumer(
 function startOf(start: Start): Partial<ConsumerConfig> {
   if (start === "now") return { deliver_policy: "new" };
   if (start === "beginning") return { deliver_policy: "all" };
+  if ("since" in start) return { deliver_policy: "by_start_time", opt_start_time: start.since };
   return { deliver_policy: "by_start_sequence", opt_start_seq: start.at };
 }
 

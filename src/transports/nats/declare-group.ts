@@ -2,9 +2,10 @@ import type { ConsumerInfo } from "@nats-io/jetstream";
 import type { TopicRequest } from "../../transport/index.ts";
 import { beginningOf, findConsumer, makeConsumer, type Start } from "./consumers.ts";
 import { SharedRecord, type GroupRecord } from "./group-record.ts";
-import { slotKey, type GroupState, type Slot } from "./group-state.ts";
+import { slotKey, type Slot } from "./group-state.ts";
 import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
+import { placeOfShared, placeOfSlots, removeShared, removeSlots } from "./order-change.ts";
 import { messageSubject, streamNames, topicSubject, type GroupNames } from "./topology.ts";
 
 export interface GroupParts {
@@ -22,28 +23,32 @@ export async function declareSlots(session: Session, parts: GroupParts): Promise
     const missing = parts.topics.filter(({ topic }) => !(slotKey(topic, 0) in value.slots));
     if (missing.length === 0) return;
     const made = await Promise.all(missing.map((request) => makeSlots(session, parts, request)));
-    const slots = { ...value.slots, ...Object.fromEntries(made.flat()) };
-    if (await parts.record.write(session, { ...value, slots }, revision)) return;
+    const slots = { ...value.slots, ...Object.fromEntries(made.flatMap(({ entries }) => entries)) };
+    if (!(await parts.record.write(session, { ...value, slots }, revision))) continue;
+    const changed = made.filter(({ wasShared }) => wasShared);
+    await Promise.all(changed.map(({ topic }) => removeShared(session, parts, topic)));
+    return;
   }
 }
 
+interface Made {
+  readonly topic: string;
+  readonly entries: readonly (readonly [string, Slot])[];
+  readonly wasShared: boolean;
+}
+
 // Consumers first, the record after: made a second time they are found as they are, so nothing is missed in between.
-async function makeSlots(
-  session: Session,
-  parts: GroupParts,
-  request: TopicRequest,
-): Promise<[string, Slot][]> {
+async function makeSlots(session: Session, parts: GroupParts, request: TopicRequest): Promise<Made> {
   const { settings, names, window } = parts;
   const { topic } = request;
-  const { messages } = streamNames(settings.prefix);
-  const start = await startOf(session, parts, request);
-  const shared = await findConsumer(session.jsm, messages, names.sharedConsumer(topic));
+  const shared = await placeOfShared(session, parts, topic);
+  const start = shared ?? (await startOf(session, parts, request));
   const make = async (partition: number): Promise<[string, Slot]> => {
     const info = await makeConsumer(session, settings, {
-      stream: messages,
+      stream: streamNames(settings.prefix).messages,
       name: names.partitionConsumer(topic, partition, 1),
       filter: messageSubject(settings.prefix, topic, partition),
-      start: shared === undefined || floorOf(shared) === 1 ? start : { at: floorOf(shared) },
+      start,
       window,
     });
     return [
@@ -51,7 +56,8 @@ async function makeSlots(
       { owner: null, epoch: 1, base: 1, at: beginningOf(info), fresh: true },
     ];
   };
-  return Promise.all(Array.from({ length: settings.partitions }, (_, partition) => make(partition)));
+  const all = Array.from({ length: settings.partitions }, (_, partition) => make(partition));
+  return { topic, entries: await Promise.all(all), wasShared: shared !== undefined };
 }
 
 /** The one consumer of a topic for a group that gave up order. */
@@ -60,19 +66,21 @@ export async function declareShared(
   parts: GroupParts,
   request: TopicRequest,
 ): Promise<ConsumerInfo> {
-  const { settings, names, record } = parts;
+  const { settings, names } = parts;
   const { topic } = request;
-  const { messages } = streamNames(settings.prefix);
-  const asked = { stream: messages, name: names.sharedConsumer(topic) };
-  const found = await findConsumer(session.jsm, asked.stream, asked.name);
-  if (found !== undefined) return found;
-  const start = await startOf(session, parts, request);
-  const once = firstOf((await record.read(session)).value, topic, settings.partitions);
-  return makeConsumer(session, settings, {
-    ...asked,
-    filter: messageSubject(settings.prefix, topic, "*"),
-    start: once === undefined ? start : { at: once },
-  });
+  const stream = streamNames(settings.prefix).messages;
+  const name = names.sharedConsumer(topic);
+  const found = await findConsumer(session.jsm, stream, name);
+  const info =
+    found ??
+    (await makeConsumer(session, settings, {
+      stream,
+      name,
+      filter: messageSubject(settings.prefix, topic, "*"),
+      start: (await placeOfSlots(session, parts, topic)) ?? (await startOf(session, parts, request)),
+    }));
+  await removeSlots(session, parts, topic);
+  return info;
 }
 
 export function declareRetries(session: Session, parts: GroupParts, topic: string): Promise<ConsumerInfo> {
@@ -101,15 +109,4 @@ async function claim(session: Session, { settings, names }: GroupParts, topic: s
     if (revision !== 0) return value.first === names.record;
     if (await record.write(session, { first: names.record }, 0)) return true;
   }
-}
-
-// A group that changes its mind about order goes on where it was; what it sees twice its inbox knows.
-function firstOf({ slots }: GroupState, topic: string, partitions: number): number | undefined {
-  const at = Array.from({ length: partitions }, (_, partition) => slots[slotKey(topic, partition)]?.at);
-  const known = at.filter((sequence) => sequence !== undefined);
-  return known.length === 0 ? undefined : Math.min(...known);
-}
-
-function floorOf(info: ConsumerInfo): number {
-  return info.ack_floor.stream_seq + 1;
 }

@@ -28,7 +28,9 @@ export interface SubscriberParts {
   readonly receive: (delivery: Delivery) => void;
 }
 
+/** A first member that comes with the cluster waits for it; one whose broker does not answer goes on trying later. */
 const PATIENCE_MS = 15_000;
+const UNREACHABLE_AFTER = 3;
 const CLOSING_MS = 10_000;
 
 /** One member of a consumer group: from the partitions it is given to the handlers, and back to committed offsets. */
@@ -94,10 +96,14 @@ export class Subscriber implements Consumption {
 
   /** Resolves when the group's beginning is written down and we belong to it, or when the broker cannot be reached. */
   async start(): Promise<void> {
+    let failures = 0;
     let giveUp: () => void = () => undefined;
     const unreachable = new Promise<void>((resolve) => (giveUp = resolve));
     const joined = this.#member
-      .start((error) => error instanceof NoAnswer && !error.sent && giveUp())
+      .start((error) => {
+        failures += error instanceof NoAnswer ? 1 : 0;
+        if (failures === UNREACHABLE_AFTER) giveUp();
+      })
       .then(() => this.#starter.settled());
     await withDeadline(Promise.race([joined, unreachable]), PATIENCE_MS, () => undefined);
   }

@@ -206,11 +206,7 @@ export class WireDriver implements KafkaDriver {
     );
     const [found] = coordinators;
     if (found === undefined || found.errorCode !== 0 || found.nodeId < 0)
-      throw new NoAnswer(
-        `no coordinator for group ${group}: ${found?.errorMessage ?? "none"}`,
-        true,
-        undefined,
-      );
+      throw new Error(`no broker keeps group ${group} yet: ${sayCode(found?.errorCode ?? 0)}`);
     this.#nodes.set(found.nodeId, { host: found.host, port: found.port });
     return found.nodeId;
   }

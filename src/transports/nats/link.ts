@@ -29,6 +29,7 @@ export class Link {
   #maxPayload = 1_048_576;
   #firstTry: { readonly done: Promise<void>; readonly settle: (error?: unknown) => void } | undefined;
   #trouble: Error | undefined;
+  #tries = 0;
   #closed = false;
 
   constructor(settings: NatsSettings) {
@@ -91,12 +92,27 @@ export class Link {
     return AGAIN_MS;
   }
 
+  /** Each server in turn, another one first each time. */
   async #connect(): Promise<NatsConnection> {
-    const { servers, tls, timeoutMs, leaseMs, inboxPrefix, credentials } = this.#settings;
+    const { servers } = this.#settings;
+    this.#tries += 1;
+    for (let n = 1; ; n++) {
+      try {
+        return await this.#connectTo(servers[(this.#tries + n) % servers.length] ?? "");
+      } catch (error) {
+        if (n >= servers.length) throw error;
+      }
+    }
+  }
+
+  async #connectTo(server: string): Promise<NatsConnection> {
+    const { tls, timeoutMs, leaseMs, inboxPrefix, credentials } = this.#settings;
     const authenticator = await authenticatorOf(credentials);
     return connect({
-      servers: [...servers],
-      ...(tls === undefined ? {} : { tls }),
+      servers: server,
+      ignoreClusterUpdates: true,
+      // Without the host, the certificate of a server known by its IP address would be held against "localhost".
+      ...(tls === undefined ? {} : { tls: Object.assign({ host: hostOf(server) }, tls) }),
       ...(authenticator === undefined ? {} : { authenticator }),
       name: "sagabox",
       reconnect: false,
@@ -150,6 +166,10 @@ function settleable(): { done: Promise<void>; settle: () => void } {
     settle = resolve;
   });
   return { done, settle };
+}
+
+function hostOf(server: string): string {
+  return server.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
 }
 
 // The client's own texts name neither password nor token.

@@ -24,11 +24,11 @@ async function wire() {
 }
 
 describe.skipIf(missing)("faults of NATS", () => {
-  test("B10: killed with publishes outstanding, it leaves no answer open; afterwards the same messages arrive once", async () => {
+  test("B10: killed with publishes outstanding, it leaves no answer open; afterwards all arrive", async () => {
     const server = await ownServer();
     const transport = await opened({ servers: server.url, timeout: 2_000, lease: 2_000 });
     const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });
-    const batch = Array.from({ length: 400 }, (_, n) =>
+    const batch = Array.from({ length: 2_000 }, (_, n) =>
       aMessage({ topic: "t", id: `m${n}`, data: JSON.stringify("x".repeat(2_000)) }),
     );
     const sending = publish(transport, ...batch);
@@ -37,6 +37,7 @@ describe.skipIf(missing)("faults of NATS", () => {
     const outcomes = await sending;
     const left = batch.filter((_, n) => outcomes[n]?.kind !== "published");
     for (const { kind } of outcomes) expect(["published", "unknown", "unreachable"]).toContain(kind);
+    expect(left.length).toBeGreaterThan(0);
     await eventually(
       async () => kinds(await publish(transport, aMessage({ topic: "t" })))[0] === "unreachable",
     );
@@ -44,11 +45,11 @@ describe.skipIf(missing)("faults of NATS", () => {
     await eventually(
       async () => kinds(await publish(transport, aMessage({ topic: "t", id: "again" })))[0] === "published",
     );
-    expect(new Set(kinds(await publish(transport, ...left)))).toEqual(
-      new Set(left.length === 0 ? [] : ["published"]),
-    );
-    const seen = (): Set<string> => new Set(ids(reader.received));
-    await eventually(() => batch.every(({ id }) => seen().has(id)));
+    expect(new Set(kinds(await publish(transport, ...left)))).toEqual(new Set(["published"]));
+    await eventually(() => {
+      const seen = new Set(ids(reader.received));
+      return batch.every(({ id }) => seen.has(id));
+    });
   });
 
   test("B4: killed with work unsettled and started again, it delivers that first, in order", async () => {

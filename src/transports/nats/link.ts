@@ -80,7 +80,8 @@ export class Link {
 
   async #step(stopping: AbortSignal): Promise<number> {
     const { timeoutMs } = this.#settings;
-    const nc = await this.#connect();
+    const nc = await unlessStopped(this.#connect(), stopping);
+    if (nc === undefined) return AGAIN_MS;
     try {
       const session = await withDeadline(this.#prepare(nc), 2 * timeoutMs, () => {
         throw unreachable("The server did not answer in time.");
@@ -166,6 +167,22 @@ function settleable(): { done: Promise<void>; settle: () => void } {
     settle = resolve;
   });
   return { done, settle };
+}
+
+// Dialling a silent host takes as long as its timeout, and nobody who closes should wait for that.
+function unlessStopped(
+  dialling: Promise<NatsConnection>,
+  stopping: AbortSignal,
+): Promise<NatsConnection | undefined> {
+  const stopped = new Promise<undefined>((resolve) => {
+    const stop = (): void => {
+      resolve(undefined);
+      dialling.then((late) => late.close()).catch(() => undefined);
+    };
+    stopping.addEventListener("abort", stop, { once: true });
+    dialling.finally(() => stopping.removeEventListener("abort", stop)).catch(() => undefined);
+  });
+  return Promise.race([dialling, stopped]);
 }
 
 function hostOf(server: string): string {

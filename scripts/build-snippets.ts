@@ -11,6 +11,7 @@ export const pages = [
   "docs/tutorial/first-message.md",
   "docs/guides/publishing.md",
   "docs/guides/consuming.md",
+  "docs/guides/requests.md",
   "docs/guides/dead-letters.md",
   "docs/guides/running.md",
 ];

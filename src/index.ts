@@ -47,11 +47,13 @@ export {
   NotInTransactionError,
   PayloadError,
   permanent,
+  RequestError,
   retryAfter,
   SagaboxError,
   type ErrorCode,
 } from "./errors/index.ts";
 export type { DeadLetterNotice, NotifyOptions, WebhookOptions } from "./notify/index.ts";
+export type { RequestOptions } from "./requests/index.ts";
 export type { CallerTransaction, Sql, TransactionTypes } from "./storage/index.ts";
 export type { Observer, TelemetryEvents } from "./telemetry/index.ts";
 export type { Transport } from "./transport/index.ts";

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { AnyContract, InputOf } from "../message/index.ts";
 import type { Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
 import type { OwnedTransaction, Sql } from "../storage/index.ts";
@@ -5,6 +6,17 @@ import type { OwnedTransaction, Sql } from "../storage/index.ts";
 /** What `bus.transaction()` hands out: SQL and publishing with one fate. */
 export interface BusTransaction extends Sql {
   publish<C extends AnyContract>(contract: C, data: InputOf<C>, options?: PublishOptions): Promise<Published>;
+}
+
+const inside = new AsyncLocalStorage<true>();
+
+/** Runs what a caller does inside a transaction of ours. */
+export function insideTransaction<T>(work: () => T): T {
+  return inside.run(true, work);
+}
+
+export function isInsideTransaction(): boolean {
+  return inside.getStore() === true;
 }
 
 const scopes = new WeakMap<object, TransactionScope>();

@@ -5,7 +5,14 @@ import {
   showDeadLetter,
 } from "../dead-letter/index.ts";
 import { Inbox, type HandlerRegistry } from "../inbox/index.ts";
-import { topicOf, type AnyContract, type InputOf } from "../message/index.ts";
+import {
+  currentMessageContext,
+  topicOf,
+  type AnyCommand,
+  type AnyContract,
+  type InputOf,
+  type ReplyOf,
+} from "../message/index.ts";
 import {
   canLease,
   ensurePartitions,
@@ -16,10 +23,17 @@ import {
 } from "../outbox/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
+import type { RequestOptions } from "../requests/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
-import { busTransaction, scopeOf, type BusTransaction } from "./bus-transaction.ts";
+import {
+  busTransaction,
+  insideTransaction,
+  isInsideTransaction,
+  scopeOf,
+  type BusTransaction,
+} from "./bus-transaction.ts";
 import type { Parts } from "./parts.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
@@ -27,6 +41,17 @@ type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
 type RepublishOptions = Parameters<typeof republish>[2];
 type BusTransactionOptions = TransactionOptions & { readonly topics?: readonly (AnyContract | string)[] };
 
+const REQUEST_KEYS = [
+  "timeout",
+  "id",
+  "key",
+  "topic",
+  "priority",
+  "ttl",
+  "headers",
+  "correlationId",
+  "traceparent",
+];
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;
 
 /** A message that is checked and ready, for publishing several at once. */
@@ -107,13 +132,27 @@ export class Bus {
     const tx = await this.#parts.database.begin(limits);
     const scope = this.#parts.scope(tx);
     try {
-      const result = await work(busTransaction(tx, scope));
+      const result = await insideTransaction(() => work(busTransaction(tx, scope)));
       scope.committed(await tx.commit(scope.last()));
       return result;
     } catch (error) {
       await tx.rollback();
       throw this.#explained(error);
     }
+  }
+
+  /**
+   * Sends the command and waits for its reply. It takes no transaction: the command must be committed before anybody
+   * can answer, and a handler or a transaction that waited would keep its connection and its locks meanwhile.
+   */
+  async request<C extends AnyCommand>(
+    contract: C,
+    data: InputOf<C>,
+    options: RequestOptions,
+  ): Promise<ReplyOf<C>> {
+    rejectUnknownKeys("bus.request", options, REQUEST_KEYS);
+    if (currentMessageContext() !== undefined || isInsideTransaction()) throw cannotWaitHere();
+    return this.#parts.requests.request(contract, data, options);
   }
 
   /**
@@ -205,6 +244,14 @@ export class Bus {
     const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema));
     return explained instanceof Error ? explained : new SagaboxError("HANDLER_FAILED", String(explained));
   }
+}
+
+function cannotWaitHere(): SagaboxError {
+  return new SagaboxError(
+    "REQUEST_IN_TRANSACTION",
+    "A request must not be made inside a handler or bus.transaction(): it would wait while holding their connection and " +
+      "locks. Publish the command instead, or ask before the transaction begins.",
+  );
 }
 
 function prepared(one: Prepared | null | undefined): Prepared {

@@ -1,15 +1,18 @@
 import { forgetDeadLetters } from "../dead-letter/index.ts";
 import { forgetInbox, inboxRetentionMs } from "../inbox/index.ts";
+import { forgetReplies } from "../requests/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
 import type { Parts } from "./parts.ts";
 
 const EVERY_MS = 3_600_000;
+/** Whoever asked has long gone; only who asks again with the same id still profits. */
+const REPLIES_MS = 86_400_000;
 
 /** Forgets old dead letters and dedupe rows, never a row that something replayable could still meet. */
 export class Janitor implements Service {
   readonly #loop: Loop;
 
-  constructor({ deadLetters, inbox, settings, outbox, observer }: Parts) {
+  constructor({ database, deadLetters, inbox, settings, outbox, observer }: Parts) {
     const olderThanMs = inboxRetentionMs({
       retention: settings.inboxMs,
       deadLetters: settings.deadLetterMs,
@@ -20,6 +23,8 @@ export class Janitor implements Service {
         const count = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
         if (count > 0) observer.tell("history.cleaned", { table: "dead_letter", count });
         await forgetInbox(inbox, { olderThanMs, signal });
+        const replies = await forgetReplies(database, settings.schema, { olderThanMs: REPLIES_MS, signal });
+        if (replies > 0) observer.tell("history.cleaned", { table: "reply", count: replies });
         return EVERY_MS;
       },
       maxBackoffMs: 60_000,

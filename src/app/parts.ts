@@ -21,6 +21,7 @@ import {
   type ScopeParts,
 } from "../outbox/index.ts";
 import { ParkingTransport } from "../parking/index.ts";
+import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { pgDatabase, type Database, type OwnedTransaction } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
@@ -52,6 +53,8 @@ export interface Parts {
   readonly inbox: InboxEngine;
   readonly deadLetters: DeadLetterStore;
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
+  readonly replies: Replies;
+  readonly requests: Requests;
 }
 
 export function wire(settings: BusSettings, given: Transport, observer: Observer): Parts {
@@ -83,6 +86,17 @@ export function wire(settings: BusSettings, given: Transport, observer: Observer
   const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
   const inbox = inboxEngine({ database, schema, openScope: (tx) => handlerScope(scope(tx)), observer });
   const deadLetters = deadLetterStore(database, schema);
+  const { service } = settings;
+  const replies = new Replies({ database, schema, observer });
+  const requests = new Requests({
+    service,
+    database,
+    compose: composeOne,
+    scope,
+    replies,
+    makeConsumer: () => replyConsumer({ engine: inbox, transport, worker, service, schema, channel }),
+    observer,
+  });
   return {
     settings,
     outbox,
@@ -113,6 +127,8 @@ export function wire(settings: BusSettings, given: Transport, observer: Observer
     inbox,
     deadLetters,
     scope,
+    replies,
+    requests,
   };
 }
 

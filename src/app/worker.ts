@@ -2,6 +2,7 @@ import { Consumer, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
 import { hintFrom, type Hint } from "../lanes/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Notices } from "../notify/index.ts";
+import { heardReply } from "../requests/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
 import { assertMigrated, Notifications } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
@@ -53,7 +54,7 @@ export class Worker {
       throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
     }
     if (this.#supervisor !== undefined) return { port: this.#healthServer?.port };
-    const { database, settings, transport, observer, inbox } = this.#parts;
+    const { database, settings, transport, observer, inbox, requests } = this.#parts;
     await assertMigrated(database, settings.schema);
     await openTransport(transport, observer);
     inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
@@ -62,6 +63,9 @@ export class Worker {
     this.#supervisor = supervisor;
     observer.tell("worker.started", { worker: settings.worker, service: settings.service });
     await supervisor.start();
+    requests.open(() => {
+      inbox.slots.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
+    });
     return { port: this.#healthServer?.port };
   }
 
@@ -74,6 +78,8 @@ export class Worker {
     const { relay, destinations } = this.#parts;
     const checks: Record<string, boolean> = { database: await this.#databaseAnswers(), relay: relay.ready };
     for (const consumer of this.#consumers) checks[`consumer ${consumer.name}`] = consumer.health().ok;
+    const asking = this.#parts.requests.health();
+    if (asking !== undefined) checks[`consumer ${asking.name}`] = asking.ok;
     return { ok: Object.values(checks).every(Boolean), checks, destinations: destinations.states() };
   }
 
@@ -134,18 +140,24 @@ export class Worker {
   }
 
   #notifications(): Notifications {
-    const { database, channel, relay, transport, tables, observer } = this.#parts;
+    const { database, channel, relay, transport, tables, replies, observer } = this.#parts;
     const local = isLocalTransport(transport) ? transport : tables;
     const hear = ({ lanes, changed }: Hint): void => {
-      if (lanes === undefined) relay.lookEverywhere();
-      else if (changed) relay.recheck(lanes);
+      if (lanes === undefined) {
+        relay.lookEverywhere();
+        replies.hear();
+      } else if (changed) relay.recheck(lanes);
       else relay.hint(lanes);
       local?.hint(lanes, changed);
     };
     return new Notifications({
       database,
       channel,
-      hear: (payload) => hear(hintFrom(payload)),
+      hear: (payload) => {
+        const requestId = heardReply(payload);
+        if (requestId === undefined) hear(hintFrom(payload));
+        else replies.hear(requestId);
+      },
       onGap: () => hear({ lanes: undefined, changed: false }),
       onError: (error) =>
         observer.tell("storage.failed", {
@@ -165,10 +177,11 @@ export class Worker {
   }
 
   async #stop(): Promise<StopResult> {
-    const { settings, observer, sender, wakeUp, admission, transport, database } = this.#parts;
+    const { settings, observer, sender, wakeUp, admission, transport, database, requests } = this.#parts;
     const began = systemClock.monotonicMs();
     observer.tell("worker.stopping", { worker: settings.worker });
     const work = async (): Promise<StopResult> => {
+      await requests.close();
       await this.#supervisor?.stop();
       await Promise.all([sender.close(), this.#notices.close()]);
       await transport.close();

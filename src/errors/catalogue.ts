@@ -55,6 +55,10 @@ export const catalogue = {
   DEAD_LETTER_NOT_FOUND: "There is no dead letter with this id.",
   DEAD_LETTER_CLOSED: "The dead letter was already replayed or discarded.",
 
+  REQUEST_TIMEOUT: "No reply to a request came in time, so nobody knows whether the command was carried out.",
+  REQUEST_FAILED: "The command of a request was given up.",
+  REQUEST_IN_TRANSACTION: "A request was made inside a transaction or a handler.",
+
   LISTEN_FAILED: "The address for health and metrics cannot be listened on.",
   BUS_NOT_RUNNING: "The operation needs a running bus.",
   BUS_STOPPED: "The bus was stopped and accepts no more work.",

@@ -6,4 +6,5 @@ export { parseDuration, type Duration } from "./duration.ts";
 export { isSagaboxError, SagaboxError, type SagaboxErrorOptions } from "./sagabox-error.ts";
 export { NotInTransactionError } from "./not-in-transaction-error.ts";
 export { PayloadError, type PayloadErrorCode, type PayloadIssue } from "./payload-error.ts";
+export { RequestError } from "./request-error.ts";
 export { ignore, permanent, retryAfter, verdictOf, type Verdict, type VerdictError } from "./verdicts.ts";

@@ -9,6 +9,7 @@ import { idForDedupe, readMessage } from "./read-message.ts";
 import { receiveBatch, type BatchItem } from "./receive-batch.ts";
 import { asError } from "./receive-once.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
+import { respond } from "./respond.ts";
 import type { Fate, Settlement } from "./settlement.ts";
 
 interface Item extends BatchItem {
@@ -106,6 +107,7 @@ export class BatchProcessor {
     if (work.kind !== "bulk" || first === undefined) return;
     const messages = fresh.map((item) => item.message);
     await inContextOf(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt)));
+    for (const { message, id } of fresh) await respond(attempt.scope, message, id, undefined);
   }
 
   // Keys side by side on one connection, so that their statements travel together; one key in series. All have
@@ -129,10 +131,10 @@ export class BatchProcessor {
   async #handle(item: Item, attempt: Attempt, { work, consumer, contract }: Registration): Promise<unknown> {
     if (work.kind !== "each") return undefined;
     const context = handlerContext(consumer, item.id, item.held.delivery.attempt, attempt);
-    return answerOf(
-      contract,
-      await inContextOf(item.message, item.id, () => work.handle(item.message, context)),
-    );
+    const said = await inContextOf(item.message, item.id, () => work.handle(item.message, context));
+    const answer = await answerOf(contract, said);
+    await respond(attempt.scope, item.message, item.id, answer);
+    return answer;
   }
 
   async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {

@@ -1,15 +1,17 @@
 import { isSagaboxError, SagaboxError, verdictOf } from "../errors/index.ts";
-import { validateReply } from "../message/index.ts";
+import { replyTopicIn, validateReply } from "../message/index.ts";
 import { decideRetry, failureOf } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
-import type { Attempt } from "./attempt.ts";
+import { attempt, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
+import type { Received } from "./handler.ts";
 import type { Held } from "./held.ts";
 import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
 import { asError, receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
 import { receiveStatement, StatementCache } from "./receive-statement.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
+import { respond } from "./respond.ts";
 import { contextOf, type Fate, type Settlement } from "./settlement.ts";
 
 export interface ProcessorParts {
@@ -88,7 +90,8 @@ export class DeliveryProcessor {
   async fail(held: Held, error: Error): Promise<Fate> {
     const { delivery, registration, id } = held;
     if (delivery.signal.aborted) return "lost";
-    if (verdictOf(error)?.kind === "ignore" && id !== undefined) return this.#settlement.pass(held, id);
+    if (verdictOf(error)?.kind === "ignore" && id !== undefined)
+      return this.#settlement.pass(held, id, error);
     if (registration === undefined || id === undefined) return this.#settlement.bury(held, "rejected", error);
     const { retry, classify, deadlineMs } = registration.settings;
     if (isSagaboxError(error, "HANDLER_TIMEOUT")) {
@@ -106,17 +109,40 @@ export class DeliveryProcessor {
     const { work, consumer, contract } = registration;
     switch (work.kind) {
       case "statement":
-        return receiveStatement(this.#engine, this.#statements, receipt, work.build(message));
+        return this.#responding(
+          message,
+          receipt,
+          await receiveStatement(this.#engine, this.#statements, receipt, work.build(message)),
+        );
       case "bulk":
         return receiveOnce(this.#engine, receipt, async (attempt) => {
           await inContextOf(message, id, () => work.handle([message], batchContext(consumer, attempt)));
+          await respond(attempt.scope, message, id, undefined);
         });
       case "each":
         return receiveOnce(this.#engine, receipt, async (attempt) => {
           const context = handlerContext(consumer, id, held.delivery.attempt, attempt);
-          return answerOf(contract, await inContextOf(message, id, () => work.handle(message, context)));
+          const said = await inContextOf(message, id, () => work.handle(message, context));
+          const answer = await answerOf(contract, said);
+          await respond(attempt.scope, message, id, answer);
+          return answer;
         });
     }
+  }
+
+  // The effect of a statement commits by itself, so the reply follows it; it is repeated for a duplicate, since the
+  // process may have died in between, and the second one changes nothing.
+  async #responding(
+    message: Received,
+    { id, deadlineMs }: Receipt,
+    outcome: Outcome<undefined>,
+  ): Promise<Outcome<undefined>> {
+    if (outcome.kind === "expired" || replyTopicIn(message.headers) === undefined) return outcome;
+    await attempt(this.#engine, { deadlineMs }, async (current) => {
+      await respond(current.scope, message, id, undefined);
+      await current.commit([]);
+    });
+    return outcome;
   }
 
   #receipt(held: Held, { settings }: Registration, id: string): Receipt {

@@ -8,11 +8,19 @@ import { attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Held } from "./held.ts";
 import { persist } from "./persist.ts";
+import { respondFailed } from "./respond.ts";
 
 /** done: settled for good · again: it comes back, so its successors must wait · lost: somebody else has it. */
 export type Fate = "done" | "again" | "lost";
 
 const SETTLE_MS = 30_000;
+
+/** How a delivery ends that was not handled. */
+interface End {
+  /** Told to whoever asked for a reply, in the same transaction. */
+  readonly given: { readonly reason: string; readonly error: Error };
+  readonly acknowledge?: () => Promise<Fate>;
+}
 
 interface SettlementParts {
   readonly engine: InboxEngine;
@@ -62,10 +70,11 @@ export class Settlement {
   }
 
   /** Handled by decision: nothing is written but that it was seen. */
-  async pass(held: Held, id: string): Promise<Fate> {
+  async pass(held: Held, id: string, error: Error): Promise<Fate> {
     const { topic, type } = held.delivery.message;
     const seen = [this.#consumer, id, topic, type, null];
-    return this.#settleIn(held, "pass over", [{ statement: this.#engine.sql.remember, params: seen }]);
+    const writes = [{ statement: this.#engine.sql.remember, params: seen }];
+    return this.#settleIn(held, "pass over", writes, { given: { reason: "ignored", error } });
   }
 
   async bury(held: Held, reason: DeadLetterReason, error: Error): Promise<Fate> {
@@ -75,7 +84,10 @@ export class Settlement {
     const maxAttempts = held.registration?.settings.retry.maxAttempts ?? attempts;
     const letter = { origin: "consumer", consumer, message, reason, attempts, maxAttempts, error } as const;
     const statements = [{ statement: this.#engine.deadLetters.bury, params: burial(letter) }];
-    const fate = await this.#settleIn(held, "bury", statements, () => this.#putAside(held, error));
+    const fate = await this.#settleIn(held, "bury", statements, {
+      given: { reason, error },
+      acknowledge: () => this.#putAside(held, error),
+    });
     if (fate === "done") {
       this.#engine.observer.tell(
         "dead_letter.buried",
@@ -110,19 +122,22 @@ export class Settlement {
     held: Held,
     doing: string,
     writes: readonly { statement: Statement; params: readonly Param[] }[],
-    acknowledge = (): Promise<Fate> => this.ack(held),
+    { given, acknowledge = () => this.ack(held) }: End,
   ): Promise<Fate> {
     const { delivery } = held;
     const last = [...writes, ...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
     let gone = false;
     const written = await this.#persist(doing, delivery.signal, () =>
-      attempt(this.#engine, { deadlineMs: SETTLE_MS }, (current) => current.commit(last)).catch(
-        (error: unknown) => {
-          // Written by an earlier try whose answer was lost, or taken over by another member: done either way.
-          if (!isSagaboxError(error, "OUTBOX_LEASE_LOST")) throw error;
-          gone = true;
-        },
-      ),
+      attempt(this.#engine, { deadlineMs: SETTLE_MS }, async (current) => {
+        if (delivery.flaw === undefined) {
+          await respondFailed(current.scope, delivery.message, held.id ?? delivery.message.id, given);
+        }
+        await current.commit(last);
+      }).catch((error: unknown) => {
+        // Written by an earlier try whose answer was lost, or taken over by another member: done either way.
+        if (!isSagaboxError(error, "OUTBOX_LEASE_LOST")) throw error;
+        gone = true;
+      }),
     );
     if (gone) delivery.acked?.();
     if (!written || gone) return "lost";

@@ -17,6 +17,7 @@ export type { ContextOverrides, DerivedContext, MessageContext } from "./message
 export { createIdSource, isValidId, type IdSource } from "./message-id.ts";
 export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 export { isValidTopic, topicOf, type Routing } from "./topic.ts";
+export { replyContract, replyHeader, replyTopicIn, replyTopicOf, type ReplyBody } from "./reply.ts";
 export {
   childOf,
   formatTraceparent,

@@ -225,6 +225,11 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     meaning: "Too many dead letters came at once, so nobody was told of this one; the letter itself is safe.",
     fields: { via, id },
   },
+  "request.settled": {
+    level: "debug",
+    meaning: "A request was answered, its command failed, or nobody answered in time.",
+    fields: { type, outcome: "`done`, `failed` or `timeout`.", durationMs },
+  },
   "storage.failed": {
     level: "error",
     meaning: "The database failed or cannot be reached; the work is tried again.",

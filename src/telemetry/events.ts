@@ -129,6 +129,12 @@ export interface TelemetryEvents {
   };
   /** Too many dead letters at once: nobody was told of this one. */
   "notice.dropped": { readonly via: "hook" | "webhook"; readonly id: string };
+  /** A request was answered, or given up. */
+  "request.settled": {
+    readonly type: string;
+    readonly outcome: "done" | "failed" | "timeout";
+    readonly durationMs: number;
+  };
   "storage.failed": { readonly doing: string; readonly error: string; readonly retryInMs: number };
   "worker.started": { readonly worker: string; readonly service: string };
   "worker.stopping": { readonly worker: string };

@@ -81,6 +81,8 @@ export const metricCatalogue = {
     "status",
   ),
   processing_duration_seconds: histogram("Time of a handler.", "queue", "message_type"),
+  requests_total: counter("Requests by their end: done, failed, timeout.", "event_type", "outcome"),
+  request_duration_seconds: histogram("Time from asking to the answer.", "event_type"),
   dead_letters: gauge("Dead letters nobody has dealt with. Use max, not sum."),
   dead_letters_total: counter("Messages that became dead letters.", "origin", "event_type", "reason"),
   dead_letter_notices_total: counter(

@@ -126,6 +126,10 @@ function houseRecorders(metric: (name: MetricName) => Metric) {
     "history.partition": (e) => metric("history_partitions_total").add(1, e.action),
     "history.cleaned": (e) => metric("history_rows_removed_total").add(e.count, e.table),
     "transport.unreachable": nothing,
+    "request.settled": (e) => {
+      metric("requests_total").add(1, e.type, e.outcome);
+      metric("request_duration_seconds").observe(e.durationMs / 1000, 1, e.type);
+    },
     "notice.sent": (e) => metric("dead_letter_notices_total").add(1, e.via, "sent"),
     "notice.failed": (e) => metric("dead_letter_notices_total").add(1, e.via, "failed"),
     "notice.dropped": (e) => metric("dead_letter_notices_total").add(1, e.via, "dropped"),

@@ -57,9 +57,10 @@ export const rooms: Readonly<Record<string, Room>> = {
   outbox: { rooms: [...upToPorts, "lanes", "dead-letter"] },
   inbox: { rooms: [...upToPorts, "dead-letter"] },
   saga: { rooms: [...upToPorts, "outbox", "inbox"] },
+  requests: { rooms: [...upToPorts, "outbox", "inbox"] },
   // 6: wiring and operations
   // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
-  app: { rooms: [...upToSaga, "parking", "notify", "transports/postgres"] },
+  app: { rooms: [...upToSaga, "parking", "notify", "requests", "transports/postgres"] },
   admin: { rooms: upToSaga },
   // 7: the doors
   cli: { rooms: [...upToAdmin, "dashboard", "embedded", "storage/drivers"] },

@@ -1,0 +1,26 @@
+import { SagaboxError } from "./sagabox-error.ts";
+
+interface Details {
+  /** Id of the message that carried the command. */
+  readonly requestId: string;
+  /** Why the command was given up; null when nobody knows what became of it. */
+  readonly reason?: string;
+}
+
+/** A request without a reply: the command failed, or nobody knows yet. */
+export class RequestError extends SagaboxError<"REQUEST_FAILED" | "REQUEST_TIMEOUT"> {
+  readonly requestId: string;
+  readonly reason: string | null;
+
+  constructor(code: "REQUEST_FAILED" | "REQUEST_TIMEOUT", message: string, details: Details) {
+    super(code, message);
+    this.requestId = details.requestId;
+    this.reason = details.reason ?? null;
+  }
+}
+
+Object.defineProperty(RequestError.prototype, "name", {
+  value: "RequestError",
+  writable: true,
+  configurable: true,
+});

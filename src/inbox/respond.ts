@@ -1,0 +1,40 @@
+import { describeFailure } from "../dead-letter/index.ts";
+import { isSagaboxError } from "../errors/index.ts";
+import { replyContract, replyTopicIn, type Json, type Message, type ReplyBody } from "../message/index.ts";
+import type { OutgoingScope } from "./handler.ts";
+import { inContextOf } from "./handler-context.ts";
+
+type Asking = Omit<Message, "data">;
+
+/** Publishes the answer, if the message asked for one, in the transaction that holds its effect. */
+export async function respond(
+  scope: OutgoingScope,
+  message: Asking,
+  id: string,
+  answer: unknown,
+): Promise<void> {
+  const reply = answer === undefined ? {} : { reply: answer as Json };
+  await send(scope, message, id, { requestId: id, outcome: "done", ...reply });
+}
+
+/** The same for a command that was given up. */
+export async function respondFailed(
+  scope: OutgoingScope,
+  message: Asking,
+  id: string,
+  { reason, error }: { readonly reason: string; readonly error: Error },
+): Promise<void> {
+  const text = describeFailure(error).errorMessage.replace(/\p{Cs}/gu, "\uFFFD");
+  try {
+    await send(scope, message, id, { requestId: id, outcome: "failed", reason, error: text });
+  } catch (thrown) {
+    // The dead letter must be written all the same; whoever asked runs into the timeout.
+    if (!isSagaboxError(thrown, "OUTBOX_FULL")) throw thrown;
+  }
+}
+
+async function send(scope: OutgoingScope, message: Asking, id: string, body: ReplyBody): Promise<void> {
+  const topic = message.kind === "command" ? replyTopicIn(message.headers) : undefined;
+  if (topic === undefined) return;
+  await inContextOf(message, id, () => scope.publish(replyContract(topic), body));
+}

@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { checkHeaders } from "./headers.ts";
+import { replyContract, replyHeader, replyTopicIn, replyTopicOf } from "./reply.ts";
+import { isValidTopic } from "./topic.ts";
+import { validate } from "./validate.ts";
+
+test.each(["orders", "Bestellungen & Größen", "a/b", "x".repeat(255)])(
+  "B8: the replies of service %s have a topic that every transport can carry",
+  (service) => {
+    expect(isValidTopic(replyTopicOf(service))).toBe(true);
+  },
+);
+
+test("B8: only a topic of replies is answered to, and no caller can name one", () => {
+  expect(replyTopicIn({ [replyHeader]: "replies.orders" })).toBe("replies.orders");
+  for (const topic of ["commands.stock.reserve", "replies.a b", "", undefined]) {
+    expect(replyTopicIn(topic === undefined ? {} : { [replyHeader]: topic })).toBeUndefined();
+  }
+  expect(() => checkHeaders({ [replyHeader]: "replies.orders" })).toThrow("reserved");
+});
+
+test.each([
+  [{ requestId: "r", outcome: "done" }, true],
+  [{ requestId: "r", outcome: "done", reply: { any: ["thing"] } }, true],
+  [{ requestId: "r", outcome: "failed", reason: "exhausted", error: "no" }, true],
+  [{ requestId: "r", outcome: "failed" }, false],
+  [{ requestId: "r", outcome: "perhaps" }, false],
+  [{ requestId: "", outcome: "done" }, false],
+  [null, false],
+])("B8: %j is a reply: %s", (body, good) => {
+  const check = () => validate(replyContract("replies.x"), body);
+  if (good) expect(check()).toEqual(body);
+  else expect(check).toThrow("no reply");
+});

@@ -1,0 +1,54 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { event } from "./define-message.ts";
+import type { Json } from "./json.ts";
+import type { Headers } from "./message.ts";
+import { isValidTopic } from "./topic.ts";
+
+/** What travels back to whoever asked. `reply` is missing where the command has none. */
+export type ReplyBody =
+  | { readonly requestId: string; readonly outcome: "done"; readonly reply?: Json }
+  | {
+      readonly requestId: string;
+      readonly outcome: "failed";
+      /** Why the command was given up: a dead letter's reason, or `ignored`. */
+      readonly reason: string;
+      readonly error: string;
+    };
+
+/** Names the topic the reply goes to. Its prefix is ours, so no caller can set it by hand. */
+export const replyHeader = "sagabox-reply-to";
+const topicPrefix = "replies.";
+
+/** Where replies for a service arrive. Services whose names differ in special characters only share one. */
+export function replyTopicOf(service: string): string {
+  return topicPrefix + service.replace(/[^A-Za-z0-9._-]/g, "-").slice(0, 200);
+}
+
+/** Where this message wants its reply, if it wants one. Anything but a topic of replies is not followed. */
+export function replyTopicIn(headers: Headers): string | undefined {
+  const topic = headers[replyHeader];
+  return topic?.startsWith(topicPrefix) === true && isValidTopic(topic) ? topic : undefined;
+}
+
+const schema: StandardSchemaV1<ReplyBody, ReplyBody> = {
+  "~standard": {
+    version: 1,
+    vendor: "sagabox",
+    validate: (value) =>
+      isReplyBody(value) ? { value } : { issues: [{ message: "this is no reply to a request" }] },
+  },
+};
+
+function isReplyBody(value: unknown): value is ReplyBody {
+  if (typeof value !== "object" || value === null) return false;
+  const { requestId, outcome, reason, error } = value as Record<string, unknown>;
+  if (typeof requestId !== "string" || requestId === "") return false;
+  return (
+    outcome === "done" || (outcome === "failed" && [reason, error].every((text) => typeof text === "string"))
+  );
+}
+
+/** The reply itself is held to the command's own schema, at both ends. */
+export function replyContract(topic: string) {
+  return event("sagabox.reply", { schema, topic });
+}

@@ -1,0 +1,26 @@
+import { quotedSchema, type Database } from "../storage/index.ts";
+import { requestStatements } from "./statements.ts";
+
+const BATCH = 5_000;
+
+export interface ForgetRepliesOptions {
+  readonly olderThanMs: number;
+  /** Stops between two batches. */
+  readonly signal?: AbortSignal;
+}
+
+/** Deletes replies that nobody waits for any more. Resolves with how many. */
+export async function forgetReplies(
+  database: Database,
+  schema: string,
+  { olderThanMs, signal }: ForgetRepliesOptions,
+): Promise<number> {
+  const { forget } = requestStatements(quotedSchema(schema));
+  let total = 0;
+  while (signal?.aborted !== true) {
+    const { rowCount } = await database.run(forget, [olderThanMs, BATCH]);
+    total += rowCount;
+    if (rowCount < BATCH) break;
+  }
+  return total;
+}

@@ -1,0 +1,128 @@
+import { decodeJson, type Json, type ReplyBody } from "../message/index.ts";
+import { Loop, type Service } from "../runtime/index.ts";
+import { quotedSchema, textArray, type Database } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import { requestStatements } from "./statements.ts";
+
+export interface RepliesOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly observer: Observer;
+  /** How often is looked although nothing was said. Default 500. */
+  readonly pollMs?: number;
+}
+
+/** What became of a request. */
+export type Answer =
+  | { readonly outcome: "done"; readonly reply?: Json }
+  | { readonly outcome: "failed"; readonly reason: string; readonly error: string };
+
+interface Row {
+  readonly request_id: string;
+  readonly outcome: "done" | "failed";
+  readonly body: string | null;
+  readonly reason: string | null;
+  readonly error: string | null;
+}
+
+const NOTE = "reply:";
+
+/** What is said on the channel when a reply was written. */
+export function replyNote(requestId: string): string {
+  return NOTE + requestId;
+}
+
+/** The id in such a note; undefined when something else was said. */
+export function heardReply(payload: string): string | undefined {
+  return payload.startsWith(NOTE) ? payload.slice(NOTE.length) : undefined;
+}
+
+/**
+ * Those of this process who wait for a reply. Woken by a notification, and looking by itself now and then since one can
+ * be lost, it reads the replies to all of them in one statement.
+ */
+export class Replies implements Service {
+  readonly #options: RepliesOptions;
+  readonly #sql: ReturnType<typeof requestStatements>;
+  readonly #waiting = new Map<string, Set<(answer: Answer | Error) => void>>();
+  readonly #loop: Loop;
+
+  constructor(options: RepliesOptions) {
+    this.#options = options;
+    this.#sql = requestStatements(quotedSchema(options.schema));
+    this.#loop = new Loop({
+      step: () => this.#look(),
+      onError: (error) =>
+        options.observer.tell("storage.failed", {
+          doing: "looking for replies",
+          error: String(error).slice(0, 500),
+          retryInMs: 100,
+        }),
+      maxBackoffMs: 2_000,
+    });
+  }
+
+  /** How many wait here. */
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  start(): Promise<void> {
+    return this.#loop.start();
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop();
+  }
+
+  /** Everybody who still waits hears this instead. */
+  giveUp(error: Error): void {
+    for (const requestId of this.#waiting.keys()) this.#settle(requestId, error);
+  }
+
+  /** A reply to this request was written, or anything may have been when it is undefined. */
+  hear(requestId?: string): void {
+    if (requestId === undefined ? this.#waiting.size > 0 : this.#waiting.has(requestId)) this.#loop.wake();
+  }
+
+  /** Resolves with the answer, whenever it comes. Whoever waits no longer must say so. */
+  expect(requestId: string): { readonly answer: Promise<Answer>; readonly forget: () => void } {
+    let settle: (answer: Answer | Error) => void = () => undefined;
+    const answer = new Promise<Answer>((resolve, reject) => {
+      settle = (given) => (given instanceof Error ? reject(given) : resolve(given));
+    });
+    answer.catch(() => undefined); // whoever waits has a deadline and may have left
+    const others = this.#waiting.get(requestId);
+    if (others === undefined) this.#waiting.set(requestId, new Set([settle]));
+    else others.add(settle);
+    const forget = (): void => {
+      const own = this.#waiting.get(requestId);
+      own?.delete(settle);
+      if (own?.size === 0) this.#waiting.delete(requestId);
+    };
+    this.#loop.wake();
+    return { answer, forget };
+  }
+
+  async #look(): Promise<number> {
+    if (this.#waiting.size === 0) return Infinity;
+    const ids = textArray([...this.#waiting.keys()]);
+    const { rows } = await this.#options.database.run<Row>(this.#sql.find, [ids]);
+    for (const row of rows) this.#settle(row.request_id, answerOf(row));
+    return this.#waiting.size === 0 ? Infinity : (this.#options.pollMs ?? 500);
+  }
+
+  #settle(requestId: string, answer: Answer | Error): void {
+    const waiting = this.#waiting.get(requestId);
+    this.#waiting.delete(requestId);
+    for (const settle of waiting ?? []) settle(answer);
+  }
+}
+
+function answerOf({ outcome, body, reason, error }: Row): Answer {
+  if (body === null) return { outcome: "failed", reason: reason ?? "unknown", error: error ?? "" };
+  const kept = decodeJson(body) as unknown as ReplyBody;
+  return outcome === "done" && kept.outcome === "done"
+    ? { outcome, ...(kept.reply === undefined ? {} : { reply: kept.reply }) }
+    : (kept as Answer);
+}

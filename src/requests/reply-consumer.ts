@@ -1,0 +1,29 @@
+import { Consumer, HandlerRegistry, type ConsumerParts } from "../inbox/index.ts";
+import { encodeJson, replyContract, replyTopicOf } from "../message/index.ts";
+import { quotedSchema } from "../storage/index.ts";
+import { replyNote } from "./replies.ts";
+import { requestStatements } from "./statements.ts";
+
+export type ReplyConsumerParts = Omit<ConsumerParts, "definition" | "ledger"> & {
+  readonly schema: string;
+  /** Where those who wait are told. */
+  readonly channel: string;
+};
+
+/** Writes replies to this service into the table where those who wait look. Its members compete like all others. */
+export function replyConsumer({ schema, channel, ...parts }: ReplyConsumerParts): Consumer {
+  const topic = replyTopicOf(parts.service);
+  const { keep } = requestStatements(quotedSchema(schema));
+  const registry = new HandlerRegistry();
+  registry.on(replyContract(topic), {
+    consumer: `${topic.slice("replies.".length)}.replies`,
+    ordered: false,
+    statement: ({ data }) => ({
+      text: keep,
+      params: [data.requestId, data.outcome, encodeJson(data), channel, replyNote(data.requestId)],
+    }),
+  });
+  const [definition] = registry.consumers();
+  if (definition === undefined) throw new Error("a consumer was registered");
+  return new Consumer({ ...parts, definition });
+}

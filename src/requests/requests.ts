@@ -1,0 +1,174 @@
+import { RequestError, SagaboxError } from "../errors/index.ts";
+import type { Consumer } from "../inbox/index.ts";
+import {
+  replyHeader,
+  replyTopicOf,
+  validateReply,
+  type AnyCommand,
+  type AnyContract,
+  type InputOf,
+  type ReplyOf,
+} from "../message/index.ts";
+import { milliseconds, type Duration } from "../options/index.ts";
+import type { Outgoing, PublishOptions, TransactionScope } from "../outbox/index.ts";
+import { systemClock, withDeadline } from "../runtime/index.ts";
+import type { Database, OwnedTransaction } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import type { Answer, Replies } from "./replies.ts";
+
+/** What a request may say beside its data; the rest of the publish options makes no sense for one who waits. */
+export interface RequestOptions extends Pick<
+  PublishOptions,
+  "id" | "key" | "topic" | "priority" | "ttl" | "headers" | "correlationId" | "traceparent"
+> {
+  /** How long to wait for the reply. The command may still be carried out afterwards, unless `ttl` forbids it. */
+  readonly timeout: Duration | number;
+}
+
+export interface RequestsParts {
+  readonly service: string;
+  readonly database: Database;
+  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly scope: (tx: OwnedTransaction) => TransactionScope;
+  readonly replies: Replies;
+  /** Made at the first request: a service that never asks needs none. */
+  readonly makeConsumer: () => Consumer;
+  readonly observer: Observer;
+}
+
+type Outcome = "done" | "failed" | "timeout";
+
+/** Sends commands and waits for their replies. */
+export class Requests {
+  readonly #parts: RequestsParts;
+  #beforeReceiving: (() => void) | undefined;
+  #consumer: Consumer | undefined;
+  #starting: Promise<void> | undefined;
+
+  constructor(parts: RequestsParts) {
+    this.#parts = parts;
+  }
+
+  /** From here on requests are taken. Called before the first of them, since receiving replies needs connections. */
+  open(beforeReceiving: () => void): void {
+    this.#beforeReceiving = beforeReceiving;
+  }
+
+  /** Takes no more; whoever waits hears that the bus was stopped. */
+  async close(): Promise<void> {
+    this.#beforeReceiving = undefined;
+    const { replies } = this.#parts;
+    replies.giveUp(new SagaboxError("BUS_STOPPED", "The bus was stopped before the reply came."));
+    await this.#starting?.catch(() => undefined);
+    await this.#consumer?.stop();
+    await replies.stop();
+  }
+
+  /** Undefined as long as nothing was asked. */
+  health(): { readonly name: string; readonly ok: boolean } | undefined {
+    return this.#consumer === undefined
+      ? undefined
+      : { name: this.#consumer.name, ok: this.#consumer.health().ok };
+  }
+
+  async request<C extends AnyCommand>(
+    contract: C,
+    data: InputOf<C>,
+    { timeout, ...options }: RequestOptions,
+  ): Promise<ReplyOf<C>> {
+    const timeoutMs = milliseconds("request.timeout", timeout, { min: 1, max: 3_600_000 });
+    if (contract?.kind !== "command") {
+      throw new SagaboxError(
+        "CONTRACT_INVALID",
+        "request takes a command: events and streams have no reply.",
+      );
+    }
+    const began = systemClock.monotonicMs();
+    const outgoing = asking(await this.#parts.compose(contract, data, options), this.#parts.service);
+    await this.#receive();
+    const requestId = outgoing.message.id;
+    // Before the command is out, so that not even the quickest reply is missed.
+    const { answer, forget } = this.#parts.replies.expect(requestId);
+    try {
+      await this.#send(outgoing);
+      const leftMs = Math.max(0, timeoutMs - (systemClock.monotonicMs() - began));
+      const given = await withDeadline(answer, leftMs, () => "timeout" as const);
+      return await this.#conclude(contract, { requestId, timeoutMs, began }, given);
+    } finally {
+      forget();
+    }
+  }
+
+  async #conclude<C extends AnyCommand>(
+    contract: C,
+    { requestId, timeoutMs, began }: { requestId: string; timeoutMs: number; began: number },
+    given: Answer | "timeout",
+  ): Promise<ReplyOf<C>> {
+    const outcome: Outcome = given === "timeout" ? given : given.outcome;
+    const durationMs = systemClock.monotonicMs() - began;
+    this.#parts.observer.tell("request.settled", { type: contract.name, outcome, durationMs });
+    if (given === "timeout") throw timedOut(contract.name, requestId, timeoutMs);
+    if (given.outcome === "failed") throw failed(contract.name, requestId, given);
+    return validateReply(contract, given.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
+  }
+
+  async #send(outgoing: Outgoing): Promise<void> {
+    const tx = await this.#parts.database.begin();
+    const scope = this.#parts.scope(tx);
+    try {
+      await scope.add(outgoing);
+      scope.committed(await tx.commit(scope.last()));
+    } catch (error) {
+      await tx.rollback();
+      throw error;
+    }
+  }
+
+  async #receive(): Promise<void> {
+    const prepare = this.#beforeReceiving;
+    if (prepare === undefined) {
+      throw new SagaboxError(
+        "BUS_NOT_RUNNING",
+        "A request needs a running bus, since its reply arrives there. Call bus.run() first.",
+      );
+    }
+    this.#starting ??= this.#start(prepare).catch((error: unknown) => {
+      this.#starting = undefined;
+      this.#consumer = undefined;
+      throw error;
+    });
+    await this.#starting;
+  }
+
+  async #start(prepare: () => void): Promise<void> {
+    prepare();
+    await this.#parts.replies.start();
+    this.#consumer = this.#parts.makeConsumer();
+    await this.#consumer.start();
+  }
+}
+
+function asking(outgoing: Outgoing, service: string): Outgoing {
+  const headers = { ...outgoing.message.headers, [replyHeader]: replyTopicOf(service) };
+  return { ...outgoing, message: { ...outgoing.message, headers } };
+}
+
+function timedOut(name: string, requestId: string, timeoutMs: number): RequestError {
+  return new RequestError(
+    "REQUEST_TIMEOUT",
+    `No reply to "${name}" came within ${timeoutMs} ms. The command may still be carried out: ask again with the ` +
+      `same id (${requestId}) to get its reply instead of a second effect.`,
+    { requestId },
+  );
+}
+
+function failed(
+  name: string,
+  requestId: string,
+  { reason, error }: Extract<Answer, { outcome: "failed" }>,
+): RequestError {
+  return new RequestError("REQUEST_FAILED", `"${name}" was given up (${reason}): ${error}`, {
+    requestId,
+    reason,
+  });
+}

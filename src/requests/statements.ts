@@ -1,0 +1,35 @@
+import { statement } from "../storage/index.ts";
+
+/** SQL of the room. `schema` is quoted already. */
+export function requestStatements(schema: string) {
+  return {
+    // Wrapped by the inbox, so that a reply delivered twice is written once. A failure that somebody repaired by a
+    // replay makes room for the answer. The parameters: id, outcome, body, channel, payload.
+    keep: `insert into ${schema}.reply as kept (request_id, outcome, body)
+           select $1::text, $2::text, $3::text from fresh
+           on conflict (request_id) do update
+              set outcome = excluded.outcome, body = excluded.body, arrived_at = excluded.arrived_at
+            where kept.outcome = 'failed'
+           returning pg_notify($4::text, $5::text)`,
+    // A request that could not even be sent died in our own outbox.
+    find: statement(
+      "sagabox.requests.find",
+      `select reply.request_id, reply.outcome, reply.body, null::text as reason, null::text as error
+         from ${schema}.reply
+        where reply.request_id = any($1::text::text[])
+       union all
+       select letter.message_id, 'failed', null, letter.reason, letter.error_message
+         from ${schema}.dead_letter as letter
+        where letter.message_id = any($1::text::text[]) and letter.origin = 'outbox' and letter.closed_at is null`,
+    ),
+    forget: statement(
+      "sagabox.requests.forget",
+      `delete from ${schema}.reply
+        where ctid = any(array(
+          select ctid from ${schema}.reply
+           where arrived_at < (select clock_timestamp()) - $1::double precision * interval '1 ms'
+           limit $2::integer
+             for update skip locked))`,
+    ),
+  };
+}

@@ -74,7 +74,9 @@ export class KafkaDelivery implements Delivery {
     try {
       await copy();
     } catch (error) {
-      if (this.#state === "settling") this.#state = "open";
+      // Lost meanwhile: its new owner settles it, and nobody here need know.
+      if (this.#state !== "settling") return;
+      this.#state = "open";
       throw error;
     }
     if (this.#state !== "settling") return;

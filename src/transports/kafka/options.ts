@@ -88,14 +88,15 @@ export function kafkaSettings(options: KafkaOptions): KafkaSettings {
   const tls = tlsSettings(options.tls);
   const insecure =
     options.allowInsecure === undefined ? false : flag("kafka.allowInsecure", options.allowInsecure);
-  if (tls === undefined && !insecure) assertLocal(brokers);
+  const sasl = saslSettings(options.sasl);
+  if (tls === undefined && (!insecure || sasl?.mechanism === "PLAIN")) assertLocal(brokers, sasl?.mechanism);
   return Object.freeze({
     brokers,
     clientId: text("kafka.clientId", options.clientId ?? "sagabox", { pattern: /^[\w.-]+$/ }),
     prefix: text("kafka.prefix", options.prefix ?? "", { min: 0, max: 100, pattern: /^[A-Za-z0-9._-]*$/ }),
     topics: topicSettings(options.topics),
     tls,
-    sasl: saslSettings(options.sasl),
+    sasl,
     compression: oneOf("kafka.compression", options.compression ?? "lz4", ["none", "gzip", "snappy", "lz4"]),
     lingerMs: milliseconds("kafka.linger", options.linger ?? 10, { max: 10_000 }),
     batchBytes: wholeNumber("kafka.batchBytes", options.batchBytes ?? 32_768, { min: 1, max: 16_777_216 }),
@@ -126,12 +127,16 @@ function brokerOf(name: string, written: unknown): Broker {
   return Object.freeze({ host: found[1] ?? found[2] ?? "", port });
 }
 
-function assertLocal(brokers: readonly Broker[]): void {
+function assertLocal(brokers: readonly Broker[], mechanism: string | undefined): void {
   const away = brokers.find(({ host }) => !isLoopback(host));
   if (away === undefined) return;
+  const instead =
+    mechanism === "PLAIN"
+      ? "PLAIN would show the password to everyone on the way."
+      : "In a closed network, allowInsecure: true.";
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `Broker ${away.host} is not on this machine, so kafka.tls is needed. In a closed network, allowInsecure: true.`,
+    `Broker ${away.host} is not on this machine, so kafka.tls is needed. ${instead}`,
   );
 }
 

@@ -1,3 +1,4 @@
+import { isSagaboxError } from "../../errors/index.ts";
 import { randomToken, withDeadline } from "../../runtime/index.ts";
 import { fromWire, type Consumption, type Delivery, type Subscription } from "../../transport/index.ts";
 import { AssignedPartition, type Source, type Waiting } from "./assigned-partition.ts";
@@ -28,7 +29,7 @@ export interface SubscriberParts {
   readonly receive: (delivery: Delivery) => void;
 }
 
-/** A first member that comes with the cluster waits for it; one whose broker does not answer goes on trying later. */
+/** A group that the cluster is still making room for is waited for; what has no answer or no right is tried later. */
 const PATIENCE_MS = 15_000;
 const UNREACHABLE_AFTER = 3;
 const CLOSING_MS = 10_000;
@@ -101,7 +102,7 @@ export class Subscriber implements Consumption {
     const unreachable = new Promise<void>((resolve) => (giveUp = resolve));
     const joined = this.#member
       .start((error) => {
-        failures += error instanceof NoAnswer ? 1 : 0;
+        failures += error instanceof NoAnswer || isSagaboxError(error) ? 1 : 0;
         if (failures === UNREACHABLE_AFTER) giveUp();
       })
       .then(() => this.#starter.settled());

@@ -1,0 +1,34 @@
+import { expect, test } from "vitest";
+import { attemptOf, deadLetterHeaders, dueOf, headerTexts, retryHeaders } from "./record-headers.ts";
+
+const raw = (headers: Record<string, string | Buffer>) =>
+  Object.entries(headers).map(([name, value]) => [Buffer.from(name), Buffer.from(value)] as const);
+
+test("a record that nobody tried before is at its first attempt, and due", () => {
+  expect([attemptOf([]), dueOf([])]).toEqual([1, 0]);
+});
+
+test.each(["", "0", "-3", "x", "1.5", "Infinity"])("an attempt of %j is none of ours", (value) => {
+  expect(attemptOf(raw({ "sagabox-attempt": value }))).toBe(1);
+});
+
+test("a retry replaces what an earlier one wrote and leaves every other byte alone", () => {
+  const bytes = Buffer.from([0, 255]);
+  const before = raw({ "x-raw": bytes, "sagabox-attempt": "2", "sagabox-due": "5" });
+  const after = [...retryHeaders(before, 3, 1_000.4)];
+  expect(after.map(([name]) => name.toString())).toEqual(["x-raw", "sagabox-attempt", "sagabox-due"]);
+  expect(after[0]?.[1]).toEqual(bytes);
+  expect([attemptOf(after), dueOf(after)]).toEqual([3, 1_001]);
+});
+
+test("headers that are ours alone are not shown to handlers", () => {
+  expect(headerTexts(raw({ a: "1", "sagabox-attempt": "2", "sagabox-due": "5" }))).toEqual({ a: "1" });
+});
+
+test("E3: a dead letter carries the note and no trace of its retries", () => {
+  const note = { error_type: "E", error_message: "m", stack_trace: "s", retry_count: "4", failed_at: "f" };
+  const rest = { source_topic: "t", consumer_group: "g", original_timestamp: "o" };
+  const headers = deadLetterHeaders(raw({ a: "1", "sagabox-attempt": "5" }), { ...note, ...rest });
+  expect(headerTexts([...headers])).toEqual({ a: "1", ...note, ...rest });
+  expect(attemptOf([...headers])).toBe(1);
+});

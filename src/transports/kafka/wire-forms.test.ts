@@ -1,0 +1,68 @@
+import { IS_CONTROL, IS_TRANSACTIONAL, type RecordsBatch } from "@platformatic/kafka";
+import { expect, test } from "vitest";
+import { recordsOf } from "./wire-forms.ts";
+
+interface BatchWishes {
+  readonly first: number;
+  readonly values?: readonly string[];
+  readonly producer?: number;
+  readonly attributes?: number;
+}
+
+function batch({ first, values = [], producer = -1, attributes = 0 }: BatchWishes): RecordsBatch {
+  return {
+    firstOffset: BigInt(first),
+    lastOffsetDelta: Math.max(0, values.length - 1),
+    producerId: BigInt(producer),
+    attributes,
+    length: 0,
+    partitionLeaderEpoch: 0,
+    magic: 2,
+    crc: 0,
+    firstTimestamp: 0n,
+    maxTimestamp: 0n,
+    producerEpoch: 0,
+    firstSequence: 0,
+    records: values.map((value, offsetDelta) => ({
+      length: 0,
+      attributes: 0,
+      timestampDelta: 0n,
+      offsetDelta,
+      key: null,
+      value: Buffer.from(value),
+      headers: [],
+    })),
+  };
+}
+
+const read = (batches: RecordsBatch[], from: number, aborted: [producer: number, first: number][] = []) => {
+  const abortedTransactions = aborted.map(([producer, first]) => ({
+    producerId: BigInt(producer),
+    firstOffset: BigInt(first),
+  }));
+  const { records, next } = recordsOf({ records: batches, abortedTransactions }, BigInt(from));
+  return { values: records.map(({ offset, value }) => `${offset}:${value.toString()}`), next };
+};
+
+test("a batch that begins before the place we asked for gives only what is new", () => {
+  expect(read([batch({ first: 5, values: ["a", "b", "c"] })], 6)).toEqual({
+    values: ["6:b", "7:c"],
+    next: 8,
+  });
+});
+
+test("nothing came, so nothing is passed over", () => {
+  expect(read([], 6)).toEqual({ values: [], next: undefined });
+});
+
+test("what a foreign transaction took back is passed over; what another one committed is not", () => {
+  const transactional = IS_TRANSACTIONAL;
+  const batches = [
+    batch({ first: 0, values: ["gone"], producer: 1, attributes: transactional }),
+    batch({ first: 1, values: ["kept"], producer: 2, attributes: transactional }),
+    batch({ first: 2, values: [""], producer: 1, attributes: transactional | IS_CONTROL }),
+    batch({ first: 3, values: ["later"], producer: 1, attributes: transactional }),
+    batch({ first: 4, values: ["plain"] }),
+  ];
+  expect(read(batches, 0, [[1, 0]])).toEqual({ values: ["1:kept", "3:later", "4:plain"], next: 5 });
+});

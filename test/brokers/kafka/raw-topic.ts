@@ -1,0 +1,61 @@
+import { onTestFinished } from "vitest";
+import type { IncomingRecord } from "../../../src/transports/kafka/driver.ts";
+import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
+import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
+import { sharedUrl } from "./harness.ts";
+
+/** A topic as somebody sees it who knows nothing of us. */
+export class RawTopic {
+  readonly #name: string;
+  readonly #driver = new WireDriver(kafkaSettings({ brokers: [sharedUrl] }));
+
+  constructor(name: string) {
+    this.#name = name;
+    onTestFinished(() => this.#driver.close());
+  }
+
+  async read(): Promise<IncomingRecord[]> {
+    const { topics } = await this.#driver.describe([this.#name]);
+    const [topic] = topics;
+    if (topic === undefined || topic.code !== 0) return [];
+    const records: IncomingRecord[] = [];
+    for (const [partition, { leader }] of topic.partitions.entries()) {
+      const wanted = { topicId: topic.id, partition, offset: 0, maxBytes: 1_000_000 };
+      const request = { waitMs: 50, maxBytes: 1_000_000, partitions: [wanted] };
+      for (const found of await this.#driver.fetch("raw", leader, request)) records.push(...found.records);
+    }
+    return records;
+  }
+
+  async write(
+    value: Buffer,
+    headers: readonly (readonly [string, Buffer])[] = [],
+    key?: string,
+  ): Promise<void> {
+    const { topics } = await this.#driver.describe([this.#name]);
+    await this.#driver.produce(topics[0]?.partitions[0]?.leader ?? -1, {
+      identity: await this.#driver.newIdentity(),
+      timeoutMs: 5_000,
+      compression: "none",
+      batches: [
+        {
+          topic: this.#name,
+          partition: 0,
+          sequence: 0,
+          records: [
+            {
+              key: key === undefined ? undefined : Buffer.from(key),
+              value,
+              headers: new Map(headers.map(([name, content]) => [Buffer.from(name), content])),
+              timestamp: 1_700_000_000_000n,
+            },
+          ],
+        },
+      ],
+    });
+  }
+}
+
+export function headersOf({ headers }: IncomingRecord): Record<string, string> {
+  return Object.fromEntries(headers.map(([name, value]) => [name.toString(), value.toString()]));
+}

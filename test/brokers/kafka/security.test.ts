@@ -1,0 +1,144 @@
+import { Connection, createAclsV3, deleteTopicsV6 } from "@platformatic/kafka";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { kafka, type KafkaOptions } from "../../../src/transports/kafka/index.ts";
+import { makeCertificates, type Certificates } from "../../support/brokers/kafka/certificates.ts";
+import type { KafkaServer } from "../../support/brokers/kafka-server.ts";
+import { aMessage } from "../../support/messages.ts";
+import { eventually, Member, missing, newPrefix, ownServer, publish, transportOf } from "./harness.ts";
+
+const alice = { username: "alice", password: "alice-s secret" };
+const TOPIC = 2;
+const GROUP = 3;
+const PREFIXED = 4;
+const ALLOW = 3;
+const rights = { read: 3, write: 4, create: 5, describe: 8 };
+
+describe.skipIf(missing)("security", () => {
+  let certificates: Certificates;
+  let server: KafkaServer;
+  beforeAll(async () => {
+    certificates = await makeCertificates();
+    server = await ownServer({
+      tls: certificates,
+      users: { alice: alice.password, root: "root-secret" },
+      superUsers: ["root"],
+    });
+  });
+  afterAll(async () => {
+    await server.stop();
+    await certificates.remove();
+  });
+
+  const may = async (prefix: string, ...operations: readonly number[]): Promise<void> => {
+    const connection = new Connection("test");
+    const [host = "", port] = server.url.split(":");
+    await connection.connect(host, Number(port));
+    const allow = (resourceType: number, operation: number) => ({
+      resourceType,
+      resourceName: prefix,
+      resourcePatternType: PREFIXED,
+      principal: "User:alice",
+      host: "*",
+      operation,
+      permissionType: ALLOW,
+    });
+    const rules = [...operations.map((operation) => allow(TOPIC, operation)), allow(GROUP, rights.read)];
+    await createAclsV3.api.async(connection, rules as never);
+    await connection.close();
+  };
+
+  const roundTrip = async (options: Partial<KafkaOptions>): Promise<void> => {
+    const transport = transportOf(options);
+    await transport.open();
+    const member = await Member.of(transport);
+    await publish(transport, aMessage({ id: "m" }));
+    await (await member.got(1))[0]?.ack();
+    expect(member.ids).toEqual(["m"]);
+  };
+
+  test.each(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] as const)(
+    "B9: TLS and SASL %s",
+    async (mechanism) => {
+      const prefix = newPrefix();
+      await may(prefix, ...Object.values(rights));
+      const sasl = { mechanism, credentials: alice };
+      await roundTrip({ prefix, brokers: [server.addresses.saslTls], tls: { ca: certificates.ca }, sasl });
+    },
+  );
+
+  test("B9: credentials are asked for at each connect, so that a new password is found", async () => {
+    const prefix = newPrefix();
+    await may(prefix, ...Object.values(rights));
+    let current = { ...alice, password: "the old one" };
+    const transport = transportOf({
+      prefix,
+      brokers: [server.addresses.saslTls],
+      tls: { ca: certificates.ca },
+      sasl: { mechanism: "SCRAM-SHA-512", credentials: async () => current },
+    });
+    const refusal = await transport.open().then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    expect(refusal).toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
+    expect(JSON.stringify(refusal, Object.getOwnPropertyNames(refusal))).not.toContain("the old one");
+    expect((await publish(transport, aMessage()))[0]?.kind).toBe("unreachable");
+    current = alice;
+    await expect.poll(async () => (await publish(transport, aMessage()))[0]?.kind).toBe("published");
+  });
+
+  test("SEC-30: an authority that nobody named is not trusted", async () => {
+    const transport = transportOf({ brokers: [server.addresses.tls], tls: true });
+    await expect(transport.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
+  });
+
+  test("SEC-30: a certificate for another host is refused", async () => {
+    const transport = transportOf({
+      brokers: [server.addresses.tls],
+      tls: { ca: certificates.ca, servername: "kafka.example" },
+    });
+    await expect(transport.open()).rejects.toThrow(/altnames|does not match/i);
+  });
+
+  test("SEC-34: reading, writing, retrying and burying need the prefix alone, and nothing of the cluster", async () => {
+    const prefix = newPrefix();
+    await may(prefix, rights.read, rights.write, rights.create);
+    const transport = transportOf({
+      prefix,
+      brokers: [server.addresses.sasl],
+      sasl: { mechanism: "PLAIN", credentials: alice },
+    });
+    const member = await Member.of(transport, { from: "unclaimed", ordered: false });
+    await publish(transport, aMessage({ id: "m" }));
+    await (await member.got(1))[0]?.retry({ delayMs: 10, charged: true, error: "no" });
+    const note = { error_type: "E", error_message: "", stack_trace: "", retry_count: "1", failed_at: "" };
+    const rest = { source_topic: "t", consumer_group: "g", original_timestamp: "" };
+    await (await member.got(2))[1]?.deadLetter?.({ ...note, ...rest });
+    expect(await transport.depths?.(["events.order.placed"])).toBeInstanceOf(Map);
+    expect(member.consumption?.health()).toEqual({ ok: true });
+  });
+
+  test("SEC-34: off its prefix it neither writes, reads nor deletes, and nobody is blamed", async () => {
+    const options = {
+      brokers: [server.addresses.sasl],
+      sasl: { mechanism: "PLAIN", credentials: alice },
+    } as const;
+    const stranger = kafka({ ...options, prefix: newPrefix(), warn: () => undefined });
+    onTestFinished(() => stranger.close());
+    expect((await publish(stranger, aMessage()))[0]?.kind).toBe("unreachable");
+    const member = await Member.of(stranger);
+    await eventually(() => member.consumption?.health().ok === false);
+    expect(member.consumption?.health().detail).toMatch(/denied|authoriz/i);
+    const mine = newPrefix();
+    await may(mine, rights.read, rights.write, rights.create);
+    await publish(transportOf({ ...options, prefix: mine }), aMessage());
+    const connection = new Connection("test", {
+      sasl: { mechanism: "PLAIN", ...alice },
+    });
+    const [host = "", port] = server.addresses.sasl.split(":");
+    await connection.connect(host, Number(port));
+    onTestFinished(() => connection.close());
+    const deleting = deleteTopicsV6.api.async(connection, [{ name: `${mine}events.order.placed` }], 5_000);
+    await expect(deleting).rejects.toThrow();
+  });
+});

@@ -14,6 +14,7 @@ export const pages = [
   "docs/guides/requests.md",
   "docs/guides/dead-letters.md",
   "docs/guides/running.md",
+  "docs/guides/nats.md",
 ];
 
 const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```ts\n[^]*?```/g;

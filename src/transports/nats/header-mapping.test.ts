@@ -10,7 +10,7 @@ test("B4, E3: any text survives as a header, on one line", () => {
   const name = fc.stringMatching(/^[a-z0-9][a-z0-9._-]{0,40}$/).filter((text) => !text.startsWith("nats-"));
   const value = fc.oneof(
     fc.string({ unit: "grapheme" }),
-    fc.string({ unit: fc.constantFrom(..." \t\r\n%41\0:ä ") }),
+    fc.string({ unit: fc.constantFrom(" ", "\t", "\r", "\n", "%", "4", "1", "\0", ":", "ä", "\u00a0") }),
   );
   fc.assert(
     fc.property(fc.dictionary(name, value, { noNullPrototype: true }), (headers) => {

@@ -7,6 +7,7 @@ import {
   systemClock,
   type CancelTimer,
 } from "../../runtime/index.ts";
+import type { Subscription } from "@nats-io/transport-node";
 import type { GroupRecord } from "./group-record.ts";
 import { planGroup, type Plan, type Wishes } from "./group-plan.ts";
 import type { GroupState } from "./group-state.ts";
@@ -43,6 +44,7 @@ export class Ownership {
   readonly #seen = new Map<string, { readonly beat: number; readonly sinceMs: number }>();
   readonly #loop: Loop;
   #session: Session | undefined;
+  #hints: Subscription | undefined;
   #validUntilMs = 0;
   #beatMs = -Infinity;
   #lapse: CancelTimer | undefined;
@@ -68,7 +70,7 @@ export class Ownership {
   async begin(session: Session): Promise<void> {
     this.#session = session;
     this.#seen.clear(); // while nobody could be seen, nobody can be said to have been silent
-    session.nc.subscribe(this.#parts.hint, {
+    this.#hints = session.nc.subscribe(this.#parts.hint, {
       callback: (error, msg) => {
         if (error === null && msg.string() !== this.#me) this.#loop.wake();
       },
@@ -103,6 +105,7 @@ export class Ownership {
   async leave(): Promise<void> {
     await this.#loop.stop();
     const session = this.#session;
+    this.#hints?.unsubscribe();
     this.#lapse?.();
     for (const term of this.#terms.values()) term.reader.drain();
     try {

@@ -53,7 +53,10 @@ export class PartitionReader implements Source {
       expires: 30_000,
       callback: (msg) => this.#receive(msg),
     });
-    if (this.#over) return void messages.stop();
+    if (this.#over) {
+      messages.stop();
+      return;
+    }
     this.#messages = messages;
     void this.#watch(messages);
   }

@@ -87,10 +87,10 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
     const ordered = await member(transport, { topic: "t", group: "ordered" });
     const loose = await member(transport, { topic: "t", group: "loose", ordered: false });
     await publish(transport, aMessage({ topic: "t", key: "k" }));
-    for (const { until, received } of [ordered, loose]) {
-      const [delivery] = await until(1);
+    for (const reader of [ordered, loose]) {
+      const [delivery] = await reader.until(1);
       await new Promise((resolve) => setTimeout(resolve, 3_000));
-      expect(received).toHaveLength(1);
+      expect(reader.received).toHaveLength(1);
       expect(delivery?.signal.aborted).toBe(false);
       await delivery?.ack();
     }

@@ -1,8 +1,7 @@
 // Publishes beside business rows until the target is committed, by both ways of publishing. Told what to do by CHAOS.
 import pg from "pg";
 import { createBus, type CallerTransaction } from "sagabox";
-import { HANDLERS, Happened, signedUrl, type LoadOptions } from "../support/chaos-contract.ts";
-import { ChaosTransport } from "../support/chaos-transport.ts";
+import { HANDLERS, Happened, signedUrl, transportOf, type LoadOptions } from "../support/chaos-contract.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as LoadOptions;
 const database = signedUrl(options.url, options.id);
@@ -13,9 +12,7 @@ const bus = createBus({
   worker: options.id,
   database: pool,
   outbox: { optimisticTimeout: options.optimisticTimeoutMs },
-  ...(options.brokerPort === undefined
-    ? {}
-    : { transport: new ChaosTransport(options.brokerPort, options.id) }),
+  ...transportOf(options),
 });
 
 const TROUBLE_MS = 50;

@@ -1,7 +1,6 @@
 // A worker as a service would run it: relay and consumers, a clean stop on SIGTERM. Told what to do by CHAOS.
 import { createBus } from "sagabox";
-import { HANDLERS, Happened, signedUrl, type ChildOptions } from "../support/chaos-contract.ts";
-import { ChaosTransport } from "../support/chaos-transport.ts";
+import { HANDLERS, Happened, signedUrl, transportOf, type ChildOptions } from "../support/chaos-contract.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
 const bus = createBus({
@@ -10,13 +9,13 @@ const bus = createBus({
   database: signedUrl(options.url, options.id),
   lease: options.leaseMs,
   outbox: { optimisticTimeout: options.optimisticTimeoutMs },
-  ...(options.brokerPort === undefined
-    ? {}
-    : { transport: new ChaosTransport(options.brokerPort, options.id) }),
+  ...transportOf(options),
 });
 
 for (const consumer of HANDLERS) {
-  bus.on(Happened, { consumer }, async ({ id, data }, { tx }) => {
+  const retry = { firstDelay: 200 };
+  bus.on(Happened, { consumer, retry }, async ({ id, data }, { tx, attempt }) => {
+    if (attempt === 1 && Math.random() < (options.failures ?? 0)) throw new Error("failed on purpose");
     await tx.query("insert into e_effect (handler, msg_id, key, kseq, worker) values ($1, $2, $3, $4, $5)", [
       consumer,
       id,

@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { event } from "sagabox";
+import { event, type Transport } from "sagabox";
+import { brokerTransport, type BrokerKind } from "./brokers/broker-kinds.ts";
+import { ChaosTransport } from "./chaos-transport.ts";
 
 /** What the load publishes: the n-th thing that happened to one aggregate. */
 export const Happened = event("chaos.happened", {
@@ -17,6 +19,10 @@ export interface ChildOptions {
   readonly leaseMs: number;
   /** Of the harness's broker; undefined for the Postgres transport. */
   readonly brokerPort: number | undefined;
+  /** A real broker instead. */
+  readonly broker?: { readonly kind: BrokerKind; readonly url: string };
+  /** The share of first attempts that fail, so that retries are under way when something falls. */
+  readonly failures?: number;
   readonly optimisticTimeoutMs: number;
 }
 
@@ -27,6 +33,12 @@ export interface LoadOptions extends ChildOptions {
   /** It pauses while more effects than this are outstanding. */
   readonly backlog: number;
   readonly writers: number;
+}
+
+/** Undefined: the Postgres transport. */
+export function transportOf({ id, brokerPort, broker }: ChildOptions): { readonly transport?: Transport } {
+  if (broker !== undefined) return { transport: brokerTransport(broker.kind, broker.url, { quickly: true }) };
+  return brokerPort === undefined ? {} : { transport: new ChaosTransport(brokerPort, id) };
 }
 
 /**

@@ -11,6 +11,7 @@ import {
   type Evidence,
   type Fault,
 } from "../chaos/evidence.ts";
+import { isBrokerKind, type BrokerKind } from "./brokers/broker-kinds.ts";
 import { ChaosBroker } from "./chaos-broker.ts";
 import { HANDLERS, signedUrl } from "./chaos-contract.ts";
 import type { ChaosChild, LogLine } from "./chaos-child.ts";
@@ -23,7 +24,7 @@ import { takeOvers, type TakeOver } from "./chaos-take-over.ts";
 import { until } from "./chaos-until.ts";
 
 /** "hop": outbox and queue in one database and one transaction. "broker": publish, then settle. */
-export type Mode = "hop" | "broker";
+export type Mode = "hop" | "broker" | BrokerKind;
 
 export interface ChaosRunOptions {
   readonly mode: Mode;
@@ -37,6 +38,9 @@ export interface ChaosRunOptions {
   readonly brokerCopies?: number;
   /** A bug planted on purpose, as SQL. */
   readonly sabotage?: string;
+  /** The address of a real broker, for the modes named after one. */
+  readonly brokerUrl?: string;
+  readonly failures?: number;
 }
 
 /** One proof: a database with evidence, a fleet, a load, and the judgement afterwards. */
@@ -64,6 +68,8 @@ export class ChaosRun {
       leaseMs: options.leaseMs,
       brokerPort: broker?.port,
       optimisticTimeoutMs: options.optimisticTimeoutMs ?? 2_000,
+      failures: options.failures ?? 0,
+      ...(isBrokerKind(options.mode) && { broker: { kind: options.mode, url: options.brokerUrl ?? "" } }),
     });
     this.#starvation = new Starvation(() => this.fleet.workers);
   }
@@ -187,20 +193,24 @@ export class ChaosRun {
   }
 
   async #evidence(): Promise<Evidence> {
-    const groups = "select id::text from sagabox.consumer_group";
     return {
       handlers: HANDLERS,
-      groups:
-        this.#broker === undefined
-          ? (await this.pool.query<{ id: string }>(groups)).rows.map(({ id }) => id)
-          : ["broker"],
+      groups: await this.#groups(),
       committed: await readCommitted(this.pool),
-      wire: this.#broker?.arrivals ?? (await readWire(this.pool)),
+      wire: isBrokerKind(this.#options.mode) ? [] : (this.#broker?.arrivals ?? (await readWire(this.pool))),
       effects: await readEffects(this.pool),
       laneMoves: await readLaneMoves(this.pool),
       settles: await readSettles(this.pool),
       faults: this.faults,
     };
+  }
+
+  // What a real broker carries is not watched on its way; its effects are.
+  async #groups(): Promise<readonly string[]> {
+    if (isBrokerKind(this.#options.mode)) return [];
+    if (this.#broker !== undefined) return ["broker"];
+    const { rows } = await this.pool.query<{ id: string }>("select id::text from sagabox.consumer_group");
+    return rows.map(({ id }) => id);
   }
 
   async #number(sql: string): Promise<number | undefined> {

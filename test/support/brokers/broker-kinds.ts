@@ -1,0 +1,38 @@
+import type { Transport } from "sagabox";
+import { kafka } from "sagabox/kafka";
+import { nats } from "sagabox/nats";
+import { rabbitmq } from "sagabox/rabbitmq";
+import type { BrokerFound } from "./broker-server.ts";
+import { startKafka } from "./kafka-server.ts";
+import { startNATS } from "./nats-server.ts";
+import { startRabbitMQ } from "./rabbitmq-server.ts";
+
+export const brokerKinds = ["rabbitmq", "kafka", "nats"] as const;
+export type BrokerKind = (typeof brokerKinds)[number];
+
+export function isBrokerKind(name: string): name is BrokerKind {
+  return (brokerKinds as readonly string[]).includes(name);
+}
+
+const starts: Readonly<Record<BrokerKind, () => Promise<BrokerFound>>> = {
+  rabbitmq: () => startRabbitMQ(),
+  kafka: () => startKafka(),
+  nats: () => startNATS(),
+};
+
+/** A server of our own, or why there is none. */
+export function startBroker(kind: BrokerKind): Promise<BrokerFound> {
+  return starts[kind]();
+}
+
+/** A transport to it. With `quickly`, what a member held is given to others after a few seconds. */
+export function brokerTransport(kind: BrokerKind, url: string, { quickly = false } = {}): Transport {
+  switch (kind) {
+    case "rabbitmq":
+      return rabbitmq({ url });
+    case "kafka":
+      return kafka({ brokers: [url.replace(/^kafka:\/\//, "")], ...(quickly && { sessionTimeout: "6s" }) });
+    case "nats":
+      return nats({ servers: url, ...(quickly && { lease: "2s" }) });
+  }
+}

@@ -1,10 +1,11 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
-import { laneRow, momentOf, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
+import type { LaneRow, RawRow } from "./lane-row.ts";
 import { join, withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
+import { DEFAULT_PRIORITY, readOf, type Read, type ReadRow } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { Unread } from "./unread.ts";
 
@@ -29,7 +30,6 @@ export interface LaneReaderOptions {
 const BUSY_LANE_MS = 100;
 /** With this many streams waiting, nothing new is taken until some of them have moved. */
 const MAX_HOLDS = 20_000;
-const DEFAULT_PRIORITY = 5;
 
 /**
  * Hands out the due rows of the lanes this member owns, each once, in order per stream. What is handed out is in
@@ -276,40 +276,16 @@ export class LaneReader implements LaneWorker {
       throw error;
     });
     this.#marks.finishRead();
-    const moment = momentOf(rows);
-    if (moment?.express === true) this.#express = true;
-    return {
-      moment,
-      rows: rows.flatMap(({ row, blocked, rank }) =>
-        row === null
-          ? []
-          : [{ row: laneRow(row), blocked: blocked === true, rank: rank ?? DEFAULT_PRIORITY }],
-      ),
-      messages: rows.flatMap(({ message }) => message ?? []),
-      still: (lane) => {
-        const claim = ownership.claim(lane);
-        return claim !== undefined && claim === claims.get(claim.lane);
-      },
-    };
+    const read = readOf(rows, (lane) => {
+      const claim = ownership.claim(lane);
+      return claim !== undefined && claim === claims.get(lane);
+    });
+    if (read.moment?.express === true) this.#express = true;
+    return read;
   }
 
   #tellIdle(lane: number): void {
     if (this.#custody.inFlight.idle(lane) && this.#options.ownership.claim(lane) === undefined)
       this.#options.onIdle?.();
   }
-}
-
-interface Read {
-  readonly moment: ReadMoment | undefined;
-  readonly rows: readonly ReadRow[];
-  /** In no order. */
-  readonly messages: readonly string[];
-  /** Whether the lane is still ours under the claim it was read with. */
-  still(lane: number): boolean;
-}
-
-interface ReadRow {
-  readonly row: LaneRow;
-  readonly blocked: boolean;
-  readonly rank: number;
 }

@@ -3,5 +3,7 @@
 // moves. Batches are sent with an identity of their own, so that asking again never stores a message twice.
 export { kafka, KafkaTransport } from "./kafka-transport.ts";
 export type { KafkaOptions } from "./options.ts";
+export { kafkaAclArguments, kafkaPermissions } from "./permissions.ts";
+export type { KafkaPermission, KafkaPermissionOptions } from "./permissions.ts";
 export type { Credentials, SaslOptions, TlsOptions } from "./security-options.ts";
 export type { TopicOptions } from "./topic-options.ts";

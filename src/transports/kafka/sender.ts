@@ -11,6 +11,11 @@ import type { TopicDirectory } from "./topic-directory.ts";
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
 const REQUEST_BYTES = 1_048_576;
 
+interface Request {
+  readonly batches: Batch[];
+  bytes: number;
+}
+
 /** Gathers messages by partition, sends them together, and finds out what became of each batch. */
 export class Sender {
   readonly #driver: KafkaDriver;
@@ -60,21 +65,26 @@ export class Sender {
     this.#linger?.();
     this.#linger = undefined;
     if (this.#closed) return;
-    const requests = new Map<number, Batch[][]>();
+    const requests = new Map<number, Request[]>();
     for (const line of this.#lines.values()) {
       if (!line.ready) continue;
       const node = this.#leader(line);
       const mine = requests.get(node) ?? [];
       requests.set(node, mine);
-      if (!hasRoom(mine) && mine.length + (this.#requests.get(node) ?? 0) >= this.#settings.maxInFlight)
-        continue;
-      const endMs = systemClock.monotonicMs() + this.#settings.timeoutMs;
-      const batch = line.take(this.#settings.batchBytes, endMs);
+      const last = mine.at(-1);
+      const hasRoom = last !== undefined && last.bytes < REQUEST_BYTES;
+      if (!hasRoom && mine.length + (this.#requests.get(node) ?? 0) >= this.#settings.maxInFlight) continue;
+      const batch = line.take(
+        this.#settings.batchBytes,
+        systemClock.monotonicMs() + this.#settings.timeoutMs,
+      );
       if (batch === undefined) continue;
-      if (hasRoom(mine)) mine.at(-1)?.push(batch);
-      else mine.push([batch]);
+      const request = hasRoom ? last : { batches: [], bytes: 0 };
+      if (!hasRoom) mine.push(request);
+      request.batches.push(batch);
+      request.bytes += batch.messages.reduce((sum, { bytes }) => sum + bytes, 0);
     }
-    for (const [node, mine] of requests) for (const request of mine) void this.#send(node, request);
+    for (const [node, mine] of requests) for (const { batches } of mine) void this.#send(node, batches);
   }
 
   #leader({ topic, partition }: PartitionLine): number {
@@ -211,11 +221,6 @@ export class Sender {
     for (const message of behind)
       message.settle(unreachable("an earlier message for the same partition did not get through"));
   }
-}
-
-function hasRoom(requests: readonly Batch[][]): boolean {
-  const last = requests.at(-1)?.flatMap(({ messages }) => messages);
-  return last !== undefined && last.reduce((sum, { bytes }) => sum + bytes, 0) < REQUEST_BYTES;
 }
 
 function rejected(reason: string): SagaboxError {

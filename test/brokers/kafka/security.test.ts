@@ -1,6 +1,6 @@
 import { Connection, createAclsV3, deleteTopicsV6 } from "@platformatic/kafka";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { kafka, type KafkaOptions } from "../../../src/transports/kafka/index.ts";
+import { kafka, kafkaPermissions, type KafkaOptions } from "../../../src/transports/kafka/index.ts";
 import { makeCertificates, type Certificates } from "../../support/brokers/kafka/certificates.ts";
 import type { KafkaServer } from "../../support/brokers/kafka-server.ts";
 import { aMessage } from "../../support/messages.ts";
@@ -11,7 +11,7 @@ const TOPIC = 2;
 const GROUP = 3;
 const PREFIXED = 4;
 const ALLOW = 3;
-const rights = { read: 3, write: 4, create: 5, describe: 8 };
+const operationCodes = { Read: 3, Write: 4, Create: 5 };
 
 describe.skipIf(missing)("security", () => {
   let certificates: Certificates;
@@ -29,20 +29,21 @@ describe.skipIf(missing)("security", () => {
     await certificates.remove();
   });
 
-  const may = async (prefix: string, ...operations: readonly number[]): Promise<void> => {
+  const may = async (prefix: string): Promise<void> => {
     const connection = new Connection("test");
     const [host = "", port] = server.url.split(":");
     await connection.connect(host, Number(port));
-    const allow = (resourceType: number, operation: number) => ({
-      resourceType,
-      resourceName: prefix,
-      resourcePatternType: PREFIXED,
-      principal: "User:alice",
-      host: "*",
-      operation,
-      permissionType: ALLOW,
-    });
-    const rules = [...operations.map((operation) => allow(TOPIC, operation)), allow(GROUP, rights.read)];
+    const rules = kafkaPermissions({ principal: "User:alice", prefix }).flatMap(({ operations, ...rule }) =>
+      operations.map((operation) => ({
+        resourceType: rule.resource === "topic" ? TOPIC : GROUP,
+        resourceName: rule.prefix,
+        resourcePatternType: PREFIXED,
+        principal: rule.principal,
+        host: "*",
+        operation: operationCodes[operation],
+        permissionType: ALLOW,
+      })),
+    );
     await createAclsV3.api.async(connection, rules as never);
     await connection.close();
   };
@@ -60,7 +61,7 @@ describe.skipIf(missing)("security", () => {
     "B9: TLS and SASL %s",
     async (mechanism) => {
       const prefix = newPrefix();
-      await may(prefix, ...Object.values(rights));
+      await may(prefix);
       const sasl = { mechanism, credentials: alice };
       await roundTrip({ prefix, brokers: [server.addresses.saslTls], tls: { ca: certificates.ca }, sasl });
     },
@@ -68,7 +69,7 @@ describe.skipIf(missing)("security", () => {
 
   test("B9: credentials are asked for at each connect, so that a new password is found", async () => {
     const prefix = newPrefix();
-    await may(prefix, ...Object.values(rights));
+    await may(prefix);
     let current = { ...alice, password: "the old one" };
     const transport = transportOf({
       prefix,
@@ -102,7 +103,7 @@ describe.skipIf(missing)("security", () => {
 
   test("SEC-34: reading, writing, retrying and burying need the prefix alone, and nothing of the cluster", async () => {
     const prefix = newPrefix();
-    await may(prefix, rights.read, rights.write, rights.create);
+    await may(prefix);
     const transport = transportOf({
       prefix,
       brokers: [server.addresses.sasl],
@@ -130,7 +131,7 @@ describe.skipIf(missing)("security", () => {
     await eventually(() => member.consumption?.health().ok === false);
     expect(member.consumption?.health().detail).toMatch(/denied|authoriz/i);
     const mine = newPrefix();
-    await may(mine, rights.read, rights.write, rights.create);
+    await may(mine);
     await publish(transportOf({ ...options, prefix: mine }), aMessage());
     const connection = new Connection("test", {
       sasl: { mechanism: "PLAIN", ...alice },

@@ -15,6 +15,7 @@ export const pages = [
   "docs/guides/dead-letters.md",
   "docs/guides/running.md",
   "docs/guides/nats.md",
+  "docs/guides/kafka.md",
 ];
 
 const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```ts\n[^]*?```/g;

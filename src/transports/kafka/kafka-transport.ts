@@ -13,7 +13,7 @@ import type {
 import { messageOf } from "./connections.ts";
 import { Copies } from "./copies.ts";
 import type { KafkaDriver } from "./driver.ts";
-import { slowestLags } from "./group-offsets.ts";
+import { GroupLags } from "./group-offsets.ts";
 import { kafkaSettings, type KafkaOptions, type KafkaSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
 import { Subscriber } from "./subscriber.ts";
@@ -34,6 +34,7 @@ export class KafkaTransport implements Transport {
   readonly #topology: Topology;
   readonly #directory: TopicDirectory;
   readonly #publisher: Publisher;
+  readonly #lags: GroupLags;
   readonly #subscribers = new Set<Subscriber>();
 
   constructor(settings: KafkaSettings, driver: KafkaDriver = new WireDriver(settings)) {
@@ -42,6 +43,7 @@ export class KafkaTransport implements Transport {
     this.#topology = new Topology(settings.prefix);
     this.#directory = new TopicDirectory(driver, settings);
     this.#publisher = new Publisher(driver, this.#directory, settings, this.#topology);
+    this.#lags = new GroupLags(driver);
     this.capabilities = Object.freeze({
       ordersByKey: true,
       ordersRetries: false,
@@ -99,7 +101,7 @@ export class KafkaTransport implements Transport {
 
   async depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
     const names = new Map(topics.map((topic) => [this.#topology.topic(topic), topic]));
-    const lags = await slowestLags(this.#driver, await this.#directory.look([...names.keys()]));
+    const lags = await this.#lags.slowest(await this.#directory.look([...names.keys()]));
     return new Map([...lags].map(([name, lag]) => [names.get(name) ?? name, lag]));
   }
 

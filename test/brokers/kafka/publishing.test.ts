@@ -133,6 +133,8 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     await publish(transport, ...Array.from({ length: 7 }, () => aMessage()));
     await quick.got(7);
     expect(await transport.depths?.([topic])).toEqual(new Map([[topic, 7]]));
+    await publish(transport, aMessage());
+    expect(await transport.depths?.([topic])).toEqual(new Map([[topic, 8]]));
   });
 
   test("the buffer has an end: what does not fit is unreachable instead of filling the memory", async () => {

@@ -2,7 +2,7 @@ import type { ConsumerInfo } from "@nats-io/jetstream";
 import type { TopicRequest } from "../../transport/index.ts";
 import { beginningOf, findConsumer, makeConsumer, type Start } from "./consumers.ts";
 import { SharedRecord, type GroupRecord } from "./group-record.ts";
-import { slotKey, type Slot } from "./group-state.ts";
+import { bornAgain, slotKey, type Slot } from "./group-state.ts";
 import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
 import { placeOfShared, placeOfSlots, removeShared, removeSlots } from "./order-change.ts";
@@ -18,6 +18,7 @@ export interface GroupParts {
 
 /** Makes sure that every partition of these topics has its place in the record, beginning where it was asked to. */
 export async function declareSlots(session: Session, parts: GroupParts): Promise<void> {
+  await checkStream(session, parts);
   for (;;) {
     const { value, revision } = await parts.record.read(session);
     const missing = parts.topics.filter(({ topic }) => !(slotKey(topic, 0) in value.slots));
@@ -28,6 +29,19 @@ export async function declareSlots(session: Session, parts: GroupParts): Promise
     const changed = made.filter(({ wasShared }) => wasShared);
     await Promise.all(changed.map(({ topic }) => removeShared(session, parts, topic)));
     return;
+  }
+}
+
+/**
+ * A stream that was deleted and made anew counts from 1 again, and all of it is new to the group. True if that was
+ * found out, and the record now says so.
+ */
+export async function checkStream(session: Session, { settings, record }: GroupParts): Promise<boolean> {
+  for (;;) {
+    const { value, revision } = await record.read(session);
+    const { created } = await session.jsm.streams.info(streamNames(settings.prefix).messages);
+    if (value.born === created) return false;
+    if (await record.write(session, bornAgain(value, created), revision)) return value.born !== undefined;
   }
 }
 

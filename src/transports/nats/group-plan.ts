@@ -51,7 +51,7 @@ export function planGroup(before: GroupState, wishes: Wishes): Plan {
     const slot = slots.get(key);
     return slot?.owner === me && slot.epoch === epoch ? [] : [key];
   });
-  const state = { members: Object.fromEntries(members), slots: Object.fromEntries(slots) };
+  const state = { ...before, members: Object.fromEntries(members), slots: Object.fromEntries(slots) };
   return { state, changed: differ(before, state, me), taken, shed, lost };
 }
 

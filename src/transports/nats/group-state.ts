@@ -3,6 +3,8 @@ export interface GroupState {
   readonly members: Readonly<Record<string, Member>>;
   /** By `slotKey`. */
   readonly slots: Readonly<Record<string, Slot>>;
+  /** When the stream was made whose sequences these are. */
+  readonly born?: string;
 }
 
 export interface Member {
@@ -35,4 +37,12 @@ export function slotKey(topic: string, partition: number): string {
 export function readSlotKey(key: string): { readonly topic: string; readonly partition: number } {
   const at = key.lastIndexOf("/");
   return { topic: key.slice(0, at), partition: Number(key.slice(at + 1)) };
+}
+
+/** The record for a stream made at that time: nothing that was known of an earlier one holds. */
+export function bornAgain(state: GroupState, born: string): GroupState {
+  if (state.born === undefined) return { ...state, born };
+  const anew = (slot: Slot): Slot => ({ owner: null, epoch: slot.epoch, base: slot.epoch, at: 1 });
+  const slots = Object.entries(state.slots).map(([key, slot]) => [key, anew(slot)] as const);
+  return { ...state, born, slots: Object.fromEntries(slots) };
 }

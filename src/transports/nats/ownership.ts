@@ -23,6 +23,8 @@ export interface OwnershipParts {
   readonly topics: readonly string[];
   readonly leaseMs: number;
   readonly opener: TermOpener;
+  /** True if the stream is not the one the record speaks of; the record was put right. */
+  readonly checkStream: (session: Session) => Promise<boolean>;
   readonly begin: (reader: PartitionReader) => void;
   readonly end: (reader: PartitionReader) => void;
   readonly holds: (reader: PartitionReader) => boolean;
@@ -54,7 +56,7 @@ export class Ownership {
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: parts.failed,
-      maxBackoffMs: parts.leaseMs / 4,
+      maxBackoffMs: Math.min(500, parts.leaseMs / 4),
     });
   }
 
@@ -194,6 +196,7 @@ export class Ownership {
   async #apply(session: Session, { taken, shed, lost }: Plan): Promise<boolean> {
     for (const key of lost) this.#drop(key);
     for (const key of shed) this.#shed(key);
+    if (taken.length > 0 && (await this.#parts.checkStream(session))) return true;
     const results = await Promise.allSettled(
       taken.map(async ({ key, slot, before }) => {
         const term = await this.#parts.opener.open(session, key, slot, before);

@@ -8,7 +8,13 @@ import type {
 } from "../../transport/index.ts";
 import type { ConsumerInfo, JsMsg } from "@nats-io/jetstream";
 import { Copies } from "./copies.ts";
-import { declareRetries, declareShared, declareSlots, type GroupParts } from "./declare-group.ts";
+import {
+  checkStream,
+  declareRetries,
+  declareShared,
+  declareSlots,
+  type GroupParts,
+} from "./declare-group.ts";
 import { Dispatcher } from "./dispatcher.ts";
 import { groupRecord } from "./group-record.ts";
 import { unreachable, type Link, type Session } from "./link.ts";
@@ -122,6 +128,7 @@ export class Subscriber implements Consumption {
       topics: topics.map(({ topic }) => topic),
       leaseMs: settings.leaseMs,
       opener,
+      checkStream: (session) => checkStream(session, this.#group),
       begin: (reader) => {
         this.#partitions.add(reader);
         this.#dispatcher.add(reader);

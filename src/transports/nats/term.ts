@@ -45,7 +45,8 @@ export class TermOpener {
     const { window, valid, arrived, gone } = this.#parts;
     const former = before.fresh === true ? [] : this.#formerOf(key, slot);
     const at = Math.max(slot.at, await this.#firstUnsettled(session, former));
-    const { info, from } = await this.#begin(session, key, slot.epoch, at);
+    const info = await this.#consumer(session, key, slot.epoch, at);
+    const from = Math.min(at, beginningOf(info)); // the server may have lost its last messages in a crash
     const reader = new PartitionReader({
       session,
       topic: readSlotKey(key).topic,
@@ -84,19 +85,6 @@ export class TermOpener {
       if (info !== undefined) return info.ack_floor.stream_seq + 1;
     }
     return 1;
-  }
-
-  // A stream that ends before the place we were at was deleted and made anew: all of it is new to us.
-  async #begin(
-    session: Session,
-    key: string,
-    epoch: number,
-    at: number,
-  ): Promise<{ readonly info: ConsumerInfo; readonly from: number }> {
-    const info = await this.#consumer(session, key, epoch, at);
-    if (beginningOf(info) >= at) return { info, from: at };
-    await session.jsm.consumers.delete(info.stream_name, info.name);
-    return { info: await this.#consumer(session, key, epoch, 1), from: 1 };
   }
 
   #consumer(session: Session, key: string, epoch: number, at: number): Promise<ConsumerInfo> {

@@ -109,6 +109,29 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
     });
   });
 
+  test("P-11: a stream that is deleted and made anew is read from its first message", async () => {
+    const prefix = newPrefix();
+    const transport = await opened({ servers: sharedUrl, prefix, lease: 1_000 });
+    const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });
+    const batch = (name: string) =>
+      Array.from({ length: 20 }, (_, n) => aMessage({ topic: "t", key: `k${n}`, id: `${name}${n}` }));
+    await publish(transport, ...batch("old"));
+    await reader.until(20);
+    const nc = await connect({ servers: sharedUrl.replace("nats://", "") });
+    onTestFinished(() => nc.close());
+    await (await jetstreamManager(nc)).streams.delete(`${prefix}_messages`);
+    await eventually(() => !reader.consumption.health().ok);
+    const another = await opened({ servers: sharedUrl, prefix }); // which makes it again
+    for (const outcome of await publish(another, ...batch("new"))) expect(outcome.kind).toBe("published");
+    const all = await reader.until(20, ({ message }) => message.id.startsWith("new"));
+    expect(all.map(({ message }) => message.id).toSorted()).toEqual(
+      batch("new")
+        .map(({ id }) => id)
+        .toSorted(),
+    );
+    await eventually(() => reader.consumption.health().ok);
+  });
+
   test("D6: a consumer that somebody deletes is made again, and its group goes on", async () => {
     const prefix = newPrefix();
     const transport = await opened({ servers: sharedUrl, prefix, lease: 1_000 });

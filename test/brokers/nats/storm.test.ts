@@ -3,7 +3,7 @@ import type { Delivery } from "../../../src/transport/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
 import { aMessage } from "../../support/messages.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
-import { eventually, member, missing, newPrefix, opened, publish, sharedUrl } from "./harness.ts";
+import { eventually, member, missing, newPrefix, opened, ownServer, publish, sharedUrl } from "./harness.ts";
 import { wireTo } from "./wire.ts";
 
 /** As the inbox does it: one after the other for each key, each message once, nothing for a delivery that was lost. */
@@ -64,6 +64,40 @@ describe.skipIf(missing)("a storm over the members of a group", () => {
       await crew.splice(Math.floor(random() * crew.length), 1)[0]?.();
       await join();
     }
+    await eventually(() => handling.effects.length >= keys.length * rounds);
+    for (const key of keys) {
+      const effects = handling.effects.filter((id) => id.startsWith(`${key}-`));
+      expect(effects).toEqual(Array.from({ length: rounds }, (_, round) => `${key}-${round}`));
+    }
+  }, 120_000);
+
+  test("G6: the server is killed five times under load: nothing is lost, and each key stays in order", async () => {
+    const server = await ownServer();
+    const options = { servers: server.url, lease: 2_000, timeout: 1_000 };
+    const publisher = await opened(options);
+    const handling = new Handling();
+    for (let n = 0; n < 2; n++) {
+      await member(await opened(options), { topic: "t", prefetch: 20, receive: handling.worker() });
+    }
+    const keys = Array.from({ length: 24 }, (_, n) => `k${n}`);
+    const rounds = 50;
+    const killing = (async () => {
+      for (let n = 1; n <= 5; n++) {
+        await eventually(() => handling.effects.length > n * 150);
+        await server.kill();
+        await server.start();
+      }
+    })();
+    // As the outbox does it: what is not confirmed is sent again, before anything later of its key.
+    for (let round = 0; round < rounds; round++) {
+      let left = keys.map((key) => aMessage({ topic: "t", key, id: `${key}-${round}` }));
+      while (left.length > 0) {
+        const outcomes = await publish(publisher, ...left);
+        left = left.filter((_, n) => outcomes[n]?.kind !== "published");
+        if (left.length > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    }
+    await killing;
     await eventually(() => handling.effects.length >= keys.length * rounds);
     for (const key of keys) {
       const effects = handling.effects.filter((id) => id.startsWith(`${key}-`));

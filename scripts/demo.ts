@@ -9,6 +9,7 @@ import { serveShop } from "../examples/shop/http.ts";
 import { startLoad } from "../examples/shop/load.ts";
 import { openShop } from "../examples/shop/shop.ts";
 import { showFigures } from "../examples/shop/view.ts";
+import { demoTransport } from "./demo-transport.ts";
 import { StopRequest } from "./stop-request.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -38,6 +39,10 @@ process.exit();
 async function run(): Promise<void> {
   const { PORT = "3000", SAGABOX_PORT = "8000", SAGABOX_SCHEMA = "sagabox", SHOP_LOAD = "1" } = process.env;
   const ports = { shop: portOf("PORT", PORT), health: portOf("SAGABOX_PORT", SAGABOX_PORT) };
+  const carried = await demoTransport(process.argv.slice(2), process.env["SAGABOX_BROKER_URL"], (line) =>
+    out.write(`${line}\n`),
+  );
+  undo.push(() => carried.stop());
   const { url, place } = await database();
   const pool = new pg.Pool({ connectionString: url, max: 40 });
   undo.push(() => pool.end());
@@ -48,17 +53,18 @@ async function run(): Promise<void> {
     schema: SAGABOX_SCHEMA,
     log: out.isTTY ? false : "warn", // on a terminal the view shows the last trouble itself
     observers: [figures],
+    ...(carried.transport !== undefined && { transport: carried.transport }),
   });
   undo.push(() => opened.bus.stop());
   const shop = figures.counting(opened);
-  await shop.bus.run({ port: ports.health });
+  const { port: healthPort = ports.health } = await shop.bus.run({ port: ports.health });
   const server = await serveShop(shop, ports.shop);
   undo.push(() => server.close());
   if (SHOP_LOAD !== "0") {
     const load = startLoad(shop);
     undo.push(() => load.stop());
   }
-  undo.push(showFigures({ figures, about: about(server.port, ports.health, place), out }));
+  undo.push(showFigures({ figures, about: about(server.port, healthPort, place, carried.carrier), out }));
 }
 
 async function database(): Promise<{ url: string; place: string }> {
@@ -98,12 +104,13 @@ async function inUse(url: string): Promise<boolean> {
   }
 }
 
-function about(port: number, healthPort: number, place: string): string[] {
+function about(port: number, healthPort: number, place: string, carrier: string): string[] {
   const order = `'{"sku":"tea","quantity":2,"customerId":"you"}'`;
   return [
     `  place an order    curl -s http://127.0.0.1:${port}/orders -H 'content-type: application/json' -d ${order}`,
     `  look at it        curl -s http://127.0.0.1:${port}/orders/<orderId>`,
     `  health, metrics   http://127.0.0.1:${healthPort}/health/ready  http://127.0.0.1:${healthPort}/metrics`,
+    `  messages go by    ${carrier}`,
     `  data              ${place}`,
     "  Ctrl-C stops everything; the next start finds the data again.",
   ];

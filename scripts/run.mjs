@@ -29,6 +29,8 @@ const check = [
 ];
 const tests = [
   ["tests", () => run.vitest(projects("unit", "types", "architecture", "postgres"))],
+  // Each starts a server of its own, and is left out with the reason where there is none to start.
+  ["brokers", () => run.vitest(projects("rabbitmq", "kafka", "nats"))],
   ["proof, quick", () => run.vitest(projects("proof"), { SAGABOX_PROOF: "quick" })],
 ];
 

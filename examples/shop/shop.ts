@@ -43,7 +43,7 @@ const PRICE_CENTS = 1_250;
 /** A shop as a service would write it: tables of its own, a bus, and two consumers that react to an order. */
 export async function openShop(
   pool: Pool,
-  options: Pick<BusOptions, "schema" | "log" | "observers" | "worker"> = {},
+  options: Pick<BusOptions, "schema" | "log" | "observers" | "worker" | "transport"> = {},
 ): Promise<Shop> {
   const bus = createBus({ service: "shop", database: pool, ...options });
   await bus.migrate();

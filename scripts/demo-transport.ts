@@ -1,0 +1,58 @@
+import type { Transport } from "sagabox";
+import {
+  brokerKinds,
+  brokerTransport,
+  isBrokerKind,
+  startBroker,
+} from "../test/support/brokers/broker-kinds.ts";
+
+export interface DemoTransport {
+  /** Undefined: PostgreSQL itself carries the messages. */
+  readonly transport: Transport | undefined;
+  /** For people: what carries the messages, and where. */
+  readonly carrier: string;
+  readonly stop: () => Promise<void>;
+}
+
+const usage = `npm start [-- --transport postgres|${brokerKinds.join("|")}]`;
+
+/** `--transport rabbitmq`, with the broker of SAGABOX_BROKER_URL or one that is started here. */
+export async function demoTransport(
+  args: readonly string[],
+  givenUrl: string | undefined,
+  say: (line: string) => void,
+): Promise<DemoTransport> {
+  const kind = transportName(args);
+  if (kind === "postgres") {
+    return { transport: undefined, carrier: "PostgreSQL itself", stop: () => Promise.resolve() };
+  }
+  if (!isBrokerKind(kind)) throw new Error(`There is no transport "${kind}". ${usage}`);
+  if (givenUrl !== undefined && givenUrl !== "") {
+    const transport = brokerTransport(kind, givenUrl);
+    return { transport, carrier: `${kind}, at SAGABOX_BROKER_URL`, stop: () => Promise.resolve() };
+  }
+  say(`Starting ${kind} …`);
+  const found = await startBroker(kind);
+  if ("missing" in found) {
+    throw new Error(
+      `${kind} cannot be started here: ${found.missing}. ` +
+        "Or set SAGABOX_BROKER_URL to a broker that runs already (see compose.yaml).",
+    );
+  }
+  const { server } = found;
+  return {
+    transport: brokerTransport(kind, server.url),
+    carrier: `${server.version}, started for this run`,
+    stop: () => server.stop(),
+  };
+}
+
+function transportName(args: readonly string[]): string {
+  const [first = "--transport=postgres", second, ...more] = args;
+  const [option, value = second] = first.split("=", 2);
+  const tooMany = first.includes("=") ? second !== undefined : more.length > 0;
+  if (option !== "--transport" || value === undefined || tooMany) {
+    throw new Error(`I do not understand "${args.join(" ")}". ${usage}`);
+  }
+  return value;
+}

@@ -101,7 +101,7 @@ export class Settlement {
   // The letter in Postgres is the one that counts; the broker's copy is for those who look there.
   async #putAside(held: Held, error: Error): Promise<Fate> {
     const { delivery } = held;
-    if (delivery.deadLetter === undefined) return this.ack(held);
+    if (delivery.deadLetter === undefined) return delivery.ackWith === undefined ? this.ack(held) : "done";
     const { errorType, errorMessage, stackTrace } = describeFailure(error);
     const note: DeadLetterNote = {
       error_type: errorType,
@@ -122,7 +122,10 @@ export class Settlement {
     held: Held,
     doing: string,
     writes: readonly { statement: Statement; params: readonly Param[] }[],
-    { given, acknowledge = () => this.ack(held) }: End,
+    {
+      given,
+      acknowledge = () => (held.delivery.ackWith === undefined ? this.ack(held) : Promise.resolve("done")),
+    }: End,
   ): Promise<Fate> {
     const { delivery } = held;
     const last = [...writes, ...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
@@ -141,9 +144,8 @@ export class Settlement {
     );
     if (gone) delivery.acked?.();
     if (!written || gone) return "lost";
-    if (delivery.ackWith === undefined) return acknowledge();
     delivery.acked?.();
-    return "done";
+    return acknowledge();
   }
 
   /** What a suspect leaves behind when it is through. */

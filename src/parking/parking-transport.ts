@@ -3,6 +3,7 @@ import type { Observer } from "../telemetry/index.ts";
 import type {
   Capabilities,
   Consumption,
+  DeadLetterNote,
   Delivery,
   PublishOptions,
   PublishOutcome,
@@ -11,6 +12,7 @@ import type {
 } from "../transport/index.ts";
 import type { PostgresTransport } from "../transports/postgres/index.ts";
 import { KeyGate } from "./key-gate.ts";
+import { ParkedDelivery } from "./parked-delivery.ts";
 
 /** A broker whose keyed retries wait in Postgres. Everything else is the broker's own. */
 export class ParkingTransport implements Transport {
@@ -50,25 +52,44 @@ export class ParkingTransport implements Transport {
       observer: this.#observer,
       receive,
     });
-    const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, receive);
-    const fresh = await this.#broker
+    let fresh: Consumption | undefined = undefined;
+    const copy = (message: Message, note: DeadLetterNote): Promise<void> => this.#copy(fresh, message, note);
+    const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, (delivery) =>
+      receive(new ParkedDelivery(delivery, copy)),
+    );
+    const consumption = await this.#broker
       .subscribe(subscription, (delivery) => gate.arrived(delivery))
       .catch(async (error: unknown) => {
         await parked.close();
         throw error;
       });
+    fresh = consumption;
     return {
       pause: async () => {
         gate.closing = true;
-        await Promise.all([fresh.pause(), parked.pause()]);
+        await Promise.all([consumption.pause(), parked.pause()]);
       },
       close: async () => {
         gate.closing = true;
-        await fresh.close();
+        await consumption.close();
         await parked.close();
       },
-      health: () => (fresh.health().ok ? parked.health() : fresh.health()),
+      health: () => (consumption.health().ok ? parked.health() : consumption.health()),
     };
+  }
+
+  // The letter is written. A broker that is down must not hold up those who are alive.
+  async #copy(fresh: Consumption | undefined, message: Message, note: DeadLetterNote): Promise<void> {
+    try {
+      await fresh?.deadLetter?.(message, note);
+    } catch (error) {
+      this.#observer.tell("transport.unreachable", {
+        transport: this.name,
+        doing: `showing dead letter ${message.id} there`,
+        error: error instanceof Error ? error.message : String(error),
+        retryInMs: 0,
+      });
+    }
   }
 
   async close(): Promise<void> {

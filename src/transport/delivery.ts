@@ -27,7 +27,8 @@ export interface Delivery {
   release(): Promise<void>;
   /**
    * Where the broker has a place for the dead: puts the message there, its body unchanged and the note in its headers,
-   * and acknowledges it once the broker has confirmed. The letter in Postgres was committed before.
+   * and acknowledges it once the broker has confirmed, where that was not done with the letter. The letter in Postgres
+   * was committed before.
    */
   deadLetter?(note: DeadLetterNote): Promise<void>;
 }

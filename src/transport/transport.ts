@@ -1,6 +1,6 @@
 import type { Message, MessageKind } from "../message/index.ts";
 import type { Capabilities } from "./capabilities.ts";
-import type { Delivery } from "./delivery.ts";
+import type { DeadLetterNote, Delivery } from "./delivery.ts";
 
 /** What became of one message. `unknown` is not failure: it may be there already, and is sent again. */
 export type PublishOutcome =
@@ -44,6 +44,11 @@ export interface Consumption {
   pause(): Promise<void>;
   /** Gives back what is unsettled and leaves the group. */
   close(): Promise<void>;
+  /**
+   * Where the broker has a place for the dead: puts a copy of a message there that is no longer at the broker, with the
+   * note in its headers. It is for people and tools that look there; the letter in Postgres is the one that counts.
+   */
+  deadLetter?(message: Message, note: DeadLetterNote): Promise<void>;
   /** False while nothing can be received: the reason is for people. */
   health(): { readonly ok: boolean; readonly detail?: string };
 }

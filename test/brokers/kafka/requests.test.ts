@@ -4,7 +4,7 @@ import { missing, newPrefix, transportOf } from "./harness.ts";
 
 describe.skipIf(missing)("requests over Kafka", () => {
   requestStory(() => {
-    const prefix = newPrefix();
-    return [transportOf({ prefix }), transportOf({ prefix })];
+    const options = { prefix: newPrefix() };
+    return [transportOf(options), transportOf(options)];
   });
 });

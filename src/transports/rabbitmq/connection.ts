@@ -33,7 +33,7 @@ export class Link {
     this.#loop = new Loop({
       step: (signal) => this.#step(signal),
       onError: (error) => this.#failed(error),
-      maxBackoffMs: 5_000,
+      maxBackoffMs: 2_000,
     });
   }
 

@@ -1,5 +1,6 @@
 import type { ConfirmChannel } from "amqplib";
 import { SagaboxError } from "../../errors/index.ts";
+import { systemClock } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
 import { unreachable } from "./connection.ts";
 import type { Parcel } from "./properties.ts";
@@ -34,6 +35,7 @@ export class InFlight {
   #count = 0;
   #full = false;
   #open = true;
+  #answeredAtMs = systemClock.monotonicMs();
   #wake: (() => void)[] = [];
 
   constructor(channel: ConfirmChannel) {
@@ -58,6 +60,16 @@ export class InFlight {
     return this.#open;
   }
 
+  /** Something is owed, and not one answer came for so long. */
+  isStuck(silenceMs: number): boolean {
+    return this.#count > 0 && systemClock.monotonicMs() - this.#answeredAtMs >= silenceMs;
+  }
+
+  /** All it holds becomes unknown. */
+  abandon(): void {
+    if (this.#open) this.#channel.close().catch(() => undefined);
+  }
+
   hasRoom(most: number): boolean {
     return !this.#full && this.#count < most;
   }
@@ -78,7 +90,9 @@ export class InFlight {
     try {
       const { exchange, routingKey, body, properties } = parcel;
       // False means that the buffer is full: this one is taken, the next has to wait.
+      if (this.#count === 1) this.#answeredAtMs = systemClock.monotonicMs();
       this.#full = !this.#channel.publish(exchange, routingKey, body, properties, (error: unknown) => {
+        this.#answeredAtMs = systemClock.monotonicMs();
         this.#forget(id, sent);
         sent.answered(error);
       });

@@ -30,6 +30,7 @@ export class Publisher {
   readonly #link: Link;
   readonly #settings: RabbitSettings;
   #session: Promise<Session> | undefined;
+  #inUse: InFlight | undefined;
 
   constructor(link: Link, settings: RabbitSettings) {
     this.#link = link;
@@ -71,7 +72,10 @@ export class Publisher {
       end();
       for (const one of sent) one.giveUp(unknownFate("RabbitMQ did not confirm in time."));
     };
-    const cancel = after(this.#settings.confirmMs, stop);
+    const cancel = after(this.#settings.confirmMs, () => {
+      stop();
+      void this.#dropStuck();
+    });
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
     try {
@@ -128,13 +132,22 @@ export class Publisher {
       const unhear = this.#link.onChange(() => inFlight.wake());
       channel.on("close", () => {
         unhear();
-        this.#session = undefined;
+        if (this.#inUse === inFlight) this.#session = undefined;
       });
+      this.#inUse = inFlight;
       return { live, inFlight, declared: new Map() };
     } catch (error) {
       this.#session = undefined;
       throw error;
     }
+  }
+
+  // One queue that does not answer holds up its channel, and with it all others.
+  async #dropStuck(): Promise<void> {
+    const session = await this.#session?.catch(() => undefined);
+    if (session?.inFlight.isStuck(this.#settings.confirmMs) !== true) return;
+    this.#session = undefined;
+    session.inFlight.abandon();
   }
 
   async #room({ inFlight }: Session, { over, ended }: Round): Promise<void> {

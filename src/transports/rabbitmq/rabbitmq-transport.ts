@@ -32,7 +32,9 @@ export class RabbitMQTransport implements Transport {
     this.#publishing = new Link(settings, "publish");
     this.#consuming = new Link(settings, "consume");
     this.#publisher = new Publisher(this.#publishing, settings);
-    this.#courier = new Courier({ link: this.#publishing, publisher: this.#publisher, settings });
+    // On a channel of its own: a queue that does not answer holds up everything behind it.
+    const copies = new Publisher(this.#publishing, settings);
+    this.#courier = new Courier({ link: this.#publishing, publisher: copies, settings });
     this.capabilities = Object.freeze({
       ordersByKey: true,
       ordersRetries: false,

@@ -56,7 +56,7 @@ export class Subscriber implements Consumption {
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: (error) => this.#failed(error),
-      maxBackoffMs: 5_000,
+      maxBackoffMs: 2_000,
     });
     this.#unhear = link.onChange(() => this.#loop.wake());
   }

@@ -1,6 +1,7 @@
 import type { JsMsg } from "@nats-io/jetstream";
 import { withDeadline } from "../../runtime/index.ts";
-import type { DeadLetterNote } from "../../transport/index.ts";
+import type { Message } from "../../message/index.ts";
+import { toWire, type DeadLetterNote } from "../../transport/index.ts";
 import { fromNatsHeaders, headerBytes, toNatsHeaders, transportHeaders } from "./header-mapping.ts";
 import { unreachable, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
@@ -8,6 +9,17 @@ import { streamNames, type GroupNames } from "./topology.ts";
 
 /** For the headers that the server reads, such as the id of the copy. */
 const serverBytes = 1_024;
+
+interface Copy {
+  readonly body: Uint8Array;
+  /** The same for each copy of one original. */
+  readonly original: string;
+}
+
+// The time tells it from a message with the same number in a stream that was deleted and made anew.
+function copyOf(msg: JsMsg): Copy {
+  return { body: msg.data, original: `${msg.info.stream}/${msg.seq}/${msg.timestampNanos}` };
+}
 
 type Texts = Readonly<Record<string, string>>;
 
@@ -31,23 +43,30 @@ export class Copies {
       [transportHeaders.delay]: String(Math.ceil(delayMs)),
     };
     const { retries } = streamNames(this.#settings.prefix);
-    await this.#put(session, msg, this.#names.retry(topic), retries, headers);
+    await this.#put(session, copyOf(msg), this.#names.retry(topic), retries, headers);
   }
 
-  async deadLetter(session: Session, msg: JsMsg, note: DeadLetterNote): Promise<void> {
-    const own = fromNatsHeaders(msg.headers);
-    const room = session.maxPayload - msg.data.length - headerBytes(own) - serverBytes;
+  deadLetter(session: Session, msg: JsMsg, note: DeadLetterNote): Promise<void> {
+    return this.#bury(session, copyOf(msg), fromNatsHeaders(msg.headers), note);
+  }
+
+  /** For a message that is no longer at the server. */
+  deadMessage(session: Session, message: Message, note: DeadLetterNote): Promise<void> {
+    const { body, headers } = toWire(message);
+    return this.#bury(session, { body, original: message.id }, headers, note);
+  }
+
+  #bury(session: Session, copy: Copy, own: Texts, note: DeadLetterNote): Promise<void> {
+    const room = session.maxPayload - copy.body.length - headerBytes(own) - serverBytes;
     const { dead } = streamNames(this.#settings.prefix);
-    await this.#put(session, msg, this.#names.dead, dead, { ...own, ...fitted({ ...note }, room) });
+    return this.#put(session, copy, this.#names.dead, dead, { ...own, ...fitted({ ...note }, room) });
   }
 
-  async #put(session: Session, msg: JsMsg, subject: string, stream: string, headers: Texts): Promise<void> {
+  async #put(session: Session, copy: Copy, subject: string, stream: string, headers: Texts): Promise<void> {
     const { timeoutMs } = this.#settings;
-    // The time tells it from a message with the same number in a stream that was deleted and made anew.
-    const original = `${msg.info.stream}/${msg.seq}/${msg.timestampNanos}`;
-    const confirmed = session.js.publish(subject, msg.data, {
+    const confirmed = session.js.publish(subject, copy.body, {
       headers: toNatsHeaders(headers),
-      msgID: `${subject}/${original}`,
+      msgID: `${subject}/${copy.original}`,
       expect: { streamName: stream },
       timeout: timeoutMs,
     });

@@ -1,4 +1,5 @@
 import { every, Loop, withDeadline, type CancelTimer } from "../../runtime/index.ts";
+import type { Message } from "../../message/index.ts";
 import type {
   Consumption,
   DeadLetterNote,
@@ -89,6 +90,10 @@ export class Subscriber implements Consumption {
       throw error;
     }
     await this.#tending.start();
+  }
+
+  async deadLetter(message: Message, note: DeadLetterNote): Promise<void> {
+    await this.#copies.deadMessage(this.#connected(), message, note);
   }
 
   async pause(): Promise<void> {

@@ -1,3 +1,5 @@
+import { jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
 import { inject, onTestFinished } from "vitest";
 import type { NatsOptions } from "../../../src/transports/nats/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
@@ -18,6 +20,13 @@ const found = inject("nats");
 export const missing = "missing" in found;
 /** The server of the whole run. */
 export const sharedUrl = "url" in found ? found.url : "";
+
+/** The raw client, to look at what is there. */
+export async function client() {
+  const nc = await connect({ servers: sharedUrl.replace("nats://", "") });
+  onTestFinished(() => nc.close());
+  return { js: jetstream(nc), jsm: await jetstreamManager(nc) };
+}
 
 let count = 0;
 /** A prefix of its own keeps a test from all others. */

@@ -1,16 +1,18 @@
-import { jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { fromNatsHeaders } from "../../../src/transports/nats/header-mapping.ts";
 import { toWire, type Delivery } from "../../../src/transport/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { eventually, ids, member, missing, newPrefix, opened, publish, sharedUrl } from "./harness.ts";
-
-async function client() {
-  const nc = await connect({ servers: sharedUrl.replace("nats://", "") });
-  onTestFinished(() => nc.close());
-  return { js: jetstream(nc), jsm: await jetstreamManager(nc) };
-}
+import {
+  client,
+  eventually,
+  ids,
+  member,
+  missing,
+  newPrefix,
+  opened,
+  publish,
+  sharedUrl,
+} from "./harness.ts";
 
 const note = {
   error_type: "TypeError",

@@ -4,6 +4,7 @@ import { table } from "./harness/report.ts";
 import type { Result } from "./harness/result.ts";
 import { startServer } from "./harness/server.ts";
 import { suites } from "./suites.ts";
+import { stopBrokers } from "./transports/broker.ts";
 
 const given = parseArguments(process.argv.slice(2), Object.keys(suites));
 if (given === undefined) {
@@ -17,12 +18,20 @@ const say = (line: string): void => {
 };
 
 const server = await startServer();
+const stop = async (): Promise<void> => {
+  await Promise.allSettled([server.stop(), stopBrokers()]);
+};
 // Whoever ends us, also by being killed, must not leave a server behind.
 for (const end of ["SIGINT", "SIGTERM", "disconnect"] as const) {
-  process.once(end, () => void server.stop().finally(() => process.exit(130)));
+  process.once(end, () => void stop().finally(() => process.exit(130)));
 }
 process.channel?.unref();
-const bench: Bench = { server, rounds: given.rounds, quick: given.quick, say };
+const leftOut: { readonly what: string; readonly reason: string }[] = [];
+const leaveOut = (what: string, reason: string): void => {
+  leftOut.push({ what, reason });
+  say(`${what} is left out: ${reason}`);
+};
+const bench: Bench = { server, rounds: given.rounds, quick: given.quick, say, leaveOut };
 const results: Result[] = [];
 try {
   for (const suite of given.suite === "all" ? Object.keys(suites) : [given.suite]) {
@@ -33,9 +42,9 @@ try {
     }
   }
 } finally {
-  await server.stop();
+  await stop();
 }
 
-if (given.json) console.log(JSON.stringify({ suite: given.suite, rounds: given.rounds, results }));
-else console.log(table(results));
+if (given.json) console.log(JSON.stringify({ suite: given.suite, rounds: given.rounds, results, leftOut }));
+else console.log(table(results, leftOut));
 process.exitCode = results.every((one) => one.ok) ? 0 : 1;

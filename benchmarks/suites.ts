@@ -9,6 +9,7 @@ import { fetchCost } from "./relay/fetch-cost.ts";
 import { memory } from "./relay/memory.ts";
 import { oldSnapshot } from "./relay/old-snapshot.ts";
 import { twoRelays } from "./relay/two-relays.ts";
+import { broker } from "./transports/broker.ts";
 
 type Measurement = (bench: Bench) => Promise<Result[]>;
 
@@ -25,6 +26,11 @@ export const suites: Readonly<Record<string, Readonly<Record<string, Measurement
   publish: {
     "P4: business transaction with an event": transaction,
     "P6: from commit to publish": latency,
+  },
+  transports: {
+    "P3.rabbitmq: into and out of RabbitMQ": (bench) => broker(bench, "rabbitmq"),
+    "P3.nats: into and out of NATS JetStream": (bench) => broker(bench, "nats"),
+    "P3.kafka: into and out of Kafka": (bench) => broker(bench, "kafka"),
   },
   inbox: { "P12: ways to handle a message": consumer },
 };

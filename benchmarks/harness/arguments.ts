@@ -9,7 +9,7 @@ export interface Arguments {
   readonly only: string | undefined;
 }
 
-export const USAGE = `npm run bench -- <relay | publish | inbox | all> [--json] [--rounds n] [--quick] [--only text]
+export const USAGE = `npm run bench -- <relay | publish | inbox | transports | all> [--json] [--rounds n] [--quick] [--only text]
 
   --json      one object on stdout instead of the table
   --rounds n  interleaved rounds (default 5)

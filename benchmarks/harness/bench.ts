@@ -8,6 +8,8 @@ export interface Bench {
   readonly quick: boolean;
   /** A line for whoever waits; never on stdout. */
   readonly say: (line: string) => void;
+  /** What cannot be measured here, and why. */
+  readonly leaveOut: (what: string, reason: string) => void;
 }
 
 /** A full size, or the smaller one of a quick run. */

@@ -3,7 +3,10 @@ import type { Result } from "./result.ts";
 const COLUMNS = ["id", "ratio", "spread", "first", "aim", "", "what"] as const;
 
 /** The table for people. */
-export function table(results: readonly Result[]): string {
+export function table(
+  results: readonly Result[],
+  leftOut: readonly { readonly what: string; readonly reason: string }[],
+): string {
   const rows = results.map(rowOf);
   const widths = COLUMNS.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]?.length ?? 0)));
   const line = (cells: readonly string[]): string =>
@@ -15,6 +18,7 @@ export function table(results: readonly Result[]): string {
     line(COLUMNS),
     line(widths.map((width) => "-".repeat(width))),
     ...rows.flatMap((row, i) => [line(row), ...detailOf(results[i])]),
+    ...leftOut.map(({ what, reason }) => `${what} is left out: ${reason}`),
   ].join("\n");
 }
 

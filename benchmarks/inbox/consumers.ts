@@ -1,10 +1,10 @@
 import type { Bench } from "../harness/bench.ts";
 import { countStatements } from "../harness/usage.ts";
 import { createBus, type Bus } from "../../src/index.ts";
-import type { Message } from "../../src/message/index.ts";
 import type { Observer } from "../../src/telemetry/index.ts";
 import { MemoryTransport } from "../../src/testing/index.ts";
-import { order, OrderPlaced } from "../product/order-placed.ts";
+import { orderMessage } from "../product/order-message.ts";
+import { OrderPlaced } from "../product/order-placed.ts";
 import { BUSINESS_INSERT, BUSINESS_TABLE, businessRow } from "../references/business.ts";
 
 /** The ways a handler can be written. */
@@ -30,7 +30,7 @@ export async function consumers(bench: Bench, style: Style) {
   return {
     async rate(count: number): Promise<number> {
       await place.admin.query("truncate business, sagabox.consumer_inbox");
-      const messages = Array.from({ length: count }, (_, n) => messageOf(handled + n));
+      const messages = Array.from({ length: count }, (_, n) => orderMessage(handled + n));
       const before = statements.count();
       const done = counter.reaches(handled + count);
       const began = performance.now();
@@ -79,31 +79,6 @@ function rowOf(orderId: string): [customer: string, total: number, note: string]
 const ONCE = "insert into business (customer, total, note) select $1::text, $2::numeric, $3::text from fresh";
 const BULK =
   "insert into business (customer, total, note) select * from unnest($1::text[], $2::numeric[], $3::text[])";
-
-function messageOf(n: number): Message {
-  const data = order(n);
-  return {
-    id: `message-${n}`,
-    kind: "event",
-    type: "order.placed",
-    schemaVersion: 1,
-    topic: "events.order.placed",
-    key: data.customerId,
-    data: JSON.stringify(data),
-    headers: {},
-    correlationId: `message-${n}`,
-    causationId: null,
-    traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-    sagaId: null,
-    aggregateType: null,
-    aggregateId: null,
-    source: "bench",
-    target: null,
-    priority: 5,
-    writtenAt: "2026-02-03T04:05:06.789012Z",
-    expiresAt: null,
-  };
-}
 
 /** Counts what was handled and committed. */
 class Counter implements Observer {

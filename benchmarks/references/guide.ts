@@ -6,19 +6,34 @@ const BATCH = 100;
 /** The pool its workers share. */
 const CONNECTIONS = 10;
 
+interface Claimed {
+  readonly event_id: string;
+  readonly aggregate_id: string;
+  readonly payload: unknown;
+}
+
+/** One event to the broker, until it is confirmed. */
+type Send = (event: {
+  readonly id: string;
+  readonly key: string;
+  readonly payload: unknown;
+}) => Promise<void>;
+
 /** The textbook outbox: a status column, claimed by UPDATE, then read and marked event by event. It never sleeps here. */
 export class Guide {
   readonly #place: Place;
   readonly #pool: pg.Pool;
+  readonly #send: Send;
 
-  private constructor(place: Place) {
+  private constructor(place: Place, send: Send) {
     this.#place = place;
     this.#pool = place.pool(CONNECTIONS);
+    this.#send = send;
   }
 
-  static async open(place: Place): Promise<Guide> {
+  static async open(place: Place, send: Send = () => Promise.resolve()): Promise<Guide> {
     await place.admin.query(TABLE);
-    return new Guide(place);
+    return new Guide(place, send);
   }
 
   async drain(count: number): Promise<number> {
@@ -28,16 +43,16 @@ export class Guide {
     const began = performance.now();
     let done = 0;
     while (done < count) {
-      const { rows } = await this.#pool.query<{ event_id: string }>(CLAIM);
-      await Promise.all(rows.map(({ event_id: id }) => this.#publish(id)));
+      const { rows } = await this.#pool.query<Claimed>(CLAIM);
+      await Promise.all(rows.map((event) => this.#publish(event)));
       done += rows.length;
     }
     return (count / (performance.now() - began)) * 1000;
   }
 
-  async #publish(id: string): Promise<void> {
+  async #publish({ event_id: id, aggregate_id: key, payload }: Claimed): Promise<void> {
     await this.#pool.query({ name: "guide_read", text: READ, values: [id] });
-    await Promise.resolve(); // the broker
+    await this.#send({ id, key, payload });
     await this.#pool.query({ name: "guide_sent", text: SENT, values: [id] });
   }
 }

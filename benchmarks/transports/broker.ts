@@ -1,0 +1,104 @@
+import { startBroker, type BrokerKind } from "../../test/support/brokers/broker-kinds.ts";
+import type { BrokerServer } from "../../test/support/brokers/broker-server.ts";
+import { toWire } from "../../src/transport/index.ts";
+import { size, type Bench } from "../harness/bench.ts";
+import { compare } from "../harness/compare.ts";
+import { result, type Result } from "../harness/result.ts";
+import { median, ratioOf } from "../harness/statistics.ts";
+import { orderMessage } from "../product/order-message.ts";
+import { Guide } from "../references/guide.ts";
+import { PaceMeter } from "./pace-meter.ts";
+import { openProduct } from "./product.ts";
+import type { RawClient, RawMessage } from "./raw-client.ts";
+import { rawClient } from "./raw-clients.ts";
+
+const IN_FLIGHT = 500;
+const WARM_UP = 2_000;
+
+const servers = new Set<BrokerServer>();
+
+/** Stops the brokers that still run: whoever ends us must not leave one behind. */
+export async function stopBrokers(): Promise<void> {
+  const running = [...servers];
+  servers.clear();
+  await Promise.all(running.map((server) => server.stop()));
+}
+
+/** The product on a real broker, there and back, against the broker's own client doing the same confirmed work. */
+export async function broker(bench: Bench, kind: BrokerKind): Promise<Result[]> {
+  const found = await startBroker(kind);
+  if ("missing" in found) {
+    bench.leaveOut(`P3.${kind}`, found.missing);
+    return [];
+  }
+  servers.add(found.server);
+  bench.say(`P3.${kind}: ${found.server.version}`);
+  try {
+    return await measure(bench, kind, found.server);
+  } finally {
+    await stopBrokers();
+  }
+}
+
+async function measure(bench: Bench, kind: BrokerKind, { url, version }: BrokerServer): Promise<Result[]> {
+  const count = size(bench, 10_000, 4_000);
+  const slowCount = size(bench, 2_000, 1_000);
+  const product = await openProduct(bench, kind, url, IN_FLIGHT);
+  const raw = await rawClient(kind, url, "raw");
+  const guideClient = await rawClient(kind, url, "guide");
+  const guidePlace = await bench.server.database("guide");
+  const guide = await Guide.open(guidePlace, ({ id, key, payload }) =>
+    guideClient.publishOne({ id, key, body: Buffer.from(JSON.stringify(payload)) }),
+  );
+  // What was published is consumed right away, so that the next one finds the broker as empty as the one before.
+  const consumed = { product: [] as number[], raw: [] as number[] };
+  const samples = await compare(bench, `P3.${kind}, events/s`, {
+    sagabox: async ({ warmUp }) => {
+      const some = warmUp ? WARM_UP : count;
+      const rate = await product.drain(some);
+      const back = await product.consume(some);
+      if (!warmUp) consumed.product.push(back);
+      return rate;
+    },
+    raw: async ({ warmUp, round }) => {
+      const some = warmUp ? WARM_UP : count;
+      const rate = await publishRate(raw, rawMessages(round, some));
+      const meter = new PaceMeter(some);
+      await raw.consume(some, IN_FLIGHT, meter.one);
+      if (!warmUp) consumed.raw.push(meter.rate);
+      return rate;
+    },
+    guide: ({ warmUp }) => guide.drain(warmUp ? 200 : slowCount),
+  });
+  for (const open of [product, raw, guideClient]) await open.close();
+  await guidePlace.drop();
+  const ours = median(samples.sagabox);
+  return [
+    result(`P3.${kind}`, ratioOf(samples.sagabox, samples.raw), {
+      "events/s": ours,
+      "raw events/s": median(samples.raw),
+      broker: version,
+    }),
+    result(`P3.${kind}.guide`, ratioOf(samples.sagabox, samples.guide), {
+      "guide events/s": median(samples.guide),
+    }),
+    result(`P3.${kind}.consume`, ratioOf(consumed.product, consumed.raw), {
+      "messages/s": median(consumed.product),
+      "raw messages/s": median(consumed.raw),
+    }),
+  ];
+}
+
+async function publishRate(raw: RawClient, messages: readonly RawMessage[]): Promise<number> {
+  const began = performance.now();
+  await raw.publish(messages, IN_FLIGHT);
+  return (messages.length / (performance.now() - began)) * 1000;
+}
+
+/** The bodies that the product sends, envelope and all; ids differ from round to round, since a broker may know them. */
+function rawMessages(round: number, count: number): RawMessage[] {
+  return Array.from({ length: count }, (_, n) => {
+    const message = orderMessage(n);
+    return { id: `${round}-${message.id}`, key: message.key ?? "", body: toWire(message).body };
+  });
+}

@@ -1,4 +1,4 @@
-import { after, type CancelTimer } from "../../runtime/index.ts";
+import { after, sleep, type CancelTimer } from "../../runtime/index.ts";
 import type { AssignedPartition } from "./assigned-partition.ts";
 import type { Coordinator } from "./coordinator.ts";
 import type { GroupMember } from "./group-member.ts";
@@ -12,6 +12,8 @@ interface CommitterParts {
 }
 
 const LONGEST_WAIT_MS = 2_000;
+const LAST_TRIES = 6;
+const LAST_WAIT_MS = 50;
 
 /** Writes down how far each partition is done, with our epoch: a member that was replaced can no longer commit. */
 export class Committer {
@@ -41,10 +43,18 @@ export class Committer {
     return this.#running;
   }
 
-  async close(): Promise<void> {
+  /** The last commits before partitions go: tried a few times, since our epoch may be changing at this moment. */
+  async finish(): Promise<void> {
+    for (let tries = 1; tries <= LAST_TRIES; tries++) {
+      await this.now();
+      if (this.#dirty().length === 0 || !this.#parts.member.isMember) return;
+      await sleep(tries * LAST_WAIT_MS);
+    }
+  }
+
+  close(): void {
     this.#closed = true;
     this.#timer?.();
-    await this.now();
   }
 
   async #commit(): Promise<void> {

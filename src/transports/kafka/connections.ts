@@ -124,10 +124,10 @@ export function addressOf({ host, port }: Broker): string {
   return `${host}:${port}`;
 }
 
-/** The deepest reason that says something. */
+/** What happened and why, each said once. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof AggregateError && error.errors.length > 0) return messageOf(error.errors[0]);
   const cause = error.cause === undefined ? "" : messageOf(error.cause);
-  return cause === "" ? error.message : `${error.message} ${cause}`;
+  return error.message.includes(cause) ? error.message : `${error.message} ${cause}`;
 }

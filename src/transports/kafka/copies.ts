@@ -1,6 +1,7 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { systemClock } from "../../runtime/index.ts";
-import type { DeadLetterNote, RetryOptions, Subscription } from "../../transport/index.ts";
+import type { Message } from "../../message/index.ts";
+import { toWire, type DeadLetterNote, type RetryOptions, type Subscription } from "../../transport/index.ts";
 import type { IncomingRecord } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
 import type { Publisher } from "./publisher.ts";
@@ -49,6 +50,17 @@ export class Copies {
     return this.#put(this.#topology.deadLetters(topic), "dead letters", record, headers, signal);
   }
 
+  /** For a message that was acknowledged already. */
+  buryMessage(message: Message, note: DeadLetterNote): Promise<void> {
+    const { body, headers } = toWire(message);
+    const own = Object.entries({ ...headers, ...note }).map(
+      ([name, value]) => [Buffer.from(name), Buffer.from(value)] as const,
+    );
+    const record = { key: message.key === null ? null : Buffer.from(message.key), value: body };
+    const { signal } = new AbortController(); // the publisher has a deadline of its own
+    return this.#put(this.#topology.deadLetters(message.topic), "dead letters", record, new Map(own), signal);
+  }
+
   #retryTopic(topic: string, step: number): string {
     const { service, group } = this.#subscription;
     return this.#topology.retry(topic, service, group, step);
@@ -57,7 +69,7 @@ export class Copies {
   async #put(
     topic: string,
     purpose: TopicPurpose,
-    { key, value }: IncomingRecord,
+    { key, value }: Pick<IncomingRecord, "key" | "value">,
     headers: Map<Buffer, Buffer>,
     signal: AbortSignal,
   ): Promise<void> {

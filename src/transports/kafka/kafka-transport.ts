@@ -78,12 +78,13 @@ export class KafkaTransport implements Transport {
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    const copies = new Copies(this.#publisher, this.#settings, this.#topology, subscription);
     const subscriber = new Subscriber({
       driver: this.#driver,
       directory: this.#directory,
       topology: this.#topology,
       settings: this.#settings,
-      copies: new Copies(this.#publisher, this.#settings, this.#topology, subscription),
+      copies,
       subscription,
       receive,
     });
@@ -91,6 +92,7 @@ export class KafkaTransport implements Transport {
     await subscriber.start();
     return {
       pause: () => subscriber.pause(),
+      deadLetter: (message, note) => copies.buryMessage(message, note),
       health: () => subscriber.health(),
       close: async () => {
         this.#subscribers.delete(subscriber);

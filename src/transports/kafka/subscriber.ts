@@ -73,7 +73,7 @@ export class Subscriber implements Consumption {
     this.#committer = new Committer({ ...shared, partitions, intervalMs: settings.commitIntervalMs });
     this.#partitions = new Partitions({
       handOverMs: settings.handOverMs,
-      commit: () => this.#committer.now(),
+      commit: () => this.#committer.finish(),
       changed: () => this.#member.wake(),
     });
     this.#starter = new PartitionStarter({ ...shared, partitions, started: () => this.#fetcher.wake() });
@@ -130,11 +130,15 @@ export class Subscriber implements Consumption {
     for (const partition of this.#partitions) partition.loseDeliveries();
     const leaving = async (): Promise<void> => {
       await this.#starter.stop();
-      await this.#committer.close();
+      await this.#committer.finish();
       await this.#member.leave();
+      await this.#fetcher.stop();
     };
     await withDeadline(leaving(), CLOSING_MS, () => undefined);
-    await this.#fetcher.stop();
+    // What did not end by itself ends with its connections.
+    this.#committer.close();
+    this.#partitions.loseAll();
+    void this.#fetcher.stop();
     this.#coordinator.close();
   }
 

@@ -73,7 +73,10 @@ class KafkaProcess {
   }
 
   async format(users: Readonly<Record<string, string>>): Promise<void> {
-    const cluster = Buffer.from(Array.from({ length: 16 }, () => Math.floor(Math.random() * 256)));
+    // A name that begins with a dash would be taken for an option.
+    const cluster = Buffer.from(
+      Array.from({ length: 16 }, (_, n) => (n === 0 ? 1 : Math.floor(Math.random() * 256))),
+    );
     const scram = Object.entries(users).flatMap(([name, password]) =>
       ["SCRAM-SHA-256", "SCRAM-SHA-512"].flatMap((mechanism) => [
         "--add-scram",

@@ -1,11 +1,11 @@
 import type { Capabilities, Delivery } from "../transport/index.ts";
 import type { Message } from "../message/index.ts";
-import type { Stage } from "./exercise-stage.ts";
+import type { Hook, Stage } from "./exercise-stage.ts";
 
 export interface ExerciseCase {
   readonly run: (stage: Stage) => Promise<void>;
-  /** What a transport must claim for this to be asked of it. */
-  readonly needs?: readonly (keyof Capabilities | "abandon")[];
+  /** What a transport must claim, or its test must offer, for this to be asked of it. */
+  readonly needs?: readonly (keyof Capabilities | Hook)[];
   /** What a transport must not claim. */
   readonly unless?: readonly (keyof Capabilities)[];
 }
@@ -16,11 +16,16 @@ export type ExerciseCases = Readonly<Record<string, ExerciseCase>>;
 /** How long nothing must happen before we believe that it will not. */
 export const QUIET_MS = 150;
 
+export const FAILED = { charged: true, error: "told to fail" };
+
 export const inOrder = (key: string, count: number): string[] =>
   Array.from({ length: count }, (_, n) => `${key}${n}`);
 
 export const ofKey = (names: readonly string[], key: string): string[] =>
   names.filter((name) => name.startsWith(key));
+
+/** Each name where it came first: copies are allowed after a fault, disorder is not. */
+export const firstTimes = (names: readonly string[]): string[] => [...new Set(names)];
 
 /** Batches with one message of each key. */
 export const rounds = (stage: Stage, keys: readonly string[], count: number): Message[][] =>

@@ -1,6 +1,6 @@
-import { deepStrictEqual } from "node:assert/strict";
+import { deepStrictEqual, strictEqual } from "node:assert/strict";
 import { sleep } from "../runtime/index.ts";
-import { ackAll, inOrder, ofKey, QUIET_MS, rounds, type ExerciseCases } from "./exercise-case.ts";
+import { ackAll, FAILED, inOrder, ofKey, QUIET_MS, rounds, type ExerciseCases } from "./exercise-case.ts";
 
 /** Groups that come late, come again, or lose a member. */
 export const groupCases: ExerciseCases = {
@@ -65,6 +65,70 @@ export const groupCases: ExerciseCases = {
       const heir = await stage.member({ receive: ackAll });
       await heir.got(10);
       for (const key of ["a", "b"]) deepStrictEqual(ofKey(heir.names, key), inOrder(key, 5));
+    },
+  },
+  "what a dead member held comes again uncharged, and earlier failures still count": {
+    needs: ["delaysRedelivery", "abandon"],
+    run: async (stage) => {
+      const doomed = await stage.another();
+      const dying = await stage.member({ transport: doomed, prefetch: 4 });
+      await stage.publish(stage.message({ id: "fresh" }), stage.message({ id: "failed" }));
+      const first = await dying.got(2);
+      await first.find((delivery) => stage.nameOf(delivery) === "failed")?.retry({ ...FAILED, delayMs: 20 });
+      strictEqual((await dying.got(3))[2]?.attempt, 2);
+      stage.abandon(doomed);
+      const heir = await stage.member({ receive: ackAll });
+      const left = await heir.got(2);
+      const attempts = left.map((delivery) => [stage.nameOf(delivery), delivery.attempt] as const);
+      deepStrictEqual(Object.fromEntries(attempts), { fresh: 1, failed: 2 });
+    },
+  },
+  "groups of two services that have the same name each get a copy": {
+    run: async (stage) => {
+      const shop = await stage.member({ service: "shop", receive: ackAll });
+      const books = await stage.member({ service: "books", receive: ackAll });
+      await stage.publish(...inOrder("m", 5).map((id) => stage.message({ id })));
+      await Promise.all([shop.got(5), books.got(5)]);
+      await sleep(QUIET_MS);
+      for (const { names } of [shop, books]) deepStrictEqual(names.toSorted(), inOrder("m", 5));
+    },
+  },
+  "commands arrive in order, each at one member of their group": {
+    needs: ["ordersByKey"],
+    run: async (stage) => {
+      const topic = `commands.${stage.topic}`;
+      const all: string[] = [];
+      for (const transport of [stage.transport, await stage.another()]) {
+        await stage.member({
+          topic,
+          kind: "command",
+          transport,
+          receive: (delivery) => all.push(stage.nameOf(delivery)) && delivery.ack(),
+        });
+      }
+      for (const id of inOrder("c", 9)) {
+        await stage.publish(stage.message({ id, topic, kind: "command", key: "k", target: "exercise" }));
+      }
+      await stage.until(() => all.length >= 9);
+      await sleep(QUIET_MS);
+      deepStrictEqual(all, inOrder("c", 9));
+    },
+  },
+  "a stream is read in order from its beginning by each group, and on from where it was": {
+    needs: ["ordersByKey"],
+    run: async (stage) => {
+      const stream = { topic: `streams.${stage.topic}`, kind: "stream", from: "beginning" } as const;
+      const tick = (id: string) => stage.message({ id, key: "k", topic: stream.topic, kind: stream.kind });
+      await stage.publish(...inOrder("s", 3).map(tick));
+      const first = await stage.member({ ...stream, group: "first", receive: ackAll });
+      await first.got(3);
+      await first.close();
+      await stage.publish(tick("s3"));
+      const second = await stage.member({ ...stream, group: "second", receive: ackAll });
+      const again = await stage.member({ ...stream, group: "first", receive: ackAll });
+      await Promise.all([second.got(4), again.got(1)]);
+      await sleep(QUIET_MS);
+      deepStrictEqual([second.names, again.names], [inOrder("s", 4), ["s3"]]);
     },
   },
 };

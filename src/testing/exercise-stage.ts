@@ -1,27 +1,46 @@
-import type { Message } from "../message/index.ts";
-import { randomToken, withDeadline } from "../runtime/index.ts";
+import type { Message, MessageKind } from "../message/index.ts";
+import { randomToken, sleep, systemClock, withDeadline } from "../runtime/index.ts";
 import type { Consumption, Delivery, PublishOutcome, TopicRequest, Transport } from "../transport/index.ts";
 
-/** A broker with nothing in it that matters, and the processes that use it. */
+/** A broker with nothing in it that matters, the processes that use it, and what a test can do to it from outside. */
 export interface TransportUnderTest {
   readonly transport: Transport;
   /** Another process at the same broker; the same transport where the broker lives inside it. */
   readonly another: () => Promise<Transport>;
   /** Ends that process without a good-bye. Left out where a process cannot die alone. */
   readonly abandon?: (transport: Transport) => void;
+  /** Breaks every connection there is; new ones may be made at once. */
+  readonly cutConnections?: () => Promise<void> | void;
+  /** Puts bytes into a topic as somebody would who knows nothing of sagabox. The topic has been subscribed to. */
+  readonly putForeign?: (topic: string, body: Uint8Array) => Promise<void>;
+  /** What lies among the broker's own dead letters of this topic, with the headers as texts. */
+  readonly deadLetters?: (topic: string) => Promise<readonly DeadCopy[]>;
   /** Closes everything, the abandoned ones too. */
   readonly close: () => Promise<void>;
 }
 
+/** What a test of a transport may leave out. */
+export type Hook = "abandon" | "cutConnections" | "putForeign" | "deadLetters";
+
+export interface DeadCopy {
+  readonly body: Uint8Array;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
 export interface MemberWishes {
   readonly group?: string;
+  readonly service?: string;
   readonly topic?: string;
+  readonly kind?: MessageKind;
   readonly from?: TopicRequest["from"];
   readonly prefetch?: number;
+  readonly ordered?: boolean;
   readonly transport?: Transport;
   /** Called with each delivery as it arrives. Default: keep it unsettled. */
   readonly receive?: (delivery: Delivery) => unknown;
 }
+
+const PATIENCE_MS = 15_000;
 
 /** What a case plays on. Topic and groups are its own, so that a broker may be shared by many. */
 export class Stage {
@@ -46,7 +65,27 @@ export class Stage {
   }
 
   abandon(transport: Transport): void {
-    this.#under.abandon?.(transport);
+    this.#hook("abandon")(transport);
+  }
+
+  async cutConnections(): Promise<void> {
+    await this.#hook("cutConnections")();
+  }
+
+  async putForeign(body: Uint8Array): Promise<void> {
+    await this.#hook("putForeign")(this.topic, body);
+  }
+
+  /** As soon as there are so many. */
+  async deadLetters(count: number): Promise<readonly DeadCopy[]> {
+    const look = this.#hook("deadLetters");
+    const endsMs = systemClock.monotonicMs() + PATIENCE_MS;
+    let found = await look(this.topic);
+    while (found.length < count && systemClock.monotonicMs() < endsMs) {
+      await sleep(50);
+      found = await look(this.topic);
+    }
+    return found;
   }
 
   message(change: Partial<Message> = {}): Message {
@@ -87,24 +126,48 @@ export class Stage {
 
   async member(wishes: MemberWishes = {}): Promise<ExerciseMember> {
     const member = new ExerciseMember(this, wishes.receive);
-    const { topic = this.topic, from = "now" } = wishes;
-    const topics = [{ topic, kind: "event" as const, from }];
+    const { topic = this.topic, from = "now", kind = "event" } = wishes;
+    const topics = [{ topic, kind, from }];
     const group = `${this.#name}-${wishes.group ?? "group"}`;
     const subscription = {
       group,
       topics,
       prefetch: wishes.prefetch ?? 10,
       worker: randomToken().slice(0, 8),
-      service: "exercise",
-      ordered: true,
+      service: wishes.service ?? "exercise",
+      ordered: wishes.ordered ?? true,
     };
     const transport = wishes.transport ?? this.transport;
     member.consumption = await transport.subscribe(subscription, (delivery) => member.take(delivery));
     return member;
   }
-}
 
-const PATIENCE_MS = 15_000;
+  /** Sends them again, as the outbox does, until the broker has said that it has them. */
+  async insist(...messages: readonly Message[]): Promise<void> {
+    const endsMs = systemClock.monotonicMs() + PATIENCE_MS;
+    let left = messages;
+    while (left.length > 0) {
+      const outcomes = await this.publish(...left);
+      const failed = outcomes.find(({ kind }) => kind !== "published");
+      if (failed === undefined) return;
+      if (systemClock.monotonicMs() > endsMs) throw new Error(`still ${failed.kind} after ${PATIENCE_MS} ms`);
+      left = left.filter((_, n) => outcomes[n]?.kind !== "published");
+      await sleep(20);
+    }
+  }
+
+  /** For what more than one member has a part in. */
+  async until(condition: () => boolean): Promise<void> {
+    const endsMs = systemClock.monotonicMs() + PATIENCE_MS;
+    while (!condition() && systemClock.monotonicMs() < endsMs) await sleep(10);
+  }
+
+  #hook<H extends Hook>(name: H): NonNullable<TransportUnderTest[H]> {
+    const hook = this.#under[name];
+    if (hook === undefined) throw new Error(`The test offers "${name}", but its transport comes without it.`);
+    return hook;
+  }
+}
 
 export class ExerciseMember {
   readonly received: Delivery[] = [];
@@ -130,18 +193,23 @@ export class ExerciseMember {
 
   /** The first `count` deliveries, as soon as there are so many. */
   async got(count: number): Promise<Delivery[]> {
-    const give = (): never => {
-      throw new Error(`only ${this.received.length} of ${count} deliveries came: ${this.names.join(", ")}`);
-    };
-    await withDeadline(this.#until(count), PATIENCE_MS, give);
+    await this.until(() => this.received.length >= count, `${count} deliveries`);
     return this.received.slice(0, count);
+  }
+
+  /** Looks after each delivery whether it is so. */
+  async until(condition: () => boolean, wanted = "what was waited for"): Promise<void> {
+    const wait = async (): Promise<void> => {
+      while (!condition()) await new Promise<void>((resolve) => this.#changed.push(resolve));
+    };
+    const giveUp = (): never => {
+      const came = `${this.received.length} deliveries came: ${this.names.join(", ")}`;
+      throw new Error(`${wanted} did not come within ${PATIENCE_MS} ms; ${came}`);
+    };
+    await withDeadline(wait(), PATIENCE_MS, giveUp);
   }
 
   async close(): Promise<void> {
     await this.consumption?.close();
-  }
-
-  async #until(count: number): Promise<void> {
-    while (this.received.length < count) await new Promise<void>((resolve) => this.#changed.push(resolve));
   }
 }

@@ -1,12 +1,33 @@
 import type { Capabilities } from "../transport/index.ts";
 import type { ExerciseCase, ExerciseCases } from "./exercise-case.ts";
 import { deliveryCases } from "./exercise-deliveries.ts";
+import { flowCases } from "./exercise-flow.ts";
 import { groupCases } from "./exercise-groups.ts";
-import { Stage, type TransportUnderTest } from "./exercise-stage.ts";
+import { publishingCases } from "./exercise-publishing.ts";
+import { retryCases } from "./exercise-retries.ts";
+import { Stage, type Hook, type TransportUnderTest } from "./exercise-stage.ts";
+import { strangerCases } from "./exercise-strangers.ts";
 
-export type { TransportUnderTest } from "./exercise-stage.ts";
+export type { DeadCopy, Hook, TransportUnderTest } from "./exercise-stage.ts";
 
-const exerciseCases: ExerciseCases = { ...deliveryCases, ...groupCases };
+const exerciseCases: ExerciseCases = {
+  ...publishingCases,
+  ...deliveryCases,
+  ...retryCases,
+  ...groupCases,
+  ...flowCases,
+  ...strangerCases,
+};
+
+/** A larger claim is believed: what it takes to try it would be lost on everybody else. */
+const MOST_TRIED_BYTES = 8 * 1_048_576;
+
+const withoutHook: Readonly<Record<Hook, string>> = {
+  abandon: "no process of it can die alone",
+  cutConnections: "it has no connection that could break",
+  putForeign: "nobody else can put anything there",
+  deadLetters: "it has no dead letters of its own",
+};
 
 /** The little that is needed of a test runner: `{ test }` of vitest, `{ test: it }` of Mocha or node:test will do. */
 export interface TestRunner {
@@ -16,8 +37,8 @@ export interface TestRunner {
 export interface ExerciseOptions {
   /** What the transport claims; what it does not claim is not asked of it. */
   readonly capabilities: Capabilities;
-  /** Whether `abandon` is there, so that a process can die alone. Default false. */
-  readonly abandons?: boolean;
+  /** Which of the optional hooks its test comes with. Default none. */
+  readonly offers?: readonly Hook[];
   /** Cases left out, each with the reason why. */
   readonly skip?: Readonly<Record<string, string>>;
 }
@@ -59,11 +80,23 @@ async function play(exercise: ExerciseCase, makeTransport: () => Promise<Transpo
 function notClaimed(exercise: ExerciseCase, options: ExerciseOptions): string | undefined {
   const claimed = exercise.unless?.find((claim) => options.capabilities[claim] !== false);
   if (claimed !== undefined) return `it claims ${claimed}`;
-  const missing = exercise.needs?.find((need) =>
-    need === "abandon" ? options.abandons !== true : options.capabilities[need] === false,
-  );
-  if (missing === undefined) return undefined;
-  return missing === "abandon" ? "no process of it can die alone" : `it does not claim ${missing}`;
+  for (const need of exercise.needs ?? []) {
+    const reason = need in withoutHook ? notOffered(need as Hook, options) : notHeld(need as Claim, options);
+    if (reason !== undefined) return reason;
+  }
+  return undefined;
+}
+
+type Claim = keyof Capabilities;
+
+function notOffered(hook: Hook, { offers }: ExerciseOptions): string | undefined {
+  return offers?.includes(hook) === true ? undefined : withoutHook[hook];
+}
+
+function notHeld(claim: Claim, { capabilities }: ExerciseOptions): string | undefined {
+  if (capabilities[claim] === false) return `it does not claim ${claim}`;
+  if (claim !== "maxBytes" || capabilities.maxBytes <= MOST_TRIED_BYTES) return undefined;
+  return `a message of ${capabilities.maxBytes} bytes is too much to try`;
 }
 
 function assertKnown(names: readonly string[]): void {

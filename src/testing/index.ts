@@ -2,7 +2,9 @@
 // suite that every transport has to pass.
 export {
   exerciseTransport,
+  type DeadCopy,
   type ExerciseOptions,
+  type Hook,
   type SkippedCase,
   type TestRunner,
   type TransportUnderTest,

@@ -1,11 +1,26 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import type { Param, Statement } from "../storage/index.ts";
-import type { Delivery, RetryOptions } from "../transport/index.ts";
+import type { DeadLetterNote, Delivery, RetryOptions } from "../transport/index.ts";
 import type { MemoryGroup } from "./memory-group.ts";
+
+/** What is the same for all members of a group. */
+export interface GroupTraits {
+  readonly name: string;
+  readonly ordered: boolean;
+  readonly ackStatement: Statement | undefined;
+  readonly bury?: (message: Message, body: Uint8Array | undefined, note: DeadLetterNote) => void;
+}
+
+/** What somebody else put there, and why it is no message of ours if it is none. */
+export interface Foreign {
+  readonly body: Uint8Array;
+  readonly flaw: Error | undefined;
+}
 
 export interface Entry {
   readonly message: Message;
+  readonly foreign: Foreign | undefined;
   readonly seq: number;
   attempt: number;
   dueMs: number;
@@ -32,6 +47,8 @@ export interface Member {
 
 export class MemoryDelivery implements Delivery {
   readonly attempt: number;
+  readonly flaw?: Error;
+  readonly deadLetter?: (note: DeadLetterNote) => Promise<void>;
   readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
   readonly acked?: () => void;
   readonly entry: Entry;
@@ -42,18 +59,15 @@ export class MemoryDelivery implements Delivery {
   #settled = false;
   #lost = false;
 
-  constructor(
-    group: MemoryGroup,
-    line: Line,
-    entry: Entry,
-    member: Member,
-    ackStatement: Statement | undefined,
-  ) {
+  constructor(group: MemoryGroup, line: Line, entry: Entry, member: Member) {
+    const { ackStatement, bury } = group.traits;
     this.#group = group;
     this.entry = entry;
     this.line = line;
     this.member = member;
     this.attempt = entry.attempt;
+    if (entry.foreign?.flaw !== undefined) this.flaw = entry.foreign.flaw;
+    if (bury !== undefined) this.deadLetter = async (note) => this.#bury(bury, note);
     if (ackStatement !== undefined) {
       this.ackWith = { statement: ackStatement, params: [] };
       this.acked = () => this.#settle();
@@ -89,6 +103,13 @@ export class MemoryDelivery implements Delivery {
   async release(): Promise<void> {
     this.#assertUp();
     this.#settle("unharmed");
+  }
+
+  #bury(bury: NonNullable<GroupTraits["bury"]>, note: DeadLetterNote): void {
+    this.#assertUp();
+    if (this.#lost) return;
+    bury(this.entry.message, this.entry.foreign?.body, note);
+    this.#settle();
   }
 
   lose(): void {

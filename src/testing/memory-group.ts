@@ -1,12 +1,18 @@
 import type { Message } from "../message/index.ts";
 import { after, systemClock, type CancelTimer } from "../runtime/index.ts";
-import type { Statement } from "../storage/index.ts";
 import type { Consumption, Delivery, RetryOptions, Subscription } from "../transport/index.ts";
-import { MemoryDelivery, type Entry, type Line, type Member } from "./memory-delivery.ts";
+import {
+  MemoryDelivery,
+  type Entry,
+  type Foreign,
+  type GroupTraits,
+  type Line,
+  type Member,
+} from "./memory-delivery.ts";
 
 /** One consumer group: lines of messages, one line per key, handed out to the members that compete for them. */
 export class MemoryGroup {
-  readonly #ackStatement: Statement | undefined;
+  readonly traits: GroupTraits;
   readonly #lines = new Map<string, Line>();
   readonly #members: Member[] = [];
   readonly #timers = new Set<CancelTimer>();
@@ -17,17 +23,21 @@ export class MemoryGroup {
   #pumping = false;
   backlog = 0;
 
-  constructor(ackStatement: Statement | undefined) {
-    this.#ackStatement = ackStatement;
+  constructor(traits: GroupTraits) {
+    this.traits = traits;
+  }
+
+  get name(): string {
+    return this.traits.name;
   }
 
   get halted(): boolean {
     return this.#halted;
   }
 
-  add(message: Message): void {
+  add(message: Message, foreign?: Foreign): void {
     const line = this.#lineOf(message);
-    line.waiting.push({ message, seq: this.#seq++, attempt: 1, dueMs: 0 });
+    line.waiting.push({ message, foreign, seq: this.#seq++, attempt: 1, dueMs: 0 });
     this.backlog += 1;
     this.#enqueue(line);
   }
@@ -99,7 +109,7 @@ export class MemoryGroup {
   }
 
   #lineOf(message: Message): Line {
-    if (message.key === null) return newLine(null);
+    if (message.key === null || !this.traits.ordered) return newLine(null);
     const key = `${message.topic}\n${message.key}`;
     const known = this.#lines.get(key);
     if (known !== undefined) return known;
@@ -157,7 +167,7 @@ export class MemoryGroup {
     line.waiting.shift();
     line.unsettled += 1;
     line.owner = member;
-    const delivery = new MemoryDelivery(this, line, entry, member, this.#ackStatement);
+    const delivery = new MemoryDelivery(this, line, entry, member);
     member.deliveries.add(delivery);
     member.receive(delivery);
   }

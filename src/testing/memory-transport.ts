@@ -2,14 +2,17 @@ import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import { sleep } from "../runtime/index.ts";
 import type { Statement } from "../storage/index.ts";
-import type {
-  Capabilities,
-  Consumption,
-  Delivery,
-  PublishOptions,
-  PublishOutcome,
-  Subscription,
-  Transport,
+import {
+  fromWire,
+  toWire,
+  type Capabilities,
+  type Consumption,
+  type DeadLetterNote,
+  type Delivery,
+  type PublishOptions,
+  type PublishOutcome,
+  type Subscription,
+  type Transport,
 } from "../transport/index.ts";
 import { MemoryGroup } from "./memory-group.ts";
 
@@ -19,6 +22,13 @@ export interface MemoryTransportOptions {
   readonly capabilities?: Partial<Capabilities>;
   /** Deliveries offer `ackWith`, which runs this statement in the consumer's transaction. */
   readonly ackStatement?: Statement;
+}
+
+export interface MemoryDeadLetter {
+  readonly message: Message;
+  /** The bytes as a broker would carry them, or as a stranger put them there. */
+  readonly body: Uint8Array;
+  readonly note: DeadLetterNote;
 }
 
 type FailedOutcome = Exclude<PublishOutcome["kind"], "published">;
@@ -31,6 +41,8 @@ export class MemoryTransport implements Transport {
   readonly capabilities: Capabilities;
   /** Everything that was accepted, in order. */
   readonly published: Message[] = [];
+  /** What consumers gave up, with the note they left. */
+  readonly deadLetters: MemoryDeadLetter[] = [];
   /** Waits this long before each answer to a publish. */
   latencyMs = 0;
 
@@ -41,6 +53,7 @@ export class MemoryTransport implements Transport {
   readonly #unrouted = new Map<string, Message[]>();
   readonly #failures: FailedOutcome[] = [];
   #down = false;
+  #closed = false;
   #hanging = false;
 
   constructor(options: MemoryTransportOptions = {}) {
@@ -61,23 +74,26 @@ export class MemoryTransport implements Transport {
 
   async open(): Promise<void> {
     if (this.#down) throw unreachable();
+    this.#closed = false;
   }
 
   async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
     if (this.latencyMs > 0) await sleep(this.latencyMs, signal);
+    if (signal.aborted) return batch.map(() => ({ kind: "unreachable", error: unreachable("given up") }));
     if (this.#hanging) return this.#unanswered(batch, signal);
     return batch.map((message) => this.#take(message));
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     if (this.#down) throw unreachable();
-    const group = this.#group(subscription.group);
+    const group = this.#group(subscription);
     for (const { topic, from } of subscription.topics)
       this.#route(topic, from === "beginning" ? "beginning" : "now", group);
     return group.join(subscription, receive);
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     for (const group of this.#groups.values()) await group.closeAll();
   }
 
@@ -105,18 +121,26 @@ export class MemoryTransport implements Transport {
 
   /** Takes all unsettled deliveries of a group away from their members, as a lost lease would. */
   takeAway(group: string): void {
-    this.#groups.get(group)?.takeAway();
+    for (const one of this.#named(group)) one.takeAway();
   }
 
   /** How many messages a group has not settled yet, the delivered ones included. */
   backlog(group: string): number {
-    return this.#groups.get(group)?.backlog ?? 0;
+    return this.#named(group).reduce((sum, one) => sum + one.backlog, 0);
+  }
+
+  /** Bytes that somebody else put into the topic. */
+  putForeign(topic: string, body: Uint8Array): void {
+    const { message, flaw } = fromWire({ body, headers: {}, topic, key: null });
+    for (const group of this.#routes.get(topic) ?? []) group.add(message, { body, flaw });
   }
 
   #take(message: Message): PublishOutcome {
     const failure = this.#failures.length > 0 ? this.#failures.shift() : undefined;
     if (failure !== undefined) return { kind: failure, error: new Error(`told to answer "${failure}"`) };
-    if (this.#down) return { kind: "unreachable", error: unreachable() };
+    if (this.#down || this.#closed) return { kind: "unreachable", error: unreachable() };
+    const tooLarge = this.#tooLarge(message);
+    if (tooLarge !== undefined) return { kind: "refused", error: tooLarge };
     if (this.#record) this.published.push(message);
     const groups = this.#routes.get(message.topic);
     if (groups !== undefined) for (const group of groups) group.add(message);
@@ -139,12 +163,31 @@ export class MemoryTransport implements Transport {
     else kept.push(message);
   }
 
-  #group(name: string): MemoryGroup {
-    const known = this.#groups.get(name);
+  #tooLarge({ data }: Message): SagaboxError | undefined {
+    const { maxBytes } = this.capabilities;
+    // A letter takes three bytes at most, so the exact count is seldom needed.
+    if (data.length * 3 <= maxBytes || Buffer.byteLength(data) <= maxBytes) return undefined;
+    return new SagaboxError("PAYLOAD_TOO_LARGE", `The data takes more than ${maxBytes} bytes.`);
+  }
+
+  #group({ group: name, service, ordered }: Subscription): MemoryGroup {
+    const id = `${service}\n${name}`;
+    const known = this.#groups.get(id);
     if (known !== undefined) return known;
-    const group = new MemoryGroup(this.#ackStatement);
-    this.#groups.set(name, group);
+    const bury = (message: Message, body: Uint8Array | undefined, note: DeadLetterNote): void =>
+      void this.deadLetters.push({ message, note, body: body ?? toWire(message).body });
+    const group = new MemoryGroup({
+      name,
+      ordered,
+      ackStatement: this.#ackStatement,
+      ...(this.#record ? { bury } : {}),
+    });
+    this.#groups.set(id, group);
     return group;
+  }
+
+  #named(name: string): MemoryGroup[] {
+    return [...this.#groups.values()].filter((group) => group.name === name);
   }
 
   #route(topic: string, from: "now" | "beginning", group: MemoryGroup): void {
@@ -159,6 +202,6 @@ export class MemoryTransport implements Transport {
   }
 }
 
-function unreachable(): SagaboxError {
-  return new SagaboxError("TRANSPORT_UNREACHABLE", "The memory transport was told to be down.");
+function unreachable(why = "it is closed, or was told to be down"): SagaboxError {
+  return new SagaboxError("TRANSPORT_UNREACHABLE", `The memory transport does not answer: ${why}.`);
 }

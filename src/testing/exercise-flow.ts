@@ -1,0 +1,135 @@
+import { deepStrictEqual, ok, strictEqual } from "node:assert/strict";
+import { sleep } from "../runtime/index.ts";
+import type { Delivery } from "../transport/index.ts";
+import {
+  ackAll,
+  FAILED,
+  firstTimes,
+  inOrder,
+  ofKey,
+  QUIET_MS,
+  rounds,
+  type ExerciseCases,
+} from "./exercise-case.ts";
+
+const KEYS = ["a", "b", "c", "d", "e"];
+
+/** Many messages on their way: slow members, stops and broken connections. */
+export const flowCases: ExerciseCases = {
+  "no more than the prefetch is unsettled at once": {
+    run: async (stage) => {
+      const member = await stage.member({ prefetch: 3 });
+      await stage.publish(...inOrder("m", 8).map((id) => stage.message({ id })));
+      await member.got(3);
+      await sleep(QUIET_MS);
+      strictEqual(member.received.length, 3);
+      for (let n = 0; n < 8; n++) await (await member.got(n + 1))[n]?.ack();
+      deepStrictEqual(member.names.toSorted(), inOrder("m", 8));
+    },
+  },
+  "under load, and through retries, no member ever holds more than its prefetch": {
+    needs: ["delaysRedelivery"],
+    run: async (stage) => {
+      const done = new Set<string>();
+      let most = 0;
+      for (const transport of [stage.transport, await stage.another()]) {
+        let held = 0;
+        const work = async (delivery: Delivery): Promise<void> => {
+          most = Math.max(most, ++held);
+          await sleep(1);
+          const name = stage.nameOf(delivery);
+          const fails = delivery.attempt === 1 && name.endsWith("3");
+          held -= 1;
+          if (fails) return delivery.retry({ ...FAILED, delayMs: 5 });
+          done.add(name);
+          return delivery.ack();
+        };
+        await stage.member({ transport, prefetch: 3, receive: work });
+      }
+      const keys = [...KEYS, "f", "g", "h"];
+      for (const round of rounds(stage, keys, 15)) await stage.publish(...round);
+      await stage.until(() => done.size === 120);
+      strictEqual(done.size, 120);
+      ok(most <= 3, `${most} were unsettled at once`);
+    },
+  },
+  "a member that settles nothing does not stop the others, and nothing comes twice": {
+    run: async (stage) => {
+      const slow = await stage.member({ prefetch: 2 });
+      const quick = await stage.member({ transport: await stage.another(), prefetch: 2, receive: ackAll });
+      const ids = inOrder("m", 60);
+      for (const id of ids) await stage.publish(stage.message({ id }));
+      await slow.got(1);
+      await quick.got(15);
+      ok(slow.received.length <= 2, `${slow.received.length} were unsettled at once`);
+      let settled = 0;
+      await stage.until(() => {
+        for (const delivery of slow.received.slice(settled)) void delivery.ack();
+        settled = slow.received.length;
+        return settled + quick.received.length >= 60;
+      });
+      await sleep(QUIET_MS);
+      deepStrictEqual([...slow.names, ...quick.names].toSorted(), ids.toSorted());
+    },
+  },
+  "stopped in the middle of a flow, it gives back the unsettled: nothing lost, nothing done comes twice": {
+    needs: ["ordersByKey"],
+    run: async (stage) => {
+      const done: string[] = [];
+      let stopping = false;
+      const leaving = await stage.member({
+        prefetch: 8,
+        receive: (delivery) => {
+          if (stopping) return;
+          done.push(stage.nameOf(delivery));
+          return delivery.ack();
+        },
+      });
+      const flow = rounds(stage, KEYS, 20);
+      for (const round of flow.slice(0, 10)) await stage.publish(...round);
+      await leaving.got(12);
+      stopping = true;
+      const closing = leaving.close();
+      for (const round of flow.slice(10)) await stage.publish(...round);
+      await closing;
+      const next = await stage.member({ receive: ackAll });
+      await next.got(100 - done.length);
+      await sleep(QUIET_MS);
+      for (const key of KEYS) deepStrictEqual(ofKey([...done, ...next.names], key), inOrder(key, 20));
+    },
+  },
+  "paused and closed when all in hand is settled, it leaves nothing that comes twice": {
+    needs: ["ordersByKey"],
+    run: async (stage) => {
+      const leaving = await stage.member({ transport: await stage.another(), prefetch: 4, receive: ackAll });
+      const flow = rounds(stage, KEYS, 12);
+      for (const round of flow.slice(0, 6)) await stage.publish(...round);
+      await leaving.got(5);
+      await leaving.consumption?.pause();
+      await leaving.close();
+      const next = await stage.member({ receive: ackAll });
+      for (const round of flow.slice(6)) await stage.publish(...round);
+      await next.got(60 - leaving.received.length);
+      await sleep(QUIET_MS);
+      for (const key of KEYS) {
+        deepStrictEqual(ofKey([...leaving.names, ...next.names], key), inOrder(key, 12));
+      }
+    },
+  },
+  "when every connection breaks, publishing and consuming go on: nothing lost, order per key kept": {
+    needs: ["ordersByKey", "cutConnections"],
+    run: async (stage) => {
+      const member = await stage.member({
+        prefetch: 4,
+        receive: (delivery) => void sleep(2).then(() => delivery.ack().catch(() => undefined)),
+      });
+      const flow = rounds(stage, KEYS, 12);
+      for (const [n, round] of flow.entries()) {
+        if (n % 4 === 2) await stage.cutConnections();
+        await stage.insist(...round);
+      }
+      await member.until(() => new Set(member.names).size === 60, "all 60 messages");
+      for (const key of KEYS) deepStrictEqual(firstTimes(ofKey(member.names, key)), inOrder(key, 12));
+    },
+  },
+};

@@ -1,0 +1,106 @@
+import { deepStrictEqual, ok, strictEqual } from "node:assert/strict";
+import { systemClock } from "../runtime/index.ts";
+import { FAILED, inOrder, type ExerciseCases } from "./exercise-case.ts";
+
+/** What fails comes back: when it is due, counted, and where order is claimed before its successors. */
+export const retryCases: ExerciseCases = {
+  "a retry comes back after its delay, one attempt older, with its successors behind it": {
+    needs: ["ordersByKey", "ordersRetries"],
+    run: async (stage) => {
+      const member = await stage.member({ prefetch: 1 });
+      await stage.publish(...inOrder("a", 3).map((id) => stage.message({ id, key: "a" })));
+      await (await member.got(1))[0]?.retry({ ...FAILED, delayMs: 300 });
+      const failedAt = systemClock.monotonicMs();
+      await stage.publish(stage.message({ id: "b0", key: "b" }));
+      await (await member.got(2))[1]?.ack();
+      for (let n = 3; n <= 5; n++) await (await member.got(n))[n - 1]?.ack();
+      ok(systemClock.monotonicMs() - failedAt >= 290, "it came back too early");
+      deepStrictEqual(member.names, ["a0", "b0", "a0", "a1", "a2"]);
+      deepStrictEqual(
+        member.received.map(({ attempt }) => attempt),
+        [1, 1, 2, 1, 1],
+      );
+    },
+  },
+  "a retry without a key comes back after its delay, one attempt older, and holds nobody up": {
+    needs: ["delaysRedelivery"],
+    run: async (stage) => {
+      const member = await stage.member({ prefetch: 1 });
+      await stage.publish(stage.message({ id: "late" }));
+      await (await member.got(1))[0]?.retry({ ...FAILED, delayMs: 600 });
+      const failedAt = systemClock.monotonicMs();
+      await stage.publish(stage.message({ id: "next" }));
+      for (let n = 2; n <= 3; n++) await (await member.got(n))[n - 1]?.ack();
+      ok(systemClock.monotonicMs() - failedAt >= 590, "it came back too early");
+      deepStrictEqual(member.names, ["late", "next", "late"]);
+      strictEqual(member.received[2]?.attempt, 2);
+    },
+  },
+  "a retry that is not charged counts no attempt": {
+    run: async (stage) => {
+      const member = await stage.member();
+      await stage.publish(stage.message());
+      await (await member.got(1))[0]?.retry({ charged: false, error: "not its fault", delayMs: 0 });
+      const [, again] = await member.got(2);
+      strictEqual(again?.attempt, 1);
+      await again.ack();
+    },
+  },
+  "when a head is retried and its successors are given back, all come again in order": {
+    needs: ["ordersByKey", "ordersRetries"],
+    run: async (stage) => {
+      const member = await stage.member({ prefetch: 10 });
+      await stage.publish(...inOrder("a", 3).map((id) => stage.message({ id, key: "a" })));
+      const [head, ...rest] = await member.got(3);
+      await Promise.all([
+        head?.retry({ ...FAILED, delayMs: 50 }),
+        ...rest.map((delivery) => delivery.release()),
+      ]);
+      for (let n = 4; n <= 6; n++) await (await member.got(n))[n - 1]?.ack();
+      deepStrictEqual(member.names, [...inOrder("a", 3), ...inOrder("a", 3)]);
+      deepStrictEqual(
+        member.received.slice(3).map(({ attempt }) => attempt),
+        [2, 1, 1],
+      );
+    },
+  },
+  "a message that always fails comes back one attempt older each time, and holds nobody up": {
+    needs: ["delaysRedelivery"],
+    run: async (stage) => {
+      const attempts: number[] = [];
+      const member = await stage.member({
+        prefetch: 2,
+        receive: (delivery) => {
+          if (stage.nameOf(delivery) !== "poison") return delivery.ack();
+          attempts.push(delivery.attempt);
+          return attempts.length < 4 ? delivery.retry({ ...FAILED, delayMs: 30 }) : delivery.ack();
+        },
+      });
+      await stage.publish(
+        stage.message({ id: "poison" }),
+        ...inOrder("m", 9).map((id) => stage.message({ id })),
+      );
+      await member.got(13);
+      deepStrictEqual(attempts, [1, 2, 3, 4]);
+      deepStrictEqual(member.names.filter((name) => name !== "poison").toSorted(), inOrder("m", 9));
+    },
+  },
+  "a group without order gets every message, may run all at once, and its retries come back": {
+    needs: ["delaysRedelivery"],
+    run: async (stage) => {
+      const member = await stage.member({ ordered: false, prefetch: 6 });
+      await stage.publish(...inOrder("a", 4).map((id) => stage.message({ id, key: "a" })));
+      const all = await member.got(4);
+      deepStrictEqual(member.names.toSorted(), inOrder("a", 4));
+      deepStrictEqual(
+        all.map(({ orderKey }) => orderKey),
+        [null, null, null, null],
+      );
+      await all.find((delivery) => stage.nameOf(delivery) === "a0")?.retry({ ...FAILED, delayMs: 50 });
+      for (const delivery of all) await delivery.ack();
+      const again = (await member.got(5))[4];
+      deepStrictEqual([again && stage.nameOf(again), again?.attempt, again?.orderKey], ["a0", 2, null]);
+      await again?.ack();
+    },
+  },
+};

@@ -57,7 +57,7 @@ export interface RabbitMQOptions {
   readonly deliveryLimit?: number;
   /** How long a stream keeps messages. Default "7d". */
   readonly streamRetention?: Duration | number;
-  /** The largest message in bytes. Default 16 MB. */
+  /** The largest data of a message in bytes. Default 16 MB. */
   readonly maxBytes?: number;
   /** How many messages are on the way without a confirm. Default 1000. */
   readonly maxInFlight?: number;
@@ -136,7 +136,7 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
     streamRetentionMs: span("streamRetention", options.streamRetention ?? "7d", 60_000),
     maxBytes: wholeNumber("rabbitmq.maxBytes", options.maxBytes ?? 16 * 1_048_576, {
       min: 1_024,
-      max: 128 * 1_048_576,
+      max: 120 * 1_048_576,
     }),
     maxInFlight: wholeNumber("rabbitmq.maxInFlight", options.maxInFlight ?? 1_000, { min: 1, max: 65_535 }),
     confirmMs: span("confirmTimeout", options.confirmTimeout ?? "10s", 10),

@@ -54,8 +54,9 @@ export class Publisher {
     const route = routeOf(message.topic, message.kind, this.#settings);
     const contents = parcelOf(message);
     const { maxBytes } = this.#settings;
-    if (contents.body.length > maxBytes) {
-      const text = `The message has ${contents.body.length} bytes; at most ${maxBytes} are sent to RabbitMQ.`;
+    const bytes = Buffer.byteLength(message.data);
+    if (bytes > maxBytes) {
+      const text = `The data of the message has ${bytes} bytes; at most ${maxBytes} are sent to RabbitMQ.`;
       return { outcome: { kind: "refused", error: new SagaboxError("PAYLOAD_TOO_LARGE", text) } };
     }
     const { exchange } = route;

@@ -25,8 +25,7 @@ interface Context {
 export function readRaw(raw: ConsumeMessage, { subscription, settings }: Context): ReceivedRaw {
   const { headers } = raw.properties;
   const topic = topicOf(raw, { subscription, settings });
-  const received = { body: raw.content, headers: textHeaders(headers), topic, key: null };
-  const { message, flaw } = fromWire({ ...received, maxBytes: settings.maxBytes });
+  const { message, flaw } = fromWire({ body: raw.content, headers: textHeaders(headers), topic, key: null });
   const redeliveries = countIn(headers, "x-delivery-count");
   const attempts = Math.max(1, countIn(headers, attemptHeader));
   const keyed = subscription.ordered && message.key !== null && flaw === undefined;

@@ -1,20 +1,11 @@
-import { connect, type ConfirmChannel } from "amqplib";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Delivery } from "sagabox/transport";
 import { aMessage } from "../../support/messages.ts";
-import { brokerUrl, closeAll, missing, ownPrefix, transport } from "./broker.ts";
+import { closeAll, missing, ownPrefix, transport } from "./broker.ts";
 import { Member, publish, publishIds, topic, until } from "./member.ts";
+import { directly, putBytes } from "./stranger.ts";
 
 afterEach(closeAll);
-
-async function directly<T>(act: (channel: ConfirmChannel) => Promise<T>): Promise<T> {
-  const connection = await connect(brokerUrl);
-  try {
-    return await act(await connection.createConfirmChannel());
-  } finally {
-    await connection.close();
-  }
-}
 
 const note = {
   error_type: "CardDeclined",
@@ -172,10 +163,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
     const prefix = ownPrefix();
     const shop = transport({ prefix });
     const member = await Member.of(shop, { receive: keep });
-    await directly(async (channel) => {
-      channel.publish(`${prefix}.event.order`, "legacy.order.placed.info", Buffer.from("not JSON"));
-      await channel.waitForConfirms();
-    });
+    await putBytes(`${prefix}.event.order`, "legacy.order.placed.info", Buffer.from("not JSON"));
     const [first] = await member.got(1);
     expect(first).toMatchObject({ flaw: { code: "ENVELOPE_INVALID" }, orderKey: null });
     expect(first?.message).toMatchObject({ topic: "events.order.placed", data: '"not JSON"' });

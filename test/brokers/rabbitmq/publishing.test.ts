@@ -1,28 +1,10 @@
-import { connect } from "amqplib";
 import { afterEach, describe, expect, test } from "vitest";
 import { aMessage } from "../../support/messages.ts";
-import { brokerUrl, closeAll, missing, ownPrefix, server, transport } from "./broker.ts";
+import { closeAll, missing, ownPrefix, server, transport } from "./broker.ts";
 import { Member, publish, publishIds, topic, until } from "./member.ts";
+import { directly } from "./stranger.ts";
 
 afterEach(closeAll);
-
-/** What an operator or a foreign program does, past the transport. */
-async function directly<T>(
-  act: (channel: Awaited<ReturnType<typeof openChannel>>) => Promise<T>,
-): Promise<T> {
-  const channel = await openChannel();
-  try {
-    return await act(channel);
-  } finally {
-    await channel.done();
-  }
-}
-
-async function openChannel() {
-  const connection = await connect(brokerUrl);
-  const channel = await connection.createChannel();
-  return Object.assign(channel, { done: () => connection.close() });
-}
 
 describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
   test("B3, B6: a foreign reader bound by wildcards sees a persistent message with its headers and keys", async () => {

@@ -1,6 +1,7 @@
 import { expect, inject, test } from "vitest";
 import { caseTitle } from "../../../test/support/case-title.ts";
 import { SilencedDriver } from "../../../test/support/brokers/kafka/silenced-driver.ts";
+import { headersOf, RawTopic } from "../../../test/brokers/kafka/raw-topic.ts";
 import { exerciseTransport } from "../../testing/index.ts";
 import type { Transport } from "../../transport/index.ts";
 import { KafkaTransport } from "./index.ts";
@@ -27,6 +28,14 @@ async function make() {
     transport: await another(),
     another,
     abandon: (transport: Transport) => processes.get(transport)?.silence(),
+    cutConnections: () => {
+      for (const driver of processes.values()) driver.cut();
+    },
+    putForeign: (topic: string, body: Uint8Array) => new RawTopic(topic).write(Buffer.from(body)),
+    deadLetters: async (topic: string) => {
+      const dead = await new RawTopic(`${topic}.dlq`).read();
+      return dead.map((record) => ({ body: record.value, headers: headersOf(record) }));
+    },
     close: async () => {
       await Promise.all([...processes.keys()].map((transport) => transport.close()));
     },
@@ -43,7 +52,7 @@ const skipped = exerciseTransport(
       }),
   },
   make,
-  { capabilities, abandons: true },
+  { capabilities, offers: ["abandon", "cutConnections", "putForeign", "deadLetters"] },
 );
 
 test("B1, B2: all that is left out is what Kafka never does: to reject what nobody reads, and ordered retries", () => {

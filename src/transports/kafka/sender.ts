@@ -35,6 +35,7 @@ export class Sender {
   }
 
   add(topic: string, partition: number, message: Outgoing): void {
+    if (this.#closed) return message.settle(unreachable("the transport is closed"));
     const line = this.#line(topic, partition);
     line.add(message);
     if (line.waitingBytes >= this.#settings.batchBytes) this.#flush();

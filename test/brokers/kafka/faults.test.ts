@@ -115,7 +115,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
 
   test("a transport that was closed answers at once", async () => {
     const transport = transportOf({ brokers, prefix: newPrefix() });
-    await transport.open();
+    await publish(transport, aMessage());
     await transport.close();
     expect((await publish(transport, aMessage()))[0]?.kind).toBe("unreachable");
   });

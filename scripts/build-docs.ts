@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { format } from "prettier";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
-import { environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
+import { allBrokerVariables, environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
 import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -53,15 +53,15 @@ ${events.join("\n\n")}
 }
 
 function environment(): string {
-  const rows = Object.values<EnvironmentVariable>(environmentVariables).map(
-    ({ names, meaning, default: value, secret }) =>
-      row(names.map((name) => `\`${name}\``).join("<br>"), `${meaning}${secret ? " Secret." : ""}`, value),
+  const all = [...Object.values<EnvironmentVariable>(environmentVariables), ...allBrokerVariables()];
+  const rows = all.map(({ names, meaning, default: value, secret }) =>
+    row(names.map((name) => `\`${name}\``).join("<br>"), `${meaning}${secret ? " Secret." : ""}`, value),
   );
   return `# Environment variables
 
 Where a line has several names, the first that is set wins. An empty value counts as not set. A secret may also be
 given as the path of a file, in the variable of the same name with \`_FILE\` at its end. All values are checked at the
-start, and every problem is reported at once.
+start, and every problem is reported at once. What is said in code goes before what is said here.
 
 ${row("Variable", "Meaning", "Default")}
 ${row("---", "---", "---")}

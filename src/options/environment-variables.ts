@@ -1,3 +1,4 @@
+import { allBrokerVariables } from "./broker-variables.ts";
 import { milliseconds } from "./duration.ts";
 import { flag, nearest, oneOf, text, wholeNumber } from "./parse-options.ts";
 
@@ -108,7 +109,8 @@ export const environmentVariables = {
 export function unknownVariables(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly { name: string; suggestion: string | undefined }[] {
-  const known = Object.values(environmentVariables).flatMap((variable: EnvironmentVariable) =>
+  const all = [...Object.values<EnvironmentVariable>(environmentVariables), ...allBrokerVariables()];
+  const known = all.flatMap((variable) =>
     variable.secret ? variable.names.flatMap((name) => [name, `${name}_FILE`]) : [...variable.names],
   );
   return Object.keys(env)

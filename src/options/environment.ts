@@ -11,7 +11,7 @@ export type EnvironmentOptions = {
   readonly [Option in keyof Variables]?: ReturnType<Variables[Option]["read"]>;
 };
 
-type ReadSecret = (path: string) => string;
+export type ReadSecret = (path: string) => string;
 
 /**
  * Reads and checks all variables, and reports every problem at once. Values are never repeated in errors. A general name
@@ -25,7 +25,7 @@ export function readEnvironment(
   const problems: string[] = [];
   for (const [option, variable] of Object.entries<EnvironmentVariable>(environmentVariables)) {
     try {
-      const found = find(env, variable, readSecret);
+      const found = findVariable(env, variable, readSecret);
       if (found !== undefined) options[option] = variable.read(found.name, found.value);
     } catch (error) {
       if (!isSagaboxError(error)) throw error;
@@ -47,7 +47,7 @@ function belongsToTheHost(env: Environment, { names, secret }: EnvironmentVariab
 }
 
 // Deployment tools often pass a variable that is meant to be unset as an empty text.
-function find(env: Environment, variable: EnvironmentVariable, readSecret: ReadSecret) {
+export function findVariable(env: Environment, variable: EnvironmentVariable, readSecret: ReadSecret) {
   for (const name of variable.names) {
     const value = env[name];
     const path = variable.secret ? env[`${name}_FILE`] : undefined;

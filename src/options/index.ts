@@ -3,5 +3,7 @@
 // also come from the environment; the table of variables is data, so the documentation is made from it.
 export { milliseconds, type Duration } from "./duration.ts";
 export { flag, nearest, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds } from "./parse-options.ts";
+export { readBrokerEnvironment, type BrokerEnvironment } from "./broker-environment.ts";
+export { allBrokerVariables } from "./broker-variables.ts";
 export { readEnvironment, type Environment, type EnvironmentOptions } from "./environment.ts";
 export { environmentVariables, unknownVariables, type EnvironmentVariable } from "./environment-variables.ts";

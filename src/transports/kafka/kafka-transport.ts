@@ -14,6 +14,7 @@ import { messageOf } from "./connections.ts";
 import { Copies } from "./copies.ts";
 import type { KafkaDriver } from "./driver.ts";
 import { GroupLags } from "./group-offsets.ts";
+import { withEnvironment } from "./environment.ts";
 import { kafkaSettings, type KafkaOptions, type KafkaSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
 import { Subscriber } from "./subscriber.ts";
@@ -116,6 +117,6 @@ export class KafkaTransport implements Transport {
 }
 
 /** `createBus({ transport: kafka({ brokers: ["localhost:9092"] }) })` */
-export function kafka(options: KafkaOptions): KafkaTransport {
-  return new KafkaTransport(kafkaSettings(options));
+export function kafka(options: KafkaOptions = {}): KafkaTransport {
+  return new KafkaTransport(kafkaSettings(withEnvironment(options, process.env)));
 }

@@ -7,8 +7,8 @@ import type { TlsOptions } from "./security-options.ts";
 import { topicSettings, type TopicOptions, type TopicSettings } from "./topic-options.ts";
 
 export interface KafkaOptions {
-  /** Where to ask first: "host:port" of one or more brokers. */
-  readonly brokers: readonly string[];
+  /** Where to ask first: "host:port" of one or more brokers. Else SAGABOX_KAFKA_BROKERS. */
+  readonly brokers?: readonly string[];
   /** Who we are in the broker's logs and quotas. Default "sagabox". */
   readonly clientId?: string;
   /** Stands before the name of every topic and group, e.g. "shop." Default none. */
@@ -114,6 +114,12 @@ export function kafkaSettings(options: KafkaOptions): KafkaSettings {
 }
 
 function brokersOf(brokers: unknown): readonly Broker[] {
+  if (brokers === undefined) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      'kafka needs brokers: kafka({ brokers: ["host:9092"] }), or SAGABOX_KAFKA_BROKERS.',
+    );
+  }
   if (!Array.isArray(brokers) || brokers.length === 0)
     throw new SagaboxError("OPTIONS_INVALID", 'kafka.brokers must be a list such as ["localhost:9092"].');
   return Object.freeze(brokers.map((broker: unknown, n) => brokerOf(`kafka.brokers[${n}]`, broker)));

@@ -10,13 +10,14 @@ import type {
 } from "../../transport/index.ts";
 import { depthsOf } from "./depths.ts";
 import { Link } from "./link.ts";
+import { withEnvironment } from "./environment.ts";
 import { natsSettings, type NatsOptions, type NatsSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
 import { Subscriber } from "./subscriber.ts";
 
 /** NATS JetStream as the carrier of messages. */
 export function nats(options: NatsOptions = {}): Transport {
-  return new NatsTransport(natsSettings(options));
+  return new NatsTransport(natsSettings(withEnvironment(options, process.env)));
 }
 
 /** What a message needs besides its data: envelope and headers. */

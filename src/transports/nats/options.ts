@@ -11,7 +11,7 @@ import { checkCredentials, type CredentialSource } from "./credentials.ts";
 import { checkServers, checkTls, type NatsTls } from "./servers.ts";
 
 export interface NatsOptions {
-  /** Where to connect, such as "nats://127.0.0.1:4222"; several for a cluster. Default that one. */
+  /** Where to connect, such as "nats://127.0.0.1:4222"; several for a cluster. Else SAGABOX_NATS_URL, else that one. */
   readonly servers?: string | readonly string[];
   /** Who we are; a function is asked again for each connection. */
   readonly credentials?: CredentialSource;

@@ -1,0 +1,85 @@
+import type { EnvironmentVariable } from "./environment-variables.ts";
+import { oneOf, text } from "./parse-options.ts";
+
+export type BrokerName = "rabbitmq" | "kafka" | "nats";
+
+const titles: Readonly<Record<BrokerName, string>> = { rabbitmq: "RabbitMQ", kafka: "Kafka", nats: "NATS" };
+
+const addresses: Readonly<Record<BrokerName, { names: [string, string]; meaning: string; pattern: RegExp }>> =
+  {
+    rabbitmq: {
+      names: ["SAGABOX_RABBITMQ_URL", "RABBITMQ_URL"],
+      meaning: "Address of RabbitMQ, `amqps://user:password@host/vhost`, or several with commas between.",
+      pattern: /^amqps?:\/\//,
+    },
+    kafka: {
+      names: ["SAGABOX_KAFKA_BROKERS", "KAFKA_BOOTSTRAP_SERVERS"],
+      meaning: "Brokers to ask first, `host:port`, with commas between.",
+      pattern: /^[^/\s]+:\d+(,[^/\s]+:\d+)*$/,
+    },
+    nats: {
+      names: ["SAGABOX_NATS_URL", "NATS_URL"],
+      meaning: "Address of NATS, `tls://host:4222`, or several with commas between.",
+      pattern: /^(nats|tls):\/\//,
+    },
+  };
+
+function variablesOf(broker: BrokerName) {
+  const title = titles[broker];
+  const own = (name: string): [string] => [`SAGABOX_${broker.toUpperCase()}_${name}`];
+  const { names, meaning, pattern } = addresses[broker];
+  const asText = (name: string, value: string): string => text(name, value, { max: 4_096 });
+  return {
+    address: {
+      names,
+      meaning: `${meaning} For the transport \`${broker}()\`.`,
+      default: "none",
+      secret: true,
+      read: (name: string, value: string) => text(name, value, { max: 4_096, pattern }),
+    },
+    username: {
+      names: own("USERNAME"),
+      meaning: `Who we are at ${title}.`,
+      default: "none",
+      secret: false,
+      read: asText,
+    },
+    password: {
+      names: own("PASSWORD"),
+      meaning: `The password at ${title}. A file is read again for each connection, so that it may change.`,
+      default: "none",
+      secret: true,
+      read: asText,
+    },
+    ca: {
+      names: own("CA"),
+      meaning: `A file with the authorities, in PEM, that may vouch for ${title}; turns TLS on.`,
+      default: "those of Node",
+      secret: false,
+      read: asText,
+    },
+    mechanism: {
+      names: own("SASL_MECHANISM"),
+      meaning: "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
+      default: "SCRAM-SHA-512",
+      secret: false,
+      read: (name: string, value: string) => oneOf(name, value, ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    },
+  } satisfies Record<string, EnvironmentVariable>;
+}
+
+export type BrokerVariables = ReturnType<typeof variablesOf>;
+
+export const brokerVariables: Readonly<Record<BrokerName, BrokerVariables>> = {
+  rabbitmq: variablesOf("rabbitmq"),
+  kafka: variablesOf("kafka"),
+  nats: variablesOf("nats"),
+};
+
+/** As they are documented and known: only Kafka asks for a mechanism. */
+export function allBrokerVariables(): readonly EnvironmentVariable[] {
+  return Object.entries(brokerVariables).flatMap(([broker, { mechanism, ...others }]) => [
+    ...Object.values<EnvironmentVariable>(others),
+    ...(broker === "kafka" ? [mechanism] : []),
+  ]);
+}

@@ -14,6 +14,9 @@ export interface DemoTransport {
   readonly stop: () => Promise<void>;
 }
 
+// Nobody in the shop reads that an order was billed or shipped; RabbitMQ would call that an error.
+const lenient = { unrouted: "drop" } as const;
+
 const usage = `npm start [-- --transport postgres|${brokerKinds.join("|")}]`;
 
 /** `--transport rabbitmq`, with the broker of SAGABOX_BROKER_URL or one that is started here. */
@@ -28,7 +31,7 @@ export async function demoTransport(
   }
   if (!isBrokerKind(kind)) throw new Error(`There is no transport "${kind}". ${usage}`);
   if (givenUrl !== undefined && givenUrl !== "") {
-    const transport = brokerTransport(kind, givenUrl);
+    const transport = brokerTransport(kind, givenUrl, lenient);
     return { transport, carrier: `${kind}, at SAGABOX_BROKER_URL`, stop: () => Promise.resolve() };
   }
   say(`Starting ${kind} …`);
@@ -41,7 +44,7 @@ export async function demoTransport(
   }
   const { server } = found;
   return {
-    transport: brokerTransport(kind, server.url),
+    transport: brokerTransport(kind, server.url, lenient),
     carrier: `${server.version}, started for this run`,
     stop: () => server.stop(),
   };

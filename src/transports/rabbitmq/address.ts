@@ -16,9 +16,12 @@ interface AddressRules {
 
 /** Addresses are never repeated in an error: they may hold a password. */
 export function brokerAddresses(
-  url: string | readonly string[],
+  url: string | readonly string[] | undefined,
   rules: AddressRules,
 ): readonly BrokerAddress[] {
+  if (url === undefined) {
+    throw invalid('rabbitmq needs an address: rabbitmq({ url: "amqps://…" }), or SAGABOX_RABBITMQ_URL.');
+  }
   const urls: readonly unknown[] = Array.isArray(url) ? url : [url];
   if (urls.length === 0) throw invalid("rabbitmq.url must name at least one broker.");
   return Object.freeze(urls.map((one) => addressOf(one, rules)));

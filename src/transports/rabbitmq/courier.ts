@@ -1,5 +1,6 @@
 import type { Message as RawMessage } from "amqplib";
 import { isSagaboxError } from "../../errors/index.ts";
+import type { Message } from "../../message/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import type { DeadLetterNote } from "../../transport/index.ts";
 import { unreachable, type Link } from "./connection.ts";
@@ -7,7 +8,7 @@ import { declareWaiting, declaring } from "./declare.ts";
 import { backAtOnce, delayStep, waitingQueue, type WaitingQueue } from "./ladder.ts";
 import { word } from "./names.ts";
 import type { RabbitSettings } from "./options.ts";
-import { attemptHeader, givenHeaders, topicHeader, type Parcel } from "./properties.ts";
+import { attemptHeader, givenHeaders, parcelOf, topicHeader, type Parcel } from "./properties.ts";
 import type { Publisher } from "./publisher.ts";
 import { sharedExchanges } from "./topology.ts";
 
@@ -67,6 +68,16 @@ export class Courier {
     const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
     const contents = copyOf(raw, { ...note, stack_trace: note.stack_trace.slice(0, 8_192) });
     await this.#parts.publisher.forward({ ...contents, exchange, routingKey: groupId });
+  }
+
+  /** The same for a message that was acknowledged already. */
+  async buryMessage(message: Message, groupId: string, note: DeadLetterNote): Promise<void> {
+    const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
+    const { body, properties } = parcelOf(message);
+    const { BCC: _, headers, ...others } = properties;
+    const noted = { ...headers, ...note, stack_trace: note.stack_trace.slice(0, 8_192) };
+    const parcel = { exchange, routingKey: groupId, body, properties: { ...others, headers: noted } };
+    await this.#parts.publisher.forward(parcel);
   }
 
   #declare(waiting: WaitingQueue): Promise<void> {

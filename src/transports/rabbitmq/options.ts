@@ -32,8 +32,8 @@ export interface WatchedGroup {
 }
 
 export interface RabbitMQOptions {
-  /** `amqps://user:password@host:5671/vhost`, or several of one cluster, tried in turn. */
-  readonly url: string | readonly string[];
+  /** `amqps://user:password@host:5671/vhost`, or several of one cluster, tried in turn. Else SAGABOX_RABBITMQ_URL. */
+  readonly url?: string | readonly string[];
   /** Instead of those in the address. A function is called for each connection, so that they may change. */
   readonly credentials?: RabbitCredentials | (() => RabbitCredentials | Promise<RabbitCredentials>);
   /** Instead of the one in the address. Default "/". */
@@ -49,6 +49,11 @@ export interface RabbitMQOptions {
   readonly partitions?: number;
   /** Topics that go to every group through a fanout exchange. */
   readonly broadcasts?: readonly string[];
+  /**
+   * What becomes of an event no group has subscribed to yet: refused, tried again and in the end a dead letter, or
+   * dropped as published. Commands are always refused. Default "reject".
+   */
+  readonly unrouted?: "reject" | "drop";
   /** Groups whose queues `depths` looks at, beside those this process itself is a member of. */
   readonly watch?: readonly WatchedGroup[];
   /** A queue that holds so many refuses more, and publishing waits. Default: no limit. */
@@ -77,6 +82,7 @@ export interface RabbitSettings {
   readonly tls: RabbitTls;
   readonly prefix: string;
   readonly broadcasts: ReadonlySet<string>;
+  readonly unrouted: "reject" | "drop";
   readonly queues: "quorum" | "classic";
   readonly partitions: number;
   readonly watch: readonly WatchedGroup[];
@@ -101,6 +107,7 @@ const known = [
   "queues",
   "partitions",
   "broadcasts",
+  "unrouted",
   "watch",
   "maxLength",
   "deliveryLimit",
@@ -128,6 +135,7 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
     tls: tlsOf(options.tls),
     prefix: text("rabbitmq.prefix", options.prefix ?? "dp", { pattern: prefixPattern }),
     broadcasts: topicsOf(options.broadcasts),
+    unrouted: oneOf("rabbitmq.unrouted", options.unrouted ?? "reject", ["reject", "drop"]),
     queues: oneOf("rabbitmq.queues", options.queues ?? "quorum", ["quorum", "classic"]),
     partitions: partitionsOf(options.partitions ?? 8),
     watch: watchedGroups(options.watch),

@@ -60,7 +60,9 @@ export class Publisher {
       return { outcome: { kind: "refused", error: new SagaboxError("PAYLOAD_TOO_LARGE", text) } };
     }
     const { exchange } = route;
-    return { route, parcel: { ...contents, exchange, routingKey: routingKeyOf(message, route) } };
+    const mandatory = message.kind !== "event" || this.#settings.unrouted === "reject";
+    const properties = { ...contents.properties, mandatory };
+    return { route, parcel: { ...contents, properties, exchange, routingKey: routingKeyOf(message, route) } };
   }
 
   async #sendAll(items: readonly Item[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {

@@ -11,6 +11,7 @@ import type {
 import { Link } from "./connection.ts";
 import { Courier } from "./courier.ts";
 import { depthsOf } from "./depths.ts";
+import { withEnvironment } from "./environment.ts";
 import { rabbitSettings, type RabbitMQOptions, type RabbitSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
 import { Subscriber } from "./subscriber.ts";
@@ -41,7 +42,7 @@ export class RabbitMQTransport implements Transport {
       failsLaterOfKey: false,
       delaysRedelivery: true,
       keepsUnrouted: false,
-      rejectsUnrouted: true,
+      rejectsUnrouted: settings.unrouted === "reject",
       // Streams do; events and commands begin when their queue is bound.
       replays: false,
       maxBytes: settings.maxBytes,
@@ -70,6 +71,7 @@ export class RabbitMQTransport implements Transport {
     this.#subscribers.add(subscriber);
     return {
       pause: () => subscriber.pause(),
+      deadLetter: (message, note) => subscriber.deadLetter(message, note),
       health: () => subscriber.health(),
       close: async () => {
         this.#subscribers.delete(subscriber);
@@ -96,6 +98,6 @@ export class RabbitMQTransport implements Transport {
 }
 
 /** `createBus({ transport: rabbitmq({ url: "amqps://…" }) })` */
-export function rabbitmq(options: RabbitMQOptions): RabbitMQTransport {
-  return new RabbitMQTransport(rabbitSettings(options));
+export function rabbitmq(options: RabbitMQOptions = {}): RabbitMQTransport {
+  return new RabbitMQTransport(rabbitSettings(withEnvironment(options, process.env)));
 }

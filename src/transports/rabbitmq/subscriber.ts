@@ -1,7 +1,8 @@
 import type { Channel, ConsumeMessage } from "amqplib";
 import { SagaboxError } from "../../errors/index.ts";
+import type { Message } from "../../message/index.ts";
 import { Loop, systemClock } from "../../runtime/index.ts";
-import type { Consumption, Delivery, Subscription } from "../../transport/index.ts";
+import type { Consumption, DeadLetterNote, Delivery, Subscription } from "../../transport/index.ts";
 import { unreachable, type Link, type Live } from "./connection.ts";
 import type { Courier } from "./courier.ts";
 import { declareGroup, declaring } from "./declare.ts";
@@ -77,6 +78,10 @@ export class Subscriber implements Consumption {
     if (failure === undefined) return;
     await this.close();
     throw failure;
+  }
+
+  deadLetter(message: Message, note: DeadLetterNote): Promise<void> {
+    return this.#parts.courier.buryMessage(message, this.#names.id, note);
   }
 
   async pause(): Promise<void> {

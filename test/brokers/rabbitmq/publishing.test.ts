@@ -40,6 +40,17 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     });
   });
 
+  test("B3: an event that nobody reads is an error unless it may be dropped; a command always is", async () => {
+    const event = aMessage({ topic: "events.order.placed" });
+    const command = aMessage({ topic: "commands.stock.reserve", kind: "command" });
+    const [strictly, leniently] = [transport(), transport({ unrouted: "drop" })];
+    await Promise.all([strictly.open(), leniently.open()]);
+    const strict = await publish(strictly, event, command);
+    expect(strict.map(({ kind }) => kind)).toEqual(["rejected", "rejected"]);
+    const lenient = await publish(leniently, event, command);
+    expect(lenient.map(({ kind }) => kind)).toEqual(["published", "rejected"]);
+  });
+
   test("P-12: a message over the limit is refused and the others go out", async () => {
     const shop = transport({ maxBytes: 2_048 });
     const member = await Member.of(shop);

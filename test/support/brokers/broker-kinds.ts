@@ -25,11 +25,19 @@ export function startBroker(kind: BrokerKind): Promise<BrokerFound> {
   return starts[kind]();
 }
 
-/** A transport to it. With `quickly`, what a member held is given to others after a few seconds. */
-export function brokerTransport(kind: BrokerKind, url: string, { quickly = false } = {}): Transport {
+export interface BrokerWishes {
+  /** What a silent member held is given to others after a few seconds. */
+  readonly quickly?: boolean;
+  /** Whether an event that nobody reads is an error, where the broker does not keep it. Default "reject". */
+  readonly unrouted?: "reject" | "drop";
+}
+
+/** A transport to it. */
+export function brokerTransport(kind: BrokerKind, url: string, options: BrokerWishes = {}): Transport {
+  const { quickly = false, unrouted = "reject" } = options;
   switch (kind) {
     case "rabbitmq":
-      return rabbitmq({ url });
+      return rabbitmq({ url, unrouted });
     case "kafka":
       return kafka({ brokers: [url.replace(/^kafka:\/\//, "")], ...(quickly && { sessionTimeout: "6s" }) });
     case "nats":

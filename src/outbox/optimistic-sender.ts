@@ -52,6 +52,7 @@ export class OptimisticSender {
   readonly #session: SessionHolder;
   readonly #waiting: Waiting[] = [];
   #sending: Promise<void> | undefined;
+  #opening: Promise<void> | undefined;
   #closed = false;
 
   constructor(options: OptimisticSenderOptions) {
@@ -125,12 +126,20 @@ export class OptimisticSender {
   /** Returns those that were not sent. */
   async #sendBatch(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     if (this.#options.hop !== undefined) return this.#hop(messages);
+    await this.#opened();
     const addressed = messages.map((leased) => ({ topic: leased.message.topic, leased }));
     const { lots, waiting } = lotsOf(addressed, this.#options.destinations);
     const left = await Promise.all(lots.map((lot) => this.#sendLot(lot)));
     const back = waiting.map(({ leased }) => leased);
     if (back.length > 0) await this.#release(back, "resting", "its destination does not answer, or is full");
     return [...left.flat(), ...back];
+  }
+
+  // A process that only publishes has nobody else who opens the transport.
+  async #opened(): Promise<void> {
+    const { transport, settings } = this.#options;
+    this.#opening ??= transport.open().catch(() => void (this.#opening = undefined));
+    await withDeadline(this.#opening, settings.optimisticTimeoutMs / 2, () => undefined);
   }
 
   async #hop(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {

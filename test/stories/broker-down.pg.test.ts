@@ -61,3 +61,18 @@ test("E2, rule 18: on a broker, a keyed message that fails is retried from Postg
   const left = await pool.query("select message_id from sagabox.queue");
   expect(left.rows).toEqual([]);
 });
+
+test("A9: a process that only publishes opens the transport by itself and sends at once", async () => {
+  const { bus, transport, observer } = await house(false);
+  let opened = 0;
+  const open = transport.open.bind(transport);
+  transport.open = () => {
+    opened += 1;
+    return open();
+  };
+  await bus.transaction((tx) => tx.publish(Placed, { n: 1 }));
+  await observer.until("optimistic.succeeded");
+  await bus.transaction((tx) => tx.publish(Placed, { n: 2 }));
+  await expect.poll(() => observer.of("optimistic.succeeded").length).toBe(2);
+  expect(opened).toBe(1);
+});

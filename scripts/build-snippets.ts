@@ -16,6 +16,7 @@ export const pages = [
   "docs/guides/running.md",
   "docs/guides/nats.md",
   "docs/guides/kafka.md",
+  "docs/guides/rabbitmq.md",
 ];
 
 const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```ts\n[^]*?```/g;

@@ -39,7 +39,8 @@ const tasks = {
   check: () => steps(check),
   test: () => (rest.length > 0 ? run.vitest(rest) : steps([...check, ...tests])),
   proof: () => run.vitest([...projects("proof"), ...rest], { SAGABOX_PROOF: "full" }),
-  coverage: () => run.vitest(["--coverage", ...projects("unit", "postgres"), ...rest]),
+  coverage: () =>
+    run.vitest(["--coverage", ...projects("unit", "postgres", "rabbitmq", "kafka", "nats"), ...rest]),
 };
 
 const chosen = Object.hasOwn(tasks, task) ? tasks[task] : undefined;

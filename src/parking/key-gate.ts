@@ -31,6 +31,8 @@ export class KeyGate {
   }
 
   arrived(delivery: Delivery): void {
+    // Left unsettled: closing gives it back.
+    if (this.closing) return;
     const { key, topic } = delivery.message;
     if (delivery.orderKey === null || key === null || delivery.flaw !== undefined) {
       return this.#options.receive(delivery);
@@ -63,6 +65,11 @@ export class KeyGate {
     this.#flush(stream, street);
   }
 
+  /** What is being parked has to be there before the broker gives the key to somebody else. */
+  async idle(): Promise<void> {
+    while (this.#writes.size > 0) await Promise.allSettled(this.#writes.values());
+  }
+
   #hand(street: Street, delivery: Delivery): void {
     const gated = new GatedDelivery(delivery, this);
     street.open.add(gated);
@@ -81,7 +88,7 @@ export class KeyGate {
       const occupied = await this.#insist("looking for parked messages", () =>
         this.#options.lot.occupied(streets),
       );
-      if (occupied === undefined) break;
+      if (occupied === undefined || this.closing) break;
       for (const stream of asked) this.#answered(stream, occupied.has(stream));
     }
     this.#busy = false;
@@ -92,7 +99,9 @@ export class KeyGate {
     if (street === undefined) return;
     if (occupied) street.parking = true;
     if (street.parking) return this.#flush(stream, street);
-    for (const delivery of street.waiting.splice(0)) this.#hand(street, delivery);
+    for (const delivery of street.waiting.splice(0)) {
+      if (!delivery.signal.aborted) this.#hand(street, delivery);
+    }
   }
 
   #flush(stream: string, street: Street): void {
@@ -130,7 +139,8 @@ export class KeyGate {
   }
 
   async #insist<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
-    for (let attempt = 1; !this.closing; attempt++) {
+    // Even a gate that closes tries once, so that a failure said on the way out is not forgotten.
+    for (let attempt = 1; attempt === 1 || !this.closing; attempt++) {
       try {
         return await work();
       } catch (error) {

@@ -71,6 +71,7 @@ export class ParkingTransport implements Transport {
       },
       close: async () => {
         gate.closing = true;
+        await gate.idle();
         await consumption.close();
         await parked.close();
       },

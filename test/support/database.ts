@@ -49,6 +49,13 @@ export async function createDatabase(options: TemporaryDatabaseOptions = {}): Pr
   return { name, url: url.href, pool, drop };
 }
 
+/** Ends every session of the database, as a restart of the server would. */
+export async function cutConnections({ name }: Pick<TemporaryDatabase, "name">): Promise<void> {
+  await asAdmin(
+    `select pg_terminate_backend(pid)::text as open from pg_stat_activity where datname = '${name}'`,
+  );
+}
+
 function templateOf({ template, migrated }: TemporaryDatabaseOptions): string {
   return template ?? (migrated === true ? inject("migratedTemplate") : "template0");
 }

@@ -2,8 +2,13 @@ import { ParkingTransport } from "../../src/parking/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
 import type { Transport } from "../../src/transport/index.ts";
 import { postgres } from "../../src/transports/postgres/index.ts";
-import { createDatabase } from "./database.ts";
+import { createDatabase, cutConnections } from "./database.ts";
 import { RecordingObserver } from "./recording-observer.ts";
+
+/** What is not asked of a broker with parking, and why. */
+export const ofParking = {
+  "what comes back from a retry counts against the prefetch too": "the lot has a prefetch of its own",
+};
 
 /** Processes at one broker, each with its keyed retries parked in the same database. */
 export async function parkingHouse(broker: () => Promise<Transport>, leaseMs = 60_000) {
@@ -22,6 +27,7 @@ export async function parkingHouse(broker: () => Promise<Transport>, leaseMs = 6
     pool: temporary.pool,
     transport: await another(),
     another,
+    cutDatabase: () => cutConnections(temporary),
     close: async (): Promise<void> => {
       for (const transport of opened) await transport.close();
       await temporary.drop();

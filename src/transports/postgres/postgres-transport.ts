@@ -41,8 +41,10 @@ export class PostgresTransport implements LocalTransport {
   readonly capabilities = CAPABILITIES;
   readonly #settings: PostgresTransportSettings;
   readonly #subscribers = new Set<Subscriber>();
+  readonly #writing = new Set<Promise<unknown>>();
   #home: HomeDatabase | undefined;
   #wakeUp: WakeUp | undefined;
+  #closed = false;
 
   constructor(settings: PostgresTransportSettings) {
     this.#settings = settings;
@@ -59,12 +61,18 @@ export class PostgresTransport implements LocalTransport {
   async open(): Promise<void> {
     const { database, schema } = this.#lent();
     await assertMigrated(database, schema);
+    this.#closed = false;
   }
 
-  async publish(batch: readonly Message[], _options?: PublishOptions): Promise<readonly PublishOutcome[]> {
-    const { outcomes, woken } = await publishToQueue(this.#lent(), batch);
-    if (woken.length > 0) this.#wakeUp?.now(woken);
-    return outcomes;
+  async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
+    if (this.#closed) return batch.map(() => ({ kind: "unreachable", error: closed() }));
+    const writing = publishToQueue(this.#lent(), batch).then(({ outcomes, woken }) => {
+      this.#writing.delete(writing);
+      if (woken.length > 0) this.#wakeUp?.now(woken);
+      return outcomes;
+    });
+    this.#writing.add(writing);
+    return orUnknown(writing, batch.length, signal);
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
@@ -107,6 +115,8 @@ export class PostgresTransport implements LocalTransport {
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.allSettled(this.#writing);
     await this.#wakeUp?.close();
     await Promise.all([...this.#subscribers].map((subscriber) => subscriber.close()));
     this.#subscribers.clear();
@@ -125,6 +135,25 @@ export class PostgresTransport implements LocalTransport {
       "The Postgres transport works inside a bus: pass it to createBus().",
     );
   }
+}
+
+// When the sender gives up, nobody knows what the server makes of the statement.
+function orUnknown(
+  writing: Promise<readonly PublishOutcome[]>,
+  count: number,
+  signal: AbortSignal,
+): Promise<readonly PublishOutcome[]> {
+  const error = new SagaboxError("TRANSPORT_TIMEOUT", "PostgreSQL did not confirm the messages in time.");
+  return new Promise((resolve, reject) => {
+    const giveUp = (): void => resolve(Array.from({ length: count }, () => ({ kind: "unknown", error })));
+    if (signal.aborted) giveUp();
+    signal.addEventListener("abort", giveUp, { once: true });
+    writing.then(resolve, reject).finally(() => signal.removeEventListener("abort", giveUp));
+  });
+}
+
+function closed(): SagaboxError {
+  return new SagaboxError("TRANSPORT_UNREACHABLE", "The Postgres transport is closed.");
 }
 
 /** `createBus({ transport: postgres() })`; it is the default, so naming it is needed only to set its options. */

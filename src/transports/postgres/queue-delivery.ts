@@ -24,11 +24,11 @@ export class QueueDelivery implements Delivery {
   readonly #abort = new AbortController();
   #settled = false;
 
-  constructor(row: LaneRow, ways: Ways) {
+  constructor(row: LaneRow, ordered: boolean, ways: Ways) {
     this.#row = row;
     this.#ways = ways;
     this.attempt = row.attempts + 1;
-    this.orderKey = row.stream;
+    this.orderKey = ordered ? row.stream : null;
   }
 
   get message(): Message {

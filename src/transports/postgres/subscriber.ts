@@ -161,7 +161,7 @@ export class Subscriber implements Consumption {
   }
 
   #hand(row: LaneRow): void {
-    const delivery: QueueDelivery = new QueueDelivery(row, {
+    const delivery: QueueDelivery = new QueueDelivery(row, this.#options.subscription.ordered, {
       ackInside: this.#ackInside,
       ack: () => this.#settler.ack(row),
       retry: (options) => this.#settler.retry(row, options),

@@ -10,15 +10,20 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const [task = "", ...rest] = process.argv.slice(2);
 
 // What failed is told again at the very end, where a person looks first.
-const report = join(tmpdir(), `sagabox-report-${process.pid}.json`);
-const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
+const reports = [];
+let count = 0;
+const reporters = () => {
+  const report = join(tmpdir(), `sagabox-report-${process.pid}-${++count}.json`);
+  reports.push(report);
+  return ["--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
+};
 
 const run = {
   typecheck: () => tool("typescript/bin/tsc", ["-p", "tsconfig.json"]),
   lint: () => tool("oxlint/bin/oxlint", ["--type-aware", "--deny-warnings"]),
   format: () => tool("prettier/bin/prettier.cjs", ["--check", "--log-level", "warn", "."]),
   knip: () => tool("knip/bin/knip.js", []),
-  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args, ...reporters], env),
+  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args, ...reporters()], env),
 };
 
 const check = [
@@ -29,8 +34,9 @@ const check = [
 ];
 const tests = [
   ["tests", () => run.vitest(projects("unit", "types", "architecture", "postgres"))],
-  // Each starts a server of its own, and is left out with the reason where there is none to start.
-  ["brokers", () => run.vitest(projects("rabbitmq", "kafka", "nats"))],
+  // Each starts a server of its own, and is left out with the reason where there is none to start. They mostly wait for
+  // their brokers, so they wait together.
+  ["brokers", () => together(["rabbitmq", "kafka", "nats"].map((name) => run.vitest(projects(name))))],
   ["proof, quick", () => run.vitest(projects("proof"), { SAGABOX_PROOF: "quick" })],
 ];
 
@@ -76,7 +82,15 @@ async function steps(list) {
   return failed === 0 ? 0 : 1;
 }
 
+async function together(running) {
+  return Math.max(...(await Promise.all(running)));
+}
+
 function failures() {
+  return reports.splice(0).flatMap(failuresIn);
+}
+
+function failuresIn(report) {
   if (!existsSync(report)) return [];
   const { testResults } = JSON.parse(readFileSync(report, "utf8"));
   rmSync(report);

@@ -70,7 +70,7 @@ export const flowCases: ExerciseCases = {
       const ids = inOrder("m", 60);
       for (const id of ids) await stage.publish(stage.message({ id }));
       await slow.got(1);
-      await quick.got(15);
+      await quick.got(6);
       ok(slow.received.length <= 2, `${slow.received.length} were unsettled at once`);
       let settled = 0;
       await stage.until(() => {

@@ -1,9 +1,11 @@
 import { ParkingTransport } from "../../src/parking/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
+import type { TransportUnderTest } from "../../src/testing/index.ts";
 import type { Transport } from "../../src/transport/index.ts";
 import { postgres } from "../../src/transports/postgres/index.ts";
 import { createDatabase, cutConnections } from "./database.ts";
 import { RecordingObserver } from "./recording-observer.ts";
+import { ScriptedDatabase } from "./scripted-database.ts";
 
 /** What is not asked of a broker with parking, and why. */
 export const ofParking = {
@@ -13,14 +15,15 @@ export const ofParking = {
 /** Processes at one broker, each with its keyed retries parked in the same database. */
 export async function parkingHouse(broker: () => Promise<Transport>, leaseMs = 60_000) {
   const temporary = await createDatabase({ max: 40, migrated: true });
-  const opened: Transport[] = [];
+  const opened = new Map<Transport, { readonly broker: Transport; readonly database: ScriptedDatabase }>();
   const another = async (): Promise<Transport> => {
     const tables = postgres({ pollInterval: 50 });
     const observer = new RecordingObserver();
-    const database = pgDatabase(temporary.pool);
+    const database = new ScriptedDatabase(pgDatabase(temporary.pool));
     tables.settleIn({ database, schema: "sagabox", channel: "c", leaseMs, observer });
-    const transport = new ParkingTransport(await broker(), tables, observer);
-    opened.push(transport);
+    const inner = await broker();
+    const transport = new ParkingTransport(inner, tables, observer);
+    opened.set(transport, { broker: inner, database });
     return transport;
   };
   return {
@@ -28,9 +31,42 @@ export async function parkingHouse(broker: () => Promise<Transport>, leaseMs = 6
     transport: await another(),
     another,
     cutDatabase: () => cutConnections(temporary),
+    /** Cuts the process off its tables; its own transport at the broker is left to the caller. */
+    silence: (transport: Transport): Transport | undefined => {
+      opened.get(transport)?.database.silence();
+      return opened.get(transport)?.broker;
+    },
     close: async (): Promise<void> => {
-      for (const transport of opened) await transport.close();
+      for (const [transport, { database }] of opened) {
+        database.letGo();
+        await transport.close();
+      }
       await temporary.drop();
+    },
+  };
+}
+
+/** The same for a broker of the conformance suite, with all that can be done to it. */
+export async function parked(broker: TransportUnderTest, leaseMs: number): Promise<TransportUnderTest> {
+  let first: Transport | undefined = broker.transport;
+  const house = await parkingHouse(async () => {
+    const next = first ?? (await broker.another());
+    first = undefined;
+    return next;
+  }, leaseMs);
+  return {
+    ...broker,
+    ...house,
+    abandon: (transport) => {
+      const alone = house.silence(transport);
+      if (alone !== undefined) broker.abandon?.(alone);
+    },
+    cutConnections: async () => {
+      await Promise.all([broker.cutConnections?.(), house.cutDatabase()]);
+    },
+    close: async () => {
+      await house.close();
+      await broker.close();
     },
   };
 }

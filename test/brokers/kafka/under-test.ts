@@ -1,0 +1,43 @@
+import type { TransportUnderTest } from "../../../src/testing/index.ts";
+import type { Transport } from "../../../src/transport/index.ts";
+import { KafkaTransport } from "../../../src/transports/kafka/index.ts";
+import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
+import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
+import { SilencedDriver } from "../../support/brokers/kafka/silenced-driver.ts";
+import { missing, sharedUrl } from "./harness.ts";
+import { headersOf, RawTopic } from "./raw-topic.ts";
+
+const settings = kafkaSettings({
+  brokers: [missing ? "127.0.0.1:9" : sharedUrl],
+  topics: { partitions: 4 },
+  warn: () => undefined,
+});
+
+/** Processes at the broker of the run, for the conformance suite. */
+export async function underTest(): Promise<TransportUnderTest> {
+  const processes = new Map<Transport, SilencedDriver>();
+  const another = async () => {
+    const driver = new SilencedDriver(new WireDriver(settings));
+    const transport = new KafkaTransport(settings, driver);
+    processes.set(transport, driver);
+    return transport;
+  };
+  return {
+    transport: await another(),
+    another,
+    abandon: (transport: Transport) => processes.get(transport)?.silence(),
+    cutConnections: () => {
+      for (const driver of processes.values()) driver.cut();
+    },
+    putForeign: (topic: string, body: Uint8Array) => new RawTopic(topic).write(Buffer.from(body)),
+    deadLetters: async (topic: string) => {
+      const dead = await new RawTopic(`${topic}.dlq`).read();
+      return dead.map((record) => ({ body: record.value, headers: headersOf(record) }));
+    },
+    close: async () => {
+      await Promise.all([...processes.keys()].map((transport) => transport.close()));
+    },
+  };
+}
+
+export const { capabilities } = new KafkaTransport(settings);

@@ -1,0 +1,20 @@
+import { expect, test } from "vitest";
+import { missing } from "./broker.ts";
+import { capabilities, underTest } from "./under-test.ts";
+import { exerciseTransport } from "../../../src/testing/index.ts";
+import { caseTitle } from "../../support/case-title.ts";
+import { ofParking, parked } from "../../support/parking.ts";
+
+const skipped = exerciseTransport(
+  { test: (name, run) => test.skipIf(missing !== undefined)(caseTitle(name, "B3", "rule 18"), run) },
+  async () => parked(await underTest("quorum"), 1_500),
+  {
+    capabilities: { ...capabilities, ordersRetries: true },
+    offers: ["abandon", "cutConnections", "putForeign", "deadLetters"],
+    skip: ofParking,
+  },
+);
+
+test("B3, rule 18: with parking it is asked to keep order through retries", () => {
+  expect(skipped.map(({ reason }) => reason)).not.toContain("it does not claim ordersRetries");
+});

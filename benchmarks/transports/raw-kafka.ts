@@ -36,7 +36,9 @@ export async function rawKafka(url: string, name: string): Promise<RawClient> {
         received();
         if (--left === 0) break;
       }
-      await consumer.close(true);
+      await new Promise<void>((resolve, reject) => {
+        consumer.close(true, (error) => (error ? reject(error) : resolve()));
+      });
     },
     close: () => producer.close(),
   };

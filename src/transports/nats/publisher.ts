@@ -2,21 +2,24 @@ import { SagaboxError } from "../../errors/index.ts";
 import { isValidTopic, type Message } from "../../message/index.ts";
 import { after } from "../../runtime/index.ts";
 import { toWire, type PublishOptions, type PublishOutcome } from "../../transport/index.ts";
+import { Confirms } from "./confirms.ts";
 import { encodeValue, headerBytes, toNatsHeaders } from "./header-mapping.ts";
 import { unreachable, type Link, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
-import { outcomeOf, timedOut, tooLarge } from "./outcome.ts";
+import { timedOut, tooLarge } from "./outcome.ts";
 import { messageSubject, partitionOf, streamNames } from "./topology.ts";
 
 /** A copy for a retry or a dead letter carries more headers than the original. */
 const copyBytes = 2_048;
 const mostInFlight = 500;
-const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
+
+type Sending = ReturnType<Confirms["send"]>;
 
 export class Publisher {
   readonly #link: Link;
   readonly #settings: NatsSettings;
   readonly #stream: string;
+  #confirms: { readonly nc: Session["nc"]; readonly confirms: Confirms } | undefined;
 
   constructor(link: Link, settings: NatsSettings) {
     this.#link = link;
@@ -39,39 +42,39 @@ export class Publisher {
       const error = session === undefined ? this.#link.trouble : unreachable("Nobody waits for it any more.");
       return batch.map(() => ({ kind: "unreachable", error }));
     }
+    const confirms = this.#confirmsOf(session);
     const { givenUp, done } = giveUp([signal, session.over], this.#settings.timeoutMs);
+    const sent = batch.map((message) => this.#send(session, confirms, message));
     try {
       return await Promise.all(
-        batch.map((message) => Promise.race([this.#publishOne(session, message), givenUp])),
+        sent.map(async (one) => ("kind" in one ? one : Promise.race([one.outcome, givenUp]))),
       );
     } finally {
       done();
+      for (const one of sent) if ("token" in one) confirms.forget(one.token);
     }
   }
 
-  async #publishOne(session: Session, message: Message): Promise<PublishOutcome> {
-    const { prefix, partitions, timeoutMs } = this.#settings;
+  #confirmsOf({ nc }: Session): Confirms {
+    if (this.#confirms?.nc !== nc) {
+      this.#confirms = { nc, confirms: new Confirms(nc, this.#settings.inboxPrefix) };
+    }
+    return this.#confirms.confirms;
+  }
+
+  #send(session: Session, confirms: Confirms, message: Message): PublishOutcome | Sending {
+    const { prefix, partitions } = this.#settings;
     if (!isValidTopic(message.topic)) return { kind: "refused", error: noTopic() };
     const { body, headers } = toWire(message);
     const bytes = body.length + headerBytes(headers) + copyBytes;
     if (bytes > session.maxPayload) {
       return { kind: "refused", error: tooLarge(bytes, session.maxPayload) };
     }
-    try {
-      await session.js.publish(
-        messageSubject(prefix, message.topic, partitionOf(message, partitions)),
-        body,
-        {
-          headers: toNatsHeaders(headers),
-          msgID: encodeValue(message.id),
-          expect: { streamName: this.#stream },
-          timeout: timeoutMs,
-        },
-      );
-      return PUBLISHED;
-    } catch (error) {
-      return outcomeOf(error);
-    }
+    const given = toNatsHeaders(headers);
+    given.set("Nats-Msg-Id", encodeValue(message.id));
+    given.set("Nats-Expected-Stream", this.#stream);
+    const subject = messageSubject(prefix, message.topic, partitionOf(message, partitions));
+    return confirms.send(subject, body, given);
   }
 }
 

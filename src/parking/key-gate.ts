@@ -23,7 +23,7 @@ export class KeyGate {
   readonly #asking = new Set<string>();
   /** Per street, one after the other: the lot's order is the order of the writes. */
   readonly #writes = new Map<string, Promise<void>>();
-  #busy = false;
+  #look: Promise<void> | undefined;
   closing = false;
 
   constructor(options: KeyGateOptions) {
@@ -44,7 +44,7 @@ export class KeyGate {
     street.waiting.push(delivery);
     if (way === "wait") return this.#flush(stream, street);
     this.#asking.add(stream);
-    void this.#ask();
+    this.#look ??= this.#ask();
   }
 
   /** From the handler's hands into the lot. What arrives of the key from now on goes the same way. */
@@ -67,6 +67,7 @@ export class KeyGate {
 
   /** What is being parked has to be there before the broker gives the key to somebody else. */
   async idle(): Promise<void> {
+    await this.#look;
     while (this.#writes.size > 0) await Promise.allSettled(this.#writes.values());
   }
 
@@ -79,8 +80,6 @@ export class KeyGate {
 
   /** One statement for all the keys that arrived while the last one was under way. */
   async #ask(): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
     while (this.#asking.size > 0 && !this.closing) {
       const asked = [...this.#asking].filter((stream) => this.#streets.has(stream));
       this.#asking.clear();
@@ -91,7 +90,8 @@ export class KeyGate {
       if (occupied === undefined || this.closing) break;
       for (const stream of asked) this.#answered(stream, occupied.has(stream));
     }
-    this.#busy = false;
+    // At once, not when the promise is settled: whoever arrives in between would wait for ever.
+    this.#look = undefined;
   }
 
   #answered(stream: string, occupied: boolean): void {

@@ -1,4 +1,4 @@
-import type { Result } from "./result.ts";
+import { reaches, type Result } from "./result.ts";
 
 const COLUMNS = ["id", "ratio", "spread", "first", "aim", "", "what"] as const;
 
@@ -28,16 +28,17 @@ function rowOf(one: Result): string[] {
     one.id,
     String(one.ratio),
     `[${one.spread.join(" - ")}]`,
-    `${sign} ${one.first}`,
-    `${sign} ${one.aim}`,
+    one.first === null ? "-" : `${sign} ${one.first}`,
+    one.aim === null ? "-" : `${sign} ${one.aim}`,
     verdict(one),
     one.name,
   ];
 }
 
-function verdict({ ok, ratio, aim, better }: Result): string {
+function verdict({ ok, ratio, first, aim, better }: Result): string {
   if (!ok) return "MISSED";
-  return (better === "higher" ? ratio >= aim : ratio <= aim) ? "aim" : "ok";
+  if (first === null) return "";
+  return aim !== null && reaches(ratio, aim, better) ? "aim" : "ok";
 }
 
 function detailOf(one: Result | undefined): string[] {

@@ -8,8 +8,8 @@ export interface Result {
   readonly name: string;
   readonly ratio: number;
   readonly spread: readonly [min: number, max: number];
-  readonly first: number;
-  readonly aim: number;
+  readonly first: number | null;
+  readonly aim: number | null;
   readonly better: Target["better"];
   readonly ok: boolean;
   /** Figures beside the ratio: rates for context, cost per event. */
@@ -27,9 +27,14 @@ export function result(id: TargetId, { ratio, spread }: Ratio, detail?: Detail):
     first,
     aim,
     better,
-    ok: better === "higher" ? shown >= first : shown <= first,
+    ok: reaches(shown, first, better),
     ...(detail === undefined ? {} : { detail: rounded(detail) }),
   };
+}
+
+/** A bound that is not there is always reached. */
+export function reaches(ratio: number, bound: number | null, better: Target["better"]): boolean {
+  return bound === null || (better === "higher" ? ratio >= bound : ratio <= bound);
 }
 
 function rounded(detail: Detail): Detail {

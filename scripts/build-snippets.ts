@@ -17,6 +17,7 @@ export const pages = [
   "docs/guides/nats.md",
   "docs/guides/kafka.md",
   "docs/guides/rabbitmq.md",
+  "docs/guides/transports.md",
 ];
 
 const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```ts\n[^]*?```/g;

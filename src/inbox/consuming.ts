@@ -91,9 +91,9 @@ export class Consuming {
     this.#waitingForMore?.();
     await this.#consumption?.pause();
     const rest = [...this.#order.drain(), ...this.#arrivals.splice(0)];
-    await Promise.all(rest.map((held) => this.#giveBack(held)));
+    const givenBack = rest.map((held) => this.#giveBack(held));
     const { stopDeadlineMs = 25_000 } = this.#parts;
-    const finished = Promise.all(this.#runs).then(() => undefined);
+    const finished = Promise.all([...givenBack, ...this.#runs]).then(() => undefined);
     await withDeadline(finished, stopDeadlineMs, () => this.#giveUp());
     await this.#consumption?.close();
   }

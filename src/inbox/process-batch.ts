@@ -67,7 +67,9 @@ export class BatchProcessor {
           const read = await readMessage(contract, message);
           items.push({ held, message: read, id, topic, type, payload, expiresAt, ackWith });
         } catch (thrown) {
-          const fate = await this.#single.fail(held, asError(thrown));
+          const later = lot.slice(lot.indexOf(held) + 1);
+          const behind = later.filter(({ delivery }) => orderKey !== null && delivery.orderKey === orderKey);
+          const fate = await this.#single.fail(held, asError(thrown), behind);
           fates.set(held, fate);
           if (fate === "again") waiting.add(orderKey); // its successors come back behind it
         }
@@ -141,7 +143,7 @@ export class BatchProcessor {
     for (const line of linesOf(items)) {
       for (const { held } of line) {
         if (fates.has(held)) continue;
-        const fate = await this.#single.process(held);
+        const fate = await this.#single.process(held, restOf(line, fates, held));
         fates.set(held, fate);
         if (fate !== "done") await this.#giveBackRest(line, fates);
       }
@@ -153,7 +155,7 @@ export class BatchProcessor {
     for (const line of linesOf(items)) {
       const [head] = line;
       if (head === undefined) continue;
-      fates.set(head.held, await this.#single.fail(head.held, error));
+      fates.set(head.held, await this.#single.fail(head.held, error, restOf(line, fates, head.held)));
       await this.#giveBackRest(line, fates);
     }
   }
@@ -163,6 +165,10 @@ export class BatchProcessor {
     for (const { held } of rest) fates.set(held, "again");
     await Promise.all(rest.map(({ held }) => this.#settlement.release(held)));
   }
+}
+
+function restOf(line: readonly Item[], fates: Fates, head: Held): readonly Held[] {
+  return line.map(({ held }) => held).filter((held) => held !== head && !fates.has(held));
 }
 
 /** Messages of one key together, in order; one without a key by itself. */

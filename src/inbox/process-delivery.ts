@@ -38,7 +38,8 @@ export class DeliveryProcessor {
     this.#statements = new StatementCache(engine.sql.schema);
   }
 
-  async process(held: Held): Promise<Fate> {
+  /** `behind`: what was taken together with it and follows it in its key; it comes back with it. */
+  async process(held: Held, behind: readonly Held[] = []): Promise<Fate> {
     if (held.delivery.signal.aborted) return "lost";
     if ((held.crashes ?? 0) >= this.#definition.settings.maxCrashes) return this.#poison(held);
     const { registration, delivery, id: known } = held;
@@ -55,7 +56,7 @@ export class DeliveryProcessor {
         held.delivery.ackWith !== undefined && registration.work.kind !== "statement",
       );
     } catch (thrown) {
-      return this.fail(held, asError(thrown));
+      return this.fail(held, asError(thrown), behind);
     }
   }
 
@@ -87,7 +88,7 @@ export class DeliveryProcessor {
   }
 
   /** After a failure: the handler's verdict, the user's classifier and the policy decide. */
-  async fail(held: Held, error: Error): Promise<Fate> {
+  async fail(held: Held, error: Error, behind: readonly Held[] = []): Promise<Fate> {
     const { delivery, registration, id } = held;
     if (delivery.signal.aborted) return "lost";
     if (verdictOf(error)?.kind === "ignore" && id !== undefined)
@@ -99,7 +100,7 @@ export class DeliveryProcessor {
       this.#engine.observer.tell("consumer.stuck", { consumer, type: delivery.message.type, id, deadlineMs });
     }
     const decision = decideRetry(retry, delivery.attempt, failureOf(error, classify), random);
-    if (decision.kind === "retry") return this.#settlement.retry(held, { ...decision, error });
+    if (decision.kind === "retry") return this.#settlement.retry(held, { ...decision, error }, behind);
     return this.#settlement.bury(held, decision.reason === "permanent" ? "rejected" : "exhausted", error);
   }
 

@@ -1,6 +1,7 @@
 import { burial, describeFailure, type DeadLetterReason } from "../dead-letter/index.ts";
 import { isSagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
+import { sleep } from "../runtime/index.ts";
 import type { Param, Statement } from "../storage/index.ts";
 import type { TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote } from "../transport/index.ts";
@@ -14,6 +15,7 @@ import { respondFailed } from "./respond.ts";
 export type Fate = "done" | "again" | "lost";
 
 const SETTLE_MS = 30_000;
+const LETTER_TRIES = 5;
 
 /** How a delivery ends that was not handled. */
 interface End {
@@ -49,7 +51,12 @@ export class Settlement {
     return (await this.#persist("acknowledge", delivery.signal, () => delivery.ack())) ? "done" : "lost";
   }
 
-  async retry(held: Held, retry: { delayMs: number; charged: boolean; error: Error }): Promise<Fate> {
+  /** `behind`: what was taken together with it and follows it in its key. */
+  async retry(
+    held: Held,
+    retry: { delayMs: number; charged: boolean; error: Error },
+    behind: readonly Held[] = [],
+  ): Promise<Fate> {
     const { delivery } = held;
     const { delayMs, charged } = retry;
     const error = retry.error.message.slice(0, 1_000);
@@ -58,7 +65,8 @@ export class Settlement {
     );
     if (!settled) return "lost";
     // What arrived behind it must come back behind it: given back at once, before it can be delivered again.
-    const released = Promise.all(this.#takeSuccessors(held).map((later) => this.release(later)));
+    const successors = [...behind, ...this.#takeSuccessors(held)];
+    const released = Promise.all(successors.map((later) => this.release(later)));
     const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, charged, error };
     this.#engine.observer.tell("consumer.retried", fields, contextOf(delivery.message));
     await released;
@@ -113,8 +121,29 @@ export class Settlement {
       consumer_group: this.#consumer,
       original_timestamp: delivery.message.writtenAt,
     };
-    const put = await this.#persist("dead-letter", delivery.signal, async () => delivery.deadLetter?.(note));
-    return put ? "done" : "lost";
+    return this.#copied(held, note);
+  }
+
+  // A place that takes no letters must not hold up those who are alive.
+  async #copied(held: Held, note: DeadLetterNote): Promise<Fate> {
+    const { delivery } = held;
+    for (let tries = 1; tries <= LETTER_TRIES; tries++) {
+      if (delivery.signal.aborted || this.#givenUp.aborted) return "lost";
+      try {
+        await delivery.deadLetter?.(note);
+        return "done";
+      } catch (error) {
+        const retryInMs = 100 * 2 ** tries;
+        this.#engine.observer.tell("transport.unreachable", {
+          transport: delivery.message.topic,
+          doing: `showing dead letter ${delivery.message.id} at the broker`,
+          error: String(error).slice(0, 500),
+          retryInMs,
+        });
+        await sleep(retryInMs, this.#givenUp);
+      }
+    }
+    return delivery.ackWith === undefined ? this.ack(held) : "done";
   }
 
   /** Writes and acknowledges in one transaction where the transport lives in this database, else one after the other. */

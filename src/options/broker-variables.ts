@@ -53,7 +53,7 @@ function variablesOf(broker: BrokerName) {
     },
     ca: {
       names: own("CA"),
-      meaning: `A file with the authorities, in PEM, that may vouch for ${title}; turns TLS on.`,
+      meaning: `A file with the authorities, in PEM, that may vouch for ${title}.${broker === "rabbitmq" ? " The address must begin with amqps." : " Turns TLS on."}`,
       default: "those of Node",
       secret: false,
       read: asText,

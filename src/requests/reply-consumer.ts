@@ -18,6 +18,7 @@ export function replyConsumer({ schema, channel, ...parts }: ReplyConsumerParts)
   registry.on(replyContract(topic), {
     consumer: `${topic.slice("replies.".length)}.replies`,
     ordered: false,
+    from: "beginning", // a reply may be there before its first reader is
     statement: ({ data }) => ({
       text: keep,
       params: [data.requestId, data.outcome, encodeJson(data), channel, replyNote(data.requestId)],

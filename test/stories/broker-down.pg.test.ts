@@ -76,3 +76,28 @@ test("A9: a process that only publishes opens the transport by itself and sends 
   await expect.poll(() => observer.of("optimistic.succeeded").length).toBe(2);
   expect(opened).toBe(1);
 });
+
+test("rule 18: a batch that fails comes back from Postgres in the order of its key", async () => {
+  const { bus } = await house(false);
+  const Step = event("step.taken", { schema: z.object({ n: z.number() }), key: () => "one key" });
+  const done: number[] = [];
+  let failures = 2;
+  const batch = { size: 2, wait: 100 };
+  bus.on(
+    Step,
+    { consumer: "books", batch, concurrency: 1, prefetch: 10, retry: { firstDelay: 50 } },
+    ({ data }) => {
+      if (failures > 0) {
+        failures -= 1;
+        throw new Error("not yet");
+      }
+      done.push(data.n);
+    },
+  );
+  await bus.run();
+  await bus.transaction(async (tx) => {
+    for (let n = 1; n <= 6; n++) await tx.publish(Step, { n });
+  });
+  await expect.poll(() => done.length, { timeout: 20_000 }).toBeGreaterThanOrEqual(6);
+  expect(done).toEqual([1, 2, 3, 4, 5, 6]);
+});

@@ -58,7 +58,7 @@ function parse(written: string): URL {
   throw invalid("rabbitmq.url must look like amqps://user:password@host:5671/vhost.");
 }
 
-function isLoopback(hostname: string): boolean {
+export function isLoopback(hostname: string): boolean {
   return hostname === "localhost" || hostname === "::1" || /^127(\.\d{1,3}){3}$/.test(hostname);
 }
 

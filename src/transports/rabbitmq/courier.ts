@@ -66,7 +66,7 @@ export class Courier {
 
   async bury(raw: RawMessage, groupId: string, note: DeadLetterNote): Promise<void> {
     const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
-    const contents = copyOf(raw, { ...note, stack_trace: note.stack_trace.slice(0, 8_192) });
+    const contents = copyOf(raw, fitting(note, givenHeaders(raw.properties.headers)));
     await this.#parts.publisher.forward({ ...contents, exchange, routingKey: groupId });
   }
 
@@ -75,7 +75,7 @@ export class Courier {
     const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
     const { body, properties } = parcelOf(message);
     const { BCC: _, headers, ...others } = properties;
-    const noted = { ...headers, ...note, stack_trace: note.stack_trace.slice(0, 8_192) };
+    const noted = { ...headers, ...fitting(note, headers) };
     const parcel = { exchange, routingKey: groupId, body, properties: { ...others, headers: noted } };
     await this.#parts.publisher.forward(parcel);
   }
@@ -92,6 +92,15 @@ export class Courier {
     }
     return declared;
   }
+}
+
+// All headers together must fit into one frame; those of the message go before the longer words of the note.
+function fitting(note: DeadLetterNote, headers: object = {}): Record<string, string> {
+  const room = 60_000 - Buffer.byteLength(JSON.stringify(headers));
+  const stack = { ...note, stack_trace: note.stack_trace.slice(0, 8_192) };
+  const short = { ...note, stack_trace: "", error_message: note.error_message.slice(0, 200) };
+  const fits = [stack, short].find((one) => Buffer.byteLength(JSON.stringify(one)) <= room);
+  return fits ?? {};
 }
 
 // Body and headers stay; the broker's notes about earlier deaths go, or it would take the next one for a circle.

@@ -119,7 +119,8 @@ export async function declareWaiting(
   await channel.assertQueue(waiting.queue, {
     ...durable,
     arguments: {
-      ...deadLettering(settings, back),
+      // Replicated whatever the others are: a classic one would drop what finds its way back full.
+      ...deadLettering({ ...settings, queues: "quorum" }, back),
       "x-message-ttl": waiting.delayMs,
       "x-expires": waiting.expiresMs,
     },

@@ -23,6 +23,11 @@ class Sent {
     else this.giveUp(unknownFate("The connection to RabbitMQ was lost before it confirmed.", error));
   }
 
+  refuse(cause: Error): void {
+    const text = `RabbitMQ's protocol cannot carry this message: ${cause.message}`;
+    this.#settle({ kind: "refused", error: new SagaboxError("ENVELOPE_INVALID", text, { cause }) });
+  }
+
   giveUp(error: SagaboxError): void {
     this.#settle({ kind: "unknown", error });
   }
@@ -98,7 +103,9 @@ export class InFlight {
       });
     } catch (error) {
       this.#forget(id, sent);
-      sent.answered(error);
+      // What the client cannot write, it never will: a header or a text that does not fit.
+      if (error instanceof RangeError || error instanceof TypeError) sent.refuse(error);
+      else sent.answered(error);
     }
     return sent;
   }

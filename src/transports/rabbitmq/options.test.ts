@@ -11,9 +11,17 @@ test("a bare address is enough", () => {
     queues: "quorum",
     partitions: 8,
   });
-  expect(rabbitSettings({ url: "amqps://broker.example/" }).addresses).toMatchObject([
+  expect(rabbitSettings({ url: "amqps://shop:secret@broker.example/" }).addresses).toMatchObject([
     { secure: true, port: 5671, vhost: "/" },
   ]);
+});
+
+test.each([
+  ["no name and password for another machine", { url: "amqps://broker.example/" }],
+  ["two users", { url: ["amqp://a:1@localhost", "amqp://b:2@localhost"] }],
+  ["authorities for an address in clear text", { url: "amqp://localhost", tls: { ca: "pem" } }],
+])("SEC-30, SEC-32: %s is refused", (_, options) => {
+  expect(() => rabbitSettings(options)).toThrowError(expect.objectContaining({ code: "OPTIONS_INVALID" }));
 });
 
 test("settings are frozen", () => {

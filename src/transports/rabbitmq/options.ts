@@ -9,7 +9,7 @@ import {
   wholeNumber,
   type Duration,
 } from "../../options/index.ts";
-import { brokerAddresses, type BrokerAddress } from "./address.ts";
+import { brokerAddresses, isLoopback, type BrokerAddress } from "./address.ts";
 
 export interface RabbitCredentials {
   readonly username: string;
@@ -58,7 +58,7 @@ export interface RabbitMQOptions {
   readonly watch?: readonly WatchedGroup[];
   /** A queue that holds so many refuses more, and publishing waits. Default: no limit. */
   readonly maxLength?: number;
-  /** After so many redeliveries the broker itself puts a message aside; we do so before. Default 200, at least 20. */
+  /** After so many redeliveries the broker itself puts a message aside; we do so before. Default 1,000,000: restarts count as well. */
   readonly deliveryLimit?: number;
   /** How long a stream keeps messages. Default "7d". */
   readonly streamRetention?: Duration | number;
@@ -132,7 +132,7 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
   return Object.freeze({
     addresses,
     credentials: credentialsOf(options, addresses),
-    tls: tlsOf(options.tls),
+    tls: tlsOf(options.tls, addresses),
     prefix: text("rabbitmq.prefix", options.prefix ?? "dp", { pattern: prefixPattern }),
     broadcasts: topicsOf(options.broadcasts),
     unrouted: oneOf("rabbitmq.unrouted", options.unrouted ?? "reject", ["reject", "drop"]),
@@ -140,7 +140,7 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
     partitions: partitionsOf(options.partitions ?? 8),
     watch: watchedGroups(options.watch),
     maxLength: maxLength === undefined ? undefined : wholeNumber("rabbitmq.maxLength", maxLength, { min: 1 }),
-    deliveryLimit: wholeNumber("rabbitmq.deliveryLimit", options.deliveryLimit ?? 200, { min: 20 }),
+    deliveryLimit: wholeNumber("rabbitmq.deliveryLimit", options.deliveryLimit ?? 1_000_000, { min: 20 }),
     streamRetentionMs: span("streamRetention", options.streamRetention ?? "7d", 60_000),
     maxBytes: wholeNumber("rabbitmq.maxBytes", options.maxBytes ?? 16 * 1_048_576, {
       min: 1_024,
@@ -187,7 +187,14 @@ function topicsOf(topics: readonly string[] = []): ReadonlySet<string> {
   return new Set(topics.map((topic, n) => text(`rabbitmq.broadcasts[${n}]`, topic, { max: 249 })));
 }
 
-function tlsOf(tls: RabbitTls = {}): RabbitTls {
+function tlsOf(tls: RabbitTls | undefined, addresses: readonly BrokerAddress[]): RabbitTls {
+  if (tls === undefined) return Object.freeze({});
+  if (addresses.some(({ secure }) => !secure)) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "rabbitmq.tls is given, but an address begins with amqp://. Write amqps://.",
+    );
+  }
   rejectUnknownKeys("rabbitmq.tls", tls, ["ca", "cert", "key", "passphrase", "pfx", "servername"]);
   return Object.freeze({ ...tls });
 }
@@ -202,7 +209,24 @@ function credentialsOf(
     password: text("rabbitmq.credentials.password", password, { max: 4_096 }),
   });
   if (typeof credentials === "function") return async () => checked(await credentials());
-  const given = credentials ?? addresses[0]?.credentials ?? { username: "guest", password: "guest" };
+  const named = addresses.map((address) => address.credentials);
+  if (new Set(named.map((one) => JSON.stringify(one))).size > 1 && credentials === undefined) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "rabbitmq.url: all addresses must name the same user and password.",
+    );
+  }
+  if (
+    credentials === undefined &&
+    named[0] === undefined &&
+    !addresses.every(({ hostname }) => isLoopback(hostname))
+  ) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "rabbitmq needs credentials for a broker on another machine: in its url, or as `credentials`.",
+    );
+  }
+  const given = credentials ?? named[0] ?? { username: "guest", password: "guest" };
   if (credentials !== undefined) {
     rejectUnknownKeys("rabbitmq.credentials", credentials, ["username", "password"]);
   }

@@ -8,7 +8,7 @@ export const attemptHeader = "sagabox-attempt";
 export const topicHeader = "sagabox-topic";
 
 // All properties travel in one frame; what is left out here is in the body as well.
-const MOST_HEADER_BYTES = 100_000;
+const MOST_HEADER_BYTES = 50_000;
 
 export interface Parcel {
   readonly exchange: string;

@@ -209,6 +209,8 @@ export class Subscriber implements Consumption {
       again: ({ delayMs, charged }) =>
         courier.again(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
       giveBack: async () => {
+        // When the channel closes everything goes back in its order; said one by one, a quorum queue mixes it up.
+        if (this.#paused) return;
         if (redeliveries < halfway(settings)) channel.nack(raw, false, true);
         else {
           // A copy begins to count anew; the broker would put this one aside some day.

@@ -35,6 +35,7 @@ async function query(url: string, sql: string): Promise<unknown[]> {
 test("a started server answers, decodes its log, and listens on loopback only", async () => {
   const server = await start({ dataDir: join(folder(), "data"), settings: { max_connections: 23 } });
   expect(await query(server.url, "show wal_level")).toEqual(["logical"]);
+  expect(await query(server.url, "show search_path")).toEqual(["public"]);
   expect(await query(server.url, "show listen_addresses")).toEqual(["127.0.0.1"]);
   expect(await query(server.url, "show max_connections")).toEqual(["23"]);
   expect(server.reused).toBe(false);

@@ -106,6 +106,8 @@ export async function shutDown({ dataDir, lastKnownPid, signal, timeoutMs }: Shu
 function serverArguments(plan: ServerPlan): string[] {
   const settings = {
     wal_level: "logical",
+    // The superuser has the name of our schema, which PostgreSQL would look into before public.
+    search_path: "public",
     ...plan.settings,
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",

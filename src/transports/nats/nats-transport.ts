@@ -1,3 +1,4 @@
+import { isSagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import type {
   Capabilities,
@@ -9,7 +10,7 @@ import type {
   Transport,
 } from "../../transport/index.ts";
 import { depthsOf } from "./depths.ts";
-import { Link } from "./link.ts";
+import { Link, unreachable } from "./link.ts";
 import { withEnvironment } from "./environment.ts";
 import { natsSettings, type NatsOptions, type NatsSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
@@ -68,7 +69,13 @@ class NatsTransport implements Transport {
       closed: (ended) => this.#subscribers.delete(ended),
     });
     this.#subscribers.add(subscriber);
-    await subscriber.start();
+    try {
+      await subscriber.start();
+    } catch (error) {
+      await subscriber.close();
+      // A connection that breaks while streams are being declared is an outage like any other.
+      throw isSagaboxError(error) ? error : unreachable("NATS was lost while a group subscribed.", error);
+    }
     return subscriber;
   }
 

@@ -40,23 +40,23 @@ test("E2, rule 18: a failed message and its successors leave the broker at once,
     } else await delivery.ack();
   });
   await broker.publish([order("a1", "a")], { signal });
-  await expect.poll(() => seen).toContain("a1#1");
+  await expect.poll(() => seen, { timeout: 20_000 }).toContain("a1#1");
   await broker.publish([order("a2", "a"), order("b1", "b"), order("a3", "a"), order("free", null)], {
     signal,
   });
-  await expect.poll(() => [...seen].sort()).toEqual(["a1#1", "b1#1", "free#1"]);
+  await expect.poll(() => [...seen].sort(), { timeout: 20_000 }).toEqual(["a1#1", "b1#1", "free#1"]);
   const parked = async () =>
     (
       await pool.query<{ message_id: string; attempts: number; last_error: string | null }>(
         "select message_id, attempts, last_error from sagabox.queue order by seq",
       )
     ).rows;
-  await expect.poll(parked).toEqual([
+  await expect.poll(parked, { timeout: 20_000 }).toEqual([
     { message_id: "a1", attempts: 1, last_error: "no" },
     { message_id: "a2", attempts: 0, last_error: null },
     { message_id: "a3", attempts: 0, last_error: null },
   ]);
-  await expect.poll(() => broker.backlog("books")).toBe(0);
+  await expect.poll(() => broker.backlog("books"), { timeout: 20_000 }).toBe(0);
 });
 
 test("E2, rule 18: a copy that comes again while the first one is parked waits there once", async () => {
@@ -69,9 +69,9 @@ test("E2, rule 18: a copy that comes again while the first one is parked waits t
   });
   await broker.publish([order("a1", "a")], { signal });
   const parked = async () => (await pool.query("select message_id from sagabox.queue")).rows;
-  await expect.poll(parked).toHaveLength(1);
+  await expect.poll(parked, { timeout: 20_000 }).toHaveLength(1);
   await broker.publish([order("a1", "a"), order("a2", "a")], { signal });
-  await expect.poll(parked).toHaveLength(2);
+  await expect.poll(parked, { timeout: 20_000 }).toHaveLength(2);
 });
 
 test("rule 18: order per key holds over three members while one delivery in three fails", async () => {

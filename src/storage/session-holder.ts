@@ -22,9 +22,13 @@ export class SessionHolder {
   }
 
   async close(): Promise<void> {
-    const session = await this.#session?.catch(() => undefined);
-    this.#session = undefined;
-    session?.release();
+    // One that was opened instead of a broken one while we waited must be given back too.
+    while (this.#session !== undefined) {
+      const closing = this.#session;
+      const session = await closing.catch(() => undefined);
+      if (this.#session === closing) this.#session = undefined;
+      session?.release();
+    }
   }
 }
 

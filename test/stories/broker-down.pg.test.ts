@@ -54,10 +54,10 @@ test("E2, rule 18: on a broker, a keyed message that fails is retried from Postg
   });
   await bus.run();
   await bus.transaction((tx) => tx.publish(Step, { id: "a" }));
-  await expect.poll(() => seen[0]).toBe("a#1");
+  await expect.poll(() => seen[0], { timeout: 20_000 }).toBe("a#1");
   await bus.transaction((tx) => tx.publish(Step, { id: "b" }));
-  await expect.poll(() => transport.backlog("books")).toBe(0);
-  await expect.poll(() => seen).toEqual(["a#1", "a#2", "b#1"]);
+  await expect.poll(() => transport.backlog("books"), { timeout: 20_000 }).toBe(0);
+  await expect.poll(() => seen, { timeout: 20_000 }).toEqual(["a#1", "a#2", "b#1"]);
   const left = await pool.query("select message_id from sagabox.queue");
   expect(left.rows).toEqual([]);
 });
@@ -73,7 +73,7 @@ test("A9: a process that only publishes opens the transport by itself and sends 
   await bus.transaction((tx) => tx.publish(Placed, { n: 1 }));
   await observer.until("optimistic.succeeded");
   await bus.transaction((tx) => tx.publish(Placed, { n: 2 }));
-  await expect.poll(() => observer.of("optimistic.succeeded").length).toBe(2);
+  await expect.poll(() => observer.of("optimistic.succeeded").length, { timeout: 20_000 }).toBe(2);
   expect(opened).toBe(1);
 });
 

@@ -2,6 +2,7 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { cuttingProxy } from "../../../test/support/cutting-proxy.ts";
 import { temporaryDatabase } from "../../../test/support/database.ts";
+import { endSleepers } from "../../../test/support/end-sleepers.ts";
 import { statement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
 
@@ -18,13 +19,6 @@ async function setup(options: pg.PoolConfig = {}) {
     return rows.map((row) => row.text);
   };
   return { ...temporary, admin: temporary.pool, pool, database: pgDatabase(pool), notes };
-}
-
-/** The server goes on with what its client has given up; whoever is still there at the end counts as a leak. */
-async function endOthers(admin: pg.Pool): Promise<void> {
-  const others = `select pg_terminate_backend(pid) from pg_stat_activity
-                   where datname = current_database() and pid <> pg_backend_pid() and query like '%pg_sleep%'`;
-  await expect.poll(async () => (await admin.query(others)).rowCount, { timeout: 10_000 }).toBe(0);
 }
 
 test("what was written is there after the commit, and the connection is free again", async () => {
@@ -185,7 +179,7 @@ test("a destroyed transaction cuts its running query off and does not give its c
   await expect(tx.query("select 1")).rejects.toMatchObject({ code: "TRANSACTION_CLOSED" });
   await expect(tx.commit()).rejects.toMatchObject({ code: "TRANSACTION_CLOSED" });
   // The server notices a vanished client only when it next writes; do not leave it sleeping.
-  await endOthers(admin);
+  await endSleepers(admin);
   expect(await notes()).toEqual([]);
 });
 
@@ -197,7 +191,7 @@ test("a rollback that waits behind a hanging query can be cut off", async () => 
   tx.destroy();
   await Promise.all([hanging, rollback]);
   expect(pool.totalCount).toBe(0);
-  await endOthers(admin);
+  await endSleepers(admin);
 });
 
 test("after a rollback the connection is clean, and a second rollback does nothing", async () => {
@@ -231,7 +225,7 @@ test("a query that timed out on the client does not leave its connection in the 
     "Query read timeout",
   );
   expect(pool.totalCount).toBe(0);
-  await endOthers(admin);
+  await endSleepers(admin);
   for (let i = 0; i < 1_000; i++) {
     const { rows } = await database.run<{ n: number }>(statement("test.n", "select $1::int as n"), [i]);
     expect(rows).toEqual([{ n: i }]);

@@ -83,11 +83,8 @@ export class Link {
   /** Gives a connection up that does not answer, without waiting for anybody to agree. */
   drop(live: Live, reason: Error): void {
     this.#gone(live, reason);
-    const { stream } = live.model.connection as {
-      readonly stream?: { readonly destroy?: (reason: Error) => void };
-    };
-    // With a reason, or the client would not notice before its heartbeat.
-    stream?.destroy?.(reason);
+    const { stream } = live.model.connection as { readonly stream?: { readonly destroy?: () => void } };
+    stream?.destroy?.();
   }
 
   /** Every answer is awaited under a deadline; a broker that owes one is given up. */

@@ -9,6 +9,7 @@ import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog } from "./backlog.ts";
 import { connectionsForHandlers } from "./connections.ts";
+import { ConsumerWatch } from "./consumer-watch.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
@@ -112,7 +113,7 @@ export class Worker {
   }
 
   #services(options: RunOptions): SupervisedService[] {
-    const { relay, mover, history, depthWatch } = this.#parts;
+    const { relay, mover, history, depthWatch, observer } = this.#parts;
     const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
@@ -127,6 +128,7 @@ export class Worker {
       named("notifications", this.#notifications()),
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => named(`consumer ${consumer.name}`, consumer)),
+      named("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
       ...(options.port === undefined
         ? []
         : [named("health server", this.#server(options.port, options.host))]),

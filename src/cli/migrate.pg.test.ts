@@ -42,6 +42,15 @@ test("G12: status shows what is pending, then what was applied and when", async 
   });
 });
 
+test("G12: up makes the partitions of the next days too, so that none is attached while somebody publishes", async () => {
+  const { url, pool } = await temporaryDatabase();
+  expect((await runCli(["migrate", "up"], { env: { DATABASE_URL: url } })).code).toBe(0);
+  const { rows } = await pool.query<{ today: string | null }>(
+    "select to_regclass('sagabox.message_' || to_char(now() at time zone 'utc', 'YYYYMMDD'))::text as today",
+  );
+  expect(rows[0]?.today).toMatch(/message_\d{8}$/);
+});
+
 test("G12: the printed SQL makes the schema it was asked for", async () => {
   const { url, pool } = await temporaryDatabase();
   const { code, stdout } = await runCli(["migrate", "sql", "--schema", "shop"]);

@@ -180,6 +180,17 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
       error,
     },
   },
+  "consumer.interrupted": {
+    level: "error",
+    meaning:
+      "A consumer has received nothing for some seconds, because its broker or database cannot be reached; it tries for ever.",
+    fields: { consumer, error },
+  },
+  "consumer.resumed": {
+    level: "info",
+    meaning: "A consumer that was interrupted receives again.",
+    fields: { consumer, durationMs: "How long it was interrupted, in milliseconds." },
+  },
   "consumer.stuck": {
     level: "error",
     meaning: "A handler did not end within its time; its transaction was cut off.",

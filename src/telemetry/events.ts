@@ -96,6 +96,9 @@ export interface TelemetryEvents {
     readonly charged: boolean;
     readonly error: string;
   };
+  /** A consumer gets nothing any more, and why; told once. */
+  "consumer.interrupted": { readonly consumer: string; readonly error: string };
+  "consumer.resumed": { readonly consumer: string; readonly durationMs: number };
   "consumer.stuck": {
     readonly consumer: string;
     readonly type: string;

@@ -104,6 +104,8 @@ function consumerRecorders(metric: (name: MetricName) => Metric) {
       metric("consumer_inbox_retries_total").add(1, e.consumer, e.type);
       metric("message_consume_total").add(1, e.consumer, "retried");
     },
+    "consumer.interrupted": nothing,
+    "consumer.resumed": nothing,
     "consumer.stuck": (e) => metric("consumer_inbox_stuck_total").add(1, e.consumer, e.type),
     "consumer.suspect": (e) => metric("consumer_inbox_suspects_total").add(1, e.consumer),
     "dead_letter.buried": (e) => {

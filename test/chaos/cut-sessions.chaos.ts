@@ -29,7 +29,7 @@ test.each<Mode>(["hop", "broker"])(
     const { outcome, messages: sent, duplicates } = await run.conclude();
     report(`cut sessions, ${mode}`, { messages: sent, faults: done, duplicates });
     expect(done).toBe(cuts);
-    expect(outcome).toEqual(PERFECT);
+    expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
     if (mode === "hop") expect(duplicates).toBe(0);
   },
 );

@@ -48,7 +48,7 @@ test.each<Mode>(["hop", "broker"])(
       duplicates,
       "worst resume ms": worstMs,
     });
-    expect(outcome).toEqual(PERFECT);
+    expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
     expect(worstMs).toBeLessThanOrEqual(5_000);
     if (mode === "hop") expect(duplicates).toBe(0);
   },

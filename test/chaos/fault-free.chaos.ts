@@ -23,7 +23,7 @@ test.each<Mode>(["hop", "broker"])(
     const { outcome, messages, duplicates, log } = await run.conclude(600_000);
     const rate = Math.round((messages * 1_000) / (performance.now() - began));
     report(`fault-free, ${mode}`, { messages, faults: 0, duplicates, "messages/s": rate });
-    expect(outcome).toEqual(PERFECT);
+    expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
     expect({ duplicates, log }).toEqual({ duplicates: 0, log: {} });
   },
 );

@@ -19,7 +19,7 @@ const broken = ({ outcome }: Conclusion): string[] =>
 
 test("a broker that delivers everything twice changes no effect", async () => {
   const { outcome } = await conclusionOf({ mode: "broker", brokerCopies: 2 });
-  expect(outcome).toEqual(PERFECT);
+  expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
 });
 
 test("with the inbox's key gone, the same broker shows in the effects", async () => {

@@ -58,7 +58,7 @@ test.for(brokerKinds)(
       "workers killed": workerKills,
       "broker killed": brokerFell,
     });
-    expect(outcome).toEqual(PERFECT);
+    expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
     expect(brokerFell).toBe(brokerKills);
   },
 );

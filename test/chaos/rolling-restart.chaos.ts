@@ -31,7 +31,7 @@ test.each<Mode>(["hop", "broker"])(
       duplicates,
       "worst drain ms": Math.round(worstMs),
     });
-    expect(outcome).toEqual(PERFECT);
+    expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
     expect(exits).toEqual(exits.map(() => 0));
     expect({ duplicates, log }).toEqual({ duplicates: 0, log: {} });
   },

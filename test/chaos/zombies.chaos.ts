@@ -43,7 +43,7 @@ test.each<Mode>(["hop", "broker"])(
       duplicates,
       ...takeOverFigures(takeOvers),
     });
-    expect(outcome).toEqual(PERFECT);
+    expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
     // A figure of time is judged in the full proof; the quick one must not fail because a machine is busy.
     if (full) expect(lateTakeOvers(takeOvers, LEASE_MS)).toEqual([]);
     if (mode === "hop") expect(duplicates).toBe(0);

@@ -38,6 +38,11 @@ export class ChaosFleet {
     await Promise.all(started.map((child) => child.ready));
   }
 
+  /** A process that has not begun to run yet does not know what a signal means. */
+  async allReady(): Promise<void> {
+    await Promise.allSettled(this.#workers.map((child) => child.ready));
+  }
+
   startWorker(): ChaosChild {
     this.#count += 1;
     const child = this.#watch(new ChaosChild("worker", { ...this.#common, id: `w${this.#count}` }));

@@ -175,6 +175,7 @@ export class ChaosRun {
     const evidence = await this.#evidence();
     const { violations, duplicates } = check(evidence);
     if (violations.length > 0 && this.#options.sabotage === undefined) keepEvidence(evidence, this.fleet.log);
+    await this.#fallenReplaced();
     const exits = await this.fleet.retireAll();
     return {
       outcome: {
@@ -190,6 +191,17 @@ export class ChaosRun {
       takeOvers: await takeOvers(this.pool, this.faults, this.#starvation),
       log: counted(this.fleet.log),
     };
+  }
+
+  // What the killed held is left for good when the others are sent home before they could take it.
+  async #fallenReplaced(): Promise<void> {
+    await this.fleet.allReady();
+    const alive = this.fleet.workers.map(({ id }) => id);
+    const sql =
+      "select count(*)::integer as value from sagabox.relay_lane where split_part(owner, '/', 1) <> all ($1::text[])";
+    const taken = async (): Promise<boolean> =>
+      (await this.pool.query<{ value: number }>(sql, [alive])).rows[0]?.value === 0;
+    await until("the lanes of the fallen are taken", taken, { timeoutMs: 30_000 }).catch(() => undefined);
   }
 
   async #evidence(): Promise<Evidence> {

@@ -1,3 +1,4 @@
+import { ensurePartitions } from "../../outbox/index.ts";
 import { migrateUp, migrationSql, migrationStatus } from "../../storage/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { nearest } from "../../options/index.ts";
@@ -37,7 +38,12 @@ const actions: Readonly<Record<string, Action>> = { up, status, sql };
 async function up(input: CommandInput, io: Io): Promise<void> {
   const env = environment(io);
   const schema = schemaName(input, env);
-  const applied = await withDatabase(env.databaseUrl, (database) => migrateUp(database, schema));
+  const applied = await withDatabase(env.databaseUrl, async (database) => {
+    const done = await migrateUp(database, schema);
+    // Before anybody publishes: a partition that is attached later may get in the way of a message for its day.
+    await ensurePartitions(database, schema);
+    return done;
+  });
   if (input.values["json"] === true) {
     io.out(
       json({ schema, applied: applied.map(({ version, name, breaking }) => ({ version, name, breaking })) }),

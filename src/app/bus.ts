@@ -4,6 +4,7 @@ import {
   replayDeadLetter,
   showDeadLetter,
 } from "../dead-letter/index.ts";
+import type { Flows } from "../flow/index.ts";
 import { Inbox, type HandlerRegistry } from "../inbox/index.ts";
 import {
   currentMessageContext,
@@ -77,6 +78,8 @@ export class Bus {
   readonly onBatch: HandlerRegistry["onBatch"];
   /** Exactly-once effect in anyone's own consumer loop. */
   readonly inbox: Inbox;
+  /** Watches declared flows over events, and tells the path of one correlation id. */
+  readonly flows: Pick<Flows, "watch" | "paths" | "unfinished">;
   readonly #parts: Parts;
   readonly #worker: Worker;
 
@@ -84,6 +87,7 @@ export class Bus {
     this.#parts = parts;
     this.#worker = worker;
     this.inbox = new Inbox(parts.inbox, parts.settings.inbox);
+    this.flows = parts.flows;
     this.on = registry.on.bind(registry);
     this.onBatch = registry.onBatch.bind(registry);
   }

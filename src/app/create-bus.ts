@@ -19,6 +19,6 @@ export function createBus(options: BusOptions): Bus {
     settings.routing,
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
   );
-  const parts = wire(settings, options.transport ?? postgres(), observer);
+  const parts = wire(settings, options.transport ?? postgres(), observer, registry);
   return new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
 }

@@ -12,7 +12,7 @@ const REPLIES_MS = 86_400_000;
 export class Janitor implements Service {
   readonly #loop: Loop;
 
-  constructor({ database, deadLetters, inbox, settings, outbox, observer }: Parts) {
+  constructor({ database, deadLetters, inbox, settings, outbox, observer, flows }: Parts) {
     const olderThanMs = inboxRetentionMs({
       retention: settings.inboxMs,
       deadLetters: settings.deadLetterMs,
@@ -25,6 +25,8 @@ export class Janitor implements Service {
         await forgetInbox(inbox, { olderThanMs, signal });
         const replies = await forgetReplies(database, settings.schema, { olderThanMs: REPLIES_MS, signal });
         if (replies > 0) observer.tell("history.cleaned", { table: "reply", count: replies });
+        const events = await flows.tidy({ olderThanMs: outbox.retentionMs, signal });
+        if (events > 0) observer.tell("history.cleaned", { table: "flow_event", count: events });
         return EVERY_MS;
       },
       maxBackoffMs: 60_000,

@@ -1,5 +1,6 @@
 import { deadLetterStore, type DeadLetterStore } from "../dead-letter/index.ts";
-import { inboxEngine, type InboxEngine } from "../inbox/index.ts";
+import { Flows } from "../flow/index.ts";
+import { inboxEngine, type HandlerRegistry, type InboxEngine } from "../inbox/index.ts";
 import { laneSettings, WakeUp } from "../lanes/index.ts";
 import { createIdSource, poolRandomBytes, type AnyContract } from "../message/index.ts";
 import {
@@ -55,9 +56,15 @@ export interface Parts {
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
   readonly replies: Replies;
   readonly requests: Requests;
+  readonly flows: Flows;
 }
 
-export function wire(settings: BusSettings, given: Transport, observer: Observer): Parts {
+export function wire(
+  settings: BusSettings,
+  given: Transport,
+  observer: Observer,
+  registry: HandlerRegistry,
+): Parts {
   const { schema, worker } = settings;
   const outbox = outboxSettings(settings.outbox);
   const database = pgDatabase(settings.database);
@@ -129,6 +136,7 @@ export function wire(settings: BusSettings, given: Transport, observer: Observer
     scope,
     replies,
     requests,
+    flows: new Flows({ database, schema, registry }),
   };
 }
 

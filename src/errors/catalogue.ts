@@ -59,6 +59,8 @@ export const catalogue = {
   REQUEST_FAILED: "The command of a request was given up.",
   REQUEST_IN_TRANSACTION: "A request was made inside a transaction or a handler.",
 
+  FLOW_INVALID: "A flow was declared with events or reactions that cannot be right.",
+
   LISTEN_FAILED: "The address for health and metrics cannot be listened on.",
   BUS_NOT_RUNNING: "The operation needs a running bus.",
   BUS_STOPPED: "The bus was stopped and accepts no more work.",

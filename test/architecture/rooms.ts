@@ -14,7 +14,17 @@ const ground = ["message", "runtime", "errors"];
 const tools = ["options", "retry", "telemetry"];
 const ports = ["storage", "transport"];
 const upToPorts = [...ground, ...tools, ...ports];
-const upToSaga = [...upToPorts, "lanes", "dead-letter", "claim-check", "privacy", "outbox", "inbox", "saga"];
+const upToSaga = [
+  ...upToPorts,
+  "lanes",
+  "dead-letter",
+  "claim-check",
+  "privacy",
+  "outbox",
+  "inbox",
+  "saga",
+  "flow",
+];
 const upToAdmin = [...upToSaga, "app", "admin"];
 
 export const rooms: Readonly<Record<string, Room>> = {
@@ -58,6 +68,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   inbox: { rooms: [...upToPorts, "dead-letter"] },
   saga: { rooms: [...upToPorts, "outbox", "inbox"] },
   requests: { rooms: [...upToPorts, "outbox", "inbox"] },
+  flow: { rooms: [...upToPorts, "inbox"] },
   // 6: wiring and operations
   // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
   app: { rooms: [...upToSaga, "parking", "notify", "requests", "transports/postgres"] },

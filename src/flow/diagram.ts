@@ -1,0 +1,43 @@
+import { reactionsTo, roleOf, type Flow } from "./flow.ts";
+import { mermaidText } from "./mermaid-text.ts";
+
+/** The declaration as a Mermaid flowchart: failures in red, compensations dashed, beginnings and ends rounded. */
+export function flowDiagram(flow: Flow): string {
+  const names = flow.events.map(({ name }) => name);
+  const id = (event: string): string => `e${names.indexOf(event) + 1}`;
+  return [
+    "flowchart TD",
+    ...names.map((name) => `  ${id(name)}${shape(flow, name)}`),
+    ...names.flatMap((name) => arrows(flow, name, id)),
+    ...classes(flow, names, id),
+  ].join("\n");
+}
+
+function shape(flow: Flow, name: string): string {
+  const edge = flow.begins.includes(name) || flow.ends.includes(name);
+  return edge ? `(["${mermaidText(name)}"])` : `["${mermaidText(name)}"]`;
+}
+
+function arrows(flow: Flow, from: string, id: (event: string) => string): string[] {
+  return reactionsTo(flow, from).flatMap(({ by, outcomes, undoes }) =>
+    outcomes.flatMap(({ events, failure }) =>
+      events.map((to) => {
+        const undoing = undoes.length > 0 && !failure;
+        const label = failure ? `${by} fails` : undoing ? `${by} undoes ${undoes.join(", ")}` : by;
+        return `  ${id(from)} ${undoing ? "-.->" : "-->"}|"${mermaidText(label)}"| ${id(to)}`;
+      }),
+    ),
+  );
+}
+
+function classes(flow: Flow, names: readonly string[], id: (event: string) => string): string[] {
+  const styles = {
+    failure: "fill:#fde2e1,stroke:#b3261e,color:#410e0b",
+    undo: "fill:#fff4d6,stroke:#8a6100,color:#3d2b00,stroke-dasharray:4 3",
+  } as const;
+  return (["failure", "undo"] as const).flatMap((role) => {
+    const members = names.filter((name) => roleOf(flow, name) === role).map(id);
+    if (members.length === 0) return [];
+    return [`  classDef ${role} ${styles[role]}`, `  class ${members.join(",")} ${role}`];
+  });
+}

@@ -1,0 +1,30 @@
+const levels = {
+  "missing-compensation": "error",
+  loop: "error",
+  unreachable: "error",
+  "dead-end": "error",
+  "end-goes-on": "error",
+  "undo-of-nothing": "error",
+  "undone-twice": "error",
+  "undo-in-a-race": "warning",
+  "made-twice": "warning",
+  "not-all-checked": "warning",
+} as const;
+
+export type FlowFindingCode = keyof typeof levels;
+
+export interface FlowFinding {
+  readonly code: FlowFindingCode;
+  /** A warning can be right as it is, when the services know of it. */
+  readonly level: "error" | "warning";
+  /** The event it is about. */
+  readonly event: string;
+  /** The events of the way on which it shows. */
+  readonly where: readonly string[];
+  readonly what: string;
+  readonly remedy: string;
+}
+
+export function finding(one: Omit<FlowFinding, "level">): FlowFinding {
+  return Object.freeze({ ...one, level: levels[one.code] });
+}

@@ -1,0 +1,97 @@
+import { quotedSchema, textArray, type Database } from "../storage/index.ts";
+import type { Flow } from "./flow.ts";
+import { judgePath, type Judgement } from "./judge-path.ts";
+import type { RecordedEvent } from "./recorded-event.ts";
+import { groupBy } from "./group-by.ts";
+import { flowStatements } from "./statements.ts";
+
+/** What happened under one correlation id, as far as it belongs to one flow. */
+export interface FlowPath extends Judgement {
+  readonly flow: string;
+  readonly correlationId: string;
+  readonly beganAt: string;
+  readonly lastAt: string;
+  readonly durationMs: number;
+}
+
+/** More events than this under one correlation id are not read. */
+const MOST_EVENTS = 10_000;
+
+/** Every event recorded under the correlation id, whatever flow it was recorded for. */
+export async function recordedEvents(
+  database: Database,
+  schema: string,
+  correlationId: string,
+): Promise<readonly RecordedEvent[]> {
+  const { ofCorrelation } = flowStatements(quotedSchema(schema));
+  const { rows } = await database.run<Row>(ofCorrelation, [correlationId, MOST_EVENTS]);
+  return rows.map(readRow);
+}
+
+/** The path that the correlation id took through the flow; undefined when nothing was recorded. */
+export async function flowPath(
+  database: Database,
+  schema: string,
+  flow: Flow,
+  correlationId: string,
+): Promise<FlowPath | undefined> {
+  const events = await recordedEvents(database, schema, correlationId);
+  return pathOf(
+    flow,
+    events.filter((event) => event.flow === flow.name),
+  );
+}
+
+/** The paths of these correlation ids through one flow, in one statement. */
+export async function flowPathsOf(
+  database: Database,
+  schema: string,
+  flow: Flow,
+  correlationIds: readonly string[],
+): Promise<readonly FlowPath[]> {
+  const { ofCorrelations } = flowStatements(quotedSchema(schema));
+  const { rows } = await database.run<Row>(ofCorrelations, [flow.name, textArray(correlationIds)]);
+  const events = groupBy(rows.map(readRow), ({ correlationId }) => correlationId);
+  return correlationIds.flatMap((id) => pathOf(flow, events.get(id) ?? []) ?? []);
+}
+
+/** The judged path of events that share a correlation id; undefined without any. */
+export function pathOf(flow: Flow, events: readonly RecordedEvent[]): FlowPath | undefined {
+  const judgement = judgePath(flow, events);
+  const [first, last] = [judgement.steps[0], judgement.steps.at(-1)];
+  if (first === undefined || last === undefined) return undefined;
+  return {
+    flow: flow.name,
+    correlationId: first.correlationId,
+    beganAt: first.happenedAt,
+    lastAt: last.happenedAt,
+    durationMs: last.sinceBeginMs,
+    ...judgement,
+  };
+}
+
+interface Row {
+  readonly flow: string;
+  readonly message_id: string;
+  readonly correlation_id: string;
+  readonly type: string;
+  readonly causation_id: string | null;
+  readonly source: string;
+  readonly key: string | null;
+  readonly happened_at: string;
+  readonly recorded_at: string;
+}
+
+function readRow(row: Row): RecordedEvent {
+  return {
+    flow: row.flow,
+    messageId: row.message_id,
+    correlationId: row.correlation_id,
+    type: row.type,
+    causationId: row.causation_id,
+    source: row.source,
+    key: row.key,
+    happenedAt: row.happened_at,
+    recordedAt: row.recorded_at,
+  };
+}

@@ -1,0 +1,19 @@
+// Choreography: flows over events that services publish and react to without knowing each other. A flow is declared as
+// data, checked for what was forgotten, and drawn. A consumer that does nothing else records the events of watched
+// flows, so that the path of one correlation id over all services can be told, and those that stand still be found.
+export { checkFlow } from "./check-flow.ts";
+export { flow, type FlowBody, type FlowStart } from "./define-flow.ts";
+export { flowDiagram } from "./diagram.ts";
+export type { FlowFinding, FlowFindingCode } from "./finding.ts";
+export type { EventRole, Flow, Outcome, Reaction } from "./flow.ts";
+export { flowPath, recordedEvents, type FlowPath } from "./flow-path.ts";
+export { Flows, type FlowsParts, type UnfinishedOptions } from "./flows.ts";
+export { forgetFlowEvents, type ForgetFlowEventsOptions } from "./forget-flow-events.ts";
+export { judgePath } from "./judge-path.ts";
+export type { Awaited, FlowStatus, Judgement, Surprise } from "./judge-path.ts";
+export { openPaths, type OpenPathsOptions } from "./open-paths.ts";
+export { flowPathDiagram } from "./path-diagram.ts";
+export type { FlowStep } from "./path-steps.ts";
+export type { ReactionOptions } from "./reaction-options.ts";
+export type { RecordedEvent } from "./recorded-event.ts";
+export { watchFlow, type WatchOptions } from "./watch-flow.ts";

@@ -1,0 +1,63 @@
+import { publishedBy, reactionsTo, type Flow, type Outcome, type Reaction } from "./flow.ts";
+import type { RecordedEvent } from "./recorded-event.ts";
+
+/** A reaction that is due because its event happened, with what has come of it so far. */
+export interface Due {
+  readonly trigger: RecordedEvent;
+  readonly reaction: Reaction;
+  readonly came: readonly RecordedEvent[];
+  /** The outcome that what came belongs to; undefined as long as nothing came. */
+  readonly outcome: Outcome | undefined;
+}
+
+interface Claiming {
+  readonly trigger: RecordedEvent;
+  readonly reaction: Reaction;
+  readonly came: RecordedEvent[];
+}
+
+/**
+ * Finds for every reaction which events came of it. The causation id says so where the event was published while its
+ * cause was handled. Where it says nothing (a webhook, a command in between) the first event of a fitting type counts
+ * that nobody else has a claim on, one with the same key before all others.
+ */
+export function linkEvents(flow: Flow, events: readonly RecordedEvent[]): readonly Due[] {
+  const due = events.flatMap((trigger) =>
+    reactionsTo(flow, trigger.type).map((reaction): Claiming => ({ trigger, reaction, came: [] })),
+  );
+  const ids = new Set(events.map(({ messageId }) => messageId));
+  const loose = new Set<RecordedEvent>();
+  for (const event of events) {
+    const claim = claimOf(due, event);
+    if (claim !== undefined) claim.came.push(event);
+    else if (event.causationId === null || !ids.has(event.causationId)) loose.add(event);
+  }
+  for (const sameKey of [true, false]) {
+    for (const claim of due) takeLoose(claim, loose, sameKey);
+  }
+  return due.map((claim) => ({ ...claim, outcome: outcomeOf(claim) }));
+}
+
+function claimOf(due: readonly Claiming[], event: RecordedEvent): Claiming | undefined {
+  const fitting = due.filter(
+    ({ trigger, reaction }) =>
+      trigger.messageId === event.causationId && publishedBy(reaction).includes(event.type),
+  );
+  return fitting.find(({ reaction }) => reaction.by === event.source) ?? fitting[0];
+}
+
+function takeLoose(claim: Claiming, loose: Set<RecordedEvent>, sameKey: boolean): void {
+  for (const event of loose) {
+    const { trigger, reaction, came } = claim;
+    const missing = outcomeOf(claim)?.events.filter((name) => came.every(({ type }) => type !== name));
+    const fits = (missing ?? publishedBy(reaction)).includes(event.type);
+    const nearEnough = !sameKey || (event.key !== null && event.key === trigger.key);
+    if (!fits || !nearEnough || event === trigger) continue;
+    came.push(event);
+    loose.delete(event);
+  }
+}
+
+function outcomeOf({ reaction, came }: Claiming): Outcome | undefined {
+  return reaction.outcomes.find(({ events }) => came.some(({ type }) => events.includes(type)));
+}

@@ -1,0 +1,41 @@
+import type { FlowStep } from "./path-steps.ts";
+import type { FlowPath } from "./flow-path.ts";
+import { mermaidText } from "./mermaid-text.ts";
+
+/** One path as a Mermaid sequence diagram: who published what, when, for whom, and what is still waited for. */
+export function flowPathDiagram(path: FlowPath): string {
+  const services = [
+    ...new Set([...path.steps.map(({ source }) => source), ...path.waitsFor.map(({ by }) => by)]),
+  ];
+  const id = (service: string): string => `s${services.indexOf(service) + 1}`;
+  return [
+    "sequenceDiagram",
+    `  title ${mermaidText(`${path.flow} ${path.correlationId}: ${path.status}`)}`,
+    ...services.map((service) => `  participant ${id(service)} as ${mermaidText(service)}`),
+    ...path.steps.flatMap((step) => lines(path, step, id)),
+    ...path.waitsFor.map(
+      ({ by, oneOf }) => `  Note over ${id(by)}: waits for ${mermaidText(oneOf.map(together).join(" or "))}`,
+    ),
+  ].join("\n");
+}
+
+function lines(path: FlowPath, step: FlowStep, id: (service: string) => string): string[] {
+  const arrow = { failure: "-x", undo: "-->>", begin: "->>", effect: "->>", unknown: "->>" }[step.role];
+  const label = mermaidText(`${step.type} +${duration(step.sinceBeginMs)}`);
+  const reacting = [
+    ...path.steps.filter(({ parent }) => parent === step.messageId).map(({ source }) => source),
+    ...path.waitsFor.filter(({ after }) => after.messageId === step.messageId).map(({ by }) => by),
+  ];
+  if (reacting.length === 0) return [`  Note over ${id(step.source)}: ${label}`];
+  return [...new Set(reacting)].map((service) => `  ${id(step.source)}${arrow}${id(service)}: ${label}`);
+}
+
+function together(events: readonly string[]): string {
+  return events.join(" + ");
+}
+
+function duration(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  return ms < 3_600_000 ? `${(ms / 60_000).toFixed(1)} min` : `${(ms / 3_600_000).toFixed(1)} h`;
+}

@@ -26,7 +26,8 @@ function lines(path: FlowPath, step: FlowStep, id: (service: string) => string):
     ...path.steps.filter(({ parent }) => parent === step.messageId).map(({ source }) => source),
     ...path.waitsFor.filter(({ after }) => after.messageId === step.messageId).map(({ by }) => by),
   ];
-  if (reacting.length === 0) return [`  Note over ${id(step.source)}: ${label}`];
+  if (reacting.length === 0)
+    return [`  Note over ${id(step.source)}: ${step.role === "undo" ? "undone by " : ""}${label}`];
   return [...new Set(reacting)].map((service) => `  ${id(step.source)}${arrow}${id(service)}: ${label}`);
 }
 

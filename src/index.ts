@@ -47,11 +47,25 @@ export {
   NotInTransactionError,
   PayloadError,
   permanent,
+  refuse,
   RequestError,
   retryAfter,
   SagaboxError,
   type ErrorCode,
 } from "./errors/index.ts";
+export { checkFlow, flow, flowDiagram, flowPathDiagram, judgePath } from "./flow/index.ts";
+export type {
+  Awaited,
+  Flow,
+  FlowFinding,
+  FlowPath,
+  FlowStatus,
+  FlowStep,
+  ReactionOptions,
+  RecordedEvent,
+  UnfinishedOptions,
+  WatchOptions,
+} from "./flow/index.ts";
 export type { DeadLetterNotice, NotifyOptions, WebhookOptions } from "./notify/index.ts";
 export type { RequestOptions } from "./requests/index.ts";
 export type { CallerTransaction, Sql, TransactionTypes } from "./storage/index.ts";

@@ -7,4 +7,5 @@ export { isSagaboxError, SagaboxError, type SagaboxErrorOptions } from "./sagabo
 export { NotInTransactionError } from "./not-in-transaction-error.ts";
 export { PayloadError, type PayloadErrorCode, type PayloadIssue } from "./payload-error.ts";
 export { RequestError } from "./request-error.ts";
-export { ignore, permanent, retryAfter, verdictOf, type Verdict, type VerdictError } from "./verdicts.ts";
+export { ignore, permanent, refuse, retryAfter, verdictOf } from "./verdicts.ts";
+export type { Verdict, VerdictError } from "./verdicts.ts";

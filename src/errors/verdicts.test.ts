@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ignore, isSagaboxError, permanent, retryAfter, verdictOf } from "./index.ts";
+import { ignore, isSagaboxError, permanent, refuse, retryAfter, verdictOf } from "./index.ts";
 
 test("a permanent verdict keeps its reason and cause", () => {
   const cause = new Error("closed");
@@ -30,6 +30,11 @@ test("a delay that is no length of time is refused where it is said", () => {
 
 test("an ignored message says why", () => {
   expect(verdictOf(ignore("order was cancelled"))).toEqual({ kind: "ignore", reason: "order was cancelled" });
+});
+
+test("a refusal says why, and is told from a message that is ignored", () => {
+  expect(verdictOf(refuse("card declined"))).toEqual({ kind: "refuse", reason: "card declined" });
+  expect(refuse("card declined").message).toBe("card declined");
 });
 
 test.each([undefined, null, "permanent", new Error("permanent"), { kind: "permanent" }])(

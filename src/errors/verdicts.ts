@@ -5,7 +5,8 @@ import { SagaboxError, type SagaboxErrorOptions } from "./sagabox-error.ts";
 export type Verdict =
   | { readonly kind: "permanent"; readonly reason: string }
   | { readonly kind: "retry-after"; readonly delayMs: number; readonly reason: string }
-  | { readonly kind: "ignore"; readonly reason: string };
+  | { readonly kind: "ignore"; readonly reason: string }
+  | { readonly kind: "refuse"; readonly reason: string };
 
 const brand = Symbol.for("sagabox.verdict");
 
@@ -34,6 +35,14 @@ export function retryAfter(delay: Duration | number, reason = "asked to wait"): 
 /** The message is settled as handled; what the handler wrote in its transaction is rolled back. */
 export function ignore(reason: string): VerdictError {
   return verdictError({ kind: "ignore", reason }, {});
+}
+
+/**
+ * The answer is no, for reasons of the business: the card is declined, the shelf is empty. The message is settled as
+ * handled, what the handler wrote is rolled back, and whoever asked for a reply hears that it was refused and why.
+ */
+export function refuse(reason: string): VerdictError {
+  return verdictError({ kind: "refuse", reason }, {});
 }
 
 /** The verdict inside a thrown value, from any copy of this package; undefined for ordinary errors. */

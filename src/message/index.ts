@@ -18,6 +18,8 @@ export { createIdSource, isValidId, type IdSource } from "./message-id.ts";
 export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 export { isValidTopic, topicOf, type Routing } from "./topic.ts";
 export { replyContract, replyHeader, replyTopicIn, replyTopicOf, type ReplyBody } from "./reply.ts";
+export { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./saga-headers.ts";
+export type { References } from "./saga-headers.ts";
 export {
   childOf,
   formatTraceparent,

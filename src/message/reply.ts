@@ -10,7 +10,7 @@ export type ReplyBody =
   | {
       readonly requestId: string;
       readonly outcome: "failed";
-      /** Why the command was given up: a dead letter's reason, or `ignored`. */
+      /** Why the command was given up: a dead letter's reason, `refused` or `ignored`. */
       readonly reason: string;
       readonly error: string;
     };

@@ -1,4 +1,4 @@
-import { ignore, permanent, retryAfter, type Bus, type Processed } from "sagabox";
+import { ignore, permanent, refuse, retryAfter, type Bus, type Processed } from "sagabox";
 import { OrderPlaced, ReserveStock } from "./contracts.ts";
 
 // #region handler
@@ -45,6 +45,8 @@ export function billByVerdict(bus: Bus, status: (orderId: string) => string): vo
         throw retryAfter("100ms", "the bank asks us to wait"); // not now; no attempt is charged
       case "test":
         throw ignore("a test order"); // done, without effect
+      case "stolen":
+        throw refuse("the card is stolen"); // done, without effect; whoever asked for a reply hears why
       default:
         await tx.query("insert into guide_bill (order_id, cents) values ($1, $2)", [
           data.orderId,

@@ -9,6 +9,7 @@ import { KeyOrder } from "./key-order.ts";
 import { persist } from "./persist.ts";
 import { BatchProcessor } from "./process-batch.ts";
 import { DeliveryProcessor } from "./process-delivery.ts";
+import { refersToOthers } from "./references.ts";
 import { Settlement } from "./settlement.ts";
 
 const ENDING_MS = 1_000;
@@ -232,6 +233,7 @@ export class Consuming {
     const first = this.#order.first;
     const batch = first?.registration?.settings.batch;
     if (first === undefined || batch === null || batch === undefined || batch.waitMs === 0) return false;
+    if (first.refers) return false;
     const leftMs = first.arrivedMs + batch.waitMs - this.#parts.engine.clock.monotonicMs();
     if (leftMs <= 0 || this.#order.ready >= batch.size) return false;
     this.#waitingForMore?.();
@@ -247,12 +249,17 @@ export class Consuming {
 }
 
 function sizeOf(first: Held): number {
-  return first.crashes === undefined ? (first.registration?.settings.batch?.size ?? 1) : 1;
+  return alone(first) ? 1 : (first.registration?.settings.batch?.size ?? 1);
 }
 
-// A suspect runs by itself; a batch is of one contract.
+// A batch is of one contract.
 function belong(first: Held, other: Held): boolean {
-  return other.crashes === undefined && other.registration === first.registration;
+  return !alone(other) && other.registration === first.registration;
+}
+
+// A suspect runs by itself, and so does a command whose handler may have to be skipped.
+function alone({ crashes, refers }: Held): boolean {
+  return crashes !== undefined || refers;
 }
 
 function holdOf(delivery: Delivery, { definition, engine }: ConsumerParts): Held {
@@ -263,6 +270,7 @@ function holdOf(delivery: Delivery, { definition, engine }: ConsumerParts): Held
     delivery,
     id: isValidId(id) ? id : undefined,
     registration: definition.handlers.get(message.type),
+    refers: delivery.flaw === undefined && refersToOthers(message),
     arrivedMs: engine.clock.monotonicMs(),
     crashes: undefined,
   };

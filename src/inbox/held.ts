@@ -8,6 +8,8 @@ export interface Held {
   readonly id: string | undefined;
   /** Undefined when nobody registered for its type. */
   readonly registration: Registration | undefined;
+  /** It refers to earlier commands, so it takes part in no batch. */
+  readonly refers: boolean;
   readonly arrivedMs: number;
   /** Set for suspects: how often a process died while it ran alone. */
   crashes: number | undefined;

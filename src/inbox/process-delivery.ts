@@ -9,7 +9,9 @@ import type { Held } from "./held.ts";
 import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
 import { asError, receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
+import { receiveReferring, type ReferringOutcome } from "./receive-referring.ts";
 import { receiveStatement, StatementCache } from "./receive-statement.ts";
+import { earlierCommands, type EarlierCommands } from "./references.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
 import { respond } from "./respond.ts";
 import { contextOf, type Fate, type Settlement } from "./settlement.ts";
@@ -49,19 +51,14 @@ export class DeliveryProcessor {
     if (registration === undefined) return this.#unknown(held);
     try {
       const id = idForDedupe(held.id ?? held.delivery.message.id);
-      const outcome = await this.#receive(held, registration, id);
-      return await this.settle(
-        held,
-        outcome,
-        held.delivery.ackWith !== undefined && registration.work.kind !== "statement",
-      );
+      return await this.#receive(held, registration, id);
     } catch (thrown) {
       return this.fail(held, asError(thrown), behind);
     }
   }
 
   /** After the effect: acknowledge, or bury what came too late. */
-  async settle(held: Held, outcome: Outcome<unknown>, ackedIn: boolean): Promise<Fate> {
+  async settle(held: Held, outcome: ReferringOutcome<unknown>, ackedIn: boolean): Promise<Fate> {
     const { message } = held.delivery;
     const names = {
       consumer: this.#definition.name,
@@ -76,9 +73,14 @@ export class DeliveryProcessor {
           { ...names, durationMs: outcome.durationMs },
           contextOf(message),
         );
-        if (!ackedIn) return this.#settlement.ack(held);
-        held.delivery.acked?.();
-        return "done";
+        return this.#acknowledge(held, ackedIn);
+      case "skipped":
+        this.#engine.observer.tell(
+          "consumer.skipped",
+          { ...names, reason: outcome.reason },
+          contextOf(message),
+        );
+        return this.#acknowledge(held, ackedIn);
       case "duplicate":
         this.#engine.observer.tell("consumer.duplicate", names, contextOf(message));
         return this.#settlement.ack(held);
@@ -87,12 +89,21 @@ export class DeliveryProcessor {
     }
   }
 
+  async #acknowledge(held: Held, ackedIn: boolean): Promise<Fate> {
+    if (!ackedIn) return this.#settlement.ack(held);
+    held.delivery.acked?.();
+    return "done";
+  }
+
   /** After a failure: the handler's verdict, the user's classifier and the policy decide. */
   async fail(held: Held, error: Error, behind: readonly Held[] = []): Promise<Fate> {
     const { delivery, registration, id } = held;
     if (delivery.signal.aborted) return "lost";
-    if (verdictOf(error)?.kind === "ignore" && id !== undefined)
-      return this.#settlement.pass(held, id, error);
+    const verdict = verdictOf(error)?.kind;
+    if ((verdict === "ignore" || verdict === "refuse") && id !== undefined) {
+      const given = { reason: verdict === "ignore" ? "ignored" : "refused", error };
+      return this.#settlement.pass(held, { id, given, supersedes: this.#earlier(held, id)?.supersedes });
+    }
     if (registration === undefined || id === undefined) return this.#settlement.bury(held, "rejected", error);
     const { retry, classify, deadlineMs } = registration.settings;
     if (isSagaboxError(error, "HANDLER_TIMEOUT")) {
@@ -104,31 +115,52 @@ export class DeliveryProcessor {
     return this.#settlement.bury(held, decision.reason === "permanent" ? "rejected" : "exhausted", error);
   }
 
-  async #receive(held: Held, registration: Registration, id: string): Promise<Outcome<unknown>> {
+  async #receive(held: Held, registration: Registration, id: string): Promise<Fate> {
+    const earlier = this.#earlier(held, id);
     const message = await readMessage(registration.contract, held.delivery.message);
     const receipt = this.#receipt(held, registration, id);
-    const { work, consumer, contract } = registration;
-    switch (work.kind) {
-      case "statement":
-        return this.#responding(
-          message,
-          receipt,
-          await receiveStatement(this.#engine, this.#statements, receipt, work.build(message)),
-        );
-      case "bulk":
-        return receiveOnce(this.#engine, receipt, async (attempt) => {
-          await inContextOf(message, id, () => work.handle([message], batchContext(consumer, attempt)));
-          await respond(attempt.scope, message, id, undefined);
-        });
-      case "each":
-        return receiveOnce(this.#engine, receipt, async (attempt) => {
-          const context = handlerContext(consumer, id, held.delivery.attempt, attempt);
-          const said = await inContextOf(message, id, () => work.handle(message, context));
-          const answer = await answerOf(contract, said);
-          await respond(attempt.scope, message, id, answer);
-          return answer;
-        });
+    const { work } = registration;
+    if (earlier === undefined && work.kind === "statement") {
+      const outcome = await receiveStatement(this.#engine, this.#statements, receipt, work.build(message));
+      return this.settle(held, await this.#responding(message, receipt, outcome), false);
     }
+    const answer = (current: Attempt, said: unknown): Promise<void> =>
+      respond(current.scope, message, id, said);
+    const handle = async (current: Attempt): Promise<unknown> => {
+      const said = await inContextOf(message, id, () => this.#work(held, id, message, registration, current));
+      await answer(current, said);
+      return said;
+    };
+    const outcome = await (earlier === undefined
+      ? receiveOnce(this.#engine, receipt, handle)
+      : receiveReferring(this.#engine, receipt, { earlier, handle, answer }));
+    return this.settle(held, outcome, held.delivery.ackWith !== undefined);
+  }
+  async #work(
+    { delivery }: Held,
+    id: string,
+    message: Received,
+    { work, consumer, contract }: Registration,
+    current: Attempt,
+  ): Promise<unknown> {
+    switch (work.kind) {
+      case "each": {
+        const context = handlerContext(consumer, id, delivery.attempt, current);
+        return answerOf(contract, await work.handle(message, context));
+      }
+      case "bulk":
+        await work.handle([message], batchContext(consumer, current));
+        return undefined;
+      case "statement": {
+        const { text, params = [] } = work.build(message);
+        await current.tx.run(this.#statements.wrapClaimed(text, params.length), [...params, consumer, id]);
+        return undefined;
+      }
+    }
+  }
+
+  #earlier({ refers, delivery }: Held, id: string): EarlierCommands | undefined {
+    return refers ? earlierCommands(delivery.message, id, this.#definition.handlers) : undefined;
   }
 
   // The effect of a statement commits by itself, so the reply follows it; it is repeated for a duplicate, since the

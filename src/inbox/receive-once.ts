@@ -37,7 +37,7 @@ export function receiveOnce<R>(
   receipt: Receipt,
   handle: (attempt: Attempt) => R | Promise<R>,
 ): Promise<Outcome<Awaited<R>>> {
-  const { sql, clock } = engine;
+  const { sql } = engine;
   const { consumer, id, topic, type, payload, expiresAt } = receipt;
   return attempt(engine, receipt, async (current) => {
     const entry = [consumer, id, topic, type, payload];
@@ -45,22 +45,33 @@ export function receiveOnce<R>(
       ? current.tx.run(sql.remember, entry)
       : current.tx.run(sql.rememberInTime, [...entry, expiresAt]));
     if (claim.rowCount === 0) return recall(current, engine, receipt);
-    current.handling();
-    const startedMs = clock.monotonicMs();
-    const result = await handle(current);
-    const stored = storedResult(result);
-    const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
-    const finish = { statement: sql.finish, params: [consumer, id, Math.round(durationMs), stored] };
-    await current.commit([
-      finish,
-      ...(receipt.onSuccess ?? []),
-      ...(receipt.ackWith ? [receipt.ackWith] : []),
-    ]);
-    return { kind: "processed", result, durationMs };
+    return carryOut(current, engine, receipt, handle);
   });
 }
 
-async function recall(
+/** Runs the handler of a message whose dedupe row is written, and commits. */
+export async function carryOut<R>(
+  current: Attempt,
+  { sql, clock }: InboxEngine,
+  receipt: Receipt,
+  handle: (attempt: Attempt) => R | Promise<R>,
+): Promise<Outcome<Awaited<R>>> {
+  current.handling();
+  const startedMs = clock.monotonicMs();
+  const result = await handle(current);
+  const stored = storedResult(result);
+  const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
+  const params = [receipt.consumer, receipt.id, Math.round(durationMs), stored];
+  await current.commit([
+    { statement: sql.finish, params },
+    ...(receipt.onSuccess ?? []),
+    ...(receipt.ackWith ? [receipt.ackWith] : []),
+  ]);
+  return { kind: "processed", result, durationMs };
+}
+
+/** What became of a message whose dedupe row could not be written. */
+export async function recall(
   { tx }: Attempt,
   { sql }: InboxEngine,
   { consumer, id }: Receipt,

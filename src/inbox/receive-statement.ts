@@ -3,7 +3,7 @@ import { withDeadline } from "../runtime/index.ts";
 import { textArray, type Param, type Statement } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Outcome, Receipt } from "./receive-once.ts";
-import { onceStatement } from "./statements.ts";
+import { claimedStatement, onceStatement } from "./statements.ts";
 
 // Every text is a prepared statement on every connection, so a text made from data would fill their memory.
 const MOST_TEXTS = 16;
@@ -12,28 +12,38 @@ const MOST_TEXTS = 16;
 export class StatementCache {
   readonly #schema: string;
   readonly #known = new Map<string, Statement>();
+  readonly #claimed = new Map<string, Statement>();
 
   constructor(schema: string) {
     this.#schema = schema;
   }
 
   wrap(text: string, params: number): Statement {
-    const known = this.#known.get(text);
-    if (known !== undefined) return known;
-    if (!/\bfresh\b/i.test(text)) {
-      throw permanent(
-        "The text of a statement handler must read from `fresh`, or it would also run for duplicates.",
-      );
-    }
-    if (this.#known.size >= MOST_TEXTS) {
-      throw permanent(
-        "The text of a statement handler changes from message to message. Pass values as parameters.",
-      );
-    }
-    const wrapped = onceStatement(this.#schema, text, params);
-    this.#known.set(text, wrapped);
-    return wrapped;
+    return wrapped(this.#known, text, () => onceStatement(this.#schema, text, params));
   }
+
+  /** For a message whose dedupe row is written already. */
+  wrapClaimed(text: string, params: number): Statement {
+    return wrapped(this.#claimed, text, () => claimedStatement(text, params));
+  }
+}
+
+function wrapped(known: Map<string, Statement>, text: string, wrap: () => Statement): Statement {
+  const found = known.get(text);
+  if (found !== undefined) return found;
+  if (!/\bfresh\b/i.test(text)) {
+    throw permanent(
+      "The text of a statement handler must read from `fresh`, or it would also run for duplicates.",
+    );
+  }
+  if (known.size >= MOST_TEXTS) {
+    throw permanent(
+      "The text of a statement handler changes from message to message. Pass values as parameters.",
+    );
+  }
+  const made = wrap();
+  known.set(text, made);
+  return made;
 }
 
 /** Dedupe and effect as one autocommitted statement: the cheapest way, without room for JavaScript in between. */

@@ -6,6 +6,12 @@ import { inContextOf } from "./handler-context.ts";
 
 type Asking = Omit<Message, "data">;
 
+/** Why a command was not carried out. */
+export interface Failed {
+  readonly reason: string;
+  readonly error: Error;
+}
+
 /** Publishes the answer, if the message asked for one, in the transaction that holds its effect. */
 export async function respond(
   scope: OutgoingScope,
@@ -22,7 +28,7 @@ export async function respondFailed(
   scope: OutgoingScope,
   message: Asking,
   id: string,
-  { reason, error }: { readonly reason: string; readonly error: Error },
+  { reason, error }: Failed,
 ): Promise<void> {
   const text = describeFailure(error).errorMessage.replace(/\p{Cs}/gu, "\uFFFD");
   try {
@@ -36,5 +42,7 @@ export async function respondFailed(
 async function send(scope: OutgoingScope, message: Asking, id: string, body: ReplyBody): Promise<void> {
   const topic = message.kind === "command" ? replyTopicIn(message.headers) : undefined;
   if (topic === undefined) return;
-  await inContextOf(message, id, () => scope.publish(replyContract(topic), body));
+  // The replies to one saga share its key: they arrive in order, and at one member.
+  const options = message.sagaId === null ? {} : { key: message.sagaId };
+  await inContextOf(message, id, () => scope.publish(replyContract(topic), body, options));
 }

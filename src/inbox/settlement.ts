@@ -2,12 +2,12 @@ import { burial, describeFailure, type DeadLetterReason } from "../dead-letter/i
 import { isSagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import { sleep } from "../runtime/index.ts";
-import type { Param, Statement } from "../storage/index.ts";
 import type { TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote } from "../transport/index.ts";
-import { attempt } from "./attempt.ts";
+import { attempt, type Attempt, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Held } from "./held.ts";
+import { passOver, type Passed } from "./pass-over.ts";
 import { persist } from "./persist.ts";
 import { respondFailed } from "./respond.ts";
 
@@ -19,8 +19,8 @@ const LETTER_TRIES = 5;
 
 /** How a delivery ends that was not handled. */
 interface End {
-  /** Told to whoever asked for a reply, in the same transaction. */
-  readonly given: { readonly reason: string; readonly error: Error };
+  /** Answers whoever asked for a reply, in the transaction in which what it resolves with is written. */
+  readonly conclude: (current: Attempt) => Promise<readonly LastStatement[]>;
   readonly acknowledge?: () => Promise<Fate>;
 }
 
@@ -78,11 +78,12 @@ export class Settlement {
   }
 
   /** Handled by decision: nothing is written but that it was seen. */
-  async pass(held: Held, id: string, error: Error): Promise<Fate> {
-    const { topic, type } = held.delivery.message;
-    const seen = [this.#consumer, id, topic, type, null];
-    const writes = [{ statement: this.#engine.sql.remember, params: seen }];
-    return this.#settleIn(held, "pass over", writes, { given: { reason: "ignored", error } });
+  async pass(held: Held, passed: Pick<Passed, "id" | "given" | "supersedes">): Promise<Fate> {
+    const { message, flaw } = held.delivery;
+    const whole = { ...passed, consumer: this.#consumer, message, answering: flaw === undefined };
+    return this.#settleIn(held, "pass over", {
+      conclude: (current) => passOver(current, this.#engine, whole),
+    });
   }
 
   async bury(held: Held, reason: DeadLetterReason, error: Error): Promise<Fate> {
@@ -91,9 +92,13 @@ export class Settlement {
     // The table holds us to it: exhausted means that nothing was left.
     const maxAttempts = held.registration?.settings.retry.maxAttempts ?? attempts;
     const letter = { origin: "consumer", consumer, message, reason, attempts, maxAttempts, error } as const;
-    const statements = [{ statement: this.#engine.deadLetters.bury, params: burial(letter) }];
-    const fate = await this.#settleIn(held, "bury", statements, {
-      given: { reason, error },
+    const fate = await this.#settleIn(held, "bury", {
+      conclude: async ({ scope }) => {
+        if (held.delivery.flaw === undefined) {
+          await respondFailed(scope, message, held.id ?? message.id, { reason, error });
+        }
+        return [{ statement: this.#engine.deadLetters.bury, params: burial(letter) }];
+      },
       acknowledge: () => this.#putAside(held, error),
     });
     if (fate === "done") {
@@ -150,21 +155,17 @@ export class Settlement {
   async #settleIn(
     held: Held,
     doing: string,
-    writes: readonly { statement: Statement; params: readonly Param[] }[],
     {
-      given,
+      conclude,
       acknowledge = () => (held.delivery.ackWith === undefined ? this.ack(held) : Promise.resolve("done")),
     }: End,
   ): Promise<Fate> {
     const { delivery } = held;
-    const last = [...writes, ...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
+    const last = [...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
     let gone = false;
     const written = await this.#persist(doing, delivery.signal, () =>
       attempt(this.#engine, { deadlineMs: SETTLE_MS }, async (current) => {
-        if (delivery.flaw === undefined) {
-          await respondFailed(current.scope, delivery.message, held.id ?? delivery.message.id, given);
-        }
-        await current.commit(last);
+        await current.commit([...(await conclude(current)), ...last]);
       }).catch((error: unknown) => {
         // Written by an earlier try whose answer was lost, or taken over by another member: done either way.
         if (!isSagaboxError(error, "OUTBOX_LEASE_LOST")) throw error;
@@ -178,7 +179,7 @@ export class Settlement {
   }
 
   /** What a suspect leaves behind when it is through. */
-  acquittal({ crashes, id }: Held): readonly { statement: Statement; params: readonly Param[] }[] {
+  acquittal({ crashes, id }: Held): readonly LastStatement[] {
     if (crashes === undefined || id === undefined) return [];
     return [{ statement: this.#engine.sql.acquit, params: [this.#consumer, id] }];
   }

@@ -43,6 +43,64 @@ export function inboxStatements(schema: string) {
        on conflict do nothing
        returning event_id`,
     ),
+    // A message that its handler did not want: seen, without effect.
+    passOver: statement(
+      "sagabox.inbox.pass_over",
+      `insert into ${inbox} (consumer, event_id, source_topic, event_type, effect)
+       values ($1::text, $2::text, $3::text, $4::text, false)
+       on conflict do nothing`,
+    ),
+    // A command and the earlier ones it refers to. It waits for those that run now; sorted, so that commands which refer
+    // to each other wait in turn instead of deadlocking.
+    claim: statement(
+      "sagabox.inbox.claim",
+      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload, effect)
+       select $1::text, given.id, given.topic, given.type, given.payload, given.own
+         from (select $2::text, $3::text, $4::text, $5::text, true
+               union all
+               select earlier.id, earlier.topic, earlier.type, null, false
+                 from unnest($7::text::text[], $8::text::text[], $9::text::text[]) as earlier (id, topic, type))
+              as given (id, topic, type, payload, own)
+        where coalesce($6::text::timestamptz > (select clock_timestamp()), true)
+        order by given.id
+       on conflict do nothing
+       returning event_id`,
+    ),
+    // Looked for in a statement after the claim, since that may have waited for what is to be seen here. What was taken
+    // back does not stand any more.
+    effectOf: statement(
+      "sagabox.inbox.effect_of",
+      `select origin.event_id as id, origin.result
+         from ${inbox} as earlier
+         join ${inbox} as origin
+           on origin.consumer = earlier.consumer and origin.event_id = coalesce(earlier.effect_of, earlier.event_id)
+        where earlier.consumer = $1::text and earlier.event_id = any($2::text::text[])
+          and earlier.effect and origin.effect and origin.undone_by is null
+        order by origin.consumed_at
+        limit 1`,
+    ),
+    takeBack: statement(
+      "sagabox.inbox.take_back",
+      `update ${inbox} as origin set undone_by = $3::text
+        where origin.consumer = $1::text and origin.effect and origin.effect_of is null and origin.undone_by is null
+          and origin.event_id = any(array(
+            select coalesce(earlier.effect_of, earlier.event_id)
+              from ${inbox} as earlier
+             where earlier.consumer = $1::text and earlier.event_id = any($2::text::text[]) and earlier.effect))
+       returning origin.event_id`,
+    ),
+    carriedOut: statement(
+      "sagabox.inbox.carried_out",
+      `select 1 from ${inbox} where consumer = $1::text and event_id = any($2::text::text[]) and effect limit 1`,
+    ),
+    adopt: statement(
+      "sagabox.inbox.adopt",
+      `update ${inbox} set effect_of = $3::text, result = $4::text where consumer = $1::text and event_id = $2::text`,
+    ),
+    withoutEffect: statement(
+      "sagabox.inbox.without_effect",
+      `update ${inbox} set effect = false where consumer = $1::text and event_id = $2::text`,
+    ),
     recall: statement(
       "sagabox.inbox.recall",
       `select event_id, result from ${inbox} where consumer = $1::text and event_id = any($2::text::text[])`,
@@ -153,8 +211,6 @@ export function inboxStatements(schema: string) {
  */
 export function onceStatement(schema: string, text: string, userParams: number): Statement {
   const own = (n: number): string => `$${userParams + n}::text`;
-  const effect =
-    /^\s*(select|with\b[^]*\bselect)\b/i.test(text) && !/\b(insert|update|delete|merge)\b/i.test(text);
   return statement(
     "sagabox.inbox.once",
     `with fresh as (
@@ -166,6 +222,25 @@ export function onceStatement(schema: string, text: string, userParams: number):
      ), effect as (
        ${text}
      )
-     select exists (select 1 from fresh) as fresh${effect ? ", (select count(*) from effect) as effects" : ""}`,
+     select exists (select 1 from fresh) as fresh${counted(text)}`,
   );
+}
+
+/** The same for a message whose dedupe row is written already: `fresh` always has its row. */
+export function claimedStatement(text: string, userParams: number): Statement {
+  return statement(
+    "sagabox.inbox.claimed",
+    `with fresh as (
+       select $${userParams + 1}::text as consumer, $${userParams + 2}::text as event_id
+     ), effect as (
+       ${text}
+     )
+     select true as fresh${counted(text)}`,
+  );
+}
+
+function counted(text: string): string {
+  const query =
+    /^\s*(select|with\b[^]*\bselect)\b/i.test(text) && !/\b(insert|update|delete|merge)\b/i.test(text);
+  return query ? ", (select count(*) from effect) as effects" : "";
 }

@@ -166,6 +166,18 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     meaning: "A message was delivered again and its effect was not repeated.",
     fields: { consumer, type, topic, id },
   },
+  "consumer.skipped": {
+    level: "info",
+    meaning: "A command of a saga was settled without its handler, because of what became of earlier ones.",
+    fields: {
+      consumer,
+      type,
+      topic,
+      id,
+      reason:
+        "`nothing_to_undo`, `already_undone`, or `superseded` when the command it repeats had been carried out.",
+    },
+  },
   "consumer.retried": {
     level: "warn",
     meaning: "A handler failed; the message comes back later.",

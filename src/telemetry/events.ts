@@ -86,6 +86,14 @@ export interface TelemetryEvents {
     readonly topic: string;
     readonly id: string;
   };
+  /** A command that refers to earlier ones was settled and answered as done; its handler did not run. */
+  "consumer.skipped": {
+    readonly consumer: string;
+    readonly type: string;
+    readonly topic: string;
+    readonly id: string;
+    readonly reason: "nothing_to_undo" | "already_undone" | "superseded";
+  };
   "consumer.retried": {
     readonly consumer: string;
     readonly type: string;

@@ -100,6 +100,7 @@ function consumerRecorders(metric: (name: MetricName) => Metric) {
       metric("consumer_inbox_duplicates_total").add(1, e.consumer, e.type);
       metric("message_consume_total").add(1, e.consumer, "duplicate");
     },
+    "consumer.skipped": (e) => metric("message_consume_total").add(1, e.consumer, "skipped"),
     "consumer.retried": (e) => {
       metric("consumer_inbox_retries_total").add(1, e.consumer, e.type);
       metric("message_consume_total").add(1, e.consumer, "retried");

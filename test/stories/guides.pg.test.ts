@@ -181,7 +181,7 @@ test("retries, verdicts and classes of failure end where the guide says", async 
     return orderId;
   });
   await bus.run();
-  await publishing.orderMany(bus, ["closed", "limited", "test", "fine", "declined", "shaky"]);
+  await publishing.orderMany(bus, ["closed", "limited", "test", "stolen", "fine", "declined", "shaky"]);
   await until(
     async () => [(await bills(pool)).length, (await deadLetters.report(bus)).length, charged.length] as const,
     ([billed, dead, charges]) => billed >= 4 && dead >= 2 && charges >= 8,

@@ -1,0 +1,203 @@
+import { expect, test } from "vitest";
+import { refuse } from "../errors/index.ts";
+import { aCommand, participants, Release, Reserve } from "../../test/support/participants.ts";
+import { until } from "../../test/support/relays.ts";
+import type { Message } from "../message/index.ts";
+import type { Sql } from "../storage/index.ts";
+import { receiveOnce } from "./receive-once.ts";
+import { receiveReferring } from "./receive-referring.ts";
+
+function gate() {
+  let open: () => void = () => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { open: () => open(), opened };
+}
+
+async function setup() {
+  const house = await participants();
+  const blocked = () =>
+    until(async () => (await house.rows("select 1 from pg_locks where not granted")).length > 0);
+  const receipt = (id: string, type: string) => ({
+    consumer: "stock",
+    id,
+    topic: `commands.${type}`,
+    type,
+    payload: null,
+    expiresAt: null,
+    deadlineMs: 10_000,
+  });
+  const write = (tx: Sql, what: string) =>
+    tx
+      .query("insert into effect (consumer, id, note) values ('stock', 'x', $1)", [what])
+      .then(() => undefined);
+  const notes = async () => (await house.effects()).map(({ note }) => note);
+  return { ...house, blocked, receipt, write, notes };
+}
+
+const earlier = {
+  undoes: { type: Reserve.name, topic: "commands.stock.reserve", ids: ["d1"] },
+  supersedes: undefined,
+};
+
+test("an undo that meets its do in the middle waits for it, and then undoes it", async () => {
+  const { engine, receipt, write, blocked, notes } = await setup();
+  const [begun, hold] = [gate(), gate()];
+  const doing = receiveOnce(engine, receipt("d1", Reserve.name), async ({ tx }) => {
+    await write(tx, "do");
+    begun.open();
+    await hold.opened;
+  });
+  await begun.opened;
+  const undoing = receiveReferring(engine, receipt("u1", Release.name), {
+    earlier,
+    handle: ({ tx }) => write(tx, "undo"),
+    answer: () => Promise.resolve(),
+  });
+  await blocked();
+  hold.open();
+  expect([(await doing).kind, (await undoing).kind]).toEqual(["processed", "processed"]);
+  expect(await notes()).toEqual(["do", "undo"]);
+});
+
+test("an undo that waits for a do that fails settles it: when it is tried again it is a duplicate", async () => {
+  const { engine, receipt, write, blocked, notes } = await setup();
+  const [begun, hold] = [gate(), gate()];
+  const doing = receiveOnce(engine, receipt("d1", Reserve.name), async ({ tx }) => {
+    await write(tx, "do");
+    begun.open();
+    await hold.opened;
+    throw new Error("the shelf broke");
+  });
+  doing.catch(() => undefined);
+  await begun.opened;
+  const undoing = receiveReferring(engine, receipt("u1", Release.name), {
+    earlier,
+    handle: ({ tx }) => write(tx, "undo"),
+    answer: () => Promise.resolve(),
+  });
+  await blocked();
+  hold.open();
+  await expect(doing).rejects.toThrow("the shelf broke");
+  expect(await undoing).toEqual({ kind: "skipped", reason: "nothing_to_undo" });
+  const again = await receiveOnce(engine, receipt("d1", Reserve.name), ({ tx }) => write(tx, "do"));
+  expect(again.kind).toBe("duplicate");
+  expect(await notes()).toEqual([]);
+});
+
+test("a do that comes while its undo finds nothing waits, and is a duplicate", async () => {
+  const { engine, receipt, write, blocked, notes } = await setup();
+  const [begun, hold] = [gate(), gate()];
+  const undoing = receiveReferring(engine, receipt("u1", Release.name), {
+    earlier,
+    handle: ({ tx }) => write(tx, "undo"),
+    answer: async () => {
+      begun.open();
+      await hold.opened;
+    },
+  });
+  await begun.opened;
+  const doing = receiveOnce(engine, receipt("d1", Reserve.name), ({ tx }) => write(tx, "do"));
+  await blocked();
+  hold.open();
+  expect(await undoing).toEqual({ kind: "skipped", reason: "nothing_to_undo" });
+  expect((await doing).kind).toBe("duplicate");
+  expect(await notes()).toEqual([]);
+});
+
+test("two undos of one do at the same time: one runs, the other waits and is told that it is undone", async () => {
+  const { engine, receipt, write, blocked, notes } = await setup();
+  await receiveOnce(engine, receipt("d1", Reserve.name), ({ tx }) => write(tx, "do"));
+  const [begun, hold] = [gate(), gate()];
+  const answer = () => Promise.resolve();
+  const first = receiveReferring(engine, receipt("u1", Release.name), {
+    earlier,
+    answer,
+    handle: async ({ tx }) => {
+      await write(tx, "undo");
+      begun.open();
+      await hold.opened;
+    },
+  });
+  await begun.opened;
+  const second = receiveReferring(engine, receipt("u2", Release.name), {
+    earlier,
+    answer,
+    handle: ({ tx }) => write(tx, "undo"),
+  });
+  await blocked();
+  hold.open();
+  expect((await first).kind).toBe("processed");
+  expect(await second).toEqual({ kind: "skipped", reason: "already_undone" });
+  expect(await notes()).toEqual(["do", "undo"]);
+});
+
+test("a refusal never denies what an earlier copy did in the meantime", async () => {
+  const house = await setup();
+  const { registry, blocked, settled, replyTo, observer } = house;
+  registry.on(Reserve, { consumer: "stock" }, async ({ id }, { tx }) => {
+    if (id === "d1") {
+      await house.write(tx, "do");
+      return { place: "A1" };
+    }
+    await house.publish(aCommand(Reserve, "d1"));
+    await blocked(); // it waits for us, and gets its turn as soon as this transaction is rolled back
+    throw refuse("sold out");
+  });
+  await house.start();
+  await settled(aCommand(Reserve, "d2", { supersedes: ["d1"] }));
+  const [reply] = replyTo("d2");
+  const done = (await house.notes()).length === 1;
+  expect(reply).toMatchObject(done ? { outcome: "done", reply: { place: "A1" } } : { reason: "refused" });
+  expect(observer.of("consumer.duplicate")).toHaveLength(done ? 0 : 1);
+});
+
+test("whatever the order, a do and its copies are carried out at most once and undone exactly as often", async () => {
+  const house = await setup();
+  const { registry, pool, settled, observer, deadLetters } = house;
+  await pool.query("create table ledger (item text, what text)");
+  const write = "insert into ledger values ($1, $2)";
+  registry.on(Reserve, { consumer: "stock", concurrency: 12 }, async ({ id }, { tx }) => {
+    await tx.query(write, [id.split(":")[0], "do"]);
+    return { place: id };
+  });
+  registry.on(Release, { consumer: "stock" }, async ({ id }, { tx }) => {
+    await tx.query(write, [id.split(":")[0], "undo"]);
+  });
+  await house.start();
+  const items = Array.from({ length: 120 }, (_, n) => `i${n}`);
+  const ofItem = (item: string): Message[] => {
+    const [d1, d2, d3] = ["d1", "d2", "d3"].map((name) => `${item}:${name}`) as [string, string, string];
+    const undoes = [d3, d1, d2];
+    return [
+      aCommand(Reserve, d1),
+      aCommand(Reserve, d2, { supersedes: [d1] }),
+      aCommand(Reserve, d3, { supersedes: [d2, d1] }),
+      aCommand(Release, `${item}:u1`, { undoes }),
+      aCommand(Release, `${item}:u2`, { undoes }),
+    ];
+  };
+  // Each item in another order; what is in one place of the list meets in the consumer.
+  const messages = items.flatMap((item, n) => permuted(ofItem(item), n));
+  await settled(...messages, ...messages.slice(0, 50));
+  const { rows } = await pool.query<{ item: string; done: number; undone: number }>(
+    `select item, count(*) filter (where what = 'do')::int as done, count(*) filter (where what = 'undo')::int as undone
+       from ledger group by item`,
+  );
+  expect(rows.filter(({ done, undone }) => done !== 1 || undone !== 1)).toEqual([]);
+  expect(rows.length).toBeGreaterThan(10);
+  expect(rows.length).toBeLessThan(items.length);
+  expect(observer.of("consumer.retried")).toEqual([]); // nobody deadlocked
+  expect(await deadLetters()).toEqual([]);
+});
+
+/** The n-th of all orders. */
+function permuted<T>(list: readonly T[], n: number): T[] {
+  const rest = [...list];
+  let left = n;
+  return list.map((_, index) => {
+    const size = list.length - index;
+    const [taken] = rest.splice(left % size, 1) as [T];
+    left = Math.floor(left / size);
+    return taken;
+  });
+}

@@ -100,10 +100,10 @@ test("an event whose cause is unknown is taken for the answer it fits, by its ke
 });
 
 test("one correlation id may hold several paths; the failure of one does not ask the other to undo", () => {
-  const second = [placed, reserved, captured, scheduled].map(({ id, ...rest }) => ({
-    ...rest,
-    id: `${id}b`,
-    ...("after" in rest ? { after: `${rest.after}b` } : {}),
+  const second = [placed, reserved, captured, scheduled].map((seen: Seen) => ({
+    ...seen,
+    id: `${seen.id}b`,
+    after: typeof seen.after === "string" ? `${seen.after}b` : null,
     key: "A-2",
   }));
   const { status, notUndone } = judge(placed, reserved, declined, released, ...second);

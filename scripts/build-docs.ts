@@ -1,6 +1,8 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { format } from "prettier";
+import { orderFlow } from "../examples/05-order-choreography/order-flow.ts";
+import { flowDiagram } from "../src/flow/index.ts";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
 import { allBrokerVariables, environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
 import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
@@ -13,6 +15,11 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
     "docs/telemetry.md": await page(telemetry()),
     "docs/environment.md": await page(environment()),
     "docs/state-machines.md": await page(stateMachines()),
+    "docs/guides/choreography.md": withDiagram(
+      "docs/guides/choreography.md",
+      "order",
+      flowDiagram(orderFlow),
+    ),
   };
 }
 
@@ -109,6 +116,15 @@ ${row("Move", "From", "To", "Only when")}
 ${row("---", "---", "---", "---")}
 ${list.join("\n")}
 `;
+}
+
+/** A page written by hand, with the picture that is made from code as the code has it now. */
+function withDiagram(path: string, name: string, diagram: string): string {
+  const place = new RegExp(`(<!-- diagram: ${name} -->\\n\\n\`\`\`mermaid\\n)[^]*?(\`\`\`)`);
+  return readFileSync(join(root, path), "utf8").replace(
+    place,
+    (_, open, close) => `${open}${diagram}\n${close}`,
+  );
 }
 
 function row(...cells: string[]): string {

@@ -12,6 +12,7 @@ export const pages = [
   "docs/guides/publishing.md",
   "docs/guides/consuming.md",
   "docs/guides/requests.md",
+  "docs/guides/choreography.md",
   "docs/guides/dead-letters.md",
   "docs/guides/running.md",
   "docs/guides/nats.md",

@@ -68,6 +68,22 @@ export type {
 } from "./flow/index.ts";
 export type { DeadLetterNotice, NotifyOptions, WebhookOptions } from "./notify/index.ts";
 export type { RequestOptions } from "./requests/index.ts";
+export { saga } from "./saga/index.ts";
+export type {
+  Ctx,
+  Phase,
+  RunCtx,
+  Saga,
+  SagaBusOptions,
+  SagaOptions,
+  SagaStatus,
+  Started,
+  StepOptions,
+  TxCtx,
+  UndoCtx,
+  UndoOptions,
+  WaitOptions,
+} from "./saga/index.ts";
 export type { CallerTransaction, Sql, TransactionTypes } from "./storage/index.ts";
 export type { Observer, TelemetryEvents } from "./telemetry/index.ts";
 export type { Transport } from "./transport/index.ts";

@@ -19,6 +19,7 @@ import {
 } from "../options/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { randomToken } from "../runtime/index.ts";
+import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/index.ts";
 import { quotedSchema, type PgPool } from "../storage/index.ts";
 import type { LogLevel, Observer } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
@@ -43,6 +44,7 @@ export interface BusOptions {
   readonly outbox?: OutboxOptions;
   /** For `bus.inbox`, the inbox in a consumer loop of your own. */
   readonly inbox?: InboxOptions;
+  readonly sagas?: SagaBusOptions;
   /** How long stop() waits for what is under way. Default "30s". */
   readonly shutdownTimeout?: Duration | number;
   /** How long dead letters are kept. Default "14d". */
@@ -69,6 +71,7 @@ export interface BusSettings {
   readonly maxPayloadBytes: number;
   readonly outbox: OutboxOptions;
   readonly inbox: InboxOptions;
+  readonly sagas: SagaSettings;
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
   readonly inboxMs: number;
@@ -90,6 +93,7 @@ const KNOWN = [
   "maxPayloadBytes",
   "outbox",
   "inbox",
+  "sagas",
   "shutdownTimeout",
   "deadLetterRetention",
   "inboxRetention",
@@ -128,6 +132,7 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
       ...options.outbox,
     },
     inbox: options.inbox ?? {},
+    sagas: sagaSettings(options.sagas),
     shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
     deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
       min: DAY_MS,

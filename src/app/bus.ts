@@ -26,6 +26,7 @@ import { SagaboxError } from "../errors/index.ts";
 import { oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
 import { systemClock } from "../runtime/index.ts";
+import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
 import {
@@ -36,6 +37,7 @@ import {
   type BusTransaction,
 } from "./bus-transaction.ts";
 import type { Parts } from "./parts.ts";
+import { startSaga } from "./saga-transaction.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
 type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
@@ -173,6 +175,21 @@ export class Bus {
       typeof topic === "string" ? topic : topicOf(topic, this.#parts.settings.routing),
     );
     await this.#parts.admission.admitBefore(names);
+  }
+
+  /** Makes sagas known to this process: those it starts, and those it works on, every version that still runs. */
+  register(...sagas: readonly Defined[]): void {
+    this.#parts.sagas.register(...sagas);
+  }
+
+  /** Starts a saga in the caller's open transaction, with its first command. One instance for each key. */
+  async start<I, R, P extends Phase>(
+    tx: CallerTransaction | BusTransaction,
+    saga: Saga<I, R, P>,
+    input: I,
+  ): Promise<Started> {
+    const send = (outgoing: Outgoing): Promise<unknown> => this.#write(tx, [outgoing]);
+    return startSaga(this.#parts, tx, send, saga, input);
   }
 
   /** Creates or upgrades the tables. Any number of processes may call it at once. */

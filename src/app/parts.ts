@@ -2,7 +2,7 @@ import { deadLetterStore, type DeadLetterStore } from "../dead-letter/index.ts";
 import { Flows } from "../flow/index.ts";
 import { inboxEngine, type HandlerRegistry, type InboxEngine } from "../inbox/index.ts";
 import { laneSettings, WakeUp } from "../lanes/index.ts";
-import { createIdSource, poolRandomBytes, type AnyContract } from "../message/index.ts";
+import { createIdSource, poolRandomBytes, type AnyContract, type IdSource } from "../message/index.ts";
 import {
   Admission,
   compose,
@@ -24,11 +24,13 @@ import {
 import { ParkingTransport } from "../parking/index.ts";
 import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
+import { Sagas } from "../saga/index.ts";
 import { pgDatabase, type Database, type OwnedTransaction } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
+import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
 export interface Parts {
@@ -56,6 +58,7 @@ export interface Parts {
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
   readonly replies: Replies;
   readonly requests: Requests;
+  readonly sagas: Sagas;
   readonly flows: Flows;
 }
 
@@ -80,7 +83,8 @@ export function wire(
   const mover = new ScheduleMover({ database, schema, observer, onMoved: (lanes) => wakeUp.now(lanes) });
   const writer = new OutboxWriter(schema, observer);
   const admission = new Admission({ database, schema, overflow: outbox.overflow, observer });
-  const composeOne = composer(settings, outbox);
+  const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
+  const composeOne = composer(settings, outbox, newId);
   const scopeParts: ScopeParts = {
     compose: composeOne,
     admit: (outgoing) => admission.admit(outgoing),
@@ -91,7 +95,12 @@ export function wire(
     onScheduled: () => mover.wake(),
   };
   const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
-  const inbox = inboxEngine({ database, schema, openScope: (tx) => handlerScope(scope(tx)), observer });
+  const inbox = inboxEngine({
+    database,
+    schema,
+    openScope: (tx) => handlerScope(withScope(tx, scope(tx))),
+    observer,
+  });
   const deadLetters = deadLetterStore(database, schema);
   const { service } = settings;
   const replies = new Replies({ database, schema, observer });
@@ -103,6 +112,19 @@ export function wire(
     replies,
     makeConsumer: () => replyConsumer({ engine: inbox, transport, worker, service, schema, channel }),
     observer,
+  });
+  const sagas = new Sagas({
+    service,
+    database,
+    schema,
+    worker,
+    leaseMs: settings.leaseMs,
+    settings: settings.sagas,
+    compose: composeOne,
+    newId,
+    observer,
+    begin: ownTransaction(database, scope),
+    transactionOf: sagaTransactionOf,
   });
   return {
     settings,
@@ -136,14 +158,15 @@ export function wire(
     scope,
     replies,
     requests,
+    sagas,
     flows: new Flows({ database, schema, registry }),
   };
 }
 
-function composer(settings: BusSettings, outbox: OutboxSettings): Parts["compose"] {
+function composer(settings: BusSettings, outbox: OutboxSettings, newId: IdSource): Parts["compose"] {
   const context = {
     service: settings.service,
-    newId: createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes }),
+    newId,
     randomBytes: poolRandomBytes(randomBytes),
     routing: settings.routing,
     maxAttempts: outbox.retry.maxAttempts,

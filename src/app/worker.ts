@@ -59,6 +59,7 @@ export class Worker {
     await assertMigrated(database, settings.schema);
     await openTransport(transport, observer);
     inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
+    this.#parts.sagas.listen(this.#registry);
     this.#consumers = this.#makeConsumers();
     const supervisor = new Supervisor({ services: this.#services(options) });
     this.#supervisor = supervisor;
@@ -113,7 +114,7 @@ export class Worker {
   }
 
   #services(options: RunOptions): SupervisedService[] {
-    const { relay, mover, history, depthWatch, observer } = this.#parts;
+    const { relay, mover, history, depthWatch, sagas, observer } = this.#parts;
     const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
@@ -126,6 +127,7 @@ export class Worker {
       ...(depthWatch === undefined ? [] : [named("broker depth", depthWatch)]),
       named("schedule", mover),
       named("notifications", this.#notifications()),
+      named("sagas", sagas.runner),
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => named(`consumer ${consumer.name}`, consumer)),
       named("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),

@@ -59,6 +59,13 @@ export const catalogue = {
   REQUEST_FAILED: "The command of a request was given up.",
   REQUEST_IN_TRANSACTION: "A request was made inside a transaction or a handler.",
 
+  SAGA_INVALID: "A saga was defined with a name, step or option that cannot be used.",
+  SAGA_UNKNOWN: "A saga, or this version of it, was not registered with the bus.",
+  SAGA_NOT_FOUND: "There is no saga instance with this id.",
+  SAGA_ACTION_REFUSED: "What was asked of a saga instance cannot be done in its present state.",
+  SAGA_CONFLICT: "A saga instance was changed by somebody else at the same time.",
+  SAGA_STATE_TOO_LARGE: "The state of a saga instance would be larger than allowed.",
+
   FLOW_INVALID: "A flow was declared with events or reactions that cannot be right.",
 
   LISTEN_FAILED: "The address for health and metrics cannot be listened on.",

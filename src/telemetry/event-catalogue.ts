@@ -22,6 +22,8 @@ const lanes = "How many lanes.";
 const open = "How many destinations are open or half-open now.";
 const depth = "How many messages wait at the broker for their slowest group.";
 const via = "`hook` or `webhook`.";
+const sagaType = "Name of the saga.";
+const sagaId = "Id of the instance.";
 const worker = "Name of the process in leases.";
 
 /** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
@@ -132,6 +134,34 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     level: "info",
     meaning: "Sending right after commit did not work out; the relay sends the messages.",
     fields: { count, reason: "`timeout`, `error`, `late` or `resting`.", error },
+  },
+  "saga.changed": {
+    level: "info",
+    meaning:
+      "An instance of a saga went from one status to another; `failed` means that a person has to decide.",
+    fields: { type: sagaType, id: sagaId, from: "Its status before.", to: "Its status now." },
+  },
+  "saga.step": {
+    level: "debug",
+    meaning: "A step of a saga changed its status.",
+    fields: {
+      type: sagaType,
+      id: sagaId,
+      step: "Name of the step.",
+      status: "`in_progress`, `completed`, `failed`, `compensating`, `compensated` or `skipped`.",
+      durationMs,
+    },
+  },
+  "saga.unknown_version": {
+    level: "warn",
+    meaning:
+      "Instances are due, but this process does not know their version of the definition; they wait for one that does.",
+    fields: { type: sagaType, version: "The version they began with.", count: "How many instances." },
+  },
+  "saga.failed": {
+    level: "error",
+    meaning: "An instance could not be moved, because of the database; it is tried again.",
+    fields: { type: sagaType, id: sagaId, error, retryInMs: "When it is tried again, in milliseconds." },
   },
   "lanes.gained": { level: "info", meaning: "This process leased lanes.", fields: { scope, lanes } },
   "lanes.released": { level: "info", meaning: "This process handed lanes over.", fields: { scope, lanes } },

@@ -65,6 +65,23 @@ export interface TelemetryEvents {
     readonly reason: "timeout" | "error" | "late" | "resting";
     readonly error: string;
   };
+  /** An instance of a saga went from one status to another. */
+  "saga.changed": { readonly type: string; readonly id: string; readonly from: string; readonly to: string };
+  "saga.step": {
+    readonly type: string;
+    readonly id: string;
+    readonly step: string;
+    readonly status: string;
+    readonly durationMs: number;
+  };
+  /** Instances are due and no definition of their version is registered here. */
+  "saga.unknown_version": { readonly type: string; readonly version: number; readonly count: number };
+  "saga.failed": {
+    readonly type: string;
+    readonly id: string;
+    readonly error: string;
+    readonly retryInMs: number;
+  };
   "lanes.gained": { readonly scope: string; readonly lanes: number };
   "lanes.released": { readonly scope: string; readonly lanes: number };
   "lanes.lost": { readonly scope: string; readonly lanes: number };

@@ -119,6 +119,20 @@ function consumerRecorders(metric: (name: MetricName) => Metric) {
 
 function houseRecorders(metric: (name: MetricName) => Metric) {
   return {
+    "saga.changed": (e) => metric("sagas_total").add(1, e.type, e.to),
+    "saga.step": (e) => {
+      metric("saga_steps_total").add(1, e.type, e.step.replace(/@.*/, ""), e.status);
+      if (e.status === "completed") {
+        metric("saga_step_duration_seconds").observe(
+          e.durationMs / 1000,
+          1,
+          e.type,
+          e.step.replace(/@.*/, ""),
+        );
+      }
+    },
+    "saga.unknown_version": nothing,
+    "saga.failed": (e) => metric("saga_failures_total").add(1, e.type),
     "lanes.gained": (e) => metric("lanes_owned").add(e.lanes, e.scope),
     "lanes.released": (e) => metric("lanes_owned").add(-e.lanes, e.scope),
     "lanes.lost": (e) => {

@@ -1,0 +1,81 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { Outgoing, TransactionScope } from "../outbox/index.ts";
+import type { OpenTransaction, SagaTransaction, Sagas, Started } from "../saga/index.ts";
+import {
+  callerTransaction,
+  type CallerTransaction,
+  type Database,
+  type OwnedTransaction,
+  type Sql,
+} from "../storage/index.ts";
+import { scopeOf, type BusTransaction } from "./bus-transaction.ts";
+
+const scopes = new WeakMap<object, TransactionScope>();
+
+/** Remembers what a handler's transaction publishes through, so that a saga can use it. */
+export function withScope(tx: OwnedTransaction, scope: TransactionScope): TransactionScope {
+  scopes.set(tx, scope);
+  return scope;
+}
+
+/** The transaction of a handler as a saga uses it. */
+export function sagaTransactionOf(tx: Sql): SagaTransaction {
+  const scope = scopes.get(tx);
+  if (scope === undefined)
+    throw new SagaboxError("NOT_IN_TRANSACTION", "This is no transaction of a handler.");
+  const owned = tx as OwnedTransaction;
+  return {
+    run: (statement, params) => owned.run(statement, params),
+    send: (outgoing) => scope.add(outgoing),
+  };
+}
+
+/** A transaction of our own for the runner of sagas. */
+export function ownTransaction(
+  database: Database,
+  scopeFor: (tx: OwnedTransaction) => TransactionScope,
+): OpenTransaction {
+  return async (work) => {
+    const tx = await database.begin();
+    const scope = scopeFor(tx);
+    try {
+      const result = await work({
+        run: (statement, params) => tx.run(statement, params),
+        query: (text, params) => tx.query(text, params),
+        send: (outgoing) => scope.add(outgoing),
+      });
+      scope.committed(await tx.commit(scope.last()));
+      return result;
+    } catch (error) {
+      await tx.rollback();
+      throw error;
+    }
+  };
+}
+
+/** Starts a saga in whatever transaction the caller has. */
+export async function startSaga(
+  { sagas }: { readonly sagas: Sagas },
+  tx: CallerTransaction | BusTransaction,
+  write: (outgoing: Outgoing) => Promise<unknown>,
+  saga: Parameters<Sagas["start"]>[1],
+  input: unknown,
+): Promise<Started> {
+  const scope = scopeOf(tx);
+  const transaction = scope === undefined ? ofCaller(tx, write) : insideOf(tx as BusTransaction, scope);
+  const started = await sagas.start(transaction, saga, input);
+  if (started.started) sagas.hint();
+  return started;
+}
+
+function ofCaller(tx: unknown, send: SagaTransaction["send"]): SagaTransaction {
+  const caller = callerTransaction(tx);
+  return { run: (statement, params) => caller.run(statement, params), send };
+}
+
+function insideOf(tx: BusTransaction, scope: TransactionScope): SagaTransaction {
+  return {
+    run: async (statement, params) => ({ ...(await tx.query(statement.text, params)), command: "" }) as never,
+    send: (outgoing) => scope.add(outgoing),
+  };
+}

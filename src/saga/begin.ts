@@ -1,0 +1,141 @@
+import { isSagaboxError } from "../errors/index.ts";
+import type { Json } from "../message/index.ts";
+import type { StepNode } from "./definition.ts";
+import { end, newEffort, undoing, type Draft } from "./draft.ts";
+import type { StepRecord } from "./state.ts";
+
+/** Writes down that a step begins, before anything of it happens. */
+export function beginStep(draft: Draft, place: string, step: StepNode, unit: number): StepRecord {
+  const record: StepRecord = { ...newEffort(draft.nowMs), status: "in_progress", unit };
+  draft.state.records[place] = record;
+  draft.note({ event: "step_executed", place, from: "pending", to: "in_progress" });
+  tryStep(draft, place, step, record);
+  return record;
+}
+
+/** One try: a command goes out, local work becomes due, or a wait begins. */
+export function tryStep(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+  const { nowMs } = draft;
+  const { work, timeoutMs } = step;
+  record.nextAtMs = undefined;
+  record.dueAtMs = timeoutMs === null ? undefined : nowMs + timeoutMs;
+  try {
+    switch (work.kind) {
+      case "send": {
+        const data = work.data(draft.seen());
+        const { epoch } = record;
+        const earlier = record.ids.slice();
+        const id = draft.ports.newId();
+        const { command } = work;
+        const supersedes = earlier.length === 0 ? {} : { supersedes: { type: command.name, ids: earlier } };
+        draft.effects.push({ kind: "send", place, undo: false, epoch, command, data, id, ...supersedes });
+        record.ids.push(id);
+        return;
+      }
+      case "run":
+      case "tx":
+        record.nextAtMs = nowMs;
+        record.dueAtMs = undefined; // whoever does the work watches its time
+        return;
+      case "wait":
+        return takeEarly(draft, place, work.event.name, record);
+      case "delay":
+        record.dueAtMs = nowMs + checkedDelay(work.delayMs(draft.seen()));
+        return;
+      case "child": {
+        const input = work.input(draft.seen());
+        const id = draft.ports.newId();
+        record.ids.push(id);
+        draft.effects.push({ kind: "start child", place, id, definition: work.saga, input });
+        return;
+      }
+    }
+  } catch (thrown) {
+    record.outcome = record.ids.length === 0 ? "not_done" : "unknown";
+    failStep(draft, place, record, `its own function failed: ${messageOf(thrown)}`);
+  }
+}
+
+/** The same for its undo. */
+export function tryUndo(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+  const { undo } = record;
+  if (undo === undefined || step.undo === null) return;
+  undo.nextAtMs = undefined;
+  undo.dueAtMs = undefined;
+  switch (step.undo.kind) {
+    case "send":
+      try {
+        const data = step.undo.data({ ...draft.seen(), ...undoing(record) });
+        const id = draft.ports.newId();
+        const { command } = step.undo;
+        const undoes =
+          step.work.kind === "send" ? { undoes: { type: step.work.command.name, ids: record.ids } } : {};
+        const { epoch } = undo;
+        draft.effects.push({ kind: "send", place, undo: true, epoch, command, data, id, ...undoes });
+        undo.ids.push(id);
+        undo.dueAtMs = draft.nowMs + (step.timeoutMs ?? 30_000);
+      } catch (thrown) {
+        failUndo(draft, place, record, `its own function failed: ${messageOf(thrown)}`);
+      }
+      return;
+    case "run":
+    case "tx":
+      undo.nextAtMs = draft.nowMs;
+      return;
+    case "child":
+      draft.effects.push(...record.ids.map((id) => ({ kind: "revoke child", id }) as const));
+      return;
+    case "none":
+      return;
+  }
+}
+
+export function completeStep(draft: Draft, place: string, record: StepRecord, result?: Json): void {
+  const from = record.status;
+  end(record, draft.nowMs);
+  record.status = "completed";
+  record.outcome = "done";
+  record.result = result;
+  draft.note({ event: "step_executed", place, from, to: "completed" });
+}
+
+/** For good. Its outcome must be set before. */
+export function failStep(draft: Draft, place: string, record: StepRecord, error: string): void {
+  const from = record.status;
+  end(record, draft.nowMs, error);
+  record.status = "failed";
+  draft.note({ event: "failed", place, from, to: "failed", note: error });
+}
+
+export function failUndo(draft: Draft, place: string, record: StepRecord, error: string): void {
+  if (record.undo === undefined) return;
+  end(record.undo, draft.nowMs, error);
+  record.undo.status = "failed";
+  draft.note({ event: "failed", place, from: "compensating", to: "compensating", note: error });
+}
+
+export function completeUndo(draft: Draft, place: string, record: StepRecord): void {
+  if (record.undo === undefined) return;
+  end(record.undo, draft.nowMs);
+  record.undo.status = "done";
+  const from = record.status;
+  record.status = "compensated";
+  draft.note({ event: "compensated", place, from, to: "compensated" });
+}
+
+function takeEarly(draft: Draft, place: string, type: string, record: StepRecord): void {
+  const { early } = draft.state;
+  const index = early.findIndex((event) => event.type === type);
+  const [event] = index === -1 ? [] : early.splice(index, 1);
+  if (event !== undefined) completeStep(draft, place, record, event.data);
+}
+
+function checkedDelay(delayMs: number): number {
+  if (Number.isFinite(delayMs) && delayMs >= 0) return delayMs;
+  throw new Error(`a delay of ${delayMs} ms`);
+}
+
+export function messageOf(thrown: unknown): string {
+  if (isSagaboxError(thrown)) return thrown.message;
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}

@@ -1,0 +1,57 @@
+import { SagaboxError } from "../errors/index.ts";
+import { stepsOf, type Node, type SagaDefinition } from "./definition.ts";
+
+const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,99}$/;
+const MAX_STEPS = 500;
+
+/** What the compiler cannot see, or a caller without one did not. Throws at the first mistake. */
+export function checkDefinition({ name, nodes }: SagaDefinition): void {
+  if (!NAME.test(name)) throw mistake(`saga "${name}"`, "its name", NAME_RULE);
+  const names = new Set<string>();
+  checkNames(name, nodes, names);
+  const steps = stepsOf(nodes);
+  if (steps.length > MAX_STEPS) throw mistake(`saga "${name}"`, "it", `has more than ${MAX_STEPS} steps`);
+  for (const { path, step } of steps) {
+    const where = `saga "${name}", step "${path}"`;
+    const { work, undo } = step;
+    if (
+      work.kind === "child" &&
+      undo?.kind === "child" &&
+      stepsOf(work.saga.nodes).some((one) => one.step.pivot)
+    ) {
+      throw mistake(
+        where,
+        "its child saga",
+        "has a pivot and cannot be undone: say noUndo(reason) or pivot()",
+      );
+    }
+    if (work.kind === "wait" && work.by === null && work.event.key === undefined) {
+      throw mistake(where, `the event "${work.event.name}"`, "has no key: say `by`");
+    }
+  }
+}
+
+const NAME_RULE = "must be 1 to 100 letters, digits, - or _, beginning with a letter";
+
+function checkNames(saga: string, nodes: readonly Node[], names: Set<string>): void {
+  for (const node of nodes) {
+    const where = `saga "${saga}", step "${node.name}"`;
+    if (!NAME.test(node.name)) throw mistake(where, "its name", NAME_RULE);
+    if (names.has(node.name)) throw mistake(where, "its name", "is taken by another one: names are unique");
+    names.add(node.name);
+    if (node.kind === "group") {
+      if (node.members.length === 0) throw mistake(where, "the group", "is empty");
+      checkNames(`${saga}", group "${node.name}`, node.members, new Set());
+    } else if (node.kind === "branch") {
+      if (Object.keys(node.ways).length === 0) throw mistake(where, "the choice", "has no way");
+      for (const way of Object.values(node.ways)) checkNames(saga, way, names);
+    } else if (node.kind === "repeat") {
+      if (node.body.length === 0) throw mistake(where, "the repetition", "is empty");
+      checkNames(saga, node.body, names);
+    }
+  }
+}
+
+function mistake(where: string, what: string, rule: string): SagaboxError {
+  return new SagaboxError("SAGA_INVALID", `${where}: ${what} ${rule}.`);
+}

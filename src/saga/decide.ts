@@ -1,0 +1,224 @@
+import { completeStep } from "./begin.ts";
+import { goBackward } from "./backward.ts";
+import { stepAt, stepsOf, type SagaDefinition } from "./definition.ts";
+import type { Decision, DecisionPorts } from "./decision.ts";
+import { Draft } from "./draft.ts";
+import { goForward } from "./forward.ts";
+import type { SagaInput } from "./input.ts";
+import { byHand, isStuck, pivotMayHaveHappened, turnBack, turnBackRefused, wasBeaten } from "./operate.ts";
+import { passTime, settleReply, settleStep, settleUndo, type Ignored } from "./settle-step.ts";
+import { hasEnded, type SagaStatus, type Snapshot } from "./state.ts";
+
+/** More than this many early events of one instance are a mistake of whoever sends them. */
+const MAX_EARLY = 1_000;
+/** After so many processes died with its work in hand, the work is suspected. */
+const MAX_CLAIMS = 5;
+
+/**
+ * The whole engine: what happened, and what follows from it. Pure, so that it can be tested without a database, played
+ * again over a recorded history, and shown to always end.
+ */
+export function decide(
+  definition: SagaDefinition,
+  snapshot: Snapshot,
+  input: SagaInput,
+  ports: DecisionPorts,
+): Decision {
+  const draft = new Draft(definition, snapshot, ports);
+  const ignored = take(draft, input);
+  if (ignored !== undefined) {
+    return { status: snapshot.status, state: snapshot.state, effects: [], changes: [], ignored };
+  }
+  goOn(draft);
+  const { status, state, effects, changes } = draft;
+  if (input.kind === "tick" && effects.length === 0 && changes.length === 0) {
+    return { status, state, effects, changes, ignored: "nothing is due" };
+  }
+  return { status, state, effects, changes };
+}
+
+function take(draft: Draft, input: SagaInput): Ignored {
+  const { state, status, nowMs } = draft;
+  switch (input.kind) {
+    case "start":
+      return start(draft);
+    case "tick":
+      if (hasEnded(status)) return "it has ended";
+      suspect(draft, input.claims ?? 0);
+      passTime(draft);
+      if (state.deadlineAtMs !== undefined && state.deadlineAtMs <= nowMs) passDeadline(draft);
+      return undefined;
+    case "reply":
+      return settleReply(draft, input.requestId, input.outcome);
+    case "worked":
+      return worked(draft, input);
+    case "event":
+      return hear(draft, input);
+    case "child":
+      return childEnded(draft, input);
+    case "revoke":
+      return revoke(draft);
+    case "compensate":
+    case "cancel": {
+      const refused = turnBackRefused(draft, input.kind === "compensate");
+      if (refused === undefined) turnBack(draft, `${input.kind} by ${input.by.actor}: ${input.by.reason}`);
+      return refused;
+    }
+    case "retry":
+    case "skip":
+    case "settle":
+      return byHand(draft, input);
+  }
+}
+
+function start(draft: Draft): Ignored {
+  const { definition, state, nowMs } = draft;
+  if (state.units > 0) return "it has started before";
+  if (definition.deadlineMs !== null) state.deadlineAtMs = nowMs + definition.deadlineMs;
+  return undefined;
+}
+
+function worked(draft: Draft, input: Extract<SagaInput, { kind: "worked" }>): Ignored {
+  const record = draft.state.records[input.place];
+  const effort = input.undo ? record?.undo : record;
+  if (effort === undefined) return "this step has not begun";
+  const late = effort.epoch !== input.epoch || effort.attempt !== input.attempt;
+  if (late && input.outcome.kind !== "done") return "a newer try has taken its place";
+  return input.undo
+    ? settleUndo(draft, input.place, input.outcome)
+    : settleStep(draft, input.place, input.outcome);
+}
+
+// Whoever dies with a piece of work in hand leaves its outcome unknown; whatever kills everybody is given up.
+function suspect(draft: Draft, claims: number): void {
+  if (claims < MAX_CLAIMS) return;
+  const outcome = { kind: "unknown", error: `${claims} processes died while they did it` } as const;
+  for (const [place, record] of Object.entries(draft.state.records)) {
+    const step = stepAt(draft.definition, place);
+    const due = (atMs: number | undefined): boolean => atMs !== undefined && atMs <= draft.nowMs;
+    if (record.status === "in_progress" && step?.work.kind === "run" && due(record.nextAtMs)) {
+      record.attempt = Math.max(record.attempt, step.retry.maxAttempts);
+      settleStep(draft, place, outcome);
+    } else if (
+      record.undo?.status === "in_progress" &&
+      step?.undo?.kind === "run" &&
+      due(record.undo.nextAtMs)
+    ) {
+      record.undo.attempt = Math.max(record.undo.attempt, step.undoRetry.maxAttempts);
+      settleUndo(draft, place, outcome);
+    }
+  }
+}
+
+function passDeadline(draft: Draft): void {
+  draft.state.deadlineAtMs = undefined;
+  if (turnBackRefused(draft, false) === undefined) turnBack(draft, "its deadline has passed");
+  else draft.note({ event: "noted", note: "its deadline has passed" });
+}
+
+function hear(draft: Draft, { id, type, data }: Extract<SagaInput, { kind: "event" }>): Ignored {
+  const { state, status, definition } = draft;
+  if (hasEnded(status)) return "it has ended";
+  const isWaitFor = (place: string): boolean => {
+    const work = stepAt(definition, place)?.work;
+    return work?.kind === "wait" && work.event.name === type;
+  };
+  const waiting = Object.entries(state.records).find(
+    ([place, { status: step }]) => step === "in_progress" && isWaitFor(place),
+  );
+  if (waiting !== undefined) {
+    completeStep(draft, waiting[0], waiting[1], data);
+    return undefined;
+  }
+  if (state.direction === "backward") return "it is being compensated";
+  const hasWait = stepsOf(definition.nodes).some(({ path }) => isWaitFor(path));
+  if (!hasWait) return "no step of it waits for that";
+  if (state.early.some((event) => event.id === id)) return "it is known already";
+  if (state.early.length >= MAX_EARLY) return `${MAX_EARLY} events wait for it already`;
+  state.early.push({ id, type, data });
+  draft.note({ event: "noted", note: `"${type}" came before it was waited for` });
+  return undefined;
+}
+
+function childEnded(draft: Draft, { childId, end, results }: Extract<SagaInput, { kind: "child" }>): Ignored {
+  const found = Object.entries(draft.state.records).find(([, { ids }]) => ids.includes(childId));
+  if (found === undefined) return "it has no such child";
+  const [place, record] = found;
+  const revoked = record.undo !== undefined && record.undo.status !== "done";
+  switch (end) {
+    case "completed":
+      return settleStep(draft, place, { kind: "done", result: results });
+    case "compensated":
+      return revoked
+        ? settleUndo(draft, place, { kind: "done" })
+        : settleStep(draft, place, { kind: "refused", error: "the child saga was compensated" });
+    case "past pivot":
+      return settleUndo(draft, place, { kind: "refused", error: "the child saga is past its pivot" });
+  }
+}
+
+function revoke(draft: Draft): Ignored {
+  const { parent } = draft.snapshot;
+  const { state, status } = draft;
+  if (parent === null) return "it has no parent";
+  if (status === "compensated") {
+    draft.effects.push({ kind: "tell parent", parentId: parent.id, end: "compensated" });
+    return undefined;
+  }
+  if (state.direction === "backward") return "it is being compensated already";
+  if (state.pivoted) draft.effects.push({ kind: "tell parent", parentId: parent.id, end: "past pivot" });
+  else turnBack(draft, "its parent took it back");
+  return undefined;
+}
+
+/** As far as it goes, and what that makes of the whole. */
+function goOn(draft: Draft): void {
+  const before = draft.status;
+  const status = resting(draft);
+  draft.status = status;
+  if (status === before) return;
+  draft.note({ event: "state_changed", from: before, to: status });
+  if (status === "failed") openIncident(draft);
+  if (before === "failed") draft.effects.push({ kind: "close incident", resolution: status });
+  const { parent } = draft.snapshot;
+  if (parent !== null && (status === "completed" || status === "compensated")) {
+    draft.effects.push({ kind: "tell parent", parentId: parent.id, end: status });
+  }
+}
+
+function resting(draft: Draft): SagaStatus {
+  if (draft.state.direction === "forward") {
+    const progress = goForward(draft);
+    if (progress === "done") return "completed";
+    if (progress === "waiting") return draft.state.pivoted ? "completing" : "running";
+    if (draft.state.pivoted || pivotMayHaveHappened(draft) || hasFailedUndo(draft)) return "failed";
+    turnBack(draft, failureOf(draft));
+  }
+  const progress = goBackward(draft);
+  if (progress === "done") return "compensated";
+  return progress === "failed" ? "failed" : "compensating";
+}
+
+function hasFailedUndo({ state }: Draft): boolean {
+  return Object.values(state.records).some(({ undo }) => undo?.status === "failed");
+}
+
+function failureOf({ state }: Draft): string {
+  const failed = Object.entries(state.records).filter(
+    ([place, { status }]) => status === "failed" && !wasBeaten(state, place),
+  );
+  const latest = failed.sort(([, a], [, b]) => b.unit - a.unit)[0];
+  return latest === undefined ? "it failed" : `step "${latest[0]}" failed: ${latest[1].error ?? "unknown"}`;
+}
+
+function openIncident(draft: Draft): void {
+  const stuck = Object.entries(draft.state.records).filter(([place, record]) =>
+    isStuck(draft, place, record),
+  );
+  const [, first] = stuck[0] ?? [];
+  draft.effects.push({
+    kind: "open incident",
+    places: stuck.map(([place]) => place),
+    error: first?.undo?.error ?? first?.error ?? "unknown",
+  });
+}

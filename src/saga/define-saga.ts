@@ -1,0 +1,198 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { SagaboxError } from "../errors/index.ts";
+import type { AnyCommand, AnyEvent, Json } from "../message/index.ts";
+import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { checkDefinition } from "./check-definition.ts";
+import type { GroupNode, Node, SagaDefinition, Seen, StepNode, Undo, Work } from "./definition.ts";
+import { LONGEST_MS } from "./options.ts";
+import type { GroupOptions, None, Saga, StepOptions, UndoOptions, WaitOptions } from "./saga-types.ts";
+import { groupMembers, stepNode, undoFrom, undoRetry } from "./step-node.ts";
+
+export interface SagaOptions<T extends StandardSchemaV1> {
+  /** Raise it when the steps change; instances finish on the version they began with. */
+  readonly version: number;
+  readonly input: T;
+  /** One instance for each key: a second start with it finds the first. */
+  readonly key: (input: StandardSchemaV1.InferOutput<T>) => string;
+  /** Before its pivot, an instance that takes longer is compensated. Default: none. */
+  readonly deadline?: Duration | number;
+}
+
+type Storable<T extends StandardSchemaV1> =
+  StandardSchemaV1.InferOutput<T> extends Json
+    ? unknown
+    : { readonly input: "must be JSON, since it is stored" };
+
+/** A saga, step by step. What it returns is data: it can be drawn, checked, versioned and played without running it. */
+export function saga<const T extends StandardSchemaV1>(
+  name: string,
+  options: SagaOptions<T> & Storable<T>,
+): Saga<StandardSchemaV1.InferOutput<T>, None, "undoable"> {
+  const where = `saga "${name}"`;
+  rejectUnknownKeys(where, options, ["version", "input", "key", "deadline"]);
+  const { version, input, key, deadline } = options as SagaOptions<T>;
+  if (typeof key !== "function") throw invalid(where, "needs `key`, a function of its input");
+  if (input?.["~standard"] === undefined) throw invalid(where, "needs `input`, a Standard Schema");
+  const definition: SagaDefinition = {
+    name,
+    version: wholeNumber(`${where}.version`, version, { min: 1, max: 1_000_000 }),
+    input,
+    key: (given) => key(given as StandardSchemaV1.InferOutput<T>),
+    deadlineMs:
+      deadline === undefined
+        ? null
+        : milliseconds(`${where}.deadline`, deadline, { min: 1, max: LONGEST_MS }),
+    nodes: [],
+  };
+  return new SagaBuilder(definition) as unknown as Saga<StandardSchemaV1.InferOutput<T>, None, "undoable">;
+}
+
+type Parts = { readonly inside: boolean; readonly forward: boolean };
+
+/** The words, their types forgotten. Each returns a new saga; none changes one. */
+class SagaBuilder {
+  readonly definition: SagaDefinition;
+  readonly #forward: boolean;
+
+  constructor(definition: SagaDefinition, { inside, forward }: Parts = { inside: false, forward: false }) {
+    checkDefinition(definition);
+    this.definition = definition;
+    this.#forward = forward;
+    this.#inside = inside;
+  }
+
+  readonly #inside: boolean;
+
+  send(name: string, command: AnyCommand, data: (seen: Seen) => unknown, options: StepOptions = {}): unknown {
+    return this.#step(name, { kind: "send", command, data }, options);
+  }
+
+  run(name: string, work: Extract<Work, { kind: "run" }>["work"], options: StepOptions = {}): unknown {
+    return this.#step(name, { kind: "run", work }, options);
+  }
+
+  tx(name: string, work: Extract<Work, { kind: "tx" }>["work"], options: StepOptions = {}): unknown {
+    return this.#step(name, { kind: "tx", work }, options);
+  }
+
+  child(
+    name: string,
+    saga: { definition: SagaDefinition },
+    input: (seen: Seen) => unknown,
+    options: StepOptions = {},
+  ): unknown {
+    return this.#step(name, { kind: "child", saga: saga.definition, input }, options);
+  }
+
+  waitFor(
+    name: string,
+    event: AnyEvent,
+    options: WaitOptions & { by?: (data: unknown) => string },
+  ): SagaBuilder {
+    const { by = null, onTimeout = "fail", timeout } = options;
+    const work: Work = { kind: "wait", event, by, onTimeout };
+    return this.#with(stepNode(this.#where(name), name, work, { timeout }, this.#forward, null));
+  }
+
+  delay(name: string, time: Duration | number | ((seen: Seen) => Duration | number)): SagaBuilder {
+    const where = this.#where(name);
+    const given = typeof time === "function" ? time : () => time;
+    if (typeof time !== "function") milliseconds(where, time, { max: LONGEST_MS });
+    const work: Work = {
+      kind: "delay",
+      delayMs: (seen) => milliseconds(where, given(seen), { max: LONGEST_MS }),
+    };
+    return this.#with(stepNode(where, name, work, {}, this.#forward, null));
+  }
+
+  all(name: string, group: (g: unknown) => unknown, options: GroupOptions = {}): SagaBuilder {
+    rejectUnknownKeys(this.#where(name), options, ["whenOneFails"]);
+    return this.#group(name, "all", group, options.whenOneFails ?? "finish");
+  }
+
+  any(name: string, group: (g: unknown) => unknown): SagaBuilder {
+    return this.#group(name, "any", group, "finish");
+  }
+
+  when(name: string, test: (seen: Seen) => boolean, then: (s: SagaBuilder) => SagaBuilder): SagaBuilder {
+    return this.#with({
+      kind: "branch",
+      name,
+      choose: (seen) => (test(seen) ? "taken" : null),
+      ways: { taken: this.#nested(then) },
+    });
+  }
+
+  choose(
+    name: string,
+    which: (seen: Seen) => string | null,
+    ways: Readonly<Record<string, (s: SagaBuilder) => SagaBuilder>>,
+  ): SagaBuilder {
+    const nested = Object.entries(ways).map(([way, steps]) => [way, this.#nested(steps)] as const);
+    return this.#with({ kind: "branch", name, choose: which, ways: Object.fromEntries(nested) });
+  }
+
+  repeat(
+    name: string,
+    body: (s: SagaBuilder) => SagaBuilder,
+    until: (seen: Seen) => boolean,
+    { max }: { readonly max: number },
+  ): SagaBuilder {
+    const maxRounds = wholeNumber(`${this.#where(name)}.max`, max, { min: 1, max: 10_000 });
+    return this.#with({ kind: "repeat", name, body: this.#nested(body), until, maxRounds });
+  }
+
+  #group(
+    name: string,
+    mode: GroupNode["mode"],
+    group: (g: unknown) => unknown,
+    whenOneFails: GroupNode["whenOneFails"],
+  ): SagaBuilder {
+    const members = groupMembers(this.#where(name), this.#forward, group);
+    return this.#with({ kind: "group", name, mode, whenOneFails, members });
+  }
+
+  // The steps of a block are made like those of a saga; they know the names before them.
+  #nested(block: (s: SagaBuilder) => SagaBuilder): readonly Node[] {
+    const before = this.definition.nodes;
+    const made = block(new SagaBuilder(this.definition, { inside: true, forward: this.#forward }));
+    return made.definition.nodes.slice(before.length);
+  }
+
+  #step(name: string, work: Work, options: StepOptions): unknown {
+    const where = this.#where(name);
+    const made = (undo: Undo | null, pivot = false, undoOptions: UndoOptions = {}): SagaBuilder => {
+      const node = stepNode(where, name, work, options, this.#forward || pivot, undo);
+      return this.#with({ ...node, pivot, undoRetry: undoRetry(where, undoOptions) }, pivot);
+    };
+    if (this.#forward) return made(null);
+    return {
+      undo: (...given: unknown[]) => {
+        const { undo, options: undoOptions } = undoFrom(where, work, given);
+        return made(undo, false, undoOptions);
+      },
+      undoChild: () => made({ kind: "child" }),
+      noUndo: (reason: string) => {
+        if (typeof reason !== "string" || reason.trim() === "") throw invalid(where, "noUndo needs a reason");
+        return made({ kind: "none", reason });
+      },
+      pivot: () => {
+        if (this.#inside) throw invalid(where, "a pivot must not stand inside a branch or a repetition");
+        return made(null, true);
+      },
+    };
+  }
+
+  #with(node: Node | StepNode, pivot = false): SagaBuilder {
+    const definition = { ...this.definition, nodes: [...this.definition.nodes, node] };
+    return new SagaBuilder(definition, { inside: this.#inside, forward: this.#forward || pivot });
+  }
+
+  #where(name: string): string {
+    return `saga "${this.definition.name}", step "${name}"`;
+  }
+}
+
+function invalid(where: string, what: string): SagaboxError {
+  return new SagaboxError("SAGA_INVALID", `${where}: ${what}.`);
+}

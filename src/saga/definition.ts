@@ -1,0 +1,139 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { AnyCommand, AnyEvent } from "../message/index.ts";
+import type { RetryPolicy } from "../retry/index.ts";
+import type { Sql } from "../storage/index.ts";
+
+// A definition after its types were checked: plain data and the user's functions. The fluent words that make one are in
+// define-saga.ts; everything that runs, draws or checks a saga reads only this.
+
+/** What every function of a definition sees. */
+export interface Seen {
+  readonly input: unknown;
+  /** Results by the name of the step; those of a group lie below its name. */
+  readonly steps: Readonly<Record<string, unknown>>;
+  readonly sagaId: string;
+}
+
+/** What a function outside the transaction sees as well. */
+export interface SeenOutside extends Seen {
+  /** The same for every attempt at this step. An undo sees that of the step it undoes. */
+  readonly idempotencyKey: string;
+  readonly signal: AbortSignal;
+  readonly attempt: number;
+}
+
+export interface SeenInside extends Seen {
+  readonly tx: Sql;
+}
+
+/** What the undo of a step knows about it. */
+export interface Undoing {
+  readonly outcome: "done" | "unknown";
+  readonly result?: unknown;
+}
+
+export type Work =
+  | { readonly kind: "send"; readonly command: AnyCommand; readonly data: (seen: Seen) => unknown }
+  | { readonly kind: "run"; readonly work: (seen: SeenOutside) => unknown }
+  | { readonly kind: "tx"; readonly work: (seen: SeenInside) => unknown }
+  | {
+      readonly kind: "wait";
+      readonly event: AnyEvent;
+      readonly by: ((data: unknown) => string) | null;
+      readonly onTimeout: "fail" | "continue";
+    }
+  | { readonly kind: "delay"; readonly delayMs: (seen: Seen) => number }
+  | { readonly kind: "child"; readonly saga: SagaDefinition; readonly input: (seen: Seen) => unknown };
+
+export type Undo =
+  | { readonly kind: "send"; readonly command: AnyCommand; readonly data: (seen: Seen & Undoing) => unknown }
+  | { readonly kind: "run"; readonly work: (seen: SeenOutside & Undoing) => unknown }
+  | { readonly kind: "tx"; readonly work: (seen: SeenInside & Undoing) => unknown }
+  /** A child saga undoes itself. */
+  | { readonly kind: "child" }
+  | { readonly kind: "none"; readonly reason: string };
+
+export interface StepNode {
+  readonly kind: "step";
+  readonly name: string;
+  readonly work: Work;
+  /** Null after the pivot, where nothing is undone. */
+  readonly undo: Undo | null;
+  readonly pivot: boolean;
+  /** Null: no limit. */
+  readonly timeoutMs: number | null;
+  readonly retry: RetryPolicy;
+  readonly undoRetry: RetryPolicy;
+}
+
+/** Steps side by side. */
+export interface GroupNode {
+  readonly kind: "group";
+  readonly name: string;
+  readonly mode: "all" | "any";
+  /** What happens to the others when one of `all` fails: they may finish, or are undone at once. */
+  readonly whenOneFails: "finish" | "abandon";
+  readonly members: readonly StepNode[];
+}
+
+/** One of several ways, chosen once. */
+export interface BranchNode {
+  readonly kind: "branch";
+  readonly name: string;
+  readonly choose: (seen: Seen) => string | null;
+  readonly ways: Readonly<Record<string, readonly Node[]>>;
+}
+
+export interface RepeatNode {
+  readonly kind: "repeat";
+  readonly name: string;
+  readonly body: readonly Node[];
+  readonly until: (seen: Seen) => boolean;
+  readonly maxRounds: number;
+}
+
+export type Node = StepNode | GroupNode | BranchNode | RepeatNode;
+
+export interface SagaDefinition {
+  readonly name: string;
+  readonly version: number;
+  readonly input: StandardSchemaV1;
+  readonly key: (input: unknown) => string;
+  readonly deadlineMs: number | null;
+  readonly nodes: readonly Node[];
+}
+
+/** Every step, wherever it stands, with the name it is known by: that of its group comes first. */
+export function stepsOf(
+  nodes: readonly Node[],
+): readonly { readonly path: string; readonly step: StepNode }[] {
+  return nodes.flatMap((node) => {
+    switch (node.kind) {
+      case "step":
+        return [{ path: node.name, step: node }];
+      case "group":
+        return node.members.map((step) => ({ path: `${node.name}.${step.name}`, step }));
+      case "branch":
+        return Object.values(node.ways).flatMap(stepsOf);
+      case "repeat":
+        return stepsOf(node.body);
+    }
+  });
+}
+
+const indexes = new WeakMap<SagaDefinition, ReadonlyMap<string, StepNode>>();
+
+/** The step at a place. A place is the step's path, followed by `@` and the round where it is repeated. */
+export function stepAt(definition: SagaDefinition, place: string): StepNode | undefined {
+  let index = indexes.get(definition);
+  if (index === undefined) {
+    index = new Map(stepsOf(definition.nodes).map(({ path, step }) => [path, step]));
+    indexes.set(definition, index);
+  }
+  return index.get(pathOf(place));
+}
+
+export function pathOf(place: string): string {
+  const at = place.indexOf("@");
+  return at === -1 ? place : place.slice(0, at);
+}

@@ -1,0 +1,283 @@
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import {
+  formatUndoes,
+  replyHeader,
+  replyTopicOf,
+  runInMessageContext,
+  supersedesHeader,
+  undoesHeader,
+  type AnyContract,
+  type Json,
+} from "../message/index.ts";
+import type { Outgoing, PublishOptions } from "../outbox/index.ts";
+import { random } from "../runtime/index.ts";
+import type { Queryable } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import { decide } from "./decide.ts";
+import type { SagaDefinition } from "./definition.ts";
+import type { Decision, SagaEffect } from "./decision.ts";
+import { resultsOf } from "./draft.ts";
+import type { SagaInput } from "./input.ts";
+import type { SagaRegistry } from "./registry.ts";
+import {
+  actorOf,
+  after,
+  saveParams,
+  saved,
+  withoutUndefined,
+  type Cause,
+  type InstanceRow,
+  type Loaded,
+  loadedFrom,
+} from "./saga-store.ts";
+import { startIn } from "./start.ts";
+import { hasEnded } from "./state.ts";
+import type { SagaStatements } from "./statements.ts";
+
+/** An open transaction that can also take messages. */
+export interface SagaTransaction extends Queryable {
+  send(outgoing: Outgoing): Promise<unknown>;
+}
+
+export interface SagaEngineParts {
+  readonly sql: SagaStatements;
+  readonly service: string;
+  readonly registry: SagaRegistry;
+  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly newId: () => string;
+  readonly observer: Observer;
+  readonly maxStateBytes: number;
+  /** How long something is kept for an instance that does not exist yet. */
+  readonly earlyMs: number;
+}
+
+type Send = Extract<SagaEffect, { kind: "send" }>;
+
+/** Moves instances: one decision, and everything that follows from it in one transaction. */
+export class SagaEngine {
+  readonly parts: SagaEngineParts;
+
+  constructor(parts: SagaEngineParts) {
+    this.parts = parts;
+  }
+
+  get sql(): SagaStatements {
+    return this.parts.sql;
+  }
+
+  async load(tx: Queryable, id: string): Promise<Loaded | undefined> {
+    const [row] = (await tx.run<InstanceRow>(this.sql.load, [id])).rows;
+    return row === undefined ? undefined : loadedFrom(row);
+  }
+
+  /** The instance afterwards, or why nothing changed. Throws SAGA_CONFLICT when somebody else was faster. */
+  async apply(
+    tx: SagaTransaction,
+    definition: SagaDefinition,
+    before: Loaded,
+    cause: Cause,
+    release = false,
+  ): Promise<{ readonly instance: Loaded; readonly ignored?: string }> {
+    const decision = this.decide(definition, before, cause.input);
+    if (decision.ignored !== undefined) {
+      if (cause.input.kind !== "tick") await this.#ignore(tx, before, cause, decision.ignored);
+      return { instance: before, ignored: decision.ignored };
+    }
+    const { decision: sendable, outgoing } = await this.#compose(definition, before, decision, cause);
+    const params = this.#params(definition, before, sendable, cause, release);
+    if (params === undefined) return this.apply(tx, definition, before, tooLarge(cause), release);
+    if (!(await saved(tx, this.sql, params))) throw conflict(before.id);
+    for (const one of outgoing) await tx.send(one);
+    for (const effect of sendable.effects) await this.#perform(tx, before, sendable, effect);
+    this.tell(before, sendable);
+    return { instance: after(before, sendable) };
+  }
+
+  decide(definition: SagaDefinition, before: Loaded, input: SagaInput): Decision {
+    const ports = { nowMs: before.nowMs, newId: this.parts.newId, random };
+    return decide(definition, before, input, ports);
+  }
+
+  /** Whether a decision is nothing but a new state, so that one statement is enough. */
+  isAlone({ effects, ignored }: Decision): boolean {
+    return (
+      ignored === undefined &&
+      effects.every(({ kind }) => kind === "open incident" || kind === "close incident")
+    );
+  }
+
+  tell({ id, type, status: from, state: old }: Loaded, { status, state }: Decision): void {
+    const { observer } = this.parts;
+    if (from !== status) observer.tell("saga.changed", { type, id, from, to: status }, { sagaId: id });
+    for (const [place, record] of Object.entries(state.records)) {
+      const known = old.records[place];
+      if (record.status === known?.status) continue;
+      const durationMs = (record.endedAtMs ?? record.startedAtMs) - record.startedAtMs;
+      observer.tell(
+        "saga.step",
+        { type, id, step: place, status: record.status, durationMs },
+        { sagaId: id },
+      );
+    }
+  }
+
+  #params(
+    definition: SagaDefinition,
+    before: Loaded,
+    decision: Decision,
+    cause: Cause,
+    release: boolean,
+  ): ReturnType<typeof saveParams> | undefined {
+    const { maxStateBytes } = this.parts;
+    try {
+      return saveParams(definition, before, decision, cause, { release, maxStateBytes });
+    } catch (error) {
+      if (isSagaboxError(error, "SAGA_STATE_TOO_LARGE") && tooLarge(cause) !== cause) return undefined;
+      throw error;
+    }
+  }
+
+  // A command that cannot be sent because its data are wrong fails its step; the decision is made on from there.
+  async #compose(
+    definition: SagaDefinition,
+    before: Loaded,
+    decision: Decision,
+    { cause }: Cause,
+  ): Promise<{ readonly decision: Decision; readonly outgoing: readonly Outgoing[] }> {
+    let current = decision;
+    const outgoing: Outgoing[] = [];
+    const done = new Set<SagaEffect>();
+    for (;;) {
+      const effect = current.effects.find((one): one is Send => one.kind === "send" && !done.has(one));
+      if (effect === undefined) return { decision: current, outgoing };
+      done.add(effect);
+      try {
+        outgoing.push(await this.#outgoing(before, effect, cause));
+      } catch (thrown) {
+        current = this.#unsendable(definition, before, current, effect, thrown);
+      }
+    }
+  }
+
+  #unsendable(
+    definition: SagaDefinition,
+    before: Loaded,
+    decision: Decision,
+    { place, undo, epoch }: Send,
+    thrown: unknown,
+  ): Decision {
+    const error = thrown instanceof Error ? thrown.message : String(thrown);
+    const { state, status } = decision;
+    const effort = undo ? state.records[place]?.undo : state.records[place];
+    const attempt = effort?.attempt ?? 1;
+    const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
+    const next = this.decide(
+      definition,
+      { ...before, state, status },
+      {
+        kind: "worked",
+        place,
+        undo,
+        epoch,
+        attempt,
+        outcome,
+      },
+    );
+    return {
+      ...next,
+      effects: [...decision.effects, ...next.effects],
+      changes: [...decision.changes, ...next.changes],
+    };
+  }
+
+  async #outgoing(before: Loaded, effect: Send, cause: string): Promise<Outgoing> {
+    const { compose, service } = this.parts;
+    const { id: sagaId, correlationId, traceparent } = before;
+    const { command, data, id, undoes, supersedes } = effect;
+    const composed = await runInMessageContext(
+      { messageId: cause.slice(0, 255), correlationId, traceparent, sagaId },
+      () => compose(command, data, command.key === undefined ? { id, key: sagaId } : { id }),
+    );
+    const headers = {
+      ...composed.message.headers,
+      [replyHeader]: replyTopicOf(sagaReplies(service)),
+      ...(undoes === undefined ? {} : { [undoesHeader]: formatUndoes(undoes.type, undoes.ids) }),
+      ...(supersedes === undefined
+        ? {}
+        : { [supersedesHeader]: formatUndoes(supersedes.type, supersedes.ids) }),
+    };
+    // The id is our own, new and time-ordered: nobody can have used it before.
+    return { ...composed, ownId: false, message: { ...composed.message, headers } };
+  }
+
+  async #perform(tx: SagaTransaction, before: Loaded, decision: Decision, effect: SagaEffect): Promise<void> {
+    const { newId } = this.parts;
+    switch (effect.kind) {
+      case "start child":
+        return this.#startChild(tx, before, decision, effect);
+      case "revoke child":
+        return this.post(tx, effect.id, newId(), `parent:${before.id}`, { kind: "revoke" });
+      case "tell parent": {
+        const results =
+          effect.end === "completed" ? (withoutUndefined(resultsOf(decision.state)) as Json) : null;
+        const input = { kind: "child", childId: before.id, end: effect.end, results } as const;
+        return this.post(tx, effect.parentId, newId(), `child:${before.id}`, input);
+      }
+      default:
+        return undefined;
+    }
+  }
+
+  async #startChild(
+    tx: SagaTransaction,
+    before: Loaded,
+    { state }: Decision,
+    { place, id, definition, input }: Extract<SagaEffect, { kind: "start child" }>,
+  ): Promise<void> {
+    const { correlationId, traceparent } = before;
+    const parent = { id: before.id, place };
+    let error = "an instance of the child saga with this key exists already";
+    try {
+      const origin = { id, parent, correlationId, traceparent };
+      if ((await startIn(this, tx, definition, input, origin)).started) return;
+    } catch (thrown) {
+      // Only bad input leaves the transaction usable; everything else ends it.
+      if (!isSagaboxError(thrown, "PAYLOAD_INVALID") && !isSagaboxError(thrown, "KEY_INVALID")) throw thrown;
+      error = thrown.message;
+    }
+    const { epoch = 1, attempt = 1 } = state.records[place] ?? {};
+    const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
+    const failed = { kind: "worked", place, undo: false, epoch, attempt, outcome } as const;
+    await this.post(tx, before.id, this.parts.newId(), `child:${id}`, failed);
+  }
+
+  /** Leaves something for an instance, to be taken up by whoever knows its version. */
+  async post(tx: Queryable, sagaId: string, id: string, cause: string, input: SagaInput): Promise<void> {
+    await tx.run(this.sql.post, [sagaId, id, cause, JSON.stringify(input)]);
+  }
+
+  async #ignore(tx: Queryable, { id, version }: Loaded, { cause, input }: Cause, why: string): Promise<void> {
+    await tx.run(this.sql.ignore, [id, version, why, cause, actorOf(input), JSON.stringify(input)]);
+  }
+}
+
+/** The name under which replies to the commands of sagas arrive. */
+export function sagaReplies(service: string): string {
+  return `${service}.sagas`;
+}
+
+// A result that cannot be kept was made all the same, so the step counts as done in an unknown way.
+function tooLarge(cause: Cause): Cause {
+  const { input } = cause;
+  if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return cause;
+  const error = "its result is too large to be kept with the saga";
+  return { ...cause, input: { ...input, outcome: { kind: "failed", error, permanent: true } } };
+}
+
+export function conflict(id: string): SagaboxError {
+  return new SagaboxError("SAGA_CONFLICT", `Saga ${id} was changed by somebody else at the same time.`);
+}
+
+export function endedOrParked({ status }: Loaded): boolean {
+  return hasEnded(status) || status === "failed";
+}

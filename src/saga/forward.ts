@@ -1,0 +1,160 @@
+import { beginStep, failStep, messageOf } from "./begin.ts";
+import { undoUnit } from "./backward.ts";
+import type { BranchNode, GroupNode, Node, RepeatNode, StepNode } from "./definition.ts";
+import { newEffort, type Draft } from "./draft.ts";
+import type { StepRecord } from "./state.ts";
+
+/** done: all of it · waiting: something has to happen first · failed: it cannot go on. */
+export type Progress = "done" | "waiting" | "failed";
+
+/**
+ * Goes as far as it can: what was done before is found in the records, what comes next is begun. Where it stands is
+ * never stored, so it cannot disagree with what happened.
+ */
+export function goForward(draft: Draft): Progress {
+  return sequence(draft, draft.definition.nodes, "");
+}
+
+function sequence(draft: Draft, nodes: readonly Node[], round: string): Progress {
+  for (const node of nodes) {
+    const progress = visit(draft, node, round);
+    if (progress !== "done") return progress;
+  }
+  return "done";
+}
+
+function visit(draft: Draft, node: Node, round: string): Progress {
+  switch (node.kind) {
+    case "step":
+      return visitStep(draft, node, node.name + round, () => (draft.state.units += 1));
+    case "group":
+      return visitGroup(draft, node, round);
+    case "branch":
+      return visitBranch(draft, node, round);
+    case "repeat":
+      return visitRepeat(draft, node, round);
+  }
+}
+
+function visitStep(draft: Draft, step: StepNode, place: string, unit: () => number): Progress {
+  const record = draft.state.records[place] ?? beginStep(draft, place, step, unit());
+  const progress = progressOf(record);
+  if (progress === "done" && step.pivot) draft.state.pivoted = true;
+  return progress;
+}
+
+function progressOf({ status }: StepRecord): Progress {
+  if (status === "in_progress") return "waiting";
+  return status === "failed" ? "failed" : "done";
+}
+
+function visitGroup(draft: Draft, group: GroupNode, round: string): Progress {
+  const places = group.members.map((step) => ({ step, place: `${group.name}.${step.name}${round}` }));
+  let unit: number | undefined;
+  const shared = (): number => (unit ??= draft.state.units += 1);
+  const progress = places.map(({ step, place }) => visitStep(draft, step, place, shared));
+  return group.mode === "all"
+    ? allOf(draft, group, places, progress)
+    : anyOf(draft, group.name + round, places, progress);
+}
+
+type Places = readonly { readonly step: StepNode; readonly place: string }[];
+
+function allOf(draft: Draft, group: GroupNode, places: Places, progress: readonly Progress[]): Progress {
+  if (!progress.includes("failed")) return progress.includes("waiting") ? "waiting" : "done";
+  // After the pivot nothing is undone, so the others are always let finish.
+  if (group.whenOneFails === "abandon" && !draft.state.pivoted) {
+    for (const { place, step } of places) abandon(draft, place, step, "another one of its group failed");
+  }
+  const waiting = places.some(({ place }) => draft.state.records[place]?.status === "in_progress");
+  return waiting ? "waiting" : "failed";
+}
+
+// The first to succeed is enough. What the others did, or may have done, is undone before the saga goes on.
+function anyOf(draft: Draft, group: string, places: Places, progress: readonly Progress[]): Progress {
+  const { records, choices } = draft.state;
+  choices[group] ??= places.find(({ place }) => records[place]?.status === "completed")?.place ?? null;
+  const winner = choices[group];
+  if (winner === null) {
+    delete choices[group];
+    return progress.includes("waiting") ? "waiting" : "failed";
+  }
+  const losers = places.filter(({ place }) => place !== winner);
+  for (const { place, step } of losers) abandon(draft, place, step, "another one of its group was first");
+  return undoUnit(draft, losers);
+}
+
+/** Not waited for any longer. Whether it was done is not known, unless it cannot have done anything. */
+export function abandon(draft: Draft, place: string, step: StepNode, why: string): void {
+  const record = draft.state.records[place];
+  if (record?.status !== "in_progress") return;
+  switch (step.work.kind) {
+    case "send":
+    case "child":
+      record.outcome = "unknown";
+      break;
+    case "run":
+      // It may be running in this moment: whoever runs it hears that it is not wanted any more, and says how it ended.
+      if (record.nextAtMs === undefined || record.nextAtMs <= draft.nowMs) {
+        record.abandoned = why;
+        return;
+      }
+      record.outcome = "unknown";
+      break;
+    default:
+      record.outcome = "not_done";
+  }
+  failStep(draft, place, record, why);
+}
+
+function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress {
+  const place = branch.name + round;
+  let way = draft.state.choices[place];
+  if (way === undefined) {
+    const chosen = attempted(draft, place, () => branch.choose(draft.seen()));
+    if (chosen === undefined) return "failed";
+    if (chosen !== null && branch.ways[chosen] === undefined) {
+      failNode(draft, place, `there is no way "${chosen}"`);
+      return "failed";
+    }
+    way = chosen;
+    draft.state.choices[place] = way;
+    draft.note({ event: "noted", place, note: way === null ? "not taken" : `took "${way}"` });
+  }
+  return way === null ? "done" : sequence(draft, branch.ways[way] ?? [], round);
+}
+
+function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress {
+  const place = repeat.name + round;
+  if (draft.state.records[place]?.status === "failed") return "failed";
+  const rounds = (draft.state.rounds[place] ??= { round: 1, over: false });
+  while (!rounds.over) {
+    const progress = sequence(draft, repeat.body, `${round === "" ? "@" : `${round}.`}${rounds.round}`);
+    if (progress !== "done") return progress;
+    const over = attempted(draft, place, () => repeat.until(draft.seen()));
+    if (over === undefined) return "failed";
+    if (over) rounds.over = true;
+    else if (rounds.round >= repeat.maxRounds) {
+      failNode(draft, place, `it was not over after ${repeat.maxRounds} rounds`);
+      return "failed";
+    } else rounds.round += 1;
+  }
+  return "done";
+}
+
+function attempted<T>(draft: Draft, place: string, work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (thrown) {
+    failNode(draft, place, `its own function failed: ${messageOf(thrown)}`);
+    return undefined;
+  }
+}
+
+// A choice that cannot be made fails like a step, so that it shows in the history and can be tried again.
+function failNode(draft: Draft, place: string, error: string): void {
+  const unit = (draft.state.units += 1);
+  const record: StepRecord = { ...newEffort(draft.nowMs), status: "failed", unit, outcome: "not_done" };
+  draft.state.records[place] = record;
+  failStep(draft, place, record, error);
+}

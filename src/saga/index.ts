@@ -1,0 +1,36 @@
+// Sagas: several steps over several services that end done, or undone. A definition is data; `decide` is the whole
+// engine, pure; one transaction per transition holds the new state, its history and the commands that follow from it.
+// A saga is a consumer like any other; what is due without a message (local steps, timeouts) is found by the runner.
+export { saga, type SagaOptions } from "./define-saga.ts";
+export { stepsOf, type SagaDefinition } from "./definition.ts";
+export { decide } from "./decide.ts";
+export type { Change, Decision, DecisionPorts, SagaEffect } from "./decision.ts";
+export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
+export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
+export type { OpenTransaction } from "./instance-task.ts";
+export type { SagaTransaction } from "./engine.ts";
+export { Sagas, type Defined, type SagasParts } from "./sagas.ts";
+export { sagaStatements } from "./statements.ts";
+export {
+  hasEnded,
+  newState,
+  type SagaState,
+  type SagaStatus,
+  type Snapshot,
+  type StepRecord,
+} from "./state.ts";
+export type { Started } from "./start.ts";
+export { localWork, nextDueMs, waitingFor } from "./timers.ts";
+export type {
+  Ctx,
+  Group,
+  NeedsUndo,
+  Phase,
+  RunCtx,
+  Saga,
+  StepOptions,
+  TxCtx,
+  UndoCtx,
+  UndoOptions,
+  WaitOptions,
+} from "./saga-types.ts";

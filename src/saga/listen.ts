@@ -1,0 +1,97 @@
+import { retryAfter } from "../errors/index.ts";
+import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.ts";
+import { replyContract, replyTopicOf, type Json, type ReplyBody } from "../message/index.ts";
+import type { Sql } from "../storage/index.ts";
+import { conflict, sagaReplies, type SagaEngine, type SagaTransaction } from "./engine.ts";
+import type { SagaInput, WorkOutcome } from "./input.ts";
+import { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
+
+export interface ListenParts {
+  readonly engine: SagaEngine;
+  /** The transaction of a handler, able to take messages that are composed already. */
+  readonly transactionOf: (tx: Sql) => SagaTransaction;
+  /** Something of this instance may be due now. */
+  readonly hint: (sagaId: string) => void;
+}
+
+/** The consumer of this name moves sagas: one member of it at a time handles what concerns one instance. */
+export const SAGA_CONSUMER = "sagas";
+
+/** Lets sagas hear replies to their commands, and the events they wait for. Call it when all are registered. */
+export function listen(registry: HandlerRegistry, parts: ListenParts): void {
+  const { engine } = parts;
+  const { service, registry: sagas } = engine.parts;
+  if (sagas.all().length === 0) return;
+  const replies = replyContract(replyTopicOf(sagaReplies(service)));
+  const from = { consumer: SAGA_CONSUMER, from: "beginning" } as const;
+  registry.on(replies, from, async (message, context) => hearReply(parts, message, context));
+  for (const { event, sagas: interested } of sagas.awaited()) {
+    registry.on(event, from, async (message, context) => {
+      for (const [type, keyOf] of interested) {
+        await hearEvent(parts, message, context, type, keyOf(message.data));
+      }
+    });
+  }
+}
+
+async function hearReply(
+  parts: ListenParts,
+  { id, sagaId, data }: Omit<Received, "data"> & { readonly data: ReplyBody },
+  { tx }: HandlerContext,
+): Promise<void> {
+  if (sagaId === null) return; // not for a saga, or its sender did not pass the id on
+  const { engine } = parts;
+  const transaction = parts.transactionOf(tx);
+  const before = await engine.load(transaction, sagaId);
+  if (before === undefined) return; // forgotten long ago
+  const input: SagaInput = { kind: "reply", requestId: data.requestId, outcome: outcomeOf(data) };
+  await move(parts, transaction, before, { id, cause: `message:${id}`, input });
+}
+
+async function hearEvent(
+  parts: ListenParts,
+  { id, type, data }: Received,
+  { tx }: HandlerContext,
+  saga: string,
+  key: string,
+): Promise<void> {
+  const { engine } = parts;
+  const transaction = parts.transactionOf(tx);
+  await transaction.run(engine.sql.meet, [saga, key]);
+  const { rows } = await transaction.run<InstanceRow>(engine.sql.loadByKey, [saga, key]);
+  const input: SagaInput = { kind: "event", id, type, data: data as Json };
+  const cause = `message:${id}`;
+  if (rows[0] !== undefined) return move(parts, transaction, loadedFrom(rows[0]), { id, cause, input });
+  const { earlyMs } = engine.parts;
+  await transaction.run(engine.sql.keep, [id, saga, key, cause, JSON.stringify(input), earlyMs]);
+}
+
+/** Here if its version is known here, else left for somebody who knows it. */
+async function move(
+  { engine, hint }: ListenParts,
+  tx: SagaTransaction,
+  before: Loaded,
+  { id, cause, input }: { readonly id: string; readonly cause: string; readonly input: SagaInput },
+): Promise<void> {
+  const definition = engine.parts.registry.get(before.type, before.definitionVersion);
+  if (definition === undefined) {
+    await engine.post(tx, before.id, id, cause, input);
+    return;
+  }
+  try {
+    await engine.apply(tx, definition, before, { cause, input });
+  } catch (error) {
+    if ((error as { code?: unknown }).code === conflict("").code) throw retryAfter(20, "the saga was busy");
+    throw error;
+  }
+  hint(before.id);
+}
+
+/** What a reply says about the step. Only a refusal is certain: whoever gave up may have done something first. */
+export function outcomeOf(reply: ReplyBody): WorkOutcome {
+  if (reply.outcome === "done") return { kind: "done", result: reply.reply ?? null };
+  const { reason, error } = reply;
+  return reason === "refused" || reason === "ignored"
+    ? { kind: "refused", error }
+    : { kind: "failed", error: `${reason}: ${error}` };
+}

@@ -1,0 +1,99 @@
+import { completeStep, completeUndo } from "./begin.ts";
+import { abandon } from "./forward.ts";
+import { stepAt } from "./definition.ts";
+import { end, type Draft } from "./draft.ts";
+import type { SagaInput } from "./input.ts";
+import { reopen, type Ignored } from "./settle-step.ts";
+import type { SagaState, StepRecord } from "./state.ts";
+
+type ByHand = Extract<SagaInput, { kind: "retry" | "skip" | "settle" }>;
+
+/** From here on it goes backwards. */
+export function turnBack(draft: Draft, cause: string): void {
+  draft.state.direction = "backward";
+  draft.state.cause = cause;
+  draft.note({ event: "noted", note: cause });
+  for (const place of Object.keys(draft.state.records)) {
+    const step = stepAt(draft.definition, place);
+    if (step !== undefined) abandon(draft, place, step, cause);
+  }
+}
+
+/** Whether it can still be turned back. */
+export function turnBackRefused(draft: Draft, evenCompleted: boolean): Ignored {
+  const { state, status } = draft;
+  if (state.direction === "backward") return "it is being compensated already, or was";
+  if (state.pivoted) return "it is past its pivot, from where it only goes forward";
+  if (pivotMayHaveHappened(draft)) return "its pivot has begun, and nobody knows yet how it ended";
+  if (status === "completed" && !evenCompleted) return "it has completed";
+  return undefined;
+}
+
+// If nobody knows whether the point of no return was passed, turning back would be as wrong as going on.
+export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
+  return Object.entries(state.records).some(
+    ([place, { status, outcome }]) =>
+      stepAt(definition, place)?.pivot === true &&
+      (status === "in_progress" || (status === "failed" && outcome === "unknown")),
+  );
+}
+
+/** What a person decided about a step that has failed for good. */
+export function byHand(draft: Draft, input: ByHand): Ignored {
+  const chosen = Object.entries(draft.state.records).filter(
+    ([place, record]) =>
+      isStuck(draft, place, record) && (input.place === undefined || input.place === place),
+  );
+  if (chosen.length === 0) {
+    return input.place === undefined ? "no step of it has failed" : `step "${input.place}" has not failed`;
+  }
+  for (const [place, record] of chosen) {
+    draft.note({ event: "noted", place, note: `${input.kind} by ${input.by.actor}: ${input.by.reason}` });
+    decided(draft, place, record, input);
+  }
+  return undefined;
+}
+
+/** Failed for good, in the direction in which it goes. */
+export function isStuck({ state }: Draft, place: string, { status, undo }: StepRecord): boolean {
+  if (undo?.status === "failed") return true;
+  return state.direction === "forward" && status === "failed" && !wasBeaten(state, place);
+}
+
+/** Another one of its group was first, so that nobody needs it. */
+export function wasBeaten({ choices }: SagaState, place: string): boolean {
+  const [path = "", round] = place.split("@");
+  const [group = "", member] = path.split(".");
+  if (member === undefined) return false;
+  const winner = choices[round === undefined ? group : `${group}@${round}`];
+  return winner !== undefined && winner !== null && winner !== place;
+}
+
+function decided(draft: Draft, place: string, record: StepRecord, input: ByHand): void {
+  const step = stepAt(draft.definition, place);
+  const undoing = record.undo?.status === "failed";
+  switch (input.kind) {
+    case "retry":
+      if (step !== undefined) reopen(draft, place, step, record);
+      else forgetChoice(draft, place);
+      return;
+    case "skip":
+      if (undoing && record.undo !== undefined) {
+        end(record.undo, draft.nowMs, record.undo.error);
+        record.undo.status = "settled";
+      }
+      record.status = "skipped";
+      return;
+    case "settle":
+      if (undoing) completeUndo(draft, place, record);
+      else completeStep(draft, place, record, input.result);
+  }
+}
+
+// A choice that failed is made anew.
+function forgetChoice(draft: Draft, place: string): void {
+  delete draft.state.records[place];
+  delete draft.state.choices[place];
+  const rounds = draft.state.rounds[place];
+  if (rounds !== undefined) rounds.round += 1;
+}

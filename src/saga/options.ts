@@ -1,0 +1,48 @@
+import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+
+/** What a user may say about sagas in general. */
+export interface SagaBusOptions {
+  /** How many instances one process works at once. Default 50. */
+  readonly concurrency?: number;
+  /** How long an ended instance is kept. Default 30 days. */
+  readonly retention?: Duration | number;
+  /** How long an event is kept for a saga that has not started yet. Default 1 day. */
+  readonly earlyEvents?: Duration | number;
+  /** The longest time between two looks for what is due. Default 500 ms. */
+  readonly pollInterval?: Duration | number;
+  /** How large the state of one instance may become. Default 1,000,000. */
+  readonly maxStateBytes?: number;
+}
+
+export interface SagaSettings {
+  readonly concurrency: number;
+  readonly retentionMs: number;
+  readonly earlyMs: number;
+  readonly pollMs: number;
+  readonly maxStateBytes: number;
+}
+
+const DAY_MS = 86_400_000;
+/** Ten years. The database keeps these times, so the timers of Node set no limit. */
+export const LONGEST_MS = 3_650 * DAY_MS;
+
+export function sagaSettings(options: SagaBusOptions = {}): SagaSettings {
+  rejectUnknownKeys("sagas", options, [
+    "concurrency",
+    "retention",
+    "earlyEvents",
+    "pollInterval",
+    "maxStateBytes",
+  ]);
+  const { concurrency = 50, retention = 30 * DAY_MS, earlyEvents = DAY_MS, pollInterval = 500 } = options;
+  return Object.freeze({
+    concurrency: wholeNumber("sagas.concurrency", concurrency, { min: 1, max: 10_000 }),
+    retentionMs: milliseconds("sagas.retention", retention, { min: 60_000, max: LONGEST_MS }),
+    earlyMs: milliseconds("sagas.earlyEvents", earlyEvents, { min: 1_000, max: LONGEST_MS }),
+    pollMs: milliseconds("sagas.pollInterval", pollInterval, { min: 1, max: 60_000 }),
+    maxStateBytes: wholeNumber("sagas.maxStateBytes", options.maxStateBytes ?? 1_000_000, {
+      min: 1_000,
+      max: 100_000_000,
+    }),
+  });
+}

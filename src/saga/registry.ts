@@ -1,0 +1,63 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { AnyEvent } from "../message/index.ts";
+import { stepsOf, type SagaDefinition } from "./definition.ts";
+
+/** The definitions this process knows, every version of them. */
+export class SagaRegistry {
+  readonly #known = new Map<string, SagaDefinition>();
+
+  register(definition: SagaDefinition): void {
+    const name = keyOf(definition.name, definition.version);
+    const other = this.#known.get(name);
+    if (other === definition) return;
+    if (other !== undefined) {
+      throw new SagaboxError(
+        "SAGA_INVALID",
+        `Two different sagas are named "${definition.name}" version ${definition.version}. Raise the version of the new one.`,
+      );
+    }
+    this.#known.set(name, definition);
+    for (const { step } of stepsOf(definition.nodes)) {
+      if (step.work.kind === "child") this.register(step.work.saga);
+    }
+  }
+
+  get(name: string, version: number): SagaDefinition | undefined {
+    return this.#known.get(keyOf(name, version));
+  }
+
+  all(): readonly SagaDefinition[] {
+    return [...this.#known.values()];
+  }
+
+  /** As the claim statement takes them. */
+  names(): readonly string[] {
+    return [...this.#known.keys()];
+  }
+
+  /** The events that some step waits for, with the sagas it may be for and how each finds its instance. */
+  awaited(): readonly AwaitedEvent[] {
+    const found = new Map<string, AwaitedEvent>();
+    for (const definition of this.all()) {
+      for (const { step } of stepsOf(definition.nodes)) {
+        if (step.work.kind !== "wait") continue;
+        const { event, by } = step.work;
+        const keyOfEvent = by ?? ((data: unknown) => event.key?.(data) ?? "");
+        const entry = found.get(event.name) ?? { event, sagas: new Map() };
+        entry.sagas.set(definition.name, keyOfEvent);
+        found.set(event.name, entry);
+      }
+    }
+    return [...found.values()];
+  }
+}
+
+export interface AwaitedEvent {
+  readonly event: AnyEvent;
+  /** By the name of the saga: which instance an event is for. */
+  readonly sagas: Map<string, (data: unknown) => string>;
+}
+
+function keyOf(name: string, version: number): string {
+  return `${name}/${version}`;
+}

@@ -1,0 +1,125 @@
+import { Loop, type Service } from "../runtime/index.ts";
+import { textArray, type Database } from "../storage/index.ts";
+import type { SagaEngine } from "./engine.ts";
+import { InstanceTask, type OpenTransaction } from "./instance-task.ts";
+import { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
+
+export interface SagaRunnerParts {
+  readonly engine: SagaEngine;
+  readonly database: Database;
+  readonly begin: OpenTransaction;
+  readonly worker: string;
+  readonly leaseMs: number;
+  /** How many instances are worked at once. */
+  readonly concurrency: number;
+  /** The longest time between two looks. */
+  readonly pollMs: number;
+}
+
+const ORPHANS_EVERY_MS = 30_000;
+
+/** Does what is due without anybody sending a message: local steps, retries, timeouts, mail. */
+export class SagaRunner implements Service {
+  readonly #parts: SagaRunnerParts;
+  readonly #tasks = new Map<string, InstanceTask>();
+  readonly #loop: Loop;
+  readonly #renewal: Loop;
+  readonly #orphans: Loop;
+
+  constructor(parts: SagaRunnerParts) {
+    this.#parts = parts;
+    const { observer } = parts.engine.parts;
+    const onError =
+      (doing: string) =>
+      (error: unknown): void =>
+        observer.tell("storage.failed", { doing, error: String(error).slice(0, 500), retryInMs: 100 });
+    this.#loop = new Loop({
+      step: () => this.#look(),
+      onError: onError("claiming sagas"),
+      maxBackoffMs: 2_000,
+    });
+    this.#renewal = new Loop({ step: () => this.#renew(), onError: onError("renewing claims of sagas") });
+    this.#orphans = new Loop({ step: () => this.#lookForOrphans(), onError: onError("looking for sagas") });
+  }
+
+  async start(): Promise<void> {
+    if (this.#parts.engine.parts.registry.all().length === 0) return;
+    await Promise.all([this.#loop.start(), this.#renewal.start(), this.#orphans.start()]);
+  }
+
+  /** Takes nothing new; what is under way is told to end, and its claims are given back. */
+  async stop(): Promise<void> {
+    await this.#loop.stop();
+    await Promise.all([...this.#tasks.values()].map((task) => task.stop()));
+    await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
+  }
+
+  /** Something may be due: for an instance under way here, or for any. */
+  hint(sagaId?: string): void {
+    const task = sagaId === undefined ? undefined : this.#tasks.get(sagaId);
+    if (task === undefined) this.#loop.wake();
+    else task.poke();
+  }
+
+  async #look(): Promise<number> {
+    const { engine, database, worker, leaseMs, concurrency, pollMs } = this.#parts;
+    const names = textArray(engine.parts.registry.names());
+    const room = concurrency - this.#tasks.size;
+    if (room <= 0) return Infinity; // whoever ends wakes us
+    const params = [worker, leaseMs, names, room];
+    const due = await database.run<InstanceRow>(engine.sql.claim, params);
+    for (const row of due.rows) this.#take(loadedFrom(row));
+    if (due.rows.length === room) return 0;
+    const mail = await database.run<InstanceRow>(engine.sql.claimMail, [
+      worker,
+      leaseMs,
+      names,
+      room - due.rows.length,
+    ]);
+    for (const row of mail.rows) this.#take(loadedFrom(row));
+    const { rows } = await database.run<{ wait_ms: string | number }>(engine.sql.nextDue, [names]);
+    const waitMs = rows[0] === undefined ? pollMs : Number(rows[0].wait_ms);
+    return Math.max(1, Math.min(pollMs, waitMs));
+  }
+
+  #take(instance: Loaded): void {
+    const { engine, database, begin, worker } = this.#parts;
+    if (this.#tasks.has(instance.id)) return; // claimed anew because a renewal was late
+    const definition = engine.parts.registry.get(instance.type, instance.definitionVersion);
+    if (definition === undefined) return;
+    const task = new InstanceTask({ engine, database, begin, worker, definition, instance });
+    this.#tasks.set(instance.id, task);
+    void task.run().finally(() => {
+      this.#tasks.delete(instance.id);
+      this.#loop.wake();
+    });
+  }
+
+  async #renew(): Promise<number> {
+    const { engine, database, worker, leaseMs } = this.#parts;
+    const ids = [...this.#tasks.keys()];
+    if (ids.length > 0) {
+      const { rows } = await database.run<{ id: string }>(engine.sql.renew, [
+        worker,
+        leaseMs,
+        textArray(ids),
+      ]);
+      const ours = new Set(rows.map(({ id }) => id));
+      for (const id of ids) if (!ours.has(id)) this.#tasks.get(id)?.lose();
+    }
+    return leaseMs / 3;
+  }
+
+  async #lookForOrphans(): Promise<number> {
+    const { engine, database } = this.#parts;
+    const { registry, observer } = engine.parts;
+    const { rows } = await database.run<{ type: string; definition_version: number; count: number }>(
+      engine.sql.orphans,
+      [textArray(registry.names())],
+    );
+    for (const { type, definition_version: version, count } of rows) {
+      observer.tell("saga.unknown_version", { type, version, count });
+    }
+    return ORPHANS_EVERY_MS;
+  }
+}

@@ -1,0 +1,147 @@
+import { SagaboxError } from "../errors/index.ts";
+import { decodeJson, encodeJson, type Json } from "../message/index.ts";
+import { textArray, type Param, type Queryable } from "../storage/index.ts";
+import type { SagaDefinition } from "./definition.ts";
+import type { Decision } from "./decision.ts";
+import type { SagaInput } from "./input.ts";
+import type { SagaState, SagaStatus, Snapshot } from "./state.ts";
+import { hasEnded } from "./state.ts";
+import type { SagaStatements } from "./statements.ts";
+import { nextDueMs, waitingFor } from "./timers.ts";
+
+/** An instance as it was read. */
+export interface Loaded extends Snapshot {
+  readonly type: string;
+  readonly definitionVersion: number;
+  readonly key: string;
+  readonly version: number;
+  readonly traceparent: string;
+  readonly correlationId: string;
+  readonly claims: number;
+  /** The database's clock when it was read. */
+  readonly nowMs: number;
+}
+
+export interface InstanceRow {
+  readonly id: string;
+  readonly type: string;
+  readonly definition_version: number;
+  readonly correlation_id: string;
+  readonly status: SagaStatus;
+  readonly input: string;
+  readonly state: string;
+  readonly version: number;
+  readonly traceparent: string;
+  readonly message_correlation_id: string;
+  readonly parent_id: string | null;
+  readonly parent_place: string | null;
+  readonly claims: number;
+  readonly now_ms: string | number;
+}
+
+export function loadedFrom(row: InstanceRow): Loaded {
+  return {
+    id: row.id,
+    type: row.type,
+    definitionVersion: row.definition_version,
+    key: row.correlation_id,
+    status: row.status,
+    input: decodeJson(row.input),
+    state: decodeJson(row.state) as unknown as SagaState,
+    version: row.version,
+    traceparent: row.traceparent,
+    correlationId: row.message_correlation_id,
+    parent: row.parent_id === null ? null : { id: row.parent_id, place: row.parent_place ?? "" },
+    claims: row.claims,
+    nowMs: Number(row.now_ms),
+  };
+}
+
+/** What caused a transition. */
+export interface Cause {
+  /** A message id, a timer, a person. */
+  readonly cause: string;
+  readonly input: SagaInput;
+}
+
+export interface SaveOptions {
+  /** Gives the claim back in the same statement. */
+  readonly release: boolean;
+  readonly maxStateBytes: number;
+}
+
+/** The parameters of `save`, for one decision. */
+export function saveParams(
+  definition: SagaDefinition,
+  before: Loaded,
+  decision: Decision,
+  { cause, input }: Cause,
+  { release, maxStateBytes }: SaveOptions,
+): Param[] {
+  const { status, state, effects, changes } = decision;
+  const waits = waitingFor(definition, state);
+  const opened = effects.find((effect) => effect.kind === "open incident");
+  const closed = effects.find((effect) => effect.kind === "close incident");
+  const stateText = encodeJson(withoutUndefined(state));
+  if (stateText.length > maxStateBytes) throw tooLarge(before.id, stateText.length, maxStateBytes);
+  return [
+    before.id,
+    before.version,
+    status,
+    stateText,
+    waits?.step ?? null,
+    waits?.what ?? null,
+    waits?.sinceMs ?? null,
+    lastErrorOf(state),
+    Object.values(state.records).reduce((sum, { attempt }) => sum + attempt - 1, 0),
+    nextDueMs(state, hasEnded(status)),
+    release,
+    encodeJson(changes.map((change, index) => ({ nr: index + 1, ...change }))),
+    cause,
+    actorOf(input),
+    encodeJson(withoutUndefined(input)),
+    opened === undefined ? null : textArray(opened.places),
+    opened?.error ?? null,
+    closed?.resolution ?? null,
+  ];
+}
+
+/** What the instance is after the decision was saved. */
+export function after(before: Loaded, decision: Decision): Loaded {
+  return {
+    ...before,
+    status: decision.status,
+    state: decision.state,
+    version: before.version + 1,
+    claims: 0,
+  };
+}
+
+export async function saved(tx: Queryable, sql: SagaStatements, params: readonly Param[]): Promise<boolean> {
+  return (await tx.run(sql.save, params)).rows.length === 1;
+}
+
+/** The person behind an input, if there is one. */
+export function actorOf(input: SagaInput): string | null {
+  return "by" in input ? input.by.actor : null;
+}
+
+/** JSON has no undefined; our own optional fields do. */
+export function withoutUndefined(value: object): Json {
+  return JSON.parse(JSON.stringify(value)) as Json;
+}
+
+function lastErrorOf({ records }: SagaState): string | null {
+  const failed = Object.values(records)
+    .flatMap((record) => [record, ...(record.undo === undefined ? [] : [record.undo])])
+    .filter(({ error }) => error !== undefined)
+    .sort((a, b) => (b.endedAtMs ?? b.startedAtMs) - (a.endedAtMs ?? a.startedAtMs));
+  return failed[0]?.error ?? null;
+}
+
+function tooLarge(id: string, bytes: number, limit: number): SagaboxError {
+  return new SagaboxError(
+    "SAGA_STATE_TOO_LARGE",
+    `The state of saga ${id} would have ${bytes} bytes; ${limit} are allowed. Keep large results elsewhere and return a reference.`,
+  );
+}

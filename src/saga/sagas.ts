@@ -1,0 +1,93 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { HandlerRegistry } from "../inbox/index.ts";
+import type { Service } from "../runtime/index.ts";
+import { quotedSchema, type Database, type Sql } from "../storage/index.ts";
+import type { SagaDefinition } from "./definition.ts";
+import { SagaEngine, type SagaEngineParts, type SagaTransaction } from "./engine.ts";
+import type { OpenTransaction } from "./instance-task.ts";
+import { listen } from "./listen.ts";
+import type { SagaSettings } from "./options.ts";
+import { SagaRegistry } from "./registry.ts";
+import { SagaRunner } from "./runner.ts";
+import { startIn, type Started } from "./start.ts";
+import { sagaStatements } from "./statements.ts";
+
+export interface SagasParts extends Pick<SagaEngineParts, "service" | "compose" | "newId" | "observer"> {
+  readonly database: Database;
+  readonly schema: string;
+  readonly worker: string;
+  readonly leaseMs: number;
+  readonly settings: SagaSettings;
+  readonly begin: OpenTransaction;
+  readonly transactionOf: (tx: Sql) => SagaTransaction;
+}
+
+/** A saga with its types forgotten. */
+export interface Defined {
+  readonly definition: SagaDefinition;
+}
+
+/** Everything about sagas that one process has: what it knows, and what it runs. */
+export class Sagas {
+  readonly engine: SagaEngine;
+  readonly #parts: SagasParts;
+  readonly #registry = new SagaRegistry();
+  readonly #runner: SagaRunner;
+
+  constructor(parts: SagasParts) {
+    const { service, compose, newId, observer, settings, database, begin, worker, leaseMs } = parts;
+    this.#parts = parts;
+    const sql = sagaStatements(quotedSchema(parts.schema));
+    const { maxStateBytes, earlyMs, concurrency, pollMs } = settings;
+    const registry = this.#registry;
+    this.engine = new SagaEngine({
+      sql,
+      service,
+      registry,
+      compose,
+      newId,
+      observer,
+      maxStateBytes,
+      earlyMs,
+    });
+    this.#runner = new SagaRunner({
+      engine: this.engine,
+      database,
+      begin,
+      worker,
+      leaseMs,
+      concurrency,
+      pollMs,
+    });
+  }
+
+  /** The loop that does what is due. */
+  get runner(): Service {
+    return this.#runner;
+  }
+
+  register(...sagas: readonly Defined[]): void {
+    for (const { definition } of sagas) this.#registry.register(definition);
+  }
+
+  /** Adds the consumer of replies and events, once everything is registered. */
+  listen(registry: HandlerRegistry): void {
+    const { transactionOf } = this.#parts;
+    listen(registry, { engine: this.engine, transactionOf, hint: (id) => this.#runner.hint(id) });
+  }
+
+  async start(tx: SagaTransaction, { definition }: Defined, input: unknown): Promise<Started> {
+    if (this.#registry.get(definition.name, definition.version) !== definition) {
+      throw new SagaboxError(
+        "SAGA_UNKNOWN",
+        `Saga "${definition.name}" version ${definition.version} is not registered. Call bus.register(saga) first.`,
+      );
+    }
+    return startIn(this.engine, tx, definition, input);
+  }
+
+  /** Something was written that may be due at once. */
+  hint(): void {
+    this.#runner.hint();
+  }
+}

@@ -1,0 +1,197 @@
+import { completeStep, completeUndo, failStep, failUndo, tryStep, tryUndo } from "./begin.ts";
+import { needsUndo } from "./backward.ts";
+import { stepAt, type StepNode } from "./definition.ts";
+import { end, newEffort, type Draft } from "./draft.ts";
+import type { WorkOutcome } from "./input.ts";
+import type { Effort, StepRecord } from "./state.ts";
+
+/** Why something that came was not used; undefined when it was. */
+export type Ignored = string | undefined;
+
+/** How a step that is waited for ended; or how it ended after all, when nobody waited any longer. */
+export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): Ignored {
+  const record = draft.state.records[place];
+  const step = stepAt(draft.definition, place);
+  if (record === undefined || step === undefined) return "this step has not begun";
+  if (record.status !== "in_progress") return settleLate(draft, place, step, record, outcome);
+  switch (outcome.kind) {
+    case "done":
+      completeStep(draft, place, record, outcome.result);
+      return undefined;
+    case "refused":
+      record.outcome = "not_done";
+      failStep(draft, place, record, outcome.error);
+      return undefined;
+    default:
+      tryAgainOrFail(draft, place, step, record, outcome);
+      return undefined;
+  }
+}
+
+type Failure = Extract<WorkOutcome, { kind: "failed" | "unknown" }>;
+
+function tryAgainOrFail(
+  draft: Draft,
+  place: string,
+  step: StepNode,
+  record: StepRecord,
+  failure: Failure,
+): void {
+  const certain = failure.kind === "failed" && failure.certain === true;
+  // An earlier try may have done it even if this one has not.
+  record.outcome = certain && record.outcome !== "unknown" ? "not_done" : "unknown";
+  const wanted = draft.state.direction === "forward" && record.abandoned === undefined;
+  const permanent = failure.kind === "failed" && failure.permanent === true;
+  if (!wanted || permanent || record.attempt >= step.retry.maxAttempts) {
+    failStep(draft, place, record, failure.error);
+    return;
+  }
+  waitForNextTry(draft, step, record, { undo: false, error: failure.error });
+  draft.note({ event: "failed", place, from: "in_progress", to: "in_progress", note: failure.error });
+}
+
+function waitForNextTry(
+  draft: Draft,
+  step: StepNode,
+  effort: Effort,
+  { undo, error }: { readonly undo: boolean; readonly error: string },
+): void {
+  effort.nextAtMs = draft.nowMs + draft.delayAfter(step, undo, effort.attempt);
+  effort.dueAtMs = undefined;
+  effort.attempt += 1;
+  effort.error = error.slice(0, 1_000);
+}
+
+// A success that nobody waited for any longer is undone; if its undo is already over, it is undone once more.
+function settleLate(
+  draft: Draft,
+  place: string,
+  step: StepNode,
+  record: StepRecord,
+  outcome: WorkOutcome,
+): Ignored {
+  if (outcome.kind !== "done") return "its outcome had been decided before";
+  if (record.status === "completed") return "it was known to be done";
+  if (record.status === "skipped") return "a person has decided about it";
+  if (record.status === "failed" && draft.state.direction === "forward" && draft.status === "failed") {
+    completeStep(draft, place, record, outcome.result); // parked past the pivot: this is what it waited for
+    return undefined;
+  }
+  if (record.outcome === "done") return "it was known to be done";
+  record.outcome = "done";
+  record.result = outcome.result;
+  draft.note({ event: "noted", place, note: "a late success" });
+  if (record.undo?.status === "done" && needsUndo(record, step)) {
+    const { epoch, ids } = record.undo;
+    record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress" };
+    record.status = "compensating";
+    tryUndo(draft, place, step, record);
+  }
+  return undefined;
+}
+
+/** How the undo of a step ended. */
+export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): Ignored {
+  const record = draft.state.records[place];
+  const step = stepAt(draft.definition, place);
+  const undo = record?.undo;
+  if (record === undefined || step === undefined || undo === undefined)
+    return "this step is not being undone";
+  if (undo.status === "done" || undo.status === "settled") return "it was known to be undone";
+  if (outcome.kind === "done") {
+    completeUndo(draft, place, record);
+    return undefined;
+  }
+  if (undo.status === "failed") return "its undo had been given up before";
+  const permanent = outcome.kind === "refused" || (outcome.kind === "failed" && outcome.permanent === true);
+  if (permanent || undo.attempt >= step.undoRetry.maxAttempts) failUndo(draft, place, record, outcome.error);
+  else {
+    waitForNextTry(draft, step, undo, { undo: true, error: outcome.error });
+    draft.note({
+      event: "failed",
+      place,
+      from: "compensating",
+      to: "compensating",
+      note: outcome.error,
+    });
+  }
+  return undefined;
+}
+
+/** A reply is known by the id of the command it answers. */
+export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcome): Ignored {
+  for (const [place, record] of Object.entries(draft.state.records)) {
+    if (record.ids.includes(requestId)) {
+      const latest = record.ids.at(-1) === requestId;
+      // The failure of a try that has been replaced says nothing about the one that replaced it.
+      if (outcome.kind !== "done" && !latest) return "a newer try has taken its place";
+      return settleStep(draft, place, outcome);
+    }
+    if (record.undo?.ids.includes(requestId) === true) {
+      const latest = record.undo.ids.at(-1) === requestId;
+      if (outcome.kind !== "done" && !latest) return "a newer try has taken its place";
+      return settleUndo(draft, place, outcome);
+    }
+  }
+  return "no step of this saga sent that command";
+}
+
+/** What is due by the clock: waits that are over, and tries whose turn has come. */
+export function passTime(draft: Draft): void {
+  for (const [place, record] of Object.entries(draft.state.records)) {
+    const step = stepAt(draft.definition, place);
+    if (step === undefined) continue;
+    if (record.status === "in_progress") passStepTime(draft, place, step, record);
+    else if (record.undo?.status === "in_progress") passUndoTime(draft, place, step, record);
+  }
+}
+
+function passStepTime(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+  const { nowMs } = draft;
+  const local = step.work.kind === "run" || step.work.kind === "tx";
+  if (record.nextAtMs !== undefined && record.nextAtMs <= nowMs && !local) {
+    tryStep(draft, place, step, record);
+    return;
+  }
+  if (record.dueAtMs === undefined || record.dueAtMs > nowMs) return;
+  if (step.work.kind === "delay") return completeStep(draft, place, record);
+  if (step.work.kind === "wait") return passWait(draft, place, step, record);
+  const error = `no answer within ${step.timeoutMs ?? 0} ms`;
+  tryAgainOrFail(draft, place, step, record, { kind: "unknown", error });
+}
+
+function passWait(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+  if (step.work.kind === "wait" && step.work.onTimeout === "continue") {
+    completeStep(draft, place, record, null);
+    return;
+  }
+  record.outcome = "not_done";
+  failStep(draft, place, record, `nothing came within ${step.timeoutMs ?? 0} ms`);
+}
+
+function passUndoTime(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+  const { undo } = record;
+  if (undo === undefined) return;
+  const local = step.undo?.kind === "run" || step.undo?.kind === "tx";
+  if (undo.nextAtMs !== undefined && undo.nextAtMs <= draft.nowMs) {
+    if (!local) tryUndo(draft, place, step, record);
+  } else if (undo.dueAtMs !== undefined && undo.dueAtMs <= draft.nowMs) {
+    settleUndo(draft, place, { kind: "unknown", error: "no answer to its undo in time" });
+  }
+}
+
+/** Takes a record back to before it was given up, for another try. */
+export function reopen(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+  if (record.undo?.status === "failed") {
+    const { epoch, ids } = record.undo;
+    record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress" };
+    tryUndo(draft, place, step, record);
+    return;
+  }
+  end(record, draft.nowMs);
+  record.status = "in_progress";
+  record.endedAtMs = undefined;
+  record.epoch += 1;
+  record.attempt = 1;
+  tryStep(draft, place, step, record);
+}

@@ -1,0 +1,92 @@
+import type { Json } from "../message/index.ts";
+
+/** The life of an instance. `failed` is not an end: it is parked with an open incident until a person decides. */
+export type SagaStatus =
+  | "started"
+  | "running"
+  /** Past the pivot: forward only. */
+  | "completing"
+  | "compensating"
+  | "compensated"
+  | "completed"
+  | "failed";
+
+export type StepStatus = "in_progress" | "completed" | "failed" | "compensating" | "compensated" | "skipped";
+
+/** What is known about the effect of a step. Unknown is never taken for not done. */
+export type StepOutcome = "done" | "not_done" | "unknown";
+
+/** One way of doing something that may take several tries: a step, or its undo. */
+export interface Effort {
+  /** Begins anew with every epoch: after a person's retry, or when a late success has to be undone again. */
+  epoch: number;
+  attempt: number;
+  /** Ids of the commands sent, or of the child, oldest first. */
+  ids: string[];
+  /** When local work is to be done, or tried again. */
+  nextAtMs?: number | undefined;
+  /** When it is given up waiting. */
+  dueAtMs?: number | undefined;
+  startedAtMs: number;
+  endedAtMs?: number | undefined;
+  error?: string | undefined;
+}
+
+export interface StepRecord extends Effort {
+  status: StepStatus;
+  /** Steps that began together share a unit; what is undone goes backwards unit by unit. */
+  unit: number;
+  outcome?: StepOutcome | undefined;
+  /** Its work may still be running, but nobody wants it any more, for this reason. */
+  abandoned?: string | undefined;
+  result?: Json | undefined;
+  undo?: (Effort & { status: "in_progress" | "done" | "failed" | "settled" }) | undefined;
+}
+
+export interface EarlyEvent {
+  readonly id: string;
+  readonly type: string;
+  readonly data: Json;
+}
+
+/** Everything that is remembered about one instance beside its input; kept as JSON. */
+export interface SagaState {
+  direction: "forward" | "backward";
+  pivoted: boolean;
+  units: number;
+  records: Record<string, StepRecord>;
+  choices: Record<string, string | null>;
+  rounds: Record<string, { round: number; over: boolean }>;
+  /** Events that came before anybody waited for them. */
+  early: EarlyEvent[];
+  deadlineAtMs?: number | undefined;
+  /** Why it turned back, for people. */
+  cause?: string | undefined;
+}
+
+export function newState(): SagaState {
+  return {
+    direction: "forward",
+    pivoted: false,
+    units: 0,
+    records: {},
+    choices: {},
+    rounds: {},
+    early: [],
+  };
+}
+
+/** An instance as `decide` sees it. */
+export interface Snapshot {
+  readonly id: string;
+  readonly input: Json;
+  readonly status: SagaStatus;
+  readonly state: SagaState;
+  readonly parent: { readonly id: string; readonly place: string } | null;
+}
+
+export const endStatuses: readonly SagaStatus[] = ["completed", "compensated"];
+
+export function hasEnded(status: SagaStatus): boolean {
+  return endStatuses.includes(status);
+}

@@ -1,0 +1,184 @@
+import { statement } from "../storage/index.ts";
+
+export type SagaStatements = ReturnType<typeof sagaStatements>;
+
+const columns = `instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+       instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
+       instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+       extract(epoch from clock_timestamp()) * 1000 as now_ms`;
+
+const claimed = (schema: string): string =>
+  `update ${schema}.saga_instance as instance
+          set claimed_by = $1::text, claims = instance.claims + 1,
+              claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
+        where instance.id = any(array(`;
+
+export function sagaStatements(schema: string) {
+  return {
+    now: statement("sagabox.saga.now", "select extract(epoch from clock_timestamp()) * 1000 as now_ms"),
+    insert: statement(
+      "sagabox.saga.insert",
+      `with made as (
+         insert into ${schema}.saga_instance
+           (id, type, definition_version, correlation_id, status, input, state, trace_id, traceparent,
+            message_correlation_id, parent_id, parent_place)
+         values ($1::text, $2::text, $3::integer, $4::text, 'started', $5::json, $6::json, $7::text, $8::text,
+                 $9::text, $10::text, $11::text)
+         on conflict (type, correlation_id) do nothing
+         returning id)
+       select id from made`,
+    ),
+    idOf: statement(
+      "sagabox.saga.id_of",
+      `select id from ${schema}.saga_instance where type = $1::text and correlation_id = $2::text`,
+    ),
+    // Whoever starts an instance and whoever has something for it before it exists meet here.
+    meet: statement(
+      "sagabox.saga.meet",
+      "select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453))",
+    ),
+    load: statement(
+      "sagabox.saga.load",
+      `select ${columns} from ${schema}.saga_instance as instance where instance.id = $1::text for update`,
+    ),
+    read: statement(
+      "sagabox.saga.read",
+      `select ${columns} from ${schema}.saga_instance as instance where instance.id = $1::text`,
+    ),
+    loadByKey: statement(
+      "sagabox.saga.load_by_key",
+      `select ${columns} from ${schema}.saga_instance as instance
+        where instance.type = $1::text and instance.correlation_id = $2::text for update`,
+    ),
+    // The version-checked update comes first; nothing else is written unless it took place.
+    save: statement(
+      "sagabox.saga.save",
+      `with saved as (
+         update ${schema}.saga_instance
+            set status = $3::text, state = $4::json, current_step = $5::text, waits_for = $6::text,
+                waiting_since = to_timestamp($7::double precision / 1000), last_error = $8::text,
+                retry_count = $9::integer, due_at = to_timestamp($10::double precision / 1000),
+                version = version + 1, claims = 0, updated_at = clock_timestamp(),
+                ended_at = case when $3::text in ('completed', 'compensated') then clock_timestamp() end,
+                claimed_by = case when $11::boolean then null else claimed_by end,
+                claimed_until = case when $11::boolean then null else claimed_until end
+          where id = $1::text and version = $2::integer
+          returning id, version, trace_id),
+       logged as (
+         insert into ${schema}.saga_audit_log
+           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input)
+         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, $13::text,
+                $14::text, saved.trace_id, case when line.nr = 1 then $15::json end
+           from saved, json_to_recordset($12::json) as line
+             (nr integer, event text, place text, "from" text, "to" text, note text)
+          order by line.nr),
+       opened as (
+         insert into ${schema}.saga_incident (saga_id, steps, error)
+         select saved.id, $16::text::text[], $17::text from saved where $17::text is not null),
+       closed as (
+         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = $18::text
+          where saga_id = (select id from saved) and closed_at is null and $18::text is not null)
+       select version from saved`,
+    ),
+    ignore: statement(
+      "sagabox.saga.ignore",
+      `insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, user_id, input)
+       values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::json)`,
+    ),
+    mail: statement(
+      "sagabox.saga.mail",
+      `select mail.id, mail.cause, mail.input::text as input from ${schema}.saga_mail as mail
+        where mail.saga_id = $1::text order by mail.arrived_at, mail.id limit 100`,
+    ),
+    forgetMail: statement(
+      "sagabox.saga.forget_mail",
+      `delete from ${schema}.saga_mail where saga_id = $1::text and id = any($2::text::text[])`,
+    ),
+    // Addressed to an instance, whose row is left alone: two that write to each other must not wait for each other.
+    post: statement(
+      "sagabox.saga.post",
+      `insert into ${schema}.saga_mail (id, type, saga_id, cause, input, expires_at)
+       select $2::text, instance.type, instance.id, $3::text, $4::json, 'infinity'
+         from ${schema}.saga_instance as instance where instance.id = $1::text
+       on conflict (id, type) do nothing
+       returning saga_id`,
+    ),
+    keep: statement(
+      "sagabox.saga.keep",
+      `insert into ${schema}.saga_mail (id, type, correlation_id, cause, input, expires_at)
+       values ($1::text, $2::text, $3::text, $4::text, $5::json,
+               clock_timestamp() + $6::double precision * interval '1 ms')
+       on conflict (id, type) do nothing`,
+    ),
+    collect: statement(
+      "sagabox.saga.collect",
+      `update ${schema}.saga_mail set saga_id = $3::text, correlation_id = null
+        where type = $1::text and correlation_id = $2::text and saga_id is null and expires_at > clock_timestamp()`,
+    ),
+    // Of what is due, only what this process knows how to go on with.
+    claim: statement(
+      "sagabox.saga.claim",
+      `${claimed(schema)}
+          select due.id from ${schema}.saga_instance as due
+           where due.due_at <= (select clock_timestamp())
+             and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
+             and due.type || '/' || due.definition_version = any($3::text::text[])
+           order by due.due_at limit $4::integer for update skip locked))
+        returning ${columns}`,
+    ),
+    claimMail: statement(
+      "sagabox.saga.claim_mail",
+      `${claimed(schema)}
+          select due.id from ${schema}.saga_instance as due
+           where due.id in (select mail.saga_id from ${schema}.saga_mail as mail where mail.saga_id is not null)
+             and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
+             and due.type || '/' || due.definition_version = any($3::text::text[])
+           limit $4::integer for update skip locked))
+        returning ${columns}`,
+    ),
+    nextDue: statement(
+      "sagabox.saga.next_due",
+      `select extract(epoch from due_at - clock_timestamp()) * 1000 as wait_ms from ${schema}.saga_instance
+        where due_at is not null and (claimed_until is null or claimed_until < (select clock_timestamp()))
+          and type || '/' || definition_version = any($1::text::text[])
+        order by due_at limit 1`,
+    ),
+    renew: statement(
+      "sagabox.saga.renew",
+      `update ${schema}.saga_instance
+          set claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
+        where claimed_by = $1::text and id = any($3::text::text[])
+        returning id`,
+    ),
+    release: statement(
+      "sagabox.saga.release",
+      `update ${schema}.saga_instance set claimed_by = null, claimed_until = null, claims = 0
+        where id = $1::text and claimed_by = $2::text`,
+    ),
+    // Due for a while, yet its version is known to nobody here.
+    orphans: statement(
+      "sagabox.saga.orphans",
+      `select type, definition_version, count(*)::integer as count from ${schema}.saga_instance
+        where due_at < clock_timestamp() - interval '10 seconds'
+          and (claimed_until is null or claimed_until < clock_timestamp())
+          and type || '/' || definition_version <> all($1::text::text[])
+        group by 1, 2 order by 1, 2 limit 100`,
+    ),
+    forget: statement(
+      "sagabox.saga.forget",
+      `with old as (
+         select id from ${schema}.saga_instance
+          where ended_at < clock_timestamp() - $1::double precision * interval '1 ms'
+          limit $2::integer for update skip locked),
+       lines as (delete from ${schema}.saga_audit_log where saga_id in (select id from old)),
+       incidents as (delete from ${schema}.saga_incident where saga_id in (select id from old)),
+       mail as (delete from ${schema}.saga_mail where saga_id in (select id from old))
+       delete from ${schema}.saga_instance where id in (select id from old)`,
+    ),
+    forgetUnclaimed: statement(
+      "sagabox.saga.forget_unclaimed",
+      `delete from ${schema}.saga_mail where ctid = any(array(
+         select ctid from ${schema}.saga_mail where expires_at < clock_timestamp() limit $1::integer))`,
+    ),
+  };
+}

@@ -1,0 +1,77 @@
+import { stepAt, type SagaDefinition, type StepNode } from "./definition.ts";
+import type { Effort, SagaState, StepRecord } from "./state.ts";
+
+/** Something to be done here, outside or inside the transaction. */
+export interface LocalWork {
+  readonly place: string;
+  readonly undo: boolean;
+  readonly kind: "run" | "tx";
+  readonly epoch: number;
+  readonly attempt: number;
+  readonly step: StepNode;
+  readonly record: StepRecord;
+}
+
+/** Steps and undos of our own whose time has come. */
+export function localWork(definition: SagaDefinition, state: SagaState, nowMs: number): LocalWork[] {
+  return Object.entries(state.records).flatMap(([place, record]) => {
+    const step = stepAt(definition, place);
+    if (step === undefined) return [];
+    const work = dueEffort(record, step);
+    if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) return [];
+    const { undo, kind, effort } = work;
+    return [{ place, undo, kind, epoch: effort.epoch, attempt: effort.attempt, step, record }];
+  });
+}
+
+function dueEffort(
+  record: StepRecord,
+  step: StepNode,
+): { readonly undo: boolean; readonly kind: "run" | "tx"; readonly effort: Effort } | undefined {
+  if (record.status === "in_progress") {
+    const { kind } = step.work;
+    return kind === "run" || kind === "tx" ? { undo: false, kind, effort: record } : undefined;
+  }
+  if (record.undo?.status !== "in_progress") return undefined;
+  const kind = step.undo?.kind;
+  return kind === "run" || kind === "tx" ? { undo: true, kind, effort: record.undo } : undefined;
+}
+
+/** When somebody has to look at the instance again although nothing comes; null for never. */
+export function nextDueMs({ records, deadlineAtMs }: SagaState, ended: boolean): number | null {
+  if (ended) return null;
+  const times = Object.values(records).flatMap((record) => {
+    if (record.status === "in_progress") return timesOf(record);
+    return record.undo?.status === "in_progress" ? timesOf(record.undo) : [];
+  });
+  if (deadlineAtMs !== undefined) times.push(deadlineAtMs);
+  return times.length === 0 ? null : Math.min(...times);
+}
+
+function timesOf({ nextAtMs, dueAtMs }: Effort): number[] {
+  return [nextAtMs, dueAtMs].filter((atMs) => atMs !== undefined);
+}
+
+/** What an instance waits for, for people: the steps under way, and since when. */
+export function waitingFor(
+  definition: SagaDefinition | undefined,
+  state: SagaState,
+): { readonly step: string; readonly what: string; readonly sinceMs: number } | null {
+  const open = Object.entries(state.records)
+    .flatMap(([place, record]) => {
+      if (record.status === "in_progress") return [{ place, record, effort: record as Effort, undo: false }];
+      if (record.undo?.status === "in_progress" || record.undo?.status === "failed") {
+        return [{ place, record, effort: record.undo as Effort, undo: true }];
+      }
+      return record.status === "failed" && state.direction === "forward"
+        ? [{ place, record, effort: record as Effort, undo: false }]
+        : [];
+    })
+    .sort((a, b) => b.record.unit - a.record.unit);
+  const first = open[0];
+  if (first === undefined) return null;
+  const step = definition === undefined ? undefined : stepAt(definition, first.place);
+  const what = open.map(({ place, undo }) => (undo ? `undo of ${place}` : place)).join(", ");
+  const kind = (first.undo ? step?.undo?.kind : step?.work.kind) ?? "step";
+  return { step: first.place, what: `${kind}: ${what}`.slice(0, 500), sinceMs: first.effort.startedAtMs };
+}

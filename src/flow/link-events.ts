@@ -1,4 +1,5 @@
 import { publishedBy, reactionsTo, type Flow, type Outcome, type Reaction } from "./flow.ts";
+import { groupBy } from "./group-by.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
 
 /** A reaction that is due because its event happened, with what has come of it so far. */
@@ -26,9 +27,10 @@ export function linkEvents(flow: Flow, events: readonly RecordedEvent[]): readon
     reactionsTo(flow, trigger.type).map((reaction): Claiming => ({ trigger, reaction, came: [] })),
   );
   const ids = new Set(events.map(({ messageId }) => messageId));
+  const byTrigger = groupBy(due, ({ trigger }) => trigger.messageId);
   const loose = new Set<RecordedEvent>();
   for (const event of events) {
-    const claim = claimOf(due, event);
+    const claim = claimOf(byTrigger.get(event.causationId ?? "") ?? [], event);
     if (claim !== undefined) claim.came.push(event);
     else if (event.causationId === null || !ids.has(event.causationId)) loose.add(event);
   }
@@ -38,11 +40,8 @@ export function linkEvents(flow: Flow, events: readonly RecordedEvent[]): readon
   return due.map((claim) => ({ ...claim, outcome: outcomeOf(claim) }));
 }
 
-function claimOf(due: readonly Claiming[], event: RecordedEvent): Claiming | undefined {
-  const fitting = due.filter(
-    ({ trigger, reaction }) =>
-      trigger.messageId === event.causationId && publishedBy(reaction).includes(event.type),
-  );
+function claimOf(caused: readonly Claiming[], event: RecordedEvent): Claiming | undefined {
+  const fitting = caused.filter(({ reaction }) => publishedBy(reaction).includes(event.type));
   return fitting.find(({ reaction }) => reaction.by === event.source) ?? fitting[0];
 }
 

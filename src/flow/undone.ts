@@ -10,14 +10,15 @@ interface Undone {
 
 /** Which effects were taken back. One correlation id may hold several paths, so each beginning is looked at by itself. */
 export function undoneBy(flow: Flow, steps: readonly FlowStep[], due: readonly Due[]): Undone {
-  const line = lines(steps);
+  const byId = new Map(steps.map((step) => [step.messageId, step]));
+  const line = lines(byId);
   const rootOf = (step: FlowStep): string => line(step).at(-1)?.messageId ?? step.messageId;
   const undone = new Set<string>();
   const twice: Undone["twice"][number][] = [];
   for (const { trigger, reaction, outcome } of due) {
     if (outcome === undefined || outcome.failure) continue;
-    const cause = steps.find(({ messageId }) => messageId === trigger.messageId);
-    for (const type of cause === undefined ? [] : reaction.undoes) {
+    const cause = byId.get(trigger.messageId);
+    for (const type of reaction.undoes) {
       const effect = nearestOf(type, cause === undefined ? [] : line(cause), steps);
       if (effect === undefined) continue;
       if (undone.has(effect.messageId))
@@ -44,8 +45,7 @@ function nearestOf(
 }
 
 /** The step and what led to it, the nearest first. */
-function lines(steps: readonly FlowStep[]): (step: FlowStep) => readonly FlowStep[] {
-  const byId = new Map(steps.map((step) => [step.messageId, step]));
+function lines(byId: ReadonlyMap<string, FlowStep>): (step: FlowStep) => readonly FlowStep[] {
   return (step) => {
     const line: FlowStep[] = [];
     const seen = new Set<string>();

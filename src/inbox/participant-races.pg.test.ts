@@ -15,8 +15,9 @@ function gate() {
 
 async function setup() {
   const house = await participants();
-  const blocked = () =>
-    until(async () => (await house.rows("select 1 from pg_locks where not granted")).length > 0);
+  const waiting = `select 1 from pg_locks as waits join pg_stat_activity as session using (pid)
+                    where not waits.granted and session.datname = current_database()`;
+  const blocked = (sessions = 1) => until(async () => (await house.rows(waiting)).length >= sessions);
   const receipt = (id: string, type: string) => ({
     consumer: "stock",
     id,
@@ -129,6 +130,34 @@ test("two undos of one do at the same time: one runs, the other waits and is tol
   expect((await first).kind).toBe("processed");
   expect(await second).toEqual({ kind: "skipped", reason: "already_undone" });
   expect(await notes()).toEqual(["do", "undo"]);
+});
+
+test("an undo in the middle of its claims and a copy of the do wait in turn, never for each other", async () => {
+  const { engine, receipt, write, blocked, notes } = await setup();
+  const [begun, hold] = [gate(), gate()];
+  const doing = receiveOnce(engine, receipt("d15", Reserve.name), async () => {
+    begun.open();
+    await hold.opened;
+    throw new Error("the shelf broke");
+  });
+  doing.catch(() => undefined);
+  await begun.opened;
+  const answer = () => Promise.resolve();
+  const undoing = receiveReferring(engine, receipt("u1", Release.name), {
+    earlier: { undoes: { ...earlier.undoes, ids: ["d2", "d15", "d1"] }, supersedes: undefined },
+    handle: ({ tx }) => write(tx, "undo"),
+    answer,
+  });
+  await blocked(); // it has d1, waits for d15, and still needs d2
+  const copying = receiveReferring(engine, receipt("d2", Reserve.name), {
+    earlier: { undoes: undefined, supersedes: earlier.undoes },
+    handle: ({ tx }) => write(tx, "do"),
+    answer,
+  });
+  await blocked(2);
+  hold.open();
+  expect((await Promise.all([undoing, copying])).map(({ kind }) => kind)).toEqual(["skipped", "duplicate"]);
+  expect(await notes()).toEqual([]);
 });
 
 test("a refusal never denies what an earlier copy did in the meantime", async () => {

@@ -17,6 +17,7 @@ import { decide } from "./decide.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
 import { resultsOf } from "./draft.ts";
+import { followedBy, recording } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
 import type { SagaRegistry } from "./registry.ts";
 import {
@@ -31,7 +32,6 @@ import {
   loadedFrom,
 } from "./saga-store.ts";
 import { startIn } from "./start.ts";
-import { hasEnded } from "./state.ts";
 import type { SagaStatements } from "./statements.ts";
 
 /** An open transaction that can also take messages. */
@@ -94,8 +94,8 @@ export class SagaEngine {
   }
 
   decide(definition: SagaDefinition, before: Loaded, input: SagaInput): Decision {
-    const ports = { nowMs: before.nowMs, newId: this.parts.newId, random };
-    return decide(definition, before, input, ports);
+    const { ports, drawn } = recording({ nowMs: before.nowMs, newId: this.parts.newId, random });
+    return { ...decide(definition, before, input, ports), drawn };
   }
 
   /** Whether a decision is nothing but a new state, so that one statement is enough. */
@@ -171,20 +171,11 @@ export class SagaEngine {
     const effort = undo ? state.records[place]?.undo : state.records[place];
     const attempt = effort?.attempt ?? 1;
     const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
-    const next = this.decide(
-      definition,
-      { ...before, state, status },
-      {
-        kind: "worked",
-        place,
-        undo,
-        epoch,
-        attempt,
-        outcome,
-      },
-    );
+    const input = { kind: "worked", place, undo, epoch, attempt, outcome } as const;
+    const next = this.decide(definition, { ...before, state, status }, input);
     return {
       ...next,
+      drawn: followedBy(decision.drawn, input, next.drawn),
       effects: [...decision.effects, ...next.effects],
       changes: [...decision.changes, ...next.changes],
     };
@@ -276,8 +267,4 @@ function tooLarge(cause: Cause): Cause {
 
 export function conflict(id: string): SagaboxError {
   return new SagaboxError("SAGA_CONFLICT", `Saga ${id} was changed by somebody else at the same time.`);
-}
-
-export function endedOrParked({ status }: Loaded): boolean {
-  return hasEnded(status) || status === "failed";
 }

@@ -36,7 +36,14 @@ export type SagaInput =
       readonly attempt: number;
       readonly outcome: WorkOutcome;
     }
-  | { readonly kind: "event"; readonly id: string; readonly type: string; readonly data: Json }
+  /** `by`: where a person, not a message, brought it. */
+  | {
+      readonly kind: "event";
+      readonly id: string;
+      readonly type: string;
+      readonly data: Json;
+      readonly by?: Operator;
+    }
   | {
       readonly kind: "child";
       readonly childId: string;

@@ -2,7 +2,7 @@ import { SagaboxError } from "../errors/index.ts";
 import { decodeJson, encodeJson, type Json } from "../message/index.ts";
 import { textArray, type Param, type Queryable } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
-import type { Decision } from "./decision.ts";
+import type { Change, Decision } from "./decision.ts";
 import type { SagaInput } from "./input.ts";
 import type { SagaState, SagaStatus, Snapshot } from "./state.ts";
 import { hasEnded } from "./state.ts";
@@ -96,14 +96,20 @@ export function saveParams(
     Object.values(state.records).reduce((sum, { attempt }) => sum + attempt - 1, 0),
     nextDueMs(state, hasEnded(status)),
     release,
-    encodeJson(changes.map((change, index) => ({ nr: index + 1, ...change }))),
+    encodeJson(linesOf(changes).map((line, index) => ({ nr: index + 1, ...line }))),
     cause,
     actorOf(input),
     encodeJson(withoutUndefined(input)),
     opened === undefined ? null : textArray(opened.places),
     opened?.error ?? null,
     closed?.resolution ?? null,
+    decision.drawn === undefined ? null : encodeJson(withoutUndefined(decision.drawn)),
   ];
+}
+
+/** The lines of the history. No transition is without one, not even that which only sends a command again. */
+export function linesOf(changes: readonly Change[]): readonly Change[] {
+  return changes.length > 0 ? changes : [{ event: "noted", note: "tried again" }];
 }
 
 /** What the instance is after the decision was saved. */
@@ -123,7 +129,7 @@ export async function saved(tx: Queryable, sql: SagaStatements, params: readonly
 
 /** The person behind an input, if there is one. */
 export function actorOf(input: SagaInput): string | null {
-  return "by" in input ? input.by.actor : null;
+  return "by" in input ? (input.by?.actor ?? null) : null;
 }
 
 /** JSON has no undefined; our own optional fields do. */

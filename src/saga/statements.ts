@@ -66,9 +66,10 @@ export function sagaStatements(schema: string) {
           returning id, version, trace_id),
        logged as (
          insert into ${schema}.saga_audit_log
-           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input)
+           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input, drawn)
          select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, $13::text,
-                $14::text, saved.trace_id, case when line.nr = 1 then $15::json end
+                $14::text, saved.trace_id, case when line.nr = 1 then $15::json end,
+                case when line.nr = 1 then $19::json end
            from saved, json_to_recordset($12::json) as line
              (nr integer, event text, place text, "from" text, "to" text, note text)
           order by line.nr),

@@ -31,7 +31,7 @@ create table {schema}.saga_instance (
   check ((ended_at is not null) = (status in ('completed', 'compensated')))
 );
 
-create unique index saga_instance_correlation on {schema}.saga_instance (type, correlation_id);
+create unique index saga_instance_correlation on {schema}.saga_instance (correlation_id, type);
 create index saga_instance_due on {schema}.saga_instance (due_at) where due_at is not null;
 create index saga_instance_open on {schema}.saga_instance (status, updated_at) where ended_at is null;
 create index saga_instance_ended on {schema}.saga_instance (ended_at) where ended_at is not null;
@@ -72,6 +72,7 @@ create table {schema}.saga_audit_log (
   user_id    text,
   trace_id   text,
   input      json,
+  drawn      json,
   at         timestamptz not null default clock_timestamp()
 );
 

@@ -1,5 +1,5 @@
+import { mermaidText } from "../telemetry/index.ts";
 import { reactionsTo, roleOf, type Flow } from "./flow.ts";
-import { mermaidText } from "./mermaid-text.ts";
 
 /** The declaration as a Mermaid flowchart: failures in red, compensations dashed, beginnings and ends rounded. */
 export function flowDiagram(flow: Flow): string {

@@ -1,6 +1,6 @@
+import { durationText, mermaidText } from "../telemetry/index.ts";
 import type { FlowStep } from "./path-steps.ts";
 import type { FlowPath } from "./flow-path.ts";
-import { mermaidText } from "./mermaid-text.ts";
 
 /** One path as a Mermaid sequence diagram: who published what, when, for whom, and what is still waited for. */
 export function flowPathDiagram(path: FlowPath): string {
@@ -21,7 +21,7 @@ export function flowPathDiagram(path: FlowPath): string {
 
 function lines(path: FlowPath, step: FlowStep, id: (service: string) => string): string[] {
   const arrow = { failure: "-x", undo: "-->>", begin: "->>", effect: "->>", unknown: "->>" }[step.role];
-  const label = mermaidText(`${step.type} +${duration(step.sinceBeginMs)}`);
+  const label = mermaidText(`${step.type} +${durationText(step.sinceBeginMs)}`);
   const reacting = [
     ...path.steps.filter(({ parent }) => parent === step.messageId).map(({ source }) => source),
     ...path.waitsFor.filter(({ after }) => after.messageId === step.messageId).map(({ by }) => by),
@@ -33,10 +33,4 @@ function lines(path: FlowPath, step: FlowStep, id: (service: string) => string):
 
 function together(events: readonly string[]): string {
   return events.join(" + ");
-}
-
-function duration(ms: number): string {
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
-  return ms < 3_600_000 ? `${(ms / 60_000).toFixed(1)} min` : `${(ms / 3_600_000).toFixed(1)} h`;
 }

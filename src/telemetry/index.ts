@@ -5,6 +5,7 @@ export { fanOut, silentObserver, type Observer } from "./observer.ts";
 export { eventCatalogue, type EventEntry, type LogLevel } from "./event-catalogue.ts";
 export { logger, type LoggerOptions } from "./logger.ts";
 export { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
+export { durationText, mermaidText } from "./mermaid-text.ts";
 export { packageVersion } from "./package-version.ts";
 export { printable, printableJson, withoutPasswords } from "./printable.ts";
 export { prometheus, type PrometheusObserver, type PrometheusOptions } from "./prometheus.ts";

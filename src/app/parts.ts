@@ -119,6 +119,7 @@ export function wire(
     schema,
     worker,
     leaseMs: settings.leaseMs,
+    stopDeadlineMs: settings.shutdownMs * 0.8,
     settings: settings.sagas,
     compose: composeOne,
     newId,

@@ -1,7 +1,7 @@
 import { isSagaboxError } from "../errors/index.ts";
 import { decodeJson } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
-import { sleep, systemClock } from "../runtime/index.ts";
+import { sleep, systemClock, withDeadline } from "../runtime/index.ts";
 import { textArray, type Database, type Sql } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { messageOf } from "./begin.ts";
@@ -70,11 +70,11 @@ export class InstanceTask {
     this.#wake?.();
   }
 
-  /** Lets local steps finish; they are told that they should. */
-  async stop(): Promise<void> {
+  /** Lets local steps finish; they are told that they should, and are not waited for longer than this. */
+  async stop(deadlineMs: number): Promise<void> {
     this.#stopping = true;
-    this.#wake?.();
-    await this.#run;
+    this.poke();
+    await withDeadline(this.#run ?? Promise.resolve(), deadlineMs, () => this.lose());
   }
 
   async #work(): Promise<void> {
@@ -97,7 +97,8 @@ export class InstanceTask {
       else await this.#inside(work);
     }
     if (due.some(({ kind }) => kind === "tx")) return true;
-    if (this.#running.size === 0 && (this.#stopping || !this.#dueSoon())) return false;
+    if (this.#stopping && this.#running.size === 0) return false;
+    if (this.#running.size === 0 && !this.#dueSoon()) return false;
     await this.#nextThing();
     return true;
   }
@@ -134,7 +135,9 @@ export class InstanceTask {
     const signal = AbortSignal.any([wanted.signal, this.#ended.signal]);
     const tellLate = (outcome: WorkOutcome): void => void this.#post(work, outcome);
     void doOutside(work, this.#instance, signal, tellLate).then(async (outcome) => {
-      if (!this.#ended.signal.aborted) await this.#persist(() => this.#settle(work, outcome));
+      // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
+      const cutOff = this.#stopping && outcome.kind !== "done";
+      if (!this.#ended.signal.aborted && !cutOff) await this.#persist(() => this.#settle(work, outcome));
       this.#running.delete(name);
       this.poke();
     });

@@ -14,6 +14,8 @@ export interface SagaRunnerParts {
   readonly concurrency: number;
   /** The longest time between two looks. */
   readonly pollMs: number;
+  /** How long a stop waits for local steps. */
+  readonly stopDeadlineMs: number;
 }
 
 const ORPHANS_EVERY_MS = 30_000;
@@ -50,7 +52,7 @@ export class SagaRunner implements Service {
   /** Takes nothing new; what is under way is told to end, and its claims are given back. */
   async stop(): Promise<void> {
     await this.#loop.stop();
-    await Promise.all([...this.#tasks.values()].map((task) => task.stop()));
+    await Promise.all([...this.#tasks.values()].map((task) => task.stop(this.#parts.stopDeadlineMs)));
     await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
   }
 

@@ -17,6 +17,7 @@ export interface SagasParts extends Pick<SagaEngineParts, "service" | "compose" 
   readonly schema: string;
   readonly worker: string;
   readonly leaseMs: number;
+  readonly stopDeadlineMs: number;
   readonly settings: SagaSettings;
   readonly begin: OpenTransaction;
   readonly transactionOf: (tx: Sql) => SagaTransaction;
@@ -35,7 +36,8 @@ export class Sagas {
   readonly #runner: SagaRunner;
 
   constructor(parts: SagasParts) {
-    const { service, compose, newId, observer, settings, database, begin, worker, leaseMs } = parts;
+    const { service, compose, newId, observer, settings, database, begin, worker, leaseMs, stopDeadlineMs } =
+      parts;
     this.#parts = parts;
     const sql = sagaStatements(quotedSchema(parts.schema));
     const { maxStateBytes, earlyMs, concurrency, pollMs } = settings;
@@ -58,6 +60,7 @@ export class Sagas {
       leaseMs,
       concurrency,
       pollMs,
+      stopDeadlineMs,
     });
   }
 
@@ -86,8 +89,12 @@ export class Sagas {
     return startIn(this.engine, tx, definition, input);
   }
 
-  /** Something was written that may be due at once. */
-  hint(): void {
-    this.#runner.hint();
+  get registry(): Pick<SagaRegistry, "get" | "all"> {
+    return this.#registry;
+  }
+
+  /** Something was written that may be due at once, for this instance or for any. */
+  hint(sagaId?: string): void {
+    this.#runner.hint(sagaId);
   }
 }

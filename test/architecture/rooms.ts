@@ -66,7 +66,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   // 4 and 5: the engine
   outbox: { rooms: [...upToPorts, "lanes", "dead-letter"] },
   inbox: { rooms: [...upToPorts, "dead-letter"] },
-  saga: { rooms: [...upToPorts, "outbox", "inbox"] },
+  saga: { rooms: [...upToPorts, "outbox", "inbox"], typePackages: ["@standard-schema/spec"] },
   requests: { rooms: [...upToPorts, "outbox", "inbox"] },
   flow: { rooms: [...upToPorts, "inbox"] },
   // 6: wiring and operations

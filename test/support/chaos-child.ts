@@ -14,6 +14,9 @@ export interface LogLine {
   readonly text: string;
 }
 
+/** What a child runs, below test/chaos. */
+export type ChildScript = "worker" | "load" | "saga-worker";
+
 /** A real process of the fleet. */
 export class ChaosChild {
   readonly id: string;
@@ -28,9 +31,9 @@ export class ChaosChild {
   #alive = true;
   #isReady = false;
 
-  constructor(script: "worker" | "load", options: ChildOptions) {
+  constructor(script: ChildScript, options: ChildOptions) {
     this.id = options.id;
-    this.works = script === "worker";
+    this.works = script !== "load";
     const path = fileURLToPath(new URL(`../chaos/${script}.ts`, import.meta.url));
     this.#child = spawn(process.execPath, ["--import", loader, "--conditions=sagabox:source", path], {
       env: { PATH: process.env["PATH"], HOME: process.env["HOME"], CHAOS: JSON.stringify(options) },

@@ -1,4 +1,4 @@
-import { ChaosChild, type LogLine } from "./chaos-child.ts";
+import { ChaosChild, type ChildScript, type LogLine } from "./chaos-child.ts";
 import type { ChildOptions, LoadOptions } from "./chaos-contract.ts";
 
 /** A worker has 30 s to finish, and a moment to exit. */
@@ -33,8 +33,8 @@ export class ChaosFleet {
     return this.#all.flatMap((child) => child.log);
   }
 
-  async startWorkers(count: number): Promise<void> {
-    const started = Array.from({ length: count }, () => this.startWorker());
+  async startWorkers(count: number, script: ChildScript = "worker"): Promise<void> {
+    const started = Array.from({ length: count }, () => this.startWorker(script));
     await Promise.all(started.map((child) => child.ready));
   }
 
@@ -43,9 +43,9 @@ export class ChaosFleet {
     await Promise.allSettled(this.#workers.map((child) => child.ready));
   }
 
-  startWorker(): ChaosChild {
+  startWorker(script: ChildScript = "worker"): ChaosChild {
     this.#count += 1;
-    const child = this.#watch(new ChaosChild("worker", { ...this.#common, id: `w${this.#count}` }));
+    const child = this.#watch(new ChaosChild(script, { ...this.#common, id: `w${this.#count}` }));
     this.#workers.push(child);
     return child;
   }

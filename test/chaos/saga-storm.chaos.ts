@@ -1,0 +1,102 @@
+import pg from "pg";
+import { createBus } from "sagabox";
+import { expect, onTestFinished, test } from "vitest";
+import { assertRequired } from "../support/brokers/broker-server.ts";
+import { startBroker } from "../support/brokers/broker-kinds.ts";
+import { figure, full, keepEvidence, report } from "../support/chaos-figures.ts";
+import { ChaosFleet } from "../support/chaos-fleet.ts";
+import { oneOf } from "../support/chaos-run.ts";
+import { FATES, judgeTrips, LEDGER, tripSaga } from "../support/chaos-saga.ts";
+import { until } from "../support/chaos-until.ts";
+import { temporaryDatabase } from "../support/database.ts";
+import { brokerTransport } from "../support/brokers/broker-kinds.ts";
+
+test.for([
+  { carrier: "postgres" as const, kills: figure(40) },
+  { carrier: "rabbitmq" as const, kills: figure(20) },
+])(
+  "F1, I-13: kill -9 under running sagas: each ends, each step is kept or undone exactly once ($carrier)",
+  async ({ carrier, kills }, { skip }) => {
+    const found = carrier === "postgres" ? undefined : await startBroker(carrier);
+    if (found !== undefined && "missing" in found) {
+      assertRequired(carrier, found.missing);
+      return skip(found.missing);
+    }
+    if (found !== undefined) onTestFinished(() => found.server.stop());
+    const broker =
+      found === undefined ? {} : { broker: { kind: "rabbitmq" as const, url: found.server.url } };
+    const { url } = await temporaryDatabase();
+    const pool = new pg.Pool({ connectionString: url, max: 10 });
+    pool.on("error", () => undefined);
+    const fleet = new ChaosFleet({
+      url,
+      leaseMs: 2_000,
+      brokerPort: undefined,
+      optimisticTimeoutMs: 2_000,
+      ...broker,
+    });
+    onTestFinished(async () => {
+      await fleet.killAll();
+      await pool.end();
+    });
+    const transport =
+      found === undefined
+        ? {}
+        : { transport: brokerTransport("rabbitmq", found.server.url, { quickly: true }) };
+    const bus = createBus({ service: "trips", database: pool, log: false, ...transport });
+    await bus.migrate();
+    await pool.query(LEDGER);
+    const bookTrip = tripSaga(pool, "harness");
+    bus.register(bookTrip);
+    await fleet.startWorkers(3, "saga-worker");
+
+    const trips = figure(1_000);
+    const ended = async (): Promise<number> => {
+      const sql = "select count(*)::integer as n from sagabox.saga_instance where ended_at is not null";
+      return (await pool.query<{ n: number }>(sql)).rows[0]?.n ?? 0;
+    };
+    for (let first = 0; first < trips; first += 10) {
+      await Promise.all(
+        Array.from({ length: Math.min(10, trips - first) }, (_, n) =>
+          bus.transaction((tx) => bus.start(tx, bookTrip, { tripId: `t${first + n}`, fate: oneOf(FATES) })),
+        ),
+      );
+    }
+    for (let kill = 1; kill <= kills; kill++) {
+      await until("some more trips have ended", async () => (await ended()) >= (trips * kill) / (kills + 2), {
+        timeoutMs: 300_000,
+      });
+      await until(
+        "enough workers are ready",
+        () => fleet.workers.filter((child) => child.isReady).length >= 2,
+      );
+      const victim = oneOf(fleet.workers.filter((child) => child.isReady));
+      await fleet.kill(victim);
+      fleet.startWorker("saga-worker");
+    }
+    const all = until("every saga has ended", async () => (await ended()) === trips, {
+      timeoutMs: full ? 300_000 : 90_000,
+    }).then(
+      () => "all ended",
+      (error: Error) => error.message,
+    );
+    const ending = await all;
+    await bus.stop();
+    const wrong = await judgeTrips(pool);
+    if (wrong.length > 0 || ending !== "all ended") {
+      const open = await pool.query("select * from sagabox.saga_instance where ended_at is null limit 20");
+      keepEvidence(wrong, open.rows, fleet.log.slice(-200));
+    }
+    const counts = await pool.query<{ status: string; n: number }>(
+      "select status, count(*)::integer as n from sagabox.saga_instance group by 1 order by 1",
+    );
+    report(`sagas, kill -9, ${carrier}`, {
+      sagas: trips,
+      "workers killed": kills,
+      ...Object.fromEntries(counts.rows.map(({ status, n }) => [status, n])),
+    });
+    expect(ending).toBe("all ended");
+    expect(wrong).toEqual([]);
+    expect(fleet.unexpected).toEqual([]);
+  },
+);

@@ -1,0 +1,29 @@
+// A worker of sagas and of everybody who carries their commands out. Told what to do by CHAOS.
+import pg from "pg";
+import { createBus } from "sagabox";
+import { signedUrl, transportOf, type ChildOptions } from "../support/chaos-contract.ts";
+import { playParticipants, tripSaga } from "../support/chaos-saga.ts";
+
+const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
+const database = signedUrl(options.url, options.id);
+const outside = new pg.Pool({ connectionString: database, max: 5 });
+outside.on("error", () => undefined);
+const bus = createBus({
+  service: "trips",
+  worker: options.id,
+  database,
+  lease: options.leaseMs,
+  sagas: { pollInterval: 100 },
+  ...transportOf(options),
+});
+bus.register(tripSaga(outside, options.id));
+playParticipants(bus, options.id);
+
+process.once("SIGTERM", () => {
+  void bus.stop().then(async ({ clean }) => {
+    await outside.end();
+    process.exitCode = clean ? 0 : 1;
+  });
+});
+await bus.run();
+process.stdout.write("ready\n");

@@ -5,10 +5,15 @@ export { saga, type SagaOptions } from "./define-saga.ts";
 export { stepsOf, type SagaDefinition } from "./definition.ts";
 export { decide } from "./decide.ts";
 export type { Change, Decision, DecisionPorts, SagaEffect } from "./decision.ts";
+export { instanceDiagram, instanceTimeline, sagaDiagram, type DrawnInstance } from "./diagram.ts";
+export type { Drawn } from "./drawn.ts";
+export { forgetSagas, type ForgetSagasOptions } from "./forget.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
 export type { OpenTransaction } from "./instance-task.ts";
 export type { SagaTransaction } from "./engine.ts";
+export { replay, type RecordedLine, type RecordedSaga, type RecordedTurn, type Replayed } from "./replay.ts";
+export { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
 export { Sagas, type Defined, type SagasParts } from "./sagas.ts";
 export { sagaStatements } from "./statements.ts";
 export {
@@ -20,6 +25,7 @@ export {
   type StepRecord,
 } from "./state.ts";
 export type { Started } from "./start.ts";
+export { statusDiagram, statusMoves, type StatusMove } from "./status-moves.ts";
 export { localWork, nextDueMs, waitingFor } from "./timers.ts";
 export type {
   Ctx,

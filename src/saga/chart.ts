@@ -1,0 +1,218 @@
+import { durationText, mermaidText } from "../telemetry/index.ts";
+import type { GroupNode, Node, RepeatNode, SagaDefinition, StepNode, Undo, Work } from "./definition.ts";
+
+/** What is written and coloured beside a node; nothing where only the definition is drawn. */
+export interface Marks {
+  readonly step: (path: string) => Mark;
+  readonly undo: (path: string) => Mark;
+}
+
+export interface Mark {
+  readonly note?: string;
+  readonly look?: string;
+}
+
+interface Exit {
+  readonly id: string;
+  readonly label?: string;
+}
+
+interface Drawn {
+  readonly lines: readonly string[];
+  readonly entry: string;
+  readonly exits: readonly Exit[];
+}
+
+/** Draws the nodes of a definition as a Mermaid flowchart, line by line. */
+export class Chart {
+  readonly #marks: Marks;
+  readonly #edges: string[] = [];
+  readonly #looks = new Map<string, string[]>();
+  #count = 0;
+
+  constructor(marks: Marks) {
+    this.#marks = marks;
+  }
+
+  draw({ name, version, nodes }: SagaDefinition, title: string, end: string): string[] {
+    const [first, ...rest] = [
+      this.#single(`(["${label(title, `${name} ${version}`)}"])`),
+      ...this.#all(nodes),
+    ];
+    const last = this.#single(`(["${mermaidText(end)}"])`);
+    const drawn = [first, ...rest, last].filter((one) => one !== undefined);
+    this.#chain(drawn);
+    return ["flowchart TD", ...indented(drawn.flatMap(({ lines }) => lines)), ...indented(this.#edges)];
+  }
+
+  /** The nodes of each look, for the class lines at the end. */
+  looks(): ReadonlyMap<string, readonly string[]> {
+    return this.#looks;
+  }
+
+  #all(nodes: readonly Node[]): Drawn[] {
+    return nodes.map((node) => this.#node(node));
+  }
+
+  #node(node: Node): Drawn {
+    switch (node.kind) {
+      case "step":
+        return this.#step(node, node.name);
+      case "group":
+        return this.#group(node);
+      case "branch":
+        return this.#branch(node);
+      case "repeat":
+        return this.#repeat(node);
+    }
+  }
+
+  #single(shape: string): Drawn {
+    const id = this.#id("n");
+    return { lines: [`${id}${shape}`], entry: id, exits: [{ id }] };
+  }
+
+  #step(step: StepNode, path: string): Drawn {
+    const id = this.#id("s");
+    const mark = this.#marks.step(path);
+    const pivot = step.pivot ? ["pivot: no way back from here"] : [];
+    const open = step.undo?.kind === "none" ? [`no undo: ${step.undo.reason}`] : [];
+    const lines = [`${id}${shape(step.work, label(step.name, says(step), ...pivot, ...open, mark.note))}`];
+    this.#look(id, mark.look ?? (step.pivot ? "pivot" : undefined));
+    if (step.undo !== null && step.undo.kind !== "none") lines.push(this.#undo(id, step.undo, path));
+    return { lines, entry: id, exits: [{ id }] };
+  }
+
+  #undo(step: string, undo: Undo, path: string): string {
+    const id = this.#id("u");
+    const mark = this.#marks.undo(path);
+    this.#look(id, mark.look ?? "undo");
+    this.#edges.push(`${step} -.->|"undo"| ${id}`);
+    return `${id}["${label(undoText(undo), mark.note)}"]`;
+  }
+
+  #group({ name, mode, members, whenOneFails }: GroupNode): Drawn {
+    const id = this.#id("g");
+    const rule =
+      mode === "any"
+        ? "the first that succeeds"
+        : whenOneFails === "abandon"
+          ? "all, or none at once"
+          : "all";
+    const inside = members.flatMap((step) => this.#step(step, `${name}.${step.name}`).lines);
+    return this.#frame(id, `${name}: ${rule}`, inside);
+  }
+
+  #repeat({ name, body, maxRounds }: RepeatNode): Drawn {
+    const id = this.#id("r");
+    const inside = this.#all(body);
+    this.#chain(inside);
+    const [first, last] = [inside[0], inside.at(-1)];
+    for (const exit of last?.exits ?? []) this.#edge({ id: exit.id, label: "again" }, first?.entry ?? id);
+    const lines = inside.flatMap((one) => one.lines);
+    return this.#frame(id, `${name}: again until it is over, at most ${maxRounds} times`, lines);
+  }
+
+  #frame(id: string, title: string, inside: readonly string[]): Drawn {
+    const lines = [`subgraph ${id}["${mermaidText(title)}"]`, ...indented(inside), "end"];
+    return { lines, entry: id, exits: [{ id }] };
+  }
+
+  #branch({ name, ways }: Extract<Node, { kind: "branch" }>): Drawn {
+    const id = this.#id("b");
+    const mark = this.#marks.step(name);
+    this.#look(id, mark.look);
+    const lines = [`${id}{"${label(name, mark.note)}"}`];
+    const exits: Exit[] = [];
+    for (const [way, nodes] of Object.entries(ways)) {
+      const drawn = this.#all(nodes);
+      this.#chain(drawn);
+      lines.push(...drawn.flatMap((one) => one.lines));
+      const [first, last] = [drawn[0], drawn.at(-1)];
+      if (first === undefined) exits.push({ id, label: way });
+      else this.#edge({ id, label: way }, first.entry);
+      exits.push(...(last?.exits ?? []));
+    }
+    return { lines, entry: id, exits: [...exits, { id, label: "otherwise" }] };
+  }
+
+  #chain(drawn: readonly Drawn[]): void {
+    for (const [index, one] of drawn.entries()) {
+      const next = drawn[index + 1];
+      if (next !== undefined) for (const exit of one.exits) this.#edge(exit, next.entry);
+    }
+  }
+
+  #edge({ id, label: text }: Exit, to: string): void {
+    this.#edges.push(`${id} -->${text === undefined ? "" : `|"${mermaidText(text)}"|`} ${to}`);
+  }
+
+  #look(id: string, look: string | undefined): void {
+    if (look !== undefined) this.#looks.set(look, [...(this.#looks.get(look) ?? []), id]);
+  }
+
+  #id(kind: string): string {
+    this.#count += 1;
+    return `${kind}${this.#count}`;
+  }
+}
+
+function indented(lines: readonly string[]): string[] {
+  return lines.map((line) => `  ${line}`);
+}
+
+function label(...parts: readonly (string | undefined)[]): string {
+  return parts
+    .filter((part) => part !== undefined && part !== "")
+    .map((part) => mermaidText(part ?? ""))
+    .join("<br/>");
+}
+
+function shape(work: Work, text: string): string {
+  switch (work.kind) {
+    case "send":
+      return `["${text}"]`;
+    case "run":
+      return `("${text}")`;
+    case "tx":
+      return `[("${text}")]`;
+    case "wait":
+    case "delay":
+      return `{{"${text}"}}`;
+    case "child":
+      return `[["${text}"]]`;
+  }
+}
+
+function says({ work, timeoutMs }: StepNode): string {
+  const within = timeoutMs === null ? "" : `, within ${durationText(timeoutMs)}`;
+  switch (work.kind) {
+    case "send":
+      return `sends ${work.command.name}${within}`;
+    case "run":
+      return `runs here${within}`;
+    case "tx":
+      return "runs in the transaction";
+    case "wait":
+      return `waits for ${work.event.name}${within}${work.onTimeout === "continue" ? ", then goes on" : ""}`;
+    case "delay":
+      return "waits for its time";
+    case "child":
+      return `saga ${work.saga.name} ${work.saga.version}${within}`;
+  }
+}
+
+function undoText(undo: Undo): string {
+  switch (undo.kind) {
+    case "send":
+      return `sends ${undo.command.name}`;
+    case "run":
+      return "runs here";
+    case "tx":
+      return "runs in the transaction";
+    case "child":
+      return "the child undoes itself";
+    case "none":
+      return "nothing";
+  }
+}

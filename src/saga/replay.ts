@@ -1,0 +1,181 @@
+import type { Json } from "../message/index.ts";
+import { decide } from "./decide.ts";
+import { stepAt, type SagaDefinition } from "./definition.ts";
+import type { Decision } from "./decision.ts";
+import { replaying, type Drawn } from "./drawn.ts";
+import type { SagaInput } from "./input.ts";
+import { linesOf } from "./saga-store.ts";
+import { firstDifference } from "./state-difference.ts";
+import { hasEnded, newState, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
+
+/** One transition as the history has it. */
+export interface RecordedTurn {
+  /** The version of the instance after it: the first is 1. */
+  readonly version: number;
+  readonly atMs: number;
+  readonly input: SagaInput;
+  readonly drawn: Drawn | null;
+  readonly lines: readonly RecordedLine[];
+}
+
+export interface RecordedLine {
+  readonly event: string;
+  readonly step: string | null;
+  readonly from: string | null;
+  readonly to: string | null;
+}
+
+export interface RecordedSaga {
+  readonly id: string;
+  readonly input: Json;
+  readonly parent: Snapshot["parent"];
+  readonly status: SagaStatus;
+  readonly state: SagaState;
+  readonly version: number;
+  readonly turns: readonly RecordedTurn[];
+}
+
+/** What becomes of a recorded instance on a definition. */
+export type Replayed =
+  /** Everything happens as it happened. */
+  | { readonly verdict: "same" }
+  /** From this transition on something else would happen. */
+  | {
+      readonly verdict: "diverges";
+      readonly version: number;
+      readonly atMs: number | null;
+      readonly step: string | null;
+      readonly why: string;
+    }
+  /** It could not go on at all. */
+  | { readonly verdict: "stuck"; readonly step: string | null; readonly why: string };
+
+/**
+ * Plays the history of an instance on a definition, with the same clock, ids and chance, and says where it takes
+ * another way. Runs none of the steps; only the functions that make data and choices.
+ */
+export function replay(definition: SagaDefinition | undefined, recorded: RecordedSaga): Replayed {
+  if (definition === undefined) {
+    return { verdict: "stuck", step: null, why: "this version of the saga is not registered" };
+  }
+  const missing = hasEnded(recorded.status) ? undefined : lostStep(definition, recorded.state);
+  if (missing !== undefined) return { verdict: "stuck", ...missing };
+  return isComplete(recorded) ? play(definition, recorded) : goOn(definition, recorded);
+}
+
+/** A step under way that the definition cannot go on with. */
+function lostStep(
+  definition: SagaDefinition,
+  { records }: SagaState,
+): { readonly step: string; readonly why: string } | undefined {
+  for (const [place, { status, undo, ids }] of Object.entries(records)) {
+    const step = stepAt(definition, place);
+    const undoing = undo?.status === "in_progress" || undo?.status === "failed";
+    if (status !== "in_progress" && !undoing) continue;
+    if (step === undefined)
+      return { step: place, why: "it is under way, and the definition has no such step" };
+    if (undoing && (step.undo === null || step.undo.kind === "none")) {
+      return { step: place, why: "it is being undone, and the definition has no undo for it" };
+    }
+    if (!undoing && ids.length > 0 && step.work.kind !== "send" && step.work.kind !== "child") {
+      return { step: place, why: `a reply is awaited, and the step is of the kind ${step.work.kind} now` };
+    }
+  }
+  return undefined;
+}
+
+function isComplete({ turns, version }: RecordedSaga): boolean {
+  return turns.length === version && turns.every((turn, index) => turn.version === index + 1);
+}
+
+function play(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
+  const { id, input, parent } = recorded;
+  let snapshot: Snapshot = { id, input, parent, status: "started", state: newState() };
+  for (const turn of recorded.turns) {
+    const { ports, idsTooMany } = replaying(turn.drawn ?? { nowMs: turn.atMs, ids: [], random: [] });
+    const decision = decideAll(definition, snapshot, turn, ports);
+    const difference = turnDifference(decision, turn) ?? idsDifference(turn, idsTooMany());
+    if (difference !== undefined) {
+      return { verdict: "diverges", version: turn.version, atMs: turn.atMs, ...difference };
+    }
+    snapshot = { ...snapshot, status: decision.status, state: decision.state };
+  }
+  const atMs = recorded.turns.at(-1)?.atMs ?? null;
+  const difference = firstDifference(recorded.state, snapshot.state);
+  if (difference === undefined) return { verdict: "same" };
+  return { verdict: "diverges", version: recorded.version, atMs, ...difference };
+}
+
+function decideAll(
+  definition: SagaDefinition,
+  snapshot: Snapshot,
+  { input, drawn }: RecordedTurn,
+  ports: Parameters<typeof decide>[3],
+): Decision {
+  let decision = decide(definition, snapshot, input, ports);
+  for (const next of drawn?.then ?? []) {
+    const { status, state } = decision;
+    const followed = decide(definition, { ...snapshot, status, state }, next, ports);
+    decision = { ...followed, changes: [...decision.changes, ...followed.changes] };
+  }
+  return decision;
+}
+
+type Difference = { readonly step: string | null; readonly why: string };
+
+function turnDifference(
+  { ignored, changes }: Decision,
+  { lines, input }: RecordedTurn,
+): Difference | undefined {
+  if (ignored !== undefined) return { step: null, why: `"${input.kind}" would not be used: ${ignored}` };
+  const now = linesOf(changes).map(({ event, place, from, to }) => ({
+    event,
+    step: place ?? null,
+    from: from ?? null,
+    to: to ?? null,
+  }));
+  for (let index = 0; index < Math.max(now.length, lines.length); index += 1) {
+    const [then, here] = [lines[index], now[index]];
+    if (then !== undefined && here !== undefined && sentence(then) === sentence(here)) continue;
+    return { step: then?.step ?? here?.step ?? null, why: `then: ${sentence(then)}; now: ${sentence(here)}` };
+  }
+  return undefined;
+}
+
+function idsDifference({ input }: RecordedTurn, tooMany: number): Difference | undefined {
+  if (tooMany === 0) return undefined;
+  const how = tooMany > 0 ? `${tooMany} more` : `${-tooMany} fewer`;
+  return { step: null, why: `"${input.kind}" would send ${how} commands` };
+}
+
+function sentence(line: RecordedLine | undefined): string {
+  if (line === undefined) return "nothing";
+  const { event, step, from, to } = line;
+  return [event, step, from === null && to === null ? null : `${from ?? ""} → ${to ?? ""}`]
+    .filter((part) => part !== null)
+    .join(" ");
+}
+
+// Without the whole history only the next move can be judged: nothing may begin by itself where nothing began then.
+function goOn(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
+  if (hasEnded(recorded.status)) return { verdict: "same" };
+  const last = recorded.turns.at(-1);
+  const atMs = last?.atMs ?? null;
+  const { ports } = replaying({ nowMs: last?.drawn?.nowMs ?? atMs ?? 0, ids: [], random: [] });
+  const { ignored, changes } = decide(definition, recorded, { kind: "tick" }, ports);
+  const [first] = changes;
+  if (ignored !== undefined || first === undefined) return { verdict: "same" };
+  const now = {
+    event: first.event,
+    step: first.place ?? null,
+    from: first.from ?? null,
+    to: first.to ?? null,
+  };
+  return {
+    verdict: "diverges",
+    version: recorded.version,
+    atMs,
+    step: now.step,
+    why: `nothing was to happen then; now: ${sentence(now)}`,
+  };
+}

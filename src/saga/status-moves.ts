@@ -1,0 +1,62 @@
+import type { SagaStatus } from "./state.ts";
+
+export interface StatusMove {
+  readonly from: SagaStatus;
+  readonly to: SagaStatus;
+  readonly when: string;
+}
+
+const move = (from: SagaStatus, to: SagaStatus, when: string): StatusMove => ({ from, to, when });
+
+/**
+ * Every way from one status to another. A saga is `started` for no longer than its first transaction; from there it
+ * rests wherever its first steps lead it. `failed` is a parking place with an open incident, never an end: a person
+ * leads it out. The two ends can be left again: a completed saga without a pivot may be compensated by a person or by
+ * its parent, and a late success of a step that was undone is undone once more.
+ */
+export const statusMoves: readonly StatusMove[] = [
+  move("started", "running", "its first step waits for something"),
+  move("started", "completing", "its first step was the pivot"),
+  move("started", "completed", "no step had to be waited for"),
+  move("started", "compensating", "its first step failed at once"),
+  move("started", "compensated", "its first step failed at once, and nothing was to be undone"),
+  move("started", "failed", "its first step failed for good where it cannot turn back"),
+  move("running", "completing", "the pivot was done"),
+  move("running", "completed", "the last step was done"),
+  move(
+    "running",
+    "compensating",
+    "a step failed for good, its deadline passed, or a person or its parent said so",
+  ),
+  move("running", "compensated", "the same, and nothing was to be undone"),
+  move(
+    "running",
+    "failed",
+    "nobody knows whether the pivot was done, or an undo within a group failed for good",
+  ),
+  move("completing", "completed", "the last step was done"),
+  move("completing", "failed", "a step past the pivot failed for good"),
+  move("compensating", "compensated", "everything is undone"),
+  move("compensating", "failed", "an undo failed for good"),
+  move("failed", "running", "a person decided, or the awaited success came after all"),
+  move("failed", "completing", "the same, past the pivot"),
+  move("failed", "completed", "the same, and it was the last step"),
+  move("failed", "compensating", "a person had an undo tried again"),
+  move("failed", "compensated", "a person settled or skipped the last undo"),
+  move("completed", "compensating", "a person or its parent took it back; only without a pivot"),
+  move("completed", "compensated", "the same, and nothing was to be undone"),
+  move("completed", "failed", "the same, and an undo failed at once"),
+  move("compensated", "compensating", "a late success has to be undone once more"),
+  move("compensated", "failed", "the same, and its undo failed at once"),
+];
+
+/** The statuses and their moves as a Mermaid state diagram. */
+export function statusDiagram(): string {
+  return [
+    "stateDiagram-v2",
+    "  [*] --> started",
+    ...statusMoves.map(({ from, to }) => `  ${from} --> ${to}`),
+    "  completed --> [*]",
+    "  compensated --> [*]",
+  ].join("\n");
+}

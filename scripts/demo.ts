@@ -57,6 +57,7 @@ async function run(): Promise<void> {
   });
   undo.push(() => opened.bus.stop());
   const shop = figures.counting(opened);
+  undo.push(figures.watching(shop));
   const { port: healthPort = ports.health } = await shop.bus.run({ port: ports.health });
   const server = await serveShop(shop, ports.shop);
   undo.push(() => server.close());
@@ -108,6 +109,7 @@ function about(port: number, healthPort: number, place: string, carrier: string)
   const order = `'{"sku":"tea","quantity":2,"customerId":"you"}'`;
   return [
     `  place an order    curl -s http://127.0.0.1:${port}/orders -H 'content-type: application/json' -d ${order}`,
+    "  customers         declined-… has a card that is declined, slow-… a bank that answers too late",
     `  look at it        curl -s http://127.0.0.1:${port}/orders/<orderId>`,
     `  health, metrics   http://127.0.0.1:${healthPort}/health/ready  http://127.0.0.1:${healthPort}/metrics`,
     `  messages go by    ${carrier}`,

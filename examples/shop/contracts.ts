@@ -1,27 +1,47 @@
-import { event } from "sagabox";
+import { command, event } from "sagabox";
 import { z } from "zod";
 
-// #region contract
+const order = z.object({ orderId: z.string() });
+const key = (about: { orderId: string }): string => about.orderId;
+const aggregate = "order"; // the history of one order can be found by its key
+
+// What the saga asks of the services, and how it is taken back.
+export const ReserveStock = command("shop.stock.reserve", {
+  schema: order.extend({ sku: z.string(), quantity: z.number().int().positive() }),
+  reply: z.object({ reservationId: z.string() }),
+});
+export const ReleaseStock = command("shop.stock.release", { schema: order });
+
+export const TakePayment = command("shop.payment.take", {
+  schema: order.extend({ customerId: z.string(), amountCents: z.number().int() }),
+  reply: z.object({ paymentId: z.string() }),
+});
+export const RefundPayment = command("shop.payment.refund", { schema: order });
+
+export const ShipOrder = command("shop.shipping.ship", {
+  schema: order.extend({ reservationId: z.string(), paymentId: z.string() }),
+  reply: z.object({ parcelId: z.string() }),
+});
+
+// What happened to an order, for whoever wants to know.
 export const OrderPlaced = event("shop.order.placed", {
-  schema: z.object({
-    orderId: z.string(),
+  schema: order.extend({
     customerId: z.string(),
     sku: z.string(),
     quantity: z.number().int().positive(),
   }),
-  key: (order) => order.orderId, // messages with one key keep their order
-  aggregate: "order", // the history of one order can be found by its key
+  key,
+  aggregate,
 });
-// #endregion contract
-
 export const OrderBilled = event("shop.order.billed", {
-  schema: z.object({ orderId: z.string(), amountCents: z.number().int() }),
-  key: (bill) => bill.orderId,
-  aggregate: "order",
+  schema: order.extend({ amountCents: z.number().int() }),
+  key,
+  aggregate,
 });
-
 export const OrderShipped = event("shop.order.shipped", {
-  schema: z.object({ orderId: z.string(), parcelId: z.string() }),
-  key: (parcel) => parcel.orderId,
-  aggregate: "order",
+  schema: order.extend({ parcelId: z.string() }),
+  key,
+  aggregate,
 });
+export const OrderRefunded = event("shop.order.refunded", { schema: order, key, aggregate });
+export const OrderReleased = event("shop.order.released", { schema: order, key, aggregate });

@@ -1,17 +1,18 @@
 import type { Observer, TelemetryEvents } from "sagabox";
+import { ShipOrder, TakePayment } from "./contracts.ts";
 import type { Shop } from "./shop.ts";
 
-interface Counts {
-  orders: number;
-  billed: number;
-  shipped: number;
-}
+const none = { orders: 0, billed: 0, shipped: 0, completed: 0, compensated: 0 };
+
+type Counts = Record<keyof typeof none, number>;
 
 /** What the view shows, gathered from what sagabox tells about itself. */
 export class Figures implements Observer {
   readonly #startedMs = performance.now();
-  readonly #window = [{ atMs: performance.now(), counts: { orders: 0, billed: 0, shipped: 0 } }];
-  readonly total: Counts = { orders: 0, billed: 0, shipped: 0 };
+  readonly #window = [{ atMs: performance.now(), counts: none as Counts }];
+  readonly total: Counts = { ...none };
+  /** Sagas under way, and those that wait for a person. */
+  open = { running: 0, failed: 0 };
   written = 0;
   sentAtOnce = 0;
   duplicates = 0;
@@ -29,9 +30,13 @@ export class Figures implements Observer {
   readonly #hearing: { [Name in keyof TelemetryEvents]?: (fields: TelemetryEvents[Name]) => void } = {
     "outbox.written": ({ count }) => void (this.written += count),
     "optimistic.succeeded": ({ count }) => void (this.sentAtOnce += count),
-    "consumer.processed": ({ consumer }) => {
-      if (consumer === "billing") this.total.billed += 1;
-      if (consumer === "shipping") this.total.shipped += 1;
+    "consumer.processed": ({ type }) => {
+      if (type === TakePayment.name) this.total.billed += 1;
+      if (type === ShipOrder.name) this.total.shipped += 1;
+    },
+    "saga.changed": ({ to, id }) => {
+      if (to === "completed" || to === "compensated") this.total[to] += 1;
+      if (to === "failed") this.trouble = `saga ${id} waits for a person`;
     },
     "consumer.duplicate": () => void (this.duplicates += 1),
     "consumer.retried": ({ consumer, error }) => void (this.trouble = `${consumer} tries again: ${error}`),
@@ -54,6 +59,17 @@ export class Figures implements Observer {
     return { ...shop, place };
   }
 
+  /** Looks now and then how many sagas are under way. Returns its end. */
+  watching(shop: Shop): () => void {
+    const look = (): void =>
+      void shop.open().then(
+        (open) => (this.open = open),
+        () => undefined, // a database that is away comes back
+      );
+    const timer = setInterval(look, 1_000);
+    return () => clearInterval(timer);
+  }
+
   get uptimeMs(): number {
     return performance.now() - this.#startedMs;
   }
@@ -69,12 +85,15 @@ export class Figures implements Observer {
     this.#window.push({ atMs, counts: { ...this.total } });
     while (this.#window.length > 2 && atMs - (this.#window[0]?.atMs ?? atMs) > 5_500) this.#window.shift();
     const first = this.#window[0];
-    if (first === undefined || atMs - first.atMs < 500) return { orders: 0, billed: 0, shipped: 0 };
-    const perSecond = (now: number, then: number): number => ((now - then) / (atMs - first.atMs)) * 1_000;
+    if (first === undefined || atMs - first.atMs < 500) return { ...none };
+    const perSecond = (name: keyof Counts): number =>
+      ((this.total[name] - first.counts[name]) / (atMs - first.atMs)) * 1_000;
     return {
-      orders: perSecond(this.total.orders, first.counts.orders),
-      billed: perSecond(this.total.billed, first.counts.billed),
-      shipped: perSecond(this.total.shipped, first.counts.shipped),
+      orders: perSecond("orders"),
+      billed: perSecond("billed"),
+      shipped: perSecond("shipped"),
+      completed: perSecond("completed"),
+      compensated: perSecond("compensated"),
     };
   }
 }

@@ -13,16 +13,24 @@ export interface LoadOptions {
   readonly maxOrders?: number;
   /** How often everything of the last second is sent again, as a broker would that forgot. Default 20,000. */
   readonly resendEveryMs?: number;
+  /** Whether some customers have a card that is declined, or a slow bank. Default true. */
+  readonly trouble?: boolean;
 }
 
 const skus = ["tea", "coffee", "cocoa", "mate"];
+
+/** One in ten has a card that is declined, one in twenty a slow bank. */
+function customer(number: number): string {
+  if (number % 10 === 7) return `declined-${number % 50}`;
+  return number % 20 === 13 ? `slow-${number % 50}` : `customer-${number % 50}`;
+}
 
 /**
  * Customers. One order at a time: when the shop is slow, they order less. Now and then the last second is sent
  * again, so that one can watch duplicates being recognised.
  */
 export function startLoad(shop: Shop, options: LoadOptions = {}): Load {
-  const { ordersPerSecond = 5, maxOrders = 50_000, resendEveryMs = 20_000 } = options;
+  const { ordersPerSecond = 5, maxOrders = 50_000, resendEveryMs = 20_000, trouble = true } = options;
   const stopped = new AbortController();
   let orders = 0;
   const order = async (): Promise<void> => {
@@ -30,7 +38,7 @@ export function startLoad(shop: Shop, options: LoadOptions = {}): Load {
     await shop.place({
       sku: skus[number % skus.length] ?? "tea",
       quantity: 1 + (number % 3),
-      customerId: `customer-${number % 50}`,
+      customerId: trouble ? customer(number) : `customer-${number % 50}`,
     });
     orders = number;
   };

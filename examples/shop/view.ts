@@ -35,7 +35,7 @@ export function showFigures({ figures, about, out }: ViewOptions): () => void {
 }
 
 function page(figures: Figures): string[] {
-  const { total, duplicates, pending, oldestMs, deadLetters, trouble } = figures;
+  const { total, open, duplicates, pending, oldestMs, deadLetters, trouble } = figures;
   const rates = figures.rates();
   const row = (name: string, rate: number, count: number): string =>
     `  ${name.padEnd(22)}${rate.toFixed(1).padStart(7)} /s${String(count).padStart(12)}`;
@@ -47,7 +47,10 @@ function page(figures: Figures): string[] {
     row("orders placed", rates.orders, total.orders),
     row("orders billed", rates.billed, total.billed),
     row("orders shipped", rates.shipped, total.shipped),
+    row("sagas completed", rates.completed, total.completed),
+    row("sagas compensated", rates.compensated, total.compensated),
     "",
+    fact("sagas running", `${open.running}, and ${open.failed} that wait for a person`),
     fact("waiting to be sent", `${pending}, the oldest for ${duration(oldestMs)}`),
     fact("sent at once", share(figures.optimisticShare)),
     fact("duplicates suppressed", `${duplicates} (every 20 s the last second is sent again, to show this)`),
@@ -57,13 +60,14 @@ function page(figures: Figures): string[] {
 }
 
 function oneLine(figures: Figures): string {
-  const { total, duplicates, pending, oldestMs, deadLetters } = figures;
+  const { total, open, duplicates, pending, oldestMs, deadLetters } = figures;
   const rates = figures.rates();
   return [
     `up ${duration(figures.uptimeMs)}`,
     `orders ${total.orders} (${rates.orders.toFixed(1)}/s)`,
     `billed ${total.billed} (${rates.billed.toFixed(1)}/s)`,
     `shipped ${total.shipped} (${rates.shipped.toFixed(1)}/s)`,
+    `sagas completed ${total.completed}, compensated ${total.compensated}, running ${open.running}, failed ${open.failed}`,
     `pending ${pending}, oldest ${duration(oldestMs)}`,
     `sent at once ${share(figures.optimisticShare)}`,
     `duplicates suppressed ${duplicates}`,

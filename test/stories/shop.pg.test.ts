@@ -26,10 +26,10 @@ function post(url: string, body: string, type = "application/json"): Promise<Res
   return fetch(`${url}/orders`, { method: "POST", body, headers: { "content-type": type } });
 }
 
-async function completed(url: string, orderId: string): Promise<OrderView> {
+async function ended(url: string, orderId: string, as = "completed"): Promise<OrderView> {
   for (;;) {
     const order = (await (await fetch(`${url}/orders/${orderId}`)).json()) as OrderView;
-    if (order.status === "completed") return order;
+    if (order.status === as) return order;
     await sleep(20);
   }
 }
@@ -53,7 +53,7 @@ test("an order placed over HTTP is billed once and shipped once, and its history
   const response = await post(url, JSON.stringify(tea));
   expect(response.status).toBe(202);
   const { orderId } = (await response.json()) as { orderId: string };
-  const order = await completed(url, orderId);
+  const order = await ended(url, orderId);
   expect(order).toMatchObject({ orderId, billed: 1, shipped: 1 });
   expect(order.events.map((event) => event.type).sort()).toEqual([
     "shop.order.billed",
@@ -65,18 +65,39 @@ test("an order placed over HTTP is billed once and shipped once, and its history
 test("sending everything again bills and ships nothing twice", async () => {
   const { shop, url } = await setup();
   const from = new Date(Date.now() - 60_000);
-  const load = startLoad(shop, { ordersPerSecond: 100, maxOrders: 20 });
+  const load = startLoad(shop, { ordersPerSecond: 100, maxOrders: 20, trouble: false });
   while (load.orders < 20) await sleep(20);
   await load.stop();
   const orderId = await shop.place(tea);
-  await completed(url, orderId);
-  const before = await handled(shop);
+  await ended(url, orderId);
+  // Three commands and their replies for each order.
+  for (let look = 0; look < 500 && (await handled(shop)) < 126; look += 1) await sleep(20);
+  expect(await handled(shop)).toBe(126);
   await shop.bus.republish({ from, to: new Date(Date.now() + 60_000) });
   // The last order's copies come back behind all others of their consumer, or beside them; wait for the count.
-  for (let look = 0; look < 500 && (await duplicates(shop)) < 42; look += 1) await sleep(20);
-  expect(await duplicates(shop)).toBe(42);
-  expect(await handled(shop)).toBe(before);
-  expect(await completed(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
+  for (let look = 0; look < 500 && (await duplicates(shop)) < 126; look += 1) await sleep(20);
+  expect(await duplicates(shop)).toBe(126);
+  expect(await handled(shop)).toBe(126);
+  expect(await ended(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
+});
+
+test("an order whose card is declined is released, and nobody is billed", async () => {
+  const { url } = await setup();
+  const response = await post(url, JSON.stringify({ ...tea, customerId: "declined-bob" }));
+  expect(response.status).toBe(202);
+  const { orderId } = (await response.json()) as { orderId: string };
+  const order = await ended(url, orderId, "compensated");
+  expect(order).toMatchObject({ billed: 0, shipped: 0, refunded: 0, released: 1 });
+  expect(order.problem).toBe('step "pay" failed: card declined');
+});
+
+test("an order whose bank is slow is not waited for: it is refunded and released, once each", async () => {
+  const { shop, url } = await setup();
+  const orderId = await shop.place({ ...tea, customerId: "slow-carl" });
+  const order = await ended(url, orderId, "compensated");
+  expect(order).toMatchObject({ billed: 1, shipped: 0, refunded: 1, released: 1 });
+  expect(order.problem).toMatch(/"pay" failed: no answer within/);
+  expect(await shop.open()).toEqual({ running: 0, failed: 0 });
 });
 
 test("a stopped shop finds its orders again", async () => {
@@ -85,7 +106,7 @@ test("a stopped shop finds its orders again", async () => {
   const orderId = await first.shop.place(tea);
   await first.stop();
   const second = await setup(database);
-  expect(await completed(second.url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
+  expect(await ended(second.url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
 });
 
 const refused: [name: string, body: string, type: string, status: number, reason: RegExp][] = [

@@ -1,0 +1,71 @@
+import type { SagaStatus } from "sagabox";
+import type { Pool } from "pg";
+import { placeOrder } from "./order-saga.ts";
+
+export interface OrderView {
+  readonly orderId: string;
+  /** Where its saga stands: `completed` and `compensated` are the ends, `failed` waits for a person. */
+  readonly status: SagaStatus;
+  /** How often each of these really happened to this order: nothing in the tables would stop a second time. */
+  readonly billed: number;
+  readonly shipped: number;
+  readonly refunded: number;
+  readonly released: number;
+  /** Why it could not be had, if it could not. */
+  readonly problem: string | null;
+  readonly events: readonly { id: string; type: string; at: string; status: string }[];
+}
+
+type Row = Omit<OrderView, "status" | "events"> & { readonly status: SagaStatus | null };
+
+export async function findOrder(pool: Pool, schema: string, orderId: string): Promise<OrderView | undefined> {
+  const { rows } = await pool.query<Row>(
+    `select placed.id as "orderId", saga.status, saga.state #>> '{cause}' as problem,
+            (select count(*) from shop_bill where order_id = placed.id)::integer as billed,
+            (select count(*) from shop_shipment where order_id = placed.id)::integer as shipped,
+            (select count(*) from shop_refund where order_id = placed.id)::integer as refunded,
+            (select count(*) from shop_release where order_id = placed.id)::integer as released
+       from shop_order as placed
+       left join "${schema}".saga_instance as saga on saga.type = $2 and saga.correlation_id = placed.id
+      where placed.id = $1`,
+    [orderId, placeOrder.definition.name],
+  );
+  const found = rows[0];
+  if (found === undefined) return undefined;
+  const { status, problem, ...counts } = found;
+  const events = await eventsOf(pool, schema, orderId);
+  return { ...counts, status: status ?? remembered(counts), problem, events };
+}
+
+// Sagas are forgotten a month after they ended; what happened to the order is not.
+function remembered({ shipped, released }: { shipped: number; released: number }): SagaStatus {
+  if (shipped > 0) return "completed";
+  return released > 0 ? "compensated" : "started";
+}
+
+async function eventsOf(pool: Pool, schema: string, orderId: string): Promise<OrderView["events"]> {
+  const { rows } = await pool.query<{ id: string; type: string; at: Date; status: string }>(
+    `select event_id as id, event_type as type, created_at as at, status
+       from "${schema}".outbox_events
+      where aggregate_type = 'order' and aggregate_id = $1
+      order by created_at, event_id`,
+    [orderId],
+  );
+  return rows.map((row) => ({ ...row, at: row.at.toISOString() }));
+}
+
+/** How many orders are under way, and how many wait for a person. */
+export interface OpenOrders {
+  readonly running: number;
+  readonly failed: number;
+}
+
+export async function openOrders(pool: Pool, schema: string): Promise<OpenOrders> {
+  const { rows } = await pool.query<OpenOrders>(
+    `select count(*) filter (where status <> 'failed')::integer as running,
+            count(*) filter (where status = 'failed')::integer as failed
+       from "${schema}".saga_instance where ended_at is null and type = $1`,
+    [placeOrder.definition.name],
+  );
+  return rows[0] ?? { running: 0, failed: 0 };
+}

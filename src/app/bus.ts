@@ -29,6 +29,7 @@ import { systemClock } from "../runtime/index.ts";
 import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
+import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
   busTransaction,
   insideTransaction,
@@ -82,6 +83,8 @@ export class Bus {
   readonly inbox: Inbox;
   /** Watches declared flows over events, and tells the path of one correlation id. */
   readonly flows: Pick<Flows, "watch" | "paths" | "unfinished">;
+  /** Looks at running sagas, and lets people decide about them. */
+  readonly sagas: BusSagas;
   readonly #parts: Parts;
   readonly #worker: Worker;
 
@@ -90,6 +93,7 @@ export class Bus {
     this.#worker = worker;
     this.inbox = new Inbox(parts.inbox, parts.settings.inbox);
     this.flows = parts.flows;
+    this.sagas = busSagas(parts);
     this.on = registry.on.bind(registry);
     this.onBatch = registry.onBatch.bind(registry);
   }

@@ -2,6 +2,7 @@ import { forgetDeadLetters } from "../dead-letter/index.ts";
 import { forgetInbox, inboxRetentionMs } from "../inbox/index.ts";
 import { forgetReplies } from "../requests/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
+import { forgetSagas } from "../saga/index.ts";
 import type { Parts } from "./parts.ts";
 
 const EVERY_MS = 3_600_000;
@@ -27,6 +28,11 @@ export class Janitor implements Service {
         if (replies > 0) observer.tell("history.cleaned", { table: "reply", count: replies });
         const events = await flows.tidy({ olderThanMs: outbox.retentionMs, signal });
         if (events > 0) observer.tell("history.cleaned", { table: "flow_event", count: events });
+        const { retentionMs } = settings.sagas;
+        const sagas = await forgetSagas(database, settings.schema, { olderThanMs: retentionMs, signal });
+        if (sagas.instances > 0)
+          observer.tell("history.cleaned", { table: "saga_instance", count: sagas.instances });
+        if (sagas.mail > 0) observer.tell("history.cleaned", { table: "saga_mail", count: sagas.mail });
         return EVERY_MS;
       },
       maxBackoffMs: 60_000,

@@ -27,6 +27,7 @@ export function sagaTransactionOf(tx: Sql): SagaTransaction {
   return {
     run: (statement, params) => owned.run(statement, params),
     send: (outgoing) => scope.add(outgoing),
+    whenCommitted: (told) => scope.whenCommitted(told),
   };
 }
 
@@ -43,6 +44,7 @@ export function ownTransaction(
         run: (statement, params) => tx.run(statement, params),
         query: (text, params) => tx.query(text, params),
         send: (outgoing) => scope.add(outgoing),
+        whenCommitted: (told) => scope.whenCommitted(told),
       });
       scope.committed(await tx.commit(scope.last()));
       return result;
@@ -64,18 +66,20 @@ export async function startSaga(
   const scope = scopeOf(tx);
   const transaction = scope === undefined ? ofCaller(tx, write) : insideOf(tx as BusTransaction, scope);
   const started = await sagas.start(transaction, saga, input);
-  if (started.started) sagas.hint();
+  if (started.started) transaction.whenCommitted(() => sagas.hint());
   return started;
 }
 
+// Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking.
 function ofCaller(tx: unknown, send: SagaTransaction["send"]): SagaTransaction {
   const caller = callerTransaction(tx);
-  return { run: (statement, params) => caller.run(statement, params), send };
+  return { run: (statement, params) => caller.run(statement, params), send, whenCommitted: (told) => told() };
 }
 
 function insideOf(tx: BusTransaction, scope: TransactionScope): SagaTransaction {
   return {
     run: async (statement, params) => ({ ...(await tx.query(statement.text, params)), command: "" }) as never,
     send: (outgoing) => scope.add(outgoing),
+    whenCommitted: (told) => scope.whenCommitted(told),
   };
 }

@@ -58,8 +58,8 @@ export class Worker {
     const { database, settings, transport, observer, inbox, requests } = this.#parts;
     await assertMigrated(database, settings.schema);
     await openTransport(transport, observer);
-    inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
     this.#parts.sagas.listen(this.#registry);
+    inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
     this.#consumers = this.#makeConsumers();
     const supervisor = new Supervisor({ services: this.#services(options) });
     this.#supervisor = supervisor;

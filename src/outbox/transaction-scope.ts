@@ -42,6 +42,7 @@ export class TransactionScope {
   readonly #gathered: Outgoing[] = [];
   /** Lanes with something for the relays. */
   readonly #touched = new Set<number>();
+  readonly #whenCommitted: (() => void)[] = [];
   #travelling = 0;
   #scheduled = false;
   #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
@@ -77,6 +78,11 @@ export class TransactionScope {
     await this.#write(this.#gathered.splice(0));
   }
 
+  /** Called once the server has answered COMMIT, never otherwise. */
+  whenCommitted(told: () => void): void {
+    this.#whenCommitted.push(told);
+  }
+
   /** The statements that travel with the COMMIT. */
   last(): PreparedWrite[] {
     const outgoing = this.#gathered.splice(0);
@@ -105,6 +111,7 @@ export class TransactionScope {
     if (this.#travelling > 0) observer.tell("outbox.written", { count: this.#travelling, optimistic });
     wakeUp.now(this.#touched);
     if (this.#scheduled) this.#parts.onScheduled();
+    for (const told of this.#whenCommitted.splice(0)) told();
   }
 
   async #write(outgoing: readonly Outgoing[]): Promise<ReadonlySet<string>> {

@@ -37,6 +37,8 @@ import type { SagaStatements } from "./statements.ts";
 /** An open transaction that can also take messages. */
 export interface SagaTransaction extends Queryable {
   send(outgoing: Outgoing): Promise<unknown>;
+  /** Called after the commit, where we know of it. */
+  whenCommitted(told: () => void): void;
 }
 
 export interface SagaEngineParts {
@@ -89,7 +91,7 @@ export class SagaEngine {
     if (!(await saved(tx, this.sql, params))) throw conflict(before.id);
     for (const one of outgoing) await tx.send(one);
     for (const effect of sendable.effects) await this.#perform(tx, before, sendable, effect);
-    this.tell(before, sendable);
+    tx.whenCommitted(() => this.tell(before, sendable));
     return { instance: after(before, sendable) };
   }
 
@@ -252,7 +254,7 @@ export class SagaEngine {
   }
 }
 
-/** The name under which replies to the commands of sagas arrive. */
+/** The name under which replies to the commands of sagas arrive; the consumer that moves them is called the same. */
 export function sagaReplies(service: string): string {
   return `${service}.sagas`;
 }

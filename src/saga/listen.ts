@@ -14,16 +14,15 @@ export interface ListenParts {
   readonly hint: (sagaId: string) => void;
 }
 
-/** The consumer of this name moves sagas: one member of it at a time handles what concerns one instance. */
-export const SAGA_CONSUMER = "sagas";
-
 /** Lets sagas hear replies to their commands, and the events they wait for. Call it when all are registered. */
 export function listen(registry: HandlerRegistry, parts: ListenParts): void {
   const { engine } = parts;
   const { service, registry: sagas } = engine.parts;
   if (sagas.all().length === 0) return;
-  const replies = replyContract(replyTopicOf(sagaReplies(service)));
-  const from = { consumer: SAGA_CONSUMER, from: "beginning" } as const;
+  const topic = replyTopicOf(sagaReplies(service));
+  const replies = replyContract(topic);
+  // Named after the service: two services in one database wait for different events.
+  const from = { consumer: topic.slice(topic.indexOf(".") + 1), from: "beginning" } as const;
   registry.on(replies, from, async (message, context) => hearReply(parts, message, context));
   for (const { event, sagas: interested } of sagas.awaited()) {
     registry.on(event, from, async (message, context) => {
@@ -84,7 +83,7 @@ async function move(
     if ((error as { code?: unknown }).code === conflict("").code) throw retryAfter(20, "the saga was busy");
     throw error;
   }
-  hint(before.id);
+  tx.whenCommitted(() => hint(before.id));
 }
 
 /** What a reply says about the step. Only a refusal is certain: whoever gave up may have done something first. */

@@ -17,6 +17,7 @@ async function setup() {
   const { pool, url } = await temporaryDatabase({ migrated: true });
   const bus = createBus({ service: "shop", database: url, log: false, sagas: { pollInterval: 50 } });
   onTestFinished(() => bus.stop().then(() => undefined));
+  await bus.migrate();
   const status = async (id: string): Promise<string> =>
     (await pool.query<{ status: string }>("select status from sagabox.saga_instance where id = $1", [id]))
       .rows[0]?.status ?? "none";

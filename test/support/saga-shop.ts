@@ -68,5 +68,7 @@ export async function sagaShop(options: Partial<BusOptions> = {}): Promise<SagaS
       ])
     ).rows;
   };
-  return { pool, url, bus: another(), another, status, ends, lines };
+  const bus = another();
+  await bus.migrate(); // the partitions too: one that is attached later may get in the way of a message for its day
+  return { pool, url, bus, another, status, ends, lines };
 }

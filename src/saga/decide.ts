@@ -5,7 +5,14 @@ import type { Decision, DecisionPorts } from "./decision.ts";
 import { Draft } from "./draft.ts";
 import { goForward } from "./forward.ts";
 import type { SagaInput } from "./input.ts";
-import { byHand, isStuck, pivotMayHaveHappened, turnBack, turnBackRefused, wasBeaten } from "./operate.ts";
+import {
+  byHand,
+  stuckPlaces,
+  pivotMayHaveHappened,
+  turnBack,
+  turnBackRefused,
+  wasBeaten,
+} from "./operate.ts";
 import { passTime, settleReply, settleStep, settleUndo, type Ignored } from "./settle-step.ts";
 import { hasEnded, type SagaStatus, type Snapshot } from "./state.ts";
 
@@ -161,6 +168,7 @@ function revoke(draft: Draft): Ignored {
   const { parent } = draft.snapshot;
   const { state, status } = draft;
   if (parent === null) return "it has no parent";
+  draft.note({ event: "noted", note: "its parent takes it back" });
   if (status === "compensated") {
     draft.effects.push({ kind: "tell parent", parentId: parent.id, end: "compensated" });
     return undefined;
@@ -176,9 +184,9 @@ function goOn(draft: Draft): void {
   const before = draft.status;
   const status = resting(draft);
   draft.status = status;
+  if (status === "failed") callPerson(draft, before === "failed");
   if (status === before) return;
   draft.note({ event: "state_changed", from: before, to: status });
-  if (status === "failed") openIncident(draft);
   if (before === "failed") draft.effects.push({ kind: "close incident", resolution: status });
   const { parent } = draft.snapshot;
   if (parent !== null && (status === "completed" || status === "compensated")) {
@@ -211,14 +219,12 @@ function failureOf({ state }: Draft): string {
   return latest === undefined ? "it failed" : `step "${latest[0]}" failed: ${latest[1].error ?? "unknown"}`;
 }
 
-function openIncident(draft: Draft): void {
-  const stuck = Object.entries(draft.state.records).filter(([place, record]) =>
-    isStuck(draft, place, record),
-  );
-  const [, first] = stuck[0] ?? [];
-  draft.effects.push({
-    kind: "open incident",
-    places: stuck.map(([place]) => place),
-    error: first?.undo?.error ?? first?.error ?? "unknown",
-  });
+/** Opens an incident; if one is open, it names other steps from now on. */
+function callPerson(draft: Draft, isOpen: boolean): void {
+  const { state } = draft;
+  const places = stuckPlaces(state);
+  if (isOpen && places.join() === stuckPlaces(draft.snapshot.state).join()) return;
+  const first = state.records[places[0] ?? ""];
+  const error = first?.undo?.error ?? first?.error ?? "unknown";
+  draft.effects.push({ kind: "open incident", places, error });
 }

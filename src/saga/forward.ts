@@ -109,6 +109,8 @@ export function abandon(draft: Draft, place: string, step: StepNode, why: string
 
 function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress {
   const place = branch.name + round;
+  const known = draft.state.records[place];
+  if (known !== undefined) return progressOf(known); // it failed, or a person has decided
   let way = draft.state.choices[place];
   if (way === undefined) {
     const chosen = attempted(draft, place, () => branch.choose(draft.seen()));
@@ -126,7 +128,8 @@ function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress 
 
 function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress {
   const place = repeat.name + round;
-  if (draft.state.records[place]?.status === "failed") return "failed";
+  const known = draft.state.records[place];
+  if (known !== undefined) return progressOf(known); // it failed, or a person has decided
   const rounds = (draft.state.rounds[place] ??= { round: 1, over: false });
   while (!rounds.over) {
     const progress = sequence(draft, repeat.body, `${round === "" ? "@" : `${round}.`}${rounds.round}`);

@@ -26,6 +26,10 @@ export function turnBackRefused(draft: Draft, evenCompleted: boolean): Ignored {
   if (state.pivoted) return "it is past its pivot, from where it only goes forward";
   if (pivotMayHaveHappened(draft)) return "its pivot has begun, and nobody knows yet how it ended";
   if (status === "completed" && !evenCompleted) return "it has completed";
+  // The parent has gone on with its results. Turned back behind the parent's back, they would be gone from under it.
+  if (status === "completed" && draft.snapshot.parent !== null) {
+    return "it is part of another saga, which has to be compensated instead";
+  }
   return undefined;
 }
 
@@ -40,24 +44,31 @@ export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
 
 /** What a person decided about a step that has failed for good. */
 export function byHand(draft: Draft, input: ByHand): Ignored {
-  const chosen = Object.entries(draft.state.records).filter(
-    ([place, record]) =>
-      isStuck(draft, place, record) && (input.place === undefined || input.place === place),
+  const chosen = stuckPlaces(draft.state).filter(
+    (place) => input.place === undefined || input.place === place,
   );
   if (chosen.length === 0) {
     return input.place === undefined ? "no step of it has failed" : `step "${input.place}" has not failed`;
   }
-  for (const [place, record] of chosen) {
+  for (const place of chosen) {
+    const record = draft.state.records[place];
+    if (record === undefined) continue;
     draft.note({ event: "noted", place, note: `${input.kind} by ${input.by.actor}: ${input.by.reason}` });
     decided(draft, place, record, input);
   }
   return undefined;
 }
 
-/** Failed for good, in the direction in which it goes. */
-export function isStuck({ state }: Draft, place: string, { status, undo }: StepRecord): boolean {
-  if (undo?.status === "failed") return true;
-  return state.direction === "forward" && status === "failed" && !wasBeaten(state, place);
+/** What has failed for good, in the direction in which it goes. */
+export function stuckPlaces(state: SagaState): string[] {
+  const isStuck = (place: string, { status, undo }: StepRecord): boolean => {
+    if (undo?.status === "failed") return true;
+    return state.direction === "forward" && status === "failed" && !wasBeaten(state, place);
+  };
+  return Object.keys(state.records).filter((place) => {
+    const record = state.records[place];
+    return record !== undefined && isStuck(place, record);
+  });
 }
 
 /** Another one of its group was first, so that nobody needs it. */

@@ -150,6 +150,8 @@ function passStepTime(draft: Draft, place: string, step: StepNode, record: StepR
   const { nowMs } = draft;
   const local = step.work.kind === "run" || step.work.kind === "tx";
   if (record.nextAtMs !== undefined && record.nextAtMs <= nowMs && !local) {
+    const note = `try ${record.attempt}`;
+    draft.note({ event: "step_executed", place, from: "in_progress", to: "in_progress", note });
     tryStep(draft, place, step, record);
     return;
   }
@@ -174,7 +176,10 @@ function passUndoTime(draft: Draft, place: string, step: StepNode, record: StepR
   if (undo === undefined) return;
   const local = step.undo?.kind === "run" || step.undo?.kind === "tx";
   if (undo.nextAtMs !== undefined && undo.nextAtMs <= draft.nowMs) {
-    if (!local) tryUndo(draft, place, step, record);
+    if (local) return;
+    const note = `try ${undo.attempt}`;
+    draft.note({ event: "compensated", place, from: "compensating", to: "compensating", note });
+    tryUndo(draft, place, step, record);
   } else if (undo.dueAtMs !== undefined && undo.dueAtMs <= draft.nowMs) {
     settleUndo(draft, place, { kind: "unknown", error: "no answer to its undo in time" });
   }

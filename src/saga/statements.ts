@@ -75,7 +75,9 @@ export function sagaStatements(schema: string) {
           order by line.nr),
        opened as (
          insert into ${schema}.saga_incident (saga_id, steps, error)
-         select saved.id, $16::text::text[], $17::text from saved where $17::text is not null),
+         select saved.id, $16::text::text[], $17::text from saved where $17::text is not null
+         on conflict (saga_id) where closed_at is null
+         do update set steps = excluded.steps, error = excluded.error),
        closed as (
          update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = $18::text
           where saga_id = (select id from saved) and closed_at is null and $18::text is not null)

@@ -10,6 +10,7 @@ export type { Drawn } from "./drawn.ts";
 export { forgetSagas, type ForgetSagasOptions } from "./forget.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
+export { stuckPlaces } from "./operate.ts";
 export type { OpenTransaction } from "./instance-task.ts";
 export type { SagaTransaction } from "./engine.ts";
 export { replay, type RecordedLine, type RecordedSaga, type RecordedTurn, type Replayed } from "./replay.ts";
@@ -19,6 +20,7 @@ export { sagaStatements } from "./statements.ts";
 export {
   hasEnded,
   newState,
+  sagaStatuses,
   type SagaState,
   type SagaStatus,
   type Snapshot,

@@ -85,6 +85,16 @@ export interface Snapshot {
   readonly parent: { readonly id: string; readonly place: string } | null;
 }
 
+export const sagaStatuses: readonly SagaStatus[] = [
+  "started",
+  "running",
+  "completing",
+  "compensating",
+  "compensated",
+  "completed",
+  "failed",
+];
+
 export const endStatuses: readonly SagaStatus[] = ["completed", "compensated"];
 
 export function hasEnded(status: SagaStatus): boolean {

@@ -71,7 +71,8 @@ export const rooms: Readonly<Record<string, Room>> = {
   flow: { rooms: [...upToPorts, "inbox"] },
   // 6: wiring and operations
   // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
-  app: { rooms: [...upToSaga, "parking", "notify", "requests", "transports/postgres"] },
+  // The bus hands out the operations of admin, which knows nothing of it.
+  app: { rooms: [...upToSaga, "admin", "parking", "notify", "requests", "transports/postgres"] },
   admin: { rooms: upToSaga },
   // 7: the doors
   cli: { rooms: [...upToAdmin, "dashboard", "embedded", "storage/drivers"] },

@@ -1,0 +1,153 @@
+import { decodeJson } from "../message/index.ts";
+import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import {
+  loadedFrom,
+  replay,
+  type Drawn,
+  type InstanceRow,
+  type Loaded,
+  type RecordedTurn,
+  type Replayed,
+  type SagaInput,
+  type SagaStatus,
+} from "../saga/index.ts";
+import type { OwnedTransaction, Param } from "../storage/index.ts";
+import type { SagaAdmin } from "./saga-admin.ts";
+
+/** An instance for which the definitions given are not what they were. */
+export interface CheckFinding {
+  readonly id: string;
+  readonly type: string;
+  readonly definitionVersion: number;
+  readonly correlationId: string;
+  readonly status: SagaStatus;
+  readonly verdict: "diverges" | "stuck";
+  /** The transition from which on it differs. */
+  readonly version: number | null;
+  readonly at: string | null;
+  readonly step: string | null;
+  readonly why: string;
+}
+
+export interface CheckReport {
+  readonly checked: number;
+  readonly same: number;
+  readonly diverges: number;
+  readonly stuck: number;
+  /** At most 1,000 of them. */
+  readonly findings: readonly CheckFinding[];
+}
+
+export interface CheckOptions {
+  readonly type?: string;
+  /** How many ended instances are played again, the newest first. All that still run are. Default 1,000. */
+  readonly ended?: number;
+}
+
+const PAGE = 100;
+const MAX_FINDINGS = 1_000;
+
+/**
+ * Plays the history of instances again on the definitions this process knows: all that still run, and the newest that
+ * have ended. Changes nothing, and runs no step.
+ */
+export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): Promise<CheckReport> {
+  rejectUnknownKeys("sagas.check", options, ["type", "ended"]);
+  const { type, ended = 1_000 } = options;
+  if (type !== undefined) text("sagas.check: type", type);
+  wholeNumber("sagas.check: ended", ended);
+  const counts = { checked: 0, same: 0, diverges: 0, stuck: 0 };
+  const findings: CheckFinding[] = [];
+  const count = (instance: Loaded, replayed: Replayed): void => {
+    counts.checked += 1;
+    counts[replayed.verdict] += 1;
+    if (replayed.verdict !== "same" && findings.length < MAX_FINDINGS) {
+      findings.push(findingOf(instance, replayed));
+    }
+  };
+  await eachPage(admin, { open: true, type, limit: Number.POSITIVE_INFINITY }, count);
+  await eachPage(admin, { open: false, type, limit: ended }, count);
+  return { ...counts, findings };
+}
+
+interface Pages {
+  readonly open: boolean;
+  readonly type: string | undefined;
+  readonly limit: number;
+}
+
+async function eachPage(
+  admin: SagaAdmin,
+  { open, type, limit }: Pages,
+  count: (instance: Loaded, replayed: Replayed) => void,
+): Promise<void> {
+  let last: string | null = null;
+  for (let left = limit; left > 0;) {
+    const size = Math.min(PAGE, left);
+    // One moment for the instances and their histories: a worker may be moving them.
+    const tx = await admin.database.begin({ isolation: "repeatable read" });
+    try {
+      const params: Param[] = [open, type ?? null, last, size];
+      const rows: readonly { id: string }[] = (await tx.run<{ id: string }>(admin.sql.page, params)).rows;
+      for (const { id } of rows) await checkOne(admin, tx, id, count);
+      if (rows.length < size) return;
+      last = rows.at(-1)?.id ?? null;
+      left -= rows.length;
+    } finally {
+      await tx.rollback();
+    }
+  }
+}
+
+async function checkOne(
+  { sql, sagas, definitionOf }: SagaAdmin,
+  tx: OwnedTransaction,
+  id: string,
+  count: (instance: Loaded, replayed: Replayed) => void,
+): Promise<void> {
+  const [row] = (await tx.run<InstanceRow>(sagas.read, [id])).rows;
+  if (row === undefined) return;
+  const instance = loadedFrom(row);
+  const turns = turnsOf((await tx.run<TurnRow>(sql.turns, [id])).rows);
+  count(instance, replay(definitionOf(instance.type, instance.definitionVersion), { ...instance, turns }));
+}
+
+interface TurnRow {
+  readonly version: number;
+  readonly event_type: string;
+  readonly step: string | null;
+  readonly old_status: string | null;
+  readonly new_status: string | null;
+  readonly input: string | null;
+  readonly drawn: string | null;
+  readonly at_ms: string | number;
+}
+
+function turnsOf(rows: readonly TurnRow[]): RecordedTurn[] {
+  const turns = new Map<number, RecordedTurn>();
+  for (const row of rows) {
+    const line = { event: row.event_type, step: row.step, from: row.old_status, to: row.new_status };
+    const known = turns.get(row.version);
+    if (known !== undefined) turns.set(row.version, { ...known, lines: [...known.lines, line] });
+    else if (row.input !== null) {
+      turns.set(row.version, {
+        version: row.version,
+        atMs: Number(row.at_ms),
+        input: decodeJson(row.input) as unknown as SagaInput,
+        drawn: row.drawn === null ? null : (decodeJson(row.drawn) as unknown as Drawn),
+        lines: [line],
+      });
+    }
+  }
+  return [...turns.values()];
+}
+
+function findingOf(
+  { id, type, definitionVersion, key, status }: Loaded,
+  replayed: Exclude<Replayed, { verdict: "same" }>,
+): CheckFinding {
+  const { verdict, step, why } = replayed;
+  const [version, atMs] = verdict === "diverges" ? [replayed.version, replayed.atMs] : [null, null];
+  const at = atMs === null ? null : new Date(atMs).toISOString();
+  return { id, type, definitionVersion, correlationId: key, status, verdict, version, at, step, why };
+}

@@ -1,0 +1,21 @@
+// What people may do to a running system, one function for each operation; the bus, the command line and the dashboard
+// all call these. Reading needs nothing but the database. Changing needs to say who and why, is checked against the
+// row under its lock, and is carried out by whichever worker knows the definition.
+export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./check-sagas.ts";
+export { listIncidents, type Incident, type IncidentFilter } from "./incidents.ts";
+export { sagaAdmin, type SagaAdmin } from "./saga-admin.ts";
+export {
+  cancelSaga,
+  compensateSaga,
+  retryStep,
+  settleStep,
+  skipStep,
+  type ActionResult,
+  type StepAction,
+} from "./saga-actions.ts";
+export { sagaHistory, type HistoryLine, type HistoryOptions } from "./saga-history.ts";
+export { listSagas, type SagaFilter } from "./list-sagas.ts";
+export { showSaga, type SagaDetail, type StepDetail } from "./sagas.ts";
+export type { SagaSummary } from "./saga-summary.ts";
+export { signalSaga, type SagaTarget, type SignalOptions } from "./signal-saga.ts";
+export { stuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./stuck-sagas.ts";

@@ -1,0 +1,90 @@
+import { nearest } from "../options/index.ts";
+import {
+  decide,
+  hasEnded,
+  stuckPlaces,
+  type Loaded,
+  type SagaDefinition,
+  type SagaInput,
+  type SagaState,
+  type StepRecord,
+} from "../saga/index.ts";
+
+/** What a person may ask of an instance. */
+export type Asked = Extract<
+  SagaInput,
+  { readonly kind: "compensate" | "cancel" | "retry" | "skip" | "settle" | "event" }
+>;
+
+/** `already`: what is asked for is so, or on its way, and nothing needs to be done. */
+export type Judgement =
+  { readonly kind: "possible" | "already" } | { readonly kind: "refused"; readonly why: string };
+
+const possible: Judgement = { kind: "possible" };
+const already: Judgement = { kind: "already" };
+const refused = (why: string): Judgement => ({ kind: "refused", why });
+
+/**
+ * What can be seen to be useless before a worker has a look. Where the definition is known the decision itself is tried
+ * out; the worker decides again when it takes it up.
+ */
+export function judgeAction(
+  instance: Loaded,
+  asked: Asked,
+  definition: SagaDefinition | undefined,
+): Judgement {
+  const judgement = byState(instance, asked);
+  if (judgement.kind !== "possible" || definition === undefined) return judgement;
+  const ports = { nowMs: instance.nowMs, newId: () => "tried-out", random: () => 0.5 };
+  const { ignored } = decide(definition, instance, asked, ports);
+  return ignored === undefined ? possible : refused(ignored);
+}
+
+function byState({ status, state }: Loaded, asked: Asked): Judgement {
+  switch (asked.kind) {
+    case "compensate":
+    case "cancel":
+      if (state.direction === "backward") return already;
+      if (state.pivoted) return refused("it is past its pivot, from where it only goes forward");
+      return asked.kind === "cancel" && status === "completed" ? refused("it has completed") : possible;
+    case "event":
+      if (hasEnded(status)) return refused("it has ended");
+      return state.direction === "backward" ? refused("it is being compensated") : possible;
+    default:
+      return ofStep(hasEnded(status), state, asked);
+  }
+}
+
+function ofStep(
+  ended: boolean,
+  state: SagaState,
+  asked: Extract<Asked, { kind: "retry" | "skip" | "settle" }>,
+): Judgement {
+  const failed = stuckPlaces(state);
+  if (asked.place === undefined) {
+    if (failed.length > 0) return possible;
+    return refused(ended ? "it has ended" : "no step of it has failed");
+  }
+  if (failed.includes(asked.place)) return possible;
+  const record = state.records[asked.place];
+  if (record !== undefined && isSo(record, asked.kind)) return already;
+  if (record !== undefined) return refused(`step "${asked.place}" has not failed: it is ${record.status}`);
+  return refused(`no step "${asked.place}" of it has begun.${hint(asked.place, failed, state)}`);
+}
+
+function isSo({ status, undo }: StepRecord, kind: "retry" | "skip" | "settle"): boolean {
+  switch (kind) {
+    case "retry":
+      return status === "in_progress" || undo?.status === "in_progress";
+    case "skip":
+      return status === "skipped";
+    case "settle":
+      return status === "completed" || status === "compensated";
+  }
+}
+
+function hint(written: string, failed: readonly string[], { records }: SagaState): string {
+  const meant = nearest(written, Object.keys(records));
+  if (meant !== undefined) return ` Did you mean "${meant}"?`;
+  return failed.length === 0 ? "" : ` What failed is: ${failed.join(", ")}.`;
+}

@@ -1,0 +1,137 @@
+import { SagaboxError } from "../errors/index.ts";
+import { encodeJson, type Json } from "../message/index.ts";
+import { rejectUnknownKeys, text } from "../options/index.ts";
+import { loadedFrom, type InstanceRow, type Loaded, type Operator } from "../saga/index.ts";
+import type { OwnedTransaction } from "../storage/index.ts";
+import { judgeAction, type Asked } from "./judge-action.ts";
+import { notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
+
+export interface ActionResult {
+  readonly sagaId: string;
+  /** False when it was so already, or the same had been asked before and waits to be done: nothing was added. */
+  readonly accepted: boolean;
+}
+
+export interface StepAction extends Operator {
+  /** The step, as `show` names it. */
+  readonly step: string;
+}
+
+/** Tries a step that failed for good, or its undo, again from its first attempt. Without a step: all that failed. */
+export function retryStep(
+  admin: SagaAdmin,
+  id: string,
+  options: Operator & { readonly step?: string },
+): Promise<ActionResult> {
+  const by = checked("sagas.retry", options, ["step"]);
+  const place = options.step === undefined ? {} : { place: stepName("sagas.retry", options.step) };
+  return act(admin, id, { kind: "retry", ...place, by });
+}
+
+/** Goes on as if the step, or its undo, were not there. What it did, if anything, stays. */
+export function skipStep(admin: SagaAdmin, id: string, options: StepAction): Promise<ActionResult> {
+  const by = checked("sagas.skip", options, ["step"]);
+  return act(admin, id, { kind: "skip", place: stepName("sagas.skip", options.step), by });
+}
+
+/** A person did what the step, or its undo, should have done; `result` is what it would have returned. */
+export function settleStep(
+  admin: SagaAdmin,
+  id: string,
+  options: StepAction & { readonly result?: Json },
+): Promise<ActionResult> {
+  const by = checked("sagas.settle", options, ["step", "result"]);
+  const result = options.result === undefined ? {} : { result: options.result };
+  return act(admin, id, { kind: "settle", place: stepName("sagas.settle", options.step), ...result, by });
+}
+
+/** Undoes an instance, even a completed one, unless it is past its pivot. */
+export function compensateSaga(admin: SagaAdmin, id: string, options: Operator): Promise<ActionResult> {
+  return act(admin, id, { kind: "compensate", by: checked("sagas.compensate", options) });
+}
+
+/** Undoes an instance that has not completed. */
+export function cancelSaga(admin: SagaAdmin, id: string, options: Operator): Promise<ActionResult> {
+  return act(admin, id, { kind: "cancel", by: checked("sagas.cancel", options) });
+}
+
+function checked(where: string, options: Operator, more: readonly string[] = []): Operator {
+  rejectUnknownKeys(where, options, ["actor", "reason", ...more]);
+  return operatorOf(where, options);
+}
+
+function stepName(where: string, step: unknown): string {
+  return text(`${where}: step`, step, { max: 500 });
+}
+
+async function act(
+  admin: SagaAdmin,
+  id: string,
+  asked: Exclude<Asked, { kind: "event" }>,
+): Promise<ActionResult> {
+  return underLock(
+    admin,
+    (tx) => loadById(admin, tx, id),
+    async (tx, instance) => {
+      const place = "place" in asked ? (asked.place ?? "") : "";
+      // The version makes the second of two equal wishes the same letter as the first.
+      const letter = `${asked.kind}:${instance.id}:${instance.version}:${place}`;
+      return deliver(admin, tx, instance, { letter, cause: `operator:${asked.by.actor}`, asked });
+    },
+  );
+}
+
+export async function loadById({ sagas }: SagaAdmin, tx: OwnedTransaction, id: string): Promise<Loaded> {
+  const [row] = (await tx.run<InstanceRow>(sagas.load, [String(id)])).rows;
+  if (row === undefined) throw notFound(String(id));
+  return loadedFrom(row);
+}
+
+type Done = ActionResult | SagaboxError;
+
+/** Runs `work` with the instance locked. An error that it returns, not throws, is thrown after the commit. */
+export async function underLock(
+  { database }: SagaAdmin,
+  load: (tx: OwnedTransaction) => Promise<Loaded>,
+  work: (tx: OwnedTransaction, instance: Loaded) => Promise<Done>,
+): Promise<ActionResult> {
+  const tx = await database.begin();
+  let done: Done;
+  try {
+    done = await work(tx, await load(tx));
+    await tx.commit();
+  } catch (error) {
+    await tx.rollback();
+    throw error;
+  }
+  if (done instanceof Error) throw done;
+  return done;
+}
+
+export interface Letter {
+  readonly letter: string;
+  readonly cause: string;
+  readonly asked: Asked;
+}
+
+/** Leaves the wish for a worker that knows the definition; one that is refused is written down as well. */
+export async function deliver(
+  { sagas, definitionOf }: SagaAdmin,
+  tx: OwnedTransaction,
+  instance: Loaded,
+  { letter, cause, asked }: Letter,
+): Promise<Done> {
+  const { id, type, definitionVersion, version } = instance;
+  const judgement = judgeAction(instance, asked, definitionOf(type, definitionVersion));
+  if (judgement.kind === "already") return { sagaId: id, accepted: false };
+  const input = encodeJson(asked as unknown as Json);
+  if (judgement.kind === "refused") {
+    await tx.run(sagas.ignore, [id, version, judgement.why, cause, asked.by?.actor ?? null, input]);
+    return new SagaboxError(
+      "SAGA_ACTION_REFUSED",
+      `Saga ${id} cannot do "${asked.kind}": ${judgement.why}.`.replace(/([.?])\.$/, "$1"),
+    );
+  }
+  const { rows } = await tx.run(sagas.post, [id, letter, cause, input]);
+  return { sagaId: id, accepted: rows.length === 1 };
+}

@@ -1,0 +1,43 @@
+import { SagaboxError } from "../errors/index.ts";
+import { text } from "../options/index.ts";
+import { sagaStatements, type Operator, type SagaDefinition } from "../saga/index.ts";
+import { quotedSchema, type Database } from "../storage/index.ts";
+import { adminStatements } from "./statements.ts";
+
+/** What the operations on sagas work with. */
+export interface SagaAdmin {
+  readonly database: Database;
+  readonly sql: ReturnType<typeof adminStatements>;
+  readonly sagas: ReturnType<typeof sagaStatements>;
+  /** The definition of a version, where it is known. With it an action is judged exactly as a worker will. */
+  readonly definitionOf: (type: string, version: number) => SagaDefinition | undefined;
+}
+
+export function sagaAdmin(
+  database: Database,
+  schema: string,
+  definitionOf: SagaAdmin["definitionOf"] = () => undefined,
+): SagaAdmin {
+  const quoted = quotedSchema(schema);
+  return { database, sql: adminStatements(quoted), sagas: sagaStatements(quoted), definitionOf };
+}
+
+/** Nobody changes anything without saying who they are and why. */
+export function operatorOf(where: string, { actor, reason }: Operator): Operator {
+  return {
+    actor: notBlank(`${where}: actor`, text(`${where}: actor`, actor)),
+    reason: notBlank(`${where}: reason`, text(`${where}: reason`, reason, { max: 1_000 })),
+  };
+}
+
+function notBlank(name: string, value: string): string {
+  if (value.trim() !== "") return value.trim();
+  throw new SagaboxError("OPTIONS_INVALID", `${name} must not be blank.`);
+}
+
+export function notFound(id: string): SagaboxError {
+  return new SagaboxError(
+    "SAGA_NOT_FOUND",
+    `There is no saga ${JSON.stringify(id.slice(0, 300))}. List the sagas to see their ids; ended ones are forgotten after their retention.`,
+  );
+}

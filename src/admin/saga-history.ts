@@ -1,0 +1,74 @@
+import { decodeJson, type Json } from "../message/index.ts";
+import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import { notFound, type SagaAdmin } from "./saga-admin.ts";
+
+/** One line of the audit log: what happened, what or who caused it. */
+export interface HistoryLine {
+  readonly id: string;
+  readonly at: string;
+  /** The transition it belongs to. */
+  readonly version: number;
+  readonly event: "state_changed" | "step_executed" | "compensated" | "failed" | "noted" | "ignored";
+  readonly step: string | null;
+  readonly from: string | null;
+  readonly to: string | null;
+  readonly note: string | null;
+  /** A message, the clock, a worker, a child, a person. */
+  readonly cause: string;
+  /** The person, where it was one. */
+  readonly actor: string | null;
+  readonly traceId: string | null;
+  /** What happened, on the first line of a transition. */
+  readonly input: Json | null;
+}
+
+export interface HistoryOptions {
+  /** At most this many, oldest first; up to 10,000. Default 1,000. */
+  readonly limit?: number;
+  /** Only lines behind this one: the last id of the page before. */
+  readonly after?: string;
+}
+
+interface LineRow {
+  readonly id: string;
+  readonly at: string;
+  readonly version: number;
+  readonly event_type: HistoryLine["event"];
+  readonly step: string | null;
+  readonly old_status: string | null;
+  readonly new_status: string | null;
+  readonly note: string | null;
+  readonly cause: string;
+  readonly user_id: string | null;
+  readonly trace_id: string | null;
+  readonly input: string | null;
+}
+
+export async function sagaHistory(
+  { database, sql }: SagaAdmin,
+  id: string,
+  options: HistoryOptions = {},
+): Promise<readonly HistoryLine[]> {
+  rejectUnknownKeys("sagas.history", options, ["limit", "after"]);
+  const { limit = 1_000, after = "0" } = options;
+  wholeNumber("sagas.history: limit", limit, { min: 1, max: 10_000 });
+  text("sagas.history: after", after, { pattern: /^\d{1,18}$/ });
+  const { rows } = await database.run<LineRow>(sql.history, [String(id), after, limit]);
+  if (rows.length === 0 && (await database.run(sql.exists, [String(id)])).rows.length === 0) {
+    throw notFound(String(id));
+  }
+  return rows.map((row) => ({
+    id: row.id,
+    at: row.at,
+    version: row.version,
+    event: row.event_type,
+    step: row.step,
+    from: row.old_status,
+    to: row.new_status,
+    note: row.note,
+    cause: row.cause,
+    actor: row.user_id,
+    traceId: row.trace_id,
+    input: row.input === null ? null : decodeJson(row.input),
+  }));
+}

@@ -1,0 +1,134 @@
+import { statement, type Statement } from "../storage/index.ts";
+
+const utc = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
+const times = (table: string, columns: readonly string[]): string =>
+  columns.map((column) => `${utc(`${table}.${column}`)} as ${column}`).join(", ");
+
+const summary = `instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+       instance.current_step, instance.waits_for, instance.version, instance.last_error, instance.retry_count,
+       instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place,
+       instance.claimed_by, ${times("instance", ["waiting_since", "due_at", "claimed_until", "started_at", "updated_at", "ended_at"])}`;
+
+/** A filter on instances: the condition, with `?` for its value. */
+const filters = {
+  type: "instance.type = ?::text",
+  status: "instance.status = ?::text",
+  step: "(instance.current_step = ?::text or split_part(instance.current_step, '@', 1) = ?::text)",
+  correlationId: "instance.correlation_id = ?::text",
+  messageCorrelationId: "instance.message_correlation_id = ?::text",
+  olderThanMs: "instance.started_at < clock_timestamp() - ?::double precision * interval '1 ms'",
+  after: "instance.id < ?::text",
+} as const;
+
+export type FilterName = keyof typeof filters;
+
+/** SQL of the room. `schema` is quoted already. */
+export function adminStatements(schema: string) {
+  const instances = `${schema}.saga_instance as instance`;
+  return {
+    // Only the conditions that are asked for, so that each finds its own index. Ids are in order of time.
+    listSagas: (names: readonly FilterName[]): Statement => {
+      const conditions = names.map((name, index) => filters[name].replaceAll("?", `$${index + 2}`));
+      const where = conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`;
+      return statement(
+        "sagabox.admin.list_sagas",
+        `select ${summary} from ${instances} ${where} order by instance.id desc limit $1::integer`,
+      );
+    },
+    showSaga: statement(
+      "sagabox.admin.show_saga",
+      `select ${summary}, instance.input::text as input, instance.state::text as state,
+              extract(epoch from clock_timestamp()) * 1000 as now_ms,
+              (select count(*)::integer from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as mail
+         from ${instances} where instance.id = $1::text`,
+    ),
+    children: statement(
+      "sagabox.admin.children",
+      `select ${summary} from ${instances} where instance.parent_id = $1::text order by instance.id limit 1000`,
+    ),
+    history: statement(
+      "sagabox.admin.history",
+      `select line.id::text, line.version, line.event_type, line.step, line.old_status, line.new_status, line.note,
+              line.cause, line.user_id, line.trace_id, line.input::text as input, ${times("line", ["at"])}
+         from ${schema}.saga_audit_log as line
+        where line.saga_id = $1::text and line.id > $2::bigint
+        order by line.id limit $3::integer`,
+    ),
+    exists: statement(
+      "sagabox.admin.saga_exists",
+      `select instance.id from ${instances} where instance.id = $1::text`,
+    ),
+    // A signal that was heard, or refused, has a line under its own cause.
+    heard: statement(
+      "sagabox.admin.signal_heard",
+      `select line.id from ${schema}.saga_audit_log as line
+        where line.saga_id = $1::text and line.cause = $2::text limit 1`,
+    ),
+    incidents: statement(
+      "sagabox.admin.incidents",
+      `select incident.id::text, incident.saga_id, instance.type, instance.correlation_id,
+              to_json(incident.steps)::text as steps, incident.error, incident.resolution,
+              ${times("incident", ["opened_at", "closed_at"])}
+         from ${schema}.saga_incident as incident
+         join ${instances} on instance.id = incident.saga_id
+        where ($2::boolean is null or (incident.closed_at is null) = $2::boolean)
+          and ($3::text is null or instance.type = $3::text)
+          and ($4::text is null or incident.saga_id = $4::text)
+          and ($5::bigint is null or incident.id < $5::bigint)
+        order by incident.id desc limit $1::integer`,
+    ),
+    // Whoever waits for an event, a time or a child may do so for long; the others have somebody who should have answered.
+    stuck: statement(
+      "sagabox.admin.stuck",
+      `with horizon as materialized (
+         select clock_timestamp() as now, clock_timestamp() - $1::double precision * interval '1 ms' as at),
+       mailed as materialized (
+         select mail.saga_id, min(mail.arrived_at) as since from ${schema}.saga_mail as mail
+          where mail.saga_id is not null and mail.arrived_at < (select at from horizon)
+          group by mail.saga_id),
+       suspects as (
+         select id from ${schema}.saga_instance
+          where ended_at is null
+            and (status = 'failed' or updated_at < (select at from horizon) or due_at < (select at from horizon))
+         union
+         select saga_id from mailed),
+       judged as (
+         select ${summary}, ${utc("mailed.since")} as mail_since,
+                instance.updated_at as quiet_since,
+                case
+                  when instance.status = 'failed' then 'incident'
+                  when (instance.due_at < horizon.at or mailed.since is not null)
+                   and instance.claimed_until > horizon.now then 'held'
+                  when instance.due_at < horizon.at or mailed.since is not null then 'unclaimed'
+                  when instance.ended_at is null and instance.updated_at < horizon.at
+                   and instance.waits_for !~ '^(wait|delay|child):' then 'slow'
+                end as reason
+           from suspects
+           join ${instances} on instance.id = suspects.id
+          cross join horizon
+           left join mailed on mailed.saga_id = instance.id)
+       select * from judged
+        where reason is not null and ($2::text is null or type = $2::text)
+        order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), quiet_since
+        limit $3::integer`,
+    ),
+    page: statement(
+      "sagabox.admin.page",
+      `select instance.id from ${instances}
+        where (instance.ended_at is null) = $1::boolean
+          and ($2::text is null or instance.type = $2::text)
+          and ($3::text is null or instance.id < $3::text)
+        order by instance.id desc limit $4::integer`,
+    ),
+    turns: statement(
+      "sagabox.admin.turns",
+      `select line.version, line.event_type, line.step, line.old_status, line.new_status, line.input::text as input,
+              line.drawn::text as drawn, extract(epoch from line.at) * 1000 as at_ms
+         from ${schema}.saga_audit_log as line
+        where line.saga_id = $1::text and line.event_type <> 'ignored'
+        order by line.id`,
+    ),
+  };
+}

@@ -1,0 +1,79 @@
+import { milliseconds, rejectUnknownKeys, text, wholeNumber, type Duration } from "../options/index.ts";
+import { LONGEST_MS } from "./list-sagas.ts";
+import type { SagaAdmin } from "./saga-admin.ts";
+import { summaryOf, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
+
+/**
+ * `incident`: failed for good, a person decides. `unclaimed`: something is due and no worker takes it. `held`: a worker
+ * has it and does not get on. `slow`: somebody should have answered long ago.
+ */
+export type StuckReason = "incident" | "unclaimed" | "held" | "slow";
+
+export interface StuckSaga extends SagaSummary {
+  readonly reason: StuckReason;
+  readonly why: string;
+  readonly whatToDo: string;
+}
+
+export interface StuckOptions {
+  /** For how long nothing must have happened. Incidents are told at once. Default "10m". */
+  readonly olderThan?: Duration | number;
+  readonly type?: string;
+  /** At most this many, the most urgent first; up to 10,000. Default 100. */
+  readonly limit?: number;
+}
+
+interface StuckRow extends SummaryRow {
+  readonly reason: StuckReason;
+  readonly mail_since: string | null;
+}
+
+/** Instances that do not get on by themselves, each with the reason and what to do about it. */
+export async function stuckSagas(
+  admin: SagaAdmin,
+  options: StuckOptions = {},
+): Promise<readonly StuckSaga[]> {
+  rejectUnknownKeys("sagas.stuck", options, ["olderThan", "type", "limit"]);
+  const { olderThan = "10m", type, limit = 100 } = options;
+  const olderThanMs = milliseconds("sagas.stuck: olderThan", olderThan, { max: LONGEST_MS });
+  wholeNumber("sagas.stuck: limit", limit, { min: 1, max: 10_000 });
+  if (type !== undefined) text("sagas.stuck: type", type);
+  const { rows } = await admin.database.run<StuckRow>(admin.sql.stuck, [olderThanMs, type ?? null, limit]);
+  return rows.map((row) => ({ ...summaryOf(row), reason: row.reason, ...explained(admin, row) }));
+}
+
+function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "whatToDo"> {
+  const { id, type, definition_version: version } = row;
+  switch (row.reason) {
+    case "incident":
+      return {
+        why: `Step ${row.current_step ?? "?"} failed for good: ${row.last_error ?? "unknown"}`,
+        whatToDo: `Repair the cause and retry; or do it by hand and settle it; or skip it. See: saga show ${id}`,
+      };
+    case "unclaimed":
+      return unclaimed(admin, row, `${type} version ${version}`);
+    case "held":
+      return {
+        why: `Worker ${row.claimed_by ?? "?"} has had it since before ${row.due_at ?? row.mail_since ?? "?"} without getting on.`,
+        whatToDo: "Look at that worker. If it hangs, stop it: another one takes over when its lease is over.",
+      };
+    case "slow":
+      return {
+        why: `Nothing has happened since ${row.updated_at}; it waits for ${row.waits_for ?? "?"}.`,
+        whatToDo: `Look at whoever should answer: its consumer, its dead letters. It gives up at ${row.due_at ?? "no time"}.`,
+      };
+  }
+}
+
+function unclaimed(
+  { definitionOf }: SagaAdmin,
+  { type, definition_version: version, due_at: dueAt, mail_since: mailSince }: StuckRow,
+  name: string,
+): Pick<StuckSaga, "why" | "whatToDo"> {
+  const since = dueAt ?? mailSince ?? "?";
+  const known = definitionOf(type, version) !== undefined;
+  return {
+    why: `Something has been due since ${since}, and no worker has taken it.${known ? "" : ` Perhaps none knows ${name}.`}`,
+    whatToDo: `Run a worker that registers ${name}, and look whether workers reach the database.`,
+  };
+}

@@ -1,0 +1,74 @@
+import {
+  cancelSaga,
+  checkSagas,
+  compensateSaga,
+  listIncidents,
+  listSagas,
+  retryStep,
+  sagaAdmin,
+  sagaHistory,
+  settleStep,
+  showSaga,
+  signalSaga,
+  skipStep,
+  stuckSagas,
+  type ActionResult,
+  type CheckOptions,
+  type HistoryOptions,
+  type IncidentFilter,
+  type SagaFilter,
+  type SagaTarget,
+  type SignalOptions,
+  type StuckOptions,
+} from "../admin/index.ts";
+import type { AnyEvent, InputOf } from "../message/index.ts";
+import { instanceDiagram, instanceTimeline, type SagaDefinition } from "../saga/index.ts";
+import type { Parts } from "./parts.ts";
+
+export type BusSagas = ReturnType<typeof busSagas>;
+
+/** What people may look at and decide about sagas. An action is done by whichever worker knows the definition. */
+export function busSagas({ database, settings, sagas }: Pick<Parts, "database" | "settings" | "sagas">) {
+  const definitionOf = (type: string, version: number): SagaDefinition | undefined =>
+    sagas.registry.get(type, version);
+  const admin = sagaAdmin(database, settings.schema, definitionOf);
+  const poked = async (action: Promise<ActionResult>): Promise<ActionResult> => {
+    const result = await action;
+    sagas.hint(result.sagaId);
+    return result;
+  };
+  return {
+    list: (filter?: SagaFilter) => listSagas(admin, filter),
+    show: (id: string) => showSaga(admin, id),
+    history: (id: string, options?: HistoryOptions) => sagaHistory(admin, id, options),
+    stuck: (options?: StuckOptions) => stuckSagas(admin, options),
+    incidents: (filter?: IncidentFilter) => listIncidents(admin, filter),
+    /** Plays recorded histories again on the definitions registered here. */
+    check: (options?: CheckOptions) => checkSagas(admin, options),
+    /** Every definition registered here, in every version. */
+    definitions: (): readonly SagaDefinition[] => sagas.registry.all(),
+    /** One instance in Mermaid: on its definition where that is registered here, else along the time. */
+    diagram: async (id: string): Promise<string> => {
+      const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
+      const definition = definitionOf(type, definitionVersion);
+      const instance = { id, type, key: correlationId, status, state };
+      return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
+    },
+    retry: (id: string, options: Parameters<typeof retryStep>[2]) => poked(retryStep(admin, id, options)),
+    skip: (id: string, options: Parameters<typeof skipStep>[2]) => poked(skipStep(admin, id, options)),
+    settle: (id: string, options: Parameters<typeof settleStep>[2]) => poked(settleStep(admin, id, options)),
+    compensate: (id: string, options: Parameters<typeof compensateSaga>[2]) =>
+      poked(compensateSaga(admin, id, options)),
+    cancel: (id: string, options: Parameters<typeof cancelSaga>[2]) => poked(cancelSaga(admin, id, options)),
+    /** Brings an instance the event it waits for. Without an `id` every call is a signal of its own. */
+    signal: <E extends AnyEvent>(
+      target: SagaTarget,
+      event: E,
+      data: InputOf<E>,
+      options: Omit<SignalOptions, "id"> & { readonly id?: string },
+    ) => {
+      const id = options.id ?? sagas.engine.parts.newId();
+      return poked(signalSaga(admin, target, event, data, { ...options, id }));
+    },
+  };
+}

@@ -3,17 +3,11 @@ import { goBackward } from "./backward.ts";
 import { stepAt, stepsOf, type SagaDefinition } from "./definition.ts";
 import type { Decision, DecisionPorts } from "./decision.ts";
 import { Draft } from "./draft.ts";
+import { wasBeaten } from "./beaten.ts";
 import { goForward } from "./forward.ts";
 import type { SagaInput } from "./input.ts";
-import {
-  byHand,
-  stuckPlaces,
-  pivotMayHaveHappened,
-  turnBack,
-  turnBackRefused,
-  wasBeaten,
-} from "./operate.ts";
-import { passTime, settleReply, settleStep, settleUndo, type Ignored } from "./settle-step.ts";
+import { byHand, stuckPlaces, pivotMayHaveHappened, turnBack, turnBackRefused } from "./operate.ts";
+import { passTime, settleReply, settleStep, settleUndo, TOO_EARLY, type Ignored } from "./settle-step.ts";
 import { hasEnded, type SagaStatus, type Snapshot } from "./state.ts";
 
 /** More than this many early events of one instance are a mistake of whoever sends them. */
@@ -89,6 +83,7 @@ function worked(draft: Draft, input: Extract<SagaInput, { kind: "worked" }>): Ig
   const record = draft.state.records[input.place];
   const effort = input.undo ? record?.undo : record;
   if (effort === undefined) return "this step has not begun";
+  if (input.undo && input.epoch < (record?.undo?.countsFrom?.epoch ?? 0)) return TOO_EARLY;
   const late = effort.epoch !== input.epoch || effort.attempt !== input.attempt;
   if (late && input.outcome.kind !== "done") return "a newer try has taken its place";
   return input.undo
@@ -184,6 +179,8 @@ function goOn(draft: Draft): void {
   const before = draft.status;
   const status = resting(draft);
   draft.status = status;
+  if (hasEnded(status)) draft.state.deadlineAtMs = undefined;
+  if (status === "completed") draft.state.completed = true;
   if (status === "failed") callPerson(draft, before === "failed");
   if (status === before) return;
   draft.note({ event: "state_changed", from: before, to: status });

@@ -77,7 +77,8 @@ function anyOf(draft: Draft, group: string, places: Places, progress: readonly P
   const winner = choices[group];
   if (winner === null) {
     delete choices[group];
-    return progress.includes("waiting") ? "waiting" : "failed";
+    if (progress.includes("waiting")) return "waiting";
+    return progress.includes("failed") ? "failed" : "done"; // done: a person has skipped them all
   }
   const losers = places.filter(({ place }) => place !== winner);
   for (const { place, step } of losers) abandon(draft, place, step, "another one of its group was first");
@@ -138,6 +139,7 @@ function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress 
     if (over === undefined) return "failed";
     if (over) rounds.over = true;
     else if (rounds.round >= repeat.maxRounds) {
+      rounds.spent = true;
       failNode(draft, place, `it was not over after ${repeat.maxRounds} rounds`);
       return "failed";
     } else rounds.round += 1;

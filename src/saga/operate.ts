@@ -1,4 +1,5 @@
 import { completeStep, completeUndo } from "./begin.ts";
+import { wasBeaten } from "./beaten.ts";
 import { abandon } from "./forward.ts";
 import { stepAt } from "./definition.ts";
 import { end, type Draft } from "./draft.ts";
@@ -25,9 +26,10 @@ export function turnBackRefused(draft: Draft, evenCompleted: boolean): Ignored {
   if (state.direction === "backward") return "it is being compensated already, or was";
   if (state.pivoted) return "it is past its pivot, from where it only goes forward";
   if (pivotMayHaveHappened(draft)) return "its pivot has begun, and nobody knows yet how it ended";
-  if (status === "completed" && !evenCompleted) return "it has completed";
+  const completed = status === "completed" || state.completed === true;
+  if (completed && !evenCompleted) return "it has completed";
   // The parent has gone on with its results. Turned back behind the parent's back, they would be gone from under it.
-  if (status === "completed" && draft.snapshot.parent !== null) {
+  if (completed && draft.snapshot.parent !== null) {
     return "it is part of another saga, which has to be compensated instead";
   }
   return undefined;
@@ -71,15 +73,6 @@ export function stuckPlaces(state: SagaState): string[] {
   });
 }
 
-/** Another one of its group was first, so that nobody needs it. */
-export function wasBeaten({ choices }: SagaState, place: string): boolean {
-  const [path = "", round] = place.split("@");
-  const [group = "", member] = path.split(".");
-  if (member === undefined) return false;
-  const winner = choices[round === undefined ? group : `${group}@${round}`];
-  return winner !== undefined && winner !== null && winner !== place;
-}
-
 function decided(draft: Draft, place: string, record: StepRecord, input: ByHand): void {
   const step = stepAt(draft.definition, place);
   const undoing = record.undo?.status === "failed";
@@ -101,10 +94,12 @@ function decided(draft: Draft, place: string, record: StepRecord, input: ByHand)
   }
 }
 
-// A choice that failed is made anew.
+// A choice that failed is made anew; a repetition that was never over gets another round.
 function forgetChoice(draft: Draft, place: string): void {
   delete draft.state.records[place];
   delete draft.state.choices[place];
   const rounds = draft.state.rounds[place];
-  if (rounds !== undefined) rounds.round += 1;
+  if (rounds?.spent !== true) return;
+  rounds.spent = undefined;
+  rounds.round += 1;
 }

@@ -3,6 +3,7 @@ import { needsUndo } from "./backward.ts";
 import { stepAt, type StepNode } from "./definition.ts";
 import { end, newEffort, type Draft } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
+import { wasBeaten } from "./beaten.ts";
 import type { Effort, StepRecord } from "./state.ts";
 
 /** Why something that came was not used; undefined when it was. */
@@ -73,21 +74,36 @@ function settleLate(
   if (outcome.kind !== "done") return "its outcome had been decided before";
   if (record.status === "completed") return "it was known to be done";
   if (record.status === "skipped") return "a person has decided about it";
-  if (record.status === "failed" && draft.state.direction === "forward" && draft.status === "failed") {
-    completeStep(draft, place, record, outcome.result); // parked past the pivot: this is what it waited for
+  if (isParked(draft, place, record)) {
+    completeStep(draft, place, record, outcome.result); // this is what it waited for
     return undefined;
   }
   if (record.outcome === "done") return "it was known to be done";
   record.outcome = "done";
   record.result = outcome.result;
   draft.note({ event: "noted", place, note: "a late success" });
-  if (record.undo?.status === "done" && needsUndo(record, step)) {
-    const { epoch, ids } = record.undo;
-    record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress" };
-    record.status = "compensating";
-    tryUndo(draft, place, step, record);
-  }
+  if (needsUndo(record, step)) undoOnceMore(draft, place, step, record);
   return undefined;
+}
+
+function isParked({ state, status }: Draft, place: string, record: StepRecord): boolean {
+  const parked = status === "failed" && state.direction === "forward" && record.status === "failed";
+  return parked && !wasBeaten(state, place);
+}
+
+// What has been undone, or is being undone in this moment, may have found nothing to undo: it came too early.
+function undoOnceMore(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+  const { undo } = record;
+  if (undo === undefined || undo.status === "settled") return;
+  const countsFrom = { epoch: undo.epoch + 1, ids: undo.ids.length };
+  if (undo.status === "failed") {
+    undo.countsFrom = countsFrom; // a person decides when it is tried again
+    return;
+  }
+  const { ids, epoch } = undo;
+  record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress", countsFrom };
+  record.status = "compensating";
+  tryUndo(draft, place, step, record);
 }
 
 /** How the undo of a step ended. */
@@ -121,19 +137,25 @@ export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): I
 /** A reply is known by the id of the command it answers. */
 export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcome): Ignored {
   for (const [place, record] of Object.entries(draft.state.records)) {
+    const { undo } = record;
     if (record.ids.includes(requestId)) {
-      const latest = record.ids.at(-1) === requestId;
-      // The failure of a try that has been replaced says nothing about the one that replaced it.
-      if (outcome.kind !== "done" && !latest) return "a newer try has taken its place";
-      return settleStep(draft, place, outcome);
+      return replaced(record, requestId, outcome) ?? settleStep(draft, place, outcome);
     }
-    if (record.undo?.ids.includes(requestId) === true) {
-      const latest = record.undo.ids.at(-1) === requestId;
-      if (outcome.kind !== "done" && !latest) return "a newer try has taken its place";
-      return settleUndo(draft, place, outcome);
-    }
+    if (undo?.ids.includes(requestId) !== true) continue;
+    if (undo.ids.indexOf(requestId) < (undo.countsFrom?.ids ?? 0)) return TOO_EARLY;
+    return replaced(undo, requestId, outcome) ?? settleUndo(draft, place, outcome);
   }
   return "no step of this saga sent that command";
+}
+
+/** Why the success of an undo does not count. */
+export const TOO_EARLY = "the step was done after this undo";
+
+// The failure of a try that has been replaced, or is about to be, says nothing about the one that replaces it.
+function replaced({ ids, nextAtMs }: Effort, requestId: string, outcome: WorkOutcome): Ignored {
+  if (outcome.kind === "done") return undefined;
+  if (ids.at(-1) !== requestId) return "a newer try has taken its place";
+  return nextAtMs !== undefined && outcome.kind !== "refused" ? "it is going to be tried again" : undefined;
 }
 
 /** What is due by the clock: waits that are over, and tries whose turn has come. */
@@ -188,14 +210,15 @@ function passUndoTime(draft: Draft, place: string, step: StepNode, record: StepR
 /** Takes a record back to before it was given up, for another try. */
 export function reopen(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   if (record.undo?.status === "failed") {
-    const { epoch, ids } = record.undo;
-    record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress" };
+    const { epoch, ids, countsFrom } = record.undo;
+    record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress", countsFrom };
     tryUndo(draft, place, step, record);
     return;
   }
   end(record, draft.nowMs);
   record.status = "in_progress";
   record.endedAtMs = undefined;
+  record.abandoned = undefined;
   record.epoch += 1;
   record.attempt = 1;
   tryStep(draft, place, step, record);

@@ -40,7 +40,13 @@ export interface StepRecord extends Effort {
   /** Its work may still be running, but nobody wants it any more, for this reason. */
   abandoned?: string | undefined;
   result?: Json | undefined;
-  undo?: (Effort & { status: "in_progress" | "done" | "failed" | "settled" }) | undefined;
+  undo?: UndoEffort | undefined;
+}
+
+export interface UndoEffort extends Effort {
+  status: "in_progress" | "done" | "failed" | "settled";
+  /** The step was done after all when earlier epochs, and so many commands, had been tried: their success means nothing. */
+  countsFrom?: { epoch: number; ids: number } | undefined;
 }
 
 export interface EarlyEvent {
@@ -56,10 +62,13 @@ export interface SagaState {
   units: number;
   records: Record<string, StepRecord>;
   choices: Record<string, string | null>;
-  rounds: Record<string, { round: number; over: boolean }>;
+  /** spent: all rounds were had, and it was not over. */
+  rounds: Record<string, { round: number; over: boolean; spent?: boolean | undefined }>;
   /** Events that came before anybody waited for them. */
   early: EarlyEvent[];
   deadlineAtMs?: number | undefined;
+  /** It has been completed before, even if something of it has to be undone late. */
+  completed?: boolean | undefined;
   /** Why it turned back, for people. */
   cause?: string | undefined;
 }

@@ -34,7 +34,9 @@ export function stepNode(
     pivot: false,
     timeoutMs:
       timeout === undefined ? null : milliseconds(`${where}.timeout`, timeout, { min: 1, max: LONGEST_MS }),
-    retry: work.kind === "wait" ? once : retryPolicy(`${where}.retry`, retry, defaults),
+    // A child has one life; what has been waited for can only be waited for again by a person.
+    retry:
+      work.kind === "wait" || work.kind === "child" ? once : retryPolicy(`${where}.retry`, retry, defaults),
     undoRetry: backward,
   };
 }

@@ -1,5 +1,5 @@
 import { stepAt, type Node, type StepNode } from "../../../src/saga/definition.ts";
-import { wasBeaten } from "../../../src/saga/operate.ts";
+import { wasBeaten } from "../../../src/saga/beaten.ts";
 import type { StepRecord } from "../../../src/saga/index.ts";
 import type { Row } from "./ledger.ts";
 import type { Instance, World } from "./world.ts";

@@ -1,5 +1,5 @@
-import { Loop, type Service } from "../runtime/index.ts";
-import { textArray, type Database } from "../storage/index.ts";
+import { Loop, systemClock, type Service } from "../runtime/index.ts";
+import { textArray, type Database, type Statement } from "../storage/index.ts";
 import type { SagaEngine } from "./engine.ts";
 import { InstanceTask, type OpenTransaction } from "./instance-task.ts";
 import { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
@@ -27,6 +27,8 @@ export class SagaRunner implements Service {
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
+  #hinted = false;
+  #mailAtMs = 0;
 
   constructor(parts: SagaRunnerParts) {
     this.#parts = parts;
@@ -59,40 +61,48 @@ export class SagaRunner implements Service {
   /** Something may be due: for an instance under way here, or for any. */
   hint(sagaId?: string): void {
     const task = sagaId === undefined ? undefined : this.#tasks.get(sagaId);
-    if (task === undefined) this.#loop.wake();
-    else task.poke();
+    if (task !== undefined) return task.poke();
+    this.#hinted = true;
+    this.#loop.wake();
   }
 
   async #look(): Promise<number> {
-    const { engine, database, worker, leaseMs, concurrency, pollMs } = this.#parts;
+    const { engine, database, concurrency, pollMs } = this.#parts;
     const names = textArray(engine.parts.registry.names());
     const room = concurrency - this.#tasks.size;
     if (room <= 0) return Infinity; // whoever ends wakes us
-    const params = [worker, leaseMs, names, room];
-    const due = await database.run<InstanceRow>(engine.sql.claim, params);
-    for (const row of due.rows) this.#take(loadedFrom(row));
-    if (due.rows.length === room) return 0;
-    const mail = await database.run<InstanceRow>(engine.sql.claimMail, [
-      worker,
-      leaseMs,
-      names,
-      room - due.rows.length,
-    ]);
-    for (const row of mail.rows) this.#take(loadedFrom(row));
+    const taken = await this.#claim(engine.sql.claim, names, room, false);
+    if (taken === room) return 0;
+    const nowMs = systemClock.monotonicMs();
+    if (this.#hinted || nowMs >= this.#mailAtMs) {
+      this.#hinted = false;
+      this.#mailAtMs = nowMs + pollMs;
+      await this.#claim(engine.sql.claimMail, names, room - taken, true);
+    }
+    if (taken > 0) return pollMs; // whoever ends wakes us
     const { rows } = await database.run<{ wait_ms: string | number }>(engine.sql.nextDue, [names]);
     const waitMs = rows[0] === undefined ? pollMs : Number(rows[0].wait_ms);
     return Math.max(1, Math.min(pollMs, waitMs));
   }
 
-  #take(instance: Loaded): void {
+  async #claim(statement: Statement, names: string, room: number, mail: boolean): Promise<number> {
+    const { database, worker, leaseMs } = this.#parts;
+    const { rows } = await database.run<InstanceRow>(statement, [worker, leaseMs, names, room]);
+    for (const row of rows) this.#take(loadedFrom(row), mail);
+    return rows.length;
+  }
+
+  #take(instance: Loaded, mail: boolean): void {
     const { engine, database, begin, worker } = this.#parts;
-    if (this.#tasks.has(instance.id)) return; // claimed anew because a renewal was late
+    const known = this.#tasks.get(instance.id);
+    if (known !== undefined) return known.poke(); // claimed anew because a renewal was late
     const definition = engine.parts.registry.get(instance.type, instance.definitionVersion);
     if (definition === undefined) return;
-    const task = new InstanceTask({ engine, database, begin, worker, definition, instance });
+    const task = new InstanceTask({ engine, database, begin, worker, definition, instance, mail });
     this.#tasks.set(instance.id, task);
     void task.run().finally(() => {
       this.#tasks.delete(instance.id);
+      if (task.poked) this.#hinted = true;
       this.#loop.wake();
     });
   }

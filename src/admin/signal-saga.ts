@@ -5,7 +5,8 @@ import { deliver, loadById, underLock, type ActionResult } from "./saga-actions.
 import { notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
 
 /** An instance, by its id or by its type and key. */
-export type SagaTarget = string | { readonly type: string; readonly key: string };
+export type SagaTarget =
+  string | { readonly sagaId: string } | { readonly type: string; readonly key: string };
 
 export interface SignalOptions extends Operator {
   /** Names this signal: a second one of the same id to the same instance has no effect. */
@@ -30,6 +31,7 @@ export async function signalSaga<E extends AnyEvent>(
     admin,
     async (tx) => {
       if (typeof target === "string") return loadById(admin, tx, target);
+      if ("sagaId" in target) return loadById(admin, tx, target.sagaId);
       const { rows } = await tx.run<InstanceRow>(sagas.loadByKey, [target.type, target.key]);
       if (rows[0] === undefined) throw notFound(`${target.type} ${target.key}`);
       return loadedFrom(rows[0]);

@@ -24,6 +24,7 @@ const ORPHANS_EVERY_MS = 30_000;
 export class SagaRunner implements Service {
   readonly #parts: SagaRunnerParts;
   readonly #tasks = new Map<string, InstanceTask>();
+  readonly #claimedTwice = new Set<string>();
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
@@ -95,16 +96,26 @@ export class SagaRunner implements Service {
   #take(instance: Loaded, mail: boolean): void {
     const { engine, database, begin, worker } = this.#parts;
     const known = this.#tasks.get(instance.id);
-    if (known !== undefined) return known.poke(); // claimed anew because a renewal was late
+    if (known !== undefined) {
+      this.#claimedTwice.add(instance.id);
+      return known.poke();
+    }
     const definition = engine.parts.registry.get(instance.type, instance.definitionVersion);
     if (definition === undefined) return;
     const task = new InstanceTask({ engine, database, begin, worker, definition, instance, mail });
     this.#tasks.set(instance.id, task);
-    void task.run().finally(() => {
-      this.#tasks.delete(instance.id);
-      if (task.poked) this.#hinted = true;
-      this.#loop.wake();
-    });
+    void task.run().finally(() => this.#letGo(instance.id, task));
+  }
+
+  // Claimed again in the moment in which it was given back, or after a late renewal: nobody would work on that claim.
+  async #letGo(id: string, task: InstanceTask): Promise<void> {
+    const { engine, database, worker } = this.#parts;
+    while (this.#claimedTwice.delete(id)) {
+      await database.run(engine.sql.release, [id, worker]).catch(() => undefined); // it runs out by itself
+    }
+    this.#tasks.delete(id);
+    if (task.poked) this.#hinted = true;
+    this.#loop.wake();
   }
 
   async #renew(): Promise<number> {

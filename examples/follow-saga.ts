@@ -1,15 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Pool } from "pg";
+import type { Bus } from "sagabox";
 
 // #region ended
 /** Waits until a saga has ended, or needs a person. */
-export async function ended(pool: Pool, sagaId: string): Promise<string> {
+export async function ended({ sagas }: Bus, sagaId: string): Promise<string> {
   for (;;) {
-    const { rows } = await pool.query<{ status: string }>(
-      "select status from sagabox.saga_instance where id = $1",
-      [sagaId],
-    );
-    const status = rows[0]?.status ?? "unknown";
+    const { status } = await sagas.show(sagaId);
     if (["completed", "compensated", "failed"].includes(status)) return status;
     await sleep(20);
   }
@@ -18,14 +14,10 @@ export async function ended(pool: Pool, sagaId: string): Promise<string> {
 
 // #region history
 /** What became of its steps, in order. */
-export async function history(pool: Pool, sagaId: string): Promise<string[]> {
-  const { rows } = await pool.query<{ line: string }>(
-    `select step || ' ' || new_status || coalesce(': ' || note, '') as line
-       from sagabox.saga_audit_log
-      where saga_id = $1 and step is not null and new_status in ('completed', 'failed', 'compensated')
-      order by id`,
-    [sagaId],
-  );
-  return rows.map(({ line }) => line);
+export async function history({ sagas }: Bus, sagaId: string): Promise<string[]> {
+  const lines = await sagas.history(sagaId);
+  return lines
+    .filter(({ step, to }) => step !== null && ["completed", "failed", "compensated"].includes(to ?? ""))
+    .map(({ step, to, note }) => `${step} ${to}${note === null ? "" : `: ${note}`}`);
 }
 // #endregion history

@@ -36,8 +36,8 @@ for (const customerId of ["ann", "declined-bob", "slow-carl", "remote-eve"]) {
   const order = { orderId: randomUUID(), customerId, sku: "tea", cents: 1250 };
   const { sagaId } = await orders.transaction((tx) => orders.start(tx, placeOrder, order));
   // #endregion start
-  console.log(`The order of ${customerId} is ${await ended(pool, sagaId)}:`);
-  for (const line of await history(pool, sagaId)) console.log(`  ${line}`);
+  console.log(`The order of ${customerId} is ${await ended(orders, sagaId)}:`);
+  for (const line of await history(orders, sagaId)) console.log(`  ${line}`);
 }
 
 const kept = await pool.query("select order_id from reservation");

@@ -31,8 +31,8 @@ async function order(customerId: string): Promise<void> {
   const { sagaId } = await bus.transaction((tx) =>
     bus.start(tx, placeOrder, { orderId, customerId, cents: 1250 }),
   );
-  console.log(`The order of ${customerId} is ${await ended(pool, sagaId)}:`);
-  for (const line of await history(pool, sagaId)) console.log(`  ${line}`);
+  console.log(`The order of ${customerId} is ${await ended(bus, sagaId)}:`);
+  for (const line of await history(bus, sagaId)) console.log(`  ${line}`);
 }
 
 await order("ann");

@@ -28,9 +28,9 @@ for (const bus of [agency, flights, hotels]) await bus.run();
 async function book(traveller: string, wish: { nights: number; insured: boolean }): Promise<void> {
   const trip = { tripId: randomUUID(), traveller, to: "Lisbon", ...wish };
   const { sagaId } = await agency.transaction((tx) => agency.start(tx, bookTrip, trip));
-  console.log(`The trip of ${traveller} is ${await ended(pool, sagaId)}:`);
+  console.log(`The trip of ${traveller} is ${await ended(agency, sagaId)}:`);
   // What runs side by side ends in any order; the names decide what is printed first.
-  for (const line of (await history(pool, sagaId)).toSorted()) console.log(`  ${line}`);
+  for (const line of (await history(agency, sagaId)).toSorted()) console.log(`  ${line}`);
 }
 
 await book("ann", { nights: 7, insured: true });

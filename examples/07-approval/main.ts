@@ -28,8 +28,8 @@ async function submit(bus: Bus, employee: string): Promise<{ expenseId: string; 
   return { expenseId, sagaId };
 }
 
-async function report(employee: string, expenseId: string, sagaId: string): Promise<void> {
-  const status = await ended(pool, sagaId);
+async function report(bus: Bus, employee: string, expenseId: string, sagaId: string): Promise<void> {
+  const status = await ended(bus, sagaId);
   const { rows } = await pool.query<{ state: string }>("select state from expense where id = $1", [
     expenseId,
   ]);
@@ -45,15 +45,15 @@ const bus = await open();
 
 // #region decide
 await bus.transaction((tx) => tx.publish(ExpenseDecided, { expenseId: ann.expenseId, approved: true }));
-await report("ann", ann.expenseId, ann.sagaId);
+await report(bus, "ann", ann.expenseId, ann.sagaId);
 // #endregion decide
 
 const bob = await submit(bus, "bob");
 await bus.transaction((tx) => tx.publish(ExpenseDecided, { expenseId: bob.expenseId, approved: false }));
-await report("bob", bob.expenseId, bob.sagaId);
+await report(bus, "bob", bob.expenseId, bob.sagaId);
 
 const eve = await submit(bus, "eve");
-await report("eve", eve.expenseId, eve.sagaId);
+await report(bus, "eve", eve.expenseId, eve.sagaId);
 console.log(`The manager got ${mail.about("expense of eve")} reminders about it.`);
 
 await bus.stop();

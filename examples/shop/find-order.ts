@@ -1,4 +1,4 @@
-import type { SagaStatus } from "sagabox";
+import type { Bus, SagaStatus } from "sagabox";
 import type { Pool } from "pg";
 import { placeOrder } from "./order-saga.ts";
 
@@ -16,29 +16,29 @@ export interface OrderView {
   readonly events: readonly { id: string; type: string; at: string; status: string }[];
 }
 
-type Row = Omit<OrderView, "status" | "events"> & { readonly status: SagaStatus | null };
+type Counts = Pick<OrderView, "billed" | "shipped" | "refunded" | "released">;
 
-export async function findOrder(pool: Pool, schema: string, orderId: string): Promise<OrderView | undefined> {
-  const { rows } = await pool.query<Row>(
-    `select placed.id as "orderId", saga.status, saga.state #>> '{cause}' as problem,
-            (select count(*) from shop_bill where order_id = placed.id)::integer as billed,
+export async function findOrder(
+  { bus, pool, schema }: { readonly bus: Bus; readonly pool: Pool; readonly schema: string },
+  orderId: string,
+): Promise<OrderView | undefined> {
+  const { rows } = await pool.query<Counts>(
+    `select (select count(*) from shop_bill where order_id = placed.id)::integer as billed,
             (select count(*) from shop_shipment where order_id = placed.id)::integer as shipped,
             (select count(*) from shop_refund where order_id = placed.id)::integer as refunded,
             (select count(*) from shop_release where order_id = placed.id)::integer as released
-       from shop_order as placed
-       left join "${schema}".saga_instance as saga on saga.type = $2 and saga.correlation_id = placed.id
-      where placed.id = $1`,
-    [orderId, placeOrder.definition.name],
+       from shop_order as placed where placed.id = $1`,
+    [orderId],
   );
-  const found = rows[0];
-  if (found === undefined) return undefined;
-  const { status, problem, ...counts } = found;
-  const events = await eventsOf(pool, schema, orderId);
-  return { ...counts, status: status ?? remembered(counts), problem, events };
+  const counts = rows[0];
+  if (counts === undefined) return undefined;
+  const [saga] = await bus.sagas.list({ type: placeOrder.definition.name, correlationId: orderId });
+  const { status = remembered(counts), lastError: problem = null } = saga ?? {};
+  return { orderId, status, problem, ...counts, events: await eventsOf(pool, schema, orderId) };
 }
 
 // Sagas are forgotten a month after they ended; what happened to the order is not.
-function remembered({ shipped, released }: { shipped: number; released: number }): SagaStatus {
+function remembered({ shipped, released }: Counts): SagaStatus {
   if (shipped > 0) return "completed";
   return released > 0 ? "compensated" : "started";
 }

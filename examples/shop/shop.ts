@@ -39,7 +39,7 @@ export async function openShop(
   return {
     bus,
     place: (order) => place(bus, order),
-    find: (orderId) => findOrder(pool, schema, orderId),
+    find: (orderId) => findOrder({ bus, pool, schema }, orderId),
     open: () => openOrders(pool, schema),
   };
 }

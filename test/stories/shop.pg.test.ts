@@ -88,7 +88,7 @@ test("an order whose card is declined is released, and nobody is billed", async 
   const { orderId } = (await response.json()) as { orderId: string };
   const order = await ended(url, orderId, "compensated");
   expect(order).toMatchObject({ billed: 0, shipped: 0, refunded: 0, released: 1 });
-  expect(order.problem).toBe('step "pay" failed: card declined');
+  expect(order.problem).toBe("card declined");
 });
 
 test("an order whose bank is slow is not waited for: it is refunded and released, once each", async () => {
@@ -96,7 +96,7 @@ test("an order whose bank is slow is not waited for: it is refunded and released
   const orderId = await shop.place({ ...tea, customerId: "slow-carl" });
   const order = await ended(url, orderId, "compensated");
   expect(order).toMatchObject({ billed: 1, shipped: 0, refunded: 1, released: 1 });
-  expect(order.problem).toMatch(/"pay" failed: no answer within/);
+  expect(order.problem).toMatch(/no answer within/);
   expect(await shop.open()).toEqual({ running: 0, failed: 0 });
 });
 

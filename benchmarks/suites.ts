@@ -9,6 +9,7 @@ import { fetchCost } from "./relay/fetch-cost.ts";
 import { memory } from "./relay/memory.ts";
 import { oldSnapshot } from "./relay/old-snapshot.ts";
 import { twoRelays } from "./relay/two-relays.ts";
+import { sagaSteps } from "./sagas/steps.ts";
 import { broker } from "./transports/broker.ts";
 
 type Measurement = (bench: Bench) => Promise<Result[]>;
@@ -32,5 +33,6 @@ export const suites: Readonly<Record<string, Readonly<Record<string, Measurement
     "P3.nats: into and out of NATS JetStream": (bench) => broker(bench, "nats"),
     "P3.kafka: into and out of Kafka": (bench) => broker(bench, "kafka"),
   },
+  sagas: { "P13: steps of sagas": sagaSteps },
   inbox: { "P12: ways to handle a message": consumer },
 };

@@ -44,6 +44,10 @@ export const targets = {
   "P12.statement": higher("handler as one statement, against a transaction per message x 8", 1.6, 2),
   "P12.pipelined": higher("handlers pipelined in batches of 50, against the same", 2.2, 3.3),
   "P12.bulk": higher("batch handler with one statement for 50, against the same", 7, 10),
+  "P13.local": higher("local steps of sagas, against load, update, insert in a transaction x 8", 1.3, 1.7),
+  "P13.inside": higher("transactional steps of sagas, against the same"),
+  "P13.remote": higher("remote steps of sagas, command and reply, against the same"),
+  "P13.dbos": higher("a saga of 3 local steps, against a workflow of DBOS", 3, 4.5),
   P15: lower("memory of a worker with a backlog waiting, of 200 MB", 1, 0.6),
 } as const satisfies Record<string, Target>;
 

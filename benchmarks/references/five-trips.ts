@@ -1,0 +1,68 @@
+import type { Pool } from "pg";
+import type { Place } from "../harness/server.ts";
+
+const AT_ONCE = 8;
+const STATE = JSON.stringify({
+  step: 1,
+  results: { first: { id: "x" } },
+  note: "as much as one step leaves",
+});
+
+/** One transition of a saga by hand: begin, load, update, insert of a command, commit; five trips to the server. */
+export class FiveTrips {
+  readonly #place: Place;
+  readonly #pool: Pool;
+
+  private constructor(place: Place, pool: Pool) {
+    this.#place = place;
+    this.#pool = pool;
+  }
+
+  static async open(place: Place): Promise<FiveTrips> {
+    await place.admin.query(`
+      create table instance (id int primary key, version int not null, status text not null, state json not null,
+        updated_at timestamptz not null default now());
+      create index on instance (status, updated_at);
+      create table command (id bigint generated always as identity primary key, instance int not null, body text)`);
+    return new FiveTrips(place, place.pool(AT_ONCE));
+  }
+
+  /** Steps a second, eight sagas at a time. */
+  async rate(sagas: number, steps: number): Promise<number> {
+    await this.#place.admin.query("truncate instance, command");
+    await this.#place.admin.query(
+      "insert into instance (id, version, status, state) select n, 0, 'running', $1 from generate_series(1, $2) n",
+      [STATE, sagas],
+    );
+    const began = performance.now();
+    let next = 1;
+    await Promise.all(
+      Array.from({ length: AT_ONCE }, async () => {
+        const client = await this.#pool.connect();
+        for (let id = next++; id <= sagas; id = next++) {
+          for (let step = 0; step < steps; step++) {
+            await client.query("begin");
+            const loaded = await client.query<{ version: number }>({
+              name: "load",
+              text: "select version, state from instance where id = $1 for update",
+              values: [id],
+            });
+            await client.query({
+              name: "save",
+              text: "update instance set version = version + 1, state = $3, updated_at = now() where id = $1 and version = $2",
+              values: [id, loaded.rows[0]?.version, STATE],
+            });
+            await client.query({
+              name: "send",
+              text: "insert into command (instance, body) values ($1, $2)",
+              values: [id, STATE],
+            });
+            await client.query("commit");
+          }
+        }
+        client.release();
+      }),
+    );
+    return ((sagas * steps) / (performance.now() - began)) * 1_000;
+  }
+}

@@ -1,0 +1,120 @@
+import { z } from "zod";
+import { command, createBus, saga, type Bus } from "../../src/index.ts";
+import type { Observer } from "../../src/telemetry/index.ts";
+import { size, type Bench } from "../harness/bench.ts";
+import { compare } from "../harness/compare.ts";
+import { result, type Result } from "../harness/result.ts";
+import { median, ratioOf } from "../harness/statistics.ts";
+import { FiveTrips } from "../references/five-trips.ts";
+import { openDbos } from "./dbos.ts";
+
+const STEPS = 3;
+const AT_ONCE = 8;
+const Input = z.object({ id: z.string() });
+const Work = command("bench.work", { schema: Input, reply: z.object({ ok: z.boolean() }) });
+
+const start = (name: string) => saga(name, { version: 1, input: Input, key: (i) => i.id });
+const local = start("local")
+  .run("one", () => ({ ok: true }))
+  .noUndo("a measurement")
+  .run("two", () => ({ ok: true }))
+  .noUndo("a measurement")
+  .run("three", () => ({ ok: true }))
+  .noUndo("a measurement");
+const inside = start("inside")
+  .tx("one", async () => ({ ok: true }))
+  .noUndo("a measurement")
+  .tx("two", async () => ({ ok: true }))
+  .noUndo("a measurement")
+  .tx("three", async () => ({ ok: true }))
+  .noUndo("a measurement");
+const remote = start("remote")
+  .send("one", Work, (c) => c.input)
+  .noUndo("a measurement")
+  .send("two", Work, (c) => c.input)
+  .noUndo("a measurement")
+  .send("three", Work, (c) => c.input)
+  .noUndo("a measurement");
+
+/** Sagas of three steps of each kind: steps a second against five trips by hand, and whole sagas against DBOS. */
+export async function sagaSteps(bench: Bench): Promise<Result[]> {
+  const count = size(bench, 1_000, 300);
+  const product = await openProduct(bench);
+  const rawPlace = await bench.server.database("five_trips");
+  const raw = await FiveTrips.open(rawPlace);
+  const dbos = await openDbos(bench);
+  const samples = await compare(bench, "P13, steps/s", {
+    raw: ({ warmUp }) => raw.rate(warmUp ? 100 : count, STEPS),
+    local: ({ warmUp, round }) => product.rate(local, warmUp ? 100 : count, `l${round}`),
+    inside: ({ warmUp, round }) => product.rate(inside, warmUp ? 100 : count, `i${round}`),
+    remote: ({ warmUp, round }) => product.rate(remote, warmUp ? 100 : count, `r${round}`),
+    dbos: async ({ warmUp }) => dbos?.rate(warmUp ? 20 : Math.ceil(count / 5)) ?? 0,
+  });
+  await product.close();
+  await rawPlace.drop();
+  await dbos?.close();
+  const detail = {
+    "local steps/s": median(samples.local),
+    "transactional steps/s": median(samples.inside),
+    "remote steps/s": median(samples.remote),
+    "five trips, steps/s": median(samples.raw),
+  };
+  const results = [
+    result("P13.local", ratioOf(samples.local, samples.raw), detail),
+    result("P13.inside", ratioOf(samples.inside, samples.raw)),
+    result("P13.remote", ratioOf(samples.remote, samples.raw)),
+  ];
+  if (dbos === undefined) return results;
+  const peer = { "DBOS steps/s": median(samples.dbos) };
+  return [...results, result("P13.dbos", ratioOf(samples.local, samples.dbos), peer)];
+}
+
+async function openProduct(bench: Bench) {
+  const place = await bench.server.database("sagas");
+  const pool = place.pool(30);
+  let ended = 0;
+  let reached: { readonly count: number; readonly told: () => void } | undefined;
+  const counter: Observer = {
+    tell(name, fields) {
+      if (name !== "saga.changed" || (fields as { to: string }).to !== "completed") return;
+      ended += 1;
+      if (reached !== undefined && ended >= reached.count) reached.told();
+    },
+  };
+  const bus: Bus = createBus({
+    service: "bench",
+    database: pool,
+    log: "error",
+    observers: [counter],
+    sagas: { concurrency: AT_ONCE },
+  });
+  bus.register(local, inside, remote);
+  bus.on(Work, { consumer: "work", concurrency: AT_ONCE }, async () => ({ ok: true }));
+  await bus.migrate();
+  await bus.run();
+  return {
+    /** Steps a second, the start of each saga included. */
+    async rate(
+      which: typeof local | typeof inside | typeof remote,
+      count: number,
+      round: string,
+    ): Promise<number> {
+      const done = new Promise<void>((told) => (reached = { count: ended + count, told }));
+      const began = performance.now();
+      let next = 0;
+      await Promise.all(
+        Array.from({ length: AT_ONCE }, async () => {
+          for (let n = next++; n < count; n = next++) {
+            await bus.transaction((tx) => bus.start(tx, which, { id: `${round}-${count}-${n}` }));
+          }
+        }),
+      );
+      await done;
+      return ((count * STEPS) / (performance.now() - began)) * 1_000;
+    },
+    async close(): Promise<void> {
+      await bus.stop();
+      await place.drop();
+    },
+  };
+}

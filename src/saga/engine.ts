@@ -24,8 +24,9 @@ import {
   actorOf,
   after,
   saveParams,
-  saved,
+  insertParams,
   withoutUndefined,
+  type Birth,
   type Cause,
   type InstanceRow,
   type Loaded,
@@ -53,6 +54,13 @@ export interface SagaEngineParts {
   readonly earlyMs: number;
 }
 
+interface ApplyOptions {
+  /** Gives the claim back. */
+  readonly release?: boolean;
+  /** It does not exist yet. */
+  readonly birth?: Birth;
+}
+
 type Send = Extract<SagaEffect, { kind: "send" }>;
 
 /** Moves instances: one decision, and everything that follows from it in one transaction. */
@@ -78,7 +86,7 @@ export class SagaEngine {
     definition: SagaDefinition,
     before: Loaded,
     cause: Cause,
-    release = false,
+    { release = false, birth }: ApplyOptions = {},
   ): Promise<{ readonly instance: Loaded; readonly ignored?: string }> {
     const decision = this.decide(definition, before, cause.input);
     if (decision.ignored !== undefined) {
@@ -87,8 +95,12 @@ export class SagaEngine {
     }
     const { decision: sendable, outgoing } = await this.#compose(definition, before, decision, cause);
     const params = this.#params(definition, before, sendable, cause, release);
-    if (params === undefined) return this.apply(tx, definition, before, tooLarge(cause), release);
-    if (!(await saved(tx, this.sql, params))) throw conflict(before.id);
+    if (params === undefined) return this.apply(tx, definition, before, tooLarge(cause), { release });
+    const written =
+      birth === undefined
+        ? await tx.run(this.sql.save, params)
+        : await tx.run(this.sql.insert, insertParams(before, birth, params));
+    if (written.rows.length === 0) throw conflict(before.id);
     for (const one of outgoing) await tx.send(one);
     for (const effect of sendable.effects) await this.#perform(tx, before, sendable, effect);
     tx.whenCommitted(() => this.tell(before, sendable));

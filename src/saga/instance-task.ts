@@ -3,6 +3,7 @@ import { decodeJson } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { sleep, systemClock, withDeadline } from "../runtime/index.ts";
 import { textArray, type Database, type Sql } from "../storage/index.ts";
+import type { Decision } from "./decision.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { messageOf } from "./begin.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
@@ -22,6 +23,8 @@ interface TaskParts {
   readonly worker: string;
   readonly definition: SagaDefinition;
   readonly instance: Loaded;
+  /** Something may have been left for it. */
+  readonly mail: boolean;
 }
 
 interface Mail {
@@ -42,7 +45,9 @@ export class InstanceTask {
   /** When the instance was read, by our own steady clock: from there on the database's time is reckoned. */
   #readAtMs = systemClock.monotonicMs();
   #wake: (() => void) | undefined;
-  #poked = false;
+  #awake = false;
+  #mail: boolean;
+  #released = false;
   #stopping = false;
   #failures = 0;
   #run: Promise<void> | undefined;
@@ -50,6 +55,7 @@ export class InstanceTask {
   constructor(parts: TaskParts) {
     this.#parts = parts;
     this.#instance = parts.instance;
+    this.#mail = parts.mail;
   }
 
   run(): Promise<void> {
@@ -57,10 +63,15 @@ export class InstanceTask {
     return this.#run;
   }
 
-  /** Something came for it. */
+  /** Something came for it, or it was moved by somebody else. */
   poke(): void {
-    this.#poked = true;
-    this.#wake?.();
+    this.#mail = true;
+    this.#goOn();
+  }
+
+  /** Whether something came that nobody has looked at. */
+  get poked(): boolean {
+    return this.#mail;
   }
 
   /** Somebody else has it now. */
@@ -73,8 +84,13 @@ export class InstanceTask {
   /** Lets local steps finish; they are told that they should, and are not waited for longer than this. */
   async stop(deadlineMs: number): Promise<void> {
     this.#stopping = true;
-    this.poke();
+    this.#goOn();
     await withDeadline(this.#run ?? Promise.resolve(), deadlineMs, () => this.lose());
+  }
+
+  #goOn(): void {
+    this.#awake = true;
+    this.#wake?.();
   }
 
   async #work(): Promise<void> {
@@ -87,31 +103,47 @@ export class InstanceTask {
 
   /** One round: mail and timers, then local work, then waiting for whatever comes next. False when there is nothing left. */
   async #turn(): Promise<boolean> {
-    this.#poked = false;
-    await this.#tick();
+    this.#awake = false;
+    if (this.#released) return false;
+    if (this.#mail || this.#clockHasWork()) await this.#tick();
     this.#abortUnwanted();
-    const due = this.#stopping ? [] : localWork(this.#parts.definition, this.#instance.state, this.#nowMs());
+    const due = this.#stopping ? [] : this.#due();
     for (const work of due) {
       if (this.#running.has(nameOf(work))) continue;
       if (work.kind === "run") this.#begin(work);
       else await this.#inside(work);
     }
     if (due.some(({ kind }) => kind === "tx")) return true;
-    if (this.#stopping && this.#running.size === 0) return false;
-    if (this.#running.size === 0 && !this.#dueSoon()) return false;
+    if (this.#running.size === 0 && (this.#stopping || !this.#dueSoon())) return false;
     await this.#nextThing();
     return true;
   }
 
+  #due(): LocalWork[] {
+    return localWork(this.#parts.definition, this.#instance.state, this.#nowMs());
+  }
+
+  #clockHasWork(): boolean {
+    const { engine, definition } = this.#parts;
+    const known = { ...this.#instance, nowMs: this.#nowMs() };
+    return engine.decide(definition, known, this.#clock()).ignored === undefined;
+  }
+
+  #clock(): SagaInput {
+    const { claims } = this.#instance;
+    return claims > 1 ? { kind: "tick", claims } : { kind: "tick" };
+  }
+
   #dueSoon(): boolean {
     const dueMs = nextDueMs(this.#instance.state, hasEnded(this.#instance.status));
-    return this.#poked || (dueMs !== null && dueMs <= this.#nowMs());
+    return this.#mail || (dueMs !== null && dueMs <= this.#nowMs());
   }
 
   // What is there to be heard first, then the clock.
   async #tick(): Promise<void> {
     const { engine, begin, definition } = this.#parts;
-    const { id, claims } = this.#instance;
+    const { id } = this.#instance;
+    this.#mail = false;
     await begin(async (tx) => {
       const current = await engine.load(tx, id);
       if (current === undefined) throw new Error(`saga ${id} is gone`);
@@ -122,8 +154,8 @@ export class InstanceTask {
         ({ instance } = await engine.apply(tx, definition, instance, letter));
       }
       if (rows.length > 0) await tx.run(engine.sql.forgetMail, [id, textArray(rows.map((row) => row.id))]);
-      const tick: SagaInput = claims > 1 ? { kind: "tick", claims } : { kind: "tick" };
-      ({ instance } = await engine.apply(tx, definition, instance, { cause: "clock", input: tick }));
+      const tick = { cause: "clock", input: this.#clock() };
+      ({ instance } = await engine.apply(tx, definition, instance, tick));
       this.#took(instance);
     });
   }
@@ -139,7 +171,7 @@ export class InstanceTask {
       const cutOff = this.#stopping && outcome.kind !== "done";
       if (!this.#ended.signal.aborted && !cutOff) await this.#persist(() => this.#settle(work, outcome));
       this.#running.delete(name);
-      this.poke();
+      this.#goOn();
     });
   }
 
@@ -164,11 +196,13 @@ export class InstanceTask {
     const decision = engine.decide(definition, known, cause.input);
     if (engine.isAlone(decision)) {
       const { maxStateBytes } = engine.parts;
+      const release = this.#isLast(decision);
       const params = tolerated(() =>
-        saveParams(definition, known, decision, cause, { release: false, maxStateBytes }),
+        saveParams(definition, known, decision, cause, { release, maxStateBytes }),
       );
       if (params !== undefined && (await saved(database, engine.sql, params))) {
         this.#took(after(known, decision));
+        this.#released = release;
         engine.tell(known, decision);
         return;
       }
@@ -179,6 +213,12 @@ export class InstanceTask {
       const { instance } = await engine.apply(tx, definition, current, cause);
       this.#took(instance);
     });
+  }
+
+  // If nothing is left to be done here afterwards, the claim is given back in the same statement.
+  #isLast({ state }: Decision): boolean {
+    if (this.#running.size > 1 || this.#mail) return false;
+    return this.#stopping || localWork(this.#parts.definition, state, this.#nowMs()).length === 0;
   }
 
   // The step's own writes, its result and what follows from it are one transaction.
@@ -223,7 +263,7 @@ export class InstanceTask {
   }
 
   async #nextThing(): Promise<void> {
-    if (this.#poked || this.#ended.signal.aborted) return;
+    if (this.#awake || this.#mail || this.#ended.signal.aborted) return;
     const dueMs = nextDueMs(this.#instance.state, hasEnded(this.#instance.status));
     // What is being done is due all the time; it says when it is done.
     const others = dueMs === null || dueMs <= this.#nowMs() ? 1_000 : Math.min(1_000, dueMs - this.#nowMs());
@@ -231,10 +271,11 @@ export class InstanceTask {
     this.#wake = () => waiting.abort();
     await sleep(others, waiting.signal);
     this.#wake = undefined;
+    if (!waiting.signal.aborted) this.#mail = true; // nobody else looks while the instance is claimed
   }
 
   async #release(): Promise<void> {
-    if (this.#ended.signal.aborted) return;
+    if (this.#ended.signal.aborted || this.#released) return;
     const { engine, database, worker } = this.#parts;
     await database.run(engine.sql.release, [this.#instance.id, worker]).catch(() => undefined); // it runs out by itself
   }

@@ -102,8 +102,27 @@ export function saveParams(
     encodeJson(withoutUndefined(input)),
     opened === undefined ? null : textArray(opened.places),
     opened?.error ?? null,
-    closed?.resolution ?? null,
     decision.drawn === undefined ? null : encodeJson(withoutUndefined(decision.drawn)),
+    closed?.resolution ?? null,
+  ];
+}
+
+/** What an instance has from its beginning on. */
+export interface Birth {
+  readonly definitionVersion: number;
+  readonly traceId: string;
+}
+
+/** The parameters of `insert`, from those of `save`. */
+export function insertParams(before: Loaded, birth: Birth, save: readonly Param[]): Param[] {
+  const { id, type, key, input, traceparent, correlationId, parent } = before;
+  const [, , status, state, step, waits, since, error, retries, due, , ...rest] = save;
+  const moving = [status, state, step, waits, since, error, retries, due, ...rest.slice(0, 7)];
+  const { definitionVersion, traceId } = birth;
+  return [
+    ...[id, type, definitionVersion, key, encodeJson(input), traceId, traceparent, correlationId],
+    ...[parent?.id ?? null, parent?.place ?? null],
+    ...moving.map((param) => param ?? null),
   ];
 }
 

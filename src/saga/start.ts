@@ -1,8 +1,7 @@
-import { SagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import {
   deriveContext,
   currentMessageContext,
-  encodeJson,
   isValidId,
   parseTraceparent,
   type Json,
@@ -10,6 +9,7 @@ import {
 import { randomBytes } from "../runtime/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
+import type { Loaded } from "./saga-store.ts";
 import { newState } from "./state.ts";
 
 export interface Started {
@@ -38,26 +38,32 @@ export async function startIn(
   const key = validKey(definition, input);
   const id = origin.id ?? parts.newId();
   const context = deriveContext(currentMessageContext(), traced(origin), { messageId: id, randomBytes });
-  await tx.run(sql.meet, [definition.name, key]);
-  const { rows } = await tx.run<{ id: string }>(sql.insert, [
+  const { rows } = await tx.run<{ now_ms: string | number }>(sql.meet, [definition.name, key]);
+  const before: Loaded = {
     id,
-    definition.name,
-    definition.version,
+    type: definition.name,
+    definitionVersion: definition.version,
     key,
-    encodeJson(input),
-    encodeJson(newState() as unknown as Json),
-    parseTraceparent(context.traceparent)?.traceId ?? "",
-    context.traceparent,
-    context.correlationId,
-    origin.parent?.id ?? null,
-    origin.parent?.place ?? null,
-  ]);
-  if (rows.length === 0) return existing(engine, tx, definition, key);
-  await tx.run(sql.collect, [definition.name, key, id]);
-  const before = await engine.load(tx, id);
-  if (before === undefined) throw new SagaboxError("SAGA_NOT_FOUND", `Saga ${id} is not there.`);
-  await engine.apply(tx, definition, before, { cause: `start:${id}`, input: { kind: "start" } });
-  return { sagaId: id, started: true };
+    input,
+    status: "started",
+    state: newState(),
+    version: 0,
+    traceparent: context.traceparent,
+    correlationId: context.correlationId,
+    parent: origin.parent ?? null,
+    claims: 0,
+    nowMs: Number(rows[0]?.now_ms),
+  };
+  const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
+  const birth = { definitionVersion: definition.version, traceId };
+  try {
+    const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
+    await engine.apply(tx, definition, before, cause, { birth });
+    return { sagaId: id, started: true };
+  } catch (error) {
+    if (isSagaboxError(error, "SAGA_CONFLICT")) return existing(engine, tx, definition, key);
+    throw error;
+  }
 }
 
 async function existing(

@@ -13,20 +13,52 @@ const claimed = (schema: string): string =>
               claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
         where instance.id = any(array(`;
 
+// What one transition leaves beside the new state: its lines in the history, and its incident if it opens one.
+const logged = (schema: string, first: number): string => {
+  const [lines, cause, actor, input, steps, error, drawn] = Array.from(
+    { length: 7 },
+    (_, n) => `$${first + n}`,
+  );
+  return `logged as (
+         insert into ${schema}.saga_audit_log
+           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input, drawn)
+         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${cause}::text,
+                ${actor}::text, saved.trace_id, case when line.nr = 1 then ${input}::json end,
+                case when line.nr = 1 then ${drawn}::json end
+           from saved, json_to_recordset(${lines}::json) as line
+             (nr integer, event text, place text, "from" text, "to" text, note text)
+          order by line.nr),
+       opened as (
+         insert into ${schema}.saga_incident (saga_id, steps, error)
+         select saved.id, ${steps}::text::text[], ${error}::text from saved where ${error}::text is not null
+         on conflict (saga_id) where closed_at is null
+         do update set steps = excluded.steps, error = excluded.error)`;
+};
+
 export function sagaStatements(schema: string) {
   return {
-    now: statement("sagabox.saga.now", "select extract(epoch from clock_timestamp()) * 1000 as now_ms"),
+    // The instance as it is after its first decision; nothing else is written if its key is taken.
     insert: statement(
       "sagabox.saga.insert",
-      `with made as (
+      `with saved as (
          insert into ${schema}.saga_instance
-           (id, type, definition_version, correlation_id, status, input, state, trace_id, traceparent,
-            message_correlation_id, parent_id, parent_place)
-         values ($1::text, $2::text, $3::integer, $4::text, 'started', $5::json, $6::json, $7::text, $8::text,
-                 $9::text, $10::text, $11::text)
+           (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
+            parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
+            due_at, version, ended_at)
+         values ($1::text, $2::text, $3::integer, $4::text, $5::json, $6::text, $7::text, $8::text, $9::text,
+                 $10::text, $11::text, $12::json, $13::text, $14::text,
+                 to_timestamp($15::double precision / 1000), $16::text, $17::integer,
+                 to_timestamp($18::double precision / 1000), 1,
+                 case when $11::text in ('completed', 'compensated') then clock_timestamp() end)
          on conflict (type, correlation_id) do nothing
-         returning id)
-       select id from made`,
+         returning id, version, trace_id, type, correlation_id),
+       collected as (
+         update ${schema}.saga_mail as mail set saga_id = saved.id, correlation_id = null
+           from saved
+          where mail.type = saved.type and mail.correlation_id = saved.correlation_id and mail.saga_id is null
+            and mail.expires_at > clock_timestamp()),
+       ${logged(schema, 19)}
+       select id from saved`,
     ),
     idOf: statement(
       "sagabox.saga.id_of",
@@ -35,7 +67,8 @@ export function sagaStatements(schema: string) {
     // Whoever starts an instance and whoever has something for it before it exists meet here.
     meet: statement(
       "sagabox.saga.meet",
-      "select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453))",
+      `select extract(epoch from clock_timestamp()) * 1000 as now_ms,
+              pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453))`,
     ),
     load: statement(
       "sagabox.saga.load",
@@ -64,23 +97,10 @@ export function sagaStatements(schema: string) {
                 claimed_until = case when $11::boolean then null else claimed_until end
           where id = $1::text and version = $2::integer
           returning id, version, trace_id),
-       logged as (
-         insert into ${schema}.saga_audit_log
-           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input, drawn)
-         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, $13::text,
-                $14::text, saved.trace_id, case when line.nr = 1 then $15::json end,
-                case when line.nr = 1 then $19::json end
-           from saved, json_to_recordset($12::json) as line
-             (nr integer, event text, place text, "from" text, "to" text, note text)
-          order by line.nr),
-       opened as (
-         insert into ${schema}.saga_incident (saga_id, steps, error)
-         select saved.id, $16::text::text[], $17::text from saved where $17::text is not null
-         on conflict (saga_id) where closed_at is null
-         do update set steps = excluded.steps, error = excluded.error),
+       ${logged(schema, 12)},
        closed as (
-         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = $18::text
-          where saga_id = (select id from saved) and closed_at is null and $18::text is not null)
+         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = $19::text
+          where saga_id = (select id from saved) and closed_at is null and $19::text is not null)
        select version from saved`,
     ),
     ignore: statement(
@@ -112,11 +132,6 @@ export function sagaStatements(schema: string) {
        values ($1::text, $2::text, $3::text, $4::text, $5::json,
                clock_timestamp() + $6::double precision * interval '1 ms')
        on conflict (id, type) do nothing`,
-    ),
-    collect: statement(
-      "sagabox.saga.collect",
-      `update ${schema}.saga_mail set saga_id = $3::text, correlation_id = null
-        where type = $1::text and correlation_id = $2::text and saga_id is null and expires_at > clock_timestamp()`,
     ),
     // Of what is due, only what this process knows how to go on with.
     claim: statement(

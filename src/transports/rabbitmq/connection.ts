@@ -83,8 +83,11 @@ export class Link {
   /** Gives a connection up that does not answer, without waiting for anybody to agree. */
   drop(live: Live, reason: Error): void {
     this.#gone(live, reason);
-    const { stream } = live.model.connection as { readonly stream?: { readonly destroy?: () => void } };
-    stream?.destroy?.();
+    const { stream } = live.model.connection as {
+      readonly stream?: { readonly destroy?: (reason: Error) => void };
+    };
+    // The client hears of a socket's end by its error alone; without one its channels wait for a missed heartbeat.
+    stream?.destroy?.(reason);
   }
 
   /** Every answer is awaited under a deadline; a broker that owes one is given up. */

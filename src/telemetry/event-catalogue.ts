@@ -96,7 +96,8 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
   },
   "depth.unknown": {
     level: "warn",
-    meaning: "The broker did not tell how much waits. After some times topics that were paused go on.",
+    meaning:
+      "The broker did not tell how much waits, at all or in a topic that is paused. After some times such topics go on.",
     fields: { failures: "How often in a row.", error },
   },
   "destination.paused": {

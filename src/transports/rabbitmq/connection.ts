@@ -1,7 +1,8 @@
-import { connect, type Channel, type ChannelModel, type ConfirmChannel } from "amqplib";
+import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
 import { SagaboxError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
 import type { BrokerAddress } from "./address.ts";
+import { amqp } from "./client.ts";
 import type { RabbitSettings } from "./options.ts";
 
 /** A connection while it lives. */
@@ -124,6 +125,7 @@ export class Link {
 
   async #connect({ secure, hostname, port, vhost }: BrokerAddress): Promise<ChannelModel> {
     const { timeoutMs, heartbeatMs, tls } = this.#settings;
+    const { connect } = await amqp.load();
     const { username, password } = await this.#settings.credentials();
     const model = await connect(
       {

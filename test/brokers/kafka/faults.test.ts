@@ -14,7 +14,7 @@ import {
   publish,
   transportOf,
 } from "./harness.ts";
-import { Wire } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 describe.skipIf(missing)("faults between us and Kafka", () => {
   let wire: Wire;
@@ -23,7 +23,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
   beforeAll(async () => {
     wire = await Wire.open();
     server = await ownServer({ advertisedPort: wire.port });
-    wire.leadTo(Number(server.url.split(":")[1]));
+    wire.leadTo(`tcp://${server.url}`);
     brokers = [`127.0.0.1:${wire.port}`];
   });
   afterAll(async () => {

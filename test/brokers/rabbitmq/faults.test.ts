@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { aMessage } from "../../support/messages.ts";
 import { brokerUrl, closeAll, missing, ownPrefix, server, transport } from "./broker.ts";
 import { Member, publish, publishIds, until } from "./member.ts";
-import { Wire } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 const wires: Wire[] = [];
 

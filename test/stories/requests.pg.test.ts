@@ -239,56 +239,6 @@ test("B8: when the connection that listens is cut, the reply is found all the sa
   expect(await asked).toBeUndefined();
 });
 
-test("B8: the timeout bounds the call also while the broker that brings replies does not let us in", async () => {
-  const { pool } = await database();
-  const transport = new MemoryTransport();
-  const subscribe = transport.subscribe.bind(transport);
-  let letIn: () => void = () => undefined;
-  const open = new Promise<void>((resolve) => (letIn = resolve));
-  transport.subscribe = async (...given) => {
-    await open;
-    return subscribe(...given);
-  };
-  const bus = busOf(pool, { transport });
-  await start(bus);
-  const began = performance.now();
-  await expect(bus.request(Reserve, { sku: "a" }, { timeout: 200 })).rejects.toMatchObject({
-    code: "REQUEST_TIMEOUT",
-    message: expect.stringContaining("could not be sent"),
-  });
-  expect(performance.now() - began).toBeLessThan(2_000);
-  letIn();
-  const late = bus.request(Note, { text: "x" }, { timeout: 100 });
-  await expect(late).rejects.toMatchObject({ message: expect.stringContaining("may still be carried out") });
-  const written = await pool.query("select type from sagabox.message");
-  expect(written.rows).toEqual([{ type: "ask.note" }]);
-});
-
-test("B8: the timeout bounds the call also while there is no connection to send with, and nothing is sent later", async () => {
-  const { pool } = await database();
-  const bus = busOf(pool, { transport: new MemoryTransport() });
-  await start(bus);
-  await bus.request(Note, { text: "first" }, { timeout: 100 }).catch(() => undefined);
-  const connect = pool.connect.bind(pool);
-  let free: () => void = () => undefined;
-  const freed = new Promise<void>((resolve) => (free = resolve));
-  pool.connect = (async () => {
-    await freed;
-    return connect();
-  }) as typeof pool.connect;
-  const began = performance.now();
-  await expect(bus.request(Reserve, { sku: "a" }, { timeout: 200 })).rejects.toMatchObject({
-    code: "REQUEST_TIMEOUT",
-    message: expect.stringContaining("could not be sent"),
-  });
-  expect(performance.now() - began).toBeLessThan(2_000);
-  pool.connect = connect;
-  free();
-  await bus.request(Note, { text: "last" }, { timeout: 100 }).catch(() => undefined);
-  const written = await pool.query("select distinct type from sagabox.message");
-  expect(written.rows).toEqual([{ type: "ask.note" }]);
-});
-
 test("B8: a bus that does not run, or stops, says so", async () => {
   const { pool } = await database();
   const bus = busOf(pool);

@@ -25,11 +25,12 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
 
 function telemetry(): string {
   const events = Object.entries(eventCatalogue).map(
-    ([name, { level, meaning, fields }]: [string, EventEntry]) => {
+    ([name, { level, milder, meaning, fields }]: [string, EventEntry]) => {
       const list = Object.entries<string>(fields).map(
         ([field, text]) => `- \`${snakeCase(field)}\`: ${text}`,
       );
-      return `### ${name}\n\n${meaning} Logged as **${level}**.\n\n${list.join("\n")}`;
+      const mildly = milder === undefined ? "" : `, as **${milder.level}** when ${milder.when}`;
+      return `### ${name}\n\n${meaning} Logged as **${level}**${mildly}.\n\n${list.join("\n")}`;
     },
   );
   const metrics = Object.entries(metricCatalogue).map(([name, { kind, labels, help }]) =>

@@ -41,6 +41,7 @@ export const catalogue = {
   OUTBOX_ILLEGAL_MOVE: "A message cannot go from its state to the one asked for.",
   MESSAGE_EXPIRED: "The time to live of a message ended before it was delivered.",
 
+  TRANSPORT_CLIENT_MISSING: "The package that talks to the broker is not installed.",
   TRANSPORT_UNREACHABLE: "The broker cannot be reached.",
   TRANSPORT_UNROUTABLE: "The broker has no destination for the message.",
   TRANSPORT_REJECTED: "The broker refused the message.",

@@ -21,7 +21,10 @@ export interface RequestOptions extends Pick<
   PublishOptions,
   "id" | "key" | "topic" | "priority" | "ttl" | "headers" | "correlationId" | "traceparent"
 > {
-  /** How long to wait for the reply. The command may still be carried out afterwards, unless `ttl` forbids it. */
+  /**
+   * How long the call may take in all: joining the group that receives replies, writing the command, waiting for the
+   * answer. A command that was written may still be carried out afterwards, unless `ttl` forbids it.
+   */
   readonly timeout: Duration | number;
 }
 
@@ -37,6 +40,17 @@ export interface RequestsParts {
 }
 
 type Outcome = "done" | "failed" | "timeout";
+
+/** One call. What it started may outlive it, and must see that it is over. */
+interface Asked {
+  readonly outgoing: Outgoing;
+  readonly timeoutMs: number;
+  readonly began: number;
+  /** The command may be written from here on. */
+  sending: boolean;
+  over: boolean;
+  forget: () => void;
+}
 
 /** Sends commands and waits for their replies. */
 export class Requests {
@@ -85,38 +99,48 @@ export class Requests {
     }
     const began = systemClock.monotonicMs();
     const outgoing = asking(await this.#parts.compose(contract, data, options), this.#parts.service);
-    await this.#receive();
-    const requestId = outgoing.message.id;
-    // Before the command is out, so that not even the quickest reply is missed.
-    const { answer, forget } = this.#parts.replies.expect(requestId);
+    const asked: Asked = { outgoing, timeoutMs, began, sending: false, over: false, forget: () => undefined };
+    const leftMs = Math.max(0, timeoutMs - (systemClock.monotonicMs() - began));
     try {
-      await this.#send(outgoing);
-      const leftMs = Math.max(0, timeoutMs - (systemClock.monotonicMs() - began));
-      const given = await withDeadline(answer, leftMs, () => "timeout" as const);
-      return await this.#conclude(contract, { requestId, timeoutMs, began }, given);
+      const given = await withDeadline(this.#ask(asked), leftMs, () => "timeout" as const);
+      return await this.#conclude(contract, asked, given);
     } finally {
-      forget();
+      asked.over = true;
+      asked.forget();
     }
+  }
+
+  async #ask(asked: Asked): Promise<Answer> {
+    await this.#receive();
+    if (asked.over) throw notSent();
+    // Before the command is out, so that not even the quickest reply is missed.
+    const { answer, forget } = this.#parts.replies.expect(asked.outgoing.message.id);
+    asked.forget = forget;
+    await this.#send(asked);
+    return answer;
   }
 
   async #conclude<C extends AnyCommand>(
     contract: C,
-    { requestId, timeoutMs, began }: { requestId: string; timeoutMs: number; began: number },
+    asked: Asked,
     given: Answer | "timeout",
   ): Promise<ReplyOf<C>> {
     const outcome: Outcome = given === "timeout" ? given : given.outcome;
-    const durationMs = systemClock.monotonicMs() - began;
+    const durationMs = systemClock.monotonicMs() - asked.began;
     this.#parts.observer.tell("request.settled", { type: contract.name, outcome, durationMs });
-    if (given === "timeout") throw timedOut(contract.name, requestId, timeoutMs);
-    if (given.outcome === "failed") throw failed(contract.name, requestId, given);
+    if (given === "timeout") throw timedOut(contract.name, asked);
+    if (given.outcome === "failed") throw failed(contract.name, asked.outgoing.message.id, given);
     return validateReply(contract, given.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
   }
 
-  async #send(outgoing: Outgoing): Promise<void> {
+  async #send(asked: Asked): Promise<void> {
     const tx = await this.#parts.database.begin();
     const scope = this.#parts.scope(tx);
     try {
-      await scope.add(outgoing);
+      // Whoever asked has been told that it was not sent.
+      if (asked.over) throw notSent();
+      asked.sending = true;
+      await scope.add(asked.outgoing);
       scope.committed(await tx.commit(scope.last()));
     } catch (error) {
       await tx.rollback();
@@ -153,13 +177,19 @@ function asking(outgoing: Outgoing, service: string): Outgoing {
   return { ...outgoing, message: { ...outgoing.message, headers } };
 }
 
-function timedOut(name: string, requestId: string, timeoutMs: number): RequestError {
-  return new RequestError(
-    "REQUEST_TIMEOUT",
-    `No reply to "${name}" came within ${timeoutMs} ms. The command may still be carried out: ask again with the ` +
-      `same id (${requestId}) to get its reply instead of a second effect.`,
-    { requestId },
-  );
+function timedOut(name: string, { outgoing, timeoutMs, sending }: Asked): RequestError {
+  const requestId = outgoing.message.id;
+  const text = sending
+    ? `No reply to "${name}" came within ${timeoutMs} ms. The command may still be carried out: ask again with the ` +
+      `same id (${requestId}) to get its reply instead of a second effect.`
+    : `"${name}" could not be sent within ${timeoutMs} ms, and will not be: the database or the broker that brings the ` +
+      "reply did not answer in that time.";
+  return new RequestError("REQUEST_TIMEOUT", text, { requestId });
+}
+
+// Heard by nobody: the one who asked has left.
+function notSent(): Error {
+  return new Error("the request was over before it was sent");
 }
 
 function failed(

@@ -4,6 +4,12 @@ export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
 
 export interface EventEntry<Name extends TelemetryName = TelemetryName> {
   readonly level: Exclude<LogLevel, "silent">;
+  /** The same event can be an everyday matter; `when` says to people what `is` says to the log. */
+  readonly milder?: {
+    readonly level: Exclude<LogLevel, "silent">;
+    readonly when: string;
+    is(fields: TelemetryEvents[Name]): boolean;
+  };
   readonly meaning: string;
   readonly fields: { readonly [Field in keyof TelemetryEvents[Name]]: string };
 }
@@ -98,7 +104,8 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
   },
   "depth.unknown": {
     level: "warn",
-    meaning: "The broker did not tell how much waits. After some times topics that were paused go on.",
+    meaning:
+      "The broker did not tell how much waits, at all or in a topic that is paused. After some times such topics go on.",
     fields: { failures: "How often in a row.", error },
   },
   "destination.paused": {
@@ -240,8 +247,15 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
   },
   "consumer.suspect": {
     level: "error",
-    meaning: "A process died while it handled this message; it now runs alone.",
-    fields: { consumer, id, crashes: "How often that has happened." },
+    // Whoever takes over from a process that was killed finds all it had prefetched, and nearly all of that is innocent.
+    milder: { level: "warn", when: "`crashes` is 0", is: ({ crashes }) => crashes === 0 },
+    meaning: "A process died while it held this message, which now runs alone.",
+    fields: {
+      consumer,
+      id,
+      crashes:
+        "How often a process died while it ran this message and nothing else; 0 as long as it may be innocent.",
+    },
   },
   "dead_letter.buried": {
     level: "error",
@@ -310,3 +324,12 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     },
   },
 };
+
+/** How loudly this one is logged. */
+export function levelOf<Name extends TelemetryName>(
+  name: Name,
+  fields: TelemetryEvents[Name],
+): EventEntry["level"] {
+  const { level, milder }: EventEntry<Name> = eventCatalogue[name];
+  return milder?.is(fields) === true ? milder.level : level;
+}

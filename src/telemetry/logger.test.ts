@@ -101,6 +101,15 @@ test("ten thousand equal troubles print a handful of lines, and the next one tel
   expect(parsed()[5]).toMatchObject({ suppressed: 9_995 });
 });
 
+test("a suspect that may be innocent is a warning, one that killed its process alone an error that no warning hides", () => {
+  const { observer, parsed } = setup();
+  for (let n = 0; n < 50; n++)
+    observer.tell("consumer.suspect", { consumer: "billing", id: `${n}`, crashes: 0 });
+  observer.tell("consumer.suspect", { consumer: "billing", id: "killer", crashes: 1 });
+  expect(parsed()[0]).toMatchObject({ level: "warn", id: "0", crashes: 0 });
+  expect(parsed().at(-1)).toMatchObject({ level: "error", id: "killer", crashes: 1 });
+});
+
 test("one trouble that repeats does not hide another", () => {
   const { observer, lines } = setup();
   for (let i = 0; i < 100; i++) observer.tell("relay.failed", { ...failed, id: `m-${i}` });

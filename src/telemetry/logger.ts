@@ -1,5 +1,5 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
-import { eventCatalogue, type LogLevel } from "./event-catalogue.ts";
+import { levelOf, type LogLevel } from "./event-catalogue.ts";
 import type { TelemetryContext, TelemetryName } from "./events.ts";
 import { jsonLine, prettyLine, type LogRecord } from "./log-line.ts";
 import type { Observer } from "./observer.ts";
@@ -32,16 +32,16 @@ export function logger(options: LoggerOptions = {}): Observer {
   const guard = new RepeatGuard({ clock, burst: 5, windowMs: 10_000, kinds: 200 });
   return {
     tell(name, fields, context) {
-      const entry = eventCatalogue[name];
-      if (RANK[entry.level] < RANK[level]) return;
+      const own = levelOf(name, fields);
+      if (RANK[own] < RANK[level]) return;
       const plain = plainFields(fields);
       // Who asks for debug lines wants all of them.
-      const suppressed = entry.level === "debug" ? 0 : guard.admit(kindOf(name, plain));
+      const suppressed = own === "debug" ? 0 : guard.admit(`${own} ${kindOf(name, plain)}`);
       if (suppressed === undefined) return;
       const repeated = suppressed > 0 ? { suppressed } : {};
       const record = {
         timeMs: clock.wallMs(),
-        level: entry.level,
+        level: own,
         event: name,
         fields: { ...bindings, ...contextFields(context), ...plain, ...repeated },
       };

@@ -12,3 +12,4 @@ export type { DeadLetterNote, Delivery, RetryOptions } from "./delivery.ts";
 export type { Capabilities } from "./capabilities.ts";
 export { isLocalTransport, type HomeDatabase, type LocalHop, type LocalTransport } from "./local-hop.ts";
 export { contentType, fromWire, toWire, type Received, type WireMessage } from "./wire.ts";
+export { ClientLoader, type ClientPackage } from "./client-package.ts";

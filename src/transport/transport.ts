@@ -64,6 +64,9 @@ export interface Transport {
   /** `receive` is called with one delivery after another, never with more than `prefetch` unsettled ones. */
   subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption>;
   close(): Promise<void>;
-  /** How many messages of each topic wait at the broker for their slowest group, where the broker tells. */
+  /**
+   * How many messages of each topic wait at the broker for their slowest group, where the broker tells. A topic that is
+   * left out is unknown, which is not the same as 0.
+   */
   depths?(topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
 }

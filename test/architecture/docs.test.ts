@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { allBrokerVariables } from "../../src/options/broker-variables.ts";
 import { pages, withSnippets } from "../../scripts/build-snippets.ts";
 import { filesBelow, projectRoot } from "./source-file.ts";
 
@@ -21,6 +22,19 @@ test("no TypeScript stands in a page that was not cut from a file that runs", ()
   });
   expect(stray).toEqual([]);
 });
+
+test.each(["rabbitmq", "kafka", "nats"] as const)(
+  "the guide to %s names its variables and what the log says when a consumer is cut off",
+  (broker) => {
+    const guide = readFileSync(join(projectRoot, `docs/guides/${broker}.md`), "utf8");
+    const variables = allBrokerVariables()
+      .flatMap(({ names }) => names)
+      .filter((name) => name.startsWith(`SAGABOX_${broker.toUpperCase()}_`));
+    const wanted = [...variables, "consumer.interrupted", "consumer.resumed"];
+    expect(variables.length).toBeGreaterThan(3);
+    expect(wanted.filter((name) => !guide.includes(`\`${name}\``))).toEqual([]);
+  },
+);
 
 test("every page is reached from the README", () => {
   const docs = markdown.filter(({ path }) => path.startsWith("docs/"));

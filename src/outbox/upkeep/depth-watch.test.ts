@@ -62,6 +62,29 @@ test("A16: a broker that no longer tells does not keep a topic paused for ever",
   expect(observer.of("depth.unknown").map(({ failures }) => failures)).toEqual([1, 2, 3, 4, 5]);
 });
 
+test("A16: a topic that the broker leaves out is unknown, not empty: told of later, it is still paused", async () => {
+  const { observer, transport, destinations, watch } = setup();
+  const answers = [new Map([["t", 500]]), new Map(), new Map(), new Map([["t", 60]]), new Map([["t", 50]])];
+  transport.depths = () => Promise.resolve(answers.shift() ?? new Map());
+  destinations.answered("t");
+  await watch.start();
+  expect(await observer.until("destination.resumed")).toMatchObject([{ topic: "t", depth: 50 }]);
+  expect(observer.of("depth.measured").map(({ depth }) => depth)).toEqual([500, 60, 50]);
+  expect(observer.of("depth.unknown").map(({ failures }) => failures)).toEqual([1, 2]);
+});
+
+test("A16: a topic the broker says nothing about any more goes on after some looks, and is never paused by them", async () => {
+  const { observer, transport, destinations, watch } = setup();
+  const answers = [new Map([["t", 500]])];
+  transport.depths = () => Promise.resolve(answers.shift() ?? new Map());
+  destinations.answered("t");
+  destinations.answered("silent");
+  await watch.start();
+  expect(await observer.until("destination.resumed")).toMatchObject([{ topic: "t", depth: null }]);
+  expect(observer.of("depth.unknown").map(({ failures }) => failures)).toEqual([1, 2, 3, 4, 5]);
+  expect(observer.of("destination.paused").map(({ topic }) => topic)).toEqual(["t"]);
+});
+
 test("a transport that cannot tell is refused when the limit is given", () => {
   const { observer, destinations } = setup();
   const { depths: _, ...mute } = new ScriptedTransport();

@@ -35,6 +35,8 @@ export function depthVerdict(
 export class DepthWatch implements Service {
   readonly #options: DepthWatchOptions;
   readonly #loop: Loop;
+  /** How often in a row nothing was told about a topic that is paused. */
+  readonly #untold = new Map<string, number>();
 
   constructor(options: DepthWatchOptions) {
     const { transport, limits } = options;
@@ -69,12 +71,28 @@ export class DepthWatch implements Service {
     });
     const paused = new Set(destinations.paused());
     for (const topic of topics) {
-      const depth = depths.get(topic) ?? 0;
+      const depth = depths.get(topic);
+      if (depth === undefined) {
+        if (paused.has(topic)) this.#miss(topic);
+        continue;
+      }
+      this.#untold.delete(topic);
       observer.tell("depth.measured", { topic, depth });
       const verdict = depthVerdict(depth, paused.has(topic), limits);
       if (verdict === "pause") destinations.pause(topic, depth);
       else if (verdict === "resume") destinations.resume(topic, depth);
     }
+  }
+
+  // Not told is not empty: nothing is decided by it, except that a topic is not paused for ever.
+  #miss(topic: string): void {
+    const { destinations, observer } = this.#options;
+    const failures = (this.#untold.get(topic) ?? 0) + 1;
+    this.#untold.set(topic, failures);
+    observer.tell("depth.unknown", { failures, error: `nothing was told about the topic "${topic}"` });
+    if (failures < PATIENCE) return;
+    this.#untold.delete(topic);
+    destinations.resume(topic, null);
   }
 
   #failed(error: unknown, failures: number): void {

@@ -1,8 +1,8 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { cuttingProxy } from "../../../test/support/cutting-proxy.ts";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { endSleepers } from "../../../test/support/end-sleepers.ts";
+import { Wire } from "../../../test/support/wire.ts";
 import { statement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
 
@@ -118,9 +118,10 @@ test("a deferred constraint that fails at the COMMIT is a clear no", async () =>
 
 test("a connection that ends before the COMMIT is answered leaves it unknown, and here it did happen", async () => {
   const { url, notes } = await setup();
-  const proxy = await cuttingProxy(url, "commit\u0000");
-  onTestFinished(() => proxy.close());
-  const pool = new pg.Pool({ connectionString: proxy.url, max: 1 });
+  const wire = await Wire.to(url);
+  onTestFinished(() => wire.close());
+  wire.cutAfter("commit\u0000");
+  const pool = new pg.Pool({ connectionString: wire.url, max: 1 });
   pool.on("error", () => undefined);
   onTestFinished(() => pool.end());
   const tx = await pgDatabase(pool).begin();

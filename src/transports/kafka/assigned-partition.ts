@@ -61,6 +61,16 @@ export class AssignedPartition implements TopicPartition {
     if (this.state === "starting") this.state = "open";
   }
 
+  /**
+   * The log no longer holds what comes next. Offsets may mean other records from here on, so what is handed out is lost
+   * before the new line begins: settled on that, it would stand for a record that nobody has handled.
+   */
+  restart(offset: number, asked: number): void {
+    if (this.state !== "open" || asked !== this.#position) return;
+    this.loseDeliveries();
+    this.begin(offset);
+  }
+
   wants(atLeast: number): boolean {
     if (this.state !== "open" || this.#line.length >= WINDOW) return false;
     return this.#waiting.length < (this.source.retries ? WINDOW : atLeast);

@@ -72,13 +72,15 @@ export class Committer {
     const dirty = this.#dirty();
     const { coordinator, member } = this.#parts;
     if (dirty.length === 0 || !member.isMember) return;
-    const offsets = dirty.map(({ topic, partition, line }) => ({ topic, partition, offset: line.safe }));
-    const answers = await coordinator.commit(member.membership, offsets);
-    for (const [n, partition] of dirty.entries()) {
-      const answer = answers.find(
-        (found) => found.topic === partition.topic && found.partition === partition.partition,
-      );
-      if (answer?.code === codes.none) partition.line.didCommit(offsets[n]?.offset ?? 0);
+    // The line as it is now: by the time of the answer the partition may have begun another one.
+    const asked = dirty.map(({ topic, partition, line }) => ({ topic, partition, line, offset: line.safe }));
+    const answers = await coordinator.commit(
+      member.membership,
+      asked.map(({ topic, partition, offset }) => ({ topic, partition, offset })),
+    );
+    for (const { topic, partition, line, offset } of asked) {
+      const answer = answers.find((found) => found.topic === topic && found.partition === partition);
+      if (answer?.code === codes.none) line.didCommit(offset);
     }
     const failed = answers.find(({ code }) => code !== codes.none)?.code;
     if (failed === codes.unknownMember || failed === codes.fencedMember) member.lost();

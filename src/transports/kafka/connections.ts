@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
-import { Connection, type ConnectionOptions } from "@platformatic/kafka";
+import type { Connection, ConnectionOptions } from "@platformatic/kafka";
 import { withDeadline } from "../../runtime/index.ts";
+import { platformatic } from "./client.ts";
 import { NoAnswer } from "./driver.ts";
 import type { Broker, KafkaSettings } from "./options.ts";
 
@@ -73,7 +74,8 @@ export class Connections {
 
   async #dial({ host, port }: Broker, forget: () => void): Promise<Connection> {
     const { clientId, connectTimeoutMs } = this.#settings;
-    const connection = new Connection(clientId, await this.#options(host));
+    const client = await platformatic.load();
+    const connection = new client.Connection(clientId, await this.#options(host));
     connection.on("error", forget);
     connection.on("close", forget);
     const connected = Promise.resolve(connection.connect(host, port));

@@ -17,6 +17,11 @@ interface FetcherParts {
   readonly warn: (warning: string) => void;
 }
 
+interface Question {
+  readonly partition: AssignedPartition;
+  readonly from: number;
+}
+
 const NOBODY = -1;
 const PARTITION_BYTES = 1_048_576;
 const REQUEST_BYTES = 8_388_608;
@@ -75,7 +80,7 @@ export class Fetcher {
     const hungry = this.#hungry(node);
     if (hungry.length === 0) return Infinity;
     const { driver, lane, waitMs } = this.#parts;
-    const asked = new Map(
+    const asked = new Map<string, Question>(
       hungry.map((partition) => [partition.key, { partition, from: partition.position }]),
     );
     const fetched = await driver.fetch(lane, node, {
@@ -94,13 +99,13 @@ export class Fetcher {
       const question = asked.get(`${found.topicId}/${found.partition}`);
       if (question === undefined) continue;
       if (found.code === codes.none) question.partition.take(found, question.from);
-      else odd = (await this.#repair(question.partition, found)) || odd;
+      else odd = (await this.#repair(question, found)) || odd;
     }
     this.#parts.fetched();
     return odd ? NO_LEADER_MS : 0;
   }
 
-  async #repair(partition: AssignedPartition, found: FetchedPartition): Promise<boolean> {
+  async #repair({ partition, from }: Question, found: FetchedPartition): Promise<boolean> {
     const { directory, driver, warn } = this.#parts;
     const { topic } = partition;
     if (found.code === codes.offsetOutOfRange) {
@@ -108,10 +113,10 @@ export class Fetcher {
       const first = view === undefined ? [] : await listOffsets(driver, [view], "beginning");
       const offset = first.find((start) => start.partition === partition.partition)?.offset ?? found.logStart;
       warn(
-        `Topic "${topic}", partition ${partition.partition}: offset ${partition.position} is not in the log any more; ` +
+        `Topic "${topic}", partition ${partition.partition}: offset ${from} is not in the log any more; ` +
           `reading goes on at ${offset}. The topic's retention is shorter than the consumer was away.`,
       );
-      partition.begin(offset);
+      partition.restart(offset, from);
       return true;
     }
     if (isStaleView(found.code)) await directory.look([topic]);

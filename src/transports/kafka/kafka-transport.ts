@@ -10,6 +10,7 @@ import type {
   Subscription,
   Transport,
 } from "../../transport/index.ts";
+import { platformatic } from "./client.ts";
 import { messageOf } from "./connections.ts";
 import { Copies } from "./copies.ts";
 import type { KafkaDriver } from "./driver.ts";
@@ -58,6 +59,7 @@ export class KafkaTransport implements Transport {
   }
 
   async open(): Promise<void> {
+    await platformatic.load();
     const { connectTimeoutMs } = this.#settings;
     const asking = this.#driver.describe([]).then(() => this.#driver.version(GROUP_HEARTBEAT));
     const version = await withDeadline(asking, 2 * connectTimeoutMs, () => {
@@ -79,6 +81,7 @@ export class KafkaTransport implements Transport {
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    await platformatic.load();
     const copies = new Copies(this.#publisher, this.#settings, this.#topology, subscription);
     const subscriber = new Subscriber({
       driver: this.#driver,

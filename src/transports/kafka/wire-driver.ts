@@ -1,18 +1,6 @@
-import {
-  apiVersionsV3,
-  ConfigResourceTypes,
-  createTopicsV7,
-  describeConfigsV4,
-  fetchV17,
-  findCoordinatorV6,
-  initProducerIdV5,
-  listGroupsV5,
-  listOffsetsV9,
-  metadataV12,
-  produceV11,
-  type Connection,
-} from "@platformatic/kafka";
+import type { ConfigResourceTypeValue, Connection } from "@platformatic/kafka";
 import { random, sleep } from "../../runtime/index.ts";
+import { platformatic } from "./client.ts";
 import { addressOf, Connections, messageOf } from "./connections.ts";
 import { NoAnswer } from "./driver.ts";
 import type {
@@ -40,6 +28,7 @@ import type { Broker, KafkaSettings } from "./options.ts";
 
 const CONTROL = "control";
 const GROUP_KEY = 0;
+const TOPIC: ConfigResourceTypeValue = 2;
 const READ_COMMITTED = 1;
 const ALL_REPLICAS = -1;
 const IDENTITY_TRIES = 30;
@@ -59,7 +48,7 @@ export class WireDriver implements KafkaDriver {
 
   async describe(topics: readonly string[]): Promise<ClusterView> {
     const { brokers, topics: found } = await this.#anywhere((connection) =>
-      metadataV12.api.async(connection, [...topics], false, false),
+      platformatic.client.metadataV12.api.async(connection, [...topics], false, false),
     );
     for (const { nodeId, host, port } of brokers) this.#nodes.set(nodeId, { host, port });
     return {
@@ -78,7 +67,7 @@ export class WireDriver implements KafkaDriver {
   async version(api: number): Promise<number | undefined> {
     if (this.#versions === undefined) {
       const { apiKeys } = await this.#anywhere((connection) =>
-        apiVersionsV3.api.async(connection, "sagabox", "1"),
+        platformatic.client.apiVersionsV3.api.async(connection, "sagabox", "1"),
       );
       this.#versions = new Map(apiKeys.map(({ apiKey, maxVersion }) => [apiKey, maxVersion]));
     }
@@ -94,7 +83,7 @@ export class WireDriver implements KafkaDriver {
       configs: Object.entries(settings).map(([key, value]) => ({ name: key, value })),
     }));
     const answer = await this.#anywhere((connection) =>
-      createTopicsV7.api.async(connection, wanted, this.#settings.timeoutMs, false),
+      platformatic.client.createTopicsV7.api.async(connection, wanted, this.#settings.timeoutMs, false),
     );
     return answer.topics.map(({ name, errorCode, errorMessage }) => ({
       name,
@@ -105,12 +94,12 @@ export class WireDriver implements KafkaDriver {
 
   async topicSettings(topics: readonly string[]): Promise<Map<string, Map<string, string>>> {
     const resources = topics.map((resourceName) => ({
-      resourceType: ConfigResourceTypes.TOPIC,
+      resourceType: TOPIC,
       resourceName,
       configurationKeys: ["min.insync.replicas", "max.message.bytes"],
     }));
     const { results } = await this.#anywhere((connection) =>
-      describeConfigsV4.api.async(connection, resources, false, false),
+      platformatic.client.describeConfigsV4.api.async(connection, resources, false, false),
     );
     const seen = results.filter(({ errorCode }) => errorCode === 0);
     return new Map(
@@ -125,7 +114,7 @@ export class WireDriver implements KafkaDriver {
   async newIdentity(): Promise<ProducerIdentity> {
     for (let tries = 1; ; tries++) {
       const answer = await this.#anywhere((connection) =>
-        initProducerIdV5.api.async(connection, null, 60_000, -1n, -1),
+        platformatic.client.initProducerIdV5.api.async(connection, null, 60_000, -1n, -1),
       );
       if (answer.errorCode === 0) return { id: answer.producerId, epoch: answer.producerEpoch };
       if (!isCoordinatorGone(answer.errorCode) || tries === IDENTITY_TRIES)
@@ -153,7 +142,7 @@ export class WireDriver implements KafkaDriver {
       sequences: numericMap(batches.map((batch) => [`${batch.topic}:${batch.partition}`, batch.sequence])),
     };
     const answer = await this.#at("produce", node, (connection) =>
-      produceV11.api.async(connection, ALL_REPLICAS, timeoutMs, messages, options),
+      platformatic.client.produceV11.api.async(connection, ALL_REPLICAS, timeoutMs, messages, options),
     );
     // Without acknowledgements the client answers true; we always ask for them.
     if (typeof answer === "boolean") throw new NoAnswer("the answer held no confirmation", true, undefined);
@@ -175,7 +164,18 @@ export class WireDriver implements KafkaDriver {
     }));
     const { waitMs, maxBytes } = request;
     const ask = (connection: Connection) =>
-      fetchV17.api.async(connection, waitMs, 1, maxBytes, READ_COMMITTED, 0, -1, topics, [], "");
+      platformatic.client.fetchV17.api.async(
+        connection,
+        waitMs,
+        1,
+        maxBytes,
+        READ_COMMITTED,
+        0,
+        -1,
+        topics,
+        [],
+        "",
+      );
     const answer = await this.#at(lane, node, ask, waitMs);
     return fetchedOf(answer, topics);
   }
@@ -195,14 +195,14 @@ export class WireDriver implements KafkaDriver {
       })),
     }));
     const answer = await this.#at(CONTROL, node, (connection) =>
-      listOffsetsV9.api.async(connection, -1, READ_COMMITTED, topics),
+      platformatic.client.listOffsetsV9.api.async(connection, -1, READ_COMMITTED, topics),
     );
     return flatten(answer.topics, ({ offset }) => ({ offset: Number(offset) }));
   }
 
   async coordinator(group: string): Promise<number> {
     const { coordinators } = await this.#anywhere((connection) =>
-      findCoordinatorV6.api.async(connection, GROUP_KEY, [group]),
+      platformatic.client.findCoordinatorV6.api.async(connection, GROUP_KEY, [group]),
     );
     const [found] = coordinators;
     if (found === undefined || found.errorCode !== 0 || found.nodeId < 0)
@@ -225,7 +225,9 @@ export class WireDriver implements KafkaDriver {
   }
 
   async groups(node: number): Promise<readonly string[]> {
-    const answer = await this.#at(CONTROL, node, (connection) => listGroupsV5.api.async(connection, [], []));
+    const answer = await this.#at(CONTROL, node, (connection) =>
+      platformatic.client.listGroupsV5.api.async(connection, [], []),
+    );
     return answer.groups.map(({ groupId }) => groupId);
   }
 

@@ -1,5 +1,10 @@
-import { IS_CONTROL, IS_TRANSACTIONAL, NumericMap, type RecordsBatch } from "@platformatic/kafka";
+import type { NumericMap, RecordsBatch } from "@platformatic/kafka";
+import { platformatic } from "./client.ts";
 import type { FetchedPartition, IncomingRecord, PartitionAnswer } from "./driver.ts";
+
+/** Bits in the attributes of a batch. */
+const IS_TRANSACTIONAL = 0x10;
+const IS_CONTROL = 0x20;
 
 /** Items of one topic beside each other. */
 export function byTopic<T>(items: readonly T[], topicOf: (item: T) => string): [string, T[]][] {
@@ -33,7 +38,7 @@ export function flatten<P extends { partitionIndex: number; errorCode: number },
 }
 
 export function numericMap(entries: readonly (readonly [string, number])[]): NumericMap {
-  const map = new NumericMap();
+  const map = new platformatic.client.NumericMap();
   for (const [key, value] of entries) map.set(key, value);
   return map;
 }

@@ -1,9 +1,10 @@
-import {
+import type {
   consumerGroupHeartbeatV1,
   offsetCommitV9,
   offsetFetchV9,
-  type Connection,
+  Connection,
 } from "@platformatic/kafka";
+import { platformatic } from "./client.ts";
 import type { Commit, CommittedAnswer, CommittedRequest, Heartbeat, HeartbeatAnswer } from "./driver.ts";
 import { byTopic, flatten } from "./wire-forms.ts";
 
@@ -15,7 +16,7 @@ type CommittedResponse = ReturnType<typeof offsetFetchV9.parseResponse>;
 export function askHeartbeat(connection: Connection, beat: Heartbeat): Promise<HeartbeatResponse> {
   const { group, member, epoch, handOverMs, topics } = beat;
   const owned = beat.owned.map(({ topicId, partitions }) => ({ topicId, partitions: [...partitions] }));
-  return consumerGroupHeartbeatV1.api.async(
+  return platformatic.client.consumerGroupHeartbeatV1.api.async(
     connection,
     ...([group, member, epoch, null, null, handOverMs] as const),
     [...topics],
@@ -46,7 +47,7 @@ export function askCommit(connection: Connection, commit: Commit): Promise<Commi
       committedMetadata: "",
     })),
   }));
-  return offsetCommitV9.api.async(connection, group, epoch, member, null, topics);
+  return platformatic.client.offsetCommitV9.api.async(connection, group, epoch, member, null, topics);
 }
 
 export function askCommitted(connection: Connection, request: CommittedRequest): Promise<CommittedResponse> {
@@ -56,7 +57,7 @@ export function askCommitted(connection: Connection, request: CommittedRequest):
     partitionIndexes: partitions.map(({ partition }) => partition),
   }));
   const asked = [{ groupId: group, memberId: member, memberEpoch: epoch, topics }];
-  return offsetFetchV9.api.async(connection, asked, false);
+  return platformatic.client.offsetFetchV9.api.async(connection, asked, false);
 }
 
 export function committedAnswer({ groups: [found] }: CommittedResponse): CommittedAnswer {

@@ -1,6 +1,7 @@
-import { JetStreamApiError, type ApiError } from "@nats-io/jetstream";
-import { createInbox, errors, type Msg, type MsgHdrs, type NatsConnection } from "@nats-io/transport-node";
+import type { ApiError } from "@nats-io/jetstream";
+import type { Msg, MsgHdrs, NatsConnection } from "@nats-io/transport-node";
 import type { PublishOutcome } from "../../transport/index.ts";
+import { natsClient } from "./client.ts";
 import { outcomeOf } from "./outcome.ts";
 
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
@@ -23,7 +24,7 @@ export class Confirms {
 
   constructor(nc: NatsConnection, inboxPrefix: string) {
     this.#nc = nc;
-    this.#inbox = `${createInbox(inboxPrefix)}.`;
+    this.#inbox = `${natsClient.client.node.createInbox(inboxPrefix)}.`;
     nc.subscribe(`${this.#inbox}*`, { callback: (error, msg) => this.#heard(error, msg) });
     void this.#watch();
   }
@@ -57,6 +58,7 @@ export class Confirms {
 
   // The server tells of a subject that is denied to the connection, not to the message.
   async #watch(): Promise<void> {
+    const { errors } = natsClient.client.node;
     for await (const status of this.#nc.status()) {
       if (status.type !== "error" || !(status.error instanceof errors.PermissionViolationError)) continue;
       const { operation, subject } = status.error;
@@ -79,11 +81,11 @@ export class Confirms {
 
 function answerOf(msg: Msg, subject: string): PublishOutcome {
   if (msg.data.length === 0 && msg.headers?.code === 503) {
-    return outcomeOf(new errors.NoRespondersError(subject));
+    return outcomeOf(new natsClient.client.node.errors.NoRespondersError(subject));
   }
   try {
     const { error, stream } = msg.json<{ readonly error?: ApiError; readonly stream?: string }>();
-    if (error !== undefined) return outcomeOf(new JetStreamApiError(error));
+    if (error !== undefined) return outcomeOf(new natsClient.client.jetstream.JetStreamApiError(error));
     return typeof stream === "string" && stream !== ""
       ? PUBLISHED
       : outcomeOf(new Error("no stream answered"));

@@ -1,5 +1,5 @@
-import { JetStreamApiCodes, type ConsumerConfig, type ConsumerInfo } from "@nats-io/jetstream";
-import { nanos } from "@nats-io/transport-node";
+import type { ConsumerConfig, ConsumerInfo } from "@nats-io/jetstream";
+import { apiCodes, nanos } from "./client.ts";
 import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
 import { isApiError } from "./streams.ts";
@@ -56,7 +56,7 @@ export async function findConsumer(
   try {
     return await jsm.consumers.info(stream, name);
   } catch (error) {
-    if (isApiError(error, JetStreamApiCodes.ConsumerNotFound)) return undefined;
+    if (isApiError(error, apiCodes.consumerNotFound)) return undefined;
     throw error;
   }
 }

@@ -1,12 +1,7 @@
-import {
-  credsAuthenticator,
-  nkeyAuthenticator,
-  tokenAuthenticator,
-  usernamePasswordAuthenticator,
-  type Authenticator,
-} from "@nats-io/transport-node";
+import type { Authenticator } from "@nats-io/transport-node";
 import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys } from "../../options/index.ts";
+import { natsClient } from "./client.ts";
 
 /** One of: user and password, a token, the seed of an nkey, or the text of a .creds file. */
 export interface NatsCredentials {
@@ -32,10 +27,11 @@ export async function authenticatorOf(
   if (source === undefined) return undefined;
   const given = typeof source === "function" ? await ask(source) : source;
   checkOne(given);
-  if (given.user !== undefined) return usernamePasswordAuthenticator(given.user, given.password);
-  if (given.token !== undefined) return tokenAuthenticator(given.token);
-  if (given.nkeySeed !== undefined) return nkeyAuthenticator(Buffer.from(given.nkeySeed.trim()));
-  return credsAuthenticator(Buffer.from(given.creds ?? ""));
+  const { node } = await natsClient.load();
+  if (given.user !== undefined) return node.usernamePasswordAuthenticator(given.user, given.password);
+  if (given.token !== undefined) return node.tokenAuthenticator(given.token);
+  if (given.nkeySeed !== undefined) return node.nkeyAuthenticator(Buffer.from(given.nkeySeed.trim()));
+  return node.credsAuthenticator(Buffer.from(given.creds ?? ""));
 }
 
 // Its own words are kept out of ours: they may hold what it was asked for.

@@ -1,7 +1,10 @@
 import fc from "fast-check";
 import { MsgHdrsImpl } from "@nats-io/transport-node";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
+import { natsClient } from "./client.ts";
 import { fromNatsHeaders, headerBytes, toNatsHeaders } from "./header-mapping.ts";
+
+beforeAll(async () => void (await natsClient.load()));
 
 const throughTheWire = (headers: Record<string, string>): Record<string, string> =>
   fromNatsHeaders(MsgHdrsImpl.decode((toNatsHeaders(headers) as MsgHdrsImpl).encode()));

@@ -1,4 +1,5 @@
-import { headers as newHeaders, type MsgHdrs } from "@nats-io/transport-node";
+import type { MsgHdrs } from "@nats-io/transport-node";
+import { natsClient } from "./client.ts";
 
 /** Headers of ours that are no part of the message. */
 export const transportHeaders = {
@@ -13,7 +14,7 @@ export const transportHeaders = {
  * written like in an address ("%0A"), so that every value comes back as it was.
  */
 export function toNatsHeaders(headers: Readonly<Record<string, string>>): MsgHdrs {
-  const result = newHeaders();
+  const result = natsClient.client.node.headers();
   for (const [name, value] of Object.entries(headers)) result.append(name, encodeValue(value));
   return result;
 }

@@ -1,7 +1,8 @@
-import { jetstream, jetstreamManager, type JetStreamClient, type JetStreamManager } from "@nats-io/jetstream";
-import { connect, type NatsConnection } from "@nats-io/transport-node";
+import type { JetStreamClient, JetStreamManager } from "@nats-io/jetstream";
+import type { NatsConnection } from "@nats-io/transport-node";
 import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
+import { natsClient } from "./client.ts";
 import { authenticatorOf } from "./credentials.ts";
 import type { NatsSettings } from "./options.ts";
 import { declareStreams } from "./streams.ts";
@@ -108,8 +109,9 @@ export class Link {
 
   async #connectTo(server: string): Promise<NatsConnection> {
     const { tls, timeoutMs, leaseMs, inboxPrefix, credentials } = this.#settings;
+    const { node } = await natsClient.load();
     const authenticator = await authenticatorOf(credentials);
-    return connect({
+    return node.connect({
       servers: server,
       ignoreClusterUpdates: true,
       // Without the host, the certificate of a server known by its IP address would be held against "localhost".
@@ -128,6 +130,7 @@ export class Link {
 
   async #prepare(nc: NatsConnection): Promise<Omit<Session, "over">> {
     const { timeoutMs } = this.#settings;
+    const { jetstream, jetstreamManager } = natsClient.client.jetstream;
     const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs });
     await declareStreams(jsm, this.#settings, nc.info?.version ?? "2.9.0");
     const maxPayload = nc.info?.max_payload ?? this.#maxPayload;

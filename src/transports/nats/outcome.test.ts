@@ -1,7 +1,10 @@
 import { JetStreamApiError } from "@nats-io/jetstream";
 import { errors } from "@nats-io/transport-node";
-import { expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
+import { natsClient } from "./client.ts";
 import { outcomeOf } from "./outcome.ts";
+
+beforeAll(async () => void (await natsClient.load()));
 
 const answer = (err_code: number, code: number): Error =>
   new JetStreamApiError({ err_code, code, description: "told" });

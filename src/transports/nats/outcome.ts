@@ -1,7 +1,7 @@
-import { JetStreamApiError } from "@nats-io/jetstream";
-import { errors } from "@nats-io/transport-node";
+import type { JetStreamApiError } from "@nats-io/jetstream";
 import { SagaboxError } from "../../errors/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
+import { natsClient } from "./client.ts";
 import { unreachable } from "./link.ts";
 
 type Failed = Exclude<PublishOutcome, { kind: "published" }>;
@@ -11,8 +11,10 @@ const wrongStream = 10060;
 
 /** What a failed publish means for its message. Whatever may have arrived is unknown. */
 export function outcomeOf(error: unknown): Failed {
+  const { jetstream, node } = natsClient.client;
+  const { errors } = node;
   for (const cause of chain(error)) {
-    if (cause instanceof JetStreamApiError) return ofAnswer(cause);
+    if (cause instanceof jetstream.JetStreamApiError) return ofAnswer(cause);
     if (cause instanceof errors.NoRespondersError || nameOf(cause) === "JetStreamNotEnabled") {
       return {
         kind: "unreachable",

@@ -1,5 +1,5 @@
 import type { ConsumerInfo, ConsumerMessages, JsMsg } from "@nats-io/jetstream";
-import { Loop } from "../../runtime/index.ts";
+import { Loop, systemClock } from "../../runtime/index.ts";
 import type { Source } from "./delivery.ts";
 import { transportHeaders } from "./header-mapping.ts";
 import type { Session } from "./link.ts";
@@ -105,13 +105,22 @@ export class SharedReader implements Source {
     return 0;
   }
 
-  // The server has no clock for us before 2.12: a copy that has to wait is sent back once, and comes after its delay.
+  // The server has no clock for us before 2.12: a copy that has to wait is sent back, and comes after its delay.
   #receive(msg: JsMsg): void {
     if (this.#over) return;
-    const delayMs = Number(msg.headers?.get(transportHeaders.delay) || "0");
-    if (delayMs > 0 && msg.info.deliveryCount === 1) return say(() => msg.nak(delayMs));
+    const waitMs = stillToWait(msg);
+    if (waitMs > 0) return say(() => msg.nak(waitMs));
     this.#unsettled.add(msg);
     this.#waiting.push(msg);
     this.#parts.arrived();
   }
+}
+
+// The first time no clocks are compared. Later it may have come too soon, since a member died before it had sent the copy
+// back, or the server was restarted and forgot for how long; what is left is told by when the copy was stored.
+function stillToWait({ headers, info }: JsMsg): number {
+  const delayMs = Number(headers?.get(transportHeaders.delay) || "0");
+  if (!(delayMs > 0) || info.deliveryCount === 1) return delayMs;
+  const storedMs = info.timestampNanos / 1_000_000;
+  return Math.min(delayMs, Math.ceil(storedMs + delayMs - systemClock.wallMs()));
 }

@@ -1,11 +1,6 @@
-import {
-  JetStreamApiCodes,
-  JetStreamApiError,
-  type JetStreamManager,
-  type StreamConfig,
-} from "@nats-io/jetstream";
-import { nanos } from "@nats-io/transport-node";
+import type { JetStreamManager, StreamConfig } from "@nats-io/jetstream";
 import { SagaboxError } from "../../errors/index.ts";
+import { apiCodes, nanos, natsClient } from "./client.ts";
 import type { NatsSettings } from "./options.ts";
 import { streamNames } from "./topology.ts";
 
@@ -80,7 +75,7 @@ export async function declareStreams(
 
 async function declareStream(jsm: JetStreamManager, config: Declared, settings: NatsSettings): Promise<void> {
   const found = await jsm.streams.info(config.name).catch((error: unknown) => {
-    if (isApiError(error, JetStreamApiCodes.StreamNotFound)) return undefined;
+    if (isApiError(error, apiCodes.streamNotFound)) return undefined;
     throw error;
   });
   const { description } = (found ?? (await jsm.streams.add(config))).config;
@@ -95,5 +90,5 @@ async function declareStream(jsm: JetStreamManager, config: Declared, settings: 
 }
 
 export function isApiError(error: unknown, code: number): boolean {
-  return error instanceof JetStreamApiError && error.code === code;
+  return error instanceof natsClient.client.jetstream.JetStreamApiError && error.code === code;
 }

@@ -1,7 +1,8 @@
-import { connect, type Channel, type ChannelModel, type ConfirmChannel } from "amqplib";
+import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
 import { SagaboxError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
 import type { BrokerAddress } from "./address.ts";
+import { amqp } from "./client.ts";
 import type { RabbitSettings } from "./options.ts";
 
 /** A connection while it lives. */
@@ -83,8 +84,11 @@ export class Link {
   /** Gives a connection up that does not answer, without waiting for anybody to agree. */
   drop(live: Live, reason: Error): void {
     this.#gone(live, reason);
-    const { stream } = live.model.connection as { readonly stream?: { readonly destroy?: () => void } };
-    stream?.destroy?.();
+    const { stream } = live.model.connection as {
+      readonly stream?: { readonly destroy?: (reason: Error) => void };
+    };
+    // The client hears of a socket's end by its error alone; without one its channels wait for a missed heartbeat.
+    stream?.destroy?.(reason);
   }
 
   /** Every answer is awaited under a deadline; a broker that owes one is given up. */
@@ -121,6 +125,7 @@ export class Link {
 
   async #connect({ secure, hostname, port, vhost }: BrokerAddress): Promise<ChannelModel> {
     const { timeoutMs, heartbeatMs, tls } = this.#settings;
+    const { connect } = await amqp.load();
     const { username, password } = await this.#settings.credentials();
     const model = await connect(
       {

@@ -8,6 +8,7 @@ import type {
   Subscription,
   Transport,
 } from "../../transport/index.ts";
+import { amqp } from "./client.ts";
 import { Link } from "./connection.ts";
 import { Courier } from "./courier.ts";
 import { depthsOf } from "./depths.ts";
@@ -49,8 +50,9 @@ export class RabbitMQTransport implements Transport {
     });
   }
 
-  open(): Promise<void> {
-    return this.#publishing.open();
+  async open(): Promise<void> {
+    await amqp.load();
+    await this.#publishing.open();
   }
 
   publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
@@ -58,6 +60,7 @@ export class RabbitMQTransport implements Transport {
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    await amqp.load();
     // A broker that is away keeps nobody from subscribing: the subscriber goes on trying and says so.
     await Promise.allSettled([this.#publishing.open(), this.#consuming.open()]);
     const subscriber = new Subscriber({

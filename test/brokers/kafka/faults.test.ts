@@ -1,3 +1,5 @@
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { PublishOutcome } from "../../../src/transport/index.ts";
 import type { KafkaServer } from "../../support/brokers/kafka-server.ts";
@@ -12,7 +14,7 @@ import {
   publish,
   transportOf,
 } from "./harness.ts";
-import { Wire } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 describe.skipIf(missing)("faults between us and Kafka", () => {
   let wire: Wire;
@@ -21,7 +23,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
   beforeAll(async () => {
     wire = await Wire.open();
     server = await ownServer({ advertisedPort: wire.port });
-    wire.leadTo(Number(server.url.split(":")[1]));
+    wire.leadTo(`tcp://${server.url}`);
     brokers = [`127.0.0.1:${wire.port}`];
   });
   afterAll(async () => {
@@ -113,6 +115,27 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
     await member.until(() => member.ids.includes("healed"));
   });
 
+  test("when the log has lost what was read, an old delivery is lost too and settles no new record in its place", async () => {
+    const warnings: string[] = [];
+    const options = { brokers, prefix: newPrefix(), sessionTimeout: "60s" as const };
+    const reading = transportOf({ ...options, warn: (warning) => warnings.push(warning) });
+    const member = await Member.of(reading);
+    await publish(transportOf(options), aMessage({ id: "old", key: "k" }));
+    const [old] = await member.got(1);
+    await server.kill();
+    await emptyLogs(server.data, `${options.prefix}events.order.placed`);
+    await server.start();
+    await eventually(() => warnings.some((warning) => warning.includes("not in the log any more")));
+    const again = transportOf(options);
+    expect(await publish(again, aMessage({ id: "new", key: "k" }))).toEqual([{ kind: "published" }]);
+    await member.until(() => member.ids.includes("new"));
+    await old?.ack();
+    await member.consumption?.close();
+    const heir = await Member.of(again, { receive: ackAll });
+    await heir.got(1);
+    expect([heir.ids, old?.signal.aborted]).toEqual([["new"], true]);
+  });
+
   test("a transport that was closed answers at once", async () => {
     const transport = transportOf({ brokers, prefix: newPrefix() });
     await publish(transport, aMessage());
@@ -120,3 +143,12 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
     expect((await publish(transport, aMessage()))[0]?.kind).toBe("unreachable");
   });
 });
+
+/** As after a disk was replaced: the topic is there, its records are not. */
+async function emptyLogs(folder: string, topic: string): Promise<void> {
+  for (const partition of await readdir(folder)) {
+    if (!partition.startsWith(`${topic}-`)) continue;
+    for (const file of await readdir(join(folder, partition)))
+      if (file !== "partition.metadata") await rm(join(folder, partition, file));
+  }
+}

@@ -13,12 +13,12 @@ import {
   sharedUrl,
   transportOf,
 } from "./harness.ts";
-import { wireTo } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 const kinds = (outcomes: readonly PublishOutcome[]): string[] => outcomes.map(({ kind }) => kind);
 
 async function wire() {
-  const made = await wireTo(sharedUrl);
+  const made = await Wire.to(sharedUrl);
   onTestFinished(() => made.close());
   return made;
 }

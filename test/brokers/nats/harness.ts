@@ -22,8 +22,8 @@ export const missing = "missing" in found;
 export const sharedUrl = "url" in found ? found.url : "";
 
 /** The raw client, to look at what is there. */
-export async function client() {
-  const nc = await connect({ servers: sharedUrl.replace("nats://", "") });
+export async function client(url = sharedUrl) {
+  const nc = await connect({ servers: url.replace("nats://", "") });
   onTestFinished(() => nc.close());
   return { js: jetstream(nc), jsm: await jetstreamManager(nc) };
 }

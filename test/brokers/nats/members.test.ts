@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../../src/transport/index.ts";
 import { aMessage } from "../../support/messages.ts";
 import { eventually, member, missing, newPrefix, opened, publish, sharedUrl } from "./harness.ts";
-import { wireTo } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 async function consumersOf(prefix: string) {
   const nc = await connect({ servers: sharedUrl.replace("nats://", "") });
@@ -67,7 +67,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
 
   test("D6: a member that is cut off stops before another takes over, and what it says then is not heard", async () => {
     const prefix = newPrefix();
-    const wire = await wireTo(sharedUrl);
+    const wire = await Wire.to(sharedUrl);
     onTestFinished(() => wire.close());
     const doomed = await opened({ servers: wire.url, prefix, lease: 1_500 });
     const heirs = await opened({ servers: sharedUrl, prefix, lease: 1_500 });

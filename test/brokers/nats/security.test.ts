@@ -9,7 +9,7 @@ import {
 import { aMessage } from "../../support/messages.ts";
 import { certificates } from "./certificates.ts";
 import { eventually, member, missing, opened, ownServer, publish, transportOf } from "./harness.ts";
-import { wireTo } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 const published = [{ kind: "published" }];
 
@@ -58,7 +58,7 @@ describe.skipIf(missing)("security of NATS", () => {
     const server = await ownServer({
       config: "authorization { users: [{ user: u, password: old }, { user: v, password: new }] }",
     });
-    const wire = await wireTo(server.url);
+    const wire = await Wire.to(server.url);
     onTestFinished(() => wire.close());
     const answers: (() => NatsCredentials | Promise<NatsCredentials>)[] = [
       () => ({ user: "u", password: "old" }),

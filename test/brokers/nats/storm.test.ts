@@ -4,7 +4,7 @@ import { nats } from "../../../src/transports/nats/index.ts";
 import { aMessage } from "../../support/messages.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 import { eventually, member, missing, newPrefix, opened, ownServer, publish, sharedUrl } from "./harness.ts";
-import { wireTo } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 /** As the inbox does it: one after the other for each key, each message once, nothing for a delivery that was lost. */
 class Handling {
@@ -43,7 +43,7 @@ describe.skipIf(missing)("a storm over the members of a group", () => {
     const ends: (() => Promise<unknown>)[] = [];
     onTestFinished(async () => void (await Promise.all(ends.map((end) => end()))));
     const join = async (): Promise<void> => {
-      const wire = await wireTo(sharedUrl);
+      const wire = await Wire.to(sharedUrl);
       const transport = nats({ servers: wire.url, prefix, lease: 1_000, timeout: 1_000 });
       ends.push(() => transport.close().then(() => wire.close()));
       await transport.open();

@@ -3,7 +3,7 @@ import type { Transport } from "../../../src/transport/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
 import { sharedUrl as url } from "./harness.ts";
 import { deadLettersOf, putBytes } from "./stranger.ts";
-import { wireTo, type Wire } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 const prefix = "exercise";
 
@@ -11,7 +11,7 @@ const prefix = "exercise";
 export async function underTest(lease: number): Promise<TransportUnderTest> {
   const wires = new Map<Transport, Wire>();
   const another = async () => {
-    const wire = await wireTo(url);
+    const wire = await Wire.to(url);
     const transport = nats({ servers: wire.url, prefix, lease, ackWait: lease });
     wires.set(transport, wire);
     await transport.open();

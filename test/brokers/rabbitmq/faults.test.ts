@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { aMessage } from "../../support/messages.ts";
 import { brokerUrl, closeAll, missing, ownPrefix, server, transport } from "./broker.ts";
 import { Member, publish, publishIds, until } from "./member.ts";
-import { Wire } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 const wires: Wire[] = [];
 
@@ -120,10 +120,13 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
 
   test("a retry whose copy cannot be sent fails, and may be tried again", async () => {
     const wire = await wired();
-    const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "500ms" });
+    // Only the confirm is waited for so shortly: the consumer must not find its own connection dead meanwhile.
+    const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "30s" });
     const member = await Member.of(shop, { receive: keep });
     await persist(shop, ["a"]);
-    const [held] = await member.got(1);
+    const [first] = await member.got(1);
+    await first?.retry({ delayMs: 0, charged: true, error: "the channel for copies is open from here on" });
+    const [, held] = await member.got(2);
     wire.swallow();
     await expect(held?.retry({ delayMs: 0, charged: true, error: "x" })).rejects.toMatchObject({
       code: "TRANSPORT_TIMEOUT",
@@ -131,7 +134,25 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
     expect(held?.signal.aborted).toBe(false);
     wire.heal();
     wire.cut();
-    await until(() => member.received.length >= 2, "its return");
+    await until(() => member.received.length >= 3, "its return");
+  });
+
+  test("a connection given up as silent loses its deliveries at once, long before a heartbeat is missed", async () => {
+    const wire = await wired();
+    const patience = { timeout: "500ms", rebalanceInterval: "100ms", heartbeat: "60s" } as const;
+    const shop = transport({ url: wire.url, ...patience });
+    const member = await Member.of(shop, { receive: keep });
+    await persist(shop, ["a"]);
+    const [held] = await member.got(1);
+    wire.swallow();
+    await until(() => member.consumption?.health().ok === false, "the silence to be noticed");
+    const noticed = performance.now();
+    await until(() => held?.signal.aborted === true, "the loss");
+    expect(performance.now() - noticed).toBeLessThan(1_000);
+    wire.heal();
+    wire.cut();
+    await member.got(2);
+    expect(member.ids).toEqual(["a", "a"]);
   });
 
   test("closing a transport whose broker is gone does not hang", async () => {

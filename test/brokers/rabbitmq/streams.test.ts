@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import type { Subscription, Transport } from "sagabox/transport";
 import { brokerUrl, closeAll, missing, ownPrefix, transport } from "./broker.ts";
 import { Member, publishIds, topic, until } from "./member.ts";
-import { Wire } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 afterEach(closeAll);
 

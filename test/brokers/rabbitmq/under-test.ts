@@ -4,7 +4,7 @@ import { rabbitmq } from "../../../src/transports/rabbitmq/index.ts";
 import { textHeaders } from "../../../src/transports/rabbitmq/properties.ts";
 import { brokerUrl, ownPrefix } from "./broker.ts";
 import { lookInto, putBytes } from "./stranger.ts";
-import { Wire } from "./wire.ts";
+import { Wire } from "../../support/wire.ts";
 
 const maxBytes = 4 * 1_048_576;
 

@@ -15,6 +15,8 @@ export interface KafkaServer extends BrokerServer {
   /** host:port of each listener; the last three are there if they were asked for. */
   readonly addresses: Readonly<Record<keyof KafkaPorts, string>>;
   readonly jars: string;
+  /** Where it keeps its logs, a folder for each partition. */
+  readonly data: string;
 }
 
 const READY_MS = 90_000;
@@ -38,10 +40,14 @@ export async function startKafka(
     await running.stop();
     throw error;
   }
-  return { server: serverOf(running, ports, jars.folder) };
+  return { server: serverOf(running, ports, { jars: jars.folder, data: join(folder, "data") }) };
 }
 
-function serverOf(running: KafkaProcess, ports: KafkaPorts, jars: string): KafkaServer {
+function serverOf(
+  running: KafkaProcess,
+  ports: KafkaPorts,
+  folders: Pick<KafkaServer, "jars" | "data">,
+): KafkaServer {
   const at = (port: number): string => `127.0.0.1:${port}`;
   return {
     url: at(ports.plain),
@@ -53,7 +59,7 @@ function serverOf(running: KafkaProcess, ports: KafkaPorts, jars: string): Kafka
       sasl: at(ports.sasl),
       saslTls: at(ports.saslTls),
     },
-    jars,
+    ...folders,
     kill: () => running.kill(),
     start: () => running.start(),
     stop: () => running.stop(),

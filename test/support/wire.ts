@@ -1,0 +1,114 @@
+import { once } from "node:events";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+
+interface Pair {
+  readonly client: Socket;
+  readonly upstream: Socket;
+  /** Something was swallowed: what came after it would make no sense. */
+  deaf: boolean;
+}
+
+/** A wire to a server that a test can cut, or leave open while nothing comes through any more. */
+export class Wire {
+  readonly #server = createServer((client) => this.#accept(client));
+  readonly #pairs = new Set<Pair>();
+  #target = new URL("tcp://127.0.0.1:0");
+  #state: "open" | "severed" | "swallowing" = "open";
+  #lastWord: string | undefined;
+
+  private constructor() {}
+
+  /** Leads nowhere yet: for a server that is told this port before it has one of its own. */
+  static async open(): Promise<Wire> {
+    const wire = new Wire();
+    wire.#server.listen(0, "127.0.0.1");
+    await once(wire.#server, "listening");
+    return wire;
+  }
+
+  static async to(url: string): Promise<Wire> {
+    const wire = await Wire.open();
+    wire.leadTo(url);
+    return wire;
+  }
+
+  leadTo(url: string): void {
+    this.#target = new URL(url);
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** The server's own, with this end of the wire in its place. */
+  get url(): string {
+    const url = new URL(this.#target);
+    url.hostname = "127.0.0.1";
+    url.port = String(this.port);
+    return url.href;
+  }
+
+  /** Ends every connection; new ones are welcome. */
+  cut(): void {
+    for (const { client, upstream } of this.#pairs) {
+      client.destroy();
+      upstream.destroy();
+    }
+  }
+
+  /** As if the machine at this end had died: every connection ends, and none can be made. */
+  sever(): void {
+    this.#state = "severed";
+    this.cut();
+  }
+
+  /** Bytes vanish in both directions, new connections too, and nobody is told. */
+  swallow(): void {
+    this.#state = "swallowing";
+  }
+
+  /** As it was. What was swallowed stays lost, and so does the connection it was lost on. */
+  heal(): void {
+    this.#state = "open";
+  }
+
+  /** A connection breaks the moment its client has sent this: the server gets it, its answer is lost. */
+  cutAfter(word: string): void {
+    this.#lastWord = word;
+  }
+
+  async close(): Promise<void> {
+    this.cut();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  #accept(client: Socket): void {
+    if (this.#state === "severed") {
+      client.destroy();
+      return;
+    }
+    const upstream = connect(Number(this.#target.port), this.#target.hostname);
+    const pair: Pair = { client, upstream, deaf: false };
+    this.#pairs.add(pair);
+    for (const socket of [client, upstream]) socket.on("error", () => undefined);
+    client.on("data", (bytes) => this.#said(pair, bytes));
+    upstream.on("data", (bytes) => this.#pass(pair, client, bytes));
+    // What the client said last still reaches the server.
+    client.on("close", () => upstream.end());
+    upstream.on("close", () => {
+      client.destroy();
+      this.#pairs.delete(pair);
+    });
+  }
+
+  #said(pair: Pair, bytes: Buffer): void {
+    this.#pass(pair, pair.upstream, bytes);
+    if (this.#lastWord !== undefined && bytes.includes(this.#lastWord)) pair.client.destroy();
+  }
+
+  #pass(pair: Pair, to: Socket, bytes: Buffer): void {
+    if (this.#state === "swallowing") pair.deaf = true;
+    if (!pair.deaf && to.writable) to.write(bytes);
+  }
+}

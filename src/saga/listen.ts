@@ -75,6 +75,9 @@ async function move(
   const definition = engine.parts.registry.get(before.type, before.definitionVersion);
   if (definition === undefined) {
     await engine.post(tx, before.id, id, cause, input);
+    const { type, definitionVersion: version } = before;
+    const { observer } = engine.parts;
+    tx.whenCommitted(() => observer.tell("saga.unknown_version", { type, version, count: 1 }));
     return;
   }
   try {

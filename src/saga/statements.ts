@@ -173,11 +173,14 @@ export function sagaStatements(schema: string) {
       `update ${schema}.saga_instance set claimed_by = null, claimed_until = null, claims = 0
         where id = $1::text and claimed_by = $2::text`,
     ),
-    // Due for a while, yet its version is known to nobody here.
+    // Due for a while, or with mail that nobody took, yet its version is known to nobody here.
     orphans: statement(
       "sagabox.saga.orphans",
       `select type, definition_version, count(*)::integer as count from ${schema}.saga_instance
-        where due_at < clock_timestamp() - interval '10 seconds'
+        where (due_at < clock_timestamp() - interval '10 seconds'
+               or id in (select mail.saga_id from ${schema}.saga_mail as mail
+                          where mail.saga_id is not null
+                            and mail.arrived_at < clock_timestamp() - interval '10 seconds'))
           and (claimed_until is null or claimed_until < clock_timestamp())
           and type || '/' || definition_version <> all($1::text::text[])
         group by 1, 2 order by 1, 2 limit 100`,

@@ -1,0 +1,93 @@
+import { nearest } from "../../options/index.ts";
+import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { act } from "../saga/act.ts";
+import { history, list, show, stuck } from "../saga/look.ts";
+import { check, diagram } from "../saga/play.ts";
+
+type Action = (input: CommandInput, io: Io) => Promise<number>;
+
+export const saga: Command = {
+  name: "saga",
+  summary: "Look at running sagas, decide about failed ones, and check new definitions against them.",
+  usage: [
+    "saga list [--type <name>] [--status <status>] [--step <name>] [--key <key>] [--older-than <time>] …",
+    "saga show <id>",
+    "saga history <id>",
+    "saga stuck [--older-than <time>] [--type <name>]",
+    "saga retry <id> [--step <name>] --reason <text>",
+    "saga skip|settle <id> --step <name> --reason <text>",
+    "saga compensate|cancel <id> --reason <text>",
+    "saga check --app <module> [--type <name>] [--ended <number>]",
+    "saga diagram <id | name> [--app <module>]",
+  ],
+  details: `  list        Instances, newest first. --after takes the last id of the page before.
+  show        One instance: its steps, what it waits for, what a person has to decide.
+  history     Everything that happened to it, and who or what caused it.
+  stuck       Instances that do not get on by themselves, why, and what to do.
+  retry       Try a step that failed for good, or its undo, again; without --step all that failed.
+  skip        Go on as if the failed step, or its undo, were not there.
+  settle      Say that the failed step, or its undo, was done by hand; --result is what it would have returned.
+  compensate  Undo it, even if it has completed. Not past its pivot.
+  cancel      Undo it, unless it has completed.
+  check       Play all running and the newest ended instances again on the definitions of the application, and say
+              which would go another way (diverges) or not go on at all (stuck). Exit code 1 if any.
+  diagram     Mermaid of a definition (by its name, with --app), or of one instance: on its definition with --app, else
+              along the time.
+
+An action is done by a worker that knows the definition, usually within a second. It is written to the history with
+--actor and --reason, and so is one that is refused. The database is the one of DATABASE_URL.`,
+  options: {
+    type: { type: "string", value: "<name>", help: "Only sagas of this name." },
+    status: { type: "string", value: "<status>", help: "Only those with this status." },
+    step: { type: "string", value: "<name>", help: "The step it stands at, or that is decided about." },
+    key: { type: "string", value: "<key>", help: "Only the instance of this key." },
+    "correlation-id": { type: "string", value: "<id>", help: "Only those started with this correlation id." },
+    "older-than": {
+      type: "string",
+      value: "<time>",
+      help: "Only those older, or quiet for longer: 30s, 10m, 2h.",
+    },
+    limit: { type: "string", value: "<number>", help: "How many at most. Default: 50." },
+    after: { type: "string", value: "<id>", help: "Go on behind this one." },
+    actor: { type: "string", value: "<name>", help: "Who decides. Default: USER." },
+    reason: { type: "string", value: "<text>", help: "Why. Needed for every action." },
+    result: { type: "string", value: "<json>", help: "The result of a settled step." },
+    app: { type: "string", value: "<module>", help: "File that exports the bus with its sagas registered." },
+    version: { type: "string", value: "<number>", help: "The version to draw. Default: the newest." },
+    ended: {
+      type: "string",
+      value: "<number>",
+      help: "How many ended instances are checked. Default: 1000.",
+    },
+    schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+    json: { type: "boolean", help: "Print JSON." },
+  },
+  async run(input, io) {
+    const [action = ""] = input.positionals;
+    const chosen = Object.hasOwn(actions, action) ? actions[action] : undefined;
+    if (chosen === undefined) throw new UsageError(actionProblem(action));
+    return chosen(input, io);
+  },
+};
+
+const actions: Readonly<Record<string, Action>> = {
+  list,
+  show,
+  history,
+  stuck,
+  retry: act("retry"),
+  skip: act("skip"),
+  settle: act("settle"),
+  compensate: act("compensate"),
+  cancel: act("cancel"),
+  check,
+  diagram,
+};
+
+function actionProblem(action: string): string {
+  const known = Object.keys(actions);
+  if (action === "") return `"sagabox saga" needs one of ${known.join(", ")}.`;
+  const suggestion = nearest(action, known);
+  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox saga" cannot do "${action}". ${hint}`;
+}

@@ -1,0 +1,74 @@
+import { cancelSaga, compensateSaga, retryStep, settleStep, skipStep } from "../../admin/index.ts";
+import type { ActionResult, SagaAdmin } from "../../admin/index.ts";
+import type { Json } from "../../message/index.ts";
+import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { json, safeLines } from "../print.ts";
+import { given, idOf, onlyOptions, withSagas } from "./input.ts";
+
+type Act = "retry" | "skip" | "settle" | "compensate" | "cancel";
+type Wish = (admin: SagaAdmin) => Promise<ActionResult>;
+
+/** What a person decides about one instance. */
+export function act(kind: Act): (input: CommandInput, io: Io) => Promise<number> {
+  return async (input, io) => {
+    onlyOptions(input, ["actor", "reason", ...optionsOf(kind)]);
+    const id = idOf(input);
+    const wish = wishOf(kind, id, input, io);
+    const result = await withSagas(input, io, wish);
+    if (input.values["json"] === true) io.out(json({ action: kind, ...result }));
+    else io.out(safeLines(told(kind, result)));
+    return 0;
+  };
+}
+
+function optionsOf(kind: Act): readonly string[] {
+  if (kind === "settle") return ["step", "result"];
+  return kind === "compensate" || kind === "cancel" ? [] : ["step"];
+}
+
+function wishOf(kind: Act, id: string, input: CommandInput, io: Io): Wish {
+  const by = {
+    actor:
+      textValue(input, "actor") ??
+      io.env["USER"] ??
+      missing(kind, "actor <name>, or USER in the environment"),
+    reason: textValue(input, "reason") ?? missing(kind, "reason <text>"),
+  };
+  const step = textValue(input, "step");
+  const named = (): string => step ?? missing(kind, "step <name>");
+  switch (kind) {
+    case "retry":
+      return (admin) => retryStep(admin, id, { ...by, ...given({ step }) });
+    case "skip": {
+      const options = { ...by, step: named() };
+      return (admin) => skipStep(admin, id, options);
+    }
+    case "settle": {
+      const options = { ...by, step: named(), ...given({ result: resultValue(input) }) };
+      return (admin) => settleStep(admin, id, options);
+    }
+    case "compensate":
+      return (admin) => compensateSaga(admin, id, by);
+    case "cancel":
+      return (admin) => cancelSaga(admin, id, by);
+  }
+}
+
+function missing(kind: Act, option: string): never {
+  throw new UsageError(`"sagabox saga ${kind}" needs --${option}.`);
+}
+
+function resultValue(input: CommandInput): Json | undefined {
+  const text = textValue(input, "result");
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    throw new UsageError("--result must be JSON; a text stands in double quotes.");
+  }
+}
+
+function told(kind: Act, { sagaId, accepted }: ActionResult): string {
+  if (!accepted) return `Nothing to do: "${kind}" was asked for before, or is so already. Saga ${sagaId}.`;
+  return `Asked for "${kind}". A worker does it next; see: sagabox saga show ${sagaId}`;
+}

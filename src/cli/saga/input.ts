@@ -1,0 +1,56 @@
+import { sagaAdmin, type SagaAdmin } from "../../admin/index.ts";
+import type { SagaDefinition } from "../../saga/index.ts";
+import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { environment, schemaName, withDatabase } from "../settings.ts";
+
+/** Runs `work` with the operations on the sagas of the environment's database. */
+export function withSagas<T>(
+  input: CommandInput,
+  io: Io,
+  work: (admin: SagaAdmin) => Promise<T>,
+  definitions: readonly SagaDefinition[] = [],
+): Promise<T> {
+  const env = environment(io);
+  const schema = schemaName(input, env);
+  const definitionOf = (type: string, version: number): SagaDefinition | undefined =>
+    definitions.find((one) => one.name === type && one.version === version);
+  return withDatabase(env.databaseUrl, (database) => work(sagaAdmin(database, schema, definitionOf)));
+}
+
+/** The one argument behind the action. */
+export function idOf({ positionals: [action = "", id, ...rest] }: CommandInput, what = "id"): string {
+  if (id === undefined || id === "") throw new UsageError(`"sagabox saga ${action}" needs the ${what}.`);
+  if (rest.length > 0) {
+    throw new UsageError(`"sagabox saga ${action}" takes no further argument, but got ${rest.join(" ")}.`);
+  }
+  return id;
+}
+
+export function noArgument({ positionals: [action = "", ...rest] }: CommandInput): void {
+  if (rest.length > 0) {
+    throw new UsageError(`"sagabox saga ${action}" takes no argument, but got ${rest.join(" ")}.`);
+  }
+}
+
+export function numberValue(input: CommandInput, name: string): number | undefined {
+  const given = textValue(input, name);
+  if (given === undefined) return undefined;
+  if (!/^\d{1,9}$/.test(given)) throw new UsageError(`--${name} must be a whole number.`);
+  return Number(given);
+}
+
+/** Refuses options that this action does not read. */
+export function onlyOptions(input: CommandInput, names: readonly string[]): void {
+  const [action = ""] = input.positionals;
+  const known = [...names, "schema", "json", "help"];
+  const stray = Object.keys(input.values).filter((name) => !known.includes(name));
+  if (stray.length === 0) return;
+  const list = stray.map((name) => `--${name}`).join(", ");
+  throw new UsageError(`"sagabox saga ${action}" does not read ${list}.`);
+}
+
+/** The given entries without those that are undefined. */
+export function given<T extends object>(entries: T): { [K in keyof T]: NonNullable<T[K]> } {
+  const set = Object.entries(entries).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(set) as { [K in keyof T]: NonNullable<T[K]> };
+}

@@ -1,0 +1,87 @@
+import { checkSagas, showSaga, type CheckFinding } from "../../admin/index.ts";
+import { SagaboxError } from "../../errors/index.ts";
+import { instanceDiagram, instanceTimeline, sagaDiagram, type SagaDefinition } from "../../saga/index.ts";
+import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { loadApp } from "../load-app.ts";
+import { json, table } from "../print.ts";
+import { given, idOf, noArgument, numberValue, onlyOptions, withSagas } from "./input.ts";
+
+export async function check(input: CommandInput, io: Io): Promise<number> {
+  onlyOptions(input, ["app", "type", "ended"]);
+  noArgument(input);
+  const app = textValue(input, "app");
+  if (app === undefined) throw new UsageError('"sagabox saga check" needs --app <module>.');
+  const options = given({ type: textValue(input, "type"), ended: numberValue(input, "ended") });
+  const definitions = await definitionsOf(app, io);
+  const report = await withSagas(input, io, (admin) => checkSagas(admin, options), definitions);
+  if (input.values["json"] === true) io.out(json(report));
+  else {
+    const { checked, same, diverges, stuck, findings } = report;
+    if (findings.length > 0) io.out(findingTable(findings));
+    io.out(`${checked} checked: ${same} same, ${diverges} diverge, ${stuck} stuck.`);
+  }
+  return report.diverges + report.stuck === 0 ? 0 : 1;
+}
+
+function findingTable(findings: readonly CheckFinding[]): string {
+  return table(
+    ["id", "type", "version", "key", "status", "verdict", "from nr", "step", "why"],
+    findings.map((one) => [
+      one.id,
+      one.type,
+      one.definitionVersion,
+      one.correlationId,
+      one.status,
+      one.verdict,
+      one.version,
+      one.step,
+      one.why,
+    ]),
+  );
+}
+
+export async function diagram(input: CommandInput, io: Io): Promise<number> {
+  onlyOptions(input, ["app", "version"]);
+  const name = idOf(input, "id of an instance, or the name of a saga");
+  const app = textValue(input, "app");
+  const definitions = app === undefined ? [] : await definitionsOf(app, io);
+  const version = numberValue(input, "version");
+  const named = definitions
+    .filter((one) => one.name === name && (version === undefined || one.version === version))
+    .sort((a, b) => b.version - a.version);
+  const drawn =
+    named[0] === undefined ? await drawInstance(input, io, name, definitions) : sagaDiagram(named[0]);
+  io.out(input.values["json"] === true ? json({ mermaid: drawn }) : drawn);
+  return 0;
+}
+
+function drawInstance(
+  input: CommandInput,
+  io: Io,
+  id: string,
+  definitions: readonly SagaDefinition[],
+): Promise<string> {
+  return withSagas(
+    input,
+    io,
+    async (admin) => {
+      const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
+      const instance = { id, type, key: correlationId, status, state };
+      const definition = admin.definitionOf(type, definitionVersion);
+      return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
+    },
+    definitions,
+  );
+}
+
+/** The sagas that the application registers with its bus. The bus is not run. */
+async function definitionsOf(app: string, io: Io): Promise<readonly SagaDefinition[]> {
+  const bus = await loadApp(app, io.cwd);
+  try {
+    const { sagas } = bus as { sagas?: { definitions?: () => readonly SagaDefinition[] } };
+    if (typeof sagas?.definitions === "function") return sagas.definitions();
+    throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus that knows nothing of sagas.`);
+  } finally {
+    await bus.stop();
+  }
+}

@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import { event, saga } from "sagabox";
+import { z } from "zod";
+import { sagaHouse } from "../../test/support/saga-house.ts";
+import { pgDatabase } from "../storage/index.ts";
+import { forgetSagas } from "./forget.ts";
+
+const Approved = event("approvals.given", { schema: z.object({ id: z.string() }), key: (d) => d.id });
+const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
+
+test("F3: ended instances are forgotten after their retention, with everything of theirs; running ones never", async () => {
+  const { bus, start, at, pool } = await sagaHouse();
+  const quick = saga("quick", options)
+    .run("only", () => 1)
+    .noUndo("nothing to undo");
+  const slow = saga("slow", options).waitFor("approval", Approved, { timeout: "1d" });
+  bus.register(quick, slow);
+  await bus.run();
+  const ended: string[] = [];
+  for (const id of ["a", "b", "c"]) ended.push((await start(quick, { id })).sagaId);
+  const { sagaId: running } = await start(slow, { id: "a" });
+  for (const id of ended) await at(id, "completed");
+  const forget = () => forgetSagas(pgDatabase(pool), "sagabox", { olderThanMs: 3_600_000, batchSize: 2 });
+  expect(await forget()).toEqual({ instances: 0, mail: 0 });
+  await pool.query(
+    `update sagabox.saga_instance set started_at = started_at - interval '2 hours',
+            ended_at = ended_at - interval '2 hours', updated_at = updated_at - interval '2 hours'`,
+  );
+  await pool.query(
+    `insert into sagabox.saga_mail (id, type, correlation_id, cause, input, expires_at)
+     values ('early', 'quick', 'nobody', 'message:1', '{}', now() - interval '1 second')`,
+  );
+  expect(await forget()).toEqual({ instances: 3, mail: 1 });
+  expect((await bus.sagas.list()).map(({ id }) => id)).toEqual([running]);
+  const { rows } = await pool.query("select distinct saga_id from sagabox.saga_audit_log");
+  expect(rows).toEqual([{ saga_id: running }]);
+});

@@ -12,7 +12,7 @@ const move = (from: SagaStatus, to: SagaStatus, when: string): StatusMove => ({ 
  * Every way from one status to another. A saga is `started` for no longer than its first transaction; from there it
  * rests wherever its first steps lead it. `failed` is a parking place with an open incident, never an end: a person
  * leads it out. The two ends can be left again: a completed saga without a pivot may be compensated by a person or by
- * its parent, and a late success of a step that was undone is undone once more.
+ * its parent, and a late success of a step that nobody waited for any more is undone.
  */
 export const statusMoves: readonly StatusMove[] = [
   move("started", "running", "its first step waits for something"),
@@ -46,6 +46,8 @@ export const statusMoves: readonly StatusMove[] = [
   move("completed", "compensating", "a person or its parent took it back; only without a pivot"),
   move("completed", "compensated", "the same, and nothing was to be undone"),
   move("completed", "failed", "the same, and an undo failed at once"),
+  move("completed", "running", "a late success of one that lost within a group is undone first"),
+  move("completed", "completing", "the same, past the pivot"),
   move("compensated", "compensating", "a late success has to be undone once more"),
   move("compensated", "failed", "the same, and its undo failed at once"),
 ];

@@ -36,7 +36,7 @@ export class Choices {
 export function shrink(
   failing: readonly number[],
   fails: (given: readonly number[]) => boolean,
-  tries = 600,
+  tries = 400,
 ): readonly number[] {
   let [best, left] = [failing.slice(), tries];
   const better = (candidate: number[]): boolean => {

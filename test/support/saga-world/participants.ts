@@ -9,6 +9,7 @@ export type Handling = "done" | "refuse" | "give up";
 
 interface Seen {
   effect: boolean;
+  buried?: boolean;
   effectOf?: string;
   undoneBy?: string;
   result?: Json;
@@ -26,18 +27,23 @@ export function roundOf(place: string): number {
 export class OurConsumer {
   readonly #inbox = new Map<string, Seen>();
   readonly #ledger: Ledger;
+  readonly #reached: Set<string>;
 
-  constructor(ledger: Ledger) {
+  constructor(ledger: Ledger, reached: Set<string>) {
     this.#ledger = ledger;
+    this.#reached = reached;
   }
 
   /** The reply; undefined for a duplicate, which is not answered again. */
   receive(command: Command, handling: Handling): WorkOutcome | undefined {
     const { id, undoes, supersedes, sagaId, place, undo, epoch } = command;
-    if (this.#inbox.has(id)) return undefined;
+    const before = this.#inbox.get(id);
+    if (before?.buried === true) this.#reached.add("a do after its undo");
+    if (before !== undefined) return undefined;
     const standing = (supersedes?.ids ?? []).map((one) => this.#origin(one)).find((one) => one !== undefined);
     if (standing !== undefined) {
       this.#bury(supersedes?.ids, undoes?.ids);
+      this.#reached.add("a repeated do");
       this.#inbox.set(id, { effect: true, effectOf: standing.id });
       return done(standing.seen.result);
     }
@@ -70,7 +76,7 @@ export class OurConsumer {
 
   #bury(...lists: readonly (readonly string[] | undefined)[]): void {
     for (const id of lists.flatMap((list) => list ?? [])) {
-      if (!this.#inbox.has(id)) this.#inbox.set(id, { effect: false });
+      if (!this.#inbox.has(id)) this.#inbox.set(id, { effect: false, buried: true });
     }
   }
 }

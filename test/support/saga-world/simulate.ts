@@ -10,6 +10,7 @@ export interface Run {
   readonly taken: readonly number[];
   readonly statuses: readonly string[];
   readonly decisions: number;
+  readonly reached: ReadonlySet<string>;
 }
 
 const by = { actor: "bob", reason: "test" };
@@ -33,8 +34,8 @@ export function simulate(choices: Choices, engine: typeof decide = decide, traci
   if (world.violations.length === 0) check(world);
   const statuses = [...world.instances.values()].map(({ status }) => status);
   if (world.violations.length === 0) rescue(world);
-  const { violations, trace, decisions } = world;
-  return { violations, trace, taken: choices.taken, statuses, decisions };
+  const { violations, trace, decisions, reached } = world;
+  return { violations, trace, taken: choices.taken, statuses, decisions, reached };
 }
 
 /** A parked saga is no dead end: a person who settles what is stuck brings it to its end. */

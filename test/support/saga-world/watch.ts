@@ -1,12 +1,18 @@
 import { stepAt } from "../../../src/saga/definition.ts";
-import type { Decision, SagaInput, StepRecord } from "../../../src/saga/index.ts";
+import { statusMoves, type Decision, type SagaInput, type StepRecord } from "../../../src/saga/index.ts";
 import type { Instance, World } from "./world.ts";
+
+const moves = new Set(statusMoves.map(({ from, to }) => `${from} → ${to}`));
 
 /** What must be true of every single transition. */
 export function watch(world: World, instance: Instance, decision: Decision, input: SagaInput): void {
   const wrong = (what: string): void =>
     world.complain(`${instance.id} v${instance.version} ${input.kind}: ${what}`);
   if (decision.changes.length === 0) wrong("I-14: a version without a line in the history");
+  const move = `${instance.status} → ${decision.status}`;
+  if (instance.status !== decision.status && !moves.has(move)) wrong(`I-09: ${move} is no move`);
+  world.reached.add(move);
+  for (const { note } of decision.changes) if (note !== undefined) world.reached.add(note);
   watchCommands(instance, decision, wrong);
   watchIncidents(instance, decision, wrong);
   for (const [place, record] of Object.entries(decision.state.records)) {
@@ -42,11 +48,23 @@ function watchIncidents({ incidents, status }: Instance, decision: Decision, wro
   }
 }
 
+/** What may still become of a step, or of its undo, that has ended. */
+const after: Readonly<Record<string, readonly string[]>> = {
+  completed: ["compensating", "compensated"],
+  failed: ["completed", "compensating", "compensated", "skipped", "done", "settled"],
+  compensating: ["compensated", "skipped"],
+  compensated: ["compensating"],
+};
+
 /** One end for each epoch; what a late success changes after the fact is counted by the epoch of its undo. */
 function watchWinners({ state, winners }: Instance, place: string, record: StepRecord, wrong: Wrong): void {
   const old = state.records[place];
-  const won = (of: string, was: string | undefined, is: string | undefined): void => {
-    if ((was !== undefined && was !== "in_progress") || is === undefined || is === "in_progress") return;
+  const won = (of: string, was: string | undefined, is: string): void => {
+    if (was !== undefined && was !== "in_progress") {
+      if (was !== is && !(after[was] ?? []).includes(is)) wrong(`I-16: ${of} was ${was} and is ${is}`);
+      return;
+    }
+    if (is === "in_progress") return;
     const count = (winners.get(of) ?? 0) + 1;
     winners.set(of, count);
     if (count > 1) wrong(`I-16: ${of} ended ${count} times`);

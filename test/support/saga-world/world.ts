@@ -54,8 +54,10 @@ export class World {
   readonly choices: Choices;
   readonly weather: Weather;
   readonly instances = new Map<string, Instance>();
+  /** What came to pass, so that nobody believes a world in which nothing happens. */
+  readonly reached = new Set<string>();
   readonly ledger = new Ledger();
-  readonly consumer = new OurConsumer(this.ledger);
+  readonly consumer = new OurConsumer(this.ledger, this.reached);
   readonly service = new KeyedService(this.ledger);
   readonly violations: string[] = [];
   readonly trace: string[] = [];
@@ -157,7 +159,8 @@ export class World {
   apply(instance: Instance, input: SagaInput): Decision {
     const decision = this.#decided(instance, input);
     this.say(() => `${instance.id} ${JSON.stringify(input)} → ${decision.ignored ?? describe(decision)}`);
-    if (decision.ignored === undefined) {
+    if (decision.ignored !== undefined) this.reached.add(decision.ignored);
+    else {
       watch(this, instance, decision, input);
       const parked = decision.status === "failed" && instance.status !== "failed";
       instance.status = decision.status;

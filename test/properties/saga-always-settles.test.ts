@@ -1,0 +1,66 @@
+// Generated sagas in a world where replies are late, doubled, out of order or lost, processes die and people interfere:
+// each one ends, and what was done is kept once or undone once (I-09, I-13 to I-17, I-30 without a database).
+import { expect, test } from "vitest";
+import { Choices } from "../support/saga-world/choices.ts";
+import { planted } from "../support/saga-world/planted.ts";
+import { explain, kindOf, simulate } from "../support/saga-world/simulate.ts";
+
+const SAGAS = Number(process.env["SAGABOX_SAGAS"] ?? 5_000);
+const FIRST = Number(process.env["SAGABOX_SAGA_SEED"] ?? 1);
+
+/** What has to come to pass at least once, or the rest proves nothing. */
+const mustHappen = [
+  ...["a late success", "a do after its undo", "a repeated do", "the step was done after this undo"],
+  ...["it was known to be done", "it was known to be undone", "a newer try has taken its place"],
+  ...["retry by ann: test", "skip by ann: test", "settle by ann: test", "its deadline has passed"],
+  ...[
+    "another one of its group was first",
+    "another one of its group failed",
+    "5 processes died while they did it",
+  ],
+  ...["its pivot has begun, and nobody knows yet how it ended", "its parent took it back", "not taken"],
+  ...["it is past its pivot, from where it only goes forward", '"sim.a" came before it was waited for'],
+  ...["running → failed", "completing → failed", "compensating → failed", "compensated → compensating"],
+  ...["failed → running", "failed → completing", "failed → compensating", "completed → compensating"],
+];
+
+test(`I-13…I-17, G23: ${SAGAS} generated sagas settle`, { timeout: 120_000 }, () => {
+  const [reached, ends] = [new Set<string>(), new Map<string, number>()];
+  for (let seed = FIRST; seed < FIRST + SAGAS; seed += 1) {
+    const run = simulate(Choices.seeded(seed));
+    if (run.violations.length > 0) expect.fail(explain(seed));
+    for (const one of run.reached) reached.add(one);
+    const [end = "none"] = run.statuses;
+    ends.set(end, (ends.get(end) ?? 0) + 1);
+  }
+  if (SAGAS < 5_000) return;
+  expect(mustHappen.filter((one) => !reached.has(one))).toEqual([]);
+  for (const end of ["completed", "compensated", "failed"]) expect(ends.get(end)).toBeGreaterThan(SAGAS / 50);
+});
+
+test("I-30: the same seed tells the same story", () => {
+  const story = (seed: number): string => simulate(Choices.seeded(seed), undefined, true).trace.join("\n");
+  for (const seed of [11, 42, 137]) expect(story(seed)).toBe(story(seed));
+});
+
+const firstFound = (engine: (typeof planted)[string]): number | undefined => {
+  for (let seed = 1; seed <= 1_500; seed += 1) {
+    if (simulate(Choices.seeded(seed), engine).violations.length > 0) return seed;
+  }
+  return undefined;
+};
+
+test.each(Object.entries(planted))("the checks find it when %s", (_, engine) => {
+  expect(firstFound(engine)).toBeDefined();
+});
+
+test("what is found is told with its seed, and as shortly as it can be", () => {
+  const engine = planted["a late success is ignored"];
+  const seed = engine && firstFound(engine);
+  if (engine === undefined || seed === undefined) return expect.fail("nothing was found");
+  const { violations, trace } = simulate(Choices.seeded(seed), engine, true);
+  const [first = "", second = "", ...story] = explain(seed, engine).split("\n");
+  expect(first).toContain(`seed ${seed}: ${violations[0]}`);
+  expect(kindOf([second.replace("shrunk: ", "").split(" · ")[0] ?? ""])).toBe(kindOf(violations));
+  expect(story.length).toBeLessThan(trace.length);
+});

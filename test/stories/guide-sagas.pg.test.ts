@@ -4,6 +4,13 @@ import { createBus, permanent, refuse, type Bus, type Phase, type Saga } from "s
 import { expect, onTestFinished, test } from "vitest";
 import { ended } from "../../examples/follow-saga.ts";
 import * as times from "../../examples/guides/saga-times.ts";
+import {
+  ChargeCard,
+  RefundCard,
+  ReleaseStock,
+  ReserveStock,
+} from "../../examples/guides/readme-contracts.ts";
+import { sagaExample } from "../../examples/guides/readme.ts";
 import { OrderShipped, ParcelScanned, type Bank, type Mail } from "../../examples/guides/saga-world.ts";
 import * as sagas from "../../examples/guides/sagas.ts";
 import { temporaryDatabase } from "../support/database.ts";
@@ -194,4 +201,22 @@ test("the bank may say no", async () => {
   const id = await started(bus, saga, input());
   expect(await ended(bus, id)).toBe("compensated");
   expect(await bus.sagas.show(id)).toMatchObject({ cause: 'step "pay" failed: no money' });
+});
+
+test("the saga of the README books its order", async () => {
+  const { bus, pool, rows } = await setup();
+  await pool.query("create table sales (order_id text, payment_id text)");
+  const did: string[] = [];
+  const consumer = { consumer: "all" };
+  bus.on(ReserveStock, consumer, ({ data }) => void did.push(`reserve ${data.orderId}`));
+  bus.on(ReleaseStock, consumer, ({ data }) => void did.push(`release ${data.orderId}`));
+  bus.on(RefundCard, consumer, ({ data }) => void did.push(`refund ${data.orderId}`));
+  bus.on(ChargeCard, consumer, ({ data }) => ({ paymentId: `p-${data.orderId}` }));
+  const good = await sagaExample(bus, (orderId) => did.push(`tell ${orderId}`), "good");
+  expect(await ended(bus, good)).toBe("completed");
+  const { input: first } = await bus.sagas.show(good);
+  expect([first, await rows("sales")]).toEqual([{ orderId: "good", cents: 1250 }, 1]);
+  expect(did).toEqual(["reserve good", "tell good"]);
+  const [definition] = bus.sagas.definitions();
+  expect(definition?.nodes.map(({ name }) => name)).toEqual(["reserve", "charge", "book", "tell"]);
 });

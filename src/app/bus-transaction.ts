@@ -26,11 +26,19 @@ export function scopeOf(tx: unknown): TransactionScope | undefined {
   return typeof tx === "object" && tx !== null ? scopes.get(tx) : undefined;
 }
 
+const owned = new WeakMap<object, OwnedTransaction>();
+
+/** The transaction itself behind one that we handed out. */
+export function ownedOf(tx: unknown): OwnedTransaction | undefined {
+  return typeof tx === "object" && tx !== null ? owned.get(tx) : undefined;
+}
+
 export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): BusTransaction {
   const handed: BusTransaction = {
     query: (text, params) => tx.query(text, params),
     publish: (contract, data, options) => scope.publish(contract, data, options),
   };
   scopes.set(handed, scope);
+  owned.set(handed, tx);
   return handed;
 }

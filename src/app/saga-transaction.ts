@@ -8,7 +8,7 @@ import {
   type OwnedTransaction,
   type Sql,
 } from "../storage/index.ts";
-import { scopeOf, type BusTransaction } from "./bus-transaction.ts";
+import { ownedOf, scopeOf, type BusTransaction } from "./bus-transaction.ts";
 
 const scopes = new WeakMap<object, TransactionScope>();
 
@@ -23,12 +23,7 @@ export function sagaTransactionOf(tx: Sql): SagaTransaction {
   const scope = scopes.get(tx);
   if (scope === undefined)
     throw new SagaboxError("NOT_IN_TRANSACTION", "This is no transaction of a handler.");
-  const owned = tx as OwnedTransaction;
-  return {
-    run: (statement, params) => owned.run(statement, params),
-    send: (outgoing) => scope.add(outgoing),
-    whenCommitted: (told) => scope.whenCommitted(told),
-  };
+  return insideOf(tx as OwnedTransaction, scope);
 }
 
 /** A transaction of our own for the runner of sagas. */
@@ -63,8 +58,9 @@ export async function startSaga(
   saga: Parameters<Sagas["start"]>[1],
   input: unknown,
 ): Promise<Started> {
-  const scope = scopeOf(tx);
-  const transaction = scope === undefined ? ofCaller(tx, write) : insideOf(tx as BusTransaction, scope);
+  const [scope, owned] = [scopeOf(tx), ownedOf(tx)];
+  const known = scope !== undefined && owned !== undefined;
+  const transaction = known ? insideOf(owned, scope) : ofCaller(tx, write);
   const started = await sagas.start(transaction, saga, input);
   if (started.started) transaction.whenCommitted(() => sagas.hint());
   return started;
@@ -76,9 +72,9 @@ function ofCaller(tx: unknown, send: SagaTransaction["send"]): SagaTransaction {
   return { run: (statement, params) => caller.run(statement, params), send, whenCommitted: (told) => told() };
 }
 
-function insideOf(tx: BusTransaction, scope: TransactionScope): SagaTransaction {
+function insideOf(owned: OwnedTransaction, scope: TransactionScope): SagaTransaction {
   return {
-    run: async (statement, params) => ({ ...(await tx.query(statement.text, params)), command: "" }) as never,
+    run: (statement, params) => owned.run(statement, params),
     send: (outgoing) => scope.add(outgoing),
     whenCommitted: (told) => scope.whenCommitted(told),
   };

@@ -11,7 +11,7 @@ export { forgetSagas, type ForgetSagasOptions } from "./forget.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
 export { stuckPlaces } from "./operate.ts";
-export type { OpenTransaction } from "./instance-task.ts";
+export type { OpenTransaction } from "./instance-handle.ts";
 export type { SagaTransaction } from "./engine.ts";
 export { replay, type RecordedLine, type RecordedSaga, type RecordedTurn, type Replayed } from "./replay.ts";
 export { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";

@@ -1,7 +1,8 @@
 import { Loop, systemClock, type Service } from "../runtime/index.ts";
 import { textArray, type Database, type Statement } from "../storage/index.ts";
 import type { SagaEngine } from "./engine.ts";
-import { InstanceTask, type OpenTransaction } from "./instance-task.ts";
+import type { OpenTransaction } from "./instance-handle.ts";
+import { InstanceTask } from "./instance-task.ts";
 import { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
 
 export interface SagaRunnerParts {

@@ -4,7 +4,7 @@ import type { Service } from "../runtime/index.ts";
 import { quotedSchema, type Database, type Sql } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { SagaEngine, type SagaEngineParts, type SagaTransaction } from "./engine.ts";
-import type { OpenTransaction } from "./instance-task.ts";
+import type { OpenTransaction } from "./instance-handle.ts";
 import { listen } from "./listen.ts";
 import type { SagaSettings } from "./options.ts";
 import { SagaRegistry } from "./registry.ts";

@@ -1,0 +1,192 @@
+import { isSagaboxError } from "../errors/index.ts";
+import { decodeJson } from "../message/index.ts";
+import { classifyFailure } from "../retry/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import { textArray, type Database, type Sql } from "../storage/index.ts";
+import { messageOf } from "./begin.ts";
+import type { Decision } from "./decision.ts";
+import type { SagaDefinition } from "./definition.ts";
+import type { SagaEngine, SagaTransaction } from "./engine.ts";
+import type { SagaInput, WorkOutcome } from "./input.ts";
+import { doInside } from "./local-step.ts";
+import { after, saveParams, saved, type Cause, type Loaded } from "./saga-store.ts";
+import { hasEnded } from "./state.ts";
+import { localWork, nextDueMs, type LocalWork } from "./timers.ts";
+
+/** A transaction of ours: commits when the work resolves, rolls back when it throws. */
+export type OpenTransaction = <T>(work: (tx: SagaTransaction & Sql) => Promise<T>) => Promise<T>;
+
+export interface HandleParts {
+  readonly engine: SagaEngine;
+  readonly database: Database;
+  readonly begin: OpenTransaction;
+  readonly worker: string;
+  readonly definition: SagaDefinition;
+  readonly instance: Loaded;
+}
+
+interface Mail {
+  readonly id: string;
+  readonly cause: string;
+  readonly input: string;
+}
+
+/** One instance as far as this process knows it, and the ways to move it. Whoever else moves it is noticed by the version. */
+export class InstanceHandle {
+  readonly #parts: HandleParts;
+  #instance: Loaded;
+  /** When the instance was read, by our own steady clock: from there on the database's time is reckoned. */
+  #readAtMs = systemClock.monotonicMs();
+
+  constructor(parts: HandleParts) {
+    this.#parts = parts;
+    this.#instance = parts.instance;
+  }
+
+  get instance(): Loaded {
+    return this.#instance;
+  }
+
+  /** The database's clock, reckoned on from when it was last read. */
+  get nowMs(): number {
+    return this.#instance.nowMs + (systemClock.monotonicMs() - this.#readAtMs);
+  }
+
+  get dueMs(): number | null {
+    return nextDueMs(this.#instance.state, hasEnded(this.#instance.status));
+  }
+
+  /** Steps and undos of our own whose time has come. */
+  work(state = this.#instance.state): LocalWork[] {
+    return localWork(this.#parts.definition, state, this.nowMs);
+  }
+
+  /** Whether time alone changes something now. */
+  clockHasWork(): boolean {
+    return this.#decide(this.#clock()).ignored === undefined;
+  }
+
+  /** What was left for it first, then the clock. */
+  async tick(): Promise<void> {
+    const { engine, begin, definition } = this.#parts;
+    const { id } = this.#instance;
+    await begin(async (tx) => {
+      const current = await engine.load(tx, id);
+      if (current === undefined) throw new Error(`saga ${id} is gone`);
+      let instance = current;
+      const { rows } = await tx.run<Mail>(engine.sql.mail, [id]);
+      for (const { cause, input } of rows) {
+        const letter = { cause, input: decodeJson(input) as unknown as SagaInput };
+        ({ instance } = await engine.apply(tx, definition, instance, letter));
+      }
+      if (rows.length > 0) await tx.run(engine.sql.forgetMail, [id, textArray(rows.map((row) => row.id))]);
+      const tick = { cause: "clock", input: this.#clock() };
+      ({ instance } = await engine.apply(tx, definition, instance, tick));
+      this.#took(instance);
+    });
+  }
+
+  /**
+   * Says how local work ended. One statement where nothing else is to be written, with which the claim is given back
+   * if `isLast` says so; true when it was.
+   */
+  async settle(
+    work: LocalWork,
+    outcome: WorkOutcome,
+    isLast: (decision: Decision) => boolean,
+  ): Promise<boolean> {
+    const { engine, database, definition, begin } = this.#parts;
+    const cause = this.ended(work, outcome);
+    const known = { ...this.#instance, nowMs: this.nowMs };
+    const decision = this.#decide(cause.input);
+    if (engine.isAlone(decision)) {
+      const { maxStateBytes } = engine.parts;
+      const release = isLast(decision);
+      const params = tolerated(() =>
+        saveParams(definition, known, decision, cause, { release, maxStateBytes }),
+      );
+      if (params !== undefined && (await saved(database, engine.sql, params))) {
+        this.#took(after(known, decision));
+        engine.tell(known, decision);
+        return release;
+      }
+    }
+    await begin(async (tx) => {
+      const current = await engine.load(tx, known.id);
+      if (current === undefined) return;
+      const { instance } = await engine.apply(tx, definition, current, cause);
+      this.#took(instance);
+    });
+    return false;
+  }
+
+  /** Does a `tx` step: its own writes, its result and what follows from it are one transaction. */
+  async inside(work: LocalWork): Promise<void> {
+    const { engine, begin, definition } = this.#parts;
+    try {
+      await begin(async (tx) => {
+        const current = await engine.load(tx, this.#instance.id);
+        if (current === undefined) return;
+        const name = nameOf(work);
+        const still = localWork(definition, current.state, current.nowMs).find((one) => nameOf(one) === name);
+        if (still === undefined) return this.#took(current);
+        const outcome = await doInside(still, current, tx);
+        const { instance } = await engine.apply(tx, definition, current, this.ended(work, outcome));
+        this.#took(instance);
+      });
+    } catch (error) {
+      if (isSagaboxError(error, "SAGA_CONFLICT") || classifyFailure(error) === "infrastructure") throw error;
+      const permanent = classifyFailure(error) === "permanent";
+      const outcome = { kind: "failed", error: messageOf(error), certain: true, permanent } as const;
+      await this.settle(work, outcome, () => false);
+    }
+  }
+
+  /** Leaves for whoever has the instance next how local work ended after all. */
+  async post(work: LocalWork, outcome: WorkOutcome): Promise<void> {
+    const { engine, database } = this.#parts;
+    const { cause, input } = this.ended(work, outcome);
+    await engine.post(database, this.#instance.id, engine.parts.newId(), cause, input);
+  }
+
+  async release(): Promise<void> {
+    const { engine, database, worker } = this.#parts;
+    await database.run(engine.sql.release, [this.#instance.id, worker]);
+  }
+
+  ended({ place, undo, epoch, attempt }: LocalWork, outcome: WorkOutcome): Cause {
+    const input: SagaInput = { kind: "worked", place, undo, epoch, attempt, outcome };
+    return { cause: `worker:${this.#parts.worker}`, input };
+  }
+
+  #decide(input: SagaInput): Decision {
+    const { engine, definition } = this.#parts;
+    return engine.decide(definition, { ...this.#instance, nowMs: this.nowMs }, input);
+  }
+
+  #clock(): SagaInput {
+    const { claims } = this.#instance;
+    return claims > 1 ? { kind: "tick", claims } : { kind: "tick" };
+  }
+
+  // Answers may overtake each other: what is older than what we know is no news.
+  #took(instance: Loaded): void {
+    if (instance.version < this.#instance.version) return;
+    this.#instance = instance;
+    this.#readAtMs = systemClock.monotonicMs();
+  }
+}
+
+export function nameOf({ place, undo, epoch, attempt }: LocalWork): string {
+  return `${place} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
+}
+
+// Too large a state is dealt with where a transaction is open.
+function tolerated<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if (isSagaboxError(error, "SAGA_STATE_TOO_LARGE")) return undefined;
+    throw error;
+  }
+}

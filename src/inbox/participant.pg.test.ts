@@ -188,3 +188,12 @@ test("events cannot take anything back", async () => {
   await settled(aCommand(Release, "u1", { undoes: ["d1"], kind: "event" }));
   expect([await did(), skips()]).toEqual([["undo u1"], []]);
 });
+
+test("I-13: an undo of a command so old that its dedupe row may be gone is left to the handler", async () => {
+  const { settled, did, skips } = await setup();
+  const old = "018bcfe5-6800-7000-8000-000000000001"; // made in 2023
+  await settled(aCommand(Release, "u1", { undoes: [old] }));
+  await settled(aCommand(Release, "u1", { undoes: [old] }));
+  expect(await did()).toEqual(["undo u1"]);
+  expect(skips()).toEqual([]);
+});

@@ -1,4 +1,4 @@
-import type { Json } from "../message/index.ts";
+import { timeOfId, type Json } from "../message/index.ts";
 import { textArray } from "../storage/index.ts";
 import { attempt, type Attempt, type LastStatement } from "./attempt.ts";
 import { claimCommands, effectOf } from "./claim-commands.ts";
@@ -67,10 +67,18 @@ async function supersededBy(
   return { reason: "superseded", answer: effect.result, note };
 }
 
+/** No dedupe row is forgotten earlier than this. */
+const REMEMBERED_MS = 7 * 86_400_000;
+
+// Of a command that old nobody can say that it was not carried out: its undo must look for itself.
+function mayBeForgotten(ids: readonly string[], nowMs: number): boolean {
+  return ids.some((id) => (timeOfId(id) ?? nowMs) < nowMs - REMEMBERED_MS);
+}
+
 // The update is what two undos of one command meet at: the second finds it taken back.
 async function notToUndo(
   { tx }: Attempt,
-  { sql }: InboxEngine,
+  { sql, clock }: InboxEngine,
   { consumer, id }: Receipt,
   undoes: Earlier | undefined,
 ): Promise<Skip | undefined> {
@@ -78,6 +86,7 @@ async function notToUndo(
   const ids = textArray(undoes.ids);
   if ((await tx.run(sql.takeBack, [consumer, ids, id])).rowCount > 0) return undefined;
   const { rowCount: done } = await tx.run(sql.carriedOut, [consumer, ids]);
+  if (done === 0 && mayBeForgotten(undoes.ids, clock.wallMs())) return undefined;
   const note = { statement: sql.withoutEffect, params: [consumer, id] };
   return { reason: done > 0 ? "already_undone" : "nothing_to_undo", answer: undefined, note };
 }

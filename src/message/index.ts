@@ -14,7 +14,7 @@ export { laneCount, laneOf, streamOf } from "./lane-hash.ts";
 export type { Headers, Message, MessageKind } from "./message.ts";
 export { currentMessageContext, deriveContext, runInMessageContext } from "./message-context.ts";
 export type { ContextOverrides, DerivedContext, MessageContext } from "./message-context.ts";
-export { createIdSource, isValidId, type IdSource } from "./message-id.ts";
+export { createIdSource, isValidId, timeOfId, type IdSource } from "./message-id.ts";
 export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 export { isValidTopic, topicOf, type Routing } from "./topic.ts";
 export { replyContract, replyHeader, replyTopicIn, replyTopicOf, type ReplyBody } from "./reply.ts";

@@ -67,3 +67,11 @@ function hexOf(value: number, bytes: number): string {
 export function isValidId(id: unknown): id is string {
   return typeof id === "string" && id.length >= 1 && id.length <= 255 && id.trim() !== "" && isPrintable(id);
 }
+
+const madeHere = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** When an id of ours was made, by its maker's clock; undefined for an id that does not tell. */
+export function timeOfId(id: string): number | undefined {
+  const parts = madeHere.exec(id);
+  return parts === null ? undefined : Number.parseInt(`${parts[1]}${parts[2]}`, 16);
+}

@@ -1,0 +1,157 @@
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { runCli } from "../../test/support/run-cli.ts";
+import { orderSaga } from "../../test/support/saga-app.ts";
+import { sagaHouse } from "../../test/support/saga-house.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const app = fileURLToPath(new URL("../../test/support/saga-app.ts", import.meta.url));
+const why = ["--actor", "ann", "--reason", "ticket 7"];
+
+async function setup() {
+  const house = await sagaHouse();
+  const { bus, url, start, at } = house;
+  const order = orderSaga();
+  bus.register(order);
+  await bus.run();
+  const { sagaId: waiting } = await start(order, { id: "o1" });
+  const { sagaId: broken } = await start(order, { id: "broken" });
+  await at(waiting, "running", "approval");
+  await at(broken, "failed");
+  const env = { DATABASE_URL: url };
+  const cli = (...args: string[]) => cliInProcess(["saga", ...args], env);
+  return { ...house, waiting, broken, cli, env };
+}
+
+test("F10: list shows instances in columns or as JSON, filtered, and obeys no escape in them", async () => {
+  const { cli, waiting, broken } = await setup();
+  const all = await cli("list");
+  expect(all.code).toBe(0);
+  const [head, , ...rows] = all.stdout.trimEnd().split("\n");
+  expect(head).toMatch(/^id +type +version +key +status +waits for +changed at +last error$/);
+  expect(rows.map((row) => row.split(/ {2,}/)[0])).toEqual([broken, waiting]);
+  expect(all.stdout).not.toContain("\u001b");
+  const found = await cli("list", "--status", "running", "--key", "o1", "--type", "order", "--json");
+  expect(JSON.parse(found.stdout)).toMatchObject({ sagas: [{ id: waiting, waitsFor: "wait: approval" }] });
+  const wrong = await cli("list", "--status", "runing");
+  expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean "running"?') });
+});
+
+test("F10: show tells steps, incident and the ways out; history tells who and why", async () => {
+  const { cli, broken } = await setup();
+  const shown = await cli("show", broken);
+  expect(shown.code).toBe(0);
+  expect(shown.stdout).toMatch(/^status +failed, past its pivot$/m);
+  expect(shown.stdout).toMatch(/^ship +failed +\S+ +\S+ ms +1 +no carrier for broken/m);
+  expect(shown.stdout).toContain(`sagabox saga retry ${broken} --reason`);
+  expect(shown.stdout).not.toContain("\u001b");
+  const json = JSON.parse((await cli("show", broken, "--json")).stdout) as object;
+  expect(json).toMatchObject({ id: broken, pivoted: true, incident: { steps: ["ship"] } });
+  expect(await cli("settle", broken, "--step", "ship", "--result", '"by hand"', ...why)).toMatchObject({
+    code: 0,
+    stdout: `Asked for "settle". A worker does it next; see: sagabox saga show ${broken}\n`,
+  });
+  const history = await cli("history", broken);
+  expect(history.stdout).toMatch(/^at +nr +event +step +change +note +cause$/m);
+  expect(history.stdout).not.toContain("\u001b");
+  expect(await cli("show", "nobody")).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("SAGA_NOT_FOUND"),
+  });
+});
+
+test("F10: stuck says why and what to do", async () => {
+  const { cli, broken } = await setup();
+  const { code, stdout } = await cli("stuck");
+  expect(code).toBe(0);
+  expect(stdout).toMatch(
+    new RegExp(`^${broken} {2}order broken.* failed {2}\\(incident\\)\\n {2}Step ship failed`),
+  );
+  expect(stdout).toContain("retry");
+  const json = JSON.parse((await cli("stuck", "--older-than", "1h", "--json")).stdout) as object;
+  expect(json).toMatchObject({ stuck: [{ id: broken, reason: "incident" }] });
+});
+
+test("F10: actions need a reason, are done by a worker, and are refused with code 1 when they make no sense", async () => {
+  const { cli, waiting, broken, at, bus, env } = await setup();
+  expect(await cli("cancel", waiting, "--actor", "ann")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("needs --reason"),
+  });
+  expect(await cli("cancel", waiting, "--reason", "x")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("needs --actor"),
+  });
+  expect(await cli("skip", broken, ...why)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("needs --step"),
+  });
+  expect(await cli("settle", broken, "--step", "ship", "--result", "{", ...why)).toMatchObject({ code: 2 });
+  expect(await cli("cancel", broken, ...why)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("past its pivot"),
+  });
+  const user = { ...env, USER: "bo" };
+  const cancelled = await cliInProcess(["saga", "cancel", waiting, "--reason", "ticket 8", "--json"], user);
+  expect(JSON.parse(cancelled.stdout)).toEqual({ action: "cancel", sagaId: waiting, accepted: true });
+  await at(waiting, "compensated");
+  expect((await bus.sagas.history(waiting)).some(({ actor }) => actor === "bo")).toBe(true);
+  expect(await cli("compensate", waiting, ...why)).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("Nothing to do"),
+  });
+  await cli("skip", broken, "--step", "ship", ...why);
+  await at(broken, "completed");
+});
+
+test("F8: check ends with 0 on the same definitions and with 1 on changed ones, naming each instance", async () => {
+  const { cli, env, waiting, broken } = await setup();
+  expect(await runCli(["saga", "check", "--app", app], { env })).toMatchObject({
+    code: 0,
+    stdout: "2 checked: 2 same, 0 diverge, 0 stuck.\n",
+    stderr: "",
+  });
+  const changed = { ...env, CHANGED: "yes" };
+  const report = await runCli(["saga", "check", "--app", app], { env: changed });
+  expect(report.code).toBe(1);
+  expect(report.stdout).toMatch(new RegExp(`^${waiting} .* stuck +– +approval`, "m"));
+  expect(report.stdout).toMatch(new RegExp(`^${broken} .* diverges +1 +reserve`, "m"));
+  expect(report.stdout).toContain("2 checked: 0 same, 1 diverge, 1 stuck.");
+  expect(report.stdout).not.toContain("\u001b");
+  vi.stubEnv("CHANGED", "yes").stubEnv("DATABASE_URL", env.DATABASE_URL);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const json = await cli("check", "--app", app, "--json");
+  expect(JSON.parse(json.stdout)).toMatchObject({ checked: 2, diverges: 1, stuck: 1 });
+  expect(await cli("check")).toMatchObject({ code: 2, stderr: expect.stringContaining("needs --app") });
+});
+
+test("F11: diagram draws a definition by its name, and an instance with or without the application", async () => {
+  const { cli, broken, env } = await setup();
+  vi.stubEnv("DATABASE_URL", env.DATABASE_URL);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const definition = await cli("diagram", "order", "--app", app);
+  expect(definition.stdout).toMatch(/^flowchart TD\n {2}n1\(\["start<br\/>order 1"\]\)\n/);
+  const instance = await cli("diagram", broken, "--app", app);
+  expect(instance.stdout).toMatch(/ship<br\/>.*failed/);
+  const timeline = await cli("diagram", broken);
+  expect(timeline.stdout).toMatch(/^gantt\n/);
+  expect(timeline.stdout).not.toContain("\u001b");
+});
+
+test("what is not there is said with what was meant, and an option nobody reads is refused", async () => {
+  const env = { DATABASE_URL: "postgres://localhost:1/x" };
+  const cli = (...args: string[]) => cliInProcess(["saga", ...args], env);
+  const expected = [
+    [cli(), "needs one of list, show"],
+    [cli("lst"), "Did you mean list?"],
+    [cli("show"), "needs the id"],
+    [cli("show", "a", "b"), "takes no further argument, but got b"],
+    [cli("list", "--reason", "x"), "does not read --reason"],
+    [cli("list", "--limit", "many"), "--limit must be a whole number"],
+  ] as const;
+  for (const [run, text] of expected) {
+    expect(await run).toMatchObject({ code: 2, stderr: expect.stringContaining(text) });
+  }
+});

@@ -104,7 +104,7 @@ class Maker {
     if (kind === "child") return built.child(name, this.#child(true), childInput(name), {}).pivot();
     if (kind === "tx") return built.tx(name, noWork, this.#retry()).pivot();
     this.#participants.set(name, c.of(["ours", "keyed"]));
-    return this.#begin(built, name, kind, {}).pivot();
+    return this.#begin(built, name, kind, this.#retry()).pivot();
   }
 
   #node(built: Loose, place: Place): Loose {

@@ -30,6 +30,8 @@ export interface Instance {
   readonly input: Json;
   readonly parent: { readonly id: string; readonly place: string } | null;
   status: SagaStatus;
+  /** Where it has been. */
+  readonly rested: Set<SagaStatus>;
   /** As it was stored. */
   state: SagaState;
   /** As it was decided, before it was stored. */
@@ -147,7 +149,7 @@ export class World {
         memory: newState(),
         version: 0,
       },
-      ...{ incidents: [], byHand: new Set(), winners: new Map() },
+      ...{ incidents: [], rested: new Set(), byHand: new Set(), winners: new Map() },
     };
     this.instances.set(id, instance);
     this.apply(instance, { kind: "start" });
@@ -164,6 +166,7 @@ export class World {
       watch(this, instance, decision, input);
       const parked = decision.status === "failed" && instance.status !== "failed";
       instance.status = decision.status;
+      instance.rested.add(decision.status);
       instance.memory = decision.state;
       instance.state = roundTrip(decision.state);
       instance.version += 1;

@@ -1,0 +1,159 @@
+import { describe, expect, test } from "vitest";
+import { command } from "sagabox";
+import { z } from "zod";
+import { PlayedSaga } from "../../test/support/played-saga.ts";
+import { saga } from "./index.ts";
+
+const any = z.object({});
+const Reserve = command("stock.reserve", { schema: any, reply: any });
+const Release = command("stock.release", { schema: any });
+const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
+const order = saga("order", options);
+const none = (): Record<string, never> => ({});
+const refused = { kind: "refused", error: "no" } as const;
+const failed = { kind: "failed", error: "broken" } as const;
+const once = { retry: { maxAttempts: 1 } };
+
+const twoSends = order
+  .send("reserve", Reserve, none)
+  .undo(Release, none)
+  .send("charge", Reserve, none, { timeout: "5s" })
+  .undo(Release, none, once);
+
+describe("one step after the other", () => {
+  test("each begins when the one before is done; the last one completes it", () => {
+    const played = new PlayedSaga(twoSends);
+    expect([played.status, played.sent()]).toEqual(["running", ["do reserve"]]);
+    played.reply("do reserve");
+    expect(played.sent()).toEqual(["do reserve", "do charge"]);
+    expect(played.reply("do charge")).toBe("completed");
+  });
+
+  test("a duplicate reply changes nothing", () => {
+    const played = new PlayedSaga(twoSends);
+    played.reply("do reserve");
+    expect(played.reply("do reserve")).toBe("it was known to be done");
+    expect(played.sent()).toEqual(["do reserve", "do charge"]);
+  });
+
+  test("a refusal undoes what was done before, and not what was refused", () => {
+    const played = new PlayedSaga(twoSends);
+    played.reply("do reserve");
+    expect(played.reply("do charge", refused)).toBe("compensating");
+    expect(played.sent()).toEqual(["do reserve", "do charge", "undo reserve"]);
+    expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
+  });
+
+  test("S-06: out of time is unknown, and unknown is undone first", () => {
+    const played = new PlayedSaga(twoSends);
+    played.reply("do reserve");
+    expect(played.tick(5_000)).toBe("compensating");
+    expect(played.command("undo charge").undoes).toEqual({ type: Reserve.name, ids: ["m2"] });
+    played.reply("undo charge", { kind: "done" });
+    expect(played.sent().slice(2)).toEqual(["undo charge", "undo reserve"]);
+    expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
+  });
+
+  test("S-05: after the timeout the reply has lost, and before it the timeout", () => {
+    const played = new PlayedSaga(twoSends);
+    played.reply("do reserve");
+    played.tick(5_000);
+    expect(played.reply("do charge", refused)).toBe("its outcome had been decided before");
+    const other = new PlayedSaga(twoSends);
+    other.reply("do reserve");
+    other.reply("do charge");
+    expect(other.tick(5_000)).toBe("it has ended");
+  });
+
+  test("a try that ran out of time is not charged again when its failure arrives", () => {
+    const patient = order
+      .send("reserve", Reserve, none, { timeout: 1_000, retry: { maxAttempts: 2, firstDelay: 500 } })
+      .undo(Release, none);
+    const played = new PlayedSaga(patient);
+    played.tick(1_000);
+    expect(played.reply("do reserve", failed)).toBe("it is going to be tried again");
+    expect(played.tick(500)).toBe("running");
+    expect(played.command("do reserve").supersedes).toEqual({ type: Reserve.name, ids: ["m1"] });
+    expect(played.reply("do reserve")).toBe("completed");
+  });
+});
+
+describe("late successes", () => {
+  test("I-17: one that comes after its undo is undone once more", () => {
+    const played = new PlayedSaga(twoSends);
+    played.reply("do reserve");
+    played.tick(5_000);
+    played.reply("undo charge", { kind: "done" });
+    played.reply("undo reserve", { kind: "done" });
+    expect(played.reply("do charge")).toBe("compensating");
+    expect(played.reply("undo charge", { kind: "done" })).toBe("compensated");
+    expect(played.sent().filter((one) => one === "undo charge")).toHaveLength(2);
+  });
+
+  test("I-17: an undo that was under way may have come too early, so that its success does not count", () => {
+    const played = new PlayedSaga(twoSends);
+    played.reply("do reserve");
+    played.tick(5_000);
+    played.reply("do charge");
+    expect(played.reply("undo charge", { kind: "done" }, 1)).toBe("the step was done after this undo");
+    played.reply("undo charge", { kind: "done" }, 2);
+    expect(played.step("charge")).toBe("compensated");
+  });
+
+  test("I-17: nor does it count when its undo had been given up in between", () => {
+    const played = new PlayedSaga(twoSends);
+    played.reply("do reserve");
+    played.tick(5_000);
+    expect(played.tick(5_000)).toBe("failed");
+    played.reply("do charge");
+    expect(played.reply("undo charge", { kind: "done" }, 1)).toBe("the step was done after this undo");
+    played.decided("retry", "charge");
+    expect(played.reply("undo charge", { kind: "done" }, 2)).toBe("compensating");
+  });
+});
+
+describe("the pivot", () => {
+  const pivoted = order
+    .send("reserve", Reserve, none)
+    .undo(Release, none)
+    .send("pay", Reserve, none, { timeout: "1s", ...once })
+    .pivot()
+    .run("ship", none, once);
+
+  test("past it a failure is tried again, then parked, and never undone", () => {
+    const played = new PlayedSaga(pivoted);
+    played.reply("do reserve");
+    expect(played.reply("do pay")).toBe("completing");
+    expect(played.worked("do ship", failed)).toBe("failed");
+    expect(played.incident()).toEqual(["ship"]);
+    expect(played.by("cancel")).toMatch("past its pivot");
+    expect(played.decided("retry", "ship")).toBe("completing");
+    expect(played.worked("do ship")).toBe("completed");
+    expect(played.incident()).toBeUndefined();
+  });
+
+  test("one of unknown outcome parks, cannot be cancelled, and goes on when its success comes", () => {
+    const played = new PlayedSaga(pivoted);
+    played.reply("do reserve");
+    expect(played.tick(1_000)).toBe("failed");
+    expect(played.by("cancel")).toMatch("nobody knows yet");
+    expect(played.reply("do pay")).toBe("completing");
+  });
+
+  test("a refused one turns back", () => {
+    const played = new PlayedSaga(pivoted);
+    played.reply("do reserve");
+    expect(played.reply("do pay", refused)).toBe("compensating");
+  });
+});
+
+test("S-07: an undo that fails for good parks with an incident, and a person settles it", () => {
+  const played = new PlayedSaga(twoSends);
+  played.reply("do reserve");
+  played.reply("do charge");
+  expect(played.by("compensate")).toBe("compensating");
+  expect(played.reply("undo charge", refused)).toBe("failed");
+  expect(played.incident()).toEqual(["charge"]);
+  expect(played.decided("settle", "charge")).toBe("compensating");
+  expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
+});

@@ -1,10 +1,12 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { format } from "prettier";
+import { placeOrder } from "../examples/03-order-saga/order-saga.ts";
 import { orderFlow } from "../examples/05-order-choreography/order-flow.ts";
 import { flowDiagram } from "../src/flow/index.ts";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
 import { allBrokerVariables, environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
+import { sagaDiagram, sagaStatuses, statusDiagram, statusMoves, type SagaStatus } from "../src/saga/index.ts";
 import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -19,6 +21,11 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
       "docs/guides/choreography.md",
       "order",
       flowDiagram(orderFlow),
+    ),
+    "docs/guides/operating-sagas.md": withDiagram(
+      "docs/guides/operating-sagas.md",
+      "order-saga",
+      sagaDiagram(placeOrder.definition),
     ),
   };
 }
@@ -116,6 +123,37 @@ ${states.join("\n")}
 ${row("Move", "From", "To", "Only when")}
 ${row("---", "---", "---", "---")}
 ${list.join("\n")}
+
+${sagaMachine()}`;
+}
+
+const statusMeanings: Readonly<Record<SagaStatus, string>> = {
+  started: "Was written, and its first steps are being decided. Nobody sees it longer than one transaction.",
+  running: "Goes forward, and could still be undone.",
+  completing: "Is past its pivot and only goes forward.",
+  compensating: "Goes backward: what was done or may have been done is being undone.",
+  compensated: "Everything is undone. An end.",
+  completed: "Every step is done. An end.",
+  failed: "Is parked with an open incident, until a person decides. Not an end.",
+};
+
+function sagaMachine(): string {
+  return `## An instance of a saga
+
+The status is never set by itself: it follows from the state of the steps (\`src/saga/decide.ts\`), and is stored beside it
+for those who search. \`src/saga/status-moves.ts\` lists every move. Each is a line of \`saga_audit_log\`, with its cause.
+
+\`\`\`mermaid
+${statusDiagram()}
+\`\`\`
+
+${row("Status", "Meaning")}
+${row("---", "---")}
+${sagaStatuses.map((status) => row(`\`${status}\``, statusMeanings[status])).join("\n")}
+
+${row("From", "To", "When")}
+${row("---", "---", "---")}
+${statusMoves.map(({ from, to, when }) => row(from, to, when)).join("\n")}
 `;
 }
 

@@ -68,13 +68,33 @@ export type {
 } from "./flow/index.ts";
 export type { DeadLetterNotice, NotifyOptions, WebhookOptions } from "./notify/index.ts";
 export type { RequestOptions } from "./requests/index.ts";
-export { saga } from "./saga/index.ts";
+export type {
+  ActionResult,
+  CheckFinding,
+  CheckReport,
+  HistoryLine,
+  Incident,
+  SagaDetail,
+  SagaFilter,
+  SagaSummary,
+  SagaTarget,
+  StepDetail,
+  StuckReason,
+  StuckSaga,
+} from "./admin/index.ts";
+export { instanceDiagram, instanceTimeline, replay, saga, sagaDiagram } from "./saga/index.ts";
 export type {
   Ctx,
+  DrawnInstance,
+  Operator,
   Phase,
+  RecordedSaga,
+  RecordedTurn,
+  Replayed,
   RunCtx,
   Saga,
   SagaBusOptions,
+  SagaDefinition,
   SagaOptions,
   SagaStatus,
   Started,

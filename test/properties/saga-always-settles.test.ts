@@ -10,18 +10,35 @@ const FIRST = Number(process.env["SAGABOX_SAGA_SEED"] ?? 1);
 
 /** What has to come to pass at least once, or the rest proves nothing. */
 const mustHappen = [
-  ...["a late success", "a do after its undo", "a repeated do", "the step was done after this undo"],
-  ...["it was known to be done", "it was known to be undone", "a newer try has taken its place"],
-  ...["retry by ann: test", "skip by ann: test", "settle by ann: test", "its deadline has passed"],
-  ...[
-    "another one of its group was first",
-    "another one of its group failed",
-    "5 processes died while they did it",
-  ],
-  ...["its pivot has begun, and nobody knows yet how it ended", "its parent took it back", "not taken"],
-  ...["it is past its pivot, from where it only goes forward", '"sim.a" came before it was waited for'],
-  ...["running → failed", "completing → failed", "compensating → failed", "compensated → compensating"],
-  ...["failed → running", "failed → completing", "failed → compensating", "completed → compensating"],
+  "a late success",
+  "a do after its undo",
+  "a repeated do",
+  "the step was done after this undo",
+  "it was known to be done",
+  "it was known to be undone",
+  "a newer try has taken its place",
+  "retry by ann: test",
+  "skip by ann: test",
+  "settle by ann: test",
+  "its deadline has passed",
+
+  "another one of its group was first",
+  "another one of its group failed",
+  "5 processes died while they did it",
+  ,
+  "its pivot has begun, and nobody knows yet how it ended",
+  "its parent took it back",
+  "not taken",
+  "it is past its pivot, from where it only goes forward",
+  '"sim.a" came before it was waited for',
+  "running → failed",
+  "completing → failed",
+  "compensating → failed",
+  "compensated → compensating",
+  "failed → running",
+  "failed → completing",
+  "failed → compensating",
+  "completed → compensating",
 ];
 
 test(`I-13…I-17, G23: ${SAGAS} generated sagas settle`, { timeout: 120_000 }, () => {

@@ -2,7 +2,8 @@ import { stepAt, type Node, type StepNode } from "../../../src/saga/definition.t
 import { wasBeaten } from "../../../src/saga/beaten.ts";
 import type { StepRecord } from "../../../src/saga/index.ts";
 import type { Row } from "./ledger.ts";
-import type { Instance, World } from "./world.ts";
+import type { Instance } from "./instance.ts";
+import type { World } from "./world.ts";
 
 /** What must be true when nothing is left to happen: I-13 and I-17. */
 export function check(world: World): void {

@@ -1,7 +1,8 @@
 import type { LocalWork } from "../../../src/saga/timers.ts";
 import type { SagaInput, WorkOutcome } from "../../../src/saga/index.ts";
 import { roundOf, type Handling } from "./participants.ts";
-import type { Instance, World } from "./world.ts";
+import type { Instance } from "./instance.ts";
+import type { World } from "./world.ts";
 
 const LEASE_MS = 30_000;
 const GRACE_MS = 2_000;
@@ -121,8 +122,8 @@ export class LocalWorker {
   }
 
   #do({ id }: Instance, { place, undo, epoch }: LocalWork): WorkOutcome {
-    const { service, trouble } = this.#world;
-    const handling: Handling = trouble.call(this.#world, 8) ? "refuse" : "done";
+    const { service } = this.#world;
+    const handling: Handling = this.#world.trouble(8) ? "refuse" : "done";
     const outcome = undo
       ? service.undo(id, place, handling, epoch, this.#world.participantOf(place) !== "plain")
       : service.do(id, place, handling);

@@ -50,9 +50,9 @@ export class Post {
   }
 
   #handled(command: Command, handling: Handling): WorkOutcome | undefined {
-    const { consumer, service, participantOf } = this.#world;
+    const { consumer, service } = this.#world;
     const { sagaId, place, undo, epoch } = command;
-    const participant = participantOf.call(this.#world, place);
+    const participant = this.#world.participantOf(place);
     if (participant === "ours") return consumer.receive(command, handling);
     return undo
       ? service.undo(sagaId, place, handling, epoch, participant === "keyed")

@@ -1,6 +1,7 @@
 import { stepAt } from "../../../src/saga/definition.ts";
 import { statusMoves, type Decision, type SagaInput, type StepRecord } from "../../../src/saga/index.ts";
-import type { Instance, World } from "./world.ts";
+import type { Instance } from "./instance.ts";
+import type { World } from "./world.ts";
 
 const moves = new Set(statusMoves.map(({ from, to }) => `${from} → ${to}`));
 

@@ -2,7 +2,6 @@ import { pathOf } from "../../../src/saga/definition.ts";
 import {
   hasEnded,
   localWork,
-  newState,
   nextDueMs,
   stepsOf,
   type decide as Decide,
@@ -11,39 +10,18 @@ import {
   type SagaEffect,
   type SagaInput,
   type SagaState,
-  type SagaStatus,
 } from "../../../src/saga/index.ts";
 import { resultsOf } from "../../../src/saga/draft.ts";
 import type { Json } from "../../../src/message/index.ts";
 import { seededRandom } from "../seeded-random.ts";
 import type { Choices } from "./choices.ts";
 import { events, type Generated, type Participant } from "./generate-saga.ts";
+import { newInstance, type Instance } from "./instance.ts";
 import { Ledger } from "./ledger.ts";
 import { LocalWorker } from "./local-worker.ts";
 import { KeyedService, OurConsumer } from "./participants.ts";
 import { Post } from "./post.ts";
 import { watch } from "./watch.ts";
-
-export interface Instance {
-  readonly id: string;
-  readonly definition: SagaDefinition;
-  readonly input: Json;
-  readonly parent: { readonly id: string; readonly place: string } | null;
-  status: SagaStatus;
-  /** Where it has been. */
-  readonly rested: Set<SagaStatus>;
-  /** As it was stored. */
-  state: SagaState;
-  /** As it was decided, before it was stored. */
-  memory: SagaState;
-  version: number;
-  /** Places of incidents that nobody has closed. */
-  incidents: (readonly string[])[];
-  /** What a person decided, by place. */
-  readonly byHand: Set<string>;
-  /** Counts winners: of what, and of which epoch. */
-  readonly winners: Map<string, number>;
-}
 
 /** How much goes wrong: nothing, some, much. */
 export type Weather = 0 | 1 | 2;
@@ -138,19 +116,7 @@ export class World {
     const key = `${definition.name}/${definition.key(input)}`;
     if (this.#keys.has(key)) return false;
     this.#keys.add(key);
-    const instance: Instance = {
-      ...{
-        id,
-        definition,
-        input,
-        parent,
-        status: "started",
-        state: newState(),
-        memory: newState(),
-        version: 0,
-      },
-      ...{ incidents: [], rested: new Set(), byHand: new Set(), winners: new Map() },
-    };
+    const instance = newInstance({ id, definition, input, parent });
     this.instances.set(id, instance);
     this.apply(instance, { kind: "start" });
     this.#scheduleEvents(instance);

@@ -7,7 +7,7 @@ export interface Drawn {
   readonly ids: readonly string[];
   readonly random: readonly number[];
   /** What followed in the same transaction: commands that could not be written. */
-  readonly then?: readonly SagaInput[];
+  readonly followUps?: readonly SagaInput[];
 }
 
 /** Ports that remember what was drawn from them. */
@@ -39,7 +39,7 @@ export function followedBy(
     nowMs: first.nowMs,
     ids: [...first.ids, ...second.ids],
     random: [...first.random, ...second.random],
-    then: [...(first.then ?? []), input],
+    followUps: [...(first.followUps ?? []), input],
   };
 }
 

@@ -113,7 +113,7 @@ function decideAll(
   ports: Parameters<typeof decide>[3],
 ): Decision {
   let decision = decide(definition, snapshot, input, ports);
-  for (const next of drawn?.then ?? []) {
+  for (const next of drawn?.followUps ?? []) {
     const { status, state } = decision;
     const followed = decide(definition, { ...snapshot, status, state }, next, ports);
     decision = { ...followed, changes: [...decision.changes, ...followed.changes] };

@@ -105,7 +105,7 @@ export class SagaRunner implements Service {
     if (definition === undefined) return;
     const task = new InstanceTask({ engine, database, begin, worker, definition, instance, mail });
     this.#tasks.set(instance.id, task);
-    void task.run().finally(() => this.#letGo(instance.id, task));
+    void task.run().finally(() => void this.#letGo(instance.id, task));
   }
 
   // Claimed again in the moment in which it was given back, or after a late renewal: nobody would work on that claim.

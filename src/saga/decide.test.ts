@@ -147,6 +147,14 @@ describe("the pivot", () => {
   });
 });
 
+test("S-06, S-23: a refusal after a try of unknown outcome does not make that one undone", () => {
+  const played = new PlayedSaga(order.run("pay", none).undo(none as () => never, once));
+  played.worked("do pay", failed);
+  played.tick(120_000);
+  expect(played.worked("do pay", refused)).toBe("compensating");
+  expect(played.worked("undo pay")).toBe("compensated");
+});
+
 test("S-07: an undo that fails for good parks with an incident, and a person settles it", () => {
   const played = new PlayedSaga(twoSends);
   played.reply("do reserve");

@@ -20,7 +20,8 @@ export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): I
       completeStep(draft, place, record, outcome.result);
       return undefined;
     case "refused":
-      record.outcome = "not_done";
+      // It says nothing about an earlier try that may have done it.
+      if (record.outcome !== "unknown") record.outcome = "not_done";
       failStep(draft, place, record, outcome.error);
       return undefined;
     default:

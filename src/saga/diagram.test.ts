@@ -97,7 +97,7 @@ const trip = saga("trip", options)
 
 const compensated = playSaga(trip, { id: "o1" }, [
   [40, replied("reserve", { kind: "done", result: { r: "r1" } })],
-  [100, worked("charge", { kind: "failed", error: "time out" })],
+  [100, worked("charge", { kind: "failed", error: "time out", certain: true })],
   [900, worked("charge", { kind: "refused", error: 'no "money"; click' })],
   [62_000, replied("reserve", { kind: "done" }, true)],
 ]);

@@ -107,8 +107,9 @@ class Check {
       return this.#wrong(`I-13: ${place} is ${record?.status ?? "not there"}`);
     if (work.kind === "wait" || work.kind === "delay") return;
     if (work.kind === "child") {
-      const ended = record.ids.map((id) => this.#world.instances.get(id)?.status);
-      if (!ended.includes("completed")) this.#wrong(`S-20: child ${place} is ${ended.join()}`);
+      const children = record.ids.flatMap((id) => this.#world.instances.get(id) ?? []);
+      const kept = children.some((child) => child.status === "completed" || isRecalled(child, "completed"));
+      if (!kept) this.#wrong(`S-20: child ${place} is ${children.map(({ status }) => status).join()}`);
       return;
     }
     const { dos, undos } = this.#rows(place);
@@ -136,9 +137,8 @@ class Check {
       if (step.undo.kind !== "child") continue;
       for (const id of record.ids) {
         const child = this.#world.instances.get(id);
-        // One that was compensated may be called back by a late success, and has an incident of its own then.
-        const recalled = child?.status === "failed" && child.rested.has("compensated");
-        if (child === undefined || child.status === "compensated" || recalled) continue;
+        if (child === undefined || child.status === "compensated") continue;
+        if (isRecalled(child, "compensated")) continue;
         this.#wrong(`S-20: child ${place} is ${child.status}`);
       }
     }
@@ -165,4 +165,9 @@ class Check {
       }
     }
   }
+}
+
+/** A late success may call back one that had ended, to be undone; if that fails, it has an incident of its own. */
+function isRecalled({ status, rested }: Instance, end: "completed" | "compensated"): boolean {
+  return status === "failed" && rested.has(end);
 }

@@ -1,0 +1,111 @@
+import { AssertionError } from "node:assert";
+import { isDeepStrictEqual } from "node:util";
+import type { Duration } from "../errors/index.ts";
+import type { AnyCommand, InputOf } from "../message/index.ts";
+import type { SagaStatus } from "../saga/index.ts";
+import type { StepName } from "./saga-names.ts";
+import type { SagaHappenings, SagaStory } from "./saga-specification.ts";
+import type { SentCommand, SpecifiedSaga } from "./specified-saga.ts";
+
+/** What a story may expect. Each throws an AssertionError that tells the story so far. */
+export class SagaExpectations<R> {
+  readonly #story: SagaStory<R>;
+  readonly #saga: SpecifiedSaga;
+  readonly #left: SentCommand[];
+
+  constructor(story: SagaStory<R>, saga: SpecifiedSaga) {
+    this.#story = story;
+    this.#saga = saga;
+    this.#left = [...saga.sent()];
+  }
+
+  get when(): SagaHappenings<R> {
+    return this.#story.when;
+  }
+
+  after(time: Duration | number): SagaStory<R> {
+    return this.#story.after(time);
+  }
+
+  /** A command followed from what happened last; with this data, if they are given. */
+  sent<C extends AnyCommand>(command: C, data?: InputOf<C>): this {
+    const index = this.#left.findIndex(
+      (one) => one.command.name === command.name && (data === undefined || isDeepStrictEqual(one.data, data)),
+    );
+    if (index === -1) {
+      const actual = this.#left.map((one) => ({ command: one.command.name, data: one.data }));
+      this.#fail(`"${command.name}" was not sent`, actual, { command: command.name, data });
+    }
+    this.#left.splice(index, 1);
+    return this;
+  }
+
+  /** No command but those expected before. */
+  sentNothingElse(): this {
+    const names = this.#left.map((one) => one.command.name);
+    if (names.length > 0) this.#fail(`${names.join(", ")} was sent too`, names, []);
+    return this;
+  }
+
+  /** These steps are under way, and no others. */
+  waitsFor(...steps: StepName<R>[]): this {
+    const open = this.#places(({ status }) => status === "in_progress");
+    if (!isDeepStrictEqual(open.toSorted(), [...steps].toSorted())) {
+      this.#fail(`it waits for ${open.join(", ") || "nothing"}`, open, steps);
+    }
+    return this;
+  }
+
+  /** These steps are being undone in this moment, and no others. */
+  undoes(...steps: StepName<R>[]): this {
+    const open = this.#places(({ undo }) => undo?.status === "in_progress");
+    if (!isDeepStrictEqual(open.toSorted(), [...steps].toSorted())) {
+      this.#fail(`it undoes ${open.join(", ") || "nothing"}`, open, steps);
+    }
+    return this;
+  }
+
+  status(expected: SagaStatus): this {
+    const { status } = this.#saga;
+    if (status !== expected) this.#fail(`it is ${status}`, status, expected);
+    return this;
+  }
+
+  completed(): this {
+    return this.status("completed");
+  }
+
+  /** Ended, with everything undone. */
+  compensated(): this {
+    return this.status("compensated");
+  }
+
+  /** It cannot go on: a person is called for these steps. */
+  parked(...steps: StepName<R>[]): this {
+    this.status("failed");
+    const { incident } = this.#saga;
+    if (!isDeepStrictEqual([...incident].toSorted(), [...steps].toSorted())) {
+      this.#fail(`a person is called for ${incident.join(", ")}`, incident, steps);
+    }
+    return this;
+  }
+
+  /** What happened last changed nothing; for a reason that holds this text, if one is given. */
+  ignored(reason = ""): this {
+    const { ignored } = this.#saga;
+    if (ignored === undefined) this.#fail("it was not ignored", undefined, reason);
+    else if (!ignored.includes(reason)) this.#fail(`it was ignored because ${ignored}`, ignored, reason);
+    return this;
+  }
+
+  #places(wanted: (record: ReturnType<SpecifiedSaga["record"]>) => boolean): string[] {
+    return Object.entries(this.#saga.state.records)
+      .filter(([, record]) => wanted(record))
+      .map(([place]) => place);
+  }
+
+  #fail(what: string, actual: unknown, expected: unknown): never {
+    const message = `${what}. ${this.#saga.story()}`;
+    throw new AssertionError({ message, actual, expected, operator: "expect" });
+  }
+}

@@ -1,0 +1,176 @@
+import { event, saga } from "sagabox";
+import { sagaSpecification } from "sagabox/testing";
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import {
+  RefundPayment,
+  ReleaseStock,
+  ReserveStock,
+  ShipOrder,
+  TakePayment,
+} from "../../examples/03-order-saga/contracts.ts";
+import { placeOrder } from "../../examples/03-order-saga/order-saga.ts";
+
+// #region given
+const { given } = sagaSpecification(placeOrder);
+const order = { orderId: "o1", customerId: "ann", sku: "tea", cents: 1250 };
+// #endregion given
+// #region shared
+const reserved = () => given(order).when.done("reserve", { reservationId: "r1" });
+const paid = () => reserved().when.done("pay", { paymentId: "p1" });
+// #endregion shared
+
+describe("the order saga", () => {
+  // #region steps
+  test("goes from step to step with the results of those before", () => {
+    given(order)
+      .expect.sent(ReserveStock, { orderId: "o1", sku: "tea" })
+      .sentNothingElse()
+      .waitsFor("reserve")
+      .when.done("reserve", { reservationId: "r1" })
+      .expect.sent(TakePayment, { orderId: "o1", customerId: "ann", cents: 1250 })
+      .when.done("pay", { paymentId: "p1" })
+      .expect.sent(ShipOrder, { orderId: "o1", customerId: "ann", paymentId: "p1" })
+      .when.done("ship", { parcelId: "x1" })
+      .expect.completed();
+  });
+  // #endregion steps
+
+  // #region refusal
+  test("gives the stock back when the card is declined", () => {
+    reserved()
+      .when.refused("pay", "declined")
+      .expect.sent(ReleaseStock, { orderId: "o1" })
+      .sentNothingElse()
+      .when.undone("reserve")
+      .expect.compensated();
+  });
+  // #endregion refusal
+
+  // #region slow
+  test("does not trust a bank that is slow: it refunds what may have been paid", () => {
+    reserved()
+      .after("1s")
+      .expect.sent(RefundPayment)
+      .undoes("pay")
+      .when.undone("pay")
+      .expect.undoes("reserve")
+      .when.undone("reserve")
+      .expect.compensated()
+      .when.done("pay", { paymentId: "p1" })
+      .expect.sent(RefundPayment)
+      .status("compensating");
+  });
+  // #endregion slow
+
+  test("sends the shipment again until it is done, and undoes nothing any more", () => {
+    paid().after("45s").expect.sent(ShipOrder).waitsFor("ship").when.cancelled().expect.ignored("pivot");
+  });
+
+  // #region person
+  test("calls a person when nobody can say whether it was shipped", () => {
+    paid()
+      .after("30m")
+      .expect.parked("ship")
+      .when.retried()
+      .expect.sent(ShipOrder)
+      .when.done("ship", { parcelId: "x1" })
+      .expect.completed();
+  });
+  // #endregion person
+
+  // #region duplicate
+  test("hears a reply once", () => {
+    reserved().when.doneAgain("reserve").expect.ignored("known").sentNothingElse();
+  });
+  // #endregion duplicate
+
+  test("calls a person when a refund is refused, who settles it", () => {
+    reserved()
+      .after("1s")
+      .when.undoFailed("pay", { permanent: true })
+      .expect.parked("pay")
+      .when.settled("pay")
+      .expect.undoes("reserve");
+  });
+});
+
+test("groups, local functions, waits and children are told in the same words", () => {
+  const Approved = event("approved", { schema: z.object({ id: z.string() }), key: (d) => d.id });
+  const input = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
+  const part = saga("part", input)
+    .run("work", () => 1)
+    .noUndo("small");
+  const whole = saga("whole", input)
+    .all("both", (g) =>
+      g.run("a", () => 1, { undo: () => undefined }).run("b", () => "x", { undo: { none: "small" } }),
+    )
+    .waitFor("approval", Approved, { timeout: "2d" })
+    .child("part", part, (c) => c.input)
+    .undoChild()
+    .tx("book", () => undefined)
+    .undo(() => undefined);
+  sagaSpecification(whole)
+    .given({ id: "o1" })
+    .expect.waitsFor("both.a", "both.b")
+    .when.done("both.a", 1)
+    .when.done("both.b", "x")
+    .expect.waitsFor("approval")
+    .after("1d")
+    .when.occurs(Approved, { id: "o1" })
+    .when.done("part", { work: 1 })
+    .when.failed("book", { permanent: true })
+    .expect.undoes("book")
+    .when.undone("book")
+    .when.undone("part")
+    .expect.undoes("both.a")
+    .when.undone("both.a")
+    .expect.compensated();
+});
+
+describe("when it is not so", () => {
+  test.each([
+    [
+      "a command that was not sent",
+      () => given(order).expect.sent(ShipOrder),
+      '"shipping.ship" was not sent',
+    ],
+    [
+      "other data",
+      () => given(order).expect.sent(ReserveStock, { orderId: "o2", sku: "tea" }),
+      "was not sent",
+    ],
+    ["one command too many", () => given(order).expect.sentNothingElse(), "stock.reserve was sent too"],
+    ["another status", () => given(order).expect.completed(), "it is running. So far: start."],
+    ["another step", () => given(order).expect.waitsFor("pay"), "it waits for reserve."],
+    [
+      "no undo",
+      () => reserved().expect.undoes("reserve"),
+      "it undoes nothing. So far: start · reserve is done.",
+    ],
+    ["another incident", () => paid().after("30m").expect.parked("pay"), "a person is called for ship"],
+    ["nothing ignored", () => reserved().expect.ignored(), "it was not ignored"],
+    ["another reason", () => reserved().when.doneAgain("reserve").expect.ignored("late"), "known to be done"],
+    ["a step that has not begun", () => given(order).when.refused("ship"), 'Step "ship" has not begun'],
+    ["nothing to undo", () => given(order).when.undone("reserve"), 'Step "reserve" is not being undone'],
+  ])("it says so: %s", (_, story, message) => {
+    expect(story).toThrow(message);
+  });
+
+  test("input, commands and replies are held to their schemas", () => {
+    expect(() => given({ ...order, cents: 1.5 })).toThrow("does not match its schema");
+    const wrongReply = { reservationId: 7 } as unknown as { reservationId: string };
+    expect(() => given(order).when.done("reserve", wrongReply)).toThrow("reservationId");
+    const careless = saga("careless", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+      .send("reserve", ReserveStock, (c) => ({ orderId: c.input.id, sku: 7 as unknown as string }))
+      .noUndo("never sent");
+    expect(() => sagaSpecification(careless).given({ id: "o1" })).toThrow('command "stock.reserve"');
+  });
+
+  test("a step that is not there, and a result of another shape, do not compile", () => {
+    // @ts-expect-error there is no such step
+    expect(() => given(order).when.done("reserved", { reservationId: "r1" })).toThrow("has not begun");
+    // @ts-expect-error the reply has another shape
+    expect(() => given(order).when.done("reserve", { id: "r1" })).toThrow("does not match");
+  });
+});

@@ -89,9 +89,13 @@ export function adminStatements(schema: string) {
           where mail.saga_id is not null and mail.arrived_at < (select at from horizon)
           group by mail.saga_id),
        suspects as (
+         select id from ${schema}.saga_instance where ended_at is null and status = 'failed'
+         union
          select id from ${schema}.saga_instance
-          where ended_at is null
-            and (status = 'failed' or updated_at < (select at from horizon) or due_at < (select at from horizon))
+          where ended_at is null and status in ('started', 'running', 'completing', 'compensating')
+            and updated_at < (select at from horizon)
+         union
+         select id from ${schema}.saga_instance where due_at < (select at from horizon)
          union
          select saga_id from mailed),
        judged as (

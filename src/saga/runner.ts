@@ -26,6 +26,7 @@ export class SagaRunner implements Service {
   readonly #parts: SagaRunnerParts;
   readonly #tasks = new Map<string, InstanceTask>();
   readonly #claimedTwice = new Set<string>();
+  readonly #lettingGo = new Set<Promise<void>>();
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
@@ -57,6 +58,7 @@ export class SagaRunner implements Service {
   async stop(): Promise<void> {
     await this.#loop.stop();
     await Promise.all([...this.#tasks.values()].map((task) => task.stop(this.#parts.stopDeadlineMs)));
+    await Promise.all(this.#lettingGo);
     await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
   }
 
@@ -105,7 +107,10 @@ export class SagaRunner implements Service {
     if (definition === undefined) return;
     const task = new InstanceTask({ engine, database, begin, worker, definition, instance, mail });
     this.#tasks.set(instance.id, task);
-    void task.run().finally(() => void this.#letGo(instance.id, task));
+    void task.run().finally(() => {
+      const letGo = this.#letGo(instance.id, task).finally(() => this.#lettingGo.delete(letGo));
+      this.#lettingGo.add(letGo);
+    });
   }
 
   // Claimed again in the moment in which it was given back, or after a late renewal: nobody would work on that claim.

@@ -71,7 +71,14 @@ export function end(effort: Effort, nowMs: number, error?: string): void {
   effort.nextAtMs = undefined;
   effort.dueAtMs = undefined;
   effort.endedAtMs = nowMs;
-  effort.error = error === undefined ? undefined : error.slice(0, 1_000);
+  effort.error = error === undefined ? undefined : storable(error);
+}
+
+// Whatever somebody else put into a message: as much as is good to read, and nothing that a database refuses.
+const unstorable = /[\0\p{Cs}]/gu;
+
+export function storable(error: string): string {
+  return error.slice(0, 1_000).replace(unstorable, "\uFFFD");
 }
 
 /** What the undo of a step is told about it. */

@@ -11,7 +11,7 @@ import type { SagaInput, WorkOutcome } from "./input.ts";
 import { doInside } from "./local-step.ts";
 import { after, saveParams, saved, type Cause, type Loaded } from "./saga-store.ts";
 import { hasEnded } from "./state.ts";
-import { localWork, nextDueMs, type LocalWork } from "./timers.ts";
+import { clockIsDue, localWork, nextDueMs, type LocalWork } from "./timers.ts";
 
 /** A transaction of ours: commits when the work resolves, rolls back when it throws. */
 export type OpenTransaction = <T>(work: (tx: SagaTransaction & Sql) => Promise<T>) => Promise<T>;
@@ -61,9 +61,10 @@ export class InstanceHandle {
     return localWork(this.#parts.definition, state, this.nowMs);
   }
 
-  /** Whether time alone changes something now. */
+  /** Whether time alone changes something now, or somebody died with it in hand. */
   clockHasWork(): boolean {
-    return this.#decide(this.#clock()).ignored === undefined;
+    const { state, claims } = this.#instance;
+    return claims > 1 || clockIsDue(this.#parts.definition, state, this.nowMs);
   }
 
   /** What was left for it first, then the clock. */
@@ -82,7 +83,7 @@ export class InstanceHandle {
       if (rows.length > 0) await tx.run(engine.sql.forgetMail, [id, textArray(rows.map((row) => row.id))]);
       const tick = { cause: "clock", input: this.#clock() };
       ({ instance } = await engine.apply(tx, definition, instance, tick));
-      this.#took(instance);
+      this.#took({ ...instance, claims: 0 });
     });
   }
 

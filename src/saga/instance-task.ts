@@ -1,11 +1,12 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { sleep, withDeadline } from "../runtime/index.ts";
+import { after, sleep, withDeadline } from "../runtime/index.ts";
 import { messageOf } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
 import { InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
 import { doOutside } from "./local-step.ts";
 import type { LocalWork } from "./timers.ts";
+import { Wanted } from "./wanted.ts";
 
 interface TaskParts extends HandleParts {
   /** Something may have been left for it. */
@@ -20,7 +21,7 @@ const LATE_TRIES = 8;
 export class InstanceTask {
   readonly #parts: TaskParts;
   readonly #handle: InstanceHandle;
-  readonly #running = new Map<string, AbortController>();
+  readonly #running = new Map<string, Wanted>();
   readonly #lost = new AbortController();
   #wake: (() => void) | undefined;
   #awake = false;
@@ -55,7 +56,9 @@ export class InstanceTask {
   /** Somebody else has it now. */
   lose(): void {
     this.#stopping = true;
-    this.#lost.abort(new Error("another process has taken the saga over"));
+    const reason = new Error("another process has taken the saga over");
+    this.#lost.abort(reason);
+    for (const wanted of this.#running.values()) wanted.end(reason);
     this.#wake?.();
   }
 
@@ -108,12 +111,11 @@ export class InstanceTask {
   }
 
   #begin(work: LocalWork): void {
-    const wanted = new AbortController();
+    const wanted = new Wanted();
     const name = nameOf(work);
     this.#running.set(name, wanted);
-    const signal = AbortSignal.any([wanted.signal, this.#lost.signal]);
     const tellLate = (outcome: WorkOutcome): void => void this.#tellLate(work, outcome);
-    void doOutside(work, this.#handle.instance, signal, tellLate).then(async (outcome) => {
+    void doOutside(work, this.#handle.instance, wanted, tellLate).then(async (outcome) => {
       await this.#settle(work, outcome);
       this.#running.delete(name);
       this.#goOn();
@@ -153,9 +155,9 @@ export class InstanceTask {
       const [place = "", undo] = name.split(" ");
       const record = records[place];
       const status = undo === "undo" ? record?.undo?.status : record?.status;
-      if (this.#stopping) wanted.abort(new Error("the worker stops"));
+      if (this.#stopping) wanted.end(new Error("the worker stops"));
       else if (status !== "in_progress" || (undo !== "undo" && record?.abandoned !== undefined)) {
-        wanted.abort(new Error(record?.abandoned ?? "the saga does not want it any more"));
+        wanted.end(new Error(record?.abandoned ?? "the saga does not want it any more"));
       }
     }
   }
@@ -165,11 +167,18 @@ export class InstanceTask {
     const { dueMs, nowMs } = this.#handle;
     // What is being done is due all the time; it says when it is done.
     const others = dueMs === null || dueMs <= nowMs ? 1_000 : Math.min(1_000, dueMs - nowMs);
-    const waiting = new AbortController();
-    this.#wake = () => waiting.abort();
-    await sleep(others, waiting.signal);
+    // Nobody else looks while the instance is claimed, so that we do now and then.
+    await new Promise<void>((resolve) => {
+      const cancel = after(others, () => {
+        this.#mail = true;
+        resolve();
+      });
+      this.#wake = () => {
+        cancel();
+        resolve();
+      };
+    });
     this.#wake = undefined;
-    if (!waiting.signal.aborted) this.#mail = true; // nobody else looks while the instance is claimed
   }
 
   /** Tries again for as long as the database fails; undefined when the instance was lost meanwhile. */

@@ -4,11 +4,12 @@ import { classifyFailure } from "../retry/index.ts";
 import { withDeadline } from "../runtime/index.ts";
 import type { Sql } from "../storage/index.ts";
 import { messageOf } from "./begin.ts";
-import type { Seen } from "./definition.ts";
+import type { Seen, Undoing } from "./definition.ts";
 import { resultsOf, undoing } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
 import type { Loaded } from "./saga-store.ts";
 import type { LocalWork } from "./timers.ts";
+import type { Wanted } from "./wanted.ts";
 
 /** How long a function that was told to end may take to say how it ended. */
 const GRACE_MS = 2_000;
@@ -29,15 +30,24 @@ function seenBy({ id, input, state }: Loaded): Seen {
 export async function doOutside(
   work: LocalWork,
   instance: Loaded,
-  unwanted: AbortSignal,
+  wanted: Wanted,
   tellLate: (outcome: WorkOutcome) => void,
 ): Promise<WorkOutcome> {
   const { step, place, undo, record, attempt } = work;
   const timeoutMs = step.timeoutMs ?? 30_000;
-  const late = new AbortController();
-  const signal = AbortSignal.any([late.signal, unwanted]);
-  const idempotencyKey = idempotencyKeyOf(instance.id, place);
-  const seen = { ...seenBy(instance), idempotencyKey, signal, attempt };
+  const { id, input, state } = instance;
+  const known = undo ? undoing(record) : {};
+  const seen = {
+    input,
+    steps: resultsOf(state),
+    sagaId: id,
+    idempotencyKey: idempotencyKeyOf(id, place),
+    get signal() {
+      return wanted.signal;
+    },
+    attempt,
+    ...known,
+  };
   const context = {
     messageId: instance.id,
     correlationId: instance.correlationId,
@@ -45,13 +55,13 @@ export async function doOutside(
     sagaId: instance.id,
   };
   const running = runInMessageContext(context, async () => {
-    if (undo) return step.undo?.kind === "run" ? step.undo.work({ ...seen, ...undoing(record) }) : undefined;
+    if (undo) return step.undo?.kind === "run" ? step.undo.work(seen as typeof seen & Undoing) : undefined;
     return step.work.kind === "run" ? step.work.work(seen) : undefined;
   });
   const outcome = running.then(succeeded, failed);
   return withDeadline(outcome, timeoutMs, async () => {
     const error = `it did not end within ${timeoutMs} ms`;
-    late.abort(new Error(error));
+    wanted.end(new Error(error));
     return withDeadline(outcome, GRACE_MS, () => {
       void outcome.then((ended) => ended.kind === "done" && tellLate(ended));
       return { kind: "unknown", error } as const;

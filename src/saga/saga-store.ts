@@ -82,7 +82,7 @@ export function saveParams(
   const waits = waitingFor(definition, state);
   const opened = effects.find((effect) => effect.kind === "open incident");
   const closed = effects.find((effect) => effect.kind === "close incident");
-  const stateText = encodeJson(withoutUndefined(state));
+  const stateText = JSON.stringify(state); // results and events were checked when they came, errors when they were noted
   if (stateText.length > maxStateBytes) throw tooLarge(before.id, stateText.length, maxStateBytes);
   return [
     before.id,
@@ -120,8 +120,16 @@ export function insertParams(before: Loaded, birth: Birth, save: readonly Param[
   const moving = [status, state, step, waits, since, error, retries, due, ...rest.slice(0, 7)];
   const { definitionVersion, traceId } = birth;
   return [
-    ...[id, type, definitionVersion, key, encodeJson(input), traceId, traceparent, correlationId],
-    ...[parent?.id ?? null, parent?.place ?? null],
+    id,
+    type,
+    definitionVersion,
+    key,
+    encodeJson(input),
+    traceId,
+    traceparent,
+    correlationId,
+    parent?.id ?? null,
+    parent?.place ?? null,
     ...moving.map((param) => param ?? null),
   ];
 }

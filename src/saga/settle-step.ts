@@ -1,7 +1,7 @@
 import { completeStep, completeUndo, failStep, failUndo, tryStep, tryUndo } from "./begin.ts";
 import { needsUndo } from "./backward.ts";
 import { stepAt, type StepNode } from "./definition.ts";
-import { end, newEffort, type Draft } from "./draft.ts";
+import { end, newEffort, storable, type Draft } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
 import { wasBeaten } from "./beaten.ts";
 import type { Effort, StepRecord } from "./state.ts";
@@ -61,7 +61,7 @@ function waitForNextTry(
   effort.nextAtMs = draft.nowMs + draft.delayAfter(step, undo, effort.attempt);
   effort.dueAtMs = undefined;
   effort.attempt += 1;
-  effort.error = error.slice(0, 1_000);
+  effort.error = storable(error);
 }
 
 // A success that nobody waited for any longer is undone; if its undo is already over, it is undone once more.

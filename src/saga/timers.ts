@@ -30,11 +30,11 @@ function dueEffort(
 ): { readonly undo: boolean; readonly kind: "run" | "tx"; readonly effort: Effort } | undefined {
   if (record.status === "in_progress") {
     const { kind } = step.work;
-    return kind === "run" || kind === "tx" ? { undo: false, kind, effort: record } : undefined;
+    return isLocal(kind) ? { undo: false, kind, effort: record } : undefined;
   }
   if (record.undo?.status !== "in_progress") return undefined;
   const kind = step.undo?.kind;
-  return kind === "run" || kind === "tx" ? { undo: true, kind, effort: record.undo } : undefined;
+  return isLocal(kind) ? { undo: true, kind, effort: record.undo } : undefined;
 }
 
 /** When somebody has to look at the instance again although nothing comes; null for never. */
@@ -50,6 +50,23 @@ export function nextDueMs({ records, deadlineAtMs }: SagaState, ended: boolean):
 
 function timesOf({ nextAtMs, dueAtMs }: Effort): number[] {
   return [nextAtMs, dueAtMs].filter((atMs) => atMs !== undefined);
+}
+
+/** Whether time alone changes something: a wait is over, or a command is to be sent again. */
+export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: number): boolean {
+  const { records, deadlineAtMs } = state;
+  if (deadlineAtMs !== undefined && deadlineAtMs <= nowMs) return true;
+  const isOver = ({ nextAtMs, dueAtMs }: Effort, local: boolean): boolean =>
+    (dueAtMs !== undefined && dueAtMs <= nowMs) || (!local && nextAtMs !== undefined && nextAtMs <= nowMs);
+  return Object.entries(records).some(([place, record]) => {
+    const step = stepAt(definition, place);
+    if (record.status === "in_progress") return isOver(record, isLocal(step?.work.kind));
+    return record.undo?.status === "in_progress" && isOver(record.undo, isLocal(step?.undo?.kind));
+  });
+}
+
+function isLocal(kind: string | undefined): kind is "run" | "tx" {
+  return kind === "run" || kind === "tx";
 }
 
 /** What an instance waits for, for people: the steps under way, and since when. */

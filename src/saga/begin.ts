@@ -1,6 +1,7 @@
 import { isSagaboxError } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
 import type { StepNode } from "./definition.ts";
+import type { SagaEffect } from "./decision.ts";
 import { end, newEffort, undoing, type Draft } from "./draft.ts";
 import type { StepRecord } from "./state.ts";
 
@@ -68,10 +69,9 @@ export function tryUndo(draft: Draft, place: string, step: StepNode, record: Ste
         const data = step.undo.data({ ...draft.seen(), ...undoing(record) });
         const id = draft.ports.newId();
         const { command } = step.undo;
-        const undoes =
-          step.work.kind === "send" ? { undoes: { type: step.work.command.name, ids: record.ids } } : {};
         const { epoch } = undo;
-        draft.effects.push({ kind: "send", place, undo: true, epoch, command, data, id, ...undoes });
+        const refers = undoRefers(step, record, command.name);
+        draft.effects.push({ kind: "send", place, undo: true, epoch, command, data, id, ...refers });
         undo.ids.push(id);
         undo.dueAtMs = draft.nowMs + (step.timeoutMs ?? 30_000);
       } catch (thrown) {
@@ -88,6 +88,17 @@ export function tryUndo(draft: Draft, place: string, step: StepNode, record: Ste
     case "none":
       return;
   }
+}
+
+// Whoever carries out both commands undoes once by himself. Where the step was no command, at least the undo is known.
+function undoRefers(
+  { work }: StepNode,
+  { ids, undo }: StepRecord,
+  type: string,
+): Partial<Pick<Extract<SagaEffect, { kind: "send" }>, "undoes" | "supersedes">> {
+  if (work.kind === "send") return { undoes: { type: work.command.name, ids: [...ids] } };
+  const earlier = undo?.ids.slice(undo.countsFrom?.ids ?? 0) ?? [];
+  return earlier.length === 0 ? {} : { supersedes: { type, ids: earlier } };
 }
 
 export function completeStep(draft: Draft, place: string, record: StepRecord, result?: Json): void {

@@ -165,3 +165,15 @@ test("S-07: an undo that fails for good parks with an incident, and a person set
   expect(played.decided("settle", "charge")).toBe("compensating");
   expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
 });
+
+test("S-09: an undo by command of what was no command stands for its earlier tries, so that it happens once", () => {
+  const local = order
+    .run("charge", none, { timeout: 1_000 })
+    .undo(Release, none, { retry: { firstDelay: 0 } });
+  const played = new PlayedSaga(local);
+  played.worked("do charge", { kind: "failed", error: "broken", permanent: true });
+  expect(played.command("undo charge", 1).supersedes).toBeUndefined();
+  played.tick(1_000);
+  played.tick(0);
+  expect(played.command("undo charge", 2).supersedes).toEqual({ type: Release.name, ids: ["m1"] });
+});

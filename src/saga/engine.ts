@@ -1,14 +1,5 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import {
-  formatUndoes,
-  replyHeader,
-  replyTopicOf,
-  runInMessageContext,
-  supersedesHeader,
-  undoesHeader,
-  type AnyContract,
-  type Json,
-} from "../message/index.ts";
+import type { AnyContract, Json } from "../message/index.ts";
 import type { Outgoing, PublishOptions } from "../outbox/index.ts";
 import { random } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
@@ -19,6 +10,7 @@ import type { Decision, SagaEffect } from "./decision.ts";
 import { resultsOf } from "./draft.ts";
 import { followedBy, recording } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
+import { sagaCommand } from "./saga-command.ts";
 import type { SagaRegistry } from "./registry.ts";
 import {
   actorOf,
@@ -95,7 +87,7 @@ export class SagaEngine {
     }
     const { decision: sendable, outgoing } = await this.#compose(definition, before, decision, cause);
     const params = this.#params(definition, before, sendable, cause, release);
-    if (params === undefined) return this.apply(tx, definition, before, tooLarge(cause), { release });
+    if (params === undefined) return this.#withoutResult(tx, definition, before, cause);
     const written =
       birth === undefined
         ? await tx.run(this.sql.save, params)
@@ -105,6 +97,20 @@ export class SagaEngine {
     for (const effect of sendable.effects) await this.#perform(tx, before, sendable, effect);
     tx.whenCommitted(() => this.tell(before, sendable));
     return { instance: after(before, sendable) };
+  }
+
+  // What is too large to be kept must not stand in the way of everything that comes after it.
+  async #withoutResult(
+    tx: SagaTransaction,
+    definition: SagaDefinition,
+    before: Loaded,
+    cause: Cause,
+  ): Promise<{ readonly instance: Loaded; readonly ignored?: string }> {
+    const smaller = tooLarge(cause);
+    if (smaller !== undefined) return this.apply(tx, definition, before, smaller);
+    const ignored = "it is too large to be kept with the saga";
+    await this.#ignore(tx, before, { ...cause, input: { kind: "tick" } }, ignored);
+    return { instance: before, ignored };
   }
 
   decide(definition: SagaDefinition, before: Loaded, input: SagaInput): Decision {
@@ -146,7 +152,8 @@ export class SagaEngine {
     try {
       return saveParams(definition, before, decision, cause, { release, maxStateBytes });
     } catch (error) {
-      if (isSagaboxError(error, "SAGA_STATE_TOO_LARGE") && tooLarge(cause) !== cause) return undefined;
+      // Whoever starts a saga with too much is told.
+      if (isSagaboxError(error, "SAGA_STATE_TOO_LARGE") && cause.input.kind !== "start") return undefined;
       throw error;
     }
   }
@@ -166,7 +173,7 @@ export class SagaEngine {
       if (effect === undefined) return { decision: current, outgoing };
       done.add(effect);
       try {
-        outgoing.push(await this.#outgoing(before, effect, cause));
+        outgoing.push(await sagaCommand(this.parts, before, effect, cause));
       } catch (thrown) {
         current = this.#unsendable(definition, before, current, effect, thrown);
       }
@@ -193,26 +200,6 @@ export class SagaEngine {
       effects: [...decision.effects, ...next.effects],
       changes: [...decision.changes, ...next.changes],
     };
-  }
-
-  async #outgoing(before: Loaded, effect: Send, cause: string): Promise<Outgoing> {
-    const { compose, service } = this.parts;
-    const { id: sagaId, correlationId, traceparent } = before;
-    const { command, data, id, undoes, supersedes } = effect;
-    const composed = await runInMessageContext(
-      { messageId: cause.slice(0, 255), correlationId, traceparent, sagaId },
-      () => compose(command, data, command.key === undefined ? { id, key: sagaId } : { id }),
-    );
-    const headers = {
-      ...composed.message.headers,
-      [replyHeader]: replyTopicOf(sagaReplies(service)),
-      ...(undoes === undefined ? {} : { [undoesHeader]: formatUndoes(undoes.type, undoes.ids) }),
-      ...(supersedes === undefined
-        ? {}
-        : { [supersedesHeader]: formatUndoes(supersedes.type, supersedes.ids) }),
-    };
-    // The id is our own, new and time-ordered: nobody can have used it before.
-    return { ...composed, ownId: false, message: { ...composed.message, headers } };
   }
 
   async #perform(tx: SagaTransaction, before: Loaded, decision: Decision, effect: SagaEffect): Promise<void> {
@@ -266,15 +253,10 @@ export class SagaEngine {
   }
 }
 
-/** The name under which replies to the commands of sagas arrive; the consumer that moves them is called the same. */
-export function sagaReplies(service: string): string {
-  return `${service}.sagas`;
-}
-
 // A result that cannot be kept was made all the same, so the step counts as done in an unknown way.
-function tooLarge(cause: Cause): Cause {
+function tooLarge(cause: Cause): Cause | undefined {
   const { input } = cause;
-  if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return cause;
+  if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return undefined;
   const error = "its result is too large to be kept with the saga";
   return { ...cause, input: { ...input, outcome: { kind: "failed", error, permanent: true } } };
 }

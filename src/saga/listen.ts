@@ -2,8 +2,9 @@ import { retryAfter } from "../errors/index.ts";
 import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.ts";
 import { replyContract, replyTopicOf, type Json, type ReplyBody } from "../message/index.ts";
 import type { Sql } from "../storage/index.ts";
-import { conflict, sagaReplies, type SagaEngine, type SagaTransaction } from "./engine.ts";
+import { conflict, type SagaEngine, type SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
+import { sagaReplies } from "./saga-command.ts";
 import { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
 
 export interface ListenParts {
@@ -21,11 +22,14 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
   if (sagas.all().length === 0) return;
   const topic = replyTopicOf(sagaReplies(service));
   const replies = replyContract(topic);
-  // Named after the service: two services in one database wait for different events.
-  const from = { consumer: topic.slice(topic.indexOf(".") + 1), from: "beginning" } as const;
-  registry.on(replies, from, async (message, context) => hearReply(parts, message, context));
+  // Named after the service: two services in one database wait for different events. A reply may be there before its
+  // first reader is; of events, all that happened before anybody waited would be too many.
+  const consumer = topic.slice(topic.indexOf(".") + 1);
+  registry.on(replies, { consumer, from: "beginning" }, async (message, context) =>
+    hearReply(parts, message, context),
+  );
   for (const { event, sagas: interested } of sagas.awaited()) {
-    registry.on(event, from, async (message, context) => {
+    registry.on(event, { consumer: `${consumer}.events` }, async (message, context) => {
       for (const [type, keyOf] of interested) {
         await hearEvent(parts, message, context, type, keyOf(message.data));
       }

@@ -154,3 +154,22 @@ test("F2: a worker that dies with a step in hand leaves it to another one, with 
   await ends(sagaId, "completed");
   expect(keys).toEqual([`${sagaId}:charge`, `${sagaId}:charge`]);
 });
+
+test("S-15: a result or an event that is too large is refused with its reason, and the saga goes on", async () => {
+  const { bus, ends, lines } = await sagaShop({ sagas: { pollInterval: 50, maxStateBytes: 2_000 } });
+  const undone: string[] = [];
+  const order = begin()
+    .run("note", () => 1)
+    .undo(() => void undone.push("note"))
+    .run("large", () => "x".repeat(5_000))
+    .undo((c) => void undone.push(`large ${c.outcome}`));
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
+  await ends(sagaId, "compensated");
+  expect(undone).toEqual(["large unknown", "note"]);
+  const failures = (await lines(sagaId)).filter(({ event_type }) => event_type === "failed");
+  expect(failures).toMatchObject([
+    { step: "large", note: "its result is too large to be kept with the saga" },
+  ]);
+});

@@ -1,0 +1,45 @@
+import {
+  formatUndoes,
+  replyHeader,
+  replyTopicOf,
+  runInMessageContext,
+  supersedesHeader,
+  undoesHeader,
+  type AnyContract,
+} from "../message/index.ts";
+import type { Outgoing, PublishOptions } from "../outbox/index.ts";
+import type { SagaEffect } from "./decision.ts";
+import type { Loaded } from "./saga-store.ts";
+
+interface CommandParts {
+  readonly service: string;
+  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+}
+
+/** A command of a saga, ready to be written: it carries the saga's id, and says what it takes back or stands for. */
+export async function sagaCommand(
+  { compose, service }: CommandParts,
+  { id: sagaId, correlationId, traceparent }: Loaded,
+  { command, data, id, undoes, supersedes }: Extract<SagaEffect, { kind: "send" }>,
+  cause: string,
+): Promise<Outgoing> {
+  const composed = await runInMessageContext(
+    { messageId: cause.slice(0, 255), correlationId, traceparent, sagaId },
+    () => compose(command, data, command.key === undefined ? { id, key: sagaId } : { id }),
+  );
+  const headers = {
+    ...composed.message.headers,
+    [replyHeader]: replyTopicOf(sagaReplies(service)),
+    ...(undoes === undefined ? {} : { [undoesHeader]: formatUndoes(undoes.type, undoes.ids) }),
+    ...(supersedes === undefined
+      ? {}
+      : { [supersedesHeader]: formatUndoes(supersedes.type, supersedes.ids) }),
+  };
+  // The id is our own, new and time-ordered: nobody can have used it before.
+  return { ...composed, ownId: false, message: { ...composed.message, headers } };
+}
+
+/** The name under which replies to the commands of sagas arrive; the consumer that moves them is called the same. */
+export function sagaReplies(service: string): string {
+  return `${service}.sagas`;
+}

@@ -1,39 +1,31 @@
+import { consumerEventCatalogue } from "./consumer-event-catalogue.ts";
+import {
+  type,
+  topic,
+  id,
+  count,
+  durationMs,
+  delayMs,
+  attempt,
+  error,
+  scope,
+  lanes,
+  open,
+  depth,
+  via,
+  worker,
+  type EventEntries,
+  type EventEntry,
+} from "./event-entry.ts";
+import { sagaEventCatalogue } from "./saga-event-catalogue.ts";
 import type { TelemetryEvents, TelemetryName } from "./events.ts";
 
-export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
-
-export interface EventEntry<Name extends TelemetryName = TelemetryName> {
-  readonly level: Exclude<LogLevel, "silent">;
-  /** The same event can be an everyday matter; `when` says to people what `is` says to the log. */
-  readonly milder?: {
-    readonly level: Exclude<LogLevel, "silent">;
-    readonly when: string;
-    is(fields: TelemetryEvents[Name]): boolean;
-  };
-  readonly meaning: string;
-  readonly fields: { readonly [Field in keyof TelemetryEvents[Name]]: string };
-}
-
-const consumer = "Name of the consumer.";
-const type = "Type of the message.";
-const topic = "Topic the message goes to or came from.";
-const id = "Id of the message.";
-const count = "How many messages.";
-const durationMs = "How long it took, in milliseconds.";
-const delayMs = "How long it waits, in milliseconds.";
-const attempt = "Which attempt this was, counted from 1.";
-const error = "What went wrong, in one line and without payload.";
-const scope = "Whose lanes: the relay or one consumer.";
-const lanes = "How many lanes.";
-const open = "How many destinations are open or half-open now.";
-const depth = "How many messages wait at the broker for their slowest group.";
-const via = "`hook` or `webhook`.";
-const sagaType = "Name of the saga.";
-const sagaId = "Id of the instance.";
-const worker = "Name of the process in leases.";
+export type { EventEntry, LogLevel } from "./event-entry.ts";
 
 /** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
-export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name> } = {
+export const eventCatalogue: EventEntries<TelemetryName> = {
+  ...consumerEventCatalogue,
+  ...sagaEventCatalogue,
   "outbox.written": {
     level: "debug",
     meaning: "Messages were written to the outbox; their transaction may still roll back.",
@@ -142,34 +134,6 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     meaning: "Sending right after commit did not work out; the relay sends the messages.",
     fields: { count, reason: "`timeout`, `error`, `late` or `resting`.", error },
   },
-  "saga.changed": {
-    level: "info",
-    meaning:
-      "An instance of a saga went from one status to another; `failed` means that a person has to decide.",
-    fields: { type: sagaType, id: sagaId, from: "Its status before.", to: "Its status now." },
-  },
-  "saga.step": {
-    level: "debug",
-    meaning: "A step of a saga changed its status.",
-    fields: {
-      type: sagaType,
-      id: sagaId,
-      step: "Name of the step.",
-      status: "`in_progress`, `completed`, `failed`, `compensating`, `compensated` or `skipped`.",
-      durationMs,
-    },
-  },
-  "saga.unknown_version": {
-    level: "warn",
-    meaning:
-      "Instances are due, but this process does not know their version of the definition; they wait for one that does.",
-    fields: { type: sagaType, version: "The version they began with.", count: "How many instances." },
-  },
-  "saga.failed": {
-    level: "error",
-    meaning: "An instance could not be moved, because of the database; it is tried again.",
-    fields: { type: sagaType, id: sagaId, error, retryInMs: "When it is tried again, in milliseconds." },
-  },
   "lanes.gained": { level: "info", meaning: "This process leased lanes.", fields: { scope, lanes } },
   "lanes.released": { level: "info", meaning: "This process handed lanes over.", fields: { scope, lanes } },
   "lanes.lost": {
@@ -192,70 +156,6 @@ export const eventCatalogue: { readonly [Name in TelemetryName]: EventEntry<Name
     level: "debug",
     meaning: "Rows past their retention were removed.",
     fields: { table: "Name of the table.", count: "How many rows." },
-  },
-  "consumer.processed": {
-    level: "debug",
-    meaning: "A handler finished and its transaction committed.",
-    fields: { consumer, type, topic, id, durationMs },
-  },
-  "consumer.duplicate": {
-    level: "debug",
-    meaning: "A message was delivered again and its effect was not repeated.",
-    fields: { consumer, type, topic, id },
-  },
-  "consumer.skipped": {
-    level: "info",
-    meaning: "A command of a saga was settled without its handler, because of what became of earlier ones.",
-    fields: {
-      consumer,
-      type,
-      topic,
-      id,
-      reason:
-        "`nothing_to_undo`, `already_undone`, or `superseded` when the command it repeats had been carried out.",
-    },
-  },
-  "consumer.retried": {
-    level: "warn",
-    meaning: "A handler failed; the message comes back later.",
-    fields: {
-      consumer,
-      type,
-      topic,
-      id,
-      attempt,
-      delayMs,
-      charged: "Whether the failure counts against the message's attempts.",
-      error,
-    },
-  },
-  "consumer.interrupted": {
-    level: "error",
-    meaning:
-      "A consumer has received nothing for some seconds, because its broker or database cannot be reached; it tries for ever.",
-    fields: { consumer, error },
-  },
-  "consumer.resumed": {
-    level: "info",
-    meaning: "A consumer that was interrupted receives again.",
-    fields: { consumer, durationMs: "How long it was interrupted, in milliseconds." },
-  },
-  "consumer.stuck": {
-    level: "error",
-    meaning: "A handler did not end within its time; its transaction was cut off.",
-    fields: { consumer, type, id, deadlineMs: "The time it had, in milliseconds." },
-  },
-  "consumer.suspect": {
-    level: "error",
-    // Whoever takes over from a process that was killed finds all it had prefetched, and nearly all of that is innocent.
-    milder: { level: "warn", when: "`crashes` is 0", is: ({ crashes }) => crashes === 0 },
-    meaning: "A process died while it held this message, which now runs alone.",
-    fields: {
-      consumer,
-      id,
-      crashes:
-        "How often a process died while it ran this message and nothing else; 0 as long as it may be innocent.",
-    },
   },
   "dead_letter.buried": {
     level: "error",

@@ -1,0 +1,79 @@
+import {
+  attempt,
+  consumer,
+  delayMs,
+  durationMs,
+  error,
+  id,
+  topic,
+  type,
+  type EventEntries,
+} from "./event-entry.ts";
+
+/** What consumers tell. */
+export const consumerEventCatalogue: EventEntries<`consumer.${string}`> = {
+  "consumer.processed": {
+    level: "debug",
+    meaning: "A handler finished and its transaction committed.",
+    fields: { consumer, type, topic, id, durationMs },
+  },
+  "consumer.duplicate": {
+    level: "debug",
+    meaning: "A message was delivered again and its effect was not repeated.",
+    fields: { consumer, type, topic, id },
+  },
+  "consumer.skipped": {
+    level: "info",
+    meaning: "A command of a saga was settled without its handler, because of what became of earlier ones.",
+    fields: {
+      consumer,
+      type,
+      topic,
+      id,
+      reason:
+        "`nothing_to_undo`, `already_undone`, or `superseded` when the command it repeats had been carried out.",
+    },
+  },
+  "consumer.retried": {
+    level: "warn",
+    meaning: "A handler failed; the message comes back later.",
+    fields: {
+      consumer,
+      type,
+      topic,
+      id,
+      attempt,
+      delayMs,
+      charged: "Whether the failure counts against the message's attempts.",
+      error,
+    },
+  },
+  "consumer.interrupted": {
+    level: "error",
+    meaning:
+      "A consumer has received nothing for some seconds, because its broker or database cannot be reached; it tries for ever.",
+    fields: { consumer, error },
+  },
+  "consumer.resumed": {
+    level: "info",
+    meaning: "A consumer that was interrupted receives again.",
+    fields: { consumer, durationMs: "How long it was interrupted, in milliseconds." },
+  },
+  "consumer.stuck": {
+    level: "error",
+    meaning: "A handler did not end within its time; its transaction was cut off.",
+    fields: { consumer, type, id, deadlineMs: "The time it had, in milliseconds." },
+  },
+  "consumer.suspect": {
+    level: "error",
+    // Whoever takes over from a process that was killed finds all it had prefetched, and nearly all of that is innocent.
+    milder: { level: "warn", when: "`crashes` is 0", is: ({ crashes }) => crashes === 0 },
+    meaning: "A process died while it held this message, which now runs alone.",
+    fields: {
+      consumer,
+      id,
+      crashes:
+        "How often a process died while it ran this message and nothing else; 0 as long as it may be innocent.",
+    },
+  },
+};

@@ -10,7 +10,7 @@ type Engine = typeof decide;
 type Ports = Parameters<Engine>[3];
 
 /** Engines with one mistake each, which the checks have to find. */
-export const planted: Readonly<Record<string, Engine>> = {
+export const planted = {
   "what nobody knows about is not undone": (definition, snapshot, input, ports) =>
     pretendUndone(definition, decide(definition, snapshot, input, ports), snapshot, ports),
 
@@ -125,7 +125,7 @@ export const planted: Readonly<Record<string, Engine>> = {
     const decision = decide(...given);
     return { ...decision, changes: decision.changes.filter(({ event }) => event !== "compensated") };
   },
-};
+} satisfies Record<string, Engine>;
 
 function ignoring(decision: Decision, { state, status }: Snapshot, ignored: string): Decision {
   return { ...decision, state, status, effects: [], changes: [], ignored };

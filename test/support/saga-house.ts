@@ -21,6 +21,7 @@ export async function sagaHouse() {
     return bus;
   };
   const bus = another("first");
+  await bus.migrate(); // the partitions too: one that is attached later may get in the way of a message for its day
   const where = async (id: string): Promise<{ status: string; current_step: string | null }> => {
     const { rows } = await pool.query(
       "select status, current_step from sagabox.saga_instance where id = $1",

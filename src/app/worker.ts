@@ -144,12 +144,14 @@ export class Worker {
   }
 
   #notifications(): Notifications {
-    const { database, channel, relay, transport, tables, replies, observer } = this.#parts;
+    const { database, channel, relay, transport, tables, replies, mover, sagas, observer } = this.#parts;
     const local = isLocalTransport(transport) ? transport : tables;
     const hear = ({ lanes, changed }: Hint): void => {
       if (lanes === undefined) {
         relay.lookEverywhere();
         replies.hear();
+        mover.wake();
+        sagas.hint();
       } else if (changed) relay.recheck(lanes);
       else relay.hint(lanes);
       local?.hint(lanes, changed);

@@ -1,0 +1,112 @@
+import type { SagaDetail } from "../admin/index.ts";
+import type { Bus } from "../app/index.ts";
+import { readEnvironment } from "../options/index.ts";
+import type { Phase } from "../saga/index.ts";
+import { pgDatabase, quotedSchema, textArray, type Database, type PgPool } from "../storage/index.ts";
+import type { CrashRun, CrashTest } from "./crash-test.ts";
+import { CuttablePool, type CrashPoint } from "./cuttable-pool.ts";
+import { eventually } from "./eventually.ts";
+import { sagaEnds, type SagaEnd } from "./saga-probes.ts";
+import { crashStatements } from "./statements.ts";
+
+interface Wish {
+  readonly crash?: CrashPoint;
+  /** How the saga has to end. */
+  readonly end?: SagaEnd;
+}
+
+interface RunResult {
+  readonly transitions: number;
+  readonly status: SagaEnd;
+  /** False when the saga ended before the moment came. */
+  readonly crashed: boolean;
+}
+
+/** Makes runs of one crash test, one after the other. */
+export class CrashRunner<I, R, P extends Phase> {
+  readonly #test: CrashTest<I, R, P>;
+  readonly #database: Database;
+  readonly #sql: ReturnType<typeof crashStatements>;
+  #runs = 0;
+
+  constructor(test: CrashTest<I, R, P>) {
+    this.#test = test;
+    this.#database = pgDatabase(test.database);
+    this.#sql = crashStatements(
+      quotedSchema(test.schema ?? readEnvironment(process.env).schema ?? "sagabox"),
+    );
+  }
+
+  async run(wish: Wish = {}): Promise<RunResult> {
+    try {
+      return await this.#live(this.#test.input(this.#runs++), wish);
+    } catch (error) {
+      if (wish.crash === undefined) throw error;
+      const { when, transition } = wish.crash;
+      const text = error instanceof Error ? error.message : String(error);
+      throw new Error(`After a crash right ${when} transition ${transition}: ${text}`, { cause: error });
+    }
+  }
+
+  async #live(input: I, { crash, end }: Wish): Promise<RunResult> {
+    const pool = new CuttablePool(this.#test.database, crash);
+    const first = await this.#running(pool);
+    const stops: (() => Promise<unknown>)[] = [];
+    try {
+      const sagaId = await unlessCut(pool, this.#start(first, input));
+      if (sagaId !== undefined) await unlessCut(pool, this.#follow({ bus: first, sagaId, input, crash }));
+      let bus = first;
+      if (pool.isCut) {
+        const dead = first.stop();
+        stops.push(() => dead);
+        await this.#bury(pool);
+        bus = await this.#running(new CuttablePool(this.#test.database));
+      }
+      stops.push(() => bus.stop());
+      const life = { bus, sagaId: sagaId ?? (await this.#start(bus, input)), input, crash };
+      const saga = await this.#follow(life);
+      const status = saga.status as SagaEnd;
+      if (end !== undefined && status !== end) await sagaEnds(bus, life.sagaId, end, { within: 1 });
+      await this.#test.check?.({ ...life, saga });
+      return { transitions: pool.transitions, status, crashed: pool.isCut };
+    } finally {
+      if (stops.length === 0) stops.push(() => first.stop());
+      await Promise.all(stops.map((stop) => stop()));
+    }
+  }
+
+  async #running(database: PgPool): Promise<Bus> {
+    const bus = await this.#test.makeBus(database);
+    await bus.run();
+    return bus;
+  }
+
+  async #start(bus: Bus, input: I): Promise<string> {
+    return (await bus.transaction((tx) => bus.start(tx, this.#test.saga, input))).sagaId;
+  }
+
+  async #follow(life: CrashRun<I>): Promise<SagaDetail> {
+    const { within = "30s", drive } = this.#test;
+    const ending = sagaEnds(life.bus, life.sagaId, undefined, { within });
+    const [saga] = await Promise.all([ending, drive?.(life)]);
+    return saga;
+  }
+
+  // Nobody waits for leases to run out by themselves: the server has ended what the dead had begun, and so it is over.
+  async #bury({ pids }: CuttablePool): Promise<void> {
+    await eventually(async () => {
+      const { rows } = await this.#database.run(this.#sql.connected, [textArray(pids)]);
+      return rows.length === 0;
+    });
+    await this.#database.run(this.#sql.endLeases);
+  }
+}
+
+/** The result, or undefined as soon as the pool is cut, whatever becomes of the work then. */
+async function unlessCut<T>(pool: CuttablePool, work: Promise<T>): Promise<T | undefined> {
+  const outcome = work.catch((error: unknown) => {
+    if (pool.isCut) return undefined;
+    throw error;
+  });
+  return Promise.race([outcome, pool.hasBeenCut.then(() => undefined)]);
+}

@@ -1,0 +1,153 @@
+import { retryAfter, type Bus, type Phase, type Saga } from "sagabox";
+import { eventually, MemoryTransport, sagaEnds, sagaWaitsFor, timeTraveller } from "sagabox/testing";
+import { afterEach, expect, test, vi } from "vitest";
+import { sagaShop } from "../../test/support/saga-shop.ts";
+import { approval, Approved, limited, Release, reserving } from "../../test/support/tested-order.ts";
+
+const slow = { sagas: { pollInterval: "30s" } } as const;
+
+async function started<I, R, P extends Phase>(bus: Bus, saga: Saga<I, R, P>, input: I): Promise<string> {
+  return (await bus.transaction((tx) => bus.start(tx, saga, input))).sagaId;
+}
+
+async function shopWith<I, R, P extends Phase>(saga: Saga<I, R, P>, options = {}) {
+  const shop = await sagaShop(options);
+  shop.bus.register(saga);
+  await shop.bus.run();
+  return { ...shop, time: timeTraveller(shop.bus) };
+}
+
+afterEach(() => vi.unstubAllEnvs());
+
+test("a timeout of 30 seconds passes at once, although the worker would not look for half a minute", async () => {
+  const order = reserving();
+  const { bus, time } = await shopWith(order, slow);
+  const beganAt = performance.now();
+  // #region timeout
+  const sagaId = await started(bus, order, { orderId: "o1" });
+  await sagaWaitsFor(bus, sagaId, "reserve");
+  await time.advance("29s");
+  await sagaWaitsFor(bus, sagaId, "reserve");
+  await time.advance("1s");
+  await sagaWaitsFor(bus, sagaId, "undo of reserve"); // nobody answers in this test, so it may have been done
+  // #endregion timeout
+  expect(performance.now() - beganAt).toBeLessThan(8_000);
+  const { lastError, startedAt, steps } = await bus.sagas.show(sagaId);
+  expect(lastError).toContain("no answer");
+  expect(Date.now() - Date.parse(startedAt)).toBeGreaterThan(29_900);
+  expect(steps[0]).toMatchObject({ step: "reserve", status: "compensating", outcome: "unknown" });
+});
+
+test("an approval that may take two weeks is waited for, and then given up", async () => {
+  const saga = approval();
+  const { bus, time } = await shopWith(saga, slow);
+  // #region approval
+  const sagaId = await started(bus, saga, { orderId: "o1" });
+  await time.advance("13d");
+  await sagaWaitsFor(bus, sagaId, "approved");
+  await time.advance("1d");
+  const { cause } = await sagaEnds(bus, sagaId, "compensated");
+  // #endregion approval
+  expect(cause).toContain("approved");
+  const notes = (await bus.sagas.history(sagaId)).filter(({ cause: by }) => by === "test");
+  expect(notes.map(({ event, note, version }) => [event, note, version])).toEqual([
+    ["noted", "time was moved by a test: 13d", 2],
+    ["noted", "time was moved by a test: 1d", 3],
+  ]);
+});
+
+test("an approval that comes after a week was waited for all the same", async () => {
+  const saga = approval();
+  const { bus, time } = await shopWith(saga);
+  const sagaId = await started(bus, saga, { orderId: "o1" });
+  expect(await time.advance("7d")).toEqual({ sagas: 1, messages: 0 });
+  await bus.transaction((tx) => tx.publish(Approved, { orderId: "o1" }));
+  const { waitingSince, startedAt, endedAt } = await sagaEnds(bus, sagaId, "completed");
+  expect(waitingSince).toBeNull();
+  expect(Date.parse(endedAt ?? "") - Date.parse(startedAt)).toBeGreaterThan(7 * 86_400_000 - 1_000);
+});
+
+test("a worker that is in the middle of a step takes no harm, and finds the deadline passed", async () => {
+  let [calls, told, finish]: [number, string, (text: string) => void] = [0, "", () => undefined];
+  const saga = limited((signal) => {
+    calls += 1;
+    signal.addEventListener("abort", () => (told = String(signal.reason)));
+    return new Promise((resolve) => (finish = resolve));
+  });
+  const { bus, time } = await shopWith(saga);
+  const [one, two] = [await started(bus, saga, { orderId: "o1" }), "o2"];
+  await eventually(() => calls === 1);
+  await time.advance("14m");
+  finish("done");
+  await sagaWaitsFor(bus, one, "rest");
+  expect(calls).toBe(1);
+  await time.advance("1m");
+  await sagaEnds(bus, one, "compensated");
+
+  const late = await started(bus, saga, { orderId: two });
+  await eventually(() => calls === 2);
+  await time.advance("15m");
+  await eventually(() => told !== "");
+  finish("too late");
+  expect((await sagaEnds(bus, late, "compensated")).cause).toContain("deadline");
+  expect(calls).toBe(2);
+});
+
+test("a scheduled message and one that waits for another try come at once", async () => {
+  const saga = approval();
+  const shop = await sagaShop();
+  const { bus } = shop;
+  const handled: string[] = [];
+  bus.on(Release, { consumer: "warehouse" }, ({ data }) => {
+    handled.push(data.orderId);
+    if (handled.length === 1) throw retryAfter("1h");
+  });
+  bus.register(saga);
+  await bus.run();
+  const time = timeTraveller(bus);
+  await bus.transaction((tx) => tx.publish(Release, { orderId: "later" }, { delay: "2h" }));
+  expect(await time.advance("1h")).toEqual({ sagas: 0, messages: 1 });
+  expect(handled).toEqual([]);
+  expect(await time.advance("1h")).toEqual({ sagas: 0, messages: 1 });
+  await eventually(() => handled.length === 1);
+  await eventually(async () => (await time.advance("1h")).messages === 1);
+  await eventually(() => handled.length === 2);
+});
+
+test("what the broker did not take is offered again, and what has a time to live runs out of it", async () => {
+  const transport = new MemoryTransport();
+  const retry = { firstDelay: "1h", maxDelay: "1h" } as const;
+  const { bus, pool } = await sagaShop({ transport, outbox: { retry, optimistic: false } });
+  const time = timeTraveller(bus);
+  await bus.transaction((tx) => tx.publish(Release, { orderId: "mayfly" }, { ttl: "4h" }));
+  await time.advance("5h");
+  transport.failNext(1, "rejected");
+  await bus.transaction((tx) => tx.publish(Release, { orderId: "again" }));
+  await bus.run();
+  await eventually(
+    async () => (await pool.query("select 1 from sagabox.outbox where attempts = 1")).rowCount,
+  );
+  expect(await bus.deadLetters.list()).toMatchObject([{ reason: "expired" }]);
+  await time.advance("1h");
+  await eventually(() => transport.published.length > 0);
+  expect(transport.published.map(({ data }) => data)).toEqual(['{"orderId":"again"}']);
+});
+
+test("an event kept for a saga that has not begun is forgotten in its time", async () => {
+  const saga = approval();
+  const { bus, pool, time } = await shopWith(saga, { sagas: { pollInterval: 50, earlyEvents: "1d" } });
+  await bus.transaction((tx) => tx.publish(Approved, { orderId: "early" }));
+  await eventually(async () => (await pool.query("select 1 from sagabox.saga_mail")).rowCount === 1);
+  await time.advance("2d");
+  const sagaId = await started(bus, saga, { orderId: "early" });
+  await sagaWaitsFor(bus, sagaId, "approved");
+  expect((await bus.sagas.show(sagaId)).waitingMail).toBe(0);
+});
+
+test("time is not moved in production, nor by nothing, nor backwards", async () => {
+  const { bus } = await sagaShop();
+  await expect(timeTraveller(bus).advance("0s")).rejects.toThrow(/advance must be from 1 ms/);
+  expect(() => timeTraveller(bus, { scheme: "x" } as object)).toThrow(/Did you mean "schema"/);
+  vi.stubEnv("NODE_ENV", "production");
+  expect(() => timeTraveller(bus)).toThrow(/for tests/);
+});

@@ -1,0 +1,88 @@
+import type { Bus, BusTransaction } from "../app/index.ts";
+import { decodeJson, encodeJson } from "../message/index.ts";
+import { milliseconds, readEnvironment, rejectUnknownKeys, type Duration } from "../options/index.ts";
+import type { SagaState } from "../saga/index.ts";
+import { quotedSchema, SQLSTATE, sqlState, type Statement } from "../storage/index.ts";
+import { earlier } from "./move-times.ts";
+import { onlyInTests } from "./only-in-tests.ts";
+import { timeStatements } from "./statements.ts";
+
+export interface TimeTravellerOptions {
+  /** The schema of the bus, if it was given one. Default: SAGABOX_SCHEMA, else "sagabox". */
+  readonly schema?: string;
+}
+
+export interface TimeMoved {
+  /** Open sagas whose times were moved. */
+  readonly sagas: number;
+  /** Messages that were scheduled, waited for another try, or were about to expire. */
+  readonly messages: number;
+}
+
+export interface TimeTraveller {
+  /**
+   * As if every process had stood still for so long: whatever waits in the tables is due so much earlier, all of it
+   * in one transaction. What becomes due begins its own waits from then on; call it again for those.
+   */
+  advance(time: Duration | number): Promise<TimeMoved>;
+}
+
+const TEN_YEARS_MS = 3_650 * 86_400_000;
+const TRIES = 5;
+/** As many as fit a notification. */
+const LANES_AT_ONCE = 500;
+
+/** Moves the time of everything that waits in the tables of a bus. For tests alone; running workers notice. */
+export function timeTraveller(bus: Bus, options: TimeTravellerOptions = {}): TimeTraveller {
+  onlyInTests("timeTraveller()");
+  rejectUnknownKeys("timeTraveller", options, ["schema"]);
+  const schema = options.schema ?? readEnvironment(process.env).schema ?? "sagabox";
+  const sql = timeStatements(quotedSchema(schema));
+  const channel = `sagabox_${schema}`.slice(0, 63);
+  return {
+    advance: async (time) => {
+      const byMs = milliseconds("advance", time, { min: 1, max: TEN_YEARS_MS });
+      const note = `time was moved by a test: ${String(time)}`;
+      return withoutDeadlock(() => bus.transaction((tx) => move(tx, sql, { byMs, note, channel })));
+    },
+  };
+}
+
+type TimeStatements = ReturnType<typeof timeStatements>;
+
+async function move(
+  tx: BusTransaction,
+  sql: TimeStatements,
+  { byMs, note, channel }: { readonly byMs: number; readonly note: string; readonly channel: string },
+): Promise<TimeMoved> {
+  const run = <R>({ text }: Statement, ...params: (string | number)[]) => tx.query<R>(text, params);
+  const { rows: open } = await run<{ id: string; state: string }>(sql.lockSagas);
+  const moved = open.map(({ id, state }) => ({
+    id,
+    state: earlier(decodeJson(state) as unknown as SagaState, byMs),
+  }));
+  if (moved.length > 0) await run(sql.moveSagas, byMs, encodeJson(moved), note);
+  for (const one of [sql.moveMail, sql.moveIncidents, sql.moveMessages, sql.moveFlows]) await run(one, byMs);
+  const { rows: scheduled } = await run(sql.moveScheduled, byMs);
+  const { rows: sent } = await run<{ lane: number }>(sql.moveOutbox, byMs);
+  const { rows: queued } = await run<{ lane: number }>(sql.moveQueue, byMs);
+  const rows = [...sent, ...queued];
+  // Heard with the commit: those that hold rows back look at them again, and everybody looks for what is due.
+  const lanes = [...new Set(rows.map(({ lane }) => lane))];
+  for (let first = 0; first < lanes.length; first += LANES_AT_ONCE) {
+    await run(sql.notify, channel, `!${lanes.slice(first, first + LANES_AT_ONCE).join(",")}`);
+  }
+  await run(sql.notify, channel, "*");
+  return { sagas: moved.length, messages: scheduled.length + rows.length };
+}
+
+// A worker may be moving rows in another order; the server ends one of the two, and we can always begin again.
+async function withoutDeadlock<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (sqlState(error) !== SQLSTATE.deadlockDetected || tries === TRIES) throw error;
+    }
+  }
+}

@@ -90,7 +90,10 @@ export function sagaStatements(schema: string) {
          update ${schema}.saga_instance
             set status = $3::text, state = $4::json, current_step = $5::text, waits_for = $6::text,
                 waiting_since = to_timestamp($7::double precision / 1000), last_error = $8::text,
-                retry_count = $9::integer, due_at = to_timestamp($10::double precision / 1000),
+                retry_count = $9::integer,
+                due_at = case when due_at <= clock_timestamp()
+                               and to_timestamp($10::double precision / 1000) <= clock_timestamp()
+                              then due_at else to_timestamp($10::double precision / 1000) end,
                 version = version + 1, claims = 0, updated_at = clock_timestamp(),
                 ended_at = case when $3::text in ('completed', 'compensated') then clock_timestamp() end,
                 claimed_by = case when $11::boolean then null else claimed_by end,

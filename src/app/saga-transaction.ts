@@ -40,6 +40,7 @@ export function ownTransaction(
         query: (text, params) => tx.query(text, params),
         send: (outgoing) => scope.add(outgoing),
         whenCommitted: (told) => scope.whenCommitted(told),
+        knowsCommit: true,
       });
       scope.committed(await tx.commit(scope.last()));
       return result;
@@ -69,7 +70,12 @@ export async function startSaga(
 // Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking.
 function ofCaller(tx: unknown, send: SagaTransaction["send"]): SagaTransaction {
   const caller = callerTransaction(tx);
-  return { run: (statement, params) => caller.run(statement, params), send, whenCommitted: (told) => told() };
+  return {
+    run: (statement, params) => caller.run(statement, params),
+    send,
+    whenCommitted: (told) => told(),
+    knowsCommit: false,
+  };
 }
 
 function insideOf(owned: OwnedTransaction, scope: TransactionScope): SagaTransaction {
@@ -77,5 +83,6 @@ function insideOf(owned: OwnedTransaction, scope: TransactionScope): SagaTransac
     run: (statement, params) => owned.run(statement, params),
     send: (outgoing) => scope.add(outgoing),
     whenCommitted: (told) => scope.whenCommitted(told),
+    knowsCommit: true,
   };
 }

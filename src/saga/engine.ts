@@ -30,8 +30,10 @@ import type { SagaStatements } from "./statements.ts";
 /** An open transaction that can also take messages. */
 export interface SagaTransaction extends Queryable {
   send(outgoing: Outgoing): Promise<unknown>;
-  /** Called after the commit, where we know of it. */
+  /** Called after the commit, where we know of it; else at once. */
   whenCommitted(told: () => void): void;
+  /** Whether we know of the commit. */
+  readonly knowsCommit: boolean;
 }
 
 export interface SagaEngineParts {

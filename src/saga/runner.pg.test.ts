@@ -25,6 +25,7 @@ async function setup() {
         query: (text, params) => tx.query(text, params),
         send: nothing,
         whenCommitted: () => undefined,
+        knowsCommit: true,
       });
       await tx.commit();
       return result;

@@ -3,7 +3,7 @@ import { textArray, type Database, type Statement } from "../storage/index.ts";
 import type { SagaEngine } from "./engine.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { InstanceTask } from "./instance-task.ts";
-import { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
+import { loadedFrom, type Claim, type InstanceRow, type Loaded } from "./saga-store.ts";
 
 export interface SagaRunnerParts {
   readonly engine: SagaEngine;
@@ -60,6 +60,17 @@ export class SagaRunner implements Service {
     await Promise.all([...this.#tasks.values()].map((task) => task.stop(this.#parts.stopDeadlineMs)));
     await Promise.all(this.#lettingGo);
     await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
+  }
+
+  /** With which a new instance is taken by this process, if it has room. */
+  get claim(): Claim | undefined {
+    const { worker, leaseMs, concurrency } = this.#parts;
+    return this.#loop.running && this.#tasks.size < concurrency ? { worker, leaseMs } : undefined;
+  }
+
+  /** An instance that was started and claimed here. */
+  take(instance: Loaded): void {
+    if (this.#loop.running) this.#take(instance, false);
   }
 
   /** Something may be due: for an instance under way here, or for any. */

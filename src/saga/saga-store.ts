@@ -111,6 +111,13 @@ export function saveParams(
 export interface Birth {
   readonly definitionVersion: number;
   readonly traceId: string;
+  /** Taken by the process that starts it, which then goes on with it at once. */
+  readonly claim?: Claim | undefined;
+}
+
+export interface Claim {
+  readonly worker: string;
+  readonly leaseMs: number;
 }
 
 /** The parameters of `insert`, from those of `save`. */
@@ -118,7 +125,7 @@ export function insertParams(before: Loaded, birth: Birth, save: readonly Param[
   const { id, type, key, input, traceparent, correlationId, parent } = before;
   const [, , status, state, step, waits, since, error, retries, due, , ...rest] = save;
   const moving = [status, state, step, waits, since, error, retries, due, ...rest.slice(0, 7)];
-  const { definitionVersion, traceId } = birth;
+  const { definitionVersion, traceId, claim } = birth;
   return [
     id,
     type,
@@ -131,6 +138,8 @@ export function insertParams(before: Loaded, birth: Birth, save: readonly Param[
     parent?.id ?? null,
     parent?.place ?? null,
     ...moving.map((param) => param ?? null),
+    claim?.worker ?? null,
+    claim?.leaseMs ?? null,
   ];
 }
 

@@ -86,7 +86,7 @@ export class Sagas {
         `Saga "${definition.name}" version ${definition.version} is not registered. Call bus.register(saga) first.`,
       );
     }
-    return startIn(this.engine, tx, definition, input);
+    return startIn(this.engine, tx, definition, input, { taker: this.#runner });
   }
 
   get registry(): Pick<SagaRegistry, "get" | "all"> {

@@ -9,7 +9,7 @@ import {
 import { randomBytes } from "../runtime/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
-import type { Loaded } from "./saga-store.ts";
+import type { Claim, Loaded } from "./saga-store.ts";
 import { newState } from "./state.ts";
 
 export interface Started {
@@ -18,7 +18,14 @@ export interface Started {
   readonly started: boolean;
 }
 
+/** Whoever could go on with a new instance in this process. */
+export interface Taker {
+  readonly claim: Claim | undefined;
+  take(instance: Loaded): void;
+}
+
 interface Origin {
+  readonly taker?: Taker;
   readonly id?: string;
   readonly parent?: { readonly id: string; readonly place: string };
   readonly correlationId?: string;
@@ -55,10 +62,15 @@ export async function startIn(
     nowMs: Number(rows[0]?.now_ms),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
-  const birth = { definitionVersion: definition.version, traceId };
+  // Taken at once only where something is to be done here at once.
+  const [first] = definition.nodes;
+  const isLocal = first?.kind === "step" && (first.work.kind === "run" || first.work.kind === "tx");
+  const claim = tx.knowsCommit && isLocal ? origin.taker?.claim : undefined;
+  const birth = { definitionVersion: definition.version, traceId, claim };
   try {
     const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
-    await engine.apply(tx, definition, before, cause, { birth });
+    const { instance } = await engine.apply(tx, definition, before, cause, { birth });
+    if (claim !== undefined) tx.whenCommitted(() => origin.taker?.take({ ...instance, claims: 1 }));
     return { sagaId: id, started: true };
   } catch (error) {
     if (isSagaboxError(error, "SAGA_CONFLICT")) return existing(engine, tx, definition, key);

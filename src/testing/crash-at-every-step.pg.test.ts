@@ -1,23 +1,24 @@
 import { createBus, refuse, type Bus } from "sagabox";
-import { crashAtEveryStep, type CrashTest } from "sagabox/testing";
+import { crashAtEveryStep, type CrashRun, type CrashTest } from "sagabox/testing";
 import type pg from "pg";
 import { expect, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
-import { everyKind, Release, Reserve } from "../../test/support/tested-order.ts";
+import { approval, Approved, everyKind, Release, Reserve } from "../../test/support/tested-order.ts";
 
 type Database = Parameters<CrashTest<unknown, unknown, "undoable">["makeBus"]>[0];
 
-async function setup(declines = false) {
+async function setup({ declines = false, forgets = false } = {}) {
   const { pool } = await temporaryDatabase({ max: 40, migrated: true });
   await pool.query("create table effect (order_id text, what text, note text)"); // no unique key: twice would be seen
   const calls: { readonly key: string; readonly orderId: string }[] = [];
   const saga = everyKind(async (key, orderId) => {
     calls.push({ key, orderId });
     if (declines) throw refuse("card declined");
+    if (forgets && calls.filter((call) => call.key === key).length > 1) throw refuse("paid already");
     return key;
   });
   const makeBus = (database: Database): Bus => {
-    const bus = createBus({ service: "shop", database, log: false });
+    const bus = createBus({ service: "shop", database, log: false, shutdownTimeout: "1s" });
     bus.register(saga);
     const consumer = { consumer: "warehouse" };
     bus.on(Reserve, consumer, async ({ data }, { tx }) => {
@@ -57,4 +58,66 @@ test("a saga with send, run and tx steps keeps each effect once, wherever a proc
   expect(transitions).toBeGreaterThanOrEqual(4);
   expect(crashes).toBe(2 * transitions);
   expect(calls.length).toBeGreaterThan(2 * transitions + 1);
+}, 120_000);
+
+test("what was done is undone once, wherever a process dies on the way back", async () => {
+  const { pool, saga, makeBus } = await setup({ declines: true });
+  const { transitions, crashes, status } = await crashAtEveryStep({
+    database: pool,
+    makeBus,
+    saga,
+    input: (run) => ({ orderId: `order-${run}` }),
+    check: async ({ input }) => expect(await effects(pool, input.orderId)).toEqual(["release", "reserve"]),
+  });
+  expect([status, crashes]).toEqual(["compensated", 2 * transitions]);
+}, 120_000);
+
+test("what has to come from outside is brought to whichever process is alive", async () => {
+  const { pool, makeBus } = await setup();
+  const saga = approval();
+  // #region drive
+  const drive = async ({ bus, input: { orderId } }: CrashRun<{ orderId: string }>): Promise<void> => {
+    const id = `approval of ${orderId}`; // the same after a crash, so that it counts once
+    await bus.transaction((tx) => tx.publish(Approved, { orderId }, { id }));
+  };
+  // #endregion drive
+  const report = await crashAtEveryStep({
+    database: pool,
+    makeBus: (database) => {
+      const bus = makeBus(database);
+      bus.register(saga);
+      return bus;
+    },
+    saga,
+    input: (run) => ({ orderId: `order-${run}` }),
+    drive,
+    check: ({ saga: { steps } }) =>
+      expect(steps.map(({ step, status }) => [step, status])).toEqual([["approved", "completed"]]),
+  });
+  expect(report).toEqual({ transitions: 2, crashes: 4, status: "completed" });
+}, 120_000);
+
+test("a step that cannot bear a second try is found, and where", async () => {
+  const { pool, saga, makeBus } = await setup({ forgets: true });
+  const run = crashAtEveryStep({
+    database: pool,
+    makeBus,
+    saga,
+    input: (n) => ({ orderId: `order-${n}` }),
+  });
+  await expect(run).rejects.toThrow(
+    /^After a crash right before transition 3: Saga .* was expected to be completed/,
+  );
+}, 120_000);
+
+test("a check that fails tells after which crash, and leaves no connection behind", async () => {
+  const { pool, saga, calls, makeBus } = await setup();
+  const run = crashAtEveryStep({
+    database: pool,
+    makeBus,
+    saga,
+    input: (n) => ({ orderId: `order-${n}` }),
+    check: ({ input }) => expect(calls.filter(({ orderId }) => orderId === input.orderId)).toHaveLength(1),
+  });
+  await expect(run).rejects.toThrow("After a crash right before transition 3");
 }, 120_000);

@@ -16,12 +16,16 @@ export async function crashAtEveryStep<I, R, P extends Phase>(
   onlyInTests("crashAtEveryStep()");
   rejectUnknownKeys("crashAtEveryStep", options, KEYS);
   const runner = new CrashRunner(options);
-  const { transitions, status } = await runner.run();
-  let crashes = 0;
-  for (let transition = 1; transition <= transitions; transition += 1) {
-    for (const when of ["before", "after"] as const) {
-      if ((await runner.run({ crash: { transition, when }, end: status })).crashed) crashes += 1;
+  try {
+    const { transitions, status } = await runner.run();
+    let crashes = 0;
+    for (let transition = 1; transition <= transitions; transition += 1) {
+      for (const when of ["before", "after"] as const) {
+        if ((await runner.run({ crash: { transition, when }, end: status })).crashed) crashes += 1;
+      }
     }
+    return { transitions, crashes, status };
+  } finally {
+    await runner.close();
   }
-  return { transitions, crashes, status };
 }

@@ -27,6 +27,7 @@ export class CrashRunner<I, R, P extends Phase> {
   readonly #test: CrashTest<I, R, P>;
   readonly #database: Database;
   readonly #sql: ReturnType<typeof crashStatements>;
+  readonly #dead: Promise<unknown>[] = [];
   #runs = 0;
 
   constructor(test: CrashTest<I, R, P>) {
@@ -48,21 +49,23 @@ export class CrashRunner<I, R, P extends Phase> {
     }
   }
 
+  /** The dead take their time to notice that nobody hears them; they harm nobody meanwhile. */
+  async close(): Promise<void> {
+    await Promise.all(this.#dead);
+  }
+
   async #live(input: I, { crash, end }: Wish): Promise<RunResult> {
     const pool = new CuttablePool(this.#test.database, crash);
     const first = await this.#running(pool);
-    const stops: (() => Promise<unknown>)[] = [];
+    let bus = first;
     try {
       const sagaId = await unlessCut(pool, this.#start(first, input));
       if (sagaId !== undefined) await unlessCut(pool, this.#follow({ bus: first, sagaId, input, crash }));
-      let bus = first;
       if (pool.isCut) {
-        const dead = first.stop();
-        stops.push(() => dead);
+        this.#dead.push(first.stop());
         await this.#bury(pool);
         bus = await this.#running(new CuttablePool(this.#test.database));
       }
-      stops.push(() => bus.stop());
       const life = { bus, sagaId: sagaId ?? (await this.#start(bus, input)), input, crash };
       const saga = await this.#follow(life);
       const status = saga.status as SagaEnd;
@@ -70,8 +73,7 @@ export class CrashRunner<I, R, P extends Phase> {
       await this.#test.check?.({ ...life, saga });
       return { transitions: pool.transitions, status, crashed: pool.isCut };
     } finally {
-      if (stops.length === 0) stops.push(() => first.stop());
-      await Promise.all(stops.map((stop) => stop()));
+      if (bus !== first || !pool.isCut) await bus.stop();
     }
   }
 
@@ -92,10 +94,10 @@ export class CrashRunner<I, R, P extends Phase> {
     return saga;
   }
 
-  // Nobody waits for leases to run out by themselves: the server has ended what the dead had begun, and so it is over.
+  // The server ends what the dead had begun, and only then their leases: what was on its way could take them again.
   async #bury({ pids }: CuttablePool): Promise<void> {
     await eventually(async () => {
-      const { rows } = await this.#database.run(this.#sql.connected, [textArray(pids)]);
+      const { rows } = await this.#database.run(this.#sql.disconnect, [textArray(pids)]);
       return rows.length === 0;
     });
     await this.#database.run(this.#sql.endLeases);

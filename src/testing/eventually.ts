@@ -19,7 +19,7 @@ export async function eventually<T>(
   const within = options.within ?? "10s";
   const found = await lookFor(look, within);
   if ("value" in found) return found.value;
-  throw new Error(`It did not come true within ${within}: ${String(look)}`, { cause: found.error });
+  throw new Error(`It did not come true within ${timeText(within)}: ${String(look)}`, { cause: found.error });
 }
 
 /** The same, leaving it to the caller what to say when time is over. */
@@ -41,6 +41,11 @@ export async function lookFor<T>(
     if (systemClock.monotonicMs() + waitMs >= endMs) return { error };
     await sleep(waitMs);
   }
+}
+
+/** A length of time, for people. */
+export function timeText(time: Duration | number): string {
+  return typeof time === "number" ? `${time} ms` : time;
 }
 
 function isTruthy<T>(value: T | undefined): value is Truthy<T> {

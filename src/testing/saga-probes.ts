@@ -4,7 +4,7 @@ import type { Bus } from "../app/index.ts";
 import { isSagaboxError } from "../errors/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
 import { hasEnded } from "../saga/index.ts";
-import { lookFor, type ProbeOptions } from "./eventually.ts";
+import { lookFor, timeText, type ProbeOptions } from "./eventually.ts";
 
 /** How a saga ends; `failed` is no end, but nothing moves until a person decides. */
 export type SagaEnd = "completed" | "compensated" | "failed";
@@ -73,7 +73,7 @@ async function probe(
     return last !== undefined && (isIt(last) || neverWill(last)) ? last : undefined;
   }, within);
   if ("value" in found && isIt(found.value)) return found.value;
-  const time = "value" in found ? "" : ` within ${within}`;
+  const time = "value" in found ? "" : ` within ${timeText(within)}`;
   throw new AssertionError({
     message: [`Saga ${sagaId} was expected ${wanted}${time}.`, ...(await whereItStands(bus, last))].join(
       "\n",

@@ -64,9 +64,10 @@ export function crashStatements(schema: string) {
   const free = (table: "outbox" | "queue"): string =>
     `update ${schema}.${table} set lease_until = null where lease_until is not null`;
   return {
-    connected: statement(
-      "sagabox.testing.connected",
-      "select pid from pg_stat_activity where pid = any($1::text::integer[])",
+    // The server would notice by itself, though not before a statement that is running has ended.
+    disconnect: statement(
+      "sagabox.testing.disconnect",
+      "select pg_terminate_backend(pid) from pg_stat_activity where pid = any($1::text::integer[])",
     ),
     // Members that have been silent for more than a second are removed by whoever looks next.
     endLeases: statement(

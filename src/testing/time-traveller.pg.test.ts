@@ -2,7 +2,15 @@ import { retryAfter, type Bus, type Phase, type Saga } from "sagabox";
 import { eventually, MemoryTransport, sagaEnds, sagaWaitsFor, timeTraveller } from "sagabox/testing";
 import { afterEach, expect, test, vi } from "vitest";
 import { sagaShop } from "../../test/support/saga-shop.ts";
-import { approval, Approved, limited, Release, reserving } from "../../test/support/tested-order.ts";
+import {
+  approval,
+  Approved,
+  everyKind,
+  limited,
+  Release,
+  Reserve,
+  reserving,
+} from "../../test/support/tested-order.ts";
 
 const slow = { sagas: { pollInterval: "30s" } } as const;
 
@@ -142,6 +150,40 @@ test("an event kept for a saga that has not begun is forgotten in its time", asy
   const sagaId = await started(bus, saga, { orderId: "early" });
   await sagaWaitsFor(bus, sagaId, "approved");
   expect((await bus.sagas.show(sagaId)).waitingMail).toBe(0);
+});
+
+test("incidents and open flows grow older with everything else, closed ones do not", async () => {
+  const { bus, pool } = await sagaShop();
+  await pool.query(`
+    insert into sagabox.saga_incident (saga_id, steps, error, opened_at) values ('s', '{pay}', 'no', now());
+    insert into sagabox.flow_event (flow, message_id, correlation_id, type, source, happened_at, open)
+    values ('f', 'm1', 'c', 't', 'shop', now(), true), ('f', 'm2', 'c', 't', 'shop', now(), false)`);
+  await timeTraveller(bus).advance("2d");
+  const { rows } = await pool.query(`
+    select round(extract(epoch from now() - opened_at) / 86400)::int as days from sagabox.saga_incident
+    union all
+    (select round(extract(epoch from now() - recorded_at) / 86400)::int from sagabox.flow_event order by message_id)`);
+  expect(rows).toEqual([{ days: 2 }, { days: 2 }, { days: 0 }]);
+});
+
+test("time that is moved again and again under busy workers loses and doubles nothing", async () => {
+  const { bus, pool } = await sagaShop();
+  await pool.query("create table effect (order_id text, what text, note text)");
+  const saga = everyKind(async (key) => key);
+  bus.register(saga);
+  bus.on(Reserve, { consumer: "warehouse" }, () => ({ shelf: "A" }));
+  await bus.run();
+  const time = timeTraveller(bus);
+  const ids = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => started(bus, saga, { orderId: `o${n}` })),
+  );
+  const ending = Promise.all(ids.map((id) => sagaEnds(bus, id, "completed", { within: "20s" })));
+  for (let moves = 0; moves < 10; moves += 1) await time.advance("1s");
+  await ending;
+  const { rows } = await pool.query(
+    "select order_id from sagabox.saga_instance, effect where order_id = correlation_id",
+  );
+  expect(rows).toHaveLength(20);
 });
 
 test("time is not moved in production, nor by nothing, nor backwards", async () => {

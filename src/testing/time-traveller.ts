@@ -3,6 +3,7 @@ import { decodeJson, encodeJson } from "../message/index.ts";
 import { milliseconds, readEnvironment, rejectUnknownKeys, type Duration } from "../options/index.ts";
 import type { SagaState } from "../saga/index.ts";
 import { quotedSchema, SQLSTATE, sqlState, type Statement } from "../storage/index.ts";
+import { timeText } from "./eventually.ts";
 import { earlier } from "./move-times.ts";
 import { onlyInTests } from "./only-in-tests.ts";
 import { timeStatements } from "./statements.ts";
@@ -42,7 +43,7 @@ export function timeTraveller(bus: Bus, options: TimeTravellerOptions = {}): Tim
   return {
     advance: async (time) => {
       const byMs = milliseconds("advance", time, { min: 1, max: TEN_YEARS_MS });
-      const note = `time was moved by a test: ${String(time)}`;
+      const note = `time was moved by a test: ${timeText(time)}`;
       return withoutDeadlock(() => bus.transaction((tx) => move(tx, sql, { byMs, note, channel })));
     },
   };

@@ -1,0 +1,65 @@
+import { eventually, sagaEnds, sagaWaitsFor } from "sagabox/testing";
+import { expect, test } from "vitest";
+import { sagaShop } from "../../test/support/saga-shop.ts";
+import { approval, Approved } from "../../test/support/tested-order.ts";
+
+async function setup() {
+  const { bus } = await sagaShop();
+  const saga = approval();
+  bus.register(saga);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, saga, { orderId: "o1" }));
+  return { bus, sagaId };
+}
+
+test("a probe resolves with the saga as soon as it stands where it should", async () => {
+  const { bus, sagaId } = await setup();
+  // #region probes
+  const { dueAt } = await sagaWaitsFor(bus, sagaId, "approved");
+  await bus.transaction((tx) => tx.publish(Approved, { orderId: "o1" }));
+  const { steps } = await sagaEnds(bus, sagaId, "completed", { within: "5s" });
+  // #endregion probes
+  expect(dueAt).not.toBeNull();
+  expect(steps).toMatchObject([{ step: "approved", status: "completed" }]);
+  expect((await sagaEnds(bus, sagaId)).status).toBe("completed");
+});
+
+test("a probe that waited in vain tells where the saga stands and how it came there", async () => {
+  const { bus, sagaId } = await setup();
+  const error = await sagaEnds(bus, sagaId, "completed", { within: 100 }).catch((thrown: Error) => thrown);
+  expect(error).toMatchObject({ name: "AssertionError", actual: "running" });
+  const [first, second, third, fourth, fifth, ...lines] = (error as Error).message.split("\n");
+  expect(first).toBe(`Saga ${sagaId} was expected to be completed within 100 ms.`);
+  expect(second).toBe('It is a "tested-approval" (version 1) with the key "o1", and is running.');
+  expect(third).toMatch(/^It waits for wait: approved, since 2/);
+  expect(fourth).toMatch(/^It is looked at again at 2/);
+  expect(fifth).toBe("The last lines of its history:");
+  expect(lines.join("\n")).toMatch(/v1 step_executed approved pending → in_progress \(.*\)/);
+});
+
+test("a probe does not wait for what cannot come any more", async () => {
+  const { bus, sagaId } = await setup();
+  await bus.sagas.cancel(sagaId, { actor: "ada", reason: "changed her mind" });
+  await sagaEnds(bus, sagaId, "compensated");
+  const beganAt = performance.now();
+  const never = { within: "20s" } as const;
+  await expect(sagaEnds(bus, sagaId, "completed", never)).rejects.toThrow(/to be completed\.\n/);
+  await expect(sagaWaitsFor(bus, sagaId, "approved", never)).rejects.toThrow(/to wait for "approved"\.\n/);
+  expect(performance.now() - beganAt).toBeLessThan(5_000);
+});
+
+test("a probe of a saga that does not exist says so", async () => {
+  const { bus } = await setup();
+  await expect(sagaEnds(bus, "nobody", "completed", { within: 50 })).rejects.toThrow(/There is no such saga/);
+});
+
+test("what is looked for in vain is told with what stood in the way", async () => {
+  let looks = 0;
+  expect(await eventually(() => ++looks > 3 && "found")).toBe("found");
+  const broken = eventually(() => Promise.reject(new Error("no database")), { within: 20 });
+  const error = (await broken.catch((thrown: unknown) => thrown)) as Error;
+  expect(error.message).toContain("It did not come true within 20 ms");
+  expect(error.cause).toMatchObject({ message: "no database" });
+  const stuck = eventually(() => new Promise<boolean>(() => undefined), { within: 20 });
+  await expect(stuck).rejects.toThrow("It did not come true within 20 ms");
+});

@@ -26,6 +26,8 @@ const quickProof = process.env["SAGABOX_PROOF"] !== "full";
 export default defineConfig({
   ...shared,
   test: {
+    // Most of these wait for PostgreSQL or for time to pass; two side by side are no trouble even on two cores.
+    maxWorkers: 2,
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],
@@ -60,7 +62,7 @@ export default defineConfig({
       },
       {
         ...shared,
-        test: { name: "architecture", include: ["test/architecture/**/*.test.ts"] },
+        test: { name: "architecture", testTimeout: 30_000, include: ["test/architecture/**/*.test.ts"] },
       },
       {
         ...shared,

@@ -16,7 +16,7 @@ export const placeOrder = saga("order", {
   .send("reserve", ReserveStock, ({ input: { orderId, sku } }) => ({ orderId, sku }))
   .undo(ReleaseStock, ({ input: { orderId } }) => ({ orderId }))
   .send("pay", TakePayment, ({ input: { orderId, customerId, cents } }) => ({ orderId, customerId, cents }), {
-    timeout: "1s",
+    timeout: "3s",
   })
   .undo(RefundPayment, ({ input: { orderId } }) => ({ orderId }))
   .send("ship", ShipOrder, ({ input: { orderId, customerId }, steps }) => ({

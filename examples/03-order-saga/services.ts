@@ -18,7 +18,7 @@ export function stockService(bus: Bus): void {
 export function paymentService(bus: Bus): void {
   bus.on(TakePayment, { consumer: "payments" }, async ({ data }, { tx }) => {
     if (data.customerId.startsWith("declined-")) throw refuse("card declined");
-    if (data.customerId.startsWith("slow-")) await sleep(1_500);
+    if (data.customerId.startsWith("slow-")) await sleep(4_000);
     await tx.query("insert into payment (order_id, cents) values ($1, $2)", [data.orderId, data.cents]);
     return { paymentId: `p-${data.orderId}` };
   });

@@ -38,8 +38,8 @@ function undoOne(draft: Draft, place: string, step: StepNode): Progress {
   if (!needsUndo(record, step)) return "done";
   if (record.undo === undefined) {
     record.undo = { ...newEffort(draft.nowMs), status: "in_progress" };
+    draft.note({ event: "compensated", place, from: record.status, to: "compensating" });
     record.status = "compensating";
-    draft.note({ event: "compensated", place, from: "completed", to: "compensating" });
     tryUndo(draft, place, step, record);
   }
   switch (record.undo.status) {

@@ -128,9 +128,14 @@ export class SagaEngine {
     );
   }
 
-  tell({ id, type, status: from, state: old }: Loaded, { status, state }: Decision): void {
+  tell({ id, type, status: from, state: old }: Loaded, { status, state, effects }: Decision): void {
     const { observer } = this.parts;
-    if (from !== status) observer.tell("saga.changed", { type, id, from, to: status }, { sagaId: id });
+    if (from !== status) {
+      const incident = effects.find(({ kind }) => kind === "open incident");
+      const [step, error] =
+        incident?.kind === "open incident" ? [incident.places.join(", "), incident.error] : [null, null];
+      observer.tell("saga.changed", { type, id, from, to: status, step, error }, { sagaId: id });
+    }
     for (const [place, record] of Object.entries(state.records)) {
       const known = old.records[place];
       if (record.status === known?.status) continue;

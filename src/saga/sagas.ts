@@ -34,6 +34,7 @@ export class Sagas {
   readonly #parts: SagasParts;
   readonly #registry = new SagaRegistry();
   readonly #runner: SagaRunner;
+  #listening = false;
 
   constructor(parts: SagasParts) {
     const { service, compose, newId, observer, settings, database, begin, worker, leaseMs, stopDeadlineMs } =
@@ -70,12 +71,19 @@ export class Sagas {
   }
 
   register(...sagas: readonly Defined[]): void {
-    for (const { definition } of sagas) this.#registry.register(definition);
+    for (const saga of sagas) {
+      if (saga?.definition?.nodes === undefined) throw noSaga();
+      const { name, version } = saga.definition;
+      const isNew = this.#registry.get(name, version) === undefined;
+      if (isNew && this.#listening) throw tooLate(name);
+      this.#registry.register(saga.definition);
+    }
   }
 
   /** Adds the consumer of replies and events, once everything is registered. */
   listen(registry: HandlerRegistry): void {
     const { transactionOf } = this.#parts;
+    this.#listening = true;
     listen(registry, { engine: this.engine, transactionOf, hint: (id) => this.#runner.hint(id) });
   }
 
@@ -97,4 +105,20 @@ export class Sagas {
   hint(sagaId?: string): void {
     this.#runner.hint(sagaId);
   }
+}
+
+function noSaga(): SagaboxError {
+  return new SagaboxError(
+    "SAGA_INVALID",
+    "register takes sagas made by saga(). What came is none: a step before the pivot that lacks undo(), noUndo() or " +
+      "pivot() is not finished; if it was imported, look for a circular import.",
+  );
+}
+
+function tooLate(name: string): SagaboxError {
+  return new SagaboxError(
+    "SAGA_INVALID",
+    `Saga "${name}" was registered after bus.run(), when its replies and events could not be heard any more. ` +
+      "Register it before.",
+  );
 }

@@ -66,7 +66,14 @@ export interface TelemetryEvents {
     readonly error: string;
   };
   /** An instance of a saga went from one status to another. */
-  "saga.changed": { readonly type: string; readonly id: string; readonly from: string; readonly to: string };
+  "saga.changed": {
+    readonly type: string;
+    readonly id: string;
+    readonly from: string;
+    readonly to: string;
+    readonly step: string | null;
+    readonly error: string | null;
+  };
   "saga.step": {
     readonly type: string;
     readonly id: string;

@@ -6,10 +6,18 @@ const sagaId = "Id of the instance.";
 /** What sagas tell. */
 export const sagaEventCatalogue: EventEntries<`saga.${string}`> = {
   "saga.changed": {
-    level: "info",
+    level: "error",
+    milder: { level: "info", when: "`to` is not `failed`", is: ({ to }) => to !== "failed" },
     meaning:
       "An instance of a saga went from one status to another; `failed` means that a person has to decide.",
-    fields: { type: sagaType, id: sagaId, from: "Its status before.", to: "Its status now." },
+    fields: {
+      type: sagaType,
+      id: sagaId,
+      from: "Its status before.",
+      to: "Its status now.",
+      step: "The steps that are stuck, when it failed.",
+      error: "What went wrong with them, when it failed.",
+    },
   },
   "saga.step": {
     level: "debug",

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { refuse, saga } from "sagabox";
 import { Charge, Order, Paid, Refund, Release, Reserve, sagaShop } from "../support/saga-shop.ts";
+import { RecordingObserver } from "../support/recording-observer.ts";
 import { until } from "../support/relays.ts";
 
 const begin = () => saga("order", { version: 1, input: Order, key: (i) => i.orderId });
@@ -172,4 +173,22 @@ test("S-15: a result or an event that is too large is refused with its reason, a
   expect(failures).toMatchObject([
     { step: "large", note: "its result is too large to be kept with the saga" },
   ]);
+});
+
+test("F10: a saga that is parked is told as an error, with its step and what went wrong; one registered late is refused", async () => {
+  const observer = new RecordingObserver();
+  const { bus, ends } = await sagaShop({ observers: [observer] });
+  const order = begin()
+    .run("note", () => 1)
+    .pivot()
+    .run("ship", () => Promise.reject(new Error("no truck")), { retry: { maxAttempts: 1 } });
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
+  await ends(sagaId, "failed");
+  await until(() => observer.of("saga.changed").some(({ to }) => to === "failed"));
+  expect(observer.of("saga.changed").at(-1)).toMatchObject({ to: "failed", step: "ship", error: "no truck" });
+  const late = saga("late", { version: 1, input: Order, key: (i) => i.orderId }).delay("pause", 1);
+  expect(() => bus.register(late)).toThrowError(/after bus\.run\(\)/);
+  expect(() => bus.register({} as typeof late)).toThrowError(/is none/);
 });

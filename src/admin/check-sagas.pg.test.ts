@@ -61,7 +61,7 @@ async function lived() {
 
 test("F8: histories recorded in the database are the same on the same definitions", async () => {
   const { bus, another } = await lived();
-  const same = { checked: 5, same: 5, diverges: 0, stuck: 0, findings: [] };
+  const same = { checked: 5, same: 5, diverges: 0, stuck: 0, skipped: 0, strangers: [], findings: [] };
   expect(await bus.sagas.check()).toEqual(same);
   const other = another("other");
   other.register(original());
@@ -90,8 +90,18 @@ test("F8: a changed definition diverges, one that lacks a step or a version leav
   expect(of("done")).toMatchObject({ verdict: "diverges", correlationId: "done", status: "completed" });
   expect(of("stubborn")).toMatchObject({ verdict: "diverges", step: "charge" });
 
-  const ignorant = another("ignorant");
-  expect(await ignorant.sagas.check({ ended: 0 })).toMatchObject({ checked: 2, stuck: 2 });
+  const newest = another("newest");
+  newest.register(saga("order", { ...options, version: 2 }).delay("pause", 10));
+  expect(await newest.sagas.check()).toMatchObject({ checked: 2, stuck: 2, skipped: 3, strangers: [] });
+});
+
+test("F8: sagas of names that are not registered here are told apart from those that are stuck", async () => {
+  const { another } = await lived();
+  const elsewhere = another("elsewhere");
+  elsewhere.register(saga("parcel", options).delay("pause", 10));
+  const none = { checked: 0, same: 0, diverges: 0, stuck: 0, skipped: 0, findings: [] };
+  expect(await elsewhere.sagas.check()).toEqual({ ...none, strangers: [{ type: "order", open: 2 }] });
+  expect(await elsewhere.sagas.check({ type: "parcel" })).toEqual({ ...none, strangers: [] });
 });
 
 test("F11: an instance is drawn on its definition where that is known, else along the time", async () => {

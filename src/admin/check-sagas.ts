@@ -1,6 +1,7 @@
 import { decodeJson } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import {
+  hasEnded,
   loadedFrom,
   replay,
   type Drawn,
@@ -11,7 +12,8 @@ import {
   type SagaInput,
   type SagaStatus,
 } from "../saga/index.ts";
-import type { OwnedTransaction, Param } from "../storage/index.ts";
+import type { Param } from "../storage/index.ts";
+import type { AdminTransaction } from "./explaining-database.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 
 /** An instance for which the definitions given are not what they were. */
@@ -34,8 +36,18 @@ export interface CheckReport {
   readonly same: number;
   readonly diverges: number;
   readonly stuck: number;
+  /** Ended instances of versions that are not known here: nothing is left to be done for them. */
+  readonly skipped: number;
+  /** Sagas of names that are not known here in any version, perhaps those of another service: none was checked. */
+  readonly strangers: readonly StrangeSaga[];
   /** At most 1,000 of them. */
   readonly findings: readonly CheckFinding[];
+}
+
+export interface StrangeSaga {
+  readonly type: string;
+  /** How many instances of it have not ended. */
+  readonly open: number;
 }
 
 export interface CheckOptions {
@@ -56,9 +68,13 @@ export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): 
   const { type, ended = 1_000 } = options;
   if (type !== undefined) text("sagas.check: type", type);
   wholeNumber("sagas.check: ended", ended);
-  const counts = { checked: 0, same: 0, diverges: 0, stuck: 0 };
+  const counts = { checked: 0, same: 0, diverges: 0, stuck: 0, skipped: 0 };
   const findings: CheckFinding[] = [];
-  const count = (instance: Loaded, replayed: Replayed): void => {
+  const count = (instance: Loaded, replayed: Replayed | "skipped"): void => {
+    if (replayed === "skipped") {
+      counts.skipped += 1;
+      return;
+    }
     counts.checked += 1;
     counts[replayed.verdict] += 1;
     if (replayed.verdict !== "same" && findings.length < MAX_FINDINGS) {
@@ -67,7 +83,18 @@ export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): 
   };
   await eachPage(admin, { open: true, type, limit: Number.POSITIVE_INFINITY }, count);
   await eachPage(admin, { open: false, type, limit: ended }, count);
-  return { ...counts, findings };
+  return { ...counts, strangers: await strangersOf(admin, type), findings };
+}
+
+async function strangersOf(
+  { database, sql, names }: SagaAdmin,
+  type: string | undefined,
+): Promise<readonly StrangeSaga[]> {
+  const params = [JSON.stringify(names()), type ?? null];
+  return (await database.run<StrangeSaga>(sql.strangers, params)).rows.map(({ type: name, open }) => ({
+    type: name,
+    open,
+  }));
 }
 
 interface Pages {
@@ -79,7 +106,7 @@ interface Pages {
 async function eachPage(
   admin: SagaAdmin,
   { open, type, limit }: Pages,
-  count: (instance: Loaded, replayed: Replayed) => void,
+  count: (instance: Loaded, replayed: Replayed | "skipped") => void,
 ): Promise<void> {
   let last: string | null = null;
   for (let left = limit; left > 0;) {
@@ -87,7 +114,7 @@ async function eachPage(
     // One moment for the instances and their histories: a worker may be moving them.
     const tx = await admin.database.begin({ isolation: "repeatable read" });
     try {
-      const params: Param[] = [open, type ?? null, last, size];
+      const params: Param[] = [open, type ?? null, last, size, JSON.stringify(admin.names())];
       const rows: readonly { id: string }[] = (await tx.run<{ id: string }>(admin.sql.page, params)).rows;
       for (const { id } of rows) await checkOne(admin, tx, id, count);
       if (rows.length < size) return;
@@ -101,15 +128,20 @@ async function eachPage(
 
 async function checkOne(
   { sql, sagas, definitionOf }: SagaAdmin,
-  tx: OwnedTransaction,
+  tx: AdminTransaction,
   id: string,
-  count: (instance: Loaded, replayed: Replayed) => void,
+  count: (instance: Loaded, replayed: Replayed | "skipped") => void,
 ): Promise<void> {
   const [row] = (await tx.run<InstanceRow>(sagas.read, [id])).rows;
   if (row === undefined) return;
   const instance = loadedFrom(row);
+  const definition = definitionOf(instance.type, instance.definitionVersion);
+  if (definition === undefined && hasEnded(instance.status)) {
+    count(instance, "skipped");
+    return;
+  }
   const turns = turnsOf((await tx.run<TurnRow>(sql.turns, [id])).rows);
-  count(instance, replay(definitionOf(instance.type, instance.definitionVersion), { ...instance, turns }));
+  count(instance, replay(definition, { ...instance, turns }));
 }
 
 interface TurnRow {

@@ -2,7 +2,7 @@ import { SagaboxError } from "../errors/index.ts";
 import { encodeJson, type Json } from "../message/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
 import { loadedFrom, type InstanceRow, type Loaded, type Operator } from "../saga/index.ts";
-import type { OwnedTransaction } from "../storage/index.ts";
+import type { AdminTransaction } from "./explaining-database.ts";
 import { judgeAction, type Asked } from "./judge-action.ts";
 import { notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
 
@@ -81,7 +81,7 @@ async function act(
   );
 }
 
-export async function loadById({ sagas }: SagaAdmin, tx: OwnedTransaction, id: string): Promise<Loaded> {
+export async function loadById({ sagas }: SagaAdmin, tx: AdminTransaction, id: string): Promise<Loaded> {
   const [row] = (await tx.run<InstanceRow>(sagas.load, [String(id)])).rows;
   if (row === undefined) throw notFound(String(id));
   return loadedFrom(row);
@@ -92,8 +92,8 @@ type Done = ActionResult | SagaboxError;
 /** Runs `work` with the instance locked. An error that it returns, not throws, is thrown after the commit. */
 export async function underLock(
   { database }: SagaAdmin,
-  load: (tx: OwnedTransaction) => Promise<Loaded>,
-  work: (tx: OwnedTransaction, instance: Loaded) => Promise<Done>,
+  load: (tx: AdminTransaction) => Promise<Loaded>,
+  work: (tx: AdminTransaction, instance: Loaded) => Promise<Done>,
 ): Promise<ActionResult> {
   const tx = await database.begin();
   let done: Done;
@@ -117,7 +117,7 @@ export interface Letter {
 /** Leaves the wish for a worker that knows the definition; one that is refused is written down as well. */
 export async function deliver(
   { sagas, definitionOf }: SagaAdmin,
-  tx: OwnedTransaction,
+  tx: AdminTransaction,
   instance: Loaded,
   { letter, cause, asked }: Letter,
 ): Promise<Done> {

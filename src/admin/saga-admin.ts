@@ -2,24 +2,34 @@ import { SagaboxError } from "../errors/index.ts";
 import { text } from "../options/index.ts";
 import { sagaStatements, type Operator, type SagaDefinition } from "../saga/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
+import { explainingDatabase, type AdminDatabase } from "./explaining-database.ts";
 import { adminStatements } from "./statements.ts";
 
 /** What the operations on sagas work with. */
 export interface SagaAdmin {
-  readonly database: Database;
+  readonly database: AdminDatabase;
   readonly sql: ReturnType<typeof adminStatements>;
   readonly sagas: ReturnType<typeof sagaStatements>;
   /** The definition of a version, where it is known. With it an action is judged exactly as a worker will. */
   readonly definitionOf: (type: string, version: number) => SagaDefinition | undefined;
+  /** The names of all sagas that are known here, in whatever version. */
+  readonly names: () => readonly string[];
 }
 
 export function sagaAdmin(
   database: Database,
   schema: string,
-  definitionOf: SagaAdmin["definitionOf"] = () => undefined,
+  definitions: () => readonly SagaDefinition[] = () => [],
 ): SagaAdmin {
   const quoted = quotedSchema(schema);
-  return { database, sql: adminStatements(quoted), sagas: sagaStatements(quoted), definitionOf };
+  return {
+    database: explainingDatabase(database, quoted),
+    sql: adminStatements(quoted),
+    sagas: sagaStatements(quoted),
+    definitionOf: (type, version) =>
+      definitions().find((one) => one.name === type && one.version === version),
+    names: () => [...new Set(definitions().map(({ name }) => name))],
+  };
 }
 
 /** Nobody changes anything without saying who they are and why. */

@@ -1,7 +1,8 @@
-import { expect, test } from "vitest";
-import { command, saga } from "sagabox";
+import { expect, onTestFinished, test } from "vitest";
+import { command, createBus, saga } from "sagabox";
 import { z } from "zod";
 import { Approved, approvedOrder, sagaOptions } from "../../test/support/approved-order.ts";
+import { temporaryDatabase } from "../../test/support/database.ts";
 import { sagaHouse } from "../../test/support/saga-house.ts";
 
 const Reserve = command("stock.reserve", {
@@ -134,4 +135,23 @@ test("F10: a parent shows its children, and a child its parent", async () => {
   await bus.sagas.cancel(sagaId, by);
   await at(sagaId, "compensated");
   expect((await bus.sagas.show(childId)).status).toBe("compensated");
+});
+
+test("a database without the tables is told as such, with what to do", async () => {
+  const { url } = await temporaryDatabase();
+  const bus = createBus({ service: "shop", database: url, log: false });
+  onTestFinished(() => bus.stop().then(() => undefined));
+  const asked = [
+    bus.sagas.list(),
+    bus.sagas.show("a"),
+    bus.sagas.stuck(),
+    bus.sagas.check(),
+    bus.sagas.cancel("a", by),
+  ];
+  for (const answer of await Promise.allSettled(asked)) {
+    expect(answer).toMatchObject({
+      status: "rejected",
+      reason: { code: "STORAGE_NOT_MIGRATED", message: expect.stringContaining("sagabox migrate up") },
+    });
+  }
 });

@@ -124,7 +124,15 @@ export function adminStatements(schema: string) {
         where (instance.ended_at is null) = $1::boolean
           and ($2::text is null or instance.type = $2::text)
           and ($3::text is null or instance.id < $3::text)
+          and instance.type in (select json_array_elements_text($5::json))
         order by instance.id desc limit $4::integer`,
+    ),
+    strangers: statement(
+      "sagabox.admin.strangers",
+      `select instance.type, count(*)::integer as open from ${instances}
+        where instance.ended_at is null and ($2::text is null or instance.type = $2::text)
+          and instance.type not in (select json_array_elements_text($1::json))
+        group by instance.type order by instance.type`,
     ),
     turns: statement(
       "sagabox.admin.turns",

@@ -29,9 +29,7 @@ export type BusSagas = ReturnType<typeof busSagas>;
 
 /** What people may look at and decide about sagas. An action is done by whichever worker knows the definition. */
 export function busSagas({ database, settings, sagas }: Pick<Parts, "database" | "settings" | "sagas">) {
-  const definitionOf = (type: string, version: number): SagaDefinition | undefined =>
-    sagas.registry.get(type, version);
-  const admin = sagaAdmin(database, settings.schema, definitionOf);
+  const admin = sagaAdmin(database, settings.schema, () => sagas.registry.all());
   const poked = async (action: Promise<ActionResult>): Promise<ActionResult> => {
     const result = await action;
     sagas.hint(result.sagaId);
@@ -50,7 +48,7 @@ export function busSagas({ database, settings, sagas }: Pick<Parts, "database" |
     /** One instance in Mermaid: on its definition where that is registered here, else along the time. */
     diagram: async (id: string): Promise<string> => {
       const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
-      const definition = definitionOf(type, definitionVersion);
+      const definition = admin.definitionOf(type, definitionVersion);
       const instance = { id, type, key: correlationId, status, state };
       return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
     },

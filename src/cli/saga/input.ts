@@ -12,9 +12,7 @@ export function withSagas<T>(
 ): Promise<T> {
   const env = environment(io);
   const schema = schemaName(input, env);
-  const definitionOf = (type: string, version: number): SagaDefinition | undefined =>
-    definitions.find((one) => one.name === type && one.version === version);
-  return withDatabase(env.databaseUrl, (database) => work(sagaAdmin(database, schema, definitionOf)));
+  return withDatabase(env.databaseUrl, (database) => work(sagaAdmin(database, schema, () => definitions)));
 }
 
 /** The one argument behind the action. */

@@ -1,0 +1,26 @@
+import { explainPostgresError, type Database, type OwnedTransaction } from "../storage/index.ts";
+
+/** As much of a database as the operations use. */
+export interface AdminDatabase extends Pick<Database, "run"> {
+  begin(...options: Parameters<Database["begin"]>): Promise<AdminTransaction>;
+}
+
+export type AdminTransaction = Pick<OwnedTransaction, "run" | "commit" | "rollback">;
+
+/** The same database, whose errors say what to do where a person can do something. `schema` is quoted already. */
+export function explainingDatabase(database: Database, schema: string): AdminDatabase {
+  const explain = (error: unknown): never => {
+    throw explainPostgresError(error, schema);
+  };
+  return {
+    run: (statement, params) => database.run<never>(statement, params).catch(explain),
+    async begin(options) {
+      const tx = await database.begin(options);
+      return {
+        run: (statement, params) => tx.run<never>(statement, params).catch(explain),
+        commit: (last) => tx.commit(last),
+        rollback: () => tx.rollback(),
+      };
+    },
+  };
+}

@@ -30,7 +30,8 @@ export const saga: Command = {
   compensate  Undo it, even if it has completed. Not past its pivot.
   cancel      Undo it, unless it has completed.
   check       Play all running and the newest ended instances again on the definitions of the application, and say
-              which would go another way (diverges) or not go on at all (stuck). Exit code 1 if any.
+              which would go another way (diverges) or not go on at all (stuck). Exit code 1 if any. Ended ones of a version
+              that is not registered are skipped; sagas it does not register at all are told, and change no exit code.
   diagram     Mermaid of a definition (by its name, with --app), or of one instance: on its definition with --app, else
               along the time.
 

@@ -3,7 +3,7 @@ import { SagaboxError } from "../../errors/index.ts";
 import { instanceDiagram, instanceTimeline, sagaDiagram, type SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
-import { json, table } from "../print.ts";
+import { json, safeLines, table } from "../print.ts";
 import { given, idOf, noArgument, numberValue, onlyOptions, withSagas } from "./input.ts";
 
 export async function check(input: CommandInput, io: Io): Promise<number> {
@@ -16,9 +16,15 @@ export async function check(input: CommandInput, io: Io): Promise<number> {
   const report = await withSagas(input, io, (admin) => checkSagas(admin, options), definitions);
   if (input.values["json"] === true) io.out(json(report));
   else {
-    const { checked, same, diverges, stuck, findings } = report;
+    const { checked, same, diverges, stuck, skipped, strangers, findings } = report;
     if (findings.length > 0) io.out(findingTable(findings));
     io.out(`${checked} checked: ${same} same, ${diverges} diverge, ${stuck} stuck.`);
+    if (skipped > 0) io.out(`${skipped} skipped: they have ended, and their version is not registered.`);
+    for (const { type, open } of strangers) {
+      io.out(
+        safeLines(`Not checked: ${open} open of saga "${type}", which "${app}" does not register at all.`),
+      );
+    }
   }
   return report.diverges + report.stuck === 0 ? 0 : 1;
 }

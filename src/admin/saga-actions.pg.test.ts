@@ -32,6 +32,7 @@ test("F5, G10: every transition is in the history, with what or who caused it", 
   expect(said.map(({ version, cause }) => `${version} ${cause}`)).toEqual(
     Array.from({ length: 4 }, () => "3 operator:ann"),
   );
+  expect(said.map(({ reason }) => reason)).toEqual(["ticket 7", null, null, null]);
   expect(said[0]).toMatchObject({ note: "cancel by ann: ticket 7", input: { kind: "cancel", by } });
   expect(await bus.sagas.history(sagaId, { limit: 2, after: lines[1]?.id ?? "" })).toEqual(lines.slice(2, 4));
   await expect(bus.sagas.history("nobody")).rejects.toMatchObject({ code: "SAGA_NOT_FOUND" });
@@ -51,7 +52,7 @@ test("F10: what failed for good is an incident, is found as stuck, and goes on w
     { sagaId, type: "order", steps: ["reserve"], error: "stock is down", closedAt: null },
   ]);
   expect(await bus.sagas.stuck()).toMatchObject([
-    { id: sagaId, reason: "incident", why: "Step reserve failed for good: stock is down" },
+    { id: sagaId, reason: "incident", why: "The undo of reserve failed for good: stock is down" },
   ]);
   expect((await bus.sagas.show(sagaId)).incident?.steps).toEqual(["reserve"]);
   world.broken = false;
@@ -186,7 +187,7 @@ test("F10: a signal brings the event that is waited for, once, checked by its sc
     accepted: false,
   });
   const heard = (await bus.sagas.history(sagaId)).find(({ cause }) => cause === "signal:signal-1");
-  expect(heard).toMatchObject({ actor: "ann", step: "approval", to: "completed" });
+  expect(heard).toMatchObject({ actor: "ann", reason: "ticket 7", step: "approval", to: "completed" });
   await expect(
     bus.sagas.signal({ type: "order", key: "nobody" }, Approved, { id: "a", by: "b" }, by),
   ).rejects.toMatchObject({ code: "SAGA_NOT_FOUND" });

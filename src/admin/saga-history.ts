@@ -1,5 +1,6 @@
 import { decodeJson, type Json } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import type { Operator } from "../saga/index.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 
 /** One line of the audit log: what happened, what or who caused it. */
@@ -17,6 +18,8 @@ export interface HistoryLine {
   readonly cause: string;
   /** The person, where it was one. */
   readonly actor: string | null;
+  /** Why they did it, on the first line of a transition. */
+  readonly reason: string | null;
   readonly traceId: string | null;
   /** What happened, on the first line of a transition. */
   readonly input: Json | null;
@@ -57,7 +60,12 @@ export async function sagaHistory(
   if (rows.length === 0 && (await database.run(sql.exists, [String(id)])).rows.length === 0) {
     throw notFound(String(id));
   }
-  return rows.map((row) => ({
+  return rows.map(lineOf);
+}
+
+function lineOf(row: LineRow): HistoryLine {
+  const input = row.input === null ? null : decodeJson(row.input);
+  return {
     id: row.id,
     at: row.at,
     version: row.version,
@@ -68,7 +76,13 @@ export async function sagaHistory(
     note: row.note,
     cause: row.cause,
     actor: row.user_id,
+    reason: reasonOf(input),
     traceId: row.trace_id,
-    input: row.input === null ? null : decodeJson(row.input),
-  }));
+    input,
+  };
+}
+
+function reasonOf(input: Json | null): string | null {
+  const { by } = (input ?? {}) as { readonly by?: Partial<Operator> };
+  return by?.reason ?? null;
 }

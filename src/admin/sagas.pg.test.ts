@@ -101,6 +101,26 @@ test("F10: an instance nobody takes is stuck, with the version that is missing; 
   expect(await bus.sagas.stuck()).toEqual([]);
 });
 
+test("F10: mail that nobody takes is due since it came, not when the step it stands at gives up", async () => {
+  const { start, pool, bus } = await sagaHouse();
+  const waits = saga("waits", sagaOptions).waitFor("approval", Approved, { timeout: "1d" });
+  bus.register(waits);
+  const { sagaId } = await start(waits, { id: "a" });
+  await bus.sagas.cancel(sagaId, by);
+  const sql = "update sagabox.saga_mail set arrived_at = '2020-02-03T04:05:06Z'";
+  await pool.query(sql);
+  const since = "2020-02-03T04:05:06.000Z";
+  expect(await bus.sagas.stuck()).toMatchObject([
+    { id: sagaId, reason: "unclaimed", why: expect.stringContaining(`due since ${since}, and`) },
+  ]);
+  await pool.query(
+    "update sagabox.saga_instance set claimed_by = 'w9', claimed_until = now() + interval '1 minute'",
+  );
+  expect(await bus.sagas.stuck()).toMatchObject([
+    { reason: "held", why: expect.stringContaining(`since before ${since} without`) },
+  ]);
+});
+
 test("F10: a command nobody answers is stuck, with whom it waits for", async () => {
   const { bus, start, pool } = await sagaHouse();
   const asking = saga("asking", sagaOptions)

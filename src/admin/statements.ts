@@ -99,7 +99,9 @@ export function adminStatements(schema: string) {
          union
          select saga_id from mailed),
        judged as (
-         select ${summary}, ${utc("mailed.since")} as mail_since,
+         select ${summary},
+                ${utc("least(mailed.since, case when instance.due_at < horizon.at then instance.due_at end)")} as overdue_since,
+                case when instance.status = 'failed' then instance.state::text end as state,
                 instance.updated_at as quiet_since,
                 case
                   when instance.status = 'failed' then 'incident'

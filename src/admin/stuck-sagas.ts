@@ -1,4 +1,7 @@
+import { decodeJson } from "../message/index.ts";
 import { milliseconds, rejectUnknownKeys, text, wholeNumber, type Duration } from "../options/index.ts";
+import { stuckPlaces, type SagaState } from "../saga/index.ts";
+import { failureText } from "./failure-text.ts";
 import { LONGEST_MS } from "./list-sagas.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 import { summaryOf, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
@@ -25,7 +28,10 @@ export interface StuckOptions {
 
 interface StuckRow extends SummaryRow {
   readonly reason: StuckReason;
-  readonly mail_since: string | null;
+  /** Since when something is due or has come: never in the future. */
+  readonly overdue_since: string | null;
+  /** Of those that failed. */
+  readonly state: string | null;
 }
 
 /** Instances that do not get on by themselves, each with the reason and what to do about it. */
@@ -47,14 +53,14 @@ function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "wh
   switch (row.reason) {
     case "incident":
       return {
-        why: `Step ${row.current_step ?? "?"} failed for good: ${row.last_error ?? "unknown"}`,
+        why: failures(row),
         whatToDo: `Repair the cause and retry; or do it by hand and settle it; or skip it. See: saga show ${id}`,
       };
     case "unclaimed":
       return unclaimed(admin, row, `${type} version ${version}`);
     case "held":
       return {
-        why: `Worker ${row.claimed_by ?? "?"} has had it since before ${row.due_at ?? row.mail_since ?? "?"} without getting on.`,
+        why: `Worker ${row.claimed_by ?? "?"} has had it since before ${row.overdue_since ?? "?"} without getting on.`,
         whatToDo: "Look at that worker. If it hangs, stop it: another one takes over when its lease is over.",
       };
     case "slow":
@@ -65,15 +71,22 @@ function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "wh
   }
 }
 
+function failures({ state, current_step: step, last_error: error }: StuckRow): string {
+  const kept = state === null ? null : (decodeJson(state) as unknown as SagaState);
+  const places = kept === null ? [] : stuckPlaces(kept);
+  const told = places.map((place) => failureText(place, kept?.records[place] ?? {}));
+  const text = told.length === 0 ? failureText(step ?? "?", { error }) : told.join("; ");
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
 function unclaimed(
   { definitionOf }: SagaAdmin,
-  { type, definition_version: version, due_at: dueAt, mail_since: mailSince }: StuckRow,
+  { type, definition_version: version, overdue_since: since }: StuckRow,
   name: string,
 ): Pick<StuckSaga, "why" | "whatToDo"> {
-  const since = dueAt ?? mailSince ?? "?";
   const known = definitionOf(type, version) !== undefined;
   return {
-    why: `Something has been due since ${since}, and no worker has taken it.${known ? "" : ` Perhaps none knows ${name}.`}`,
+    why: `Something has been due since ${since ?? "?"}, and no worker has taken it.${known ? "" : ` Perhaps none knows ${name}.`}`,
     whatToDo: `Run a worker that registers ${name}, and look whether workers reach the database.`,
   };
 }

@@ -1,4 +1,4 @@
-import type { SagaDetail, StepDetail } from "../../admin/index.ts";
+import { failureText, type SagaDetail, type StepDetail } from "../../admin/index.ts";
 import { durationText, printable } from "../../telemetry/index.ts";
 import { json, table } from "../print.ts";
 
@@ -10,7 +10,8 @@ export function sagaText(saga: Omit<SagaDetail, "state">): string {
     ["status", `${saga.status}${saga.pivoted ? ", past its pivot" : ""}`],
     ["turned back", saga.cause],
     ["waits for", saga.waitsFor === null ? null : `${saga.waitsFor} since ${saga.waitingSince ?? "?"}`],
-    ["next due", saga.dueAt],
+    // Parked, it goes on when a person says so, whatever the clock says.
+    ["next due", saga.status === "failed" ? null : saga.dueAt],
     ["deadline", saga.deadlineAt],
     ["worked on by", saga.claimedBy === null ? null : `${saga.claimedBy} until ${saga.claimedUntil ?? "?"}`],
     ["waiting mail", saga.waitingMail === 0 ? null : String(saga.waitingMail)],
@@ -50,15 +51,21 @@ function took(ms: number | null): string | null {
   return ms === null ? null : durationText(ms);
 }
 
-function incident({ id, incident: open }: Omit<SagaDetail, "state">): string[] {
+function incident({ id, incident: open, steps }: Omit<SagaDetail, "state">): string[] {
   if (open === null) return [];
+  const failures = open.steps.map((place) =>
+    failureText(place, steps.find(({ step }) => step === place) ?? { error: open.error }),
+  );
+  const ways = open.steps.flatMap((place) => [
+    `  sagabox saga settle ${id} --step ${place} --reason …     when it was done by hand`,
+    `  sagabox saga skip ${id} --step ${place} --reason …     to go on without it`,
+  ]);
   return [
     "",
-    printable(`A person has to decide since ${open.openedAt}: ${open.steps.join(", ")}: ${open.error}`),
-    printable(`  sagabox saga retry ${id} --reason …     once the cause is repaired`),
-    printable(`  sagabox saga settle ${id} --step … --reason …     when it was done by hand`),
-    printable(`  sagabox saga skip ${id} --step … --reason …     to go on without it`),
-  ];
+    `A person has to decide since ${open.openedAt}: ${failures.join("; ")}`,
+    `  sagabox saga retry ${id} --reason …     once the cause is repaired`,
+    ...ways,
+  ].map(printable);
 }
 
 function children({ children: all }: Omit<SagaDetail, "state">): string[] {

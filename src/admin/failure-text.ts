@@ -1,0 +1,11 @@
+interface Failed {
+  readonly error?: string | null | undefined;
+  readonly undo?: { readonly status: string; readonly error?: string | null | undefined } | null | undefined;
+}
+
+/** What failed for good, for people: a step, or its undo. */
+export function failureText(place: string, { error, undo }: Failed): string {
+  const [what, why] =
+    undo?.status === "failed" ? [`the undo of ${place}`, undo.error] : [`step ${place}`, error];
+  return `${what} failed for good: ${why ?? "unknown"}`;
+}

@@ -1,0 +1,82 @@
+import { expect, test } from "vitest";
+import type { SagaDetail } from "../../admin/index.ts";
+import { sagaText } from "./saga-text.ts";
+
+const at = "2030-01-01T00:00:00.000Z";
+const parked: Omit<SagaDetail, "state"> = {
+  id: "s1",
+  type: "trip",
+  definitionVersion: 1,
+  correlationId: "t1",
+  status: "failed",
+  currentStep: "book.flight",
+  waitsFor: "run: undo of book.flight",
+  waitingSince: at,
+  version: 4,
+  lastError: "no seat known",
+  retryCount: 0,
+  traceId: "t",
+  messageCorrelationId: "c",
+  parent: null,
+  dueAt: "2030-01-02T00:00:00.000Z",
+  claimedBy: null,
+  claimedUntil: null,
+  startedAt: at,
+  updatedAt: at,
+  endedAt: null,
+  input: { id: "t1" },
+  direction: "backward",
+  pivoted: false,
+  cause: null,
+  deadlineAt: null,
+  steps: [
+    {
+      step: "book.flight",
+      status: "compensating",
+      outcome: "done",
+      startedAt: at,
+      endedAt: at,
+      durationMs: 0,
+      attempts: 1,
+      nextAt: null,
+      dueAt: null,
+      error: null,
+      result: null,
+      undo: {
+        status: "failed",
+        startedAt: at,
+        endedAt: at,
+        durationMs: 0,
+        attempts: 1,
+        error: "no seat known",
+      },
+    },
+  ],
+  incident: {
+    id: "1",
+    sagaId: "s1",
+    type: "trip",
+    correlationId: "t1",
+    steps: ["book.flight"],
+    error: "no seat known",
+    openedAt: at,
+    closedAt: null,
+    resolution: null,
+  },
+  children: [],
+  waitingMail: 0,
+};
+
+test("a failed undo is told as such, with commands that name the step", () => {
+  const text = sagaText(parked);
+  expect(text).toContain(
+    `A person has to decide since ${at}: the undo of book.flight failed for good: no seat known\n`,
+  );
+  expect(text).toContain("  sagabox saga settle s1 --step book.flight --reason …");
+  expect(text).toContain("  sagabox saga skip s1 --step book.flight --reason …");
+});
+
+test("what waits for a person is not due by the clock", () => {
+  expect(sagaText(parked)).not.toContain("next due");
+  expect(sagaText({ ...parked, status: "compensating" })).toMatch(/^next due +2030-01-02T/m);
+});

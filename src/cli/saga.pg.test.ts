@@ -40,12 +40,14 @@ test("F10: list shows instances in columns or as JSON, filtered, and obeys no es
 });
 
 test("F10: show tells steps, incident and the ways out; history tells who and why", async () => {
-  const { cli, broken } = await setup();
+  const { cli, broken, at } = await setup();
   const shown = await cli("show", broken);
   expect(shown.code).toBe(0);
   expect(shown.stdout).toMatch(/^status +failed, past its pivot$/m);
   expect(shown.stdout).toMatch(/^ship +failed +\S+ +\S+ ms +1 +no carrier for broken/m);
+  expect(shown.stdout).toMatch(/^A person has to decide since \S+: step ship failed for good: no carrier/m);
   expect(shown.stdout).toContain(`sagabox saga retry ${broken} --reason`);
+  expect(shown.stdout).toContain(`sagabox saga skip ${broken} --step ship --reason`);
   expect(shown.stdout).not.toContain("\u001b");
   const json = JSON.parse((await cli("show", broken, "--json")).stdout) as object;
   expect(json).toMatchObject({ id: broken, pivoted: true, incident: { steps: ["ship"] } });
@@ -53,8 +55,12 @@ test("F10: show tells steps, incident and the ways out; history tells who and wh
     code: 0,
     stdout: `Asked for "settle". A worker does it next; see: sagabox saga show ${broken}\n`,
   });
+  await at(broken, "completed");
+  expect(await cli("cancel", broken, "--actor", "bo", "--reason", "too late")).toMatchObject({ code: 1 });
   const history = await cli("history", broken);
-  expect(history.stdout).toMatch(/^at +nr +event +step +change +note +cause$/m);
+  expect(history.stdout).toMatch(/^at +nr +event +step +change +note +cause +by$/m);
+  expect(history.stdout).toMatch(/ settle by ann: ticket 7 +operator:ann +ann: ticket 7$/m);
+  expect(history.stdout).toMatch(/ ignored .* past its pivot.* operator:bo +bo: too late$/m);
   expect(history.stdout).not.toContain("\u001b");
   expect(await cli("show", "nobody")).toMatchObject({
     code: 1,

@@ -63,8 +63,9 @@ export async function history(input: CommandInput, io: Io): Promise<number> {
     line.from === null && line.to === null ? null : `${line.from ?? ""} → ${line.to ?? ""}`,
     short(line.note),
     line.cause,
+    short(line.reason === null ? line.actor : `${line.actor ?? "?"}: ${line.reason}`),
   ]);
-  io.out(table(["at", "nr", "event", "step", "change", "note", "cause"], rows));
+  io.out(table(["at", "nr", "event", "step", "change", "note", "cause", "by"], rows));
   return 0;
 }
 

@@ -1,8 +1,7 @@
-import { isSagaboxError } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
 import type { StepNode } from "./definition.ts";
 import type { SagaEffect } from "./decision.ts";
-import { end, newEffort, undoing, type Draft } from "./draft.ts";
+import { end, newEffort, storable, undoing, type Draft } from "./draft.ts";
 import type { StepRecord } from "./state.ts";
 
 /** Writes down that a step begins, before anything of it happens. */
@@ -146,7 +145,11 @@ function checkedDelay(delayMs: number): number {
   throw new Error(`a delay of ${delayMs} ms`);
 }
 
+/** What was thrown, in words that can be kept, whatever it was. */
 export function messageOf(thrown: unknown): string {
-  if (isSagaboxError(thrown)) return thrown.message;
-  return thrown instanceof Error ? thrown.message : String(thrown);
+  try {
+    return storable(String(thrown instanceof Error ? thrown.message : thrown));
+  } catch {
+    return "something without words was thrown";
+  }
 }

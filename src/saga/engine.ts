@@ -4,6 +4,7 @@ import type { Outgoing, PublishOptions } from "../outbox/index.ts";
 import { random } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
+import { messageOf } from "./begin.ts";
 import { decide } from "./decide.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
@@ -194,7 +195,7 @@ export class SagaEngine {
     { place, undo, epoch }: Send,
     thrown: unknown,
   ): Decision {
-    const error = thrown instanceof Error ? thrown.message : String(thrown);
+    const error = messageOf(thrown);
     const { state, status } = decision;
     const effort = undo ? state.records[place]?.undo : state.records[place];
     const attempt = effort?.attempt ?? 1;

@@ -2,6 +2,7 @@ import { retryAfter } from "../errors/index.ts";
 import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.ts";
 import { replyContract, replyTopicOf, type Json, type ReplyBody } from "../message/index.ts";
 import type { Sql } from "../storage/index.ts";
+import { storable } from "./draft.ts";
 import { conflict, type SagaEngine, type SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { sagaReplies } from "./saga-command.ts";
@@ -96,7 +97,8 @@ async function move(
 /** What a reply says about the step. Only a refusal is certain: whoever gave up may have done something first. */
 export function outcomeOf(reply: ReplyBody): WorkOutcome {
   if (reply.outcome === "done") return { kind: "done", result: reply.reply ?? null };
-  const { reason, error } = reply;
+  const { reason } = reply;
+  const error = storable(reply.error);
   return reason === "refused" || reason === "ignored"
     ? { kind: "refused", error }
     : { kind: "failed", error: `${reason}: ${error}` };

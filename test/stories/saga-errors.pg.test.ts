@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { refuse, saga } from "sagabox";
+import { Order, sagaShop } from "../support/saga-shop.ts";
+
+const begin = () => saga("order", { version: 1, input: Order, key: (i) => i.orderId });
+
+test.each([
+  ["NUL", () => new Error("a\0b")],
+  ["half a character", () => new Error("a\uD800b")],
+  ["a refusal with NUL", () => refuse("a\0b")],
+  ["a message that is no text", () => Object.assign(new Error("x"), { message: { code: 1 } })],
+  ["something that cannot be made a text", () => Object.create(null) as unknown],
+  ["two million characters", () => new Error("x".repeat(2_000_000))],
+])("F4: whatever a step throws, its saga ends: %s", async (_, thrown) => {
+  const { bus, ends } = await sagaShop();
+  const order = begin()
+    .run(
+      "charge",
+      () => {
+        throw thrown();
+      },
+      { retry: { maxAttempts: 1 } },
+    )
+    .undo(() => undefined);
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
+  await ends(sagaId, "compensated");
+});
+
+test("F6: whatever a choice throws, its saga ends", async () => {
+  const { bus, ends, lines } = await sagaShop();
+  const order = begin()
+    .run("note", () => 1)
+    .noUndo("a test")
+    .when(
+      "gift",
+      () => {
+        throw new Error("a\0b");
+      },
+      (s) => s.run("wrap", () => 1).noUndo("a test"),
+    );
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
+  await ends(sagaId, "compensated");
+  expect((await lines(sagaId)).map(({ note }) => note)).toContain("its own function failed: a\uFFFDb");
+});

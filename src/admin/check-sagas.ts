@@ -1,4 +1,3 @@
-import { decodeJson } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import {
   hasEnded,
@@ -165,8 +164,8 @@ function turnsOf(rows: readonly TurnRow[]): RecordedTurn[] {
       turns.set(row.version, {
         version: row.version,
         atMs: Number(row.at_ms),
-        input: decodeJson(row.input) as unknown as SagaInput,
-        drawn: row.drawn === null ? null : (decodeJson(row.drawn) as unknown as Drawn),
+        input: JSON.parse(row.input) as SagaInput,
+        drawn: row.drawn === null ? null : (JSON.parse(row.drawn) as Drawn),
         lines: [line],
       });
     }

@@ -1,4 +1,4 @@
-import { decodeJson, type Json } from "../message/index.ts";
+import type { Json } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import type { Operator } from "../saga/index.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
@@ -64,7 +64,7 @@ export async function sagaHistory(
 }
 
 function lineOf(row: LineRow): HistoryLine {
-  const input = row.input === null ? null : decodeJson(row.input);
+  const input = row.input === null ? null : (JSON.parse(row.input) as Json);
   return {
     id: row.id,
     at: row.at,

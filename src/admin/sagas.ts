@@ -1,4 +1,4 @@
-import { decodeJson, type Json } from "../message/index.ts";
+import type { Json } from "../message/index.ts";
 import { stepsOf, type SagaState, type StepRecord } from "../saga/index.ts";
 import { listIncidents, type Incident } from "./incidents.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
@@ -64,10 +64,10 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
   if (row === undefined) throw notFound(String(id));
   const [incident] = await listIncidents(admin, { sagaId: row.id, open: true, limit: 1 });
   const children = (await database.run<SummaryRow>(sql.children, [row.id])).rows;
-  const state = decodeJson(row.state) as unknown as SagaState;
+  const state = JSON.parse(row.state) as SagaState;
   return {
     ...summaryOf(row),
-    input: decodeJson(row.input),
+    input: JSON.parse(row.input) as Json,
     direction: state.direction,
     pivoted: state.pivoted,
     cause: state.cause ?? null,

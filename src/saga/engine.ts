@@ -54,6 +54,8 @@ interface ApplyOptions {
   readonly release?: boolean;
   /** It does not exist yet. */
   readonly birth?: Birth;
+  /** Throws when the result is too large, so that whatever was written with it is rolled back. */
+  readonly whole?: boolean;
 }
 
 type Send = Extract<SagaEffect, { kind: "send" }>;
@@ -81,7 +83,7 @@ export class SagaEngine {
     definition: SagaDefinition,
     before: Loaded,
     cause: Cause,
-    { release = false, birth }: ApplyOptions = {},
+    { release = false, birth, whole = false }: ApplyOptions = {},
   ): Promise<{ readonly instance: Loaded; readonly ignored?: string }> {
     const decision = this.decide(definition, before, cause.input);
     if (decision.ignored !== undefined) {
@@ -89,7 +91,7 @@ export class SagaEngine {
       return { instance: before, ignored: decision.ignored };
     }
     const { decision: sendable, outgoing } = await this.#compose(definition, before, decision, cause);
-    const params = this.#params(definition, before, sendable, cause, release);
+    const params = this.#params(definition, before, sendable, cause, { release, whole });
     if (params === undefined) return this.#withoutResult(tx, definition, before, cause);
     const written =
       birth === undefined
@@ -109,7 +111,7 @@ export class SagaEngine {
     before: Loaded,
     cause: Cause,
   ): Promise<{ readonly instance: Loaded; readonly ignored?: string }> {
-    const smaller = tooLarge(cause);
+    const smaller = tooLarge(cause, before);
     if (smaller !== undefined) return this.apply(tx, definition, before, smaller);
     const ignored = "it is too large to be kept with the saga";
     await this.#ignore(tx, before, { ...cause, input: { kind: "tick" } }, ignored);
@@ -154,15 +156,15 @@ export class SagaEngine {
     before: Loaded,
     decision: Decision,
     cause: Cause,
-    release: boolean,
+    { release, whole }: Required<Pick<ApplyOptions, "release" | "whole">>,
   ): ReturnType<typeof saveParams> | undefined {
     const { maxStateBytes } = this.parts;
     try {
       return saveParams(definition, before, decision, cause, { release, maxStateBytes });
     } catch (error) {
       // Whoever starts a saga with too much is told.
-      if (isSagaboxError(error, "SAGA_STATE_TOO_LARGE") && cause.input.kind !== "start") return undefined;
-      throw error;
+      if (!isSagaboxError(error, "SAGA_STATE_TOO_LARGE") || cause.input.kind === "start" || whole) throw error;
+      return undefined;
     }
   }
 
@@ -262,11 +264,18 @@ export class SagaEngine {
 }
 
 // A result that cannot be kept was made all the same, so the step counts as done in an unknown way.
-function tooLarge(cause: Cause): Cause | undefined {
+function tooLarge(cause: Cause, { state }: Loaded): Cause | undefined {
   const { input } = cause;
-  if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return undefined;
   const error = "its result is too large to be kept with the saga";
-  return { ...cause, input: { ...input, outcome: { kind: "failed", error, permanent: true } } };
+  const outcome = { kind: "failed", error, permanent: true } as const;
+  if (input.kind === "child" && input.end === "completed") {
+    const found = Object.entries(state.records).find(([, { ids }]) => ids.includes(input.childId));
+    if (found === undefined) return undefined;
+    const [place, { epoch, attempt }] = found;
+    return { ...cause, input: { kind: "worked", place, undo: false, epoch, attempt, outcome } };
+  }
+  if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return undefined;
+  return { ...cause, input: { ...input, outcome } };
 }
 
 export function conflict(id: string): SagaboxError {

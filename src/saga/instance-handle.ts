@@ -1,5 +1,4 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { decodeJson } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import { textArray, type Database, type Sql } from "../storage/index.ts";
@@ -77,7 +76,7 @@ export class InstanceHandle {
       let instance = current;
       const { rows } = await tx.run<Mail>(engine.sql.mail, [id]);
       for (const { cause, input } of rows) {
-        const letter = { cause, input: decodeJson(input) as unknown as SagaInput };
+        const letter = { cause, input: JSON.parse(input) as SagaInput };
         ({ instance } = await engine.apply(tx, definition, instance, letter));
       }
       if (rows.length > 0) await tx.run(engine.sql.forgetMail, [id, textArray(rows.map((row) => row.id))]);
@@ -132,12 +131,14 @@ export class InstanceHandle {
         const still = localWork(definition, current.state, current.nowMs).find((one) => nameOf(one) === name);
         if (still === undefined) return this.#took(current);
         const outcome = await doInside(still, current, tx);
-        const { instance } = await engine.apply(tx, definition, current, this.ended(work, outcome));
+        const cause = this.ended(work, outcome);
+        const { instance } = await engine.apply(tx, definition, current, cause, { whole: true });
         this.#took(instance);
       });
     } catch (error) {
       if (isSagaboxError(error, "SAGA_CONFLICT") || classifyFailure(error) === "infrastructure") throw error;
-      const permanent = classifyFailure(error) === "permanent";
+      const permanent =
+        classifyFailure(error) === "permanent" || isSagaboxError(error, "SAGA_STATE_TOO_LARGE");
       const outcome = { kind: "failed", error: messageOf(error), certain: true, permanent } as const;
       await this.settle(work, outcome, () => false);
     }

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { decodeJson, encodeJson, type Json } from "../message/index.ts";
+import { encodeJson, type Json } from "../message/index.ts";
 import { textArray, type Param, type Queryable } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Change, Decision } from "./decision.ts";
@@ -46,8 +46,9 @@ export function loadedFrom(row: InstanceRow): Loaded {
     definitionVersion: row.definition_version,
     key: row.correlation_id,
     status: row.status,
-    input: decodeJson(row.input),
-    state: decodeJson(row.state) as unknown as SagaState,
+    // Our own text. What is in it was checked when it came, each part by itself: the whole may be deeper and larger.
+    input: JSON.parse(row.input) as Json,
+    state: JSON.parse(row.state) as SagaState,
     version: row.version,
     traceparent: row.traceparent,
     correlationId: row.message_correlation_id,
@@ -83,7 +84,8 @@ export function saveParams(
   const opened = effects.find((effect) => effect.kind === "open incident");
   const closed = effects.find((effect) => effect.kind === "close incident");
   const stateText = JSON.stringify(state); // results and events were checked when they came, errors when they were noted
-  if (stateText.length > maxStateBytes) throw tooLarge(before.id, stateText.length, maxStateBytes);
+  const bytes = bringsData(before, input) ? Buffer.byteLength(stateText) : 0;
+  if (bytes > maxStateBytes) throw tooLarge(before.id, bytes, maxStateBytes);
   return [
     before.id,
     before.version,
@@ -99,12 +101,29 @@ export function saveParams(
     encodeJson(linesOf(changes).map((line, index) => ({ nr: index + 1, ...line }))),
     cause,
     actorOf(input),
-    encodeJson(withoutUndefined(input)),
+    JSON.stringify(input),
     opened === undefined ? null : textArray(opened.places),
     opened?.error ?? null,
-    decision.drawn === undefined ? null : encodeJson(withoutUndefined(decision.drawn)),
+    decision.drawn === undefined ? null : JSON.stringify(decision.drawn),
     closed?.resolution ?? null,
   ];
+}
+
+// The limit is for what others put into the state. Nothing may keep a saga from failing, and from being undone.
+function bringsData({ state }: Loaded, input: SagaInput): boolean {
+  if (state.direction === "backward") return false;
+  switch (input.kind) {
+    case "start":
+    case "event":
+    case "settle":
+    case "child":
+      return true;
+    case "reply":
+    case "worked":
+      return input.outcome.kind === "done";
+    default:
+      return false;
+  }
 }
 
 /** What an instance has from its beginning on. */

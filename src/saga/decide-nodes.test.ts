@@ -168,7 +168,7 @@ describe("children", () => {
     const child = { kind: "child", childId: "m1" } as const;
     played.move({ ...child, end: "completed", results: { work: {} } });
     expect(played.worked("do last", refused)).toBe("compensating");
-    expect(played.effects.at(-1)).toEqual({ kind: "revoke child", id: "m1" });
+    expect(played.effects.at(-1)).toMatchObject({ kind: "revoke child", id: "m1" });
     expect(played.move({ ...child, end: "compensated" })).toBe("compensated");
   });
 
@@ -188,4 +188,17 @@ describe("children", () => {
     expect(played.tick(1_000)).toBe("compensating");
     expect(played.effects.filter(({ kind }) => kind === "start child")).toHaveLength(1);
   });
+});
+
+test("F6: a repetition whose test says nothing goes on; a choice that names no way fails where it stands", () => {
+  const says = (answer: unknown) => (): never => answer as never;
+  const again = order.repeat("again", (s) => s.run("one", none).undo(nothing), says(undefined), { max: 3 });
+  const repeated = new PlayedSaga(again);
+  expect(repeated.worked("do one@1", { kind: "done" })).toBe("running");
+  for (const name of [undefined, "toString"]) {
+    const past = order.run("point", none).pivot();
+    const chosen = new PlayedSaga(past.choose("way", says(name), { left: (s) => s.run("one", none) }));
+    expect(chosen.worked("do point", { kind: "done" })).toBe("failed");
+    expect(chosen.effects.at(-1)).toMatchObject({ kind: "open incident", places: ["way"] });
+  }
 });

@@ -114,9 +114,9 @@ function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress 
   if (known !== undefined) return progressOf(known); // it failed, or a person has decided
   let way = draft.state.choices[place];
   if (way === undefined) {
-    const chosen = attempted(draft, place, () => branch.choose(draft.seen()));
-    if (chosen === undefined) return "failed";
-    if (chosen !== null && branch.ways[chosen] === undefined) {
+    const chosen = attempted(draft, place, () => ({ way: branch.choose(draft.seen()) }))?.way;
+    if (draft.state.records[place] !== undefined) return "failed";
+    if (chosen === undefined || (chosen !== null && !Object.hasOwn(branch.ways, chosen))) {
       failNode(draft, place, `there is no way "${chosen}"`);
       return "failed";
     }
@@ -135,7 +135,7 @@ function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress 
   while (!rounds.over) {
     const progress = sequence(draft, repeat.body, `${round === "" ? "@" : `${round}.`}${rounds.round}`);
     if (progress !== "done") return progress;
-    const over = attempted(draft, place, () => repeat.until(draft.seen()));
+    const over = attempted(draft, place, () => Boolean(repeat.until(draft.seen())));
     if (over === undefined) return "failed";
     if (over) rounds.over = true;
     else if (rounds.round >= repeat.maxRounds) {

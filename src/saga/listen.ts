@@ -31,8 +31,13 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
   );
   for (const { event, sagas: interested } of sagas.awaited()) {
     registry.on(event, { consumer: `${consumer}.events` }, async (message, context) => {
-      for (const [type, keyOf] of interested) {
-        await hearEvent(parts, message, context, type, keyOf(message.data));
+      for (const [type, versions] of interested) {
+        const keys = new Map<string, Set<number>>();
+        for (const { version, keyOf } of versions) {
+          const key = keyOf(message.data);
+          keys.set(key, (keys.get(key) ?? new Set()).add(version));
+        }
+        for (const [key, those] of keys) await hearEvent(parts, message, context, { type, key, those });
       }
     });
   }
@@ -56,8 +61,7 @@ async function hearEvent(
   parts: ListenParts,
   { id, type, data }: Received,
   { tx }: HandlerContext,
-  saga: string,
-  key: string,
+  { type: saga, key, those }: { readonly type: string; readonly key: string; readonly those: Set<number> },
 ): Promise<void> {
   const { engine } = parts;
   const transaction = parts.transactionOf(tx);
@@ -65,7 +69,12 @@ async function hearEvent(
   const { rows } = await transaction.run<InstanceRow>(engine.sql.loadByKey, [saga, key]);
   const input: SagaInput = { kind: "event", id, type, data: data as Json };
   const cause = `message:${id}`;
-  if (rows[0] !== undefined) return move(parts, transaction, loadedFrom(rows[0]), { id, cause, input });
+  if (rows[0] !== undefined) {
+    const before = loadedFrom(rows[0]);
+    const known = engine.parts.registry.get(saga, before.definitionVersion) !== undefined;
+    if (known && !those.has(before.definitionVersion)) return; // its version knows this event by another key
+    return move(parts, transaction, before, { id, cause, input });
+  }
   const { earlyMs } = engine.parts;
   await transaction.run(engine.sql.keep, [id, saga, key, cause, JSON.stringify(input), earlyMs]);
 }

@@ -44,7 +44,9 @@ export class SagaRegistry {
         const { event, by } = step.work;
         const keyOfEvent = by ?? ((data: unknown) => event.key?.(data) ?? "");
         const entry = found.get(event.name) ?? { event, sagas: new Map() };
-        entry.sagas.set(definition.name, keyOfEvent);
+        const versions = entry.sagas.get(definition.name) ?? [];
+        versions.push({ version: definition.version, keyOf: keyOfEvent });
+        entry.sagas.set(definition.name, versions);
         found.set(event.name, entry);
       }
     }
@@ -54,8 +56,8 @@ export class SagaRegistry {
 
 export interface AwaitedEvent {
   readonly event: AnyEvent;
-  /** By the name of the saga: which instance an event is for. */
-  readonly sagas: Map<string, (data: unknown) => string>;
+  /** By the name of the saga: which instance an event is for, as each version has it. */
+  readonly sagas: Map<string, { readonly version: number; readonly keyOf: (data: unknown) => string }[]>;
 }
 
 function keyOf(name: string, version: number): string {

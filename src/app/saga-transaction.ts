@@ -31,13 +31,14 @@ export function ownTransaction(
   database: Database,
   scopeFor: (tx: OwnedTransaction) => TransactionScope,
 ): OpenTransaction {
-  return async (work) => {
-    const tx = await database.begin();
+  return async (work, limits) => {
+    const tx = await database.begin(limits);
     const scope = scopeFor(tx);
     try {
       const result = await work({
         run: (statement, params) => tx.run(statement, params),
         query: (text, params) => tx.query(text, params),
+        destroy: () => tx.destroy(),
         send: (outgoing) => scope.add(outgoing),
         whenCommitted: (told) => scope.whenCommitted(told),
         knowsCommit: true,

@@ -81,9 +81,12 @@ export function tryUndo(draft: Draft, place: string, step: StepNode, record: Ste
     case "tx":
       undo.nextAtMs = draft.nowMs;
       return;
-    case "child":
-      draft.effects.push(...record.ids.map((id) => ({ kind: "revoke child", id }) as const));
+    case "child": {
+      const { epoch, attempt } = undo;
+      const kind = "revoke child";
+      draft.effects.push(...record.ids.map((id) => ({ kind, place, epoch, attempt, id }) as const));
       return;
+    }
     case "none":
       return;
   }

@@ -25,7 +25,13 @@ export type SagaEffect =
       readonly definition: SagaDefinition;
       readonly input: unknown;
     }
-  | { readonly kind: "revoke child"; readonly id: string }
+  | {
+      readonly kind: "revoke child";
+      readonly place: string;
+      readonly epoch: number;
+      readonly attempt: number;
+      readonly id: string;
+    }
   | {
       readonly kind: "tell parent";
       readonly parentId: string;

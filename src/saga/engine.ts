@@ -25,7 +25,7 @@ import {
   type Loaded,
   loadedFrom,
 } from "./saga-store.ts";
-import { startIn } from "./start.ts";
+import { seedOf, startFrom } from "./start.ts";
 import type { SagaStatements } from "./statements.ts";
 
 /** An open transaction that can also take messages. */
@@ -163,7 +163,8 @@ export class SagaEngine {
       return saveParams(definition, before, decision, cause, { release, maxStateBytes });
     } catch (error) {
       // Whoever starts a saga with too much is told.
-      if (!isSagaboxError(error, "SAGA_STATE_TOO_LARGE") || cause.input.kind === "start" || whole) throw error;
+      if (!isSagaboxError(error, "SAGA_STATE_TOO_LARGE") || cause.input.kind === "start" || whole)
+        throw error;
       return undefined;
     }
   }
@@ -218,12 +219,13 @@ export class SagaEngine {
       case "start child":
         return this.#startChild(tx, before, decision, effect);
       case "revoke child":
-        return this.post(tx, effect.id, newId(), `parent:${before.id}`, { kind: "revoke" });
+        return this.#revokeChild(tx, before, effect);
       case "tell parent": {
         const results =
           effect.end === "completed" ? (withoutUndefined(resultsOf(decision.state)) as Json) : null;
         const input = { kind: "child", childId: before.id, end: effect.end, results } as const;
-        return this.post(tx, effect.parentId, newId(), `child:${before.id}`, input);
+        await this.post(tx, effect.parentId, newId(), `child:${before.id}`, input);
+        return;
       }
       default:
         return undefined;
@@ -239,13 +241,11 @@ export class SagaEngine {
     const { correlationId, traceparent } = before;
     const parent = { id: before.id, place };
     let error = "an instance of the child saga with this key exists already";
-    try {
+    const seed = await seedOf(definition, input).catch((thrown: unknown) => ({ error: messageOf(thrown) }));
+    if ("error" in seed) error = seed.error;
+    else {
       const origin = { id, parent, correlationId, traceparent };
-      if ((await startIn(this, tx, definition, input, origin)).started) return;
-    } catch (thrown) {
-      // Only bad input leaves the transaction usable; everything else ends it.
-      if (!isSagaboxError(thrown, "PAYLOAD_INVALID") && !isSagaboxError(thrown, "KEY_INVALID")) throw thrown;
-      error = thrown.message;
+      if ((await startFrom(this, tx, definition, seed, origin)).started) return;
     }
     const { epoch = 1, attempt = 1 } = state.records[place] ?? {};
     const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
@@ -253,9 +253,23 @@ export class SagaEngine {
     await this.post(tx, before.id, this.parts.newId(), `child:${id}`, failed);
   }
 
-  /** Leaves something for an instance, to be taken up by whoever knows its version. */
-  async post(tx: Queryable, sagaId: string, id: string, cause: string, input: SagaInput): Promise<void> {
-    await tx.run(this.sql.post, [sagaId, id, cause, JSON.stringify(input)]);
+  // A child that is not there, because its start failed or because it was deleted, would never answer.
+  async #revokeChild(
+    tx: SagaTransaction,
+    before: Loaded,
+    { place, epoch, attempt, id }: Extract<SagaEffect, { kind: "revoke child" }>,
+  ): Promise<void> {
+    const { newId } = this.parts;
+    if (await this.post(tx, id, newId(), `parent:${before.id}`, { kind: "revoke" })) return;
+    const outcome = { kind: "refused", error: `the child saga ${id} does not exist` } as const;
+    const failed = { kind: "worked", place, undo: true, epoch, attempt, outcome } as const;
+    await this.post(tx, before.id, newId(), `child:${id}`, failed);
+  }
+
+  /** Leaves something for an instance, to be taken up by whoever knows its version. False when there is none. */
+  async post(tx: Queryable, sagaId: string, id: string, cause: string, input: SagaInput): Promise<boolean> {
+    const { rows } = await tx.run(this.sql.post, [sagaId, id, cause, JSON.stringify(input)]);
+    return rows.length > 0;
   }
 
   async #ignore(tx: Queryable, { id, version }: Loaded, { cause, input }: Cause, why: string): Promise<void> {

@@ -1,7 +1,7 @@
-import { isSagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { classifyFailure } from "../retry/index.ts";
-import { systemClock } from "../runtime/index.ts";
-import { textArray, type Database, type Sql } from "../storage/index.ts";
+import { systemClock, withDeadline } from "../runtime/index.ts";
+import { textArray, type Database, type Sql, type TransactionOptions } from "../storage/index.ts";
 import { messageOf } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { SagaDefinition } from "./definition.ts";
@@ -13,7 +13,15 @@ import { hasEnded } from "./state.ts";
 import { clockIsDue, localWork, nextDueMs, type LocalWork } from "./timers.ts";
 
 /** A transaction of ours: commits when the work resolves, rolls back when it throws. */
-export type OpenTransaction = <T>(work: (tx: SagaTransaction & Sql) => Promise<T>) => Promise<T>;
+export type OpenTransaction = <T>(
+  work: (tx: SagaTransaction & Sql & Destroyable) => Promise<T>,
+  limits?: Pick<TransactionOptions, "idleTimeoutMs">,
+) => Promise<T>;
+
+interface Destroyable {
+  /** Ends the connection: whatever is still tried on it fails, and nothing of it stays. */
+  destroy(): void;
+}
 
 export interface HandleParts {
   readonly engine: SagaEngine;
@@ -123,18 +131,27 @@ export class InstanceHandle {
   /** Does a `tx` step: its own writes, its result and what follows from it are one transaction. */
   async inside(work: LocalWork): Promise<void> {
     const { engine, begin, definition } = this.#parts;
+    const timeoutMs = work.step.timeoutMs ?? LONGEST_INSIDE_MS;
     try {
-      await begin(async (tx) => {
-        const current = await engine.load(tx, this.#instance.id);
-        if (current === undefined) return;
-        const name = nameOf(work);
-        const still = localWork(definition, current.state, current.nowMs).find((one) => nameOf(one) === name);
-        if (still === undefined) return this.#took(current);
-        const outcome = await doInside(still, current, tx);
-        const cause = this.ended(work, outcome);
-        const { instance } = await engine.apply(tx, definition, current, cause, { whole: true });
-        this.#took(instance);
-      });
+      await begin(
+        async (tx) => {
+          const current = await engine.load(tx, this.#instance.id);
+          if (current === undefined) return;
+          const name = nameOf(work);
+          const still = localWork(definition, current.state, current.nowMs).find(
+            (one) => nameOf(one) === name,
+          );
+          if (still === undefined) return this.#took(current);
+          const outcome = await withDeadline(doInside(still, current, tx), timeoutMs, () => {
+            tx.destroy(); // it may still hold the instance's row, and what it waits for may never come
+            throw tooSlow(timeoutMs);
+          });
+          const cause = this.ended(work, outcome);
+          const { instance } = await engine.apply(tx, definition, current, cause, { whole: true });
+          this.#took(instance);
+        },
+        { idleTimeoutMs: timeoutMs },
+      );
     } catch (error) {
       if (isSagaboxError(error, "SAGA_CONFLICT") || classifyFailure(error) === "infrastructure") throw error;
       const permanent =
@@ -181,6 +198,12 @@ export class InstanceHandle {
 
 export function nameOf({ place, undo, epoch, attempt }: LocalWork): string {
   return `${place} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
+}
+
+const LONGEST_INSIDE_MS = 30_000;
+
+function tooSlow(timeoutMs: number): SagaboxError {
+  return new SagaboxError("HANDLER_TIMEOUT", `it did not end within ${timeoutMs} ms and was rolled back`);
 }
 
 // Too large a state is dealt with where a transaction is open.

@@ -23,6 +23,7 @@ async function setup() {
       const result = await work({
         run: (statement, params) => tx.run(statement, params),
         query: (text, params) => tx.query(text, params),
+        destroy: () => tx.destroy(),
         send: nothing,
         whenCommitted: () => undefined,
         knowsCommit: true,
@@ -68,7 +69,7 @@ test("an instance that is claimed again before its giving back is answered does 
   sagas.register(order);
   const { sagaId } = await begin((tx) => sagas.start(tx, order, { id: "a" }));
   const by = { actor: "ann", reason: "test" };
-  const post = (kind: "retry" | "cancel"): Promise<void> =>
+  const post = (kind: "retry" | "cancel"): Promise<boolean> =>
     sagas.engine.post(pgDatabase(pool), sagaId, kind, "operator:ann", { kind, by });
   await post("retry"); // of no use, so that the instance is only taken and given back
   const givenBack = database.pauseAfter("sagabox.saga.release");

@@ -141,7 +141,7 @@ export interface Saga<I, R, P extends Phase> {
   tx<const N extends string, T extends Json | void>(
     name: Fresh<N, R>,
     work: (c: TxCtx<I, R>) => Promise<T> | T,
-    options?: Pick<StepOptions, "retry">,
+    options?: StepOptions,
   ): Next<I, R, N, T, P, "inside">;
   /** Another saga; goes on with the results of its steps. */
   child<const N extends string, CI, CR>(

@@ -2,6 +2,7 @@ import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import {
   deriveContext,
   currentMessageContext,
+  encodeJson,
   isValidId,
   parseTraceparent,
   type Json,
@@ -32,17 +33,37 @@ interface Origin {
   readonly traceparent?: string;
 }
 
-/** Makes the instance and takes its first step, all inside the given transaction. */
+/** What an instance begins with. */
+interface Seed {
+  readonly input: Json;
+  readonly key: string;
+}
+
+/** Checks the input and finds its key, before anything is written. Throws what the user's own functions throw. */
+export async function seedOf(definition: SagaDefinition, given: unknown): Promise<Seed> {
+  const input = await validInput(definition, given);
+  encodeJson(input); // refuses here what could not be kept
+  return { input, key: validKey(definition, input) };
+}
+
 export async function startIn(
   engine: SagaEngine,
   tx: SagaTransaction,
   definition: SagaDefinition,
   given: unknown,
+): Promise<Started> {
+  return startFrom(engine, tx, definition, await seedOf(definition, given));
+}
+
+/** Makes the instance and takes its first step, all inside the given transaction. */
+export async function startFrom(
+  engine: SagaEngine,
+  tx: SagaTransaction,
+  definition: SagaDefinition,
+  { input, key }: Seed,
   origin: Origin = {},
 ): Promise<Started> {
   const { sql, parts } = engine;
-  const input = await validInput(definition, given);
-  const key = validKey(definition, input);
   const id = origin.id ?? parts.newId();
   const context = deriveContext(currentMessageContext(), traced(origin), { messageId: id, randomBytes });
   const { rows } = await tx.run<{ now_ms: string | number }>(sql.meet, [definition.name, key]);

@@ -166,12 +166,22 @@ export function sagaStatements(schema: string) {
           and type || '/' || definition_version = any($1::text::text[])
         order by due_at limit 1`,
     ),
+    // All that are still ours. One that is locked, by a tx step or a reply, is not waited for: the claims of all the
+    // others would run out meanwhile. Nobody else can take it before it is unlocked.
     renew: statement(
       "sagabox.saga.renew",
-      `update ${schema}.saga_instance
-          set claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
-        where claimed_by = $1::text and id = any($3::text::text[])
-        returning id`,
+      `with ours as (
+         select id from ${schema}.saga_instance where claimed_by = $1::text and id = any($3::text::text[])),
+       free as (
+         select id from ${schema}.saga_instance
+          where claimed_by = $1::text and id = any($3::text::text[])
+            for update skip locked),
+       renewed as (
+         update ${schema}.saga_instance as instance
+            set claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
+           from free
+          where instance.id = free.id)
+       select id from ours`,
     ),
     release: statement(
       "sagabox.saga.release",
@@ -190,11 +200,13 @@ export function sagaStatements(schema: string) {
           and type || '/' || definition_version <> all($1::text::text[])
         group by 1, 2 order by 1, 2 limit 100`,
     ),
+    // A child is kept for as long as its parent, which may still take it back.
     forget: statement(
       "sagabox.saga.forget",
       `with old as (
-         select id from ${schema}.saga_instance
-          where ended_at < clock_timestamp() - $1::double precision * interval '1 ms'
+         select id from ${schema}.saga_instance as instance
+          where instance.ended_at < clock_timestamp() - $1::double precision * interval '1 ms'
+            and not exists (select from ${schema}.saga_instance as parent where parent.id = instance.parent_id)
           limit $2::integer for update skip locked),
        lines as (delete from ${schema}.saga_audit_log where saga_id in (select id from old)),
        incidents as (delete from ${schema}.saga_incident where saga_id in (select id from old)),

@@ -33,9 +33,7 @@ test("S-15: a saga that grows beyond its limit round by round is undone, every r
   const order = begin().repeat(
     "again",
     (s) =>
-      s
-        .run("one", (c) => void did.push(c.idempotencyKey))
-        .undo((c) => void undone.push(c.idempotencyKey)),
+      s.run("one", (c) => void did.push(c.idempotencyKey)).undo((c) => void undone.push(c.idempotencyKey)),
     () => false,
     { max: 100 },
   );

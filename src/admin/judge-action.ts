@@ -2,6 +2,7 @@ import { nearest } from "../options/index.ts";
 import {
   decide,
   hasEnded,
+  otherKey,
   stuckPlaces,
   type Loaded,
   type SagaDefinition,
@@ -35,6 +36,12 @@ export function judgeAction(
 ): Judgement {
   const judgement = byState(instance, asked);
   if (judgement.kind !== "possible" || definition === undefined) return judgement;
+  const strange = asked.kind === "event" ? otherKey(definition, instance.key, asked) : undefined;
+  if (asked.kind === "event" && strange !== undefined) {
+    return refused(
+      `"${asked.type}" has the key "${strange}" in these data, and its key is "${instance.key}"`,
+    );
+  }
   const ports = { nowMs: instance.nowMs, newId: () => "tried-out", random: () => 0.5 };
   const { ignored } = decide(definition, instance, asked, ports);
   return ignored === undefined ? possible : refused(ignored);

@@ -176,6 +176,10 @@ test("F10: a signal brings the event that is waited for, once, checked by its sc
     code: "SAGA_ACTION_REFUSED",
     message: expect.stringContaining("no step of it waits for that"),
   });
+  await expect(bus.sagas.signal(sagaId, Approved, { id: "b", by: "bo" }, by)).rejects.toMatchObject({
+    code: "SAGA_ACTION_REFUSED",
+    message: `Saga ${sagaId} cannot do "event": "approvals.given" has the key "b" in these data, and its key is "a".`,
+  });
   const given = { ...by, id: "signal-1" };
   expect(await bus.sagas.signal(target, Approved, { id: "a", by: "bo" }, given)).toEqual({
     sagaId,

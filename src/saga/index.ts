@@ -7,6 +7,7 @@ export { decide } from "./decide.ts";
 export type { Change, Decision, DecisionPorts, SagaEffect } from "./decision.ts";
 export { instanceDiagram, instanceTimeline, sagaDiagram, type DrawnInstance } from "./diagram.ts";
 export type { Drawn } from "./drawn.ts";
+export { otherKey } from "./event-key.ts";
 export { forgetSagas, type ForgetSagasOptions } from "./forget.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";

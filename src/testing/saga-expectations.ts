@@ -1,5 +1,5 @@
 import { AssertionError } from "node:assert";
-import { isDeepStrictEqual } from "node:util";
+import { inspect, isDeepStrictEqual } from "node:util";
 import type { Duration } from "../errors/index.ts";
 import type { AnyCommand, InputOf } from "../message/index.ts";
 import type { SagaStatus } from "../saga/index.ts";
@@ -33,6 +33,13 @@ export class SagaExpectations<R> {
       (one) => one.command.name === command.name && (data === undefined || isDeepStrictEqual(one.data, data)),
     );
     if (index === -1) {
+      const other = this.#left.find((one) => one.command.name === command.name);
+      if (other !== undefined) {
+        const [was, wanted] = [other.data, data].map((one) =>
+          inspect(one, { depth: null, breakLength: Infinity }),
+        );
+        this.#fail(`"${command.name}" was sent with other data: ${was}, not ${wanted}`, other.data, data);
+      }
       const actual = this.#left.map((one) => ({ command: one.command.name, data: one.data }));
       this.#fail(`"${command.name}" was not sent`, actual, { command: command.name, data });
     }
@@ -49,6 +56,7 @@ export class SagaExpectations<R> {
 
   /** These steps are under way, and no others. */
   waitsFor(...steps: StepName<R>[]): this {
+    for (const step of steps) this.#saga.checkStep(step);
     const open = this.#places(({ status }) => status === "in_progress");
     if (!isDeepStrictEqual(open.toSorted(), [...steps].toSorted())) {
       this.#fail(`it waits for ${open.join(", ") || "nothing"}`, open, steps);
@@ -58,6 +66,7 @@ export class SagaExpectations<R> {
 
   /** These steps are being undone in this moment, and no others. */
   undoes(...steps: StepName<R>[]): this {
+    for (const step of steps) this.#saga.checkStep(step);
     const open = this.#places(({ undo }) => undo?.status === "in_progress");
     if (!isDeepStrictEqual(open.toSorted(), [...steps].toSorted())) {
       this.#fail(`it undoes ${open.join(", ") || "nothing"}`, open, steps);
@@ -82,6 +91,7 @@ export class SagaExpectations<R> {
 
   /** It cannot go on: a person is called for these steps. */
   parked(...steps: StepName<R>[]): this {
+    for (const step of steps) this.#saga.checkStep(step);
     this.status("failed");
     const { incident } = this.#saga;
     if (!isDeepStrictEqual([...incident].toSorted(), [...steps].toSorted())) {

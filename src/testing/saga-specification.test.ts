@@ -50,7 +50,7 @@ describe("the order saga", () => {
   // #region slow
   test("does not trust a bank that is slow: it refunds what may have been paid", () => {
     reserved()
-      .after("1s")
+      .after("3s")
       .expect.sent(RefundPayment)
       .undoes("pay")
       .when.undone("pay")
@@ -87,7 +87,7 @@ describe("the order saga", () => {
 
   test("calls a person when a refund is refused, who settles it", () => {
     reserved()
-      .after("1s")
+      .after("3s")
       .when.undoFailed("pay", { permanent: true })
       .expect.parked("pay")
       .when.settled("pay")
@@ -138,7 +138,7 @@ describe("when it is not so", () => {
     [
       "other data",
       () => given(order).expect.sent(ReserveStock, { orderId: "o2", sku: "tea" }),
-      "was not sent",
+      `"stock.reserve" was sent with other data: { orderId: 'o1', sku: 'tea' }, not { orderId: 'o2', sku: 'tea' }.`,
     ],
     ["one command too many", () => given(order).expect.sentNothingElse(), "stock.reserve was sent too"],
     ["another status", () => given(order).expect.completed(), "it is running. So far: start."],
@@ -158,7 +158,7 @@ describe("when it is not so", () => {
   });
 
   test("input, commands and replies are held to their schemas", () => {
-    expect(() => given({ ...order, cents: 1.5 })).toThrow("does not match its schema");
+    expect(() => given({ ...order, cents: 1.5 })).toThrow(/does not match its schema: cents: \S/);
     const wrongReply = { reservationId: 7 } as unknown as { reservationId: string };
     expect(() => given(order).when.done("reserve", wrongReply)).toThrow("reservationId");
     const careless = saga("careless", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
@@ -167,9 +167,28 @@ describe("when it is not so", () => {
     expect(() => sagaSpecification(careless).given({ id: "o1" })).toThrow('command "stock.reserve"');
   });
 
+  test("an event that is for another instance does not come to this one", () => {
+    const schema = z.object({ id: z.string(), order: z.string() });
+    const Paid = event("paid", { schema, key: (d) => d.id });
+    const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
+    const { given: asked } = sagaSpecification(
+      saga("asked", options).waitFor("paid", Paid, { timeout: "1d", by: (d) => d.order }),
+    );
+    asked({ id: "o1" }).when.occurs(Paid, { id: "p1", order: "o1" }).expect.completed();
+    expect(() => asked({ id: "o1" }).when.occurs(Paid, { id: "o1", order: "o2" })).toThrow(
+      '"paid" has the key "o2" in these data and would not come to this saga, whose key is "o1"',
+    );
+  });
+
   test("a step that is not there, and a result of another shape, do not compile", () => {
     // @ts-expect-error there is no such step
-    expect(() => given(order).when.done("reserved", { reservationId: "r1" })).toThrow("has not begun");
+    expect(() => given(order).when.done("reserved", { reservationId: "r1" })).toThrow(
+      'Saga "order" has no step "reserved". Its steps: reserve, pay, ship.',
+    );
+    // @ts-expect-error there is no such step
+    expect(() => given(order).expect.waitsFor("reserved")).toThrow('has no step "reserved"');
+    // @ts-expect-error there is no such step
+    expect(() => given(order).when.skipped("shiped")).toThrow('has no step "shiped"');
     // @ts-expect-error the reply has another shape
     expect(() => given(order).when.done("reserve", { id: "r1" })).toThrow("does not match");
   });

@@ -83,10 +83,9 @@ export class SagaHappenings<R> {
     return this.#ends(`the undo of ${step} fails`, step, true, { kind: "failed", error, permanent });
   }
 
-  /** An event comes, whether or not a step waits for it. */
+  /** An event comes, whether or not a step waits for it yet. Its key must be that of the saga. */
   occurs<E extends AnyEvent>(event: E, data: InputOf<E>): SagaStory<R> {
-    const id = this.#saga.newId();
-    this.#saga.move(`"${event.name}" occurs`, [{ kind: "event", id, type: event.name, data: data as Json }]);
+    this.#saga.move(`"${event.name}" occurs`, [this.#saga.event(event, data)]);
     return this.#story;
   }
 
@@ -110,6 +109,7 @@ export class SagaHappenings<R> {
 
   /** A person has a step, or everything that is stuck, tried again. */
   retried(step?: StepName<R>): SagaStory<R> {
+    if (step !== undefined) this.#saga.checkStep(step);
     const place = step === undefined ? {} : { place: step };
     this.#saga.move(`a person retries ${step ?? "it"}`, [{ kind: "retry", ...place, by }]);
     return this.#story;
@@ -117,12 +117,14 @@ export class SagaHappenings<R> {
 
   /** A person decides that a step is not needed. */
   skipped(step: StepName<R>): SagaStory<R> {
+    this.#saga.checkStep(step);
     this.#saga.move(`a person skips ${step}`, [{ kind: "skip", place: step, by }]);
     return this.#story;
   }
 
   /** A person says that a step, or its undo, was done by hand. */
   settled<N extends StepName<R>>(step: N, result?: ResultAt<R, N>[0]): SagaStory<R> {
+    this.#saga.checkStep(step);
     const given = result === undefined ? {} : { result: result as Json };
     this.#saga.move(`a person settles ${step}`, [{ kind: "settle", place: step, ...given, by }]);
     return this.#story;

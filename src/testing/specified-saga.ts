@@ -1,9 +1,11 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { SagaboxError } from "../errors/index.ts";
-import { validate, validateReply, type Json } from "../message/index.ts";
+import { validate, validateReply, type AnyEvent, type Json } from "../message/index.ts";
 import {
   decide,
   hasEnded,
   newState,
+  otherKey,
   stepsOf,
   type SagaDefinition,
   type SagaEffect,
@@ -24,6 +26,7 @@ const LONGEST = 1 - Number.EPSILON;
 export class SpecifiedSaga {
   readonly definition: SagaDefinition;
   readonly #input: Json;
+  readonly #key: string;
   status: SagaStatus = "started";
   state: SagaState = newState();
   nowMs = START_MS;
@@ -39,11 +42,17 @@ export class SpecifiedSaga {
   constructor(definition: SagaDefinition, given: unknown) {
     this.definition = definition;
     const checked = definition.input["~standard"].validate(given);
-    if (checked instanceof Promise || checked.issues !== undefined) {
-      throw wrong(`The input of saga "${definition.name}" does not match its schema.`);
+    if (checked instanceof Promise) {
+      throw wrong(
+        `The schema of saga "${definition.name}" answers later; a story needs one that answers at once.`,
+      );
+    }
+    if (checked.issues !== undefined) {
+      const issues = checked.issues.map(issueText).join("; ");
+      throw wrong(`The input of saga "${definition.name}" does not match its schema: ${issues}`);
     }
     this.#input = checked.value as Json;
-    definition.key(this.#input);
+    this.#key = definition.key(this.#input);
     this.move("start", [{ kind: "start" }]);
   }
 
@@ -73,7 +82,28 @@ export class SpecifiedSaga {
   record(step: string): StepRecord {
     const record = this.state.records[step];
     if (record !== undefined) return record;
+    this.checkStep(step);
     throw wrong(`Step "${step}" has not begun. ${this.story()}`);
+  }
+
+  /** Refuses a name that no step has. */
+  checkStep(step: string): void {
+    const { name, nodes } = this.definition;
+    const known = stepsOf(nodes).map(({ path }) => path);
+    // A choice, or a repetition, that failed is known by its own name, and only then.
+    if (this.#step(step) !== undefined || step in this.state.records) return;
+    throw wrong(`Saga "${name}" has no step "${step}". Its steps: ${known.join(", ")}.`);
+  }
+
+  /** The input that an event is, if it is for this instance. */
+  event(event: AnyEvent, data: unknown): SagaInput {
+    const checked = validate(event, data);
+    const heard = { type: event.name, data: (checked instanceof Promise ? data : checked) as Json };
+    const other = otherKey(this.definition, this.#key, heard);
+    if (other === undefined) return { kind: "event", id: this.newId(), ...heard };
+    throw wrong(
+      `"${event.name}" has the key "${other}" in these data and would not come to this saga, whose key is "${this.#key}". ${this.story()}`,
+    );
   }
 
   /** The input that ends a step, or its undo, whatever its kind. */
@@ -145,6 +175,11 @@ export class SpecifiedSaga {
     const due = [...times, this.state.deadlineAtMs].filter((atMs) => atMs !== undefined);
     return Math.min(...due.filter((atMs) => atMs > this.nowMs));
   }
+}
+
+function issueText({ path = [], message }: StandardSchemaV1.Issue): string {
+  const where = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
+  return where === "" ? message : `${where}: ${message}`;
 }
 
 export function wrong(text: string): SagaboxError {

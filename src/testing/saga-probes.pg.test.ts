@@ -48,6 +48,19 @@ test("a probe does not wait for what cannot come any more", async () => {
   expect(performance.now() - beganAt).toBeLessThan(5_000);
 });
 
+test("a probe does not wait for a completed saga to be compensated, unless somebody called it back", async () => {
+  const { bus, sagaId } = await setup();
+  await bus.transaction((tx) => tx.publish(Approved, { orderId: "o1" }));
+  await sagaEnds(bus, sagaId, "completed");
+  const never = { within: "20s" } as const;
+  const beganAt = performance.now();
+  await expect(sagaEnds(bus, sagaId, "compensated", never)).rejects.toThrow(/to be compensated\.\n/);
+  await expect(sagaEnds(bus, sagaId, "failed", never)).rejects.toThrow(/to be failed\.\n/);
+  expect(performance.now() - beganAt).toBeLessThan(5_000);
+  await bus.sagas.compensate(sagaId, { actor: "ada", reason: "changed her mind" });
+  expect((await sagaEnds(bus, sagaId, "compensated", never)).status).toBe("compensated");
+});
+
 test("a probe of a saga that does not exist says so", async () => {
   const { bus } = await setup();
   await expect(sagaEnds(bus, "nobody", "completed", { within: 50 })).rejects.toThrow(/There is no such saga/);

@@ -13,7 +13,8 @@ const LAST_LINES = 10;
 
 /**
  * Resolves with the saga as soon as it has ended like this, or in any way if none is given. Rejects at once when it has
- * ended otherwise, and when time is over; the error tells where it stands and how it came there.
+ * ended otherwise and nobody has called it back, and when time is over; the error tells where it stands and how it came
+ * there.
  */
 export async function sagaEnds(
   bus: Bus,
@@ -23,8 +24,10 @@ export async function sagaEnds(
 ): Promise<SagaDetail> {
   const isIt = ({ status }: SagaDetail): boolean =>
     end === undefined ? hasEnded(status) || status === "failed" : status === end;
-  // What was compensated stays so; what was completed may still be called back by somebody.
-  const neverWill = ({ status }: SagaDetail): boolean => status === "compensated";
+  // What was compensated stays so. What was completed does too, unless somebody has called it back and no worker has
+  // taken that up yet, or its parent, which can call it back at any time, may still do so.
+  const neverWill = ({ status, waitingMail, parent }: SagaDetail): boolean =>
+    status === "compensated" || (status === "completed" && waitingMail === 0 && parent === null);
   return probe(bus, sagaId, options, {
     wanted: end === undefined ? "to end" : `to be ${end}`,
     isIt,

@@ -17,7 +17,7 @@ export async function runCli(args: readonly string[], io: Io): Promise<number> {
   } catch (error) {
     const misused = error instanceof UsageError || isMisuse(error);
     io.err(`sagabox: ${errorText(error, wantsStack(io))}`);
-    if (error instanceof UsageError) io.err("Run `sagabox help` to see what there is.");
+    if (error instanceof UsageError) io.err(`Run \`sagabox ${helpFor(args)}\` to see what there is.`);
     return misused ? 2 : 1;
   }
 }
@@ -45,6 +45,10 @@ function find(name: string): Command {
   const suggestion = nearest(name, names);
   const hint = suggestion === undefined ? `Known are: ${names.join(", ")}.` : `Did you mean ${suggestion}?`;
   throw new UsageError(`There is no command "${name}". ${hint}`);
+}
+
+function helpFor([name]: readonly string[]): string {
+  return commands.some((command) => command.name === name) ? `help ${name}` : "help";
 }
 
 function overview(): string {

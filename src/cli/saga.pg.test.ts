@@ -1,5 +1,7 @@
 import { fileURLToPath } from "node:url";
+import { saga } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { Approved, sagaOptions } from "../../test/support/approved-order.ts";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { runCli } from "../../test/support/run-cli.ts";
 import { orderSaga } from "../../test/support/saga-app.ts";
@@ -113,7 +115,7 @@ test("F10: actions need a reason, are done by a worker, and are refused with cod
 });
 
 test("F8: check ends with 0 on the same definitions and with 1 on changed ones, naming each instance", async () => {
-  const { cli, env, waiting, broken } = await setup();
+  const { cli, env, waiting, broken, pool, another } = await setup();
   expect(await runCli(["saga", "check", "--app", app], { env })).toMatchObject({
     code: 0,
     stdout: "2 checked: 2 same, 0 diverge, 0 stuck.\n",
@@ -130,6 +132,23 @@ test("F8: check ends with 0 on the same definitions and with 1 on changed ones, 
   onTestFinished(() => void vi.unstubAllEnvs());
   const json = await cli("check", "--app", app, "--json");
   expect(JSON.parse(json.stdout)).toMatchObject({ checked: 2, diverges: 1, stuck: 1 });
+  vi.stubEnv("CHANGED", "no");
+  const parcel = saga("parcel", sagaOptions).waitFor("approval", Approved, { timeout: "1d" });
+  const elsewhere = another("elsewhere");
+  elsewhere.register(parcel);
+  await elsewhere.transaction((tx) => elsewhere.start(tx, parcel, { id: "p1" }));
+  await pool.query(
+    "update sagabox.saga_instance set definition_version = 7, status = 'completed', ended_at = now() where id = $1",
+    [broken],
+  );
+  expect(await cli("check", "--app", app)).toMatchObject({
+    code: 0,
+    stdout: [
+      "1 checked: 1 same, 0 diverge, 0 stuck.",
+      "1 skipped: they have ended, and their version is not registered.",
+      `Not checked: 1 open of saga "parcel", which "${app}" does not register at all.\n`,
+    ].join("\n"),
+  });
   expect(await cli("check")).toMatchObject({ code: 2, stderr: expect.stringContaining("needs --app") });
 });
 
@@ -156,8 +175,18 @@ test("what is not there is said with what was meant, and an option nobody reads 
     [cli("show", "a", "b"), "takes no further argument, but got b"],
     [cli("list", "--reason", "x"), "does not read --reason"],
     [cli("list", "--limit", "many"), "--limit must be a whole number"],
+    [cli("diagram", "order"), "To draw a saga by its name, say --app <module>"],
+    [
+      cli("diagram", "ordr", "--app", app),
+      "registers no saga of this name. It registers: order (version 1).",
+    ],
+    [cli("diagram", "order", "--app", app, "--version", "7"), 'no version 7 of "order", only 1.'],
+    [cli("diagram", "01a1e27c-e0ef-75b9-b736-285e172e8fb3", "--version", "7"), "is drawn in its own version"],
   ] as const;
   for (const [run, text] of expected) {
-    expect(await run).toMatchObject({ code: 2, stderr: expect.stringContaining(text) });
+    const { code, stderr } = await run;
+    expect(stderr).toContain(text);
+    expect(stderr).toMatch(/\nRun `sagabox help saga` to see what there is\.\n$/);
+    expect(code).toBe(2);
   }
 });

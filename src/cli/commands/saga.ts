@@ -1,8 +1,9 @@
 import { nearest } from "../../options/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { act } from "../saga/act.ts";
+import { diagram } from "../saga/draw.ts";
 import { history, list, show, stuck } from "../saga/look.ts";
-import { check, diagram } from "../saga/play.ts";
+import { check } from "../saga/play.ts";
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
 
@@ -18,7 +19,7 @@ export const saga: Command = {
     "saga skip|settle <id> --step <name> --reason <text>",
     "saga compensate|cancel <id> --reason <text>",
     "saga check --app <module> [--type <name>] [--ended <number>]",
-    "saga diagram <id | name> [--app <module>]",
+    "saga diagram <id | name> [--app <module>] [--version <number>]",
   ],
   details: `  list        Instances, newest first. --after takes the last id of the page before.
   show        One instance: its steps, what it waits for, what a person has to decide.

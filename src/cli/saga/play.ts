@@ -1,10 +1,10 @@
-import { checkSagas, showSaga, type CheckFinding } from "../../admin/index.ts";
+import { checkSagas, type CheckFinding } from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
-import { instanceDiagram, instanceTimeline, sagaDiagram, type SagaDefinition } from "../../saga/index.ts";
+import type { SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { json, safeLines, table } from "../print.ts";
-import { given, idOf, noArgument, numberValue, onlyOptions, withSagas } from "./input.ts";
+import { given, noArgument, numberValue, onlyOptions, withSagas } from "./input.ts";
 
 export async function check(input: CommandInput, io: Io): Promise<number> {
   onlyOptions(input, ["app", "type", "ended"]);
@@ -46,42 +46,8 @@ function findingTable(findings: readonly CheckFinding[]): string {
   );
 }
 
-export async function diagram(input: CommandInput, io: Io): Promise<number> {
-  onlyOptions(input, ["app", "version"]);
-  const name = idOf(input, "id of an instance, or the name of a saga");
-  const app = textValue(input, "app");
-  const definitions = app === undefined ? [] : await definitionsOf(app, io);
-  const version = numberValue(input, "version");
-  const named = definitions
-    .filter((one) => one.name === name && (version === undefined || one.version === version))
-    .sort((a, b) => b.version - a.version);
-  const drawn =
-    named[0] === undefined ? await drawInstance(input, io, name, definitions) : sagaDiagram(named[0]);
-  io.out(input.values["json"] === true ? json({ mermaid: drawn }) : drawn);
-  return 0;
-}
-
-function drawInstance(
-  input: CommandInput,
-  io: Io,
-  id: string,
-  definitions: readonly SagaDefinition[],
-): Promise<string> {
-  return withSagas(
-    input,
-    io,
-    async (admin) => {
-      const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
-      const instance = { id, type, key: correlationId, status, state };
-      const definition = admin.definitionOf(type, definitionVersion);
-      return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
-    },
-    definitions,
-  );
-}
-
 /** The sagas that the application registers with its bus. The bus is not run. */
-async function definitionsOf(app: string, io: Io): Promise<readonly SagaDefinition[]> {
+export async function definitionsOf(app: string, io: Io): Promise<readonly SagaDefinition[]> {
   const bus = await loadApp(app, io.cwd);
   try {
     const { sagas } = bus as { sagas?: { definitions?: () => readonly SagaDefinition[] } };

@@ -24,6 +24,9 @@ export interface ProcessorParts {
   readonly attempts: Set<Attempt>;
 }
 
+/** When a message that only other members can handle is looked at again. */
+const NOT_OURS_MS = 2_000;
+
 /** One delivery from arrival to settlement. Nothing in here throws: every end is a fate. */
 export class DeliveryProcessor {
   readonly #engine: InboxEngine;
@@ -198,6 +201,7 @@ export class DeliveryProcessor {
   // A topic may carry types this consumer never asked for; only a command must not vanish.
   #unknown(held: Held): Promise<Fate> {
     const { message } = held.delivery;
+    if (!this.#definition.topics.includes(message.topic)) return this.#notOurs(held);
     const policy =
       this.#definition.settings.unknown ?? (message.kind === "command" ? "dead-letter" : "ignore");
     if (policy === "ignore") return this.#settlement.ack(held);
@@ -206,6 +210,17 @@ export class DeliveryProcessor {
       `Consumer "${this.#definition.name}" has no handler for "${message.type}". Register one, or set unknown: "ignore".`,
     );
     return this.#settlement.bury(held, "rejected", error);
+  }
+
+  // Another member of this consumer asked for the topic, a newer one most likely: it is left to those who know it.
+  #notOurs(held: Held): Promise<Fate> {
+    const { message } = held.delivery;
+    const error = new SagaboxError(
+      "HANDLER_MISSING",
+      `This process has no handler of consumer "${this.#definition.name}" for topic "${message.topic}", but another one has. ` +
+        "It waits for that one; register the same handlers in all processes of a consumer.",
+    );
+    return this.#settlement.retry(held, { delayMs: NOT_OURS_MS, charged: false, error });
   }
 
   #poison(held: Held): Promise<Fate> {

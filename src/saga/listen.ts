@@ -30,7 +30,8 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
     hearReply(parts, message, context),
   );
   for (const { event, sagas: interested } of sagas.awaited()) {
-    registry.on(event, { consumer: `${consumer}.events` }, async (message, context) => {
+    // A consumer for each: whoever runs only versions that wait for others must not be handed this one.
+    registry.on(event, { consumer: `${consumer}.${event.name}` }, async (message, context) => {
       for (const [type, versions] of interested) {
         const keys = new Map<string, Set<number>>();
         for (const { version, keyOf } of versions) {

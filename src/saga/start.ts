@@ -51,8 +51,9 @@ export async function startIn(
   tx: SagaTransaction,
   definition: SagaDefinition,
   given: unknown,
+  origin: Origin = {},
 ): Promise<Started> {
-  return startFrom(engine, tx, definition, await seedOf(definition, given));
+  return startFrom(engine, tx, definition, await seedOf(definition, given), origin);
 }
 
 /** Makes the instance and takes its first step, all inside the given transaction. */

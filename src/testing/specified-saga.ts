@@ -1,4 +1,3 @@
-import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { SagaboxError } from "../errors/index.ts";
 import { validate, validateReply, type AnyEvent, type Json } from "../message/index.ts";
 import {
@@ -177,7 +176,12 @@ export class SpecifiedSaga {
   }
 }
 
-function issueText({ path = [], message }: StandardSchemaV1.Issue): string {
+interface Issue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+function issueText({ path = [], message }: Issue): string {
   const where = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
   return where === "" ? message : `${where}: ${message}`;
 }

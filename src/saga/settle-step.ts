@@ -92,16 +92,13 @@ function isParked({ state, status }: Draft, place: string, record: StepRecord): 
   return parked && !wasBeaten(state, place);
 }
 
-// What has been undone, or is being undone in this moment, may have found nothing to undo: it came too early.
+// What has been undone, or is being undone in this moment, may have found nothing to undo: it came too early. An undo that
+// was given up is tried anew as well: whoever did not answer does again.
 function undoOnceMore(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined || undo.status === "settled") return;
-  const countsFrom = { epoch: undo.epoch + 1, ids: undo.ids.length };
-  if (undo.status === "failed") {
-    undo.countsFrom = countsFrom; // a person decides when it is tried again
-    return;
-  }
   const { ids, epoch } = undo;
+  const countsFrom = { epoch: epoch + 1, ids: ids.length };
   record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress", countsFrom };
   record.status = "compensating";
   tryUndo(draft, place, step, record);

@@ -28,12 +28,12 @@ export interface SagaShop {
   readonly url: string;
   readonly bus: Bus;
   /** Another process of the same service, as far as the database can tell. */
-  another(options?: Partial<BusOptions>): Bus;
-  status(id: string): Promise<string>;
-  ends(id: string, status: string): Promise<void>;
-  lines(
+  readonly another: (options?: Partial<BusOptions>) => Bus;
+  readonly status: (id: string) => Promise<string>;
+  readonly ends: (id: string, status: string) => Promise<void>;
+  readonly lines: (
     id: string,
-  ): Promise<{ event_type: string; step: string | null; note: string | null; cause: string }[]>;
+  ) => Promise<{ event_type: string; step: string | null; note: string | null; cause: string }[]>;
 }
 
 /** A database and a bus for stories about sagas. */

@@ -95,7 +95,7 @@ export function sagaStory(transports: () => readonly [Transport, Transport]): vo
     await until(async () => !(await ended()).includes("open"), 60_000);
     expect(await ended()).toEqual(["completed", "completed", "compensated", "compensated"]);
     const acts = (orderId: string) =>
-      did.filter((line) => line.endsWith(` ${orderId}`)).map((line) => line.split(" ")[0]);
+      did.filter((line) => line.endsWith(` ${orderId}`)).map((line) => line.split(" ")[0] ?? "");
     expect(acts("gift-1").toSorted()).toEqual(["charge", "reserve", "ship", "wrap"]);
     expect(acts("declined-1")).toEqual(["reserve", "release"]);
     expect(acts("lost-1").slice(2)).toEqual(["wrap", "unwrap", ...acts("lost-1").slice(4)]);

@@ -201,7 +201,7 @@ export class DeliveryProcessor {
   // A topic may carry types this consumer never asked for; only a command must not vanish.
   #unknown(held: Held): Promise<Fate> {
     const { message } = held.delivery;
-    if (!this.#definition.topics.includes(message.topic)) return this.#notOurs(held);
+    if (this.#isForOthers(held)) return this.#notOurs(held);
     const policy =
       this.#definition.settings.unknown ?? (message.kind === "command" ? "dead-letter" : "ignore");
     if (policy === "ignore") return this.#settlement.ack(held);
@@ -210,6 +210,11 @@ export class DeliveryProcessor {
       `Consumer "${this.#definition.name}" has no handler for "${message.type}". Register one, or set unknown: "ignore".`,
     );
     return this.#settlement.bury(held, "rejected", error);
+  }
+
+  // Where the members of a consumer share its lanes, each is handed what any of them asked for; brokers ask each alone.
+  #isForOthers({ delivery }: Held): boolean {
+    return delivery.ackWith !== undefined && !this.#definition.topics.includes(delivery.message.topic);
   }
 
   // Another member of this consumer asked for the topic, a newer one most likely: it is left to those who know it.

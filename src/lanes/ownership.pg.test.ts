@@ -160,3 +160,42 @@ test("a statement that fails is told of and tried again; the lanes are kept whil
   expect(await observer.until("storage.failed")).toMatchObject([{ doing: "keeping the lease of outbox" }]);
   expect(first.size).toBe(LANES);
 });
+
+test("rule 2: a lane leased by a statement whose answer was lost is given back, although its owner has its share", async () => {
+  const { member, pool, claims } = await setup();
+  const first = await member();
+  const second = await member();
+  await until(() => first.size === LANES / 2 && second.size === LANES / 2);
+  const [lane = -1] = second.lanes();
+  // As if the first had leased one more and never heard of it; the second learns at its next settle that it is gone.
+  const taken =
+    "update sagabox.relay_lane set owner = $2, token = 'unheard', fence = fence + 1 where lane = $1";
+  await pool.query(taken, [lane, first.member]);
+  second.lose([lane]);
+  await until(() => second.size === LANES / 2);
+  expect(new Set(claims()).size).toBe(LANES);
+  expect(second.claim(lane)).toBeDefined();
+});
+
+test("rule 2: a lease whose renewal has begun is not over, however long its commit takes", async () => {
+  const { member, pool, rows } = await setup();
+  const silent = await pool.connect();
+  onTestFinished(() => silent.release());
+  const mine =
+    "insert into sagabox.member (id, scope, worker, lease_until) values ('slow/1', 0, 'slow', clock_timestamp() + interval '300 ms')";
+  await pool.query(mine);
+  await pool.query(
+    "update sagabox.relay_lane set owner = 'slow/1', token = 't', fence = fence + 1 where scope = 0",
+  );
+  await silent.query("begin");
+  await silent.query(
+    "update sagabox.member set lease_until = clock_timestamp() + interval '1 hour' where id = 'slow/1'",
+  );
+  const other = await member({ leaseMs: 1_000 });
+  await new Promise((resolve) => setTimeout(resolve, 900)); // the lease that others can see is long over
+  expect(other.size).toBe(0);
+  await silent.query("commit");
+  expect(await rows("select distinct owner from sagabox.relay_lane where scope = 0")).toEqual([
+    { owner: "slow/1" },
+  ]);
+});

@@ -52,6 +52,8 @@ interface Look {
   readonly rank: number;
   readonly present: boolean;
   readonly free: number;
+  /** Ours by the table, though we never heard of it. */
+  readonly ghosts: number;
 }
 
 /**
@@ -146,9 +148,10 @@ export class LaneOwnership implements Service {
     await this.#keepLease(look);
     if (this.#member === undefined) return 0;
     await this.#reap();
+    if (look.ghosts > 0) await this.#disown();
     const share = this.#leaving ? 0 : fairShare(look.members, look.rank);
     await this.#giveUp(this.#claims.size - share);
-    if (!this.#leaving && this.#claims.size < share && look.free > 0) {
+    if (!this.#leaving && this.#claims.size < share && look.free + look.ghosts > 0) {
       await this.#acquire(share - this.#claims.size);
     }
     return this.#options.settings.tickMs;
@@ -169,7 +172,7 @@ export class LaneOwnership implements Service {
       this.#member ?? "",
       this.#tokens(),
     ]);
-    return rows[0] ?? { members: 0, rank: 0, present: false, free: 0 };
+    return rows[0] ?? { members: 0, rank: 0, present: false, free: 0, ghosts: 0 };
   }
 
   async #keepLease(look: Look): Promise<void> {
@@ -193,7 +196,6 @@ export class LaneOwnership implements Service {
       this.#options.scope,
       wanted,
       token,
-      this.#tokens(),
     ]);
     if (rows.length === 0) return;
     for (const row of rows) {
@@ -201,6 +203,10 @@ export class LaneOwnership implements Service {
     }
     this.#options.observer.tell("lanes.gained", { scope: this.#options.scopeName, lanes: rows.length });
     this.#worker?.gained(rows.map((row) => row.lane));
+  }
+
+  async #disown(): Promise<void> {
+    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", this.#tokens()]);
   }
 
   #tokens(): string {

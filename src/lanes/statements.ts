@@ -42,10 +42,9 @@ export function sameRow(given: string): string {
 /** A member's lease, and the lanes that hang on it. */
 export function ownershipStatements(schema: string) {
   const alive = "member.lease_until > (select clock_timestamp())";
+  const free = `not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})`;
   // A lane that is ours under a token we do not know was leased by a statement whose answer we never got.
-  const free = (member: string, tokens: string) =>
-    `(not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})
-             or (lane.owner = ${member}::text and lane.token <> all(${tokens}::text::text[])))`;
+  const ghost = `lane.scope = $1::integer and lane.owner = $2::text and lane.token <> all($3::text::text[])`;
   return {
     join: statement(
       "sagabox.lanes.join",
@@ -67,15 +66,29 @@ export function ownershipStatements(schema: string) {
               exists (select 1 from ${schema}.member where id = $2::text and ${alive}) as present,
               (select count(*)::integer
                  from ${schema}.relay_lane as lane
-                where lane.scope = $1::integer and ${free("$2", "$3")}) as free`,
+                where lane.scope = $1::integer and ${free}) as free,
+              (select count(*)::integer from ${schema}.relay_lane as lane where ${ghost}) as ghosts`,
     ),
-    // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease.
+    // Given back whoever needs it: we may have our share already, and nobody else can take what is ours.
+    disown: statement(
+      "sagabox.lanes.disown",
+      `update ${schema}.relay_lane as lane set owner = null, token = null, leased_at = null
+        where lane.lane in (select lane.lane from ${schema}.relay_lane as lane where ${ghost}
+                             order by lane.lane for update skip locked)`,
+    ),
+    // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease. So is a
+    // member whose renewal has begun but not committed yet: its lease is not over.
     acquire: statement(
       "sagabox.lanes.acquire",
-      `with free as materialized (
+      `with gone as materialized (
+         select id from ${schema}.member
+          where scope = $2::integer and not (${alive}) for share skip locked),
+       free as materialized (
          select lane.lane
            from ${schema}.relay_lane as lane
-          where lane.scope = $2::integer and ${free("$1", "$5")}
+          where lane.scope = $2::integer
+            and (lane.owner is null or lane.owner in (select id from gone)
+                 or not exists (select 1 from ${schema}.member where id = lane.owner))
           order by lane.lane
           limit $3::integer
             for update of lane skip locked

@@ -37,4 +37,32 @@ export const migrations: readonly Migration[] = [
     checksum: "33335e4887a112c9c5ebe77d8c93bd0f1c09d1a47961b4a6b7b7ec4a7af24023",
     sql: "-- The paths of declared flows: which event was seen under which correlation id, from whom and because of what.\ncreate table {schema}.flow_event (\n  flow            text        not null,\n  message_id      text        not null,\n  correlation_id  text        not null,\n  type            text        not null,\n  causation_id    text,\n  source          text        not null,\n  key             text,\n  happened_at     timestamptz not null, -- by the publisher's database\n  recorded_at     timestamptz not null default clock_timestamp(),\n  open            boolean     not null default true, -- false once its path was found finished\n  primary key (flow, message_id)\n);\n\ncreate index flow_event_correlation on {schema}.flow_event (correlation_id, flow);\ncreate index flow_event_open on {schema}.flow_event (flow, recorded_at) where open;\ncreate index flow_event_age on {schema}.flow_event (recorded_at);\n",
   },
+  {
+    version: 6,
+    name: "claim_check",
+    breaking: false,
+    checksum: "38c51301091ea87c3efddd0e80fcf93bc42abd2808c11db60165abd6324f6193",
+    sql: "-- Large payloads and attachments.\nselect 1;\n",
+  },
+  {
+    version: 7,
+    name: "privacy",
+    breaking: false,
+    checksum: "3ea9a3921031314f112ad7c585ccdcb83bae10d1a506d22713597db105505bc7",
+    sql: "-- Keys of persons, and what was erased.\nselect 1;\n",
+  },
+  {
+    version: 8,
+    name: "audit",
+    breaking: false,
+    checksum: "429ab186253ac6096eeb62d8e8dceaaa1b4129905a43d3ec0ada0e6a5a4f4c4c",
+    sql: "-- The audit log.\nselect 1;\n",
+  },
+  {
+    version: 9,
+    name: "roles",
+    breaking: false,
+    checksum: "47b99bea6734e639784b14a1eda0f266efc259a1c465e1b4a6deb39e61332b2b",
+    sql: "-- What may be seen without the payloads.\nselect 1;\n",
+  },
 ];

@@ -1,0 +1,2 @@
+-- Large payloads and attachments.
+select 1;

@@ -1,0 +1,2 @@
+-- Keys of persons, and what was erased.
+select 1;

@@ -1,0 +1,2 @@
+-- The audit log.
+select 1;

@@ -1,0 +1,2 @@
+-- What may be seen without the payloads.
+select 1;

@@ -34,6 +34,7 @@ import {
   busTransaction,
   insideTransaction,
   isInsideTransaction,
+  ownedOf,
   scopeOf,
   type BusTransaction,
 } from "./bus-transaction.ts";
@@ -107,7 +108,7 @@ export class Bus {
   ): Promise<Published> {
     const scope = scopeOf(tx);
     if (scope !== undefined) return scope.publish(contract, data, options);
-    const outgoing = await this.#parts.compose(contract, data, options);
+    const outgoing = await this.#parts.compose(contract, data, options, callerTransaction(tx));
     const [published] = await this.#write(tx, [outgoing]);
     return published ?? { id: outgoing.message.id, written: false };
   }
@@ -118,11 +119,12 @@ export class Bus {
     ...messages: readonly (Prepared | readonly Prepared[])[]
   ): Promise<Published[]> {
     const outgoing: Outgoing[] = [];
+    const scope = scopeOf(tx);
+    const within = ownedOf(tx) ?? callerTransaction(tx);
     for (const one of messages.flat() as Prepared[]) {
       const { contract, data, options } = prepared(one);
-      outgoing.push(await this.#parts.compose(contract, data, options));
+      outgoing.push(await this.#parts.compose(contract, data, options, within));
     }
-    const scope = scopeOf(tx);
     if (scope === undefined) return this.#write(tx, outgoing);
     const published: Published[] = [];
     for (const one of outgoing) published.push(await scope.add(one));

@@ -16,7 +16,7 @@ import {
   PollingRelay,
   ScheduleMover,
   TransactionScope,
-  type Outgoing,
+  type Compose,
   type OutboxSettings,
   type PublishOptions,
   type ScopeParts,
@@ -30,6 +30,7 @@ import type { Observer } from "../telemetry/index.ts";
 import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
+import { noKeys, noShelf, Payloads } from "./payloads.ts";
 import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
@@ -42,7 +43,7 @@ export interface Parts {
   readonly tables: PostgresTransport | undefined;
   readonly channel: string;
   readonly observer: Observer;
-  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly compose: Compose;
   readonly admission: Admission;
   readonly writer: OutboxWriter;
   readonly sender: OptimisticSender;
@@ -84,7 +85,8 @@ export function wire(
   const writer = new OutboxWriter(schema, observer);
   const admission = new Admission({ database, schema, overflow: outbox.overflow, observer });
   const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
-  const composeOne = composer(settings, outbox, newId);
+  const payloads = new Payloads(noShelf(settings.maxPayloadBytes), noKeys());
+  const composeOne = composer(settings, outbox, newId, payloads);
   const scopeParts: ScopeParts = {
     compose: composeOne,
     admit: (outgoing) => admission.admit(outgoing),
@@ -99,6 +101,7 @@ export function wire(
     database,
     schema,
     openScope: (tx) => handlerScope(withScope(tx, scope(tx))),
+    unpack: payloads.unpack,
     observer,
   });
   const deadLetters = deadLetterStore(database, schema);
@@ -164,16 +167,21 @@ export function wire(
   };
 }
 
-function composer(settings: BusSettings, outbox: OutboxSettings, newId: IdSource): Parts["compose"] {
+function composer(
+  settings: BusSettings,
+  outbox: OutboxSettings,
+  newId: IdSource,
+  payloads: Payloads,
+): Compose {
   const context = {
     service: settings.service,
     newId,
     randomBytes: poolRandomBytes(randomBytes),
     routing: settings.routing,
     maxAttempts: outbox.retry.maxAttempts,
-    maxBytes: settings.maxPayloadBytes,
+    pack: payloads.pack,
   };
-  return (contract, data, options) => compose(context, contract, data, options);
+  return (contract, data, options, tx) => compose(context, contract, data, options, tx);
 }
 
 /** Where a broker loses the order of a key in retries, Postgres keeps it. */

@@ -1,5 +1,6 @@
 import { deadLetterStatements, type DeadLetterStatements } from "../dead-letter/index.ts";
 import { SagaboxError } from "../errors/index.ts";
+import { unpackPlain, type Unpack } from "../message/index.ts";
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
 import { silentObserver, type Observer } from "../telemetry/index.ts";
@@ -13,6 +14,7 @@ export interface InboxEngine {
   readonly sql: InboxStatements;
   readonly deadLetters: DeadLetterStatements;
   readonly openScope: OpenScope;
+  readonly unpack: Unpack;
   readonly observer: Observer;
   readonly clock: Clock;
   /** Bounds the transactions of handlers, so that connections are left for everything else. */
@@ -24,6 +26,8 @@ export interface InboxEngineOptions {
   readonly schema: string;
   /** Without it handlers cannot publish. */
   readonly openScope?: OpenScope;
+  /** Default: the data is in the message, in clear. */
+  readonly unpack?: Unpack;
   readonly observer?: Observer;
   readonly clock?: Clock;
   /** Size of the pool less what relay, transport and handlers themselves need of it. Default: no bound. */
@@ -37,6 +41,7 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
     sql: inboxStatements(schema),
     deadLetters: deadLetterStatements(schema),
     openScope: options.openScope ?? noOutbox,
+    unpack: options.unpack ?? unpackPlain,
     observer: options.observer ?? silentObserver,
     clock: options.clock ?? systemClock,
     slots: new Slots(options.maxTransactions ?? Number.POSITIVE_INFINITY),

@@ -13,4 +13,6 @@ export interface Held {
   readonly arrivedMs: number;
   /** Set for suspects: how often a process died while it ran alone. */
   crashes: number | undefined;
+  /** Personal texts in it, once it was read. */
+  secrets?: readonly string[];
 }

@@ -64,7 +64,7 @@ export class BatchProcessor {
           const { topic, type, expiresAt } = message;
           const id = idForDedupe(held.id ?? message.id);
           const payload = this.#definition.settings.storePayload ? message.data : null;
-          const read = await readMessage(contract, message);
+          const read = await readMessage(this.#engine, contract, held);
           items.push({ held, message: read, id, topic, type, payload, expiresAt, ackWith });
         } catch (thrown) {
           const later = lot.slice(lot.indexOf(held) + 1);

@@ -8,6 +8,7 @@ import type { Received } from "./handler.ts";
 import type { Held } from "./held.ts";
 import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
+import { redact } from "./redact.ts";
 import { asError, receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
 import { receiveReferring, type ReferringOutcome } from "./receive-referring.ts";
 import { receiveStatement, StatementCache } from "./receive-statement.ts";
@@ -101,6 +102,7 @@ export class DeliveryProcessor {
   /** After a failure: the handler's verdict, the user's classifier and the policy decide. */
   async fail(held: Held, error: Error, behind: readonly Held[] = []): Promise<Fate> {
     const { delivery, registration, id } = held;
+    redact(error, held.secrets);
     if (delivery.signal.aborted) return "lost";
     const verdict = verdictOf(error)?.kind;
     if ((verdict === "ignore" || verdict === "refuse") && id !== undefined) {
@@ -120,7 +122,7 @@ export class DeliveryProcessor {
 
   async #receive(held: Held, registration: Registration, id: string): Promise<Fate> {
     const earlier = this.#earlier(held, id);
-    const message = await readMessage(registration.contract, held.delivery.message);
+    const message = await readMessage(this.#engine, registration.contract, held);
     const receipt = this.#receipt(held, registration, id);
     const { work } = registration;
     if (earlier === undefined && work.kind === "statement") {

@@ -1,6 +1,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { Duration } from "../errors/index.ts";
 import type { Json } from "./json.ts";
+import type { FieldPath } from "./personal.ts";
 
 export type Schema = StandardSchemaV1;
 export type Out<T extends Schema> = StandardSchemaV1.InferOutput<T>;
@@ -24,20 +25,9 @@ export type ReplySafe<T extends Schema> =
       : { reply: "output must be valid input again" }
     : { reply: "output must be JSON" };
 
-type Scalar = string | number | boolean | null | undefined;
-
-/** Dotted paths to the single values of an object, e.g. "contact.email". */
-export type FieldPath<T> = T extends readonly unknown[]
-  ? never
-  : T extends object
-    ? {
-        [K in keyof T & string]: T[K] extends Scalar ? K : `${K}.${FieldPath<NonNullable<T[K]>>}`;
-      }[keyof T & string]
-    : never;
-
 export type Priority = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9;
 
-export interface ContractOptions<T extends Schema> {
+export interface ContractOptions<T extends Schema, F extends string = FieldPath<Out<T>>> {
   /** Any Standard Schema: zod, valibot, arktype and others. */
   readonly schema: T;
   /** Raise it with every incompatible change, and add an upcaster from the version before. Default 1. */
@@ -45,7 +35,7 @@ export interface ContractOptions<T extends Schema> {
   /** Whose data this is, and the fields that are encrypted with their key. */
   readonly personal?: {
     readonly subject: (data: Out<T>) => string;
-    readonly fields: readonly FieldPath<Out<T>>[];
+    readonly fields: readonly F[];
   };
   /** From each older version to the next one: `{ 1: (v1) => v2, 2: (v2) => v3 }`. */
   readonly upcast?: Readonly<Record<number, (old: UntypedJson) => unknown>>;
@@ -67,7 +57,10 @@ export interface ContractOptions<T extends Schema> {
 
 export type KeyFunction<T extends Schema> = (data: Out<T>) => string;
 
-export interface CommandOptions<T extends Schema> extends ContractOptions<T> {
+export interface CommandOptions<
+  T extends Schema,
+  F extends string = FieldPath<Out<T>>,
+> extends ContractOptions<T, F> {
   /** The service that carries the command out. */
   readonly target?: string;
 }

@@ -9,44 +9,49 @@ import type {
   Schema,
   WireSafe,
 } from "./contract-options.ts";
+import type { FieldPath, Opened } from "./personal.ts";
 import { readContract } from "./read-contract.ts";
 
 /** Something that happened; any number of consumers may react. With a key, messages of one key keep their order. */
-export function event<const T extends Schema>(
+export function event<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
-  options: ContractOptions<T> & { readonly key: KeyFunction<T> } & WireSafe<T>,
-): Contract<"event", Out<T>, In<T>, never, true>;
-export function event<const T extends Schema>(
+  options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
+): Contract<"event", Opened<Out<T>, F>, In<T>, never, true>;
+export function event<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
-  options: ContractOptions<T> & { readonly key?: never } & WireSafe<T>,
-): Contract<"event", Out<T>, In<T>, never, false>;
+  options: ContractOptions<T, F> & { readonly key?: never } & WireSafe<T>,
+): Contract<"event", Opened<Out<T>, F>, In<T>, never, false>;
 export function event(name: string, options: object): unknown {
   return readContract("event", name, options);
 }
 
 /** Something one service shall do; it answers with the reply, if there is one. */
-export function command<const T extends Schema, const R extends Schema>(
+export function command<
+  const T extends Schema,
+  const R extends Schema,
+  const F extends FieldPath<Out<T>> = never,
+>(
   name: string,
-  options: CommandOptions<T> & { readonly key?: KeyFunction<T>; readonly reply: R } & WireSafe<T> &
+  options: CommandOptions<T, F> & { readonly key?: KeyFunction<T>; readonly reply: R } & WireSafe<T> &
     ReplySafe<R>,
-): Contract<"command", Out<T>, In<T>, Out<R>, boolean>;
-export function command<const T extends Schema>(
+): Contract<"command", Opened<Out<T>, F>, In<T>, Out<R>, boolean>;
+export function command<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
-  options: CommandOptions<T> & { readonly key?: KeyFunction<T>; readonly reply?: never } & WireSafe<T>,
-): Contract<"command", Out<T>, In<T>, void, boolean>;
+  options: CommandOptions<T, F> & { readonly key?: KeyFunction<T>; readonly reply?: never } & WireSafe<T>,
+): Contract<"command", Opened<Out<T>, F>, In<T>, void, boolean>;
 export function command(name: string, options: object): unknown {
   return readContract("command", name, options);
 }
 
 /** One of a long row of measurements or changes, read in order and kept by the transport. */
-export function stream<const T extends Schema>(
+export function stream<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
-  options: ContractOptions<T> & { readonly key: KeyFunction<T> } & WireSafe<T>,
-): Contract<"stream", Out<T>, In<T>, never, true>;
-export function stream<const T extends Schema>(
+  options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
+): Contract<"stream", Opened<Out<T>, F>, In<T>, never, true>;
+export function stream<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
-  options: ContractOptions<T> & { readonly key?: never } & WireSafe<T>,
-): Contract<"stream", Out<T>, In<T>, never, false>;
+  options: ContractOptions<T, F> & { readonly key?: never } & WireSafe<T>,
+): Contract<"stream", Opened<Out<T>, F>, In<T>, never, false>;
 export function stream(name: string, options: object): unknown {
   return readContract("stream", name, options);
 }

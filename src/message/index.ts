@@ -4,7 +4,7 @@
 export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFields } from "./contract.ts";
 export type { DataOf, InputOf, KeyedOf, ReplyOf } from "./contract.ts";
 export { keyOf } from "./contract-key.ts";
-export type { CommandOptions, ContractOptions, FieldPath, Priority, WireSafe } from "./contract-options.ts";
+export type { CommandOptions, ContractOptions, Priority, WireSafe } from "./contract-options.ts";
 export { decodeEnvelope } from "./decode-envelope.ts";
 export { command, event, stream } from "./define-message.ts";
 export { encodeEnvelope, envelopeVersion } from "./envelope.ts";
@@ -15,6 +15,10 @@ export type { Headers, Message, MessageKind } from "./message.ts";
 export { currentMessageContext, deriveContext, runInMessageContext } from "./message-context.ts";
 export type { ContextOverrides, DerivedContext, MessageContext } from "./message-context.ts";
 export { createIdSource, isValidId, timeOfId, type IdSource } from "./message-id.ts";
+export { erased, isErased, isSealed } from "./personal.ts";
+export type { Erased, FieldPath, Opened, Personal, Sealed } from "./personal.ts";
+export { claimHeader, sealedHeader, unpackPlain } from "./payload.ts";
+export type { Hidden, Packed, PackedMessage, Unpack, Unpacked } from "./payload.ts";
 export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 export { isValidTopic, topicOf, type Routing } from "./topic.ts";
 export { replyContract, replyHeader, replyTopicIn, replyTopicOf, type ReplyBody } from "./reply.ts";
@@ -29,4 +33,4 @@ export {
 } from "./trace-context.ts";
 export { formatTracestate, parseTracestate } from "./trace-context.ts";
 export { upcast } from "./upcast.ts";
-export { validate, validateReply } from "./validate.ts";
+export { validate, validateAround, validateReply } from "./validate.ts";

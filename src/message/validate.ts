@@ -2,11 +2,33 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { PayloadError, type PayloadIssue } from "../errors/index.ts";
 import type { AnyContract, DataOf } from "./contract.ts";
 import { formatPath } from "./path.ts";
+import type { Hidden } from "./payload.ts";
 import { withoutValues } from "./without-values.ts";
 
 /** The data as its schema puts it out, or a PayloadError that lists what is wrong where. */
 export function validate<C extends AnyContract>(contract: C, input: unknown): DataOf<C> | Promise<DataOf<C>> {
   return check(contract.schema, `${contract.kind} "${contract.name}"`, input);
+}
+
+/**
+ * The same where some personal values cannot be had: complaints about those places, or about what holds them, do not
+ * count. The data then stays as it is, since there is no output of a schema for what it did not accept.
+ */
+export async function validateAround<C extends AnyContract>(
+  contract: C,
+  input: unknown,
+  hidden: readonly Hidden[],
+): Promise<DataOf<C>> {
+  const result = await contract.schema["~standard"].validate(input);
+  if (result.issues === undefined) return result.value;
+  const issues = result.issues.filter((issue) => !hidden.some(({ path }) => meets(keysOf(issue), path)));
+  if (issues.length === 0) return input;
+  return outputOf({ issues }, `${contract.kind} "${contract.name}"`, input);
+}
+
+function meets(keys: readonly PropertyKey[], path: readonly (string | number)[]): boolean {
+  const depth = Math.min(keys.length, path.length);
+  return keys.slice(0, depth).every((key, index) => String(key) === String(path[index]));
 }
 
 /** The same for the answer to a command; without a reply schema the answer is dropped. */
@@ -34,8 +56,12 @@ function outputOf(result: StandardSchemaV1.Result<unknown>, what: string, input:
 }
 
 function issueOf(issue: StandardSchemaV1.Issue, input: unknown): PayloadIssue {
-  const keys = (issue.path ?? []).map((segment) => (typeof segment === "object" ? segment.key : segment));
+  const keys = keysOf(issue);
   return { path: formatPath(keys), message: withoutValues(issue.message, valueAt(input, keys)) };
+}
+
+function keysOf({ path = [] }: StandardSchemaV1.Issue): PropertyKey[] {
+  return path.map((segment) => (typeof segment === "object" ? segment.key : segment));
 }
 
 function valueAt(input: unknown, keys: readonly PropertyKey[]): unknown {

@@ -1,7 +1,8 @@
 // The write side: a message is put into the caller's own transaction, and exists if and only if that commits. A relay
 // takes it from there through the transport, in order per key, and settles it; the process that wrote it may send it
 // first. What fails is tried again, what cannot succeed is buried where people find it.
-export { compose, type ComposeContext, type Outgoing, type PublishOptions } from "./outgoing.ts";
+export { compose, type Compose, type ComposeContext, type Outgoing, type Pack } from "./outgoing.ts";
+export type { PublishOptions } from "./outgoing.ts";
 export { outboxSettings, type OutboxOptions, type OutboxSettings, type OverflowPolicy } from "./options.ts";
 export {
   canTransition,

@@ -3,7 +3,6 @@ import {
   checkHeaders,
   currentMessageContext,
   deriveContext,
-  encodeJson,
   isValidId,
   isValidTopic,
   keyOf,
@@ -14,11 +13,13 @@ import {
   type AnyContract,
   type IdSource,
   type Message,
+  type Packed,
+  type PackedMessage,
   type Priority,
   type Routing,
 } from "../message/index.ts";
 import { flag, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
-import { textArray, type Param } from "../storage/index.ts";
+import { textArray, type Param, type Queryable } from "../storage/index.ts";
 
 export interface PublishOptions {
   /** Your own id: the same id twice is one message. Default: a time-ordered one. */
@@ -88,8 +89,24 @@ export interface ComposeContext {
   readonly randomBytes: (size: number) => Uint8Array;
   readonly routing?: Routing | undefined;
   readonly maxAttempts: number;
-  readonly maxBytes: number;
+  readonly pack: Pack;
 }
+
+/** Data that was checked → what is stored and sent. `tx`: the transaction the message goes into, where it is known. */
+export type Pack = (
+  contract: AnyContract,
+  message: PackedMessage,
+  data: unknown,
+  tx: Queryable | undefined,
+) => Packed | Promise<Packed>;
+
+/** Composes a message for the given transaction, or for one that is not begun yet. */
+export type Compose = (
+  contract: AnyContract,
+  data: unknown,
+  options?: PublishOptions,
+  tx?: Queryable,
+) => Promise<Outgoing>;
 
 /** Contract, data and wishes → a checked message. Nothing is written yet, so nothing can be half-done. */
 export async function compose(
@@ -97,6 +114,7 @@ export async function compose(
   contract: AnyContract,
   input: unknown,
   options: PublishOptions = {},
+  tx?: Queryable,
 ): Promise<Outgoing> {
   rejectUnknownKeys("publish", options, KNOWN);
   assertContract(contract);
@@ -105,16 +123,16 @@ export async function compose(
   const key = checkedKey(options.key) ?? keyOf(contract, data);
   const topic = checkedTopic(options.topic) ?? topicOf(contract, context.routing);
   const current = currentMessageContext();
+  const headers = checkHeaders(options.headers);
+  const { kind, name: type, version: schemaVersion } = contract;
+  const names = { id, kind, type, schemaVersion, topic, key };
+  const packing = context.pack(contract, names, data, tx);
+  const packed = packing instanceof Promise ? await packing : packing;
   return {
     message: {
-      id,
-      kind: contract.kind,
-      type: contract.name,
-      schemaVersion: contract.version,
-      topic,
-      key,
-      data: encodeJson(data, { maxBytes: context.maxBytes }),
-      headers: checkHeaders(options.headers),
+      ...names,
+      data: packed.data,
+      headers: { ...headers, ...packed.headers },
       ...deriveContext(current, options, { messageId: id, randomBytes: context.randomBytes }),
       sagaId: checkedId(options.sagaId) ?? current?.sagaId ?? null,
       aggregateType: contract.aggregate,

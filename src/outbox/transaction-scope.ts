@@ -5,7 +5,7 @@ import { systemClock } from "../runtime/index.ts";
 import type { OwnedTransaction, Rows } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { OptimisticSender } from "./optimistic-sender.ts";
-import type { Outgoing, PublishOptions } from "./outgoing.ts";
+import type { Compose, Outgoing, PublishOptions } from "./outgoing.ts";
 import {
   canLease,
   leasedMessages,
@@ -15,7 +15,7 @@ import {
 } from "./writer.ts";
 
 export interface ScopeParts {
-  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly compose: Compose;
   readonly admit: (outgoing: readonly Outgoing[]) => Promise<readonly Outgoing[]>;
   readonly writer: OutboxWriter;
   readonly sender: OptimisticSender;
@@ -55,7 +55,7 @@ export class TransactionScope {
   }
 
   async publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {
-    const outgoing = await this.#parts.compose(contract, data, options);
+    const outgoing = await this.#parts.compose(contract, data, options, this.#tx);
     return this.add(outgoing);
   }
 

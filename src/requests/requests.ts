@@ -5,12 +5,11 @@ import {
   replyTopicOf,
   validateReply,
   type AnyCommand,
-  type AnyContract,
   type InputOf,
   type ReplyOf,
 } from "../message/index.ts";
 import { milliseconds, type Duration } from "../options/index.ts";
-import type { Outgoing, PublishOptions, TransactionScope } from "../outbox/index.ts";
+import type { Compose, Outgoing, PublishOptions, TransactionScope } from "../outbox/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import type { Database, OwnedTransaction } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
@@ -31,7 +30,7 @@ export interface RequestOptions extends Pick<
 export interface RequestsParts {
   readonly service: string;
   readonly database: Database;
-  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly compose: Compose;
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
   readonly replies: Replies;
   /** Made at the first request: a service that never asks needs none. */

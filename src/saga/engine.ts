@@ -1,6 +1,7 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import type { AnyContract, Json } from "../message/index.ts";
-import type { Outgoing, PublishOptions } from "../outbox/index.ts";
+import type { Json } from "../message/index.ts";
+import type { Compose, Outgoing } from "../outbox/index.ts";
+import { classifyFailure } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
@@ -41,7 +42,7 @@ export interface SagaEngineParts {
   readonly sql: SagaStatements;
   readonly service: string;
   readonly registry: SagaRegistry;
-  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly compose: Compose;
   readonly newId: () => string;
   readonly observer: Observer;
   readonly maxStateBytes: number;
@@ -90,7 +91,7 @@ export class SagaEngine {
       if (cause.input.kind !== "tick") await this.#ignore(tx, before, cause, decision.ignored);
       return { instance: before, ignored: decision.ignored };
     }
-    const { decision: sendable, outgoing } = await this.#compose(definition, before, decision, cause);
+    const { decision: sendable, outgoing } = await this.#compose(tx, definition, before, decision, cause);
     const params = this.#params(definition, before, sendable, cause, { release, whole });
     if (params === undefined) return this.#withoutResult(tx, definition, before, cause);
     const written =
@@ -171,6 +172,7 @@ export class SagaEngine {
 
   // A command that cannot be sent because its data are wrong fails its step; the decision is made on from there.
   async #compose(
+    tx: Queryable,
     definition: SagaDefinition,
     before: Loaded,
     decision: Decision,
@@ -184,8 +186,9 @@ export class SagaEngine {
       if (effect === undefined) return { decision: current, outgoing };
       done.add(effect);
       try {
-        outgoing.push(await sagaCommand(this.parts, before, effect, cause));
+        outgoing.push(await sagaCommand(this.parts, before, effect, cause, tx));
       } catch (thrown) {
+        if (classifyFailure(thrown) === "infrastructure") throw thrown; // not the fault of its data
         current = this.#unsendable(definition, before, current, effect, thrown);
       }
     }

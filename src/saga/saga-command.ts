@@ -5,15 +5,15 @@ import {
   runInMessageContext,
   supersedesHeader,
   undoesHeader,
-  type AnyContract,
 } from "../message/index.ts";
-import type { Outgoing, PublishOptions } from "../outbox/index.ts";
+import type { Compose, Outgoing } from "../outbox/index.ts";
+import type { Queryable } from "../storage/index.ts";
 import type { SagaEffect } from "./decision.ts";
 import type { Loaded } from "./saga-store.ts";
 
 interface CommandParts {
   readonly service: string;
-  readonly compose: (contract: AnyContract, data: unknown, options?: PublishOptions) => Promise<Outgoing>;
+  readonly compose: Compose;
 }
 
 /** A command of a saga, ready to be written: it carries the saga's id, and says what it takes back or stands for. */
@@ -22,10 +22,11 @@ export async function sagaCommand(
   { id: sagaId, correlationId, traceparent }: Loaded,
   { command, data, id, undoes, supersedes }: Extract<SagaEffect, { kind: "send" }>,
   cause: string,
+  tx: Queryable,
 ): Promise<Outgoing> {
   const composed = await runInMessageContext(
     { messageId: cause.slice(0, 255), correlationId, traceparent, sagaId },
-    () => compose(command, data, command.key === undefined ? { id, key: sagaId } : { id }),
+    () => compose(command, data, command.key === undefined ? { id, key: sagaId } : { id }, tx),
   );
   const headers = {
     ...composed.message.headers,

@@ -1,0 +1,100 @@
+import {
+  claimHeader,
+  decodeJson,
+  encodeJson,
+  sealedHeader,
+  type AnyContract,
+  type Headers,
+  type Json,
+  type Message,
+  type Packed,
+  type PackedMessage,
+  type Unpack,
+  type Unpacked,
+} from "../message/index.ts";
+import type { Pack } from "../outbox/index.ts";
+import type { Queryable } from "../storage/index.ts";
+
+/** The claim check: what is too large for the message lies elsewhere. */
+export interface PayloadShelf {
+  /** The largest payload that can be sent. */
+  readonly maxBytes: number;
+  deposit(text: string, message: PackedMessage, tx: Queryable | undefined): Packed | Promise<Packed>;
+  /** The payload of a message that carries a reference, checked against it. */
+  fetch(message: Message): Promise<string>;
+}
+
+/** Personal fields: sealed before anything is written, opened for the handler. */
+export interface PayloadSeal {
+  seal(
+    contract: AnyContract,
+    message: PackedMessage,
+    data: unknown,
+    tx: Queryable | undefined,
+  ): Promise<{ readonly data: unknown; readonly headers: Headers }>;
+  open(message: Message, data: Json): Promise<Unpacked>;
+}
+
+const none = Object.freeze({});
+const nothing: readonly never[] = [];
+
+/** From data to what is stored and sent, and back: first sealed, then shelved; fetched, then opened. */
+export class Payloads {
+  readonly #shelf: PayloadShelf;
+  readonly #seal: PayloadSeal;
+
+  constructor(shelf: PayloadShelf, seal: PayloadSeal) {
+    this.#shelf = shelf;
+    this.#seal = seal;
+  }
+
+  readonly pack: Pack = (contract, message, data, tx) => {
+    if (contract.personal !== null) return this.#packSealed(contract, message, data, tx);
+    return this.#shelf.deposit(this.#encode(data), message, tx);
+  };
+
+  readonly unpack: Unpack = (_, message) => {
+    const isPlain = message.headers[claimHeader] === undefined && message.headers[sealedHeader] === undefined;
+    if (!isPlain) return this.#unpackKept(message);
+    return { data: decodeJson(message.data, this.#shelf), hidden: nothing, secrets: nothing };
+  };
+
+  async #packSealed(
+    contract: AnyContract,
+    message: PackedMessage,
+    data: unknown,
+    tx: Queryable | undefined,
+  ): Promise<Packed> {
+    const sealed = await this.#seal.seal(contract, message, data, tx);
+    const packed = await this.#shelf.deposit(this.#encode(sealed.data), message, tx);
+    return { data: packed.data, headers: { ...packed.headers, ...sealed.headers } };
+  }
+
+  async #unpackKept(message: Message): Promise<Unpacked> {
+    const text = message.headers[claimHeader] === undefined ? message.data : await this.#shelf.fetch(message);
+    const data = decodeJson(text, this.#shelf);
+    if (message.headers[sealedHeader] === undefined) return { data, hidden: nothing, secrets: nothing };
+    return this.#seal.open(message, data);
+  }
+
+  #encode(data: unknown): string {
+    return encodeJson(data, this.#shelf);
+  }
+}
+
+/** Everything stays in its message. */
+export function noShelf(maxBytes: number): PayloadShelf {
+  return {
+    maxBytes,
+    deposit: (data) => ({ data, headers: none }),
+    fetch: () => Promise.reject(new Error("no shelf")),
+  };
+}
+
+/** Nothing can be sealed here, and what others sealed stays so. */
+export function noKeys(): PayloadSeal {
+  return {
+    seal: (contract) => Promise.reject(new Error(`no keys for ${contract.name}`)),
+    open: (_, data) => Promise.resolve({ data, hidden: nothing, secrets: nothing }),
+  };
+}

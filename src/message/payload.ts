@@ -1,0 +1,40 @@
+import type { AnyContract } from "./contract.ts";
+import { decodeJson, type Json } from "./json.ts";
+import type { Headers, Message } from "./message.ts";
+
+/** Says that the data is a reference to where the payload lies. Set by the claim check alone. */
+export const claimHeader = "sagabox-claim";
+/** Lists the fields of the payload that are sealed. Set by the privacy room alone. */
+export const sealedHeader = "sagabox-sealed";
+
+/** The data of a message as it is stored and sent, and the headers that say how to read it. */
+export interface Packed {
+  readonly data: string;
+  readonly headers: Headers;
+}
+
+/** What packing may hang on. */
+export type PackedMessage = Pick<Message, "id" | "kind" | "type" | "schemaVersion" | "topic" | "key">;
+
+/** A personal value that could not be given, where it would be, and why. */
+export interface Hidden {
+  readonly path: readonly (string | number)[];
+  readonly as: "erased" | "sealed";
+}
+
+export interface Unpacked {
+  readonly data: Json;
+  readonly hidden: readonly Hidden[];
+  /** Personal texts that were opened: they must not show up in what is written about the message. */
+  readonly secrets: readonly string[];
+}
+
+/** What arrived → data, not yet upcast and validated. Throws what can never get better, or what may be tried again. */
+export type Unpack = (contract: AnyContract, message: Message) => Unpacked | Promise<Unpacked>;
+
+const nothing: readonly never[] = [];
+
+/** For messages whose data is in them, in clear. */
+export function unpackPlain(_: AnyContract, { data }: Message): Unpacked {
+  return { data: decodeJson(data), hidden: nothing, secrets: nothing };
+}

@@ -1,0 +1,58 @@
+/** A personal value that this process cannot read: it has no key for it. It may be passed on, not looked into. */
+export interface Sealed {
+  readonly $sealed: string;
+}
+
+/** A personal value that nobody can read any more, because its person was erased. */
+export interface Erased {
+  readonly $erased: true;
+}
+
+/** A personal field as a handler gets it: the value, or the reason why there is none. */
+export type Personal<T> = T | Erased | Sealed;
+
+export const erased: Erased = Object.freeze({ $erased: true });
+
+export function isSealed(value: unknown): value is Sealed {
+  return isOnly(value, "$sealed") && typeof value["$sealed"] === "string";
+}
+
+export function isErased(value: unknown): value is Erased {
+  return isOnly(value, "$erased") && value["$erased"] === true;
+}
+
+function isOnly(value: unknown, key: string): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && Object.hasOwn(value, key);
+}
+
+// Deep enough for any payload people write by hand; a schema of arbitrary JSON has no end.
+type Deeper = [never, 0, 1, 2, 3, 4, 5, 6];
+type Depth = Deeper[number];
+type Scalar = string | number | boolean | null | undefined;
+
+/** Dotted paths into data, `*` for each element of a list: "contact.email", "guests.*.name", or a whole object. */
+export type FieldPath<T, D extends Depth = 6> = [D] extends [never]
+  ? never
+  : T extends Scalar
+    ? never
+    : T extends readonly (infer E)[]
+      ? "*" | Below<"*", NonNullable<E>, D>
+      : T extends object
+        ? { [K in keyof T & string]: K | Below<K, NonNullable<T[K]>, D> }[keyof T & string]
+        : never;
+
+type Below<K extends string, T, D extends Depth> = `${K}.${FieldPath<T, Deeper[D]>}`;
+
+/** The data with what a personal field may be put in its place. */
+export type Opened<T, F extends string> = [F] extends [never]
+  ? T
+  : T extends Scalar
+    ? T
+    : T extends readonly (infer E)[]
+      ? readonly OpenedField<E, "*", F>[]
+      : T extends object
+        ? { [K in keyof T]: OpenedField<T[K], K & string, F> }
+        : T;
+
+type OpenedField<T, K extends string, F extends string> =
+  Opened<T, F extends `${K}.${infer Rest}` ? Rest : never> | (K extends F ? Erased | Sealed : never);

@@ -59,6 +59,7 @@ export class Worker {
     await assertMigrated(database, settings.schema);
     await openTransport(transport, observer);
     this.#parts.sagas.listen(this.#registry);
+    this.#registry.close();
     inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
     this.#consumers = this.#makeConsumers();
     const supervisor = new Supervisor({ services: this.#services(options) });

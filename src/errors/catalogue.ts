@@ -51,6 +51,7 @@ export const catalogue = {
   HANDLER_FAILED: "A handler threw something that is not an error.",
   HANDLER_MISSING: "No handler is registered for the message.",
   HANDLER_DUPLICATE: "Two handlers are registered for the same consumer and message.",
+  HANDLER_TOO_LATE: "A handler was registered when the consumers had already begun.",
   MESSAGE_ID_MISSING: "A received message has no id, so it cannot be handled exactly once.",
   MESSAGE_KILLS_PROCESS: "The process died repeatedly while it handled this message alone.",
   DEAD_LETTER_NOT_FOUND: "There is no dead letter with this id.",

@@ -77,3 +77,13 @@ test("D5: a dedupe row outlives every copy that could still be replayed, and nev
   expect(() => inboxRetentionMs({ retention: "6d" })).toThrow("inbox.retention");
   expect(() => inboxRetentionMs({ retentoin: "6d" } as never)).toThrow('Did you mean "retention"?');
 });
+
+test("a handler that comes after the consumers have begun is refused: it would never be called", () => {
+  const registry = new HandlerRegistry();
+  registry.on(Placed, { consumer: "billing" }, nothing);
+  registry.close();
+  expect(() => registry.on(Paid, { consumer: "billing" }, nothing)).toThrow(
+    expect.objectContaining({ code: "HANDLER_TOO_LATE" }),
+  );
+  expect(registry.consumers()[0]?.topics).toEqual(["events.order.placed"]);
+});

@@ -53,6 +53,7 @@ export class HandlerRegistry {
   readonly #routing: Routing | undefined;
   readonly #defaults: ConsumerOptions;
   readonly #consumers = new Map<string, Growing>();
+  #isClosed = false;
 
   /** `defaults` hold for every consumer that does not say otherwise. */
   constructor(routing?: Routing, defaults: ConsumerOptions = {}) {
@@ -91,6 +92,11 @@ export class HandlerRegistry {
     this.#add(contract, { ...options, batch: options.batch ?? {} }, { kind: "bulk", handle });
   }
 
+  /** The consumers have begun: whoever registered now would never be called. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
   consumers(): readonly ConsumerDefinition[] {
     return [...this.#consumers].map(([name, { options, handlers }]) => ({
       name,
@@ -103,6 +109,7 @@ export class HandlerRegistry {
   #add(contract: AnyContract, options: HandlerOptions, work: Work): void {
     const settings = handlerSettings(options);
     const { consumer } = options;
+    if (this.#isClosed) throw tooLate(consumer, contract.name);
     const known = this.#consumers.get(consumer) ?? { options: {}, handlers: new Map<string, Registration>() };
     if (known.handlers.has(contract.name)) {
       throw new SagaboxError(
@@ -117,4 +124,12 @@ export class HandlerRegistry {
     known.handlers.set(contract.name, { consumer, contract, topic, settings, work });
     this.#consumers.set(consumer, known);
   }
+}
+
+function tooLate(consumer: string, type: string): SagaboxError {
+  return new SagaboxError(
+    "HANDLER_TOO_LATE",
+    `Consumer "${consumer}" got a handler for "${type}" after bus.run(), when nothing would reach it any more. ` +
+      "Register every handler before.",
+  );
 }

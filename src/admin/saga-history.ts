@@ -23,6 +23,8 @@ export interface HistoryLine {
   readonly traceId: string | null;
   /** What happened, on the first line of a transition. */
   readonly input: Json | null;
+  /** What it changed in the state, as `[before, after]`, on the first line of a transition. */
+  readonly changes: Json | null;
 }
 
 export interface HistoryOptions {
@@ -45,6 +47,7 @@ interface LineRow {
   readonly user_id: string | null;
   readonly trace_id: string | null;
   readonly input: string | null;
+  readonly changes: string | null;
 }
 
 export async function sagaHistory(
@@ -79,6 +82,7 @@ function lineOf(row: LineRow): HistoryLine {
     reason: reasonOf(input),
     traceId: row.trace_id,
     input,
+    changes: row.changes === null ? null : (JSON.parse(row.changes) as Json),
   };
 }
 

@@ -13,7 +13,10 @@ export interface ForgetSagasOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Deletes instances that ended so long ago, with their history, and mail nobody came for. Resolves with their number. */
+/**
+ * Deletes instances that ended so long ago, with their incidents, and mail nobody came for. Their lines stay in the
+ * audit log, which has a retention of its own. Resolves with their number.
+ */
 export async function forgetSagas(
   database: Database,
   schema: string,

@@ -4,6 +4,7 @@ import { textArray, type Param, type Queryable } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Change, Decision } from "./decision.ts";
 import type { SagaInput } from "./input.ts";
+import { changesText } from "./state-changes.ts";
 import type { SagaState, SagaStatus, Snapshot } from "./state.ts";
 import { hasEnded } from "./state.ts";
 import type { SagaStatements } from "./statements.ts";
@@ -105,6 +106,7 @@ export function saveParams(
     opened === undefined ? null : textArray(opened.places),
     opened?.error ?? null,
     decision.drawn === undefined ? null : JSON.stringify(decision.drawn),
+    changesText(before.state, state, input),
     closed?.resolution ?? null,
   ];
 }
@@ -143,7 +145,7 @@ export interface Claim {
 export function insertParams(before: Loaded, birth: Birth, save: readonly Param[]): Param[] {
   const { id, type, key, input, traceparent, correlationId, parent } = before;
   const [, , status, state, step, waits, since, error, retries, due, , ...rest] = save;
-  const moving = [status, state, step, waits, since, error, retries, due, ...rest.slice(0, 7)];
+  const moving = [status, state, step, waits, since, error, retries, due, ...rest.slice(0, 8)];
   const { definitionVersion, traceId, claim } = birth;
   return [
     id,

@@ -15,16 +15,17 @@ const claimed = (schema: string): string =>
 
 // What one transition leaves beside the new state: its lines in the history, and its incident if it opens one.
 const logged = (schema: string, first: number): string => {
-  const [lines, cause, actor, input, steps, error, drawn] = Array.from(
-    { length: 7 },
+  const [lines, cause, actor, input, steps, error, drawn, changes] = Array.from(
+    { length: 8 },
     (_, n) => `$${first + n}`,
   );
   return `logged as (
          insert into ${schema}.saga_audit_log
-           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input, drawn)
+           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input, drawn,
+            changes)
          select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${cause}::text,
                 ${actor}::text, saved.trace_id, case when line.nr = 1 then ${input}::json end,
-                case when line.nr = 1 then ${drawn}::json end
+                case when line.nr = 1 then ${drawn}::json end, case when line.nr = 1 then ${changes}::json end
            from saved, json_to_recordset(${lines}::json) as line
              (nr integer, event text, place text, "from" text, "to" text, note text)
           order by line.nr),
@@ -50,8 +51,8 @@ export function sagaStatements(schema: string) {
                  to_timestamp($15::double precision / 1000), $16::text, $17::integer,
                  to_timestamp($18::double precision / 1000), 1,
                  case when $11::text in ('completed', 'compensated') then clock_timestamp() end,
-                 $26::text, clock_timestamp() + $27::double precision * interval '1 ms',
-                 case when $26::text is null then 0 else 1 end)
+                 $27::text, clock_timestamp() + $28::double precision * interval '1 ms',
+                 case when $27::text is null then 0 else 1 end)
          on conflict (type, correlation_id) do nothing
          returning id, version, trace_id, type, correlation_id),
        collected as (
@@ -104,14 +105,15 @@ export function sagaStatements(schema: string) {
           returning id, version, trace_id),
        ${logged(schema, 12)},
        closed as (
-         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = $19::text
-          where saga_id = (select id from saved) and closed_at is null and $19::text is not null)
+         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = $20::text
+          where saga_id = (select id from saved) and closed_at is null and $20::text is not null)
        select version from saved`,
     ),
     ignore: statement(
       "sagabox.saga.ignore",
-      `insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, user_id, input)
-       values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::json)`,
+      `insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, user_id, input, trace_id)
+       values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::json,
+               (select trace_id from ${schema}.saga_instance where id = $1::text))`,
     ),
     mail: statement(
       "sagabox.saga.mail",
@@ -200,7 +202,7 @@ export function sagaStatements(schema: string) {
           and type || '/' || definition_version <> all($1::text::text[])
         group by 1, 2 order by 1, 2 limit 100`,
     ),
-    // A child is kept for as long as its parent, which may still take it back.
+    // A child is kept for as long as its parent, which may still take it back. Their lines stay in the audit log.
     forget: statement(
       "sagabox.saga.forget",
       `with old as (
@@ -208,7 +210,6 @@ export function sagaStatements(schema: string) {
           where instance.ended_at < clock_timestamp() - $1::double precision * interval '1 ms'
             and not exists (select from ${schema}.saga_instance as parent where parent.id = instance.parent_id)
           limit $2::integer for update skip locked),
-       lines as (delete from ${schema}.saga_audit_log where saga_id in (select id from old)),
        incidents as (delete from ${schema}.saga_incident where saga_id in (select id from old)),
        mail as (delete from ${schema}.saga_mail where saga_id in (select id from old))
        delete from ${schema}.saga_instance where id in (select id from old)`,

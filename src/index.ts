@@ -9,6 +9,7 @@ export type {
   RunOptions,
   Running,
   StopResult,
+  WorkerPart,
 } from "./app/index.ts";
 export { command, event, stream } from "./message/index.ts";
 export type {
@@ -24,7 +25,8 @@ export type {
   MessageContext,
   ReplyOf,
 } from "./message/index.ts";
-export { currentMessageContext } from "./message/index.ts";
+export { currentMessageContext, fromCloudEvent, toCloudEvent, toCloudEventJson } from "./message/index.ts";
+export type { CloudEvent, CloudEventPlace } from "./message/index.ts";
 export type { Published, PublishOptions, OutboxOptions, MessageState } from "./outbox/index.ts";
 export { canTransition, nextStates, stateDiagram } from "./outbox/index.ts";
 export type {

@@ -11,6 +11,8 @@ export const catalogue = {
   MESSAGE_ID_INVALID: "A message id is not a text of acceptable length.",
   HEADER_INVALID: "A header has a name or value that not every transport can carry.",
   ENVELOPE_INVALID: "A received message is not a readable envelope.",
+  CLOUD_EVENT_INVALID:
+    "A received CloudEvent breaks the rules of CloudEvents 1.0, or holds data that is neither JSON nor text.",
 
   PAYLOAD_NOT_JSON: "The payload holds a value that JSON cannot carry unchanged.",
   PAYLOAD_NUL: "The payload holds a NUL character, which PostgreSQL cannot store.",
@@ -22,6 +24,13 @@ export const catalogue = {
   PAYLOAD_TOO_LARGE: "The payload is larger than the limit.",
   PAYLOAD_INVALID: "The payload does not match the schema of its contract.",
   PAYLOAD_VERSION_UNKNOWN: "The payload has a schema version that the contract cannot read.",
+
+  CLAIM_INVALID: "A message carries a reference to its payload that is not one of ours.",
+  CLAIM_MISSING: "What a reference names is not in its store any more, or never was.",
+  CLAIM_CORRUPT: "What lies in the store is not what was put there.",
+  CLAIM_STORE_UNKNOWN: "A reference names a store that this bus was not given.",
+  CLAIM_STORE_UNAVAILABLE: "A store of large payloads cannot be reached, is too slow or refuses us.",
+  CLAIM_STORE_FULL: "A store of large payloads has no room left.",
 
   NOT_IN_TRANSACTION: "Something was published outside an open transaction.",
   TRANSACTION_ABORTED: "The transaction had already failed, so its commit became a rollback.",
@@ -41,7 +50,7 @@ export const catalogue = {
   OUTBOX_ILLEGAL_MOVE: "A message cannot go from its state to the one asked for.",
   MESSAGE_EXPIRED: "The time to live of a message ended before it was delivered.",
 
-  TRANSPORT_CLIENT_MISSING: "The package that talks to the broker is not installed.",
+  TRANSPORT_CLIENT_MISSING: "The package that talks to the broker or store is not installed.",
   TRANSPORT_UNREACHABLE: "The broker cannot be reached.",
   TRANSPORT_UNROUTABLE: "The broker has no destination for the message.",
   TRANSPORT_REJECTED: "The broker refused the message.",

@@ -30,7 +30,7 @@ export function decodeEnvelope(text: string, options: DecodeOptions): Message {
     headers: fields.headers("metadata.headers"),
     correlationId: fields.optionalId("metadata.correlation_id") ?? id,
     causationId: fields.optionalId("metadata.causation_id"),
-    traceparent: traceparentOf(fields, id),
+    traceparent: tracingOf(fields, id),
     sagaId: fields.optionalId("metadata.saga_id"),
     aggregateType: fields.optionalText("metadata.aggregate_type"),
     aggregateId: fields.optionalText("metadata.aggregate_id"),
@@ -62,14 +62,20 @@ function parseFrame(frame: string, maxBytes: number): unknown {
   }
 }
 
-// A producer without tracing still gets one trace per message: the same on each delivery, since it comes of the id.
-function traceparentOf(fields: EnvelopeFields, id: string): string {
+function tracingOf(fields: EnvelopeFields, id: string): string {
   const written = fields.optionalText("tracing.traceparent");
   if (parseTraceparent(written) !== undefined && written !== null) return written;
   const traceId = fields.optionalText("tracing.trace_id");
   const spanId = fields.optionalText("tracing.span_id");
-  const assembled = formatTraceparent({ traceId: traceId ?? "", spanId: spanId ?? "", flags: "01" });
-  if (parseTraceparent(assembled) !== undefined) return assembled;
+  return traceparentOf(formatTraceparent({ traceId: traceId ?? "", spanId: spanId ?? "", flags: "01" }), id);
+}
+
+/**
+ * What was written, when that is a traceparent. A producer without tracing still gets one trace per message: the same
+ * on each delivery, since it comes of the id.
+ */
+export function traceparentOf(written: string | null, id: string): string {
+  if (written !== null && parseTraceparent(written) !== undefined) return written;
   const digest = createHash("sha256").update(id).digest("hex");
   return formatTraceparent({ traceId: digest.slice(0, 32), spanId: digest.slice(32, 48), flags: "01" });
 }

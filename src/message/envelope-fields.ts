@@ -5,62 +5,71 @@ import { isValidId } from "./message-id.ts";
 
 const utcTime = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?Z$/;
 const anyTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/;
+// The engine takes the 30th of February for a day in March; PostgreSQL has neither that day nor a year 0.
+const unusual = /^0000|^\d{4}-\d\d-(?:29|3)|T24/;
+
+/** The error that says which field is at fault, and what it must be. */
+type Invalid = (path: string, rule: string) => SagaboxError;
 
 /** Reads the fields of a parsed envelope by their path, and says which one is at fault. */
 export class EnvelopeFields {
   readonly #root: unknown;
+  readonly #invalid: Invalid;
 
-  constructor(root: unknown) {
+  constructor(root: unknown, invalid: Invalid = envelopeInvalid) {
     this.#root = root;
+    this.#invalid = invalid;
   }
 
   expect(path: string, value: string): void {
-    if (this.#at(path) !== value) throw invalid(path, `must be "${value}"`);
+    if (this.#at(path) !== value) throw this.#invalid(path, `must be "${value}"`);
   }
 
   text(path: string): string {
-    return this.optionalText(path) ?? absent(path);
+    return this.optionalText(path) ?? this.#absent(path);
   }
 
   optionalText(path: string): string | null {
     const value = this.#at(path) ?? null;
     if (value === null) return null;
-    if (typeof value !== "string" || value === "") throw invalid(path, "must be a text");
-    if (!isPrintable(value)) throw invalid(path, "must not contain control characters or broken Unicode");
+    if (typeof value !== "string" || value === "") throw this.#invalid(path, "must be a text");
+    if (!isPrintable(value))
+      throw this.#invalid(path, "must not contain control characters or broken Unicode");
     return value;
   }
 
   id(path: string): string {
-    return this.optionalId(path) ?? absent(path);
+    return this.optionalId(path) ?? this.#absent(path);
   }
 
   optionalId(path: string): string | null {
     const value = this.#at(path) ?? null;
     if (value === null || isValidId(value)) return value;
-    throw invalid(path, "must be a text of 1 to 255 characters without control characters");
+    throw this.#invalid(path, "must be a text of 1 to 255 characters without control characters");
   }
 
   oneOf<const T extends string>(path: string, allowed: readonly T[]): T {
     const value = this.#at(path);
     return (
-      allowed.find((candidate) => candidate === value) ?? absent(path, `must be one of ${allowed.join(", ")}`)
+      allowed.find((candidate) => candidate === value) ??
+      this.#absent(path, `must be one of ${allowed.join(", ")}`)
     );
   }
 
   version(path: string): number {
     const match = /^([1-9]\d{0,8})(\.0)?$/.exec(String(this.#at(path)));
-    if (match === null) throw invalid(path, "must be a whole number from 1");
+    if (match === null) throw this.#invalid(path, "must be a whole number from 1");
     return Number(match[1]);
   }
 
   priority(path: string): number {
     const value = this.#at(path) ?? 5;
     if (Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 9) return value as number;
-    throw invalid(path, "must be a whole number from 0 to 9");
+    throw this.#invalid(path, "must be a whole number from 0 to 9");
   }
 
   time(path: string): string {
-    return this.optionalTime(path) ?? absent(path);
+    return this.optionalTime(path) ?? this.#absent(path);
   }
 
   /** UTC with up to microseconds, whatever zone the producer wrote. */
@@ -68,10 +77,17 @@ export class EnvelopeFields {
     const value = this.#at(path) ?? null;
     if (value === null) return null;
     if (typeof value !== "string" || !anyTime.test(value) || Number.isNaN(Date.parse(value))) {
-      throw invalid(path, "must be a time of ISO 8601 with its zone");
+      throw this.#invalid(path, "must be a time of ISO 8601 with its zone");
     }
     const match = utcTime.exec(value);
-    if (match === null) return new Date(value).toISOString();
+    if (match !== null && !unusual.test(value)) {
+      return match[2] === undefined ? value : `${match[1]}.${match[2]}Z`;
+    }
+    const utc = new Date(value).toISOString();
+    if (!/^\d{4}/.test(utc) || utc.startsWith("0000") || !utc.startsWith(match?.[1] ?? "")) {
+      throw this.#invalid(path, "must be a time that exists");
+    }
+    if (match === null) return utc;
     return match[2] === undefined ? value : `${match[1]}.${match[2]}Z`;
   }
 
@@ -79,9 +95,13 @@ export class EnvelopeFields {
     const value = this.#at(path) ?? {};
     const isMap = typeof value === "object" && !Array.isArray(value);
     if (!isMap || !Object.values(value).every((item) => typeof item === "string")) {
-      throw invalid(path, "must be an object of texts");
+      throw this.#invalid(path, "must be an object of texts");
     }
     return value as Headers;
+  }
+
+  #absent(path: string, rule = "is missing"): never {
+    throw this.#invalid(path, rule);
   }
 
   #at(path: string): unknown {
@@ -103,10 +123,6 @@ function keysOf(path: string): readonly string[] {
   return keys;
 }
 
-function absent(path: string, rule = "is missing"): never {
-  throw invalid(path, rule);
-}
-
-function invalid(path: string, rule: string): SagaboxError {
+function envelopeInvalid(path: string, rule: string): SagaboxError {
   return new SagaboxError("ENVELOPE_INVALID", `The envelope cannot be read: ${path} ${rule}.`);
 }

@@ -23,6 +23,7 @@ const reservedPrefixes = [
   "sagabox_",
   "ce-",
   "ce_",
+  "cloudevents_",
   "nats-",
   "x-death",
   "x-first-death",

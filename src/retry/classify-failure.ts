@@ -11,6 +11,7 @@ export type FailureClassifier = (error: unknown) => FailureKind | undefined;
 
 const permanentCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "ENVELOPE_INVALID",
+  "CLOUD_EVENT_INVALID",
   "MESSAGE_ID_MISSING",
   "MESSAGE_ID_INVALID",
   "MESSAGE_EXPIRED",
@@ -18,6 +19,10 @@ const permanentCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "HEADER_INVALID",
   "KEY_INVALID",
   "TOPIC_INVALID",
+  "CLAIM_INVALID",
+  "CLAIM_MISSING",
+  "CLAIM_CORRUPT",
+  "CLAIM_STORE_UNKNOWN",
 ]);
 
 const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -27,6 +32,7 @@ const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "OUTBOX_LEASE_LOST",
   "COMMIT_UNKNOWN",
   "BUS_STOPPED",
+  "CLAIM_STORE_UNAVAILABLE",
 ]);
 
 // Lost connections (08), exhausted resources (53), shutdown and crash (57P0x), statement and lock timeouts, conflicts

@@ -11,5 +11,7 @@ export type {
 export type { DeadLetterNote, Delivery, RetryOptions } from "./delivery.ts";
 export type { Capabilities } from "./capabilities.ts";
 export { isLocalTransport, type HomeDatabase, type LocalHop, type LocalTransport } from "./local-hop.ts";
-export { contentType, fromWire, toWire, type Received, type WireMessage } from "./wire.ts";
+export { contentType, fromWire, toWire, type Received, type WireForm, type WireMessage } from "./wire.ts";
+export { cloudEventBindings, unreadable } from "./cloud-event-wire.ts";
+export type { CloudEventBinding, MessageFormat } from "./cloud-event-wire.ts";
 export { ClientLoader, type ClientPackage } from "./client-package.ts";

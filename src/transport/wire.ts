@@ -1,13 +1,17 @@
 import { createHash } from "node:crypto";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { systemClock } from "../runtime/index.ts";
 import {
   decodeEnvelope,
   encodeEnvelope,
   isValidId,
+  looksLikeCloudEvent,
   ownHeaders,
   wireHeaders,
   type Message,
 } from "../message/index.ts";
+import { fromBinary, fromStructured, modeOf, toBinary, toStructured } from "./cloud-event-wire.ts";
+import { withoutMark, type CloudEventBinding, type MessageFormat } from "./cloud-event-wire.ts";
 
 /** A message as brokers carry it. */
 export interface WireMessage {
@@ -19,6 +23,8 @@ export interface Received {
   readonly body: Uint8Array;
   /** As texts, whatever the broker calls them. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Where the broker has a place of its own for it; else it is looked for among the headers. */
+  readonly contentType?: string | undefined;
   /** Where it was received. */
   readonly topic: string;
   readonly key: string | null;
@@ -28,27 +34,54 @@ export interface Received {
 
 export const contentType = "application/json";
 
-export function toWire(message: Message): WireMessage {
-  return {
-    body: Buffer.from(encodeEnvelope(message)),
-    headers: { ...wireHeaders(message), "content-type": contentType },
-  };
+/** How to write: the format, and the binding of the broker for when it is CloudEvents. */
+export interface WireForm {
+  readonly format: MessageFormat;
+  readonly binding: CloudEventBinding;
 }
 
-/** Never throws: bytes that are no envelope come with the reason, so that they can be buried instead of coming for ever. */
+export function toWire(message: Message, form?: WireForm): WireMessage {
+  switch (form?.format) {
+    case "cloudevents-structured":
+      return toStructured(message);
+    case "cloudevents-binary":
+      return toBinary(message, form.binding);
+    default:
+      return {
+        body: Buffer.from(encodeEnvelope(message)),
+        headers: { ...wireHeaders(message), "content-type": contentType },
+      };
+  }
+}
+
+/**
+ * Reads whatever format a message came in. Never throws: bytes that are no message come with the reason, so that they
+ * can be buried instead of coming for ever.
+ */
 export function fromWire(received: Received): { readonly message: Message; readonly flaw?: Error } {
-  const { body, topic, maxBytes } = received;
   try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(body);
-    return {
-      message: decodeEnvelope(text, { topic, ...(maxBytes === undefined ? {} : { maxBytes }) }),
-    };
+    const mode = modeOf(received.headers, received.contentType);
+    return { message: mode === undefined ? readEnvelope(received) : readEvent(received, mode) };
   } catch (thrown) {
     const flaw = isSagaboxError(thrown)
       ? thrown
       : new SagaboxError("ENVELOPE_INVALID", "The body is not UTF-8 text.", { cause: thrown });
     return { message: foreignMessage(received), flaw };
   }
+}
+
+function readEnvelope({ body, topic, maxBytes }: Received): Message {
+  const text = new TextDecoder("utf-8", { fatal: true }).decode(body);
+  return decodeEnvelope(text, { topic, ...(maxBytes === undefined ? {} : { maxBytes }) });
+}
+
+function readEvent(received: Received, mode: "structured" | "binary" | "untold"): Message {
+  const { body, topic, key, maxBytes } = received;
+  const receivedAt = new Date(systemClock.wallMs()).toISOString();
+  const place = { topic, key, receivedAt, ...(maxBytes === undefined ? {} : { maxBytes }) };
+  if (mode === "binary") return fromBinary(received, place);
+  const isEvent = mode === "structured" || looksLikeCloudEvent(Buffer.from(body).toString("utf8"));
+  return isEvent ? fromStructured(received, place) : readEnvelope(received);
 }
 
 // One body has one id, so that a second copy of it is recognised.
@@ -64,7 +97,7 @@ function foreignMessage({ body, headers, topic, key }: Received): Message {
     topic,
     key,
     data: jsonOf(body),
-    headers,
+    headers: withoutMark(headers),
     correlationId: isValidId(correlationId) ? correlationId : id,
     causationId: null,
     traceparent: `00-${digest.slice(0, 32)}-${digest.slice(32, 48)}-01`,

@@ -1,0 +1,63 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { isBlobReference, type BlobReference } from "./blob-reference.ts";
+
+/** A file beside the message: what `bus.attach()` returns and `context.open()` reads. Plain JSON; the bytes lie in a store. */
+export interface Attachment {
+  readonly $attachment: BlobReference & { readonly contentType: string };
+}
+
+const CONTENT_TYPE =
+  /^[a-z0-9!#$&^_.+-]{1,127}\/[a-z0-9!#$&^_.+-]{1,127}(?:; ?[a-z0-9-]{1,32}=[A-Za-z0-9_.:+-]{1,127})*$/i;
+const MARK = '"$attachment"';
+
+export function isContentType(value: unknown): value is string {
+  return typeof value === "string" && value.length <= 255 && CONTENT_TYPE.test(value);
+}
+
+/** The attachment that a value is, with nothing but its own fields in their order; undefined when it is none. */
+export function asAttachment(value: unknown): Attachment | undefined {
+  if (!isRecord(value) || Object.keys(value).length !== 1 || !Object.hasOwn(value, "$attachment"))
+    return undefined;
+  const inner = value["$attachment"];
+  if (!isRecord(inner) || Object.keys(inner).length !== 5) return undefined;
+  const { contentType, ...reference } = inner;
+  if (!isContentType(contentType) || !isBlobReference(reference)) return undefined;
+  const { store, key, bytes, sha256 } = reference;
+  return { $attachment: { store, key, bytes, sha256, contentType } };
+}
+
+/** The schema of an attachment, for contracts and for fields of other schemas. */
+export function attachment(): StandardSchemaV1<Attachment, Attachment> {
+  return schema;
+}
+
+const schema: StandardSchemaV1<Attachment, Attachment> = {
+  "~standard": {
+    version: 1,
+    vendor: "sagabox",
+    validate: (value) => {
+      const found = asAttachment(value);
+      return found === undefined
+        ? { issues: [{ message: "must be an attachment made by bus.attach()" }] }
+        : { value: found };
+    },
+  },
+};
+
+/** Every attachment in a JSON text of ours. A text without any costs one native search. */
+export function attachmentsIn(text: string): readonly Attachment[] {
+  if (!text.includes(MARK)) return [];
+  const found: Attachment[] = [];
+  const open: unknown[] = [JSON.parse(text)];
+  for (let value = open.pop(); value !== undefined; value = open.pop()) {
+    if (typeof value !== "object" || value === null) continue;
+    const one = asAttachment(value);
+    if (one === undefined) for (const inner of Object.values(value)) open.push(inner);
+    else found.push(one);
+  }
+  return found;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -18,6 +18,7 @@ import {
   type Environment,
 } from "../options/index.ts";
 import { SagaboxError } from "../errors/index.ts";
+import { privacySettings, type PrivacyOptions, type PrivacySettings } from "../privacy/index.ts";
 import { randomToken } from "../runtime/index.ts";
 import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/index.ts";
 import { quotedSchema, type PgPool } from "../storage/index.ts";
@@ -45,6 +46,8 @@ export interface BusOptions {
   /** For `bus.inbox`, the inbox in a consumer loop of your own. */
   readonly inbox?: InboxOptions;
   readonly sagas?: SagaBusOptions;
+  /** The keys that personal data are sealed with. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
+  readonly privacy?: PrivacyOptions;
   /** How long stop() waits for what is under way. Default "30s". */
   readonly shutdownTimeout?: Duration | number;
   /** How long dead letters are kept. Default "14d". */
@@ -72,6 +75,7 @@ export interface BusSettings {
   readonly outbox: OutboxOptions;
   readonly inbox: InboxOptions;
   readonly sagas: SagaSettings;
+  readonly privacy: PrivacySettings;
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
   readonly inboxMs: number;
@@ -94,6 +98,7 @@ const KNOWN = [
   "outbox",
   "inbox",
   "sagas",
+  "privacy",
   "shutdownTimeout",
   "deadLetterRetention",
   "inboxRetention",
@@ -133,6 +138,10 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
     },
     inbox: options.inbox ?? {},
     sagas: sagaSettings(options.sagas),
+    privacy: privacySettings(options.privacy, {
+      text: around.keyRing,
+      file: env["SAGABOX_KEY_RING_FILE"], // by its path, so that it can be read again
+    }),
     shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
     deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
       min: DAY_MS,

@@ -22,6 +22,7 @@ import {
   type ScopeParts,
 } from "../outbox/index.ts";
 import { ParkingTransport } from "../parking/index.ts";
+import { MessageSeal, privacyEngine, withoutKeys, type PrivacyEngine } from "../privacy/index.ts";
 import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { Sagas } from "../saga/index.ts";
@@ -30,7 +31,7 @@ import type { Observer } from "../telemetry/index.ts";
 import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
-import { noKeys, noShelf, Payloads } from "./payloads.ts";
+import { noShelf, Payloads } from "./payloads.ts";
 import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
@@ -61,6 +62,8 @@ export interface Parts {
   readonly requests: Requests;
   readonly sagas: Sagas;
   readonly flows: Flows;
+  /** Undefined without keys. */
+  readonly privacy: PrivacyEngine | undefined;
 }
 
 export function wire(
@@ -85,7 +88,9 @@ export function wire(
   const writer = new OutboxWriter(schema, observer);
   const admission = new Admission({ database, schema, overflow: outbox.overflow, observer });
   const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
-  const payloads = new Payloads(noShelf(settings.maxPayloadBytes), noKeys());
+  const privacy = privacyEngine({ database, schema, settings: settings.privacy });
+  const seal = privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
+  const payloads = new Payloads(noShelf(settings.maxPayloadBytes), seal);
   const composeOne = composer(settings, outbox, newId, payloads);
   const scopeParts: ScopeParts = {
     compose: composeOne,
@@ -164,6 +169,7 @@ export function wire(
     requests,
     sagas,
     flows: new Flows({ database, schema, registry }),
+    privacy,
   };
 }
 

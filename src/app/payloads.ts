@@ -90,11 +90,3 @@ export function noShelf(maxBytes: number): PayloadShelf {
     fetch: () => Promise.reject(new Error("no shelf")),
   };
 }
-
-/** Nothing can be sealed here, and what others sealed stays so. */
-export function noKeys(): PayloadSeal {
-  return {
-    seal: (contract) => Promise.reject(new Error(`no keys for ${contract.name}`)),
-    open: (_, data) => Promise.resolve({ data, hidden: nothing, secrets: nothing }),
-  };
-}

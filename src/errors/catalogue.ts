@@ -77,6 +77,14 @@ export const catalogue = {
   SAGA_CONFLICT: "A saga instance was changed by somebody else at the same time.",
   SAGA_STATE_TOO_LARGE: "The state of a saga instance would be larger than allowed.",
 
+  PRIVACY_KEYS_MISSING: "Personal data were to be sealed, but there is no key ring.",
+  PRIVACY_KEYS_INVALID: "The key ring has keys or names that cannot be used.",
+  PRIVACY_KEYS_UNAVAILABLE: "A key that wraps data keys is not at hand, or its keeper does not answer.",
+  PRIVACY_SEAL_BROKEN: "A sealed value is not what was sealed, or not where it was.",
+  PRIVACY_SUBJECT_INVALID: "The person whom data are about is not named by a usable text.",
+  PRIVACY_SUBJECT_HELD: "A person cannot be erased, because their data are held.",
+  PRIVACY_SUBJECT_BUSY: "A person cannot be erased, because sagas about them are still running.",
+
   FLOW_INVALID: "A flow was declared with events or reactions that cannot be right.",
 
   LISTEN_FAILED: "The address for health and metrics cannot be listened on.",

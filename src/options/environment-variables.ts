@@ -32,6 +32,14 @@ export const environmentVariables = {
     default: "sagabox",
     read: (name: string, value: string) => text(name, value, { pattern: /^[a-z_][a-z0-9_]{0,62}$/ }),
   },
+  keyRing: {
+    ...secret,
+    names: ["SAGABOX_KEY_RING"],
+    meaning:
+      "Keys for personal data, as lines of `name base64`; the first wraps new keys, the one named `index` is for blind indexes.",
+    default: "none: personal data cannot be sealed",
+    read: (name: string, value: string) => text(name, value, { max: 65_536 }),
+  },
   workerId: {
     ...plain,
     names: ["SAGABOX_WORKER_ID", "WORKER_ID"],

@@ -59,7 +59,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   lanes: { rooms: ["errors", "options", "runtime", "telemetry", "storage", "message"] },
   "dead-letter": { rooms: ["message", "storage", "errors", "telemetry", "options", "runtime"] },
   "claim-check": { rooms: ["message", "storage", "options", "errors", "runtime"] },
-  privacy: { rooms: ["message", "storage", "options", "errors"] },
+  privacy: { rooms: ["message", "storage", "options", "errors", "runtime", "telemetry"] },
   parking: { rooms: [...upToPorts, "transports/postgres"] },
   notify: { rooms: ["errors", "options", "runtime", "telemetry"] },
   embedded: { rooms: ["errors", "runtime", "options"] },

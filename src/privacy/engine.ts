@@ -1,0 +1,40 @@
+import { quotedSchema, type Database } from "../storage/index.ts";
+import type { Clock } from "../runtime/index.ts";
+import { BlindIndex } from "./blind-index.ts";
+import { KeyCache } from "./key-cache.ts";
+import type { PrivacySettings } from "./options.ts";
+import { privacyStatements, type PrivacyStatements } from "./statements.ts";
+import { SubjectKeys } from "./subject-keys.ts";
+
+/** What everything about persons needs; one per process. */
+export interface PrivacyEngine {
+  readonly database: Database;
+  readonly sql: PrivacyStatements;
+  readonly index: BlindIndex;
+  readonly cache: KeyCache;
+  readonly keys: SubjectKeys;
+  readonly cacheTtlMs: number;
+}
+
+export interface PrivacyEngineOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly settings: PrivacySettings;
+  readonly clock?: Clock;
+}
+
+/** Undefined where there are no keys. */
+export function privacyEngine(options: PrivacyEngineOptions): PrivacyEngine | undefined {
+  const { database, settings, clock } = options;
+  if (settings.keys === undefined) return undefined;
+  const { wrapper, indexKey } = settings.keys;
+  const sql = privacyStatements(quotedSchema(options.schema));
+  const { cacheTtlMs, cacheSize, wrapperMs } = settings;
+  const cache = new KeyCache({
+    ttlMs: cacheTtlMs,
+    size: cacheSize,
+    ...(clock === undefined ? {} : { clock }),
+  });
+  const keys = new SubjectKeys({ database, sql, wrapper, cache, wrapperMs });
+  return { database, sql, index: new BlindIndex(indexKey), cache, keys, cacheTtlMs };
+}

@@ -1,0 +1,47 @@
+import { readFileSync, statSync } from "node:fs";
+import { SagaboxError } from "../errors/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import { KeyRing } from "./key-ring.ts";
+import { parseKeyRing, type RingKeys } from "./key-ring-text.ts";
+
+const LOOK_EVERY_MS = 1_000;
+const LARGEST_BYTES = 65_536;
+
+/**
+ * A ring in a file, read again when the file changes or when a key is asked for that it did not hold. A file that
+ * became unreadable or wrong later on changes nothing: the keys that were read last stay in use.
+ */
+export function keyRingFile(path: string): KeyRing {
+  let known: { readonly keys: RingKeys; readonly version: string } | undefined;
+  let lookedMs = 0;
+  return new KeyRing((unknownId) => {
+    const nowMs = systemClock.monotonicMs();
+    if (known !== undefined && unknownId === undefined && nowMs - lookedMs < LOOK_EVERY_MS) return known.keys;
+    lookedMs = nowMs;
+    try {
+      const version = versionOf(path);
+      if (known?.version !== version) known = { keys: parseKeyRing(contents(path)), version };
+    } catch (error) {
+      if (known === undefined) throw error instanceof SagaboxError ? error : unreadable(error);
+    }
+    return known.keys;
+  });
+}
+
+function versionOf(path: string): string {
+  const { mtimeMs, size, ino } = statSync(path);
+  if (size > LARGEST_BYTES) throw unreadable(undefined);
+  return `${mtimeMs}/${size}/${ino}`;
+}
+
+function contents(path: string): string {
+  return readFileSync(path, "utf8");
+}
+
+function unreadable(cause: unknown): SagaboxError {
+  return new SagaboxError(
+    "PRIVACY_KEYS_INVALID",
+    "The file of the key ring cannot be read. See SAGABOX_KEY_RING_FILE.",
+    cause === undefined ? {} : { cause },
+  );
+}

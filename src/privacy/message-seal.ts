@@ -1,0 +1,129 @@
+import { SagaboxError } from "../errors/index.ts";
+import {
+  erased,
+  isSealed,
+  sealedHeader,
+  type AnyContract,
+  type Headers,
+  type Hidden,
+  type Json,
+  type Message,
+  type PackedMessage,
+  type Unpacked,
+} from "../message/index.ts";
+import type { Queryable } from "../storage/index.ts";
+import { checkedSubject, type BlindIndex } from "./blind-index.ts";
+import { MOST_PLACES, placesOf, replaceAt, valueAt, type Place } from "./places.ts";
+import { sealBroken } from "./seal-broken.ts";
+import { formatSealedHeader, parseSealedHeader } from "./sealed-header.ts";
+import { Sealer } from "./sealer.ts";
+import { secretsIn } from "./secrets.ts";
+import type { SubjectKeys } from "./subject-keys.ts";
+
+type PersonalContract = Pick<AnyContract, "name" | "kind" | "personal">;
+type Named = Pick<PackedMessage, "id" | "type">;
+type Arrived = Pick<Message, "id" | "type" | "headers">;
+
+const none: Headers = Object.freeze({});
+const nothing: readonly never[] = [];
+
+/** The personal fields of messages: sealed under the key of their person, opened again or shown as what is hidden. */
+export class MessageSeal {
+  readonly #keys: SubjectKeys;
+  readonly #index: BlindIndex;
+
+  constructor(keys: SubjectKeys, index: BlindIndex) {
+    this.#keys = keys;
+    this.#index = index;
+  }
+
+  async seal(
+    contract: PersonalContract,
+    message: Named,
+    data: unknown,
+    tx: Queryable | undefined,
+  ): Promise<{ readonly data: unknown; readonly headers: Headers }> {
+    const { personal } = contract;
+    if (personal === null) return { data, headers: none };
+    const places = placesOf(data, personal.fields);
+    if (places === undefined) throw tooMany(contract.name);
+    if (places.length === 0) return { data, headers: none };
+    const subject = this.#index.subject(subjectOf(contract, data));
+    const key = await this.#keys.forSealing(subject, tx);
+    const sealer = new Sealer(key, bindingOf(message));
+    const sealed = new Map(places.map((place) => [place, sealer.seal(valueAt(data, place), place)]));
+    const header = formatSealedHeader({ keyId: key.keyId, fields: personal.fields });
+    return { data: replaceAt(data, sealed), headers: { [sealedHeader]: header } };
+  }
+
+  async open(message: Arrived, data: Json): Promise<Unpacked> {
+    const { keyId, places } = sealedPlaces(message, data);
+    if (places.length === 0) return { data, hidden: nothing, secrets: nothing };
+    const key = await this.#keys.find(keyId);
+    if (key === "unknown") return withHidden(data, places, "sealed");
+    if (key === "erased") return withHidden(data, places, "erased");
+    const sealer = new Sealer(key, bindingOf(message));
+    const opened = new Map(places.map((place) => [place, sealer.open(valueAt(data, place), place)]));
+    return {
+      data: replaceAt(data, opened) as Json,
+      hidden: nothing,
+      secrets: secretsIn([...opened.values()]),
+    };
+  }
+}
+
+/** Where there are no keys: nothing can be sealed, and what others sealed stays so. */
+export const withoutKeys = {
+  seal: (contract: PersonalContract): Promise<never> => Promise.reject(keysMissing(`"${contract.name}"`)),
+  open: (message: Arrived, data: Json): Promise<Unpacked> =>
+    // A promise from the start: whatever is wrong with the message is its failure, not ours.
+    Promise.resolve().then(() => withHidden(data, sealedPlaces(message, data).places, "sealed")),
+};
+
+function bindingOf({ id, type }: Named): { purpose: string; id: string } {
+  return { purpose: "message", id: JSON.stringify([id, type]) };
+}
+
+// Everything that is listed and there must be sealed: a value in clear in such a place was put there by somebody else.
+function sealedPlaces(
+  { headers }: Arrived,
+  data: Json,
+): { readonly keyId: string; readonly places: readonly Place[] } {
+  const sealed = parseSealedHeader(headers[sealedHeader] ?? "");
+  const places = sealed === undefined ? undefined : placesOf(data, sealed.fields);
+  if (sealed === undefined || places === undefined) throw sealBroken();
+  if (!places.every((place) => isSealed(valueAt(data, place)))) throw sealBroken();
+  return { keyId: sealed.keyId, places };
+}
+
+function withHidden(data: Json, places: readonly Place[], as: Hidden["as"]): Unpacked {
+  const hidden = places.map((path) => ({ path, as }));
+  const shown = as === "sealed" ? data : replaceAt(data, new Map(places.map((place) => [place, erased])));
+  return { data: shown as Json, hidden, secrets: nothing };
+}
+
+// What the user's function throws may quote the data, so its words are not kept.
+function subjectOf({ name, personal }: PersonalContract, data: unknown): string {
+  let subject: unknown;
+  try {
+    subject = personal?.subject(data);
+  } catch {
+    throw new SagaboxError("PRIVACY_SUBJECT_INVALID", `\`personal.subject\` of "${name}" failed.`);
+  }
+  return checkedSubject(subject);
+}
+
+export function keysMissing(what: string): SagaboxError {
+  return new SagaboxError(
+    "PRIVACY_KEYS_MISSING",
+    `Personal data of ${what} cannot be sealed: there is no key ring. ` +
+      "Set SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING, or pass `privacy: { keys }` to createBus().",
+  );
+}
+
+function tooMany(name: string): SagaboxError {
+  return new SagaboxError(
+    "PAYLOAD_TOO_LARGE",
+    `"${name}" has more than ${MOST_PLACES} personal values in one message.`,
+  );
+}

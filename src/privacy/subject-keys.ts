@@ -1,0 +1,135 @@
+import { SagaboxError } from "../errors/index.ts";
+import { randomBytes, withDeadline } from "../runtime/index.ts";
+import { textArray, type Queryable } from "../storage/index.ts";
+import { KEY_BYTES } from "./cipher.ts";
+import type { DataKey, KeyCache } from "./key-cache.ts";
+import type { KeyWrapper, WrappedKey } from "./key-wrapper.ts";
+import { sealBroken } from "./seal-broken.ts";
+import type { PrivacyStatements } from "./statements.ts";
+
+export interface SubjectKeysParts {
+  readonly database: Queryable;
+  readonly sql: PrivacyStatements;
+  readonly wrapper: KeyWrapper;
+  readonly cache: KeyCache;
+  /** How long the wrapper may take. */
+  readonly wrapperMs: number;
+}
+
+export interface KeyRow {
+  readonly key_id: string;
+  readonly subject: string;
+  readonly wrapped: string | null;
+  readonly kek_id: string | null;
+  readonly own: boolean;
+}
+
+/** What there is of a key: itself, the certainty that it was destroyed, or nothing in this store. */
+export type FoundKey = DataKey | "erased" | "unknown";
+
+/** The data keys of persons: made on first use, found again by id, kept in clear for a short while only. */
+export class SubjectKeys {
+  readonly #parts: SubjectKeysParts;
+  readonly #loading = new Map<string, Promise<FoundKey>>();
+
+  constructor(parts: SubjectKeysParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * The key for new data of a person. One that has to be made is made in the given transaction, and lives if that
+   * commits. Nothing here waits for a lock or, with a transaction, for another connection.
+   */
+  async forSealing(subject: string, tx?: Queryable): Promise<DataKey> {
+    const { cache, database, sql } = this.#parts;
+    const kept = cache.currentOf(subject);
+    if (kept !== undefined) return kept;
+    const readAtMs = cache.nowMs();
+    const { rows } = await (tx ?? database).run<KeyRow>(sql.keyOf, [subject]);
+    if (rows[0] === undefined) return this.#make(subject, tx ?? database, readAtMs);
+    const key = cache.get(rows[0].key_id) ?? (await this.#unwrap(rows[0], readAtMs));
+    if (key === "erased") throw sealBroken();
+    if (!rows[0].own) cache.makeCurrent(key);
+    return key;
+  }
+
+  /** The key by its id. Several that ask at once share one answer. */
+  async find(keyId: string, within?: Queryable): Promise<FoundKey> {
+    const kept = this.#parts.cache.get(keyId);
+    if (kept !== undefined) return kept;
+    if (within !== undefined) return this.#load(keyId, within);
+    const loading = this.#loading.get(keyId) ?? this.#load(keyId, this.#parts.database);
+    this.#loading.set(keyId, loading);
+    try {
+      return await loading;
+    } finally {
+      this.#loading.delete(keyId);
+    }
+  }
+
+  async #load(keyId: string, database: Queryable): Promise<FoundKey> {
+    const { cache, sql } = this.#parts;
+    const readAtMs = cache.nowMs();
+    const { rows } = await database.run<KeyRow>(sql.keys, [textArray([keyId])]);
+    return rows[0] === undefined ? "unknown" : this.#unwrap(rows[0], readAtMs);
+  }
+
+  async #make(subject: string, database: Queryable, readAtMs: number): Promise<DataKey> {
+    const { cache, sql } = this.#parts;
+    const keyId = Buffer.from(randomBytes(16)).toString("base64url");
+    const key = { keyId, subject, bytes: randomBytes(KEY_BYTES) };
+    const { keyId: kekId, wrapped } = await this.wrap(key);
+    await database.run(sql.addKey, [keyId, subject, Buffer.from(wrapped).toString("base64"), kekId]);
+    cache.keep(key, readAtMs);
+    return key;
+  }
+
+  async #unwrap(row: KeyRow, readAtMs: number): Promise<DataKey | "erased"> {
+    if (row.wrapped === null || row.kek_id === null) return "erased";
+    const { key_id: keyId, subject } = row;
+    const bytes = await this.unwrap(
+      { keyId, subject },
+      { keyId: row.kek_id, wrapped: Buffer.from(row.wrapped, "base64") },
+    );
+    const key = { keyId, subject, bytes };
+    this.#parts.cache.keep(key, readAtMs);
+    return key;
+  }
+
+  wrap(key: DataKey): Promise<WrappedKey> {
+    return this.#ask(() => this.#parts.wrapper.wrap(key.bytes, contextOf(key)));
+  }
+
+  async unwrap(key: Omit<DataKey, "bytes">, wrapped: WrappedKey): Promise<Uint8Array> {
+    const bytes = await this.#ask(() => this.#parts.wrapper.unwrap(wrapped, contextOf(key)));
+    if (bytes?.length !== KEY_BYTES) throw sealBroken();
+    return bytes;
+  }
+
+  currentKeyId(): Promise<string> {
+    return this.#ask(async () => this.#parts.wrapper.currentKeyId());
+  }
+
+  async #ask<T>(question: () => Promise<T>): Promise<T> {
+    const { wrapperMs } = this.#parts;
+    try {
+      return await withDeadline(question(), wrapperMs, () => {
+        throw new Error(`no answer within ${wrapperMs} ms`);
+      });
+    } catch (cause) {
+      throw cause instanceof SagaboxError ? cause : unavailable(cause);
+    }
+  }
+}
+
+function contextOf({ keyId, subject }: Omit<DataKey, "bytes">): string {
+  return `${keyId}.${subject}`;
+}
+
+function unavailable(cause: unknown): SagaboxError {
+  return new SagaboxError(
+    "PRIVACY_KEYS_UNAVAILABLE",
+    "Whoever holds the keys that wrap the data keys does not answer. It is tried again, and no attempt is charged.",
+    { cause },
+  );
+}

@@ -206,9 +206,12 @@ export class Bus {
     return done;
   }
 
-  /** Starts relay, consumers, schedule and upkeep, and the health and metrics server when a port is given. */
+  /**
+   * Starts relay, consumers, sagas and upkeep, or only the `parts` that are named, and the health and metrics server when
+   * a port is given.
+   */
   async run(options: RunOptions = {}): Promise<Running> {
-    rejectUnknownKeys("bus.run", options, ["port", "host"]);
+    rejectUnknownKeys("bus.run", options, ["port", "host", "parts"]);
     return this.#worker.run(options);
   }
 

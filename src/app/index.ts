@@ -6,3 +6,4 @@ export type { BusOptions } from "./bus-options.ts";
 export type { BusTransaction } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";
+export { workerParts, type WorkerPart } from "./worker-parts.ts";

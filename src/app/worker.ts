@@ -1,4 +1,4 @@
-import { Consumer, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
+import { Consumer, CrashLedger, type ConsumerDefinition, type HandlerRegistry } from "../inbox/index.ts";
 import { hintFrom, type Hint } from "../lanes/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Notices } from "../notify/index.ts";
@@ -14,12 +14,15 @@ import { HealthServer, type Readiness } from "./health-server.ts";
 import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
+import { chosenParts, type WorkerPart } from "./worker-parts.ts";
 
 export interface RunOptions {
   /** Serve /health/live, /health/ready and /metrics here. Default: no server. */
   readonly port?: number;
   /** Default "127.0.0.1". */
   readonly host?: string;
+  /** Which parts run here, where each has a database role of its own. Default: all of them. */
+  readonly parts?: readonly WorkerPart[];
 }
 
 export interface Running {
@@ -37,6 +40,7 @@ export class Worker {
   readonly #registry: HandlerRegistry;
   readonly #metrics: PrometheusObserver;
   readonly #notices: Notices;
+  #running: ReadonlySet<WorkerPart> = new Set();
   #consumers: Consumer[] = [];
   #ledger: CrashLedger | undefined;
   #healthServer: HealthServer | undefined;
@@ -56,19 +60,21 @@ export class Worker {
     }
     if (this.#supervisor !== undefined) return { port: this.#healthServer?.port };
     const { database, settings, transport, observer, inbox, requests } = this.#parts;
+    this.#running = chosenParts(options.parts);
     await assertMigrated(database, settings.schema);
-    await openTransport(transport, observer);
-    this.#parts.sagas.listen(this.#registry);
-    this.#registry.close();
-    inbox.slots.limit = connectionsForHandlers(database.size, this.#registry.consumers().length);
-    this.#consumers = this.#makeConsumers();
+    if (this.#runs("relay", "consumers", "sagas")) await openTransport(transport, observer);
+    const definitions = this.#definitions();
+    inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
+    this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({ services: this.#services(options) });
     this.#supervisor = supervisor;
     observer.tell("worker.started", { worker: settings.worker, service: settings.service });
     await supervisor.start();
-    requests.open(() => {
-      inbox.slots.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
-    });
+    if (this.#runs("consumers")) {
+      requests.open(() => {
+        inbox.slots.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
+      });
+    }
     return { port: this.#healthServer?.port };
   }
 
@@ -79,7 +85,8 @@ export class Worker {
 
   async health(): Promise<Readiness> {
     const { relay, destinations } = this.#parts;
-    const checks: Record<string, boolean> = { database: await this.#databaseAnswers(), relay: relay.ready };
+    const checks: Record<string, boolean> = { database: await this.#databaseAnswers() };
+    if (this.#running.size === 0 || this.#runs("relay")) checks["relay"] = relay.ready;
     for (const consumer of this.#consumers) checks[`consumer ${consumer.name}`] = consumer.health().ok;
     const asking = this.#parts.requests.health();
     if (asking !== undefined) checks[`consumer ${asking.name}`] = asking.ok;
@@ -90,9 +97,20 @@ export class Worker {
     return this.#metrics.text();
   }
 
-  #makeConsumers(): Consumer[] {
+  #runs(...parts: readonly WorkerPart[]): boolean {
+    return parts.some((part) => this.#running.has(part));
+  }
+
+  /** Sagas hear replies and events through consumers of their own, which belong to their part. */
+  #definitions(): readonly ConsumerDefinition[] {
+    const named = new Set(this.#runs("consumers") ? [] : this.#registry.consumers().map(({ name }) => name));
+    if (this.#runs("sagas")) this.#parts.sagas.listen(this.#registry);
+    this.#registry.close();
+    return this.#registry.consumers().filter(({ name }) => !named.has(name));
+  }
+
+  #makeConsumers(definitions: readonly ConsumerDefinition[]): Consumer[] {
     const { inbox, transport, settings } = this.#parts;
-    const definitions = this.#registry.consumers();
     if (definitions.length === 0) return [];
     const ledger = new CrashLedger({
       engine: inbox,
@@ -120,15 +138,17 @@ export class Worker {
       name,
       service,
     });
+    const when = (
+      part: WorkerPart,
+      ...services: readonly SupervisedService[]
+    ): readonly SupervisedService[] => (this.#runs(part) ? services : []);
     return [
-      named("history", history),
-      named("janitor", new Janitor(this.#parts)),
-      named("backlog", new Backlog(this.#parts)),
-      named("relay", relay),
-      ...(depthWatch === undefined ? [] : [named("broker depth", depthWatch)]),
-      named("schedule", mover),
+      ...when("upkeep", named("history", history), named("janitor", new Janitor(this.#parts))),
+      ...when("relay", named("backlog", new Backlog(this.#parts)), named("relay", relay)),
+      ...(depthWatch === undefined ? [] : when("relay", named("broker depth", depthWatch))),
+      ...when("relay", named("schedule", mover)),
       named("notifications", this.#notifications()),
-      named("sagas", sagas.runner),
+      ...when("sagas", named("sagas", sagas.runner)),
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => named(`consumer ${consumer.name}`, consumer)),
       named("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),

@@ -1,11 +1,12 @@
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { RunOptions } from "../app/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 
 /** What a worker needs of the application's bus. */
 export interface RunnableBus {
-  run(options?: { readonly port?: number; readonly host?: string }): Promise<unknown>;
+  run(options?: RunOptions): Promise<unknown>;
   /** Rejects, or resolves with `{ clean: false }`, when not everything ended in time. */
   stop(): Promise<unknown>;
 }

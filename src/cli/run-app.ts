@@ -1,12 +1,11 @@
+import type { RunOptions } from "../app/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { every, withDeadline } from "../runtime/index.ts";
 import type { Io } from "./command.ts";
 import type { RunnableBus } from "./load-app.ts";
 import type { StopSignals } from "./stop-signals.ts";
 
-export interface RunAppOptions {
-  readonly port: number;
-  readonly host?: string;
+export interface RunAppOptions extends RunOptions {
   readonly shutdownMs: number;
 }
 
@@ -16,14 +15,14 @@ const MARGIN_MS = 1_000;
 /** Runs the bus until a signal asks to stop. Resolves when everything begun has ended; rejects when it has not. */
 export async function runApp(
   load: () => Promise<RunnableBus>,
-  { port, host, shutdownMs }: RunAppOptions,
+  { shutdownMs, ...options }: RunAppOptions,
   { stop, io }: { readonly stop: StopSignals; readonly io: Io },
 ): Promise<void> {
   const cancel = every(60_000, () => undefined); // nothing else may keep the process alive yet
   try {
     const bus = await Promise.race([load(), stop.requested]);
     if (typeof bus === "string") return;
-    const running = bus.run({ port, ...(host === undefined ? {} : { host }) });
+    const running = bus.run(options);
     const failed = running.then(() => stop.requested);
     try {
       const signal = await Promise.race([stop.requested, failed]);

@@ -127,6 +127,7 @@ test.each([
   [["worker"], "needs --app"],
   [["worker", "--app", "x", "--port", "http"], "--port must be a whole number"],
   [["worker", "--app", "x", "--port", "70000"], "--port must be a whole number"],
+  [["worker", "--app", "x", "--parts", "relay,consumer"], 'Did you mean "consumers"?'],
   [["worker", "app.mjs"], "needs --app"],
   [["worker", "--app", "x", "extra"], "takes no argument"],
   [["worker", "--ap", "x"], "Did you mean --app?"],

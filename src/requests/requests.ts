@@ -152,7 +152,8 @@ export class Requests {
     if (prepare === undefined) {
       throw new SagaboxError(
         "BUS_NOT_RUNNING",
-        "A request needs a running bus, since its reply arrives there. Call bus.run() first.",
+        "A request needs a running bus, since its reply arrives there. Call bus.run() first; its `parts`, if you name " +
+          'any, must hold "consumers".',
       );
     }
     this.#starting ??= this.#start(prepare).catch((error: unknown) => {

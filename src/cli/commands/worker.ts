@@ -1,3 +1,5 @@
+import { workerParts, type WorkerPart } from "../../app/index.ts";
+import { oneOf } from "../../options/index.ts";
 import { portValue, textValue, UsageError, type Command } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { runApp } from "../run-app.ts";
@@ -7,12 +9,19 @@ import { listenForStop } from "../stop-signals.ts";
 export const worker: Command = {
   name: "worker",
   summary: "Run the relay and the consumers of an application.",
-  usage: ["worker --app <module> [--port <number>] [--host <address>]"],
+  usage: ["worker --app <module> [--parts <list>] [--port <number>] [--host <address>]"],
   details: `The module exports the bus as default or as "bus", or a function that returns it.
+With --parts only some of it runs: relay, consumers, sagas, upkeep. Each needs less of the database than all of them;
+see \`sagabox help roles\`. Example: sagabox worker --app ./app.ts --parts relay,consumers
 Health and metrics are served on port 8000 of this machine only, unless told otherwise.
 SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; a second one ends at once.`,
   options: {
     app: { type: "string", value: "<module>", help: "File that exports the bus." },
+    parts: {
+      type: "string",
+      value: "<list>",
+      help: `Which parts run here, with commas between them. Default: ${workerParts.join(",")}.`,
+    },
     port: {
       type: "string",
       value: "<number>",
@@ -27,6 +36,7 @@ SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; 
       throw new UsageError(`"sagabox worker" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
     const port = portValue(input);
+    const parts = partsOf(textValue(input, "parts"));
     const env = environment(io);
     const host = textValue(input, "host") ?? env.host;
     const stop = listenForStop(io.signals, (code) => io.exit(code));
@@ -34,6 +44,7 @@ SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; 
       const options = {
         port: port ?? env.port ?? 8000,
         ...(host === undefined ? {} : { host }),
+        ...(parts === undefined ? {} : { parts }),
         shutdownMs: env.shutdownTimeout ?? 30_000,
       };
       await runApp(() => loadApp(app, io.cwd), options, { stop, io });
@@ -43,3 +54,7 @@ SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; 
     }
   },
 };
+
+function partsOf(list: string | undefined): readonly WorkerPart[] | undefined {
+  return list?.split(",").map((part) => oneOf("--parts", part.trim(), workerParts));
+}

@@ -81,6 +81,10 @@ create table {schema}.audit_seal (
   month         date        not null,
   xid_from      xid8        not null,
   xid_to        xid8        not null, -- not included
+  saga_after    bigint      not null, -- rows of the chain have greater ids than these …
+  action_after  bigint      not null,
+  saga_top      bigint      not null, -- … and up to here none greater than these
+  action_top    bigint      not null,
   row_count     integer     not null check (row_count > 0),
   leaves        bytea       not null check (length(leaves) = row_count * 40),
   hash          bytea       not null check (length(hash) = 32),

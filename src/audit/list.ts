@@ -1,0 +1,227 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { Json } from "../message/index.ts";
+import { oneOf, rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import { explainPostgresError, quotedSchema, type Param, type Queryable } from "../storage/index.ts";
+import type { AuditOutcome } from "./entry.ts";
+import { listStatement, type ListCondition, type LogName } from "./statements.ts";
+
+export interface AuditFilter {
+  /** `saga`: what happened to sagas. `action`: what was decided besides. Default: both. */
+  readonly log?: LogName;
+  readonly actor?: string;
+  /** `dead_letter.replay`, or `saga.` and the kind of line. */
+  readonly action?: string;
+  readonly sagaId?: string;
+  readonly target?: { readonly kind: string; readonly id?: string };
+  readonly traceId?: string;
+  readonly outcome?: AuditOutcome;
+  /** Written at this time or later … */
+  readonly from?: Date;
+  /** … and before this one. */
+  readonly to?: Date;
+  /** At most this many, newest first; up to 10,000. Default 50. */
+  readonly limit?: number;
+  /** Only lines older than this one: the `cursor` of the last line of the page before. */
+  readonly after?: string;
+}
+
+/** One line of either log. */
+export interface AuditLine {
+  readonly log: LogName;
+  readonly id: string;
+  readonly at: string;
+  /** Null where no person was behind it: a message, the clock, a worker. */
+  readonly actor: string | null;
+  readonly action: string;
+  readonly target: { readonly kind: string; readonly id: string | null };
+  readonly reason: string | null;
+  readonly traceId: string | null;
+  /** `refused` for what came to a saga and was not used. */
+  readonly outcome: AuditOutcome;
+  readonly errorCode: string | null;
+  readonly before: Json | null;
+  readonly after: Json | null;
+  /** Of a saga: its transition, step, old and new status, what caused it and what it changed. */
+  readonly saga: SagaPart | null;
+  readonly cursor: string;
+}
+
+export interface SagaPart {
+  readonly version: number;
+  readonly step: string | null;
+  readonly from: string | null;
+  readonly to: string | null;
+  readonly note: string | null;
+  readonly cause: string;
+  readonly input: Json | null;
+  readonly changes: Json | null;
+}
+
+interface LineRow {
+  readonly log: LogName;
+  readonly xid: string;
+  readonly id: string;
+  readonly at: string;
+  readonly actor: string | null;
+  readonly action: string;
+  readonly target_kind: string;
+  readonly target_id: string | null;
+  readonly trace_id: string | null;
+  readonly input: string | null;
+  readonly changes: string | null;
+  readonly before: string | null;
+  readonly after: string | null;
+  readonly version: number | null;
+  readonly step: string | null;
+  readonly old_status: string | null;
+  readonly new_status: string | null;
+  readonly note: string | null;
+  readonly cause: string | null;
+  readonly reason: string | null;
+  readonly outcome: AuditOutcome;
+  readonly error_code: string | null;
+}
+
+const KNOWN = [
+  ...["log", "actor", "action", "sagaId", "target", "traceId", "outcome", "from", "to", "limit", "after"],
+];
+
+export async function listAudit(
+  database: Queryable,
+  schema: string,
+  filter: AuditFilter = {},
+): Promise<readonly AuditLine[]> {
+  const quoted = quotedSchema(schema);
+  const { logs, conditions, params } = conditionsOf(filter);
+  if (logs.length === 0) return [];
+  try {
+    const { rows } = await database.run<LineRow>(listStatement(quoted, logs, conditions), params);
+    return rows.map(lineOf);
+  } catch (error) {
+    throw explainPostgresError(error, quoted);
+  }
+}
+
+/** Pure: which logs can have such lines, and the conditions on each. `$1` is the limit. */
+export function conditionsOf(filter: AuditFilter): {
+  readonly logs: readonly LogName[];
+  readonly conditions: readonly ListCondition[];
+  readonly params: readonly Param[];
+} {
+  checked(filter);
+  const { log, actor, action, sagaId, target, traceId, outcome, from, to, limit = 50, after } = filter;
+  const params: Param[] = [limit];
+  const conditions: ListCondition[] = [];
+  const logs = new Set<LogName>(log === undefined ? ["saga", "action"] : [log]);
+  const param = (value: Param): string => `$${params.push(value)}`;
+  const both = (sql: string): void => {
+    conditions.push({ log: "saga", sql }, { log: "action", sql });
+  };
+  /** The same question to each log; a log that cannot have such lines is not asked. */
+  const each = (value: string, saga: string | null, other: string): void => {
+    if (saga === null) logs.delete("saga");
+    const place = param(value);
+    if (saga !== null) conditions.push({ log: "saga", sql: saga.replaceAll("?", place) });
+    conditions.push({ log: "action", sql: other.replaceAll("?", place) });
+  };
+  if (actor !== undefined) each(actor, "row.user_id = ?::text", "row.actor = ?::text");
+  if (action !== undefined) {
+    each(
+      action,
+      action.startsWith("saga.") ? "row.event_type = substr(?::text, 6)" : null,
+      "row.action = ?::text",
+    );
+  }
+  if (target !== undefined) {
+    const isSaga = target.kind === "saga" && target.id !== undefined;
+    if (!isSaga) logs.delete("saga");
+    conditions.push({ log: "action", sql: `row.target_kind = ${param(target.kind)}::text` });
+    if (target.id !== undefined) each(target.id, isSaga ? SAGA : null, "row.target_id = ?::text");
+  }
+  if (sagaId !== undefined) each(sagaId, SAGA, "row.target_kind = 'saga' and row.target_id = ?::text");
+  if (traceId !== undefined) each(traceId, TRACED, "row.trace_id = ?::text");
+  if (outcome !== undefined) {
+    if (outcome === "failed") logs.delete("saga");
+    const is = outcome === "refused" ? "=" : "<>";
+    each(outcome, `?::text is not null and row.event_type ${is} 'ignored'`, "row.outcome = ?::text");
+  }
+  if (from !== undefined) both(`row.at >= ${param(from.toISOString())}::text::timestamptz`);
+  if (to !== undefined) both(`row.at < ${param(to.toISOString())}::text::timestamptz`);
+  if (after !== undefined) {
+    const [xid = "", name = "", id = ""] = after.split(".");
+    const place = `(${param(xid)}::text::xid8, ${param(id)}::text::bigint)`;
+    conditions.push({ log: "saga", sql: `(row.xid, row.id) < ${place}` });
+    conditions.push({ log: "action", sql: `(row.xid, row.id) ${name === "saga" ? "<=" : "<"} ${place}` });
+  }
+  const asked = [...logs];
+  return { logs: asked, conditions: conditions.filter((one) => logs.has(one.log)), params };
+}
+
+const SAGA = "row.saga_id = ?::text";
+// Only the first lines of a saga are indexed by their trace; the others have the same.
+const TRACED = `row.saga_id = any(array(
+  select first.saga_id from {schema}.saga_audit_log as first where first.version = 1 and first.trace_id = ?::text))`;
+
+function checked(filter: AuditFilter): void {
+  rejectUnknownKeys("audit.list", filter, KNOWN);
+  const { log, outcome, from, to, limit, after, target } = filter;
+  if (log !== undefined) oneOf("audit.list: log", log, ["saga", "action"]);
+  if (outcome !== undefined) oneOf("audit.list: outcome", outcome, ["done", "refused", "failed"]);
+  if (limit !== undefined) wholeNumber("audit.list: limit", limit, { min: 1, max: 10_000 });
+  if (after !== undefined) {
+    text("audit.list: after", after, { pattern: /^\d{1,20}\.(saga|action)\.\d{1,19}$/ });
+  }
+  if (target !== undefined) {
+    rejectUnknownKeys("audit.list: target", target, ["kind", "id"]);
+    text("audit.list: target.kind", target.kind);
+  }
+  for (const [name, value] of Object.entries({ from, to })) {
+    if (value !== undefined && (!(value instanceof Date) || Number.isNaN(value.getTime()))) {
+      throw new SagaboxError("OPTIONS_INVALID", `audit.list: ${name} must be a date.`);
+    }
+  }
+  for (const name of ["actor", "action", "sagaId", "traceId"] as const) {
+    if (filter[name] !== undefined) text(`audit.list: ${name}`, filter[name], { max: 500 });
+  }
+}
+
+function lineOf(row: LineRow): AuditLine {
+  const input = parsed(row.input);
+  return {
+    log: row.log,
+    id: row.id,
+    at: row.at,
+    actor: row.actor,
+    action: row.action,
+    target: { kind: row.target_kind, id: row.target_id },
+    reason: row.reason ?? reasonIn(input),
+    traceId: row.trace_id,
+    outcome: row.outcome,
+    errorCode: row.error_code,
+    before: parsed(row.before),
+    after: parsed(row.after),
+    saga:
+      row.version === null
+        ? null
+        : {
+            version: row.version,
+            step: row.step,
+            from: row.old_status,
+            to: row.new_status,
+            note: row.note,
+            cause: row.cause ?? "",
+            input,
+            changes: parsed(row.changes),
+          },
+    cursor: `${row.xid}.${row.log}.${row.id}`,
+  };
+}
+
+function parsed(value: string | null): Json | null {
+  return value === null ? null : (JSON.parse(value) as Json);
+}
+
+function reasonIn(input: Json | null): string | null {
+  const { by } = (input ?? {}) as { readonly by?: { readonly reason?: unknown } };
+  return typeof by?.reason === "string" ? by.reason : null;
+}

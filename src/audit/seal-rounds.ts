@@ -1,0 +1,40 @@
+import type { Queryable } from "../storage/index.ts";
+import type { Seal } from "./chain.ts";
+import type { AuditStatements } from "./statements.ts";
+
+/** The seals that were made together, over one range of transactions. */
+export interface Round {
+  readonly seals: readonly Seal[];
+  /** The seal behind it is not the next one. */
+  readonly gapBehind: boolean;
+}
+
+const PAGE = 20;
+
+/** All seals in order, by their rounds. Holds no more than a page of them. */
+export async function* roundsOf(database: Queryable, sql: AuditStatements): AsyncGenerator<Round> {
+  let open: Seal[] = [];
+  for await (const seal of sealsOf(database, sql)) {
+    const last = open.at(-1);
+    if (last !== undefined && !sameRange(last, seal)) {
+      yield { seals: open, gapBehind: BigInt(seal.number) !== BigInt(last.number) + 1n };
+      open = [];
+    }
+    open.push(seal);
+  }
+  if (open.length > 0) yield { seals: open, gapBehind: false };
+}
+
+async function* sealsOf(database: Queryable, sql: AuditStatements): AsyncGenerator<Seal> {
+  for (let after = "0"; ;) {
+    const { rows } = await database.run<Seal>(sql.seals, [after, PAGE]);
+    yield* rows;
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < PAGE) return;
+    after = last.number;
+  }
+}
+
+function sameRange(one: Seal, other: Seal): boolean {
+  return one.chain === other.chain && one.xid_from === other.xid_from && one.xid_to === other.xid_to;
+}

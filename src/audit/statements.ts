@@ -1,0 +1,244 @@
+import { statement, type Statement } from "../storage/index.ts";
+
+export type AuditStatements = ReturnType<typeof auditStatements>;
+
+/** The logs, and their tables. */
+export const logTables = { saga: "saga_audit_log", action: "audit_log" } as const;
+export type LogName = keyof typeof logTables;
+
+const utc = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+const month = (time: string): string => `date_trunc('month', ${time} at time zone 'UTC')::date`;
+
+// The canonical text of a row: a JSON array of its columns in this order, JSON columns as the text they are. Public: it
+// is in the guide, so that anybody can check the chain with tools of their own.
+const canonical = {
+  saga: `json_build_array('saga', row.id, row.xid::text, ${utc("row.at")}, row.saga_id, row.version, row.event_type,
+              row.step, row.old_status, row.new_status, row.note, row.cause, row.user_id, row.trace_id,
+              row.input::text, row.drawn::text, row.changes::text)`,
+  action: `json_build_array('action', row.id, row.xid::text, ${utc("row.at")}, row.actor, row.action, row.target_kind,
+              row.target_id, row.reason, row.trace_id, row.before::text, row.after::text, row.outcome,
+              row.error_code)`,
+} as const;
+
+/** SQL of writing, sealing and verifying. `schema` is quoted already. */
+export function auditStatements(schema: string) {
+  const leaves = (log: LogName, after: string, upto: string): string =>
+    `select '${log}' as log, ${month("row.at")}::text as month, row.xid, row.id,
+              encode(sha256(convert_to(${canonical[log]}::text, 'UTF8')), 'hex') as digest
+         from ${schema}.${logTables[log]} as row
+        where row.xid >= $1::text::xid8 and row.xid < $2::text::xid8
+          and row.id > ${after}::text::bigint and row.id <= ${upto}::text::bigint`;
+  const waiting = (log: LogName, after: string): string =>
+    `(select row.xid from ${schema}.${logTables[log]} as row
+           where row.xid >= $1::text::xid8 and row.xid < $2::text::xid8 and row.id > ${after}::text::bigint
+           order by row.xid, row.id limit $5::integer)`;
+  return {
+    write: statement(
+      "sagabox.audit.write",
+      `insert into ${schema}.audit_log
+         (actor, action, target_kind, target_id, reason, trace_id, before, after, outcome, error_code)
+       values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::json, $8::json, $9::text, $10::text)`,
+    ),
+    // One at a time seals, attaches or drops. Whoever does not get it leaves the work to the other.
+    alone: statement(
+      "sagabox.audit.alone",
+      `select pg_try_advisory_xact_lock(hashtextextended('sagabox.audit.' || $1::text, 0)) as alone`,
+    ),
+    head: statement(
+      "sagabox.audit.head",
+      `select pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
+              ${utc("greatest(clock_timestamp(), head.sealed_at)")} as now,
+              head.number::text, head.chain, head.xid_to::text, head.saga_after::text, head.action_after::text,
+              head.saga_top::text, head.action_top::text, encode(head.hash, 'hex') as hash,
+              (select encode(hash, 'hex') from ${schema}.audit_seal where number = $1::text::bigint limit 1) as known
+         from (select 1) as always
+         left join (select * from ${schema}.audit_seal order by number desc limit 1) as head on true`,
+    ),
+    // The ids of the transactions of the oldest rows that wait, as many as asked for.
+    waiting: statement(
+      "sagabox.audit.waiting",
+      `with waiting as materialized (
+         select xid from (${waiting("saga", "$3")} union all ${waiting("action", "$4")}) as both
+          order by xid limit $5::integer)
+       select (select count(*)::integer from waiting) as count,
+              (select xid::text from waiting order by xid limit 1) as first,
+              (select xid::text from waiting order by xid desc limit 1) as last`,
+    ),
+    leaves: statement(
+      "sagabox.audit.leaves",
+      `select log, month, id::text, digest
+         from (${leaves("saga", "$3", "$4")} union all ${leaves("action", "$5", "$6")}) as row
+        order by log, month, xid, id`,
+    ),
+    seal: statement(
+      "sagabox.audit.seal",
+      `insert into ${schema}.audit_seal
+         (number, chain, log, month, xid_from, xid_to, saga_after, action_after, saga_top, action_top, row_count, leaves,
+          hash, previous_hash, sealed_at)
+       values ($1::text::bigint, $2::integer, $3::text, $4::text::date, $5::text::xid8, $6::text::xid8,
+               $7::text::bigint, $8::text::bigint, $9::text::bigint, $10::text::bigint, $11::integer,
+               decode($12::text, 'hex'), decode($13::text, 'hex'), decode($14::text, 'hex'), $15::text::timestamptz)`,
+    ),
+    seals: statement(
+      "sagabox.audit.seals",
+      `select number::text, chain, log, month::text, xid_from::text, xid_to::text, saga_after::text,
+              action_after::text, saga_top::text, action_top::text, row_count, encode(leaves, 'hex') as leaves,
+              encode(hash, 'hex') as hash, encode(previous_hash, 'hex') as previous_hash,
+              ${utc("sealed_at")} as sealed_at
+         from ${schema}.audit_seal
+        where number > $1::text::bigint
+        order by number limit $2::integer`,
+    ),
+    sealTotals: statement(
+      "sagabox.audit.seal_totals",
+      `select chain, saga_after::text, action_after::text, count(*)::integer as seals
+         from ${schema}.audit_seal group by chain, saga_after, action_after order by chain`,
+    ),
+    // What no seal covers: rows that are not sealed yet, rows from transactions that never were, rows from before the
+    // first seal that is kept.
+    unsealed: statement(
+      "sagabox.audit.unsealed",
+      uncovered(schema, "row.xid >= $1::text::xid8 and row.xid < pg_snapshot_xmax(pg_current_snapshot())"),
+    ),
+    impossible: statement(
+      "sagabox.audit.impossible",
+      uncovered(schema, "row.xid >= $1::text::xid8 and row.xid >= pg_snapshot_xmax(pg_current_snapshot())"),
+    ),
+    before: statement(
+      "sagabox.audit.before",
+      `select log, id::text, at from (
+         select 'saga' as log, row.id, ${utc("row.at")} as at from ${schema}.saga_audit_log as row
+          where row.id <= $2::text::bigint or (row.xid < $1::text::xid8 and row.id <= $4::text::bigint)
+         union all
+         select 'action', row.id, ${utc("row.at")} from ${schema}.audit_log as row
+          where row.id <= $3::text::bigint or (row.xid < $1::text::xid8 and row.id <= $5::text::bigint)) as found
+        order by log, id limit 100`,
+    ),
+    retentionRecord: statement(
+      "sagabox.audit.retention_record",
+      `select after::text as after from ${schema}.audit_log
+        where action = 'audit.retention' and outcome = 'done' order by id desc limit 1`,
+    ),
+  };
+}
+
+function uncovered(schema: string, condition: string): string {
+  const rows = (log: LogName, after: string): string =>
+    `select '${log}' as log, row.id, row.at from ${schema}.${logTables[log]} as row
+      where ${condition} and row.id > ${after}::text::bigint`;
+  return `select count(*)::integer as count, ${utc("min(at)")} as oldest,
+              (array_agg(log || ' ' || id order by log, id))[1:5]::text as some
+         from (${rows("saga", "$2")} union all ${rows("action", "$3")}) as found`;
+}
+
+/** Reading. `$1` is the limit; only the conditions that are asked for, so that each finds its own index. */
+export interface ListCondition {
+  readonly log: LogName;
+  readonly sql: string;
+}
+
+export const listColumns: Readonly<Record<LogName, string>> = {
+  saga: `'saga' as log, row.xid, row.id, row.at, row.user_id as actor, 'saga.' || row.event_type as action,
+         'saga' as target_kind, row.saga_id as target_id, row.trace_id, row.input::text as input,
+         row.changes::text as changes, null::text as before, null::text as after, row.version, row.step,
+         row.old_status, row.new_status, row.note, row.cause, null::text as reason,
+         case when row.event_type = 'ignored' then 'refused' else 'done' end as outcome, null::text as error_code`,
+  action: `'action' as log, row.xid, row.id, row.at, row.actor, row.action, row.target_kind, row.target_id,
+         row.trace_id, null::text as input, null::text as changes, row.before::text as before,
+         row.after::text as after, null::integer as version, null::text as step, null::text as old_status,
+         null::text as new_status, null::text as note, null::text as cause, row.reason, row.outcome, row.error_code`,
+};
+
+export function listStatement(
+  schema: string,
+  logs: readonly LogName[],
+  conditions: readonly ListCondition[],
+): Statement {
+  const branch = (log: LogName): string => {
+    const all = conditions
+      .filter((one) => one.log === log)
+      .map(({ sql }) => sql.replaceAll("{schema}", schema));
+    const where = all.length === 0 ? "" : `where ${all.join(" and ")}`;
+    return `(select ${listColumns[log]} from ${schema}.${logTables[log]} as row ${where}
+       order by row.xid desc, row.id desc limit $1::integer)`;
+  };
+  return statement(
+    "sagabox.audit.list",
+    `select log, xid::text, id::text, ${utc("at")} as at, actor, action, target_kind, target_id, trace_id, input,
+            changes, before, after, version, step, old_status, new_status, note, cause, reason, outcome, error_code
+       from (${logs.map(branch).join(" union all ")}) as found
+      order by found.xid desc, found.id desc, log desc limit $1::integer`,
+  );
+}
+
+const ofMonth = `row.at >= seal.month::timestamp at time zone 'UTC'
+                    and row.at < (seal.month + interval '1 month') at time zone 'UTC'`;
+
+/** SQL of the months. */
+export function monthStatements(schema: string) {
+  return {
+    now: statement("sagabox.audit.now", `select ${month("clock_timestamp()")}::text as month`),
+    partitions: statement(
+      "sagabox.audit.partitions",
+      `select relname as name from pg_class
+        where relnamespace = $1::text::regnamespace and relkind = 'r' and relispartition
+          and relname ~ ('^' || $2::text || '_[0-9]{6}$')
+        order by relname`,
+    ),
+    lockTimeout: statement("sagabox.audit.lock_timeout", "select set_config('lock_timeout', $1::text, true)"),
+    // Of one month and log: how many rows seals cover.
+    sealed: statement(
+      "sagabox.audit.sealed_rows",
+      `select coalesce(sum(row_count), 0)::text as count from ${schema}.audit_seal
+        where log = $1::text and month = $2::text::date`,
+    ),
+    // Those of which no row is left anywhere, not even in the default partition.
+    sealedMonths: statement(
+      "sagabox.audit.sealed_months",
+      `select seal.log, seal.month::text,
+              not case when seal.log = 'saga'
+                       then exists (select 1 from ${schema}.saga_audit_log as row where ${ofMonth})
+                       else exists (select 1 from ${schema}.audit_log as row where ${ofMonth}) end as gone
+         from (select distinct log, month from ${schema}.audit_seal) as seal
+        order by 1, 2`,
+    ),
+    firstSeal: statement(
+      "sagabox.audit.first_seal",
+      `select number::text, encode(previous_hash, 'hex') as previous_hash from ${schema}.audit_seal
+        order by number limit 1`,
+    ),
+  };
+}
+
+/** What is done to one month. Its name and bounds come from `monthPartition` alone. */
+export function partitionStatements(
+  schema: string,
+  { table, name, month: from, next }: { table: string; name: string; month: string; next: string },
+) {
+  const parent = `${schema}.${table}`;
+  const child = `${schema}.${name}`;
+  return {
+    create: `create table ${child} (like ${parent} including all);
+             create trigger audit_refuse_truncate before truncate on ${child}
+               for each statement execute function ${schema}.audit_refuse()`,
+    attach: `alter table ${parent} attach partition ${child}
+             for values from ('${from}T00:00:00Z') to ('${next}T00:00:00Z')`,
+    drop: `alter table ${parent} detach partition ${child}; drop table ${child}`,
+    rows: `select count(*)::text as count from ${child}`,
+    // An instance that has not been forgotten must stay readable, whatever its age.
+    needed: `select exists (
+               select 1 from ${schema}.saga_instance as instance
+                where instance.started_at < timestamptz '${next}T00:00:00Z'
+                  and exists (select 1 from ${child} as line where line.saga_id = instance.id)) as needed`,
+    // A month of seals goes when nothing that they cover is left, and none older is.
+    sealsNeeded: `select exists (
+               select 1 from (select distinct log, month from ${child}) as seal
+                where (seal.log = 'saga' and exists (
+                        select 1 from ${schema}.saga_audit_log as row where ${ofMonth}))
+                   or (seal.log = 'action' and exists (
+                        select 1 from ${schema}.audit_log as row where ${ofMonth})))
+                 or exists (select 1 from ${child} where number >= (select max(number) from ${schema}.audit_seal))
+                 or exists (select 1 from ${schema}.audit_seal
+                             where number < (select min(number) from ${child})) as needed`,
+  };
+}

@@ -1,0 +1,208 @@
+import { rejectUnknownKeys, text } from "../options/index.ts";
+import { explainPostgresError, quotedSchema, type Queryable } from "../storage/index.ts";
+import { LAST_ID, type ChainBounds, type Seal } from "./chain.ts";
+import { addedRows, judgeRows, judgeSeal, type Finding, type Link } from "./findings.ts";
+import { isDropped, retentionRecord } from "./retention-record.ts";
+import { byLogAndMonth, type LeafRow } from "./seal-round.ts";
+import { roundsOf, type Round } from "./seal-rounds.ts";
+import { auditStatements, type AuditStatements } from "./statements.ts";
+import { judgeRest, type Rest } from "./verify-rest.ts";
+
+export interface VerifyOptions {
+  /** A head that was kept elsewhere, as `audit verify` printed it: it must still be in the chain. */
+  readonly anchor?: string;
+  readonly onProgress?: (progress: VerifyProgress) => void;
+  /** Ends it between two seals; the report is then about what was seen. */
+  readonly signal?: AbortSignal;
+}
+
+export interface VerifyProgress {
+  readonly seals: number;
+  readonly totalSeals: number;
+  readonly rows: number;
+}
+
+export interface VerifyReport {
+  readonly ok: boolean;
+  readonly seals: number;
+  readonly chains: number;
+  /** Rows that were compared with their seals. */
+  readonly rows: number;
+  /** Rows of months that were dropped after their retention. Their seals are still in the chain. */
+  readonly droppedRows: number;
+  /** Rows that wait to be sealed: about these nothing can be said. */
+  readonly unsealed: { readonly count: number; readonly oldest: string | null };
+  /** Number and hash of the last seal. Kept elsewhere, it shows later whether the end of the chain was replaced. */
+  readonly head: string | null;
+  /** False when it was ended before its end. */
+  readonly finished: boolean;
+  /** At most 1,000 of them. */
+  readonly findings: readonly Finding[];
+  readonly findingCount: number;
+}
+
+const MOST = 1_000;
+
+/** Recomputes the whole chain from the rows that are there. Changes nothing. */
+export async function verifyAudit(
+  database: Queryable,
+  schema: string,
+  options: VerifyOptions = {},
+): Promise<VerifyReport> {
+  rejectUnknownKeys("audit.verify", options, ["anchor", "onProgress", "signal"]);
+  const quoted = quotedSchema(schema);
+  try {
+    return await new Verification(database, auditStatements(quoted), options).run();
+  } catch (error) {
+    throw explainPostgresError(error, quoted);
+  }
+}
+
+class Verification {
+  readonly #database: Queryable;
+  readonly #sql: AuditStatements;
+  readonly #options: VerifyOptions;
+  readonly #anchor: { readonly number: string | undefined; readonly hash: string } | undefined;
+  readonly #findings: Finding[] = [];
+  #findingCount = 0;
+  #anchorSeen = false;
+  #seals = 0;
+  #rows = 0;
+  #droppedRows = 0;
+
+  constructor(database: Queryable, sql: AuditStatements, options: VerifyOptions) {
+    this.#database = database;
+    this.#sql = sql;
+    this.#options = options;
+    this.#anchor = options.anchor === undefined ? undefined : anchorOf(options.anchor);
+  }
+
+  async run(): Promise<VerifyReport> {
+    const { rows: chains } = await this.#database.run<ChainBounds & { seals: number }>(this.#sql.sealTotals);
+    const totalSeals = chains.reduce((sum, { seals }) => sum + seals, 0);
+    const { anchor } = await retentionRecord(this.#database, this.#sql);
+    let link: Link = anchor;
+    this.#meet(link);
+    let first: Seal | undefined;
+    let finished = true;
+    for await (const round of roundsOf(this.#database, this.#sql)) {
+      first ??= round.seals[0];
+      link = await this.#judgeRound(link, round, boundsOf(round, chains));
+      this.#options.onProgress?.({ seals: this.#seals, totalSeals, rows: this.#rows });
+      if (this.#options.signal?.aborted !== true) continue;
+      finished = false;
+      break;
+    }
+    const rest = finished ? await judgeRest(this.#database, this.#sql, { first, chains, anchor }) : undefined;
+    this.#say(rest?.findings ?? []);
+    if (finished) this.#judgeAnchor();
+    return this.#report(link, chains.length, finished, rest);
+  }
+
+  async #judgeRound(before: Link, { seals, gapBehind }: Round, bounds: Bounds): Promise<Link> {
+    let link = before;
+    let whole = !gapBehind;
+    for (const seal of seals) {
+      const findings = judgeSeal(link, seal);
+      this.#say(findings);
+      if (findings.length > 0) whole = false;
+      this.#seals += 1;
+      this.#meet(seal);
+      link = seal;
+    }
+    const [one] = seals;
+    if (one === undefined) return link;
+    const { rows } = await this.#database.run<LeafRow>(this.#sql.leaves, [
+      one.xid_from,
+      one.xid_to,
+      ...bounds,
+    ]);
+    const groups = new Map(byLogAndMonth(rows).map((group) => [keyOf(group[0] ?? one), group]));
+    for (const seal of seals) {
+      await this.#judgeRows(seal, groups.get(keyOf(seal)) ?? []);
+      groups.delete(keyOf(seal));
+    }
+    // Where seals are missing, or say something else than they did, these may well be rows of theirs.
+    if (whole) {
+      for (const [{ log, month }, group] of [...groups.values()].map(
+        (rows) => [rows[0] ?? one, rows] as const,
+      ))
+        this.#say(addedRows(log, month, one.number, group));
+    }
+    return link;
+  }
+
+  async #judgeRows(seal: Seal, found: readonly LeafRow[]): Promise<void> {
+    // Looked up late: the month may have been dropped while we were on our way to it.
+    if (found.length === 0 && isDropped(await retentionRecord(this.#database, this.#sql), seal)) {
+      this.#droppedRows += seal.row_count;
+      return;
+    }
+    this.#rows += found.length;
+    this.#say(judgeRows(seal, found));
+  }
+
+  #meet({ number, hash }: Link): void {
+    const anchor = this.#anchor;
+    if (anchor?.hash === hash && (anchor.number ?? number) === number) this.#anchorSeen = true;
+  }
+
+  #judgeAnchor(): void {
+    if (this.#anchor === undefined || this.#anchorSeen) return;
+    const { number, hash } = this.#anchor;
+    this.#say([
+      {
+        kind: "anchor_missing",
+        log: null,
+        id: null,
+        seal: number ?? null,
+        text:
+          `No seal${number === undefined ? "" : ` ${number}`} has the hash ${hash}: the end of the chain was replaced, ` +
+          "or the anchor is of another database, or of a time before the oldest seal that is kept.",
+      },
+    ]);
+  }
+
+  #say(findings: readonly Finding[]): void {
+    this.#findingCount += findings.length;
+    this.#findings.push(...findings.slice(0, MOST - this.#findings.length));
+  }
+
+  #report(link: Link, chains: number, finished: boolean, rest: Rest | undefined): VerifyReport {
+    return {
+      ok: this.#findingCount === 0,
+      seals: this.#seals,
+      chains,
+      rows: this.#rows,
+      droppedRows: this.#droppedRows,
+      unsealed: rest?.unsealed ?? { count: 0, oldest: null },
+      head: this.#seals === 0 ? null : `${link.number}:${link.hash}`,
+      finished,
+      findings: this.#findings,
+      findingCount: this.#findingCount,
+    };
+  }
+}
+
+type Bounds = readonly [string, string, string, string];
+
+/** Which ids belong to the chain of a round: up to where the next chain begins. */
+function boundsOf({ seals: [seal] }: Round, chains: readonly ChainBounds[]): Bounds {
+  const next = chains.find(({ chain }) => chain === (seal?.chain ?? 0) + 1);
+  return [
+    seal?.saga_after ?? "0",
+    next?.saga_after ?? LAST_ID,
+    seal?.action_after ?? "0",
+    next?.action_after ?? LAST_ID,
+  ];
+}
+
+function keyOf({ log, month }: { readonly log: string; readonly month: string }): string {
+  return `${log} ${month}`;
+}
+
+function anchorOf(given: string): { readonly number: string | undefined; readonly hash: string } {
+  text("audit.verify: anchor", given, { pattern: /^(\d{1,18}:)?[0-9a-fA-F]{64}$/ });
+  const [hash = "", number] = given.toLowerCase().split(":").toReversed();
+  return { number, hash };
+}

@@ -1,0 +1,82 @@
+import { isSagaboxError } from "../errors/index.ts";
+import { encodeJson, type Json } from "../message/index.ts";
+import { quotedSchema, sqlState, type Queryable } from "../storage/index.ts";
+import type { AuditEntry, AuditOutcome } from "./entry.ts";
+import { auditStatements } from "./statements.ts";
+
+/** What was so before and afterwards, where it is known only once the work is done. */
+export type Details = Partial<Pick<AuditEntry, "before" | "after" | "traceId" | "target">>;
+
+/** Writes what was decided, in the transaction of the deed itself. */
+export class AuditWriter {
+  readonly #sql: ReturnType<typeof auditStatements>;
+
+  constructor(schema: string) {
+    this.#sql = auditStatements(quotedSchema(schema));
+  }
+
+  /** Inside the transaction that does it: the line is there if and only if it was done. */
+  async done(tx: Queryable, entry: AuditEntry): Promise<void> {
+    await this.#write(tx, entry, "done", null);
+  }
+
+  /** What was asked for and did not happen, outside the transaction that was rolled back. */
+  async notDone(database: Queryable, entry: AuditEntry, error: unknown): Promise<void> {
+    await this.#write(database, entry, isRefusal(error) ? "refused" : "failed", codeOf(error));
+  }
+
+  /**
+   * Does `work`, which calls `note` inside its own transaction. When it throws, that it was tried is written all the
+   * same; if even that is impossible, the reason is the one that `work` had, and that is thrown.
+   */
+  async audited<T>(
+    database: Queryable,
+    entry: AuditEntry,
+    work: (note: (tx: Queryable, details?: Details) => Promise<void>) => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await work((tx, details = {}) => this.done(tx, { ...entry, ...details }));
+    } catch (error) {
+      await this.notDone(database, entry, error).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #write(
+    tx: Queryable,
+    { actor, action, target, reason, traceId, before, after }: AuditEntry,
+    outcome: AuditOutcome,
+    code: string | null,
+  ): Promise<void> {
+    await tx.run(this.#sql.write, [
+      storable(actor, 255),
+      action,
+      target.kind,
+      target.id === undefined || target.id === null ? null : storable(target.id, 500),
+      reason === undefined || reason === null ? null : storable(reason, 1_000),
+      traceId ?? null,
+      jsonText(before),
+      jsonText(after),
+      outcome,
+      code,
+    ]);
+  }
+}
+
+function isRefusal(error: unknown): boolean {
+  return isSagaboxError(error) && !/^(STORAGE|TRANSACTION|COMMIT)_/.test(error.code);
+}
+
+function codeOf(error: unknown): string {
+  if (isSagaboxError(error)) return error.code;
+  return sqlState(error) ?? (error instanceof Error ? error.name : "unknown");
+}
+
+function jsonText(value: Json | undefined): string | null {
+  return value === undefined ? null : encodeJson(value);
+}
+
+// An id that somebody made up may hold what PostgreSQL cannot store; that it was tried must be written all the same.
+function storable(text: string, most: number): string {
+  return Buffer.from(text.slice(0, most)).toString().replaceAll("\0", "\uFFFD");
+}

@@ -8,7 +8,7 @@ interface AttributeEntry {
   readonly origin: Origin;
   readonly meaning: string;
   /** Null leaves the attribute out. */
-  of(message: Message): string | number | null;
+  readonly of: (message: Message) => string | number | null;
 }
 
 /**

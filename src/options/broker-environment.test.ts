@@ -11,6 +11,17 @@ test("G11: the documents' own name of the brokers is understood, and ours wins o
   expect(readBrokerEnvironment("nats", {})).toEqual({});
 });
 
+test("C2, G11: one variable says for all brokers how messages are written", () => {
+  const env = { SAGABOX_MESSAGE_FORMAT: "cloudevents-binary" };
+  for (const broker of ["rabbitmq", "kafka", "nats"] as const) {
+    expect(readBrokerEnvironment(broker, env)).toEqual({ format: "cloudevents-binary" });
+  }
+  expect(() => readBrokerEnvironment("nats", { SAGABOX_MESSAGE_FORMAT: "avro" })).toThrowError(
+    "SAGABOX_MESSAGE_FORMAT",
+  );
+  expect(unknownVariables(env)).toEqual([]);
+});
+
 test("B9, G11: a password in a file is read again for each connection", () => {
   const passwords = ["first", "second", "third"];
   const env = { SAGABOX_NATS_USERNAME: "shop", SAGABOX_NATS_PASSWORD_FILE: "password.txt" };

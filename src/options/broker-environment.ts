@@ -1,6 +1,11 @@
 import { readFileSync } from "node:fs";
 import { SagaboxError } from "../errors/index.ts";
-import { brokerVariables, type BrokerName } from "./broker-variables.ts";
+import {
+  brokerVariables,
+  messageFormatVariable,
+  type BrokerName,
+  type messageFormats,
+} from "./broker-variables.ts";
 import { findVariable, type Environment, type ReadSecret } from "./environment.ts";
 import type { EnvironmentVariable } from "./environment-variables.ts";
 
@@ -11,6 +16,7 @@ export interface BrokerEnvironment {
   /** Authorities, in PEM. */
   readonly ca?: string;
   readonly mechanism?: "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
+  readonly format?: (typeof messageFormats)[number];
 }
 
 /** What the environment says about one broker. The transport's own options go before it. */
@@ -28,6 +34,7 @@ export function readBrokerEnvironment(
   const username = get(variables.username);
   const ca = get(variables.ca);
   const mechanism = broker === "kafka" ? get(variables.mechanism) : undefined;
+  const format = get(messageFormatVariable);
   if ((username === undefined) !== (get(variables.password) === undefined)) {
     throw new SagaboxError(
       "ENVIRONMENT_INVALID",
@@ -41,6 +48,7 @@ export function readBrokerEnvironment(
     }),
     ...(ca !== undefined && { ca: contentsOf(variables.ca.names[0], ca, readSecret) }),
     ...(mechanism !== undefined && { mechanism }),
+    ...(format !== undefined && { format }),
   };
 }
 

@@ -68,6 +68,19 @@ function variablesOf(broker: BrokerName) {
   } satisfies Record<string, EnvironmentVariable>;
 }
 
+/** How a broker transport may write messages. */
+export const messageFormats = ["sagabox", "cloudevents-structured", "cloudevents-binary"] as const;
+
+/** One for all brokers: what differs between them is read by all. */
+export const messageFormatVariable = {
+  names: ["SAGABOX_MESSAGE_FORMAT"],
+  meaning:
+    "How messages are written to RabbitMQ, Kafka and NATS: sagabox, cloudevents-structured or cloudevents-binary. All three are always read.",
+  default: "sagabox",
+  secret: false,
+  read: (name: string, value: string) => oneOf(name, value, messageFormats),
+} as const satisfies EnvironmentVariable;
+
 export type BrokerVariables = ReturnType<typeof variablesOf>;
 
 export const brokerVariables: Readonly<Record<BrokerName, BrokerVariables>> = {
@@ -78,8 +91,9 @@ export const brokerVariables: Readonly<Record<BrokerName, BrokerVariables>> = {
 
 /** As they are documented and known: only Kafka asks for a mechanism. */
 export function allBrokerVariables(): readonly EnvironmentVariable[] {
-  return Object.entries(brokerVariables).flatMap(([broker, { mechanism, ...others }]) => [
+  const each = Object.entries(brokerVariables).flatMap(([broker, { mechanism, ...others }]) => [
     ...Object.values<EnvironmentVariable>(others),
     ...(broker === "kafka" ? [mechanism] : []),
   ]);
+  return [...each, messageFormatVariable];
 }

@@ -4,6 +4,6 @@
 export { milliseconds, type Duration } from "./duration.ts";
 export { flag, nearest, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds } from "./parse-options.ts";
 export { readBrokerEnvironment, type BrokerEnvironment } from "./broker-environment.ts";
-export { allBrokerVariables } from "./broker-variables.ts";
+export { allBrokerVariables, messageFormats } from "./broker-variables.ts";
 export { readEnvironment, type Environment, type EnvironmentOptions } from "./environment.ts";
 export { environmentVariables, unknownVariables, type EnvironmentVariable } from "./environment-variables.ts";

@@ -1,7 +1,13 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import type { Message } from "../../message/index.ts";
-import { toWire, type DeadLetterNote, type RetryOptions, type Subscription } from "../../transport/index.ts";
+import {
+  cloudEventBindings,
+  toWire,
+  type DeadLetterNote,
+  type RetryOptions,
+  type Subscription,
+} from "../../transport/index.ts";
 import type { IncomingRecord } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
 import type { Publisher } from "./publisher.ts";
@@ -52,7 +58,10 @@ export class Copies {
 
   /** For a message that was acknowledged already. */
   buryMessage(message: Message, note: DeadLetterNote): Promise<void> {
-    const { body, headers } = toWire(message);
+    const { body, headers } = toWire(message, {
+      format: this.#settings.format,
+      binding: cloudEventBindings.kafka,
+    });
     const own = Object.entries({ ...headers, ...note }).map(
       ([name, value]) => [Buffer.from(name), Buffer.from(value)] as const,
     );

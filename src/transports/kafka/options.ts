@@ -1,7 +1,16 @@
 import { isIP } from "node:net";
 import { SagaboxError } from "../../errors/index.ts";
-import { flag, milliseconds, oneOf, rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
+import {
+  flag,
+  messageFormats,
+  milliseconds,
+  oneOf,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+} from "../../options/index.ts";
 import type { Duration } from "../../options/index.ts";
+import type { MessageFormat } from "../../transport/index.ts";
 import { saslSettings, tlsSettings, type SaslOptions, type SaslSettings } from "./security-options.ts";
 import type { TlsOptions } from "./security-options.ts";
 import { topicSettings, type TopicOptions, type TopicSettings } from "./topic-options.ts";
@@ -13,6 +22,11 @@ export interface KafkaOptions {
   readonly clientId?: string;
   /** Stands before the name of every topic and group, e.g. "shop." Default none. */
   readonly prefix?: string;
+  /**
+   * How messages are written: our own envelope, or CloudEvents 1.0 in structured or binary mode. All three are always
+   * read. Else SAGABOX_MESSAGE_FORMAT, else "sagabox".
+   */
+  readonly format?: MessageFormat;
   /** How topics are made. */
   readonly topics?: TopicOptions;
   /** true, or what Node's TLS needs: authorities, own certificate and key. Certificates are always verified. */
@@ -58,6 +72,7 @@ export interface KafkaSettings {
   readonly brokers: readonly Broker[];
   readonly clientId: string;
   readonly prefix: string;
+  readonly format: MessageFormat;
   readonly topics: TopicSettings;
   readonly tls: TlsOptions | undefined;
   readonly sasl: SaslSettings | undefined;
@@ -79,7 +94,7 @@ export interface KafkaSettings {
 const KEYS: readonly (keyof KafkaOptions)[] = [
   ...(["brokers", "clientId", "prefix", "topics", "tls", "sasl", "allowInsecure", "compression"] as const),
   ...(["linger", "batchBytes", "bufferBytes", "maxInFlight", "timeout", "connectTimeout"] as const),
-  ...(["sessionTimeout", "handOver", "commitInterval", "fetchWait", "retrySteps", "warn"] as const),
+  ...(["sessionTimeout", "handOver", "commitInterval", "fetchWait", "retrySteps", "warn", "format"] as const),
 ];
 
 export function kafkaSettings(options: KafkaOptions): KafkaSettings {
@@ -94,6 +109,7 @@ export function kafkaSettings(options: KafkaOptions): KafkaSettings {
     brokers,
     clientId: text("kafka.clientId", options.clientId ?? "sagabox", { pattern: /^[\w.-]+$/ }),
     prefix: text("kafka.prefix", options.prefix ?? "", { min: 0, max: 100, pattern: /^[A-Za-z0-9._-]*$/ }),
+    format: oneOf("kafka.format", options.format ?? "sagabox", messageFormats),
     topics: topicSettings(options.topics),
     tls,
     sasl,

@@ -1,7 +1,12 @@
 import { SagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { systemClock } from "../../runtime/index.ts";
-import { toWire, type PublishOptions, type PublishOutcome } from "../../transport/index.ts";
+import {
+  cloudEventBindings,
+  toWire,
+  type PublishOptions,
+  type PublishOutcome,
+} from "../../transport/index.ts";
 import { messageOf } from "./connections.ts";
 import type { KafkaDriver, TopicView } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
@@ -172,7 +177,10 @@ export class Publisher {
   }
 
   #parcel(message: Message): Parcel {
-    const { body, headers } = toWire(message);
+    const { body, headers } = toWire(message, {
+      format: this.#settings.format,
+      binding: cloudEventBindings.kafka,
+    });
     return {
       topic: this.#topology.topic(message.topic),
       key: message.key === null ? undefined : Buffer.from(message.key),

@@ -32,3 +32,8 @@ test("E3: a dead letter carries the note and no trace of its retries", () => {
   expect(headerTexts([...headers])).toEqual({ a: "1", ...note, ...rest });
   expect(attemptOf([...headers])).toBe(1);
 });
+
+test("C2, D-08: an attribute of a CloudEvent that is no UTF-8 is not taken for a text", () => {
+  const headers = raw({ ce_id: Buffer.from([0x61, 0xff]), other: Buffer.from([0x61, 0xff]), ce_type: "t" });
+  expect(headerTexts(headers)).toEqual({ ce_id: "\u0080a\uFFFD", other: "a\uFFFD", ce_type: "t" });
+});

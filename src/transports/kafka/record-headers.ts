@@ -1,4 +1,5 @@
-import type { DeadLetterNote } from "../../transport/index.ts";
+import { isUtf8 } from "node:buffer";
+import { unreadable, type DeadLetterNote } from "../../transport/index.ts";
 import type { IncomingRecord } from "./driver.ts";
 
 /** Written on a copy that waits to be tried again. */
@@ -9,8 +10,15 @@ type RawHeaders = IncomingRecord["headers"];
 
 /** As texts; of a name that comes twice the last one counts. */
 export function headerTexts(headers: RawHeaders): Record<string, string> {
-  const texts = headers.map(([name, value]) => [name.toString("utf8"), value.toString("utf8")] as const);
+  const texts = headers.map(([name, value]) => [name.toString("utf8"), textOf(name, value)] as const);
   return Object.fromEntries(texts.filter(([name]) => name !== attemptHeader && name !== dueHeader));
+}
+
+// An id with a character replaced would be another event's, so an attribute of a CloudEvent is read strictly.
+function textOf(name: Buffer, value: Buffer): string {
+  const text = value.toString("utf8");
+  const isAttribute = name[0] === 0x63 && name[1] === 0x65 && name[2] === 0x5f; // "ce_"
+  return isAttribute && !isUtf8(value) ? unreadable(text) : text;
 }
 
 /** 1, or what a copy says. */

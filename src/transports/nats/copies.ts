@@ -1,7 +1,7 @@
 import type { JsMsg } from "@nats-io/jetstream";
 import { withDeadline } from "../../runtime/index.ts";
 import type { Message } from "../../message/index.ts";
-import { toWire, type DeadLetterNote } from "../../transport/index.ts";
+import { cloudEventBindings, toWire, type DeadLetterNote } from "../../transport/index.ts";
 import { fromNatsHeaders, headerBytes, toNatsHeaders, transportHeaders } from "./header-mapping.ts";
 import { unreachable, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
@@ -52,7 +52,10 @@ export class Copies {
 
   /** For a message that is no longer at the server. */
   deadMessage(session: Session, message: Message, note: DeadLetterNote): Promise<void> {
-    const { body, headers } = toWire(message);
+    const { body, headers } = toWire(message, {
+      format: this.#settings.format,
+      binding: cloudEventBindings.nats,
+    });
     return this.#bury(session, { body, original: message.id }, headers, note);
   }
 

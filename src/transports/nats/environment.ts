@@ -3,7 +3,7 @@ import type { NatsOptions } from "./options.ts";
 
 /** The options, with what the environment says about whatever they leave open. */
 export function withEnvironment(options: NatsOptions, env: Environment): NatsOptions {
-  const { address, credentials, ca } = readBrokerEnvironment("nats", env);
+  const { address, credentials, ca, format } = readBrokerEnvironment("nats", env);
   return {
     ...(address !== undefined && { servers: address.split(",") }),
     ...(credentials !== undefined && {
@@ -13,6 +13,7 @@ export function withEnvironment(options: NatsOptions, env: Environment): NatsOpt
       },
     }),
     ...(ca !== undefined && { tls: { ca } }),
+    ...(format !== undefined && { format }),
     ...options,
   };
 }

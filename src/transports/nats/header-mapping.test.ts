@@ -35,3 +35,20 @@ test("B4: what the server adds is none of the message's, and a stranger's percen
   const given = MsgHdrsImpl.fromRecord({ "Nats-Msg-Id": ["1"], note: ["100 % and %zz and %ff"] } as never);
   expect(fromNatsHeaders(given)).toEqual({ note: "100 % and %zz and %ff" });
 });
+
+test("C2: an attribute of a CloudEvent is written as its binding has it, in printable ASCII", () => {
+  const headers = { "ce-subject": 'Euro € 😀 "100%" a/b', "ce-id": " x " };
+  const written = toNatsHeaders(headers) as MsgHdrsImpl;
+  expect(written.get("ce-subject")).toBe("Euro%20%E2%82%AC%20%F0%9F%98%80%20%22100%25%22%20a/b");
+  expect(throughTheWire(headers)).toEqual(headers);
+  expect(headerBytes(headers)).toBeGreaterThanOrEqual(written.encode().length);
+});
+
+test("C2: attributes in other spellings are read, and what is no UTF-8 is not taken for a text", () => {
+  const given = { "Ce-Subject": ['"a \\"b\\" %e2%82%ac"'], "ce-id": ["%C0%A0"], "ce-x": ["100 %zz"] };
+  expect(fromNatsHeaders(MsgHdrsImpl.fromRecord(given as never))).toEqual({
+    "Ce-Subject": 'a "b" €',
+    "ce-id": "\u0080%C0%A0",
+    "ce-x": "100 %zz",
+  });
+});

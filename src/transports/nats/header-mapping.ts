@@ -1,4 +1,5 @@
 import type { MsgHdrs } from "@nats-io/transport-node";
+import { unreadable } from "../../transport/index.ts";
 import { natsClient } from "./client.ts";
 
 /** Headers of ours that are no part of the message. */
@@ -15,15 +16,20 @@ export const transportHeaders = {
  */
 export function toNatsHeaders(headers: Readonly<Record<string, string>>): MsgHdrs {
   const result = natsClient.client.node.headers();
-  for (const [name, value] of Object.entries(headers)) result.append(name, encodeValue(value));
+  for (const [name, value] of Object.entries(headers)) result.append(name, encoderOf(name)(value));
   return result;
 }
 
 /** Without the server's own. */
 export function fromNatsHeaders(given: MsgHdrs | undefined): Record<string, string> {
   const entries = [...(given ?? [])].filter(([name]) => !/^nats-/i.test(name));
-  return Object.fromEntries(entries.map(([name, values]) => [name, decodeValue(values[0] ?? "")]));
+  return Object.fromEntries(entries.map(([name, values]) => [name, decoderOf(name)(values[0] ?? "")]));
 }
+
+// Attributes of CloudEvents are written as their binding for NATS has it.
+const isAttribute = (name: string): boolean => /^ce-/i.test(name);
+const encoderOf = (name: string): typeof encodeValue => (isAttribute(name) ? encodeAttribute : encodeValue);
+const decoderOf = (name: string): typeof decodeValue => (isAttribute(name) ? decodeAttribute : decodeValue);
 
 export function encodeValue(value: string): string {
   // oxlint-disable-next-line no-control-regex
@@ -40,10 +46,25 @@ export function decodeValue(value: string): string {
   });
 }
 
+function encodeAttribute(value: string): string {
+  return value.replace(/[^\u0021\u0023\u0024\u0026-\u007e]+/gu, (part) => encodeURIComponent(part));
+}
+
+// Older producers quote a value instead. What is no UTF-8 when decoded must not pass for the attribute it was meant to be.
+function decodeAttribute(value: string): string {
+  const quoted = /^"(.*)"$/.exec(value)?.[1];
+  const plain = quoted === undefined ? value : quoted.replace(/\\(.)/g, "$1");
+  try {
+    return plain.replace(/(?:%[0-9a-f]{2})+/gi, (part) => decodeURIComponent(part));
+  } catch {
+    return unreadable(plain);
+  }
+}
+
 /** What the headers take of the server's limit, which counts them with the body. */
 export function headerBytes(headers: Readonly<Record<string, string>>): number {
   return Object.entries(headers).reduce(
-    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(encodeValue(value)) + 4,
+    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(encoderOf(name)(value)) + 4,
     14,
   );
 }

@@ -1,12 +1,15 @@
 import { SagaboxError } from "../../errors/index.ts";
 import {
   flag,
+  messageFormats,
   milliseconds,
+  oneOf,
   rejectUnknownKeys,
   text,
   wholeNumber,
   type Duration,
 } from "../../options/index.ts";
+import type { MessageFormat } from "../../transport/index.ts";
 import { checkCredentials, type CredentialSource } from "./credentials.ts";
 import { checkServers, checkTls, type NatsTls } from "./servers.ts";
 
@@ -21,6 +24,11 @@ export interface NatsOptions {
   readonly allowInsecure?: boolean;
   /** First word of all subjects and streams. Default "dp". */
   readonly prefix?: string;
+  /**
+   * How messages are written: our own envelope, or CloudEvents 1.0 in structured or binary mode. All three are always
+   * read. Else SAGABOX_MESSAGE_FORMAT, else "sagabox".
+   */
+  readonly format?: MessageFormat;
   /** How many subjects the keys of a topic are spread over; fixed once the stream exists. 1 to 256, default 8. */
   readonly partitions?: number;
   /** Copies of each stream in a cluster. Default 1. */
@@ -50,6 +58,7 @@ export interface NatsSettings {
   readonly credentials: CredentialSource | undefined;
   readonly tls: NatsTls | undefined;
   readonly prefix: string;
+  readonly format: MessageFormat;
   readonly partitions: number;
   readonly replicas: number;
   readonly duplicateWindowMs: number;
@@ -69,6 +78,7 @@ const known = [
   "tls",
   "allowInsecure",
   "prefix",
+  "format",
   "partitions",
   "replicas",
   "duplicateWindow",
@@ -102,6 +112,7 @@ export function natsSettings(options: NatsOptions = {}): NatsSettings {
     credentials: checkCredentials(options.credentials),
     tls,
     prefix: text("nats.prefix", options.prefix ?? "dp", { max: 32, pattern: /^[A-Za-z0-9_-]+$/ }),
+    format: oneOf("nats.format", options.format ?? "sagabox", messageFormats),
     partitions: wholeNumber("nats.partitions", options.partitions ?? 8, { min: 1, max: 256 }),
     replicas: wholeNumber("nats.replicas", options.replicas ?? 1, { min: 1, max: 5 }),
     duplicateWindowMs,

@@ -1,7 +1,12 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { isValidTopic, type Message } from "../../message/index.ts";
 import { after } from "../../runtime/index.ts";
-import { toWire, type PublishOptions, type PublishOutcome } from "../../transport/index.ts";
+import {
+  cloudEventBindings,
+  toWire,
+  type PublishOptions,
+  type PublishOutcome,
+} from "../../transport/index.ts";
 import { Confirms } from "./confirms.ts";
 import { encodeValue, headerBytes, toNatsHeaders } from "./header-mapping.ts";
 import { unreachable, type Link, type Session } from "./link.ts";
@@ -65,7 +70,10 @@ export class Publisher {
   #send(session: Session, confirms: Confirms, message: Message): PublishOutcome | Sending {
     const { prefix, partitions } = this.#settings;
     if (!isValidTopic(message.topic)) return { kind: "refused", error: noTopic() };
-    const { body, headers } = toWire(message);
+    const { body, headers } = toWire(message, {
+      format: this.#settings.format,
+      binding: cloudEventBindings.nats,
+    });
     const bytes = body.length + headerBytes(headers) + copyBytes;
     if (bytes > session.maxPayload) {
       return { kind: "refused", error: tooLarge(bytes, session.maxPayload) };

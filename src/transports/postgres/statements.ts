@@ -145,10 +145,7 @@ export function queueStatements(schema: string) {
       `select exists (select 1 from ${schema}.subscription where topic = $1::text and group_id = $2::integer) as present`,
     ),
     // Waits for every hop that is under way and keeps new ones out, so that none falls between copy and subscription.
-    lockSubscriptions: statement(
-      "sagabox.queue.lock_subscriptions",
-      `lock table ${schema}.subscription in access exclusive mode`,
-    ),
+    lockSubscriptions: statement("sagabox.queue.lock_subscriptions", `select ${schema}.lock_subscriptions()`),
     subscribe: statement(
       "sagabox.queue.subscribe",
       `insert into ${schema}.subscription (topic, group_id) values ($1::text, $2::integer)

@@ -73,7 +73,7 @@ export class Courier {
   /** The same for a message that was acknowledged already. */
   async buryMessage(message: Message, groupId: string, note: DeadLetterNote): Promise<void> {
     const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
-    const { body, properties } = parcelOf(message);
+    const { body, properties } = parcelOf(message, this.#parts.settings.format);
     const { BCC: _, headers, ...others } = properties;
     const noted = { ...headers, ...fitting(note, headers) };
     const parcel = { exchange, routingKey: groupId, body, properties: { ...others, headers: noted } };

@@ -3,11 +3,12 @@ import type { RabbitMQOptions } from "./options.ts";
 
 /** The options, with what the environment says about whatever they leave open. */
 export function withEnvironment(options: RabbitMQOptions, env: Environment): RabbitMQOptions {
-  const { address, credentials, ca } = readBrokerEnvironment("rabbitmq", env);
+  const { address, credentials, ca, format } = readBrokerEnvironment("rabbitmq", env);
   return {
     ...(address !== undefined && { url: address.split(",") }),
     ...(credentials !== undefined && { credentials }),
     ...(ca !== undefined && { tls: { ca } }),
+    ...(format !== undefined && { format }),
     ...options,
   };
 }

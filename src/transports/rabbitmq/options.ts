@@ -2,6 +2,7 @@ import type { SecureContextOptions } from "node:tls";
 import { SagaboxError } from "../../errors/index.ts";
 import {
   flag,
+  messageFormats,
   milliseconds,
   oneOf,
   rejectUnknownKeys,
@@ -9,6 +10,7 @@ import {
   wholeNumber,
   type Duration,
 } from "../../options/index.ts";
+import type { MessageFormat } from "../../transport/index.ts";
 import { brokerAddresses, isLoopback, type BrokerAddress } from "./address.ts";
 
 export interface RabbitCredentials {
@@ -45,6 +47,11 @@ export interface RabbitMQOptions {
   readonly prefix?: string;
   /** Replicated and safe, or with ten priorities where order per key was given up. Default "quorum". */
   readonly queues?: "quorum" | "classic";
+  /**
+   * How messages are written: our own envelope, or CloudEvents 1.0 in structured or binary mode. All three are always
+   * read. Else SAGABOX_MESSAGE_FORMAT, else "sagabox".
+   */
+  readonly format?: MessageFormat;
   /** How many queues share the keys of an ordered group: a power of two up to 256. Default 8. */
   readonly partitions?: number;
   /** Topics that go to every group through a fanout exchange. */
@@ -84,6 +91,7 @@ export interface RabbitSettings {
   readonly broadcasts: ReadonlySet<string>;
   readonly unrouted: "reject" | "drop";
   readonly queues: "quorum" | "classic";
+  readonly format: MessageFormat;
   readonly partitions: number;
   readonly watch: readonly WatchedGroup[];
   readonly maxLength: number | undefined;
@@ -105,6 +113,7 @@ const known = [
   "allowInsecure",
   "prefix",
   "queues",
+  "format",
   "partitions",
   "broadcasts",
   "unrouted",
@@ -137,6 +146,7 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
     broadcasts: topicsOf(options.broadcasts),
     unrouted: oneOf("rabbitmq.unrouted", options.unrouted ?? "reject", ["reject", "drop"]),
     queues: oneOf("rabbitmq.queues", options.queues ?? "quorum", ["quorum", "classic"]),
+    format: oneOf("rabbitmq.format", options.format ?? "sagabox", messageFormats),
     partitions: partitionsOf(options.partitions ?? 8),
     watch: watchedGroups(options.watch),
     maxLength: maxLength === undefined ? undefined : wholeNumber("rabbitmq.maxLength", maxLength, { min: 1 }),

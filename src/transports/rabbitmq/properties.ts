@@ -1,6 +1,6 @@
 import type { MessagePropertyHeaders, Options } from "amqplib";
 import type { Message } from "../../message/index.ts";
-import { toWire } from "../../transport/index.ts";
+import { cloudEventBindings, contentType, toWire, type MessageFormat, type WireMessage } from "../../transport/index.ts";
 import { fit, laneKey } from "./names.ts";
 
 export const attemptHeader = "sagabox-attempt";
@@ -18,24 +18,32 @@ export interface Parcel {
 }
 
 /** A message as it goes to the broker, without its address. */
-export function parcelOf(message: Message): Pick<Parcel, "body" | "properties"> {
-  const wire = toWire(message);
-  const headers = held(wire.headers) ? wire.headers : toWire({ ...message, headers: {} }).headers;
+export function parcelOf(message: Message, format: MessageFormat): Pick<Parcel, "body" | "properties"> {
+  const { body, headers } = wireOf(message, format);
   return {
-    body: wire.body,
+    body,
     properties: {
       headers,
       messageId: short(message.id),
       correlationId: short(message.correlationId),
       type: short(message.type),
       appId: short(message.source),
-      contentType: "application/json",
+      contentType: headers["content-type"] ?? contentType,
       priority: message.priority,
       persistent: true,
       mandatory: true,
       BCC: [laneKey(message)],
     },
   };
+}
+
+// In binary mode all of an event but its data is in the headers: what does not fit there goes into the body.
+function wireOf(message: Message, format: MessageFormat): WireMessage {
+  const form = { format, binding: cloudEventBindings.amqp };
+  const wire = toWire(message, form);
+  if (held(wire.headers)) return wire;
+  if (format === "cloudevents-binary") return wireOf(message, "cloudevents-structured");
+  return { body: wire.body, headers: toWire({ ...message, headers: {} }, form).headers };
 }
 
 const short = (text: string): string => fit(text, 255);
@@ -60,9 +68,16 @@ export function textHeaders(headers: MessagePropertyHeaders = {}): Record<string
   for (const [name, value] of Object.entries(givenHeaders(headers))) {
     if (typeof value === "string") texts[name] = value;
     else if (Buffer.isBuffer(value)) texts[name] = value.toString("utf8");
-    else texts[name] = JSON.stringify(value) ?? "";
+    else texts[name] = timeOf(value) ?? JSON.stringify(value) ?? "";
   }
   return texts;
+}
+
+// AMQP has a type for times; producers that bridge from AMQP 1.0 use it.
+function timeOf(value: unknown): string | undefined {
+  const { "!": type, value: seconds } = (value ?? {}) as { readonly "!"?: unknown; readonly value?: unknown };
+  const isTime = type === "timestamp" && typeof seconds === "number" && Math.abs(seconds) < 8.64e12;
+  return isTime ? new Date(seconds * 1_000).toISOString() : undefined;
 }
 
 /** A number of ours or of the broker's among the headers. */

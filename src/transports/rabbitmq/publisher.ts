@@ -52,7 +52,7 @@ export class Publisher {
 
   #prepare(message: Message): Item {
     const route = routeOf(message.topic, message.kind, this.#settings);
-    const contents = parcelOf(message);
+    const contents = parcelOf(message, this.#settings.format);
     const { maxBytes } = this.#settings;
     const bytes = Buffer.byteLength(message.data);
     if (bytes > maxBytes) {

@@ -24,8 +24,10 @@ interface Context {
 
 export function readRaw(raw: ConsumeMessage, { subscription, settings }: Context): ReceivedRaw {
   const { headers } = raw.properties;
+  const contentType = raw.properties.contentType as string | undefined;
   const topic = topicOf(raw, { subscription, settings });
-  const { message, flaw } = fromWire({ body: raw.content, headers: textHeaders(headers), topic, key: null });
+  const texts = textHeaders(headers);
+  const { message, flaw } = fromWire({ body: raw.content, headers: texts, contentType, topic, key: null });
   const redeliveries = countIn(headers, "x-delivery-count");
   const attempts = Math.max(1, countIn(headers, attemptHeader));
   const keyed = subscription.ordered && message.key !== null && flaw === undefined;

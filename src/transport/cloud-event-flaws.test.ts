@@ -1,0 +1,162 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { sampleMessage } from "../../test/support/sample-message.ts";
+import { cloudEventBindings } from "./cloud-event-wire.ts";
+import { fromWire, toWire, type Received } from "./wire.ts";
+
+const good = { specversion: "1.0", id: "1", source: "/shop", type: "placed", time: "2026-01-02T03:04:05Z" };
+const ours = { ...good, sagaboxversion: "1.0" };
+const json = { "content-type": "application/cloudevents+json" };
+
+const text = (body: string | Buffer, headers: Record<string, string> = json): Received => ({
+  body: Buffer.from(body as string),
+  headers,
+  topic: "t",
+  key: null,
+});
+const structured = (change: object, base: object = good): Received =>
+  text(JSON.stringify({ ...base, ...change }));
+const binary = (change: Record<string, string>, body: string | Buffer = "{}", more: object = {}): Received =>
+  text(body, {
+    ...Object.fromEntries(
+      Object.entries({ ...good, ...change }).map(([name, value]) => [`ce_${name}`, value]),
+    ),
+    ...more,
+  });
+const raw = (members: string): Received => text(`{${JSON.stringify(good).slice(1, -1)}${members}}`);
+
+const malformed: Record<string, Received> = {
+  "no id": structured({ id: undefined }),
+  "an empty id": structured({ id: "" }),
+  "an id that is null": structured({ id: null }),
+  "an id that is an object": structured({ id: {} }),
+  "no source": structured({ source: undefined }),
+  "an empty source": structured({ source: "" }),
+  "a source with a space": structured({ source: "my shop" }),
+  "no type": structured({ type: undefined }),
+  "an empty type": structured({ type: "" }),
+  "a type that is too long": structured({ type: "x".repeat(256) }),
+  "no specversion": structured({ specversion: undefined }),
+  "specversion 0.3": structured({ specversion: "0.3" }),
+  "specversion 2.0": structured({ specversion: "2.0" }),
+  "specversion as a number": structured({ specversion: 1 }),
+  "a time that is none": structured({ time: "yesterday" }),
+  "a time without a zone": structured({ time: "2026-01-02T03:04:05" }),
+  "the 30th of February": structured({ time: "2026-02-30T00:00:00Z" }),
+  "a leap second": structured({ time: "2026-12-31T23:59:60Z" }),
+  "the year 0": structured({ time: "0000-01-01T00:00:00Z" }),
+  "a time as a number": structured({ time: 1_767_323_045 }),
+  "an expiry that is none": structured({ expirytime: "soon" }),
+  "data twice over": structured({ data: 1, data_base64: "e30=" }),
+  "base64 that is none": structured({ data_base64: "%%%" }),
+  "base64 that is cut off": structured({ data_base64: "e30" }),
+  "base64 that is a number": structured({ data_base64: 5 }),
+  "bytes in base64": structured({ data_base64: "/wD+", datacontenttype: "application/octet-stream" }),
+  "base64 that is not the JSON it says": structured({ data_base64: "aGVsbG8=" }),
+  "base64 that is no UTF-8": structured({ data_base64: "/wD+", datacontenttype: "text/plain" }),
+  "a key twice": raw(',"id":"2"'),
+  "a key twice, once escaped": raw(',"\\u0069d":"2"'),
+  "data twice": raw(',"data":1,"data":2'),
+  "data twice, once escaped": raw(',"data":1,"d\\u0061ta":2'),
+  "data with an escaped name": raw(',"d\\u0061ta":2'),
+  "data that is not JSON": raw(',"data":blah'),
+  "data that is cut off": raw(',"data":{"a":'),
+  "a control character in an attribute": structured({ subject: "a\u0007b" }),
+  "a line break in an id": structured({ id: "a\nb" }),
+  "a C1 control character": structured({ id: "a\u0085b" }),
+  "a NUL": structured({ id: "a\u0000b" }),
+  "half a surrogate pair": raw(',"subject":"\\ud800"'),
+  "a name in capitals": structured({ traceParent: "x" }),
+  "a name with an underscore": structured({ my_extension: "x" }),
+  "an empty name": structured({ "": "x" }),
+  "a name of the prototype": raw(',"__proto__":"x"'),
+  "an extension that is a list": structured({ list: [1] }),
+  "an extension that is an object": structured({ object: { a: 1 } }),
+  "an extension that is a fraction": structured({ number: 1.5 }),
+  "an extension beyond all numbers": raw(',"number":1e400'),
+  "an extension that is a huge number": raw(',"number":12345678901234567890'),
+  "attributes of megabytes": structured({ subject: "x".repeat(3_000_000) }),
+  "nesting without end": text("[".repeat(100_000)),
+  "a list": text("[]"),
+  "a list of one event": text(JSON.stringify([good])),
+  null: text("null"),
+  "a text": text('"hello"'),
+  "nothing at all": text(""),
+  "no JSON": text("<event/>"),
+  "an event that is cut off": text(JSON.stringify(good).slice(0, -3)),
+  "something behind the event": text(`${JSON.stringify(good)}{}`),
+  "bytes that are no UTF-8": text(Buffer.from([0x7b, 0xff, 0x7d])),
+  "a batch": text(JSON.stringify([good]), { "content-type": "application/cloudevents-batch+json" }),
+  "another event format": text(Buffer.from([1, 2]), { "content-type": "application/cloudevents+protobuf" }),
+  "a partition key that is too long": structured({ partitionkey: "k".repeat(256) }),
+  "a kind that is none": structured({ sagaboxkind: "rumour" }),
+  "a schema version of 0": structured({ sagaboxschemaversion: 0 }),
+  "a schema version that is a word": structured({ sagaboxschemaversion: "new" }),
+  "a priority of 10": structured({ sagaboxpriority: 10 }),
+  "a priority that is a word": structured({ sagaboxpriority: "high" }),
+  "headers that are no JSON": structured({ sagaboxheaders: "{" }),
+  "headers that are a list": structured({ sagaboxheaders: "[1]" }),
+  "headers that are no texts": structured({ sagaboxheaders: '{"a":1}' }),
+  "headers with a name twice": structured({ sagaboxheaders: '{"a":"1","a":"2"}' }),
+  "a version of ours that nobody knows": structured({ sagaboxversion: "2.0" }),
+  "a source that is not of ours": structured({ source: "https://else.example/x" }, ours),
+  "a source of ours that is wrongly escaped": structured({ source: "/%zz" }, ours),
+  "an empty source of ours": structured({ source: "/" }, ours),
+  "an id of ours that is too long": structured({ id: "x".repeat(256) }, ours),
+  "binary without an id": binary({ id: "" }),
+  "binary without a specversion": binary({ specversion: "" }),
+  "binary with another specversion": binary({ specversion: "0.2" }),
+  "binary with a bad time": binary({ time: "2026-13-01T00:00:00Z" }),
+  "binary with a control character": binary({ subject: "a\tb" }),
+  "binary with a name that is none": binary({ "my-extension": "x" }),
+  "binary with an attribute given twice": binary({}, "{}", { "ce-id": "2" }),
+  "binary whose data is not JSON": binary({}, "hello", { "content-type": "application/json" }),
+  "binary whose data is no UTF-8": binary({}, Buffer.from([0xff, 0xfe]), { "content-type": "text/plain" }),
+  "binary whose text has a NUL": binary({}, "a\0b", { "content-type": "text/plain" }),
+  "binary whose data is bytes": binary({}, "x", { "content-type": "image/png" }),
+  "binary in another character set": binary({}, "{}", { "content-type": "application/json; charset=latin1" }),
+  "binary with a content type that is none": binary({}, "{}", { "content-type": "json" }),
+  "binary with attributes of megabytes": binary({ subject: "x".repeat(3_000_000) }),
+};
+
+test.each(Object.entries(malformed))("C2, D-08: %s is a flaw and no exception", (_, received) => {
+  const { message, flaw } = fromWire(received);
+  expect(flaw).toMatchObject({ code: "CLOUD_EVENT_INVALID" });
+  expect(message.id).toMatch(/^unidentified-[0-9a-f]{32}$/);
+  expect(() => JSON.parse(message.data) as unknown).not.toThrow();
+  expect((flaw?.message ?? "").length).toBeLessThan(300);
+});
+
+test("C2: a flaw does not repeat what the event held", () => {
+  for (const received of [
+    structured({ time: "canary" }),
+    raw(',"data":canary'),
+    text('{"canary'),
+    binary({ "can-ary": "canary" }),
+  ]) {
+    expect(fromWire(received).flaw?.message).not.toMatch(/canary/);
+  }
+});
+
+test("C2: an event that is damaged on its way never makes the reader throw, and what is read has data that is JSON", () => {
+  const form = (format: "cloudevents-structured" | "cloudevents-binary") =>
+    toWire(sampleMessage, { format, binding: cloudEventBindings.kafka });
+  const wires = [form("cloudevents-structured"), form("cloudevents-binary")];
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...wires),
+      fc.nat(),
+      fc.integer({ min: 0, max: 255 }),
+      fc.boolean(),
+      (wire, at, byte, cut) => {
+        const place = at % wire.body.length;
+        const body = Buffer.from(cut ? wire.body.subarray(0, place) : wire.body);
+        if (!cut) body[place] = byte;
+        const { message, flaw } = fromWire({ body, headers: wire.headers, topic: "t", key: null });
+        if (flaw === undefined) expect(() => JSON.parse(message.data) as unknown).not.toThrow();
+        else expect(flaw).toMatchObject({ code: "CLOUD_EVENT_INVALID" });
+      },
+    ),
+    { numRuns: 3_000 },
+  );
+});

@@ -2,6 +2,7 @@
 // all call these. Reading needs nothing but the database. Changing needs to say who and why, is checked against the
 // row under its lock, and is carried out by whichever worker knows the definition.
 export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./check-sagas.ts";
+export { explainMessage, type Explanation } from "./explain/explain-message.ts";
 export { failureText } from "./failure-text.ts";
 export { listIncidents, type Incident, type IncidentFilter } from "./incidents.ts";
 export { sagaAdmin, type SagaAdmin } from "./saga-admin.ts";

@@ -48,6 +48,7 @@ export const catalogue = {
   OUTBOX_FULL: "The outbox holds as many unsent messages as its limit allows.",
   OUTBOX_LEASE_LOST: "Another relay took over the lane before the result was recorded.",
   OUTBOX_ILLEGAL_MOVE: "A message cannot go from its state to the one asked for.",
+  MESSAGE_NOT_FOUND: "There is no message with this id in the database.",
   MESSAGE_EXPIRED: "The time to live of a message ended before it was delivered.",
 
   TRANSPORT_CLIENT_MISSING: "The package that talks to the broker or store is not installed.",

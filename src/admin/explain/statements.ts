@@ -1,0 +1,107 @@
+import { statement } from "../../storage/index.ts";
+
+const utc = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
+// A row that moves a message, who owns its lane, and the oldest row in front of it in its key.
+const moving = (schema: string, table: "outbox" | "queue"): string =>
+  `moving.lane, moving.seq::text, moving.attempts, moving.max_attempts, moving.again, moving.last_error,
+       ${table === "queue" ? `${schema}.consumer_group.name` : "null::text"} as consumer,
+       case when moving.due_at = 'infinity' then null else ${utc("moving.due_at")} end as due_at,
+       moving.due_at = 'infinity' as held, moving.due_at <= clock_timestamp() as is_due,
+       moving.lease_until > clock_timestamp() as optimistic, ${utc("moving.expires_at")} as expires_at,
+       owner.worker as owner,
+       ahead.message_id as ahead_id, ahead.attempts as ahead_attempts, ahead.last_error as ahead_error,
+       case when ahead.due_at = 'infinity' then null else ${utc("ahead.due_at")} end as ahead_due_at,
+       ahead.due_at = 'infinity' as ahead_held
+  from ${schema}.${table} as moving
+  left join ${schema}.relay_lane as lane on lane.lane = moving.lane
+  left join ${schema}.member as owner on owner.id = lane.owner and owner.lease_until > clock_timestamp()
+  left join lateral (
+    select front.message_id, front.attempts, front.last_error, front.due_at
+      from ${schema}.${table} as front
+     where front.lane = moving.lane and front.stream = moving.stream and front.seq < moving.seq
+     order by front.seq limit 1
+  ) as ahead on true`;
+
+/** SQL of the room. `schema` is quoted already. */
+export function explainStatements(schema: string) {
+  return {
+    // The archive first; what waits for its time, or died, has its own copy.
+    message: statement(
+      "sagabox.explain.message",
+      `select * from (
+         select 1 as rank, id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent,
+                source, priority, lane::integer, seq::text, headers, length(data) as bytes, ${utc("written_at")} as written_at,
+                ${utc("expires_at")} as expires_at, null::text as scheduled_for, written_on::text
+           from ${schema}.message where id = $1::text
+         union all
+         select 2, id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent, source,
+                priority, lane::integer, null, headers, length(data), ${utc("written_at")}, ${utc("expires_at")}, ${utc("due_at")}, null
+           from ${schema}.scheduled where id = $1::text
+         union all
+         select 3, message_id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent,
+                source, priority, null, null, headers, length(data), ${utc("written_at")}, ${utc("expires_at")}, null, null
+           from ${schema}.dead_letter where message_id = $1::text
+       ) as found order by rank, written_on desc limit 1`,
+    ),
+    // By lane and seq for a message that was never sent again; a copy that a person asked for has an index of its own.
+    outbox: statement(
+      "sagabox.explain.outbox",
+      `select ${moving(schema, "outbox")}
+        where (moving.lane = $2::integer and moving.seq = $3::text::bigint)
+           or (moving.again and moving.message_id = $1::text)
+        order by moving.seq`,
+    ),
+    queue: statement(
+      "sagabox.explain.queue",
+      `select ${moving(schema, "queue")}
+         join ${schema}.consumer_group on consumer_group.id = moving.lane / 256
+        where moving.lane = any(array(select known.id * 256 + $2::integer from ${schema}.consumer_group as known))
+          and moving.message_id = $1::text
+        order by consumer_group.name`,
+    ),
+    receipts: statement(
+      "sagabox.explain.receipts",
+      `select relay, ${utc("sent_at")} as sent_at from ${schema}.receipt
+        where lane = $1::integer and last_seq >= $2::text::bigint and first_seq <= $2::text::bigint
+          and $2::text::bigint = any(seqs)
+        order by sent_at limit 20`,
+    ),
+    groups: statement(
+      "sagabox.explain.groups",
+      `select consumer_group.name, ${utc("subscription.created_at")} as since
+         from ${schema}.subscription join ${schema}.consumer_group on consumer_group.id = subscription.group_id
+        where subscription.topic = $1::text order by consumer_group.name`,
+    ),
+    // One look-up in the primary key for each consumer that ever subscribed or died with it.
+    inbox: statement(
+      "sagabox.explain.inbox",
+      `select inbox.consumer, ${utc("inbox.consumed_at")} as consumed_at, inbox.processing_duration_ms, inbox.effect,
+              inbox.effect_of, inbox.undone_by
+         from (select name from ${schema}.consumer_group
+               union select consumer from ${schema}.dead_letter where message_id = $1::text and consumer is not null
+               union select unnest($2::text::text[])) as known (name)
+         join ${schema}.consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = $1::text
+        order by inbox.consumed_at`,
+    ),
+    letters: statement(
+      "sagabox.explain.letters",
+      `select id::text, origin, consumer, reason, attempts, error_type, left(error_message, 500) as error_message,
+              ${utc("failed_at")} as failed_at, ${utc("closed_at")} as closed_at, closed_as
+         from ${schema}.dead_letter as letter where message_id = $1::text order by letter.id`,
+    ),
+    saga: statement(
+      "sagabox.explain.saga",
+      `select id, type, status, current_step from ${schema}.saga_instance where id = $1::text`,
+    ),
+    actions: statement(
+      "sagabox.explain.actions",
+      `select ${utc("log.at")} as at, log.actor, log.action, log.reason, log.outcome
+         from ${schema}.audit_log as log
+        where (log.target_kind = 'message' and log.target_id = $1::text)
+           or (log.target_kind = 'dead_letter' and log.target_id = any($2::text::text[]))
+        order by log.at limit 100`,
+    ),
+  };
+}

@@ -1,0 +1,65 @@
+import { explainMessage, type Explanation } from "../../admin/index.ts";
+import { UsageError, type Command, type CommandInput } from "../command.ts";
+import { json, safeLines, table } from "../print.ts";
+import { environment, schemaName, withDatabase } from "../settings.ts";
+
+export const explain: Command = {
+  name: "explain",
+  summary: "Tell the whole life of one message: where it is, why, and what happens next.",
+  usage: ["explain <message-id> [--schema <name>] [--json]"],
+  details: `Reads outbox, archive, receipts, deliveries, inbox, dead letters, sagas and the audit log of this database, and
+changes nothing. What a broker holds, or a consumer with a database of its own did, is not seen from here.
+
+Example:
+  sagabox explain 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
+
+The database is the one of DATABASE_URL.`,
+  options: {
+    schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+    json: { type: "boolean", help: "Print JSON." },
+  },
+  async run(input, io) {
+    const id = idOf(input);
+    const env = environment(io);
+    const schema = schemaName(input, env);
+    const explanation = await withDatabase(env.databaseUrl, (database) =>
+      explainMessage(database, schema, id),
+    );
+    io.out(input.values["json"] === true ? json(explanation) : explanationText(explanation));
+    return 0;
+  },
+};
+
+function idOf({ positionals: [id, ...rest] }: CommandInput): string {
+  if (id === undefined || id === "") throw new UsageError('"sagabox explain" needs the id of a message.');
+  if (rest.length > 0) throw new UsageError(`"sagabox explain" takes one id, but got ${rest.join(" ")} too.`);
+  return id;
+}
+
+function explanationText({ message, standings, timeline, saga }: Explanation): string {
+  const sealed = [
+    message.isSealed ? ["personal fields sealed"] : [],
+    message.isClaimChecked ? ["payload in a store"] : [],
+  ].flat();
+  const facts = [
+    `${message.kind} ${message.type} version ${message.schemaVersion}, topic ${message.topic}`,
+    `key ${message.key ?? "none"}, lane ${message.lane ?? "?"}, priority ${message.priority}, ${message.bytes} bytes` +
+      (sealed.length === 0 ? "" : `, ${sealed.join(", ")}`),
+    `correlation id ${message.correlationId}, trace ${message.traceId}`,
+    ...(message.expiresAt === null ? [] : [`good until ${message.expiresAt}`]),
+    ...(saga === null
+      ? []
+      : [`saga ${saga.id} (${saga.type}, ${saga.status}); see: sagabox saga show ${saga.id}`]),
+  ];
+  const where = standings.map(
+    ({ where: place, state, why, next }) => `${place}: ${state}\n  ${why}\n  → ${next}`,
+  );
+  return [
+    safeLines(`${message.id}\n\n${facts.join("\n")}\n\n${where.join("\n")}`),
+    "",
+    table(
+      ["at", "what happened"],
+      timeline.map(({ at, what }) => [at, what]),
+    ),
+  ].join("\n");
+}

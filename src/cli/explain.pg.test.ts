@@ -1,0 +1,89 @@
+import { createBus, event, permanent, retryAfter } from "sagabox";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { z } from "zod";
+import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { temporaryDatabase } from "../../test/support/database.ts";
+import { until } from "../../test/support/relays.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
+
+async function setup() {
+  const { pool, url } = await temporaryDatabase({ max: 30, migrated: true });
+  const bus = createBus({ service: "shop", database: pool, log: false, outbox: { optimistic: false } });
+  onTestFinished(async () => void (await bus.stop()));
+  const env = { DATABASE_URL: url };
+  const publish = (id: string) => bus.transaction((tx) => tx.publish(Placed, { id }));
+  return { bus, env, publish, explain: (...args: string[]) => cliInProcess(["explain", ...args], env) };
+}
+
+test("explain: a message nobody sends says that no worker owns its lane, and its successor what it waits for", async () => {
+  const { publish, explain } = await setup();
+  const first = await publish("o1");
+  const second = await publish("o1");
+  const told = await explain(first.id);
+  expect(told).toMatchObject({ code: 0, stderr: "" });
+  expect(told.stdout).toMatch(/^event order\.placed version 1, topic events\.order\.placed$/m);
+  expect(told.stdout).toMatch(
+    /^outbox: waiting\n {2}it is due, but no running worker owns lane \d+\n {2}→ Start a worker/m,
+  );
+  expect((await explain(second.id)).stdout).toContain(`message ${first.id} of the same key goes first`);
+});
+
+test("explain: handled by one, failing for another, dead for a third, and then replayed, with each moment", async () => {
+  const { bus, publish, explain } = await setup();
+  let repaired = false;
+  bus.on(Placed, { consumer: "mail" }, () => undefined);
+  bus.on(Placed, { consumer: "stock" }, () => {
+    throw retryAfter("1h", "warehouse closed");
+  });
+  bus.on(Placed, { consumer: "billing" }, () => {
+    if (!repaired) throw permanent("no price \u001b[31m");
+  });
+  await bus.run();
+  const { id } = await publish("o1");
+  const standing = async (consumer: string): Promise<string | undefined> => {
+    const { standings } = JSON.parse((await explain(id, "--json")).stdout) as {
+      standings: { where: string; state: string }[];
+    };
+    return standings.find(({ where }) => where === `consumer ${consumer}`)?.state;
+  };
+  await until(async () => (await standing("billing")) === "dead" && (await standing("stock")) === "retrying");
+  expect(await standing("mail")).toBe("handled");
+  const { stdout } = await explain(id);
+  expect(stdout).toMatch(/^outbox: sent$/m);
+  expect(stdout).toMatch(
+    /^consumer stock: retrying\n {2}it was put off: warehouse closed\n {2}→ Attempt 1 is due at/m,
+  );
+  expect(stdout).toMatch(/^consumer billing: dead\n {2}rejected after 1 attempts: Permanent: no price/m);
+  expect(stdout).not.toContain("\u001b");
+  const [letter] = await bus.deadLetters.list();
+  repaired = true;
+  await bus.deadLetters.replay(letter?.id ?? "");
+  await until(async () => (await standing("billing")) === "handled");
+  const after = (await explain(id)).stdout;
+  const moments = [
+    "written by shop",
+    "confirmed by the transport",
+    "died at billing (rejected)",
+    "replayed",
+    "handled by billing",
+  ];
+  const places = moments.map((moment) => after.lastIndexOf(moment));
+  expect(places).toEqual(places.toSorted((a, b) => a - b));
+  expect(places[0]).toBeGreaterThan(0);
+});
+
+test("explain: what is not there, what is no id, and no database each get one line and their exit code", async () => {
+  const { explain } = await setup();
+  expect(await explain("nobody")).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("[MESSAGE_NOT_FOUND]"),
+  });
+  expect(await explain()).toMatchObject({ code: 2, stderr: expect.stringContaining("needs the id") });
+  const away = await cliInProcess(["explain", "m"], { DATABASE_URL: "postgres://u:secret@127.0.0.1:1/x" });
+  expect(away).toMatchObject({ code: 1, stdout: "" });
+  expect(away.stderr).not.toContain("secret");
+  expect((await cliInProcess(["help", "explain"], {})).stdout).toContain("Example:");
+});

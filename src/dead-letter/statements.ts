@@ -68,37 +68,12 @@ export function deadLetterStatements(schema: string) {
         where letter.id = $1::bigint and letter.closed_at is null
        returning ${columns("letter")}`,
     ),
-    rearm: statement(
-      "sagabox.dead_letter.rearm",
-      `update ${schema}.outbox
-          set attempts = 0, due_at = clock_timestamp(),
-              expires_at = case when expires_at > clock_timestamp() then expires_at end
-        where lane = $1::integer and seq = $2::bigint and due_at = 'infinity'`,
-    ),
-    freeKey: statement(
-      "sagabox.dead_letter.free_key",
-      `delete from ${schema}.outbox where lane = $1::integer and seq = $2::bigint and due_at = 'infinity'`,
-    ),
-    // Finds the newest copy of the message, or writes one for today when its partition is gone.
+    // These three reach where an operator's own rights do not: they are functions, and act on closed letters only.
+    rearm: statement("sagabox.dead_letter.rearm", `select 1 where ${schema}.dead_letter_rearm($1::bigint)`),
+    freeKey: statement("sagabox.dead_letter.free_key", `select ${schema}.dead_letter_free_key($1::bigint)`),
     keepMessage: statement(
       "sagabox.dead_letter.keep_message",
-      `with kept as (
-         select written_on from ${schema}.message where id = $2::text order by written_on desc limit 1
-       ), copied as (
-         insert into ${schema}.message
-           (id, written_on, seq, lane, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
-            correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death,
-            headers, data, written_at, expires_at)
-         select letter.message_id, (clock_timestamp() at time zone 'UTC')::date, nextval('${schema}.outbox_seq'),
-                $3::smallint, letter.kind, letter.type, letter.schema_version, letter.topic, letter.key,
-                letter.aggregate_type, letter.aggregate_id, letter.saga_id, letter.correlation_id, letter.causation_id,
-                letter.traceparent, letter.source, letter.target, letter.priority, letter.max_attempts,
-                letter.held_lane is not null, letter.headers, letter.data, letter.written_at, null
-           from ${schema}.dead_letter as letter
-          where letter.id = $1::bigint and not exists (select 1 from kept)
-         returning written_on
-       )
-       select written_on::text from kept union all select written_on::text from copied`,
+      `select ${schema}.dead_letter_keep_message($1::bigint, $2::smallint)::text as written_on`,
     ),
     // The letter was closed by an earlier statement of this transaction, so its xid is older than the seq drawn here.
     sendAgain: statement(

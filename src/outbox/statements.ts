@@ -84,7 +84,7 @@ export function writeStatements(schema: string) {
     publishOne: publish("sagabox.outbox.publish_one", one),
     publishLeased: publishLeased("sagabox.outbox.publish_leased", lists),
     publishLeasedOne: publishLeased("sagabox.outbox.publish_leased_one", one),
-    // Ids that the caller chose: those seen before write nothing.
+    // Ids that the caller chose: those seen before write nothing. A writer may read those ids, and of the rest nothing.
     publishOnce: statement(
       "sagabox.outbox.publish_once",
       `with ${moment}, fresh as (
@@ -92,9 +92,10 @@ export function writeStatements(schema: string) {
          select listed.id, (moment.at at time zone 'utc')::date from moment, ${lists}
          on conflict do nothing
          returning id
-       ), ${numbered(fresh)}, ${kept}
+       ), ${numbered(fresh)}, ${kept}, sending as (
        ${toSend("null")}
-       returning message_id as id`,
+       )
+       select id from fresh`,
     ),
     schedule: statement(
       "sagabox.outbox.schedule",

@@ -4,7 +4,7 @@ import { rejectUnknownKeys, text } from "../options/index.ts";
 import { loadedFrom, type InstanceRow, type Loaded, type Operator } from "../saga/index.ts";
 import type { AdminTransaction } from "./explaining-database.ts";
 import { judgeAction, type Asked } from "./judge-action.ts";
-import { notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
+import { auditFailure, notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
 
 export interface ActionResult {
   readonly sagaId: string;
@@ -69,16 +69,19 @@ async function act(
   id: string,
   asked: Exclude<Asked, { kind: "event" }>,
 ): Promise<ActionResult> {
-  return underLock(
-    admin,
-    (tx) => loadById(admin, tx, id),
-    async (tx, instance) => {
-      const place = "place" in asked ? (asked.place ?? "") : "";
-      // The version makes the second of two equal wishes the same letter as the first.
-      const letter = `${asked.kind}:${instance.id}:${instance.version}:${place}`;
-      return deliver(admin, tx, instance, { letter, cause: `operator:${asked.by.actor}`, asked });
-    },
-  );
+  const entry = { ...asked.by, action: `saga.${asked.kind}`, target: { kind: "saga", id: String(id) } };
+  const deed = (): Promise<ActionResult> =>
+    underLock(
+      admin,
+      (tx) => loadById(admin, tx, id),
+      async (tx, instance) => {
+        const place = "place" in asked ? (asked.place ?? "") : "";
+        // The version makes the second of two equal wishes the same letter as the first.
+        const letter = `${asked.kind}:${instance.id}:${instance.version}:${place}`;
+        return deliver(admin, tx, instance, { letter, cause: `operator:${asked.by.actor}`, asked });
+      },
+    );
+  return auditFailure(admin, entry, deed);
 }
 
 export async function loadById({ sagas }: SagaAdmin, tx: AdminTransaction, id: string): Promise<Loaded> {

@@ -1,4 +1,5 @@
-import { SagaboxError } from "../errors/index.ts";
+import { AuditWriter, type AuditEntry } from "../audit/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { text } from "../options/index.ts";
 import { sagaStatements, type Operator, type SagaDefinition } from "../saga/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
@@ -10,6 +11,7 @@ export interface SagaAdmin {
   readonly database: AdminDatabase;
   readonly sql: ReturnType<typeof adminStatements>;
   readonly sagas: ReturnType<typeof sagaStatements>;
+  readonly audit: AuditWriter;
   /** The definition of a version, where it is known. With it an action is judged exactly as a worker will. */
   readonly definitionOf: (type: string, version: number) => SagaDefinition | undefined;
   /** The names of all sagas that are known here, in whatever version. */
@@ -26,10 +28,30 @@ export function sagaAdmin(
     database: explainingDatabase(database, quoted),
     sql: adminStatements(quoted),
     sagas: sagaStatements(quoted),
+    audit: new AuditWriter(schema),
     definitionOf: (type, version) =>
       definitions().find((one) => one.name === type && one.version === version),
     names: () => [...new Set(definitions().map(({ name }) => name))],
   };
+}
+
+/**
+ * What a saga does, or refuses, is in its own history with who and why. What never got that far, because there is no
+ * such saga or something broke, is written to the other log.
+ */
+export async function auditFailure<T>(
+  { audit, database }: SagaAdmin,
+  entry: AuditEntry,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isSagaboxError(error, "SAGA_ACTION_REFUSED")) {
+      await audit.notDone(database, entry, error).catch(() => undefined);
+    }
+    throw error;
+  }
 }
 
 /** Nobody changes anything without saying who they are and why. */

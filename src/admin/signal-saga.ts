@@ -2,7 +2,7 @@ import { encodeJson, validate, type AnyEvent, type InputOf, type Json } from "..
 import { rejectUnknownKeys, text } from "../options/index.ts";
 import { loadedFrom, type InstanceRow, type Operator } from "../saga/index.ts";
 import { deliver, loadById, underLock, type ActionResult } from "./saga-actions.ts";
-import { notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
+import { auditFailure, notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
 
 /** An instance, by its id or by its type and key. */
 export type SagaTarget =
@@ -27,21 +27,29 @@ export async function signalSaga<E extends AnyEvent>(
   const checked = (await validate(event, data)) as Json;
   encodeJson(checked); // refuses here what could not be kept
   const { sql, sagas } = admin;
-  return underLock(
-    admin,
-    async (tx) => {
-      if (typeof target === "string") return loadById(admin, tx, target);
-      if ("sagaId" in target) return loadById(admin, tx, target.sagaId);
-      const { rows } = await tx.run<InstanceRow>(sagas.loadByKey, [target.type, target.key]);
-      if (rows[0] === undefined) throw notFound(`${target.type} ${target.key}`);
-      return loadedFrom(rows[0]);
-    },
-    async (tx, instance) => {
-      const cause = `signal:${id}`;
-      const heard = await tx.run(sql.heard, [instance.id, cause]);
-      if (heard.rows.length > 0) return { sagaId: instance.id, accepted: false };
-      const asked = { kind: "event", id, type: event.name, data: checked, by } as const;
-      return deliver(admin, tx, instance, { letter: `signal:${instance.id}:${id}`, cause, asked });
-    },
-  );
+  const entry = { ...by, action: "saga.signal", target: { kind: "saga", id: nameOf(target) } };
+  const deed = (): Promise<ActionResult> =>
+    underLock(
+      admin,
+      async (tx) => {
+        if (typeof target === "string") return loadById(admin, tx, target);
+        if ("sagaId" in target) return loadById(admin, tx, target.sagaId);
+        const { rows } = await tx.run<InstanceRow>(sagas.loadByKey, [target.type, target.key]);
+        if (rows[0] === undefined) throw notFound(`${target.type} ${target.key}`);
+        return loadedFrom(rows[0]);
+      },
+      async (tx, instance) => {
+        const cause = `signal:${id}`;
+        const heard = await tx.run(sql.heard, [instance.id, cause]);
+        if (heard.rows.length > 0) return { sagaId: instance.id, accepted: false };
+        const asked = { kind: "event", id, type: event.name, data: checked, by } as const;
+        return deliver(admin, tx, instance, { letter: `signal:${instance.id}:${id}`, cause, asked });
+      },
+    );
+  return auditFailure(admin, entry, deed);
+}
+
+function nameOf(target: SagaTarget): string {
+  if (typeof target === "string") return target;
+  return "sagaId" in target ? target.sagaId : `${target.type} ${target.key}`;
 }

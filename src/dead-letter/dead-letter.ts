@@ -1,3 +1,4 @@
+import { AuditWriter } from "../audit/index.ts";
 import type { Message } from "../message/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
@@ -7,10 +8,11 @@ import { deadLetterStatements, type DeadLetterStatements } from "./statements.ts
 export interface DeadLetterStore {
   readonly database: Database;
   readonly sql: DeadLetterStatements;
+  readonly audit: AuditWriter;
 }
 
 export function deadLetterStore(database: Database, schema: string): DeadLetterStore {
-  return { database, sql: deadLetterStatements(quotedSchema(schema)) };
+  return { database, sql: deadLetterStatements(quotedSchema(schema)), audit: new AuditWriter(schema) };
 }
 
 export interface DeadLetter {

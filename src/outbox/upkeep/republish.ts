@@ -1,7 +1,14 @@
+import { AuditWriter, type AuditEntry, type By } from "../../audit/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
 import { sleep, systemClock } from "../../runtime/index.ts";
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import {
+  quotedSchema,
+  type Database,
+  type Param,
+  type Queryable,
+  type Statement,
+} from "../../storage/index.ts";
 import { republishStatements } from "./statements.ts";
 
 /** Where a re-publish stands: everything up to here was sent again. Give it as `after` to go on from there. */
@@ -27,6 +34,9 @@ export interface RepublishOptions {
   readonly signal?: AbortSignal;
   /** How long the archive reaches back; an earlier window is refused. Default: whatever is there. */
   readonly retentionMs?: number;
+  /** Who does it. Default: the name of the service. */
+  readonly actor?: string;
+  readonly reason?: string;
 }
 
 export interface RepublishResult {
@@ -52,6 +62,8 @@ const KNOWN = [
   "onProgress",
   "signal",
   "retentionMs",
+  "actor",
+  "reason",
 ];
 const DAY_MS = 86_400_000;
 
@@ -65,6 +77,25 @@ export async function republish(
   schema: string,
   options: RepublishOptions,
 ): Promise<RepublishResult> {
+  const audit = new AuditWriter(schema);
+  const entry = entryOf(options);
+  return audit.audited(database, entry, async (note) => {
+    const result = await sendPages(database, schema, options, (tx, sent) =>
+      note(tx, { after: { count: sent.count, upTo: sent.upTo } }),
+    );
+    if (result.count === 0) await note(database, { after: { count: 0, upTo: result.after.writtenAt } });
+    return result;
+  });
+}
+
+type NotePage = (tx: Queryable, sent: { readonly count: number; readonly upTo: string }) => Promise<void>;
+
+async function sendPages(
+  database: Database,
+  schema: string,
+  options: RepublishOptions,
+  note: NotePage,
+): Promise<RepublishResult> {
   const { to, topic, pageSize, ratePerSecond, signal, onProgress } = checked(options);
   const { republish: page } = republishStatements(quotedSchema(schema));
   let after = options.after ?? { writtenAt: options.from.toISOString(), seq: "0" };
@@ -76,7 +107,7 @@ export async function republish(
     if (finished || signal?.aborted === true) return { count, after, finished };
     const end = sliceEnd(after, sliceMs, to);
     const params = [after.writtenAt, end, after.seq, topic ?? null, pageSize];
-    const found = (await database.run<Page>(page, params)).rows[0];
+    const found = await sendPage(database, page, params, note);
     const sent = found?.count ?? 0;
     count += sent;
     // A full page may have more behind it in this slice; anything less is the end of the slice.
@@ -87,6 +118,40 @@ export async function republish(
     const dueMs = (sent / ratePerSecond) * 1_000;
     await sleep(Math.max(0, dueMs - (systemClock.monotonicMs() - beganMs)), signal);
   }
+}
+
+/** A page and its line in the audit log, or neither. */
+async function sendPage(
+  database: Database,
+  page: Statement,
+  params: readonly Param[],
+  note: NotePage,
+): Promise<Page | undefined> {
+  const tx = await database.begin();
+  try {
+    const found = (await tx.run<Page>(page, params)).rows[0];
+    if ((found?.count ?? 0) > 0) await note(tx, { count: found?.count ?? 0, upTo: found?.written_at ?? "" });
+    await tx.commit();
+    return found;
+  } catch (error) {
+    await tx.rollback();
+    throw error;
+  }
+}
+
+function entryOf({ actor = "code", reason, from, to, topic }: RepublishOptions): AuditEntry & By {
+  const window = { from: timeText(from), to: timeText(to) };
+  return {
+    actor,
+    reason,
+    action: "outbox.republish",
+    target: { kind: "topic", id: topic ?? null },
+    before: window,
+  };
+}
+
+function timeText(value: unknown): string {
+  return isTime(value) ? value.toISOString() : String(value);
 }
 
 /** Pure: slices that hold about a page each, so that no statement sorts much more than it sends. */

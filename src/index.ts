@@ -11,19 +11,23 @@ export type {
   StopResult,
   WorkerPart,
 } from "./app/index.ts";
-export { command, event, stream } from "./message/index.ts";
+export { attachment, command, event, isErased, isSealed, stream } from "./message/index.ts";
 export type {
   AnyCommand,
   AnyContract,
   AnyEvent,
+  Attachment,
   AnyStream,
   Contract,
   DataOf,
+  Erased,
   InputOf,
   Json,
   Message,
   MessageContext,
+  Personal,
   ReplyOf,
+  Sealed,
 } from "./message/index.ts";
 export { currentMessageContext, fromCloudEvent, toCloudEvent, toCloudEventJson } from "./message/index.ts";
 export type { CloudEvent, CloudEventPlace } from "./message/index.ts";
@@ -68,6 +72,13 @@ export type {
   UnfinishedOptions,
   WatchOptions,
 } from "./flow/index.ts";
+export type {
+  AttachOptions,
+  BlobStore,
+  ByteSource,
+  ClaimCheckOptions,
+  CollectReport,
+} from "./claim-check/index.ts";
 export type { DeadLetterNotice, NotifyOptions, WebhookOptions } from "./notify/index.ts";
 export type { RequestOptions } from "./requests/index.ts";
 export type {

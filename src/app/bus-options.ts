@@ -1,3 +1,4 @@
+import type { ClaimCheckOptions } from "../claim-check/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
 import type { OutboxOptions } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
@@ -40,8 +41,10 @@ export interface BusOptions {
   readonly routing?: Routing;
   /** How long a silent process keeps its share of the work. Default "30s". */
   readonly lease?: Duration | number;
-  /** The largest message data, in bytes of JSON. Default 1,048,576. */
+  /** The largest message data, in bytes of JSON. Default: what the claim check takes; 1,048,576 without one. */
   readonly maxPayloadBytes?: number;
+  /** Where data goes that is too large for a message. Default: into the database with Postgres as transport, else off. */
+  readonly claimCheck?: ClaimCheckOptions | false;
   readonly outbox?: OutboxOptions;
   /** For `bus.inbox`, the inbox in a consumer loop of your own. */
   readonly inbox?: InboxOptions;
@@ -71,7 +74,8 @@ export interface BusSettings {
   readonly worker: string;
   readonly routing: Routing | undefined;
   readonly leaseMs: number;
-  readonly maxPayloadBytes: number;
+  readonly maxPayloadBytes: number | undefined;
+  readonly claimCheck: ClaimCheckOptions | false | undefined;
   readonly outbox: OutboxOptions;
   readonly inbox: InboxOptions;
   readonly sagas: SagaSettings;
@@ -95,6 +99,7 @@ const KNOWN = [
   "routing",
   "lease",
   "maxPayloadBytes",
+  "claimCheck",
   "outbox",
   "inbox",
   "sagas",
@@ -126,10 +131,11 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
     ),
     routing: options.routing,
     leaseMs: milliseconds("lease", options.lease ?? around.lease ?? "30s", { min: 1_000, max: 3_600_000 }),
-    maxPayloadBytes: wholeNumber("maxPayloadBytes", options.maxPayloadBytes ?? 1_048_576, {
-      min: 1,
-      max: 64 * 1_048_576,
-    }),
+    maxPayloadBytes:
+      options.maxPayloadBytes === undefined
+        ? undefined
+        : wholeNumber("maxPayloadBytes", options.maxPayloadBytes, { min: 1, max: 64 * 1_048_576 }),
+    claimCheck: options.claimCheck,
     outbox: {
       ...(around.batchSize === undefined ? {} : { batchSize: around.batchSize }),
       ...(around.pollInterval === undefined ? {} : { pollInterval: around.pollInterval }),

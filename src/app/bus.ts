@@ -1,9 +1,5 @@
-import {
-  discardDeadLetter,
-  listDeadLetters,
-  replayDeadLetter,
-  showDeadLetter,
-} from "../dead-letter/index.ts";
+import type { Readable } from "node:stream";
+import type { AttachOptions, ByteSource } from "../claim-check/index.ts";
 import type { Flows } from "../flow/index.ts";
 import { Inbox, type HandlerRegistry } from "../inbox/index.ts";
 import {
@@ -11,6 +7,7 @@ import {
   topicOf,
   type AnyCommand,
   type AnyContract,
+  type Attachment,
   type InputOf,
   type ReplyOf,
 } from "../message/index.ts";
@@ -29,6 +26,7 @@ import { systemClock } from "../runtime/index.ts";
 import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
+import { busDeadLetters, type BusDeadLetters } from "./bus-dead-letters.ts";
 import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
   busTransaction,
@@ -38,11 +36,12 @@ import {
   scopeOf,
   type BusTransaction,
 } from "./bus-transaction.ts";
+import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import type { Parts } from "./parts.ts";
+import { prepared, type Prepared } from "./prepared.ts";
 import { startSaga } from "./saga-transaction.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
-type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
 type RepublishOptions = Parameters<typeof republish>[2];
 type BusTransactionOptions = TransactionOptions & { readonly topics?: readonly (AnyContract | string)[] };
 
@@ -59,22 +58,6 @@ const REQUEST_KEYS = [
 ];
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;
 
-/** A message that is checked and ready, for publishing several at once. */
-export interface Prepared {
-  readonly contract: AnyContract;
-  readonly data: unknown;
-  readonly options?: PublishOptions;
-}
-
-/** Typed on the way in, plain afterwards: `bus.publishAll(tx, message(A, a), message(B, b))`. */
-export function message<C extends AnyContract>(
-  contract: C,
-  data: InputOf<C>,
-  options?: PublishOptions,
-): Prepared {
-  return options === undefined ? { contract, data } : { contract, data, options };
-}
-
 /** What a service holds: it publishes, handles, and runs the machinery behind both. */
 export class Bus {
   /** Registers handlers; see `on` and `onBatch`. */
@@ -86,6 +69,9 @@ export class Bus {
   readonly flows: Pick<Flows, "watch" | "paths" | "unfinished">;
   /** Looks at running sagas, and lets people decide about them. */
   readonly sagas: BusSagas;
+  readonly deadLetters: BusDeadLetters;
+  /** Large payloads and attachments in their stores. */
+  readonly payloads: BusPayloads;
   readonly #parts: Parts;
   readonly #worker: Worker;
 
@@ -95,6 +81,8 @@ export class Bus {
     this.inbox = new Inbox(parts.inbox, parts.settings.inbox);
     this.flows = parts.flows;
     this.sagas = busSagas(parts);
+    this.deadLetters = busDeadLetters(parts);
+    this.payloads = busPayloads(parts.claimCheck);
     this.on = registry.on.bind(registry);
     this.onBatch = registry.onBatch.bind(registry);
   }
@@ -183,6 +171,16 @@ export class Bus {
     await this.#parts.admission.admitBefore(names);
   }
 
+  /** Uploads bytes or a stream; the result is JSON to put into data, and is kept while anything needs it. */
+  async attach(source: ByteSource, options?: AttachOptions): Promise<Attachment> {
+    return this.#parts.claimCheck.attach(source, options);
+  }
+
+  /** The bytes of an attachment, as they are read; the stream fails at its end if they were changed. */
+  open(attachment: Attachment): Readable {
+    return this.#parts.claimCheck.open(attachment);
+  }
+
   /** Makes sagas known to this process: those it starts, and those it works on, every version that still runs. */
   register(...sagas: readonly Defined[]): void {
     this.#parts.sagas.register(...sagas);
@@ -235,21 +233,6 @@ export class Bus {
     return republish(database, settings.schema, { retentionMs: outbox.retentionMs, ...options });
   }
 
-  readonly deadLetters = {
-    list: (filter: DeadLetterFilter = {}) => listDeadLetters(this.#parts.deadLetters, filter),
-    show: (id: string) => showDeadLetter(this.#parts.deadLetters, id),
-    replay: async (id: string) => {
-      const replayed = await replayDeadLetter(this.#parts.deadLetters, id);
-      this.#parts.wakeUp.changed([replayed.lane]);
-      return replayed;
-    },
-    discard: async (id: string) => {
-      const letter = await discardDeadLetter(this.#parts.deadLetters, id);
-      if (letter.held !== null) this.#parts.wakeUp.changed([letter.held.lane]);
-      return letter;
-    },
-  };
-
   async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {
     const { admission, writer, wakeUp, sender, flusher } = this.#parts;
     const caller = callerTransaction(tx);
@@ -282,11 +265,6 @@ function cannotWaitHere(): SagaboxError {
     "A request must not be made inside a handler or bus.transaction(): it would wait while holding their connection and " +
       "locks. Publish the command instead, or ask before the transaction begins.",
   );
-}
-
-function prepared(one: Prepared | null | undefined): Prepared {
-  if (typeof one === "object" && one !== null && "contract" in one) return one;
-  throw new SagaboxError("OPTIONS_INVALID", "publishAll takes messages made by message(contract, data).");
 }
 
 function transactionLimits(options: BusTransactionOptions): TransactionOptions {

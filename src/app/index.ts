@@ -1,7 +1,8 @@
 // Where the rooms are joined: options in, a bus out. The bus is what a service holds in its hands; the worker behind it
 // starts and stops everything that runs. There is wiring here and nothing to decide.
 export { createBus } from "./create-bus.ts";
-export { Bus, message, type Prepared } from "./bus.ts";
+export { Bus } from "./bus.ts";
+export { message, type Prepared } from "./prepared.ts";
 export type { BusOptions } from "./bus-options.ts";
 export type { BusTransaction } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";

@@ -31,7 +31,8 @@ import type { Observer } from "../telemetry/index.ts";
 import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
-import { noShelf, Payloads } from "./payloads.ts";
+import { wireClaimCheck, type BusClaimCheck } from "./claim-check.ts";
+import { Payloads } from "./payloads.ts";
 import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
@@ -57,6 +58,7 @@ export interface Parts {
   readonly history: History;
   readonly inbox: InboxEngine;
   readonly deadLetters: DeadLetterStore;
+  readonly claimCheck: BusClaimCheck;
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
   readonly replies: Replies;
   readonly requests: Requests;
@@ -90,7 +92,8 @@ export function wire(
   const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
   const privacy = privacyEngine({ database, schema, settings: settings.privacy });
   const seal = privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
-  const payloads = new Payloads(noShelf(settings.maxPayloadBytes), seal);
+  const claimCheck = wireClaimCheck(settings, outbox, given, home);
+  const payloads = new Payloads(claimCheck.shelf, seal);
   const composeOne = composer(settings, outbox, newId, payloads);
   const scopeParts: ScopeParts = {
     compose: composeOne,
@@ -105,7 +108,7 @@ export function wire(
   const inbox = inboxEngine({
     database,
     schema,
-    openScope: (tx) => handlerScope(withScope(tx, scope(tx))),
+    openScope: (tx) => handlerScope(withScope(tx, scope(tx)), claimCheck),
     unpack: payloads.unpack,
     observer,
   });
@@ -164,6 +167,7 @@ export function wire(
     }),
     inbox,
     deadLetters,
+    claimCheck,
     scope,
     replies,
     requests,
@@ -202,8 +206,9 @@ function hopOf(transport: Transport, home: HomeDatabase): LocalHop | undefined {
   return isLocalTransport(transport) ? transport.settleIn(home) : undefined;
 }
 
-function handlerScope(scope: TransactionScope) {
+function handlerScope(scope: TransactionScope, { open }: Pick<BusClaimCheck, "open">) {
   return {
+    open,
     publish: (contract: AnyContract, data: unknown, options?: PublishOptions) =>
       scope.publish(contract, data, options),
     last: () => scope.last(),

@@ -83,10 +83,10 @@ export class Payloads {
 }
 
 /** Everything stays in its message. */
-export function noShelf(maxBytes: number): PayloadShelf {
+export function noShelf(maxBytes: number, refused: () => Error): PayloadShelf {
   return {
     maxBytes,
     deposit: (data) => ({ data, headers: none }),
-    fetch: () => Promise.reject(new Error("no shelf")),
+    fetch: () => Promise.reject(refused()),
   };
 }

@@ -133,7 +133,7 @@ export class Worker {
   }
 
   #services(options: RunOptions): SupervisedService[] {
-    const { relay, mover, history, depthWatch, sagas, observer } = this.#parts;
+    const { relay, mover, history, depthWatch, sagas, claimCheck, observer } = this.#parts;
     const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
@@ -144,6 +144,7 @@ export class Worker {
     ): readonly SupervisedService[] => (this.#runs(part) ? services : []);
     return [
       ...when("upkeep", named("history", history), named("janitor", new Janitor(this.#parts))),
+      ...(claimCheck.collector === undefined ? [] : when("upkeep", named("collector", claimCheck.collector))),
       ...when("relay", named("backlog", new Backlog(this.#parts)), named("relay", relay)),
       ...(depthWatch === undefined ? [] : when("relay", named("broker depth", depthWatch))),
       ...when("relay", named("schedule", mover)),

@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { currentMessageContext, event } from "../message/index.ts";
@@ -135,6 +136,7 @@ test("what a handler publishes commits with its effect; told only after the comm
       return {
         publish: async (contract) => ({ id: written[written.push(contract.name) - 1] ?? "" }),
         last: () => written.map((name) => ({ statement: note, params: [name] })),
+        open: () => Readable.from([]),
         committed: () => void committed.push(written.length),
       };
     },

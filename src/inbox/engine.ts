@@ -56,6 +56,9 @@ const noOutbox: OpenScope = () => ({
         "This inbox was made without an outbox, so its handlers cannot publish.",
       ),
     ),
+  open: () => {
+    throw new SagaboxError("CLAIM_STORE_UNKNOWN", "This inbox was made without a claim check.");
+  },
   last: () => [],
   committed: () => undefined,
 });

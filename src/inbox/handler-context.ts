@@ -22,6 +22,7 @@ export function handlerContext(
     attempt: attemptNumber,
     consumer,
     publish: (contract, data, options) => attempt.scope.publish(contract, data, options),
+    open: (attachment) => attempt.scope.open(attachment),
   };
 }
 
@@ -33,6 +34,7 @@ export function batchContext(consumer: string, attempt: Attempt): BatchContext {
     },
     consumer,
     publish: (contract, data, options) => attempt.scope.publish(contract, data, options),
+    open: (attachment) => attempt.scope.open(attachment),
     idempotencyKeyOf: ({ id }) => idempotencyKey(consumer, id),
   };
 }

@@ -1,5 +1,15 @@
+import type { Readable } from "node:stream";
 import type { Duration } from "../errors/index.ts";
-import type { AnyContract, DataOf, InputOf, Json, Message, Priority, ReplyOf } from "../message/index.ts";
+import type {
+  AnyContract,
+  Attachment,
+  DataOf,
+  InputOf,
+  Json,
+  Message,
+  Priority,
+  ReplyOf,
+} from "../message/index.ts";
 import type { OwnedTransaction, Param, Rows, Sql, Statement } from "../storage/index.ts";
 
 /** A message as a handler gets it: the data is read, brought to the current version and validated. */
@@ -29,6 +39,7 @@ export type PublishInHandler = <C extends AnyContract>(
 /** What the handlers of one transaction publish. The app makes one per transaction from its outbox. */
 export interface OutgoingScope {
   readonly publish: PublishInHandler;
+  open(attachment: Attachment): Readable;
   /** Statements that still have to run in the transaction; they travel with its COMMIT. */
   last(): readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
   /** The transaction has committed, with these answers to `last()`: what was written may be sent now. */
@@ -48,6 +59,8 @@ export interface HandlerContext {
   readonly attempt: number;
   readonly consumer: string;
   readonly publish: PublishInHandler;
+  /** The bytes of an attachment, as they are read; the stream fails at its end if they are not those that were attached. */
+  readonly open: (attachment: Attachment) => Readable;
 }
 
 export type BatchContext = Omit<HandlerContext, "attempt" | "idempotencyKey"> & {

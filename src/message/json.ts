@@ -74,6 +74,7 @@ function refuse(flaw: Flaw | undefined, maxBytes: number): void {
   const path = formatPath(flaw.path);
   const what = path === "" ? "The payload" : `The payload at ${path}`;
   const message =
-    complaint[flaw.code] ?? `is larger than ${maxBytes} bytes; send a reference or use the claim check`;
+    complaint[flaw.code] ??
+    `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it`;
   throw new PayloadError(flaw.code, `${what} ${message}.`, { issues: [{ path, message }] });
 }

@@ -1,3 +1,4 @@
+import { auditEventCatalogue } from "./audit-event-catalogue.ts";
 import { consumerEventCatalogue } from "./consumer-event-catalogue.ts";
 import {
   type,
@@ -17,6 +18,7 @@ import {
   type EventEntries,
   type EventEntry,
 } from "./event-entry.ts";
+import { payloadEventCatalogue } from "./payload-event-catalogue.ts";
 import { sagaEventCatalogue } from "./saga-event-catalogue.ts";
 import type { TelemetryEvents, TelemetryName } from "./events.ts";
 
@@ -24,8 +26,10 @@ export type { EventEntry, LogLevel } from "./event-entry.ts";
 
 /** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
 export const eventCatalogue: EventEntries<TelemetryName> = {
+  ...auditEventCatalogue,
   ...consumerEventCatalogue,
   ...sagaEventCatalogue,
+  ...payloadEventCatalogue,
   "outbox.written": {
     level: "debug",
     meaning: "Messages were written to the outbox; their transaction may still roll back.",
@@ -149,7 +153,8 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
   "scheduled.due": { level: "debug", meaning: "Scheduled messages became due.", fields: { count } },
   "history.partition": {
     level: "info",
-    meaning: "A daily partition of the message archive was attached, dropped or kept for stragglers.",
+    meaning:
+      "A partition of the message archive or of the audit log was attached, dropped or kept for stragglers.",
     fields: { action: "`attached`, `dropped` or `kept`.", partition: "Name of the partition." },
   },
   "history.cleaned": {

@@ -95,6 +95,12 @@ export interface TelemetryEvents {
   /** A member's lease ran out without a good-bye. */
   "member.gone": { readonly scope: string; readonly member: string };
   "scheduled.due": { readonly count: number };
+  /** Rows of the audit log were sealed. */
+  "audit.sealed": { readonly rows: number; readonly seals: number; readonly head: string };
+  /** Transaction ids went backwards, so a new chain was begun. */
+  "audit.chain_begun": { readonly chain: number };
+  /** Something in the audit log is not as it was sealed. */
+  "audit.broken": { readonly kind: string; readonly seal: string | null; readonly error: string };
   "history.partition": { readonly action: "attached" | "dropped" | "kept"; readonly partition: string };
   "history.cleaned": { readonly table: string; readonly count: number };
   "consumer.processed": {
@@ -169,6 +175,32 @@ export interface TelemetryEvents {
     readonly type: string;
     readonly outcome: "done" | "failed" | "timeout";
     readonly durationMs: number;
+  };
+  /** A payload or an attachment was put into a store; its transaction may still roll back. */
+  "payload.stored": {
+    readonly store: string;
+    readonly as: "payload" | "attachment";
+    readonly bytes: number;
+    readonly durationMs: number;
+  };
+  /** It was read and is what was put there. */
+  "payload.fetched": {
+    readonly store: string;
+    readonly as: "payload" | "attachment";
+    readonly bytes: number;
+    readonly durationMs: number;
+  };
+  "payload.failed": {
+    readonly store: string;
+    readonly doing: "storing" | "fetching" | "collecting";
+    readonly code: string;
+    readonly error: string;
+  };
+  /** One page of what nobody needs any more, or of what an aborted transaction left. */
+  "payload.collected": {
+    readonly store: string;
+    readonly count: number;
+    readonly reason: "unneeded" | "orphaned";
   };
   "storage.failed": { readonly doing: string; readonly error: string; readonly retryInMs: number };
   "worker.started": { readonly worker: string; readonly service: string };

@@ -37,6 +37,7 @@ function recordersFor(metric: (name: MetricName) => Metric): Recorders {
     ...destinationRecorders(metric),
     ...consumerRecorders(metric),
     ...houseRecorders(metric),
+    ...payloadRecorders(metric),
   };
 }
 
@@ -117,6 +118,22 @@ function consumerRecorders(metric: (name: MetricName) => Metric) {
   } satisfies Partial<Recorders>;
 }
 
+function payloadRecorders(metric: (name: MetricName) => Metric) {
+  return {
+    "payload.stored": (e) => {
+      metric("payloads_stored_total").add(1, e.store, e.as);
+      metric("payload_stored_bytes_total").add(e.bytes, e.store, e.as);
+      metric("payload_store_duration_seconds").observe(e.durationMs / 1000, 1, e.store, "put");
+    },
+    "payload.fetched": (e) => {
+      metric("payloads_fetched_total").add(1, e.store, e.as);
+      metric("payload_store_duration_seconds").observe(e.durationMs / 1000, 1, e.store, "get");
+    },
+    "payload.failed": (e) => metric("payload_store_failures_total").add(1, e.store, e.code),
+    "payload.collected": (e) => metric("payloads_collected_total").add(e.count, e.store, e.reason),
+  } satisfies Partial<Recorders>;
+}
+
 function houseRecorders(metric: (name: MetricName) => Metric) {
   return {
     "saga.changed": (e) => metric("sagas_total").add(1, e.type, e.to),
@@ -140,6 +157,9 @@ function houseRecorders(metric: (name: MetricName) => Metric) {
       metric("lanes_lost_total").add(e.lanes, e.scope);
     },
     "member.gone": (e) => metric("members_gone_total").add(1, e.scope),
+    "audit.sealed": (e) => metric("audit_sealed_rows_total").add(e.rows),
+    "audit.chain_begun": nothing,
+    "audit.broken": (e) => metric("audit_broken_total").add(1, e.kind),
     "history.partition": (e) => metric("history_partitions_total").add(1, e.action),
     "history.cleaned": (e) => metric("history_rows_removed_total").add(e.count, e.table),
     "transport.unreachable": nothing,

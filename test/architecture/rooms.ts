@@ -17,6 +17,7 @@ const upToPorts = [...ground, ...tools, ...ports];
 const upToSaga = [
   ...upToPorts,
   "lanes",
+  "audit",
   "dead-letter",
   "claim-check",
   "privacy",
@@ -57,14 +58,21 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   // 3: what outbox and inbox stand on
   lanes: { rooms: ["errors", "options", "runtime", "telemetry", "storage", "message"] },
-  "dead-letter": { rooms: ["message", "storage", "errors", "telemetry", "options", "runtime"] },
-  "claim-check": { rooms: ["message", "storage", "options", "errors", "runtime"] },
-  privacy: { rooms: ["message", "storage", "options", "errors", "runtime", "telemetry"] },
+  // Who acts writes so in the audit log, in the transaction of the deed.
+  audit: { rooms: ["message", "storage", "options", "errors", "runtime", "telemetry"] },
+  "dead-letter": { rooms: ["message", "storage", "errors", "telemetry", "options", "runtime", "audit"] },
+  "claim-check": { rooms: ["message", "storage", "options", "errors", "runtime", "telemetry"] },
+  "claim-check/s3": {
+    rooms: ["message", "options", "errors", "transport"],
+    files: ["claim-check/blob-store.ts", "claim-check/bytes.ts"],
+    packages: ["@aws-sdk/client-s3"],
+  },
+  privacy: { rooms: ["message", "storage", "options", "errors", "runtime", "telemetry", "audit"] },
   parking: { rooms: [...upToPorts, "transports/postgres"] },
   notify: { rooms: ["errors", "options", "runtime", "telemetry"] },
   embedded: { rooms: ["errors", "runtime", "options"] },
   // 4 and 5: the engine
-  outbox: { rooms: [...upToPorts, "lanes", "dead-letter"] },
+  outbox: { rooms: [...upToPorts, "lanes", "audit", "dead-letter"] },
   inbox: { rooms: [...upToPorts, "dead-letter"] },
   saga: { rooms: [...upToPorts, "outbox", "inbox"], typePackages: ["@standard-schema/spec"] },
   requests: { rooms: [...upToPorts, "outbox", "inbox"] },

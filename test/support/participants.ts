@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { z } from "zod";
 import type { OpenScope } from "../../src/inbox/index.ts";
 import {
@@ -58,6 +59,7 @@ export async function participants(wishes: Parameters<typeof consumers>[0] = {})
         return Promise.resolve({ id: `reply-${said.length}` });
       },
       last: () => [],
+      open: () => Readable.from([]),
       committed: () => void replies.push(...said),
     };
   };

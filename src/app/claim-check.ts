@@ -1,0 +1,88 @@
+import type { Readable } from "node:stream";
+import {
+  ClaimCheck,
+  claimCheckSettings,
+  Collector,
+  type AttachOptions,
+  type ByteSource,
+  type CollectReport,
+} from "../claim-check/index.ts";
+import { SagaboxError } from "../errors/index.ts";
+import { inboxRetentionMs } from "../inbox/index.ts";
+import type { Attachment } from "../message/index.ts";
+import type { OutboxSettings } from "../outbox/index.ts";
+import { isLocalTransport, type HomeDatabase, type Transport } from "../transport/index.ts";
+import type { BusSettings } from "./bus-options.ts";
+import { noShelf, type PayloadShelf } from "./payloads.ts";
+
+/** What a bus does with large payloads and attachments. */
+export interface BusClaimCheck {
+  readonly shelf: PayloadShelf;
+  attach(source: ByteSource, options?: AttachOptions): Promise<Attachment>;
+  open(attachment: Attachment): Readable;
+  /** Deletes what nobody needs; undefined without a claim check. */
+  readonly collector: Collector | undefined;
+}
+
+/** What operators do with payloads. */
+export interface BusPayloads {
+  /** One round of the collector, which a running worker makes every hour. */
+  collect(signal?: AbortSignal): Promise<CollectReport>;
+}
+
+const INLINE_BYTES = 1_048_576;
+
+export function wireClaimCheck(
+  settings: BusSettings,
+  outbox: OutboxSettings,
+  transport: Transport,
+  { database, schema, observer }: HomeDatabase,
+): BusClaimCheck {
+  const { deadLetterMs, maxPayloadBytes } = settings;
+  const archiveMs = outbox.retentionMs;
+  const inboxMs = inboxRetentionMs({
+    retention: settings.inboxMs,
+    deadLetters: deadLetterMs,
+    archive: archiveMs,
+  });
+  const others = { archiveMs, deadLetterMs, inboxMs };
+  const chosen = claimCheckSettings(settings.claimCheck, isLocalTransport(transport), others);
+  if (chosen === undefined) return without(maxPayloadBytes ?? INLINE_BYTES);
+  const home = { database, schema, observer };
+  const carries = (): number => transport.capabilities.maxBytes;
+  const shelf = new ClaimCheck({ ...home, settings: chosen, carries, maxPayloadBytes });
+  const { store, stores } = shelf;
+  const { retentionMs, graceMs } = chosen;
+  return {
+    shelf,
+    attach: (source, options) => shelf.attach(source, options),
+    open: (attachment) => shelf.open(attachment),
+    collector: new Collector({ ...home, store, stores, retentionMs, graceMs }),
+  };
+}
+
+export function busPayloads({ collector }: Pick<BusClaimCheck, "collector">): BusPayloads {
+  return {
+    collect: (signal) =>
+      collector === undefined ? Promise.reject(noClaimCheck()) : collector.collect(signal),
+  };
+}
+
+function without(maxBytes: number): BusClaimCheck {
+  return {
+    shelf: noShelf(maxBytes, noClaimCheck),
+    attach: () => Promise.reject(noClaimCheck()),
+    open: () => {
+      throw noClaimCheck();
+    },
+    collector: undefined,
+  };
+}
+
+function noClaimCheck(): SagaboxError<"CLAIM_STORE_UNKNOWN"> {
+  return new SagaboxError(
+    "CLAIM_STORE_UNKNOWN",
+    "This bus has no claim check, so nothing can be put into a store or read from one. " +
+      "Give createBus a `claimCheck` with a store that all services can reach.",
+  );
+}

@@ -1,0 +1,231 @@
+import { Readable } from "node:stream";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import {
+  asAttachment,
+  attachmentsIn,
+  claimHeader,
+  isContentType,
+  type Attachment,
+  type BlobReference,
+  type Message,
+  type Packed,
+} from "../message/index.ts";
+import { rejectUnknownKeys } from "../options/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import type { Queryable } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import { isLocalStore, type BlobHome, type BlobStore } from "./blob-store.ts";
+import { checked, collected, corrupt, Meter, type ByteSource } from "./bytes.ts";
+import { GuardedStore } from "./guarded-store.ts";
+import { Ledger } from "./ledger.ts";
+import type { ClaimCheckSettings } from "./options.ts";
+import { readReference, referenceText } from "./reference.ts";
+
+export interface ClaimCheckParts extends BlobHome {
+  readonly settings: ClaimCheckSettings;
+  /** The most that the transport carries in one message; a broker may tell only once it is connected. */
+  readonly carries: () => number;
+  /** The largest payload of a message, if the bus has an opinion of its own. */
+  readonly maxPayloadBytes: number | undefined;
+  readonly observer: Observer;
+}
+
+export interface AttachOptions {
+  /** Default "application/octet-stream". */
+  readonly contentType?: string;
+}
+
+const none = Object.freeze({});
+const claimed = Object.freeze({ [claimHeader]: "1" });
+/** Headers, key and names travel with the data. */
+const AROUND_BYTES = 8_192;
+/** A text has to be in memory as a whole, several times over. */
+const LARGEST_TEXT = 64 * 1_048_576;
+const nobody = new AbortController().signal;
+
+type Doing = "storing" | "fetching";
+type As = "payload" | "attachment";
+
+/** Puts what is too large for a message into a store, and gets it back; both ends see no difference. */
+export class ClaimCheck {
+  /** The largest payload. */
+  readonly maxBytes: number;
+  readonly #parts: ClaimCheckParts;
+  readonly #ledger: Ledger;
+  readonly #store: BlobStore;
+  readonly #stores: ReadonlyMap<string, BlobStore>;
+
+  constructor(parts: ClaimCheckParts) {
+    const { settings, maxPayloadBytes } = parts;
+    this.#parts = parts;
+    this.#ledger = new Ledger(parts);
+    const guarded = [settings.store, ...settings.stores].map((store) => this.#guarded(store));
+    this.#store = guarded[0] ?? settings.store;
+    this.#stores = new Map(guarded.map((store) => [store.id, store]));
+    this.maxBytes = maxPayloadBytes ?? Math.min(settings.maxBytes, LARGEST_TEXT);
+  }
+
+  /** By id: that of this bus and those that it only reads from. */
+  get stores(): ReadonlyMap<string, BlobStore> {
+    return this.#stores;
+  }
+
+  /** The one that this bus writes to. */
+  get store(): BlobStore {
+    return this.#store;
+  }
+
+  deposit(text: string, { id }: Pick<Message, "id">, tx: Queryable | undefined): Packed | Promise<Packed> {
+    const large = this.#isLarge(text);
+    if (!large && !text.includes('"$attachment"')) return { data: text, headers: none };
+    return this.#deposit(text, id, tx, large);
+  }
+
+  /** The payload of a message that carries a reference, checked against it. */
+  async fetch({ data }: Pick<Message, "data">): Promise<string> {
+    const reference = readReference(data, this.#parts.settings.maxBytes);
+    const store = await this.#storeOf(reference);
+    return this.#telling("fetching", "payload", store.id, async () => {
+      const bytes = await collected(await store.get(reference.key, nobody), reference);
+      return { result: decoded(bytes, reference), bytes: reference.bytes };
+    });
+  }
+
+  /** Uploads piece by piece; nothing is needed by anybody until a message with it is published. */
+  async attach(source: ByteSource, options: AttachOptions = {}): Promise<Attachment> {
+    rejectUnknownKeys("bus.attach", options, ["contentType"]);
+    const contentType = checkedContentType(options.contentType ?? "application/octet-stream");
+    const meter = new Meter(source, this.#parts.settings.maxBytes);
+    const reference = await this.#put(meter, "attachment", undefined, null);
+    return { $attachment: { ...reference, contentType } };
+  }
+
+  /** The bytes, as they are read. The stream fails at its end if they are not those that were attached. */
+  open(attachment: Attachment): Readable {
+    const { $attachment: reference } = asAttachment(attachment) ?? notAnAttachment();
+    return Readable.from(this.#opened(reference), { objectMode: false, highWaterMark: 262_144 });
+  }
+
+  async *#opened(reference: BlobReference): AsyncGenerator<Uint8Array> {
+    const { observer } = this.#parts;
+    const store = await this.#storeOf(reference);
+    const began = systemClock.monotonicMs();
+    try {
+      yield* checked(await store.get(reference.key, nobody), reference);
+    } catch (error) {
+      this.#failed("fetching", store.id, error);
+      throw error;
+    }
+    const durationMs = systemClock.monotonicMs() - began;
+    observer.tell("payload.fetched", {
+      store: store.id,
+      as: "attachment",
+      bytes: reference.bytes,
+      durationMs,
+    });
+  }
+
+  async #deposit(text: string, id: string, tx: Queryable | undefined, large: boolean): Promise<Packed> {
+    const attached = attachmentsIn(text).map(({ $attachment: { key } }) => key);
+    if (attached.length > 0) await this.#ledger.use(tx, attached, id);
+    if (!large) return { data: text, headers: none };
+    const reference = await this.#put(new Meter(Buffer.from(text), this.maxBytes), "payload", tx, id);
+    return { data: referenceText(reference), headers: claimed };
+  }
+
+  async #put(meter: Meter, as: As, tx: Queryable | undefined, usedBy: string | null): Promise<BlobReference> {
+    const key = await this.#ledger.newKey();
+    const store = this.#store;
+    return this.#telling("storing", as, store.id, async () => {
+      try {
+        if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, meter);
+        else await store.put(key, meter, nobody);
+        const { bytes, sha256 } = meter.measured();
+        const reference = { store: store.id, key, bytes, sha256 };
+        await this.#ledger.note(tx, reference, usedBy);
+        return { result: reference, bytes };
+      } catch (error) {
+        // Inside a transaction its rollback does it; what is left elsewhere is swept away after the grace.
+        if (tx === undefined) await store.delete([key], nobody).catch(() => undefined);
+        throw error;
+      }
+    });
+  }
+
+  #guarded(store: BlobStore): BlobStore {
+    if (!isLocalStore(store)) return new GuardedStore(store, this.#parts.settings);
+    store.settleIn(this.#parts);
+    return store;
+  }
+
+  // The databases of two services are both called "postgres": which one is meant shows in the key.
+  async #storeOf({ store: id, key }: BlobReference): Promise<BlobStore> {
+    const store = this.#stores.get(id);
+    const isElsewhere = store !== undefined && isLocalStore(store) && !(await this.#ledger.isOwn(key));
+    if (store !== undefined && !isElsewhere) return store;
+    if (isElsewhere) {
+      throw new SagaboxError(
+        "CLAIM_STORE_UNKNOWN",
+        `The payload lies in another database than that of this bus. Let services that share no database use a store that both can reach.`,
+      );
+    }
+    throw new SagaboxError(
+      "CLAIM_STORE_UNKNOWN",
+      `The payload lies in store "${id}", which this bus was not given. Add it to \`claimCheck.stores\` and replay the message.`,
+    );
+  }
+
+  #isLarge(text: string): boolean {
+    const threshold = Math.min(this.#parts.settings.threshold, this.#carried());
+    return text.length > threshold || (text.length * 3 > threshold && Buffer.byteLength(text) > threshold);
+  }
+
+  #carried(): number {
+    const carries = this.#parts.carries();
+    return carries - Math.min(AROUND_BYTES, carries / 2);
+  }
+
+  async #telling<T>(
+    doing: Doing,
+    as: As,
+    store: string,
+    work: () => Promise<{ readonly result: T; readonly bytes: number }>,
+  ): Promise<T> {
+    const began = systemClock.monotonicMs();
+    try {
+      const { result, bytes } = await work();
+      const durationMs = systemClock.monotonicMs() - began;
+      const name = doing === "storing" ? "payload.stored" : "payload.fetched";
+      this.#parts.observer.tell(name, { store, as, bytes, durationMs });
+      return result;
+    } catch (error) {
+      this.#failed(doing, store, error);
+      throw error;
+    }
+  }
+
+  #failed(doing: Doing, store: string, error: unknown): void {
+    const [code, text] = isSagaboxError(error) ? [error.code, error.message] : ["UNKNOWN", String(error)];
+    this.#parts.observer.tell("payload.failed", { store, doing, code, error: text.slice(0, 500) });
+  }
+}
+
+function decoded(bytes: Buffer, { key }: BlobReference): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw corrupt(key, "it is no text");
+  }
+}
+
+function checkedContentType(given: unknown): string {
+  if (isContentType(given)) return given;
+  throw new SagaboxError("OPTIONS_INVALID", "bus.attach: contentType must be one like `application/pdf`.");
+}
+
+function notAnAttachment(): never {
+  throw new SagaboxError(
+    "CLAIM_INVALID",
+    "open takes an attachment: what bus.attach() returned, as it was received.",
+  );
+}

@@ -1,0 +1,212 @@
+import { isSagaboxError } from "../errors/index.ts";
+import { Loop, type Service } from "../runtime/index.ts";
+import { quotedSchema, textArray } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import type { BlobHome, BlobStore } from "./blob-store.ts";
+import { collectorStatements } from "./statements.ts";
+
+export interface CollectorParts extends BlobHome {
+  /** The one that this bus writes to. */
+  readonly store: BlobStore;
+  /** By id. */
+  readonly stores: ReadonlyMap<string, BlobStore>;
+  readonly retentionMs: number;
+  readonly graceMs: number;
+  readonly observer: Observer;
+}
+
+export interface CollectReport {
+  /** Past the retention, and needed by nothing. */
+  readonly unneeded: number;
+  /** Left by an aborted transaction or a process that died. */
+  readonly orphaned: number;
+  /** False when a store failed or it was asked to stop: the next round goes on. */
+  readonly finished: boolean;
+}
+
+interface Doomed {
+  readonly key: string;
+  readonly store: string;
+}
+
+const EVERY_MS = 3_600_000;
+const PAGE = 500;
+/** Days are named by the clock of whoever wrote, so some are looked at again. */
+const DAYS_AGAIN = 3;
+const DAY_MS = 86_400_000;
+const nobody = new AbortController().signal;
+
+/**
+ * Deletes what nobody needs. A blob is first doomed, so that nobody can begin to need it; then it is deleted from its
+ * store; then its row goes. Whoever dies on the way leaves a doomed row for the next round, and two collectors at once
+ * do the same work twice without harm. Then it looks through the store for what has no row at all.
+ */
+export class Collector implements Service {
+  readonly #parts: CollectorParts;
+  readonly #sql: ReturnType<typeof collectorStatements>;
+  readonly #loop: Loop;
+
+  constructor(parts: CollectorParts) {
+    this.#parts = parts;
+    this.#sql = collectorStatements(quotedSchema(parts.schema));
+    this.#loop = new Loop({
+      step: async (signal) => {
+        await this.collect(signal);
+        return EVERY_MS;
+      },
+      onError: (error) => this.#failed(parts.store.id, error),
+      backoffMs: 1_000,
+      maxBackoffMs: 60_000,
+    });
+  }
+
+  start(): Promise<void> {
+    return this.#loop.start();
+  }
+
+  stop(): Promise<void> {
+    return this.#loop.stop();
+  }
+
+  async collect(signal: AbortSignal = nobody): Promise<CollectReport> {
+    await this.#doom(signal);
+    const unneeded = await this.#deleteDoomed(signal);
+    const orphaned = await this.#sweep(signal);
+    return {
+      unneeded: unneeded.count,
+      orphaned: orphaned.count,
+      finished: unneeded.finished && orphaned.finished && !signal.aborted,
+    };
+  }
+
+  async #doom(signal: AbortSignal): Promise<void> {
+    let after = { stored: "-infinity", key: "" };
+    while (!signal.aborted) {
+      const last = await this.#doomPage(after);
+      if (last === undefined) return;
+      after = last;
+    }
+  }
+
+  async #doomPage(after: { stored: string; key: string }): Promise<typeof after | undefined> {
+    const { database, retentionMs } = this.#parts;
+    const tx = await database.begin({ idleTimeoutMs: 60_000 });
+    try {
+      const page = [retentionMs, after.stored, after.key, PAGE];
+      const { rows } = await tx.run<{ key: string; stored: string }>(this.#sql.candidates, page);
+      if (rows.length > 0) {
+        await tx.run(this.#sql.doom, [textArray(rows.map(({ key }) => key)), retentionMs]);
+      }
+      await tx.commit();
+      return rows.at(-1);
+    } finally {
+      await tx.rollback();
+    }
+  }
+
+  async #deleteDoomed(signal: AbortSignal): Promise<{ count: number; finished: boolean }> {
+    let count = 0;
+    let finished = true;
+    for (let after = ""; !signal.aborted;) {
+      const { rows } = await this.#parts.database.run<Doomed>(this.#sql.doomed, [after, PAGE]);
+      const last = rows.at(-1);
+      if (last === undefined) break;
+      after = last.key;
+      for (const [id, keys] of byStore(rows)) {
+        if (await this.#delete(id, keys, "unneeded")) {
+          await this.#parts.database.run(this.#sql.forget, [textArray(keys)]);
+          count += keys.length;
+        } else finished = false;
+      }
+    }
+    return { count, finished };
+  }
+
+  // Day by day up to the grace, and from where the last round ended.
+  async #sweep(signal: AbortSignal): Promise<{ count: number; finished: boolean }> {
+    const { database, graceMs, store } = this.#parts;
+    const { rows } = await database.run<{ id: string; day: string; last_day: string; now_ms: number }>(
+      this.#sql.sweepFrom,
+      [DAYS_AGAIN, graceMs],
+    );
+    const [from] = rows;
+    if (from === undefined) return { count: 0, finished: true };
+    let count = 0;
+    for (const day of daysBetween(from.day, from.last_day)) {
+      try {
+        count += await this.#sweepDay(`${from.id}/${day}/`, from.now_ms - graceMs, signal);
+      } catch (error) {
+        this.#failed(store.id, error);
+        return { count, finished: false };
+      }
+      if (signal.aborted) return { count, finished: false };
+    }
+    await database.run(this.#sql.swept, [from.last_day]);
+    return { count, finished: true };
+  }
+
+  async #sweepDay(prefix: string, beforeMs: number, signal: AbortSignal): Promise<number> {
+    const { store, database } = this.#parts;
+    let count = 0;
+    let cursor: string | undefined;
+    do {
+      const page = await store.list(prefix, cursor, nobody);
+      const old = page.blobs.filter(({ storedAt }) => storedAt.getTime() < beforeMs).map(({ key }) => key);
+      const { rows } = await database.run<{ key: string }>(this.#sql.unknown, [textArray(old)]);
+      const orphans = rows.map(({ key }) => key);
+      if (orphans.length > 0) {
+        await store.delete(orphans, nobody);
+        this.#collected(store.id, orphans.length, "orphaned");
+      }
+      count += orphans.length;
+      cursor = page.next;
+    } while (cursor !== undefined && !signal.aborted);
+    return count;
+  }
+
+  async #delete(id: string, keys: readonly string[], reason: "unneeded"): Promise<boolean> {
+    const store = this.#parts.stores.get(id);
+    if (store === undefined) {
+      this.#failed(id, new Error(`${keys.length} cannot be deleted: this bus was not given their store.`));
+      return false;
+    }
+    try {
+      await store.delete(keys, nobody);
+      this.#collected(id, keys.length, reason);
+      return true;
+    } catch (error) {
+      this.#failed(id, error);
+      return false;
+    }
+  }
+
+  #collected(store: string, count: number, reason: "unneeded" | "orphaned"): void {
+    this.#parts.observer.tell("payload.collected", { store, count, reason });
+  }
+
+  #failed(store: string, error: unknown): void {
+    const code = isSagaboxError(error) ? error.code : "UNKNOWN";
+    const text = error instanceof Error ? error.message : String(error);
+    this.#parts.observer.tell("payload.failed", {
+      store,
+      doing: "collecting",
+      code,
+      error: text.slice(0, 500),
+    });
+  }
+}
+
+function byStore(rows: readonly Doomed[]): ReadonlyMap<string, readonly string[]> {
+  const keys = new Map<string, string[]>();
+  for (const { store, key } of rows) keys.set(store, [...(keys.get(store) ?? []), key]);
+  return keys;
+}
+
+/** Pure: the names of the days from the first to the last. */
+export function daysBetween(first: string, last: string): string[] {
+  const days: string[] = [];
+  for (let at = Date.parse(first); at <= Date.parse(last); at += DAY_MS) {
+    days.push(new Date(at).toISOString().slice(0, 10));
+  }
+  return days;
+}

@@ -1,0 +1,230 @@
+import { constants } from "node:fs";
+import { lstat, mkdir, open, readdir, realpath, rename, unlink, type FileHandle } from "node:fs/promises";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+import { SagaboxError } from "../errors/index.ts";
+import { isBlobKey } from "../message/index.ts";
+import { rejectUnknownKeys, text } from "../options/index.ts";
+import { blobMissing, storeFull, storeUnavailable, type BlobPage, type BlobStore } from "./blob-store.ts";
+import { resized } from "./bytes.ts";
+import { checkedStoreId } from "./postgres-store.ts";
+
+export interface FileStoreOptions {
+  /** Where the files lie. Made if it is missing; nobody else should write there. */
+  readonly folder: string;
+  /** Default "files". Every service that reads from the folder must use the same. */
+  readonly id?: string;
+}
+
+/** Opens a file; another one in tests of a disk that is full. */
+export type OpenFile = typeof open;
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
+const PIECE = 262_144;
+const PAGE = 1_000;
+const PART = ".part";
+const FULL = new Set(["ENOSPC", "EDQUOT", "EFBIG"]);
+
+/** Files in a folder that all services see: a disk of this machine, or a shared one. */
+export function fileStore(options: FileStoreOptions, openFile: OpenFile = open): BlobStore {
+  rejectUnknownKeys("fileStore", options, ["folder", "id"]);
+  const id = checkedStoreId("fileStore.id", options.id ?? "files");
+  const folder = text("fileStore.folder", options.folder, { max: 4_096, pattern: /^[^\0]+$/ });
+  if (!isAbsolute(folder)) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "fileStore.folder must be an absolute path, or it would depend on where the process was started.",
+    );
+  }
+  return new FileStore(id, resolve(folder), openFile);
+}
+
+class FileStore implements BlobStore {
+  readonly id: string;
+  readonly #folder: string;
+  readonly #open: OpenFile;
+
+  constructor(id: string, folder: string, openFile: OpenFile) {
+    this.id = id;
+    this.#folder = folder;
+    this.#open = openFile;
+  }
+
+  async put(key: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const path = this.#path(key);
+    await this.#attempt(async () => {
+      await this.#makeFolders(path);
+      await this.#write(path, bytes, signal);
+    });
+  }
+
+  async get(key: string): Promise<AsyncIterable<Uint8Array>> {
+    const path = this.#path(key);
+    return this.#attempt(async () => {
+      const file = await this.#openFound(path, key);
+      try {
+        await this.#assertInside(path);
+        await assertSame(file, path, key);
+        return pieces(file);
+      } catch (error) {
+        await file.close();
+        throw error;
+      }
+    });
+  }
+
+  async delete(keys: readonly string[]): Promise<void> {
+    for (const key of keys) {
+      const path = this.#path(key);
+      await this.#attempt(async () => {
+        if (!(await this.#isThere(dirname(path)))) return;
+        await this.#assertInside(path);
+        await remove(path);
+        await remove(path + PART);
+      });
+    }
+  }
+
+  // A prefix is a folder: the collector asks for one day after the other.
+  async list(prefix: string, cursor: string = ""): Promise<BlobPage> {
+    if (!isBlobKey(`${prefix}${"0".repeat(32)}`)) throw storeUnavailable(this.id, "it lists day by day.");
+    const path = join(this.#folder, prefix);
+    return this.#attempt(async () => {
+      if (!(await this.#isThere(path))) return { blobs: [], next: undefined };
+      await this.#assertInside(join(path, "any"));
+      const names = (await readdir(path)).filter((name) => name > cursor).toSorted();
+      const page = names.slice(0, PAGE);
+      const found = await Promise.all(page.map((name) => seen(path, prefix, name)));
+      return { blobs: found.flat(), next: names.length > PAGE ? page.at(-1) : undefined };
+    });
+  }
+
+  // One after the other, and looked at before anything is made in it.
+  async #makeFolders(path: string): Promise<void> {
+    const day = dirname(path);
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    for (const folder of [dirname(day), day]) {
+      await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
+        if (codeOf(error) !== "EEXIST") throw error;
+      });
+      await this.#assertInside(join(folder, "any"));
+    }
+  }
+
+  // Whoever reads sees all of it or nothing, and a power cut after the answer takes nothing back.
+  async #write(path: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const part = path + PART;
+    const file = await this.#open(part, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW, 0o600);
+    try {
+      try {
+        for await (const piece of resized(bytes, PIECE)) {
+          signal.throwIfAborted();
+          await writeAll(file, piece);
+        }
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      signal.throwIfAborted();
+      await rename(part, path);
+    } catch (error) {
+      await remove(part);
+      throw error;
+    }
+    await syncFolder(dirname(path));
+  }
+
+  async #openFound(path: string, key: string): Promise<FileHandle> {
+    try {
+      return await this.#open(path, O_RDONLY | O_NOFOLLOW);
+    } catch (error) {
+      if (codeOf(error) === "ENOENT") throw blobMissing(key);
+      throw codeOf(error) === "ELOOP" ? notOurs(key) : error;
+    }
+  }
+
+  #path(key: string): string {
+    if (isBlobKey(key)) return join(this.#folder, key);
+    throw notOurs("a key of another form");
+  }
+
+  // The folders between may have been replaced by links to somewhere else.
+  async #assertInside(path: string): Promise<void> {
+    const expected = join(await realpath(this.#folder), dirname(path).slice(this.#folder.length));
+    if ((await realpath(dirname(path))) !== expected) throw notOurs("a folder that is a link");
+  }
+
+  async #isThere(folder: string): Promise<boolean> {
+    try {
+      return (await lstat(folder)).isDirectory();
+    } catch (error) {
+      if (codeOf(error) === "ENOENT") return false;
+      throw error;
+    }
+  }
+
+  async #attempt<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      const code = codeOf(error);
+      throw code !== undefined && FULL.has(code) ? storeFull(this.id, error) : error;
+    }
+  }
+}
+
+async function* pieces(file: FileHandle): AsyncGenerator<Uint8Array> {
+  try {
+    for (;;) {
+      const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(PIECE), 0, PIECE);
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.byteLength;) at += (await file.write(bytes, at)).bytesWritten;
+}
+
+// What was opened is what lies there, and a file: nobody has changed a folder on the way to it in between.
+async function assertSame(file: FileHandle, path: string, key: string): Promise<void> {
+  const [opened, found] = await Promise.all([file.stat(), lstat(path)]);
+  if (!opened.isFile() || opened.ino !== found.ino || opened.dev !== found.dev) throw notOurs(key);
+}
+
+async function seen(folder: string, prefix: string, name: string): Promise<BlobPage["blobs"]> {
+  const key = prefix + (name.endsWith(PART) ? name.slice(0, -PART.length) : name);
+  if (!isBlobKey(key)) return [];
+  try {
+    return [{ key, storedAt: (await lstat(join(folder, name))).mtime }];
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return []; // gone since the folder was read
+    throw error;
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, O_RDONLY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+async function remove(path: string): Promise<void> {
+  await unlink(path).catch((error: unknown) => {
+    if (codeOf(error) !== "ENOENT") throw error;
+  });
+}
+
+function codeOf(error: unknown): string | undefined {
+  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
+  return typeof code === "string" ? code : undefined;
+}
+
+function notOurs(what: string): SagaboxError<"CLAIM_INVALID"> {
+  return new SagaboxError("CLAIM_INVALID", `The store of files was led outside of its folder by ${what}.`);
+}

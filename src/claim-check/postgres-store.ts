@@ -1,0 +1,105 @@
+import { SagaboxError } from "../errors/index.ts";
+import { isStoreId } from "../message/index.ts";
+import { rejectUnknownKeys } from "../options/index.ts";
+import { quotedSchema, sqlState, textArray, type Database, type Queryable } from "../storage/index.ts";
+import {
+  blobMissing,
+  storeFull,
+  storeUnavailable,
+  type BlobHome,
+  type BlobPage,
+  type LocalBlobStore,
+} from "./blob-store.ts";
+import { resized } from "./bytes.ts";
+import { chunkStatements } from "./statements.ts";
+
+export interface PostgresStoreOptions {
+  /** Default "postgres". */
+  readonly id?: string;
+}
+
+const CHUNK_BYTES = 262_144;
+/** How many pieces one statement reads. */
+const AT_ONCE = 4;
+const PAGE = 1_000;
+const DISK_FULL = "53100";
+
+/** The bus's own database as a store: nothing else to run, and what is put there shares the transaction's fate. */
+export function postgresStore(options: PostgresStoreOptions = {}): LocalBlobStore {
+  rejectUnknownKeys("postgresStore", options, ["id"]);
+  return new PostgresStore(checkedStoreId("postgresStore.id", options.id ?? "postgres"));
+}
+
+class PostgresStore implements LocalBlobStore {
+  readonly id: string;
+  #database: Database | undefined;
+  #sql = chunkStatements("");
+
+  constructor(id: string) {
+    this.id = id;
+  }
+
+  settleIn({ database, schema }: BlobHome): void {
+    this.#database = database;
+    this.#sql = chunkStatements(quotedSchema(schema));
+  }
+
+  put(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    return this.putIn(this.#home, key, bytes);
+  }
+
+  async putIn(tx: Queryable, key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    let n = 0;
+    for await (const piece of resized(bytes, CHUNK_BYTES)) {
+      await tx.run(this.#sql.write, [key, n, piece.toString("base64")]).catch((error: unknown) => {
+        throw sqlState(error) === DISK_FULL ? storeFull(this.id, error) : error;
+      });
+      n += 1;
+    }
+  }
+
+  async get(key: string): Promise<AsyncIterable<Uint8Array>> {
+    const first = await this.#read(key, 0);
+    if (first.length === 0) throw blobMissing(key);
+    return this.#rest(key, first);
+  }
+
+  async delete(keys: readonly string[]): Promise<void> {
+    await this.#home.run(this.#sql.remove, [textArray(keys)]);
+  }
+
+  async list(prefix: string, cursor: string = prefix): Promise<BlobPage> {
+    const params = [cursor, `${prefix}~`, PAGE];
+    const { rows } = await this.#home.run<{ key: string; stored_ms: number }>(this.#sql.list, params);
+    const blobs = rows.map(({ key, stored_ms: ms }) => ({ key, storedAt: new Date(ms) }));
+    return { blobs, next: rows.length < PAGE ? undefined : rows.at(-1)?.key };
+  }
+
+  // A few pieces at a time, each with a connection of its own: a slow reader keeps none of them.
+  async *#rest(key: string, first: readonly Buffer[]): AsyncGenerator<Uint8Array> {
+    let read = 0;
+    for (let pieces = first; pieces.length > 0;) {
+      yield* pieces;
+      read += pieces.length;
+      pieces = pieces.length < AT_ONCE ? [] : await this.#read(key, read);
+    }
+  }
+
+  async #read(key: string, from: number): Promise<Buffer[]> {
+    const { rows } = await this.#home.run<{ bytes: string }>(this.#sql.read, [key, from, AT_ONCE]);
+    return rows.map(({ bytes }) => Buffer.from(bytes, "base64"));
+  }
+
+  get #home(): Database {
+    if (this.#database !== undefined) return this.#database;
+    throw storeUnavailable(this.id, "it belongs to no bus yet.");
+  }
+}
+
+export function checkedStoreId(name: string, id: unknown): string {
+  if (isStoreId(id)) return id;
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    `${name} must have 1 to 63 lower case letters, digits or dashes: it is the store's name in references.`,
+  );
+}

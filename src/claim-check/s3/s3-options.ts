@@ -1,0 +1,84 @@
+import { SagaboxError } from "../../errors/index.ts";
+import { isStoreId } from "../../message/index.ts";
+import { flag, rejectUnknownKeys, text } from "../../options/index.ts";
+
+/** A client of @aws-sdk/client-s3. Its own type is not named, since the package is needed by nobody else. */
+export interface S3ClientShape {
+  readonly config: object;
+  send: (...args: never[]) => unknown;
+}
+
+export interface S3StoreOptions {
+  readonly bucket: string;
+  /** Before every key, for a bucket that is shared: "payloads/". Default: nothing. */
+  readonly prefix?: string;
+  /** Default "s3". Every service that reads from here must use the same. */
+  readonly id?: string;
+  /** Your own client; then the options below say nothing. */
+  readonly client?: S3ClientShape;
+  /** Default: AWS_REGION, or what the SDK finds. */
+  readonly region?: string;
+  /** For other servers that speak S3. Plain http only to this machine. */
+  readonly endpoint?: string;
+  /** The bucket in the path instead of the host name. Default: true with an endpoint. */
+  readonly forcePathStyle?: boolean;
+  /** Default: what the SDK finds in the environment, in files or in the role of the machine. */
+  readonly credentials?: {
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+    readonly sessionToken?: string;
+  };
+}
+
+export interface S3Settings {
+  readonly id: string;
+  readonly bucket: string;
+  readonly prefix: string;
+  readonly given: S3ClientShape | undefined;
+  /** For the constructor of the SDK's client. */
+  readonly config: Readonly<Record<string, unknown>>;
+}
+
+const KNOWN = ["bucket", "prefix", "id", "client", "region", "endpoint", "forcePathStyle", "credentials"];
+const PREFIX = /^(?:[A-Za-z0-9!_.*'()-]+\/)*$/;
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
+
+export function s3Settings(options: S3StoreOptions): S3Settings {
+  rejectUnknownKeys("s3Store", options, KNOWN);
+  const { endpoint, region, credentials, client } = options;
+  const id = options.id ?? "s3";
+  if (!isStoreId(id)) throw invalid("s3Store.id must have 1 to 63 lower case letters, digits or dashes.");
+  if (endpoint !== undefined) assertSafe(endpoint);
+  const pathStyle = flag("s3Store.forcePathStyle", options.forcePathStyle ?? endpoint !== undefined);
+  return Object.freeze({
+    id,
+    bucket: text("s3Store.bucket", options.bucket, { min: 3, max: 63, pattern: /^[a-z0-9][a-z0-9.-]+$/ }),
+    prefix: text("s3Store.prefix", options.prefix ?? "", { min: 0, max: 512, pattern: PREFIX }),
+    given: client,
+    config: {
+      forcePathStyle: pathStyle,
+      ...(region === undefined ? {} : { region }),
+      ...(credentials === undefined ? {} : { credentials }),
+      // Other servers take the newer checksum trailers for part of the object. Ours is checked by SHA-256 anyway.
+      ...(endpoint === undefined
+        ? {}
+        : {
+            endpoint,
+            requestChecksumCalculation: "WHEN_REQUIRED",
+            responseChecksumValidation: "WHEN_REQUIRED",
+          }),
+    },
+  });
+}
+
+/** Payloads do not travel in clear over a network. */
+export function assertSafe(endpoint: string): void {
+  const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
+  if (url?.protocol === "https:") return;
+  if (url?.protocol === "http:" && LOOPBACK.test(url.hostname)) return;
+  throw invalid("s3Store.endpoint must be an https:// URL; http:// is taken for this machine only.");
+}
+
+function invalid(message: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", message);
+}

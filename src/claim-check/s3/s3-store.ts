@@ -1,0 +1,200 @@
+import type { S3Client } from "@aws-sdk/client-s3";
+import { ClientLoader } from "../../transport/index.ts";
+import { blobMissing, storeFull, type BlobPage, type BlobStore } from "../blob-store.ts";
+import { resized } from "../bytes.ts";
+import { assertSafe, s3Settings, type S3Settings, type S3StoreOptions } from "./s3-options.ts";
+
+type Sdk = typeof import("@aws-sdk/client-s3");
+
+interface Part {
+  readonly ETag: string | undefined;
+  readonly PartNumber: number;
+}
+
+/** The least that S3 takes for a part is 5 MB. */
+const PART_BYTES = 8 * 1_048_576;
+const MOST_AT_ONCE = 1_000;
+
+/** Amazon S3, or anything that speaks like it. Needs the package @aws-sdk/client-s3. */
+export function s3Store(options: S3StoreOptions): BlobStore {
+  return new S3Store(s3Settings(options));
+}
+
+class S3Store implements BlobStore {
+  readonly id: string;
+  readonly #settings: S3Settings;
+  readonly #loader = new ClientLoader<Sdk>({
+    broker: "S3",
+    install: ["@aws-sdk/client-s3@3"],
+    load: () => import("@aws-sdk/client-s3"),
+  });
+  #client: Promise<S3Client> | undefined;
+
+  constructor(settings: S3Settings) {
+    this.id = settings.id;
+    this.#settings = settings;
+  }
+
+  // Parts are whole buffers: a body of unknown length would be framed in a way that not every server understands.
+  async put(key: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const pieces = resized(bytes, PART_BYTES);
+    const first = await pieces.next();
+    const second = await pieces.next();
+    if (first.done === true) return;
+    await this.#attempt(key, () =>
+      second.done === true
+        ? this.#putWhole(key, first.value, signal)
+        : this.#putParts(key, joined(first.value, second.value, pieces), signal),
+    );
+  }
+
+  async get(key: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    const client = await this.#connected();
+    const { GetObjectCommand } = this.#loader.client;
+    const found = await this.#attempt(key, () =>
+      client.send(new GetObjectCommand(this.#object(key)), { abortSignal: signal }),
+    );
+    if (found.Body === undefined) throw blobMissing(key);
+    return found.Body as unknown as AsyncIterable<Uint8Array>;
+  }
+
+  async delete(keys: readonly string[], signal: AbortSignal): Promise<void> {
+    const client = await this.#connected();
+    const { DeleteObjectsCommand } = this.#loader.client;
+    for (let at = 0; at < keys.length; at += MOST_AT_ONCE) {
+      const some = keys.slice(at, at + MOST_AT_ONCE).map((key) => ({ Key: this.#settings.prefix + key }));
+      const command = new DeleteObjectsCommand({
+        Bucket: this.#settings.bucket,
+        Delete: { Objects: some, Quiet: true },
+      });
+      const { Errors: [failed] = [] } = await client.send(command, { abortSignal: signal });
+      if (failed !== undefined) throw named(failed.Code ?? "DeleteFailed");
+    }
+  }
+
+  async list(prefix: string, cursor: string | undefined, signal: AbortSignal): Promise<BlobPage> {
+    const client = await this.#connected();
+    const { ListObjectsV2Command } = this.#loader.client;
+    const { prefix: before, bucket } = this.#settings;
+    const command = new ListObjectsV2Command({
+      Bucket: bucket,
+      Prefix: before + prefix,
+      MaxKeys: MOST_AT_ONCE,
+      ...(cursor === undefined ? {} : { ContinuationToken: cursor }),
+    });
+    const { Contents = [], NextContinuationToken: next } = await client.send(command, {
+      abortSignal: signal,
+    });
+    const blobs = Contents.flatMap(({ Key, LastModified }) =>
+      Key === undefined || LastModified === undefined
+        ? []
+        : [{ key: Key.slice(before.length), storedAt: LastModified }],
+    );
+    return { blobs, next };
+  }
+
+  async #putWhole(key: string, body: Uint8Array, signal: AbortSignal): Promise<void> {
+    const client = await this.#connected();
+    const { PutObjectCommand } = this.#loader.client;
+    const command = new PutObjectCommand({
+      ...this.#object(key),
+      Body: body,
+      ContentLength: body.byteLength,
+      ContentType: "application/octet-stream",
+    });
+    await client.send(command, { abortSignal: signal });
+  }
+
+  async #putParts(key: string, pieces: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const client = await this.#connected();
+    const { CreateMultipartUploadCommand, CompleteMultipartUploadCommand } = this.#loader.client;
+    const place = this.#object(key);
+    const begun = await client.send(new CreateMultipartUploadCommand(place), { abortSignal: signal });
+    const upload = { ...place, UploadId: begun.UploadId };
+    try {
+      const parts: Part[] = [];
+      for await (const piece of pieces) {
+        parts.push(await this.#putPart(upload, parts.length + 1, piece, signal));
+      }
+      const whole = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts: parts } });
+      await client.send(whole, { abortSignal: signal });
+    } catch (error) {
+      await this.#giveUp(upload);
+      throw error;
+    }
+  }
+
+  async #putPart(
+    upload: { Bucket: string; Key: string; UploadId: string | undefined },
+    number: number,
+    body: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<Part> {
+    const client = await this.#connected();
+    const { UploadPartCommand } = this.#loader.client;
+    const command = new UploadPartCommand({
+      ...upload,
+      PartNumber: number,
+      Body: body,
+      ContentLength: body.byteLength,
+    });
+    const { ETag } = await client.send(command, { abortSignal: signal });
+    return { ETag, PartNumber: number };
+  }
+
+  // What cannot even be given up is left to the bucket's rule for incomplete uploads.
+  async #giveUp(upload: { Bucket: string; Key: string; UploadId: string | undefined }): Promise<void> {
+    const client = await this.#connected();
+    const { AbortMultipartUploadCommand } = this.#loader.client;
+    await client
+      .send(new AbortMultipartUploadCommand(upload), { abortSignal: AbortSignal.timeout(5_000) })
+      .catch(() => undefined);
+  }
+
+  #object(key: string): { Bucket: string; Key: string } {
+    const { bucket, prefix } = this.#settings;
+    return { Bucket: bucket, Key: prefix + key };
+  }
+
+  #connected(): Promise<S3Client> {
+    this.#client ??= this.#connect().catch((error: unknown) => {
+      this.#client = undefined;
+      throw error;
+    });
+    return this.#client;
+  }
+
+  async #connect(): Promise<S3Client> {
+    const { S3Client } = await this.#loader.load();
+    const { given, config } = this.#settings;
+    const client = given === undefined ? new S3Client(config) : (given as unknown as S3Client);
+    const endpoint = await client.config.endpoint?.();
+    if (endpoint !== undefined) assertSafe(`${endpoint.protocol}//${endpoint.hostname}`);
+    return client;
+  }
+
+  async #attempt<T>(key: string, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      const name = error instanceof Error ? error.name : "";
+      if (name === "NoSuchKey" || name === "NotFound") throw blobMissing(key);
+      if (/StorageFull|QuotaExceeded|InsufficientStorage/.test(name)) throw storeFull(this.id, error);
+      throw error;
+    }
+  }
+}
+
+async function* joined(
+  first: Uint8Array,
+  second: Uint8Array,
+  rest: AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
+  yield first;
+  yield second;
+  yield* rest;
+}
+
+function named(name: string): Error {
+  return Object.assign(new Error(`S3 answered ${name}.`), { name });
+}

@@ -1,0 +1,132 @@
+import { statement } from "../storage/index.ts";
+
+/** What lies where, and who needs it. `schema` is quoted already. */
+export function ledgerStatements(schema: string) {
+  return {
+    home: statement("sagabox.blob.home", `select id from ${schema}.blob_home`),
+    // In the transaction of the message that needs it, or by itself when nobody does yet.
+    note: statement(
+      "sagabox.blob.note",
+      `with stored as (
+         insert into ${schema}.blob (key, store, bytes, sha256)
+         values ($1::text, $2::text, $3::bigint, $4::text)
+         returning key
+       )
+       insert into ${schema}.blob_use (key, used_by)
+       select key, $5::text from stored where $5::text is not null`,
+    ),
+    // The lock keeps a collector from dooming it before this transaction has ended.
+    use: statement(
+      "sagabox.blob.use",
+      `with known as materialized (
+         select key from ${schema}.blob
+          where key = any($1::text::text[]) and doomed_at is null
+            for share
+       ), used as (
+         insert into ${schema}.blob_use (key, used_by)
+         select key, $2::text from known
+         on conflict (key, used_by) do nothing
+       )
+       select key from known`,
+    ),
+  };
+}
+
+/** The store in this database. */
+export function chunkStatements(schema: string) {
+  return {
+    write: statement(
+      "sagabox.blob.write",
+      `insert into ${schema}.blob_chunk (key, n, bytes)
+       values ($1::text, $2::integer, decode($3::text, 'base64'))`,
+    ),
+    read: statement(
+      "sagabox.blob.read",
+      `select encode(bytes, 'base64') as bytes from ${schema}.blob_chunk
+        where key = $1::text and n >= $2::integer
+        order by n
+        limit $3::integer`,
+    ),
+    remove: statement(
+      "sagabox.blob.remove",
+      `delete from ${schema}.blob_chunk where key = any($1::text::text[])`,
+    ),
+    // The last piece counts: whoever still writes is not finished.
+    list: statement(
+      "sagabox.blob.list",
+      `select key, extract(epoch from max(stored_at))::double precision * 1000 as stored_ms
+         from ${schema}.blob_chunk
+        where key > $1::text collate "C" and key < $2::text collate "C"
+        group by key
+        order by key
+        limit $3::integer`,
+    ),
+  };
+}
+
+/** Finding out what nobody needs. */
+export function collectorStatements(schema: string) {
+  return {
+    // Whoever begins to need one of these has locked it, and it is passed over. Which of them are needed is asked by a
+    // second statement: only its snapshot shows what those who held a lock until now have committed.
+    candidates: statement(
+      "sagabox.blob.candidates",
+      `select key, stored_at::text as stored from ${schema}.blob
+        where doomed_at is null
+          and stored_at < clock_timestamp() - $1::double precision * interval '1 ms'
+          and (stored_at, key) > ($2::text::timestamptz, $3::text collate "C")
+        order by stored_at, key
+        limit $4::integer
+          for update skip locked`,
+    ),
+    // Scalar subqueries are asked row by row through their indexes; as EXISTS they could be hashed, archive and all.
+    doom: statement(
+      "sagabox.blob.doom",
+      `update ${schema}.blob
+          set doomed_at = clock_timestamp()
+        where key = any($1::text::text[])
+          and doomed_at is null
+          and not exists (
+            select 1 from ${schema}.blob_use as used
+             where used.key = blob.key
+               and (used.used_at > clock_timestamp() - $2::double precision * interval '1 ms'
+                    or coalesce(
+                      (select true from ${schema}.message where message.id = used.used_by limit 1),
+                      (select true from ${schema}.scheduled where scheduled.id = used.used_by),
+                      (select true from ${schema}.dead_letter as letter
+                        where letter.message_id = used.used_by and letter.closed_at is null limit 1),
+                      (select true from ${schema}.saga_instance as instance
+                        where instance.id = substr(used.used_by, 6) and starts_with(used.used_by, 'saga:')),
+                      false)))
+       returning key`,
+    ),
+    doomed: statement(
+      "sagabox.blob.doomed",
+      `select key, store, bytes::text from ${schema}.blob
+        where doomed_at is not null and key > $1::text collate "C"
+        order by key
+        limit $2::integer`,
+    ),
+    forget: statement(
+      "sagabox.blob.forget",
+      `delete from ${schema}.blob where key = any($1::text::text[]) and doomed_at is not null`,
+    ),
+    // Of what lies in a store, that of which we know nothing.
+    unknown: statement(
+      "sagabox.blob.unknown",
+      `select listed.key from unnest($1::text::text[]) as listed (key)
+        where not exists (select 1 from ${schema}.blob where blob.key = listed.key collate "C")`,
+    ),
+    sweepFrom: statement(
+      "sagabox.blob.sweep_from",
+      `select id, (swept_to - $1::integer)::text as day,
+              to_char((clock_timestamp() - $2::double precision * interval '1 ms') at time zone 'utc', 'YYYY-MM-DD') as last_day,
+              extract(epoch from clock_timestamp())::double precision * 1000 as now_ms
+         from ${schema}.blob_home`,
+    ),
+    swept: statement(
+      "sagabox.blob.swept",
+      `update ${schema}.blob_home set swept_to = greatest(swept_to, $1::text::date)`,
+    ),
+  };
+}

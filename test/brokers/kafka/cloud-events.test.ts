@@ -1,0 +1,25 @@
+import { describe } from "vitest";
+import { cloudEventStory, cloudEventTopic } from "../../support/cloud-event-story.ts";
+import { missing, newPrefix, transportOf } from "./harness.ts";
+import { headersOf, RawTopic } from "./raw-topic.ts";
+
+describe.skipIf(missing)("CloudEvents at Kafka", () => {
+  cloudEventStory(() => {
+    const prefix = newPrefix();
+    const topic = new RawTopic(`${prefix}${cloudEventTopic}`);
+    const dead = new RawTopic(`${prefix}${cloudEventTopic}.dlq`);
+    return {
+      prefix: "ce_",
+      transport: (format) => transportOf({ prefix, format, retrySteps: [100] }),
+      putForeign: ({ body, headers, contentType = "" }) => {
+        const all = Object.entries({ ...headers, "content-type": contentType });
+        return topic.write(
+          Buffer.from(body),
+          all.map(([name, value]) => [name, Buffer.from(value)]),
+        );
+      },
+      deadLetters: async () =>
+        (await dead.read()).map((record) => ({ body: record.value, headers: headersOf(record) })),
+    };
+  });
+});

@@ -21,3 +21,7 @@ export { showSaga, type SagaDetail, type StepDetail } from "./sagas.ts";
 export type { SagaSummary } from "./saga-summary.ts";
 export { signalSaga, type SagaTarget, type SignalOptions } from "./signal-saga.ts";
 export { stuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./stuck-sagas.ts";
+export { assertRights } from "./roles/assert-rights.ts";
+export { type Extra, type Grant } from "./roles/grant.ts";
+export { roleNames, roles, type RoleName } from "./roles/roles.ts";
+export { rolesSql, type RolesOptions } from "./roles/roles-sql.ts";

@@ -5,11 +5,12 @@ import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./
 import { dev } from "./commands/dev.ts";
 import { explain } from "./commands/explain.ts";
 import { migrate } from "./commands/migrate.ts";
+import { roles } from "./commands/roles.ts";
 import { saga } from "./commands/saga.ts";
 import { worker } from "./commands/worker.ts";
 import { errorText } from "./print.ts";
 
-const commands: readonly Command[] = [dev, worker, migrate, saga, explain];
+const commands: readonly Command[] = [dev, worker, migrate, saga, explain, roles];
 
 /** Runs one command line and returns its exit code; every failure is told on standard error. */
 export async function runCli(args: readonly string[], io: Io): Promise<number> {

@@ -1,0 +1,96 @@
+import { SagaboxError } from "../../errors/index.ts";
+import { quotedSchema, type Database } from "../../storage/index.ts";
+import type { Extra, Rights } from "./grant.ts";
+import { schemaObjects, type ObjectName } from "./objects.ts";
+import { rightsOf, type RoleName } from "./roles.ts";
+import { rightsStatements, type WantedRight } from "./statements.ts";
+
+interface Lacking {
+  readonly name: string;
+  readonly privilege: string;
+  readonly column: string | null;
+  readonly role: string;
+}
+
+/** How many of the rights that are missing are named; the remedy is the same for all. */
+const NAMED = 3;
+
+/**
+ * Says at the start, in one line, what the role of this connection lacks. Without it each loop would fail by itself,
+ * later, with the server's word for one table.
+ */
+export async function assertRights(
+  database: Database,
+  schema: string,
+  needed: readonly RoleName[],
+  extras: readonly Extra[] = [],
+): Promise<void> {
+  const quoted = quotedSchema(schema);
+  for (const role of needed) {
+    if (role === "owner") await assertOwner(database, quoted);
+    else await assertRole(database, quoted, role, extras);
+  }
+}
+
+async function assertOwner(database: Database, schema: string): Promise<void> {
+  const { rows } = await database.run<{ owns: boolean; role: string }>(rightsStatements.owns, [schema]);
+  const [found] = rows;
+  if (found === undefined || found.owns) return;
+  throw new SagaboxError(
+    "STORAGE_PERMISSION_DENIED",
+    `Database role "${found.role}" does not own the tables of schema ${schema}, so it cannot do the upkeep: only their ` +
+      'owner may attach and drop partitions. Connect as a member of the owner role, or leave the part "upkeep" to a ' +
+      "process that does; see `sagabox help roles`.",
+  );
+}
+
+async function assertRole(
+  database: Database,
+  schema: string,
+  role: RoleName,
+  extras: readonly Extra[],
+): Promise<void> {
+  const wanted = JSON.stringify(wantedRights(rightsOf(role, extras)));
+  const { rows } = await database.run<Lacking>(rightsStatements.lacking, [schema, wanted]);
+  if (rows.length === 0) return;
+  const named = rows.slice(0, NAMED).map(rightText);
+  const more = rows.length > NAMED ? ` and ${rows.length - NAMED} more` : "";
+  throw new SagaboxError(
+    "STORAGE_PERMISSION_DENIED",
+    `Database role "${rows[0]?.role}" lacks rights on schema ${schema}: ${named.join(", ")}${more}. Make it a member of ` +
+      `the ${role} role (\`grant sagabox_${role} to "${rows[0]?.role}"\`); ${remedy(rows, role)}.`,
+  );
+}
+
+function remedy(rows: readonly Lacking[], role: RoleName): string {
+  const withoutExtras = wantedRights(rightsOf(role));
+  const onlyExtras = rows.every(
+    (row) =>
+      !withoutExtras.some(
+        ({ name, privilege, column }) =>
+          name === row.name && privilege === row.privilege && column === row.column,
+      ),
+  );
+  return onlyExtras
+    ? "if it is one, `sagabox roles sql` must be run with --with-optimistic-send or --with-overflow, or outbox.optimistic " +
+        "be false and outbox.overflow not set"
+    : "`sagabox roles sql` makes that role and gives it its rights";
+}
+
+function rightText({ name, privilege, column }: Lacking): string {
+  return `${privilege} on ${name}${column === null ? "" : ` (${column})`}`;
+}
+
+export function wantedRights(rights: ReadonlyMap<ObjectName, Rights>): readonly WantedRight[] {
+  return [...rights].flatMap(([name, can]) =>
+    (Object.entries(can) as [WantedRight["privilege"], "all" | readonly string[]][]).flatMap(
+      ([privilege, extent]) =>
+        (extent === "all" ? [null] : extent).map((column) => ({
+          kind: schemaObjects[name],
+          name,
+          privilege,
+          column,
+        })),
+    ),
+  );
+}

@@ -1,0 +1,64 @@
+import { roleNames, roles as table, rolesSql, type Extra } from "../../admin/index.ts";
+import { UsageError, textValue, type Command, type CommandInput } from "../command.ts";
+import { json } from "../print.ts";
+import { environment, schemaName } from "../settings.ts";
+
+const DEFAULT_PREFIX = "sagabox_";
+
+export const roles: Command = {
+  name: "roles",
+  summary: "Print the SQL that gives each process and person no more rights than needed.",
+  usage: [
+    "roles sql [--schema <name>] [--prefix <text>] [--with-optimistic-send] [--with-overflow] [--json]",
+  ],
+  details: `  sql  Print SQL that makes the roles below and grants them their rights. It changes nothing by itself; run it
+       after every migration, as often as you like. Roles cannot log in: make your login roles members of them.
+
+${roleNames.map((name) => `  ${name.padEnd(8)}  ${table[name].who.replaceAll("`", "")}`).join("\n")}
+
+Example:
+  sagabox migrate up
+  sagabox roles sql | psql "$DATABASE_URL"
+  psql "$DATABASE_URL" -c 'create role shop login; grant sagabox_writer to shop'`,
+  options: {
+    schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+    prefix: {
+      type: "string",
+      value: "<text>",
+      help: `Begins the name of every role. Default: ${DEFAULT_PREFIX}.`,
+    },
+    "with-optimistic-send": {
+      type: "boolean",
+      help: "Let writers send what they wrote themselves (outbox.optimistic): they may delete from the outbox then.",
+    },
+    "with-overflow": {
+      type: "boolean",
+      help: "Let writers count what waits per topic (outbox.overflow).",
+    },
+    json: { type: "boolean", help: "Print JSON." },
+  },
+  run(input, io) {
+    const [action = "", ...rest] = input.positionals;
+    if (action !== "sql" || rest.length > 0) throw new UsageError(problem(action, rest));
+    const schema = schemaName(input, environment(io));
+    const prefix = textValue(input, "prefix") ?? DEFAULT_PREFIX;
+    const sql = rolesSql({ schema, prefix, extras: extrasOf(input) });
+    const names = roleNames.map((name) => `${prefix}${name}`);
+    io.out(input.values["json"] === true ? json({ schema, roles: names, sql }) : sql.trimEnd());
+    return Promise.resolve(0);
+  },
+};
+
+function extrasOf({ values }: CommandInput): readonly Extra[] {
+  return [
+    ...(values["with-optimistic-send"] === true ? (["optimistic"] as const) : []),
+    ...(values["with-overflow"] === true ? (["overflow"] as const) : []),
+  ];
+}
+
+function problem(action: string, rest: readonly string[]): string {
+  if (action === "sql") return `"sagabox roles sql" takes no further argument, but got ${rest.join(" ")}.`;
+  return action === ""
+    ? '"sagabox roles" needs sql.'
+    : `"sagabox roles" cannot do "${action}". Did you mean sql?`;
+}

@@ -19,6 +19,8 @@ const permanentCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "HEADER_INVALID",
   "KEY_INVALID",
   "TOPIC_INVALID",
+  "PRIVACY_SEAL_BROKEN",
+  "PRIVACY_SUBJECT_INVALID",
   "CLAIM_INVALID",
   "CLAIM_MISSING",
   "CLAIM_CORRUPT",
@@ -32,6 +34,7 @@ const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "OUTBOX_LEASE_LOST",
   "COMMIT_UNKNOWN",
   "BUS_STOPPED",
+  "PRIVACY_KEYS_UNAVAILABLE",
   "CLAIM_STORE_UNAVAILABLE",
 ]);
 

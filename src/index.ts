@@ -11,6 +11,15 @@ export type {
   StopResult,
   WorkerPart,
 } from "./app/index.ts";
+export type {
+  Acting,
+  AuditFilter,
+  AuditLine,
+  AuditOptions,
+  Finding as AuditFinding,
+  VerifyOptions,
+  VerifyReport,
+} from "./audit/index.ts";
 export { attachment, command, event, isErased, isSealed, stream } from "./message/index.ts";
 export type {
   AnyCommand,

@@ -5,7 +5,7 @@ export type { AuditEntry, AuditOutcome, By } from "./entry.ts";
 export type { Finding } from "./findings.ts";
 export { listAudit, type AuditFilter, type AuditLine, type SagaPart } from "./list.ts";
 export { actingAs, auditSettings, type Acting, type AuditOptions, type AuditSettings } from "./options.ts";
-export { AuditSealer, type Sealed, type SealerOptions } from "./sealer.ts";
+export { AuditSealer, type SealResult, type SealerOptions } from "./sealer.ts";
 export { tidyMonths, type TidyMonthsOptions } from "./tidy-months.ts";
 export { verifyAudit, type VerifyOptions, type VerifyProgress, type VerifyReport } from "./verify.ts";
 export { AuditWriter, type Details } from "./writer.ts";

@@ -14,7 +14,7 @@ export interface SealerOptions {
   readonly batchSize?: number;
 }
 
-export interface Sealed {
+export interface SealResult {
   readonly rows: number;
   readonly seals: number;
   /** Number and hash of the last seal, to be kept elsewhere. Null while there is none. */
@@ -53,7 +53,7 @@ export class AuditSealer implements Service {
   }
 
   /** Seals all that can be sealed now. What a running transaction wrote, or one that began after it, waits for its end. */
-  async seal(signal?: AbortSignal): Promise<Sealed> {
+  async seal(signal?: AbortSignal): Promise<SealResult> {
     let [rows, seals, head]: [number, number, string | null] = [0, 0, null];
     for (;;) {
       const round = await this.#round();

@@ -58,7 +58,7 @@ export function auditStatements(schema: string) {
     waiting: statement(
       "sagabox.audit.waiting",
       `with waiting as materialized (
-         select xid from (${waiting("saga", "$3")} union all ${waiting("action", "$4")}) as both
+         select xid from (${waiting("saga", "$3")} union all ${waiting("action", "$4")}) as logs
           order by xid limit $5::integer)
        select (select count(*)::integer from waiting) as count,
               (select xid::text from waiting order by xid limit 1) as first,

@@ -1,0 +1,70 @@
+import type pg from "pg";
+import { AuditSealer, AuditWriter, verifyAudit, type VerifyOptions } from "../../src/audit/index.ts";
+import { pgDatabase, type Database } from "../../src/storage/index.ts";
+import { temporaryDatabase } from "./database.ts";
+import { RecordingObserver } from "./recording-observer.ts";
+import { until } from "./relays.ts";
+
+/** A migrated database, and what tests of the audit log ask of it. */
+export async function auditHouse(options: { readonly batchSize?: number; readonly max?: number } = {}) {
+  const { pool, url } = await temporaryDatabase({ migrated: true, max: options.max ?? 10 });
+  const database: Database = pgDatabase(pool);
+  const observer = new RecordingObserver();
+  const sealer = new AuditSealer({
+    database,
+    schema: "sagabox",
+    observer,
+    sealEveryMs: 50,
+    ...(options.batchSize === undefined ? {} : { batchSize: options.batchSize }),
+  });
+  const audit = new AuditWriter("sagabox");
+  // Other tests share the server, and a transaction of theirs that runs keeps our rows from being final.
+  const final = (): Promise<void> =>
+    until(async () => {
+      const { rows } = await pool.query<{ final: boolean }>(
+        `select not exists (
+           select 1 from (select xid from sagabox.saga_audit_log union all select xid from sagabox.audit_log) as row
+            where row.xid >= pg_snapshot_xmin(pg_current_snapshot())) as final`,
+      );
+      return rows[0]?.final === true;
+    }, 20_000);
+  return {
+    pool,
+    url,
+    final,
+    /** Seals in one go all that was committed. */
+    seal: async () => {
+      await final();
+      return sealer.seal();
+    },
+    database,
+    observer,
+    sealer,
+    audit,
+    verify: (more: VerifyOptions = {}) => verifyAudit(database, "sagabox", more),
+    /** Lines of a saga, each in a transaction of its own. */
+    lines: async (count: number, saga = "s-1") => {
+      for (let version = 1; version <= count; version += 1) await line(pool, saga, version);
+    },
+    act: (action: string, actor = "ada") =>
+      audit.done(database, { actor, action, target: { kind: "test", id: "1" } }),
+    /** What only an owner who means harm would do. */
+    tamper: async (...statements: readonly string[]): Promise<void> => {
+      const client = await pool.connect();
+      try {
+        await client.query("set session_replication_role = replica"); // no trigger sees what follows
+        for (const sql of statements) await client.query(sql);
+      } finally {
+        client.release(true);
+      }
+    },
+  };
+}
+
+export async function line(client: pg.Pool | pg.PoolClient, saga: string, version: number): Promise<void> {
+  await client.query(
+    `insert into sagabox.saga_audit_log (saga_id, version, event_type, step, cause, trace_id, input)
+     values ($1, $2, 'step_executed', 'pay', 'message:1', 'trace-' || $1, '{"a": 1}')`,
+    [saga, version],
+  );
+}

@@ -4,6 +4,7 @@ import { format } from "prettier";
 import { placeOrder } from "../examples/03-order-saga/order-saga.ts";
 import { orderFlow } from "../examples/05-order-choreography/order-flow.ts";
 import { flowDiagram } from "../src/flow/index.ts";
+import { cloudEventAttributes } from "../src/message/index.ts";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
 import { allBrokerVariables, environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
 import { sagaDiagram, sagaStatuses, statusDiagram, statusMoves, type SagaStatus } from "../src/saga/index.ts";
@@ -27,6 +28,7 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
       "order-saga",
       sagaDiagram(placeOrder.definition),
     ),
+    "docs/guides/cloud-events.md": await withTable("docs/guides/cloud-events.md", "attributes", attributes()),
   };
 }
 
@@ -164,6 +166,20 @@ function withDiagram(path: string, name: string, diagram: string): string {
     place,
     (_, open, close) => `${open}${diagram}\n${close}`,
   );
+}
+
+async function withTable(path: string, name: string, rows: readonly string[]): Promise<string> {
+  const place = new RegExp(`(<!-- table: ${name} -->\\n)[^]*?(\\n<!-- end of table -->)`);
+  const table = await format(rows.join("\n"), { parser: "markdown", printWidth: 110 });
+  const text = readFileSync(join(root, path), "utf8");
+  return text.replace(place, (_, open, close) => `${open}\n${table}${close}`);
+}
+
+function attributes(): readonly string[] {
+  const rows = Object.entries(cloudEventAttributes).map(([name, { origin, meaning }]) =>
+    row(`\`${name}\``, meaning, origin),
+  );
+  return [row("Attribute", "Meaning", "Named by"), row("---", "---", "---"), ...rows];
 }
 
 function row(...cells: string[]): string {

@@ -23,6 +23,7 @@ export const pages = [
   "docs/guides/kafka.md",
   "docs/guides/rabbitmq.md",
   "docs/guides/transports.md",
+  "docs/guides/cloud-events.md",
 ];
 
 const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```ts\n[^]*?```/g;

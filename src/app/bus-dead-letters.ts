@@ -1,3 +1,4 @@
+import { actingAs, type Acting } from "../audit/index.ts";
 import {
   discardDeadLetter,
   listDeadLetters,
@@ -6,6 +7,7 @@ import {
   type DeadLetterStore,
 } from "../dead-letter/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
+import { rejectUnknownKeys } from "../options/index.ts";
 
 type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
 
@@ -15,20 +17,27 @@ export type BusDeadLetters = ReturnType<typeof busDeadLetters>;
 export function busDeadLetters({
   deadLetters,
   wakeUp,
+  settings,
 }: {
   readonly deadLetters: DeadLetterStore;
   readonly wakeUp: WakeUp;
+  readonly settings: { readonly service: string };
 }) {
+  const by = (where: string, acting: Acting) => {
+    rejectUnknownKeys(where, acting, ["actor", "reason"]);
+    return actingAs(where, acting, settings.service);
+  };
   return {
     list: (filter: DeadLetterFilter = {}) => listDeadLetters(deadLetters, filter),
     show: (id: string) => showDeadLetter(deadLetters, id),
-    replay: async (id: string) => {
-      const replayed = await replayDeadLetter(deadLetters, id);
+    /** Written to the audit log with who and why; without them, with the name of the service. */
+    replay: async (id: string, acting: Acting = {}) => {
+      const replayed = await replayDeadLetter(deadLetters, id, by("deadLetters.replay", acting));
       wakeUp.changed([replayed.lane]);
       return replayed;
     },
-    discard: async (id: string) => {
-      const letter = await discardDeadLetter(deadLetters, id);
+    discard: async (id: string, acting: Acting = {}) => {
+      const letter = await discardDeadLetter(deadLetters, id, by("deadLetters.discard", acting));
       if (letter.held !== null) wakeUp.changed([letter.held.lane]);
       return letter;
     },

@@ -1,4 +1,5 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
+import { auditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
 import type { OutboxOptions } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
@@ -49,6 +50,8 @@ export interface BusOptions {
   /** For `bus.inbox`, the inbox in a consumer loop of your own. */
   readonly inbox?: InboxOptions;
   readonly sagas?: SagaBusOptions;
+  /** How long the audit log is kept, and how often it is sealed. */
+  readonly audit?: AuditOptions;
   /** The keys that personal data are sealed with. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
   readonly privacy?: PrivacyOptions;
   /** How long stop() waits for what is under way. Default "30s". */
@@ -79,6 +82,7 @@ export interface BusSettings {
   readonly outbox: OutboxOptions;
   readonly inbox: InboxOptions;
   readonly sagas: SagaSettings;
+  readonly audit: AuditSettings;
   readonly privacy: PrivacySettings;
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
@@ -103,6 +107,7 @@ const KNOWN = [
   "outbox",
   "inbox",
   "sagas",
+  "audit",
   "privacy",
   "shutdownTimeout",
   "deadLetterRetention",
@@ -144,6 +149,7 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
     },
     inbox: options.inbox ?? {},
     sagas: sagaSettings(options.sagas),
+    audit: auditSettings(options.audit),
     privacy: privacySettings(options.privacy, {
       text: around.keyRing,
       file: env["SAGABOX_KEY_RING_FILE"], // by its path, so that it can be read again

@@ -1,3 +1,4 @@
+import { tidyMonths } from "../audit/index.ts";
 import { forgetDeadLetters } from "../dead-letter/index.ts";
 import { forgetInbox, inboxRetentionMs } from "../inbox/index.ts";
 import { forgetReplies } from "../requests/index.ts";
@@ -33,6 +34,8 @@ export class Janitor implements Service {
         if (sagas.instances > 0)
           observer.tell("history.cleaned", { table: "saga_instance", count: sagas.instances });
         if (sagas.mail > 0) observer.tell("history.cleaned", { table: "saga_mail", count: sagas.mail });
+        const audit = { retentionMs: settings.audit.retentionMs, observer, signal };
+        await tidyMonths(database, settings.schema, audit);
         return EVERY_MS;
       },
       maxBackoffMs: 60_000,

@@ -26,6 +26,7 @@ import { systemClock } from "../runtime/index.ts";
 import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
+import { busAudit, type BusAudit } from "./bus-audit.ts";
 import { busDeadLetters, type BusDeadLetters } from "./bus-dead-letters.ts";
 import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
@@ -70,6 +71,8 @@ export class Bus {
   /** Looks at running sagas, and lets people decide about them. */
   readonly sagas: BusSagas;
   readonly deadLetters: BusDeadLetters;
+  /** Who did what and why, and whether that is still as it was written. */
+  readonly audit: BusAudit;
   /** Large payloads and attachments in their stores. */
   readonly payloads: BusPayloads;
   readonly #parts: Parts;
@@ -82,6 +85,7 @@ export class Bus {
     this.flows = parts.flows;
     this.sagas = busSagas(parts);
     this.deadLetters = busDeadLetters(parts);
+    this.audit = busAudit(parts);
     this.payloads = busPayloads(parts.claimCheck);
     this.on = registry.on.bind(registry);
     this.onBatch = registry.onBatch.bind(registry);
@@ -230,7 +234,8 @@ export class Bus {
   /** Sends the messages of a time window again, under their own ids; whoever handled them takes them for duplicates. */
   async republish(options: RepublishOptions): ReturnType<typeof republish> {
     const { database, settings, outbox } = this.#parts;
-    return republish(database, settings.schema, { retentionMs: outbox.retentionMs, ...options });
+    const defaults = { retentionMs: outbox.retentionMs, actor: settings.service };
+    return republish(database, settings.schema, { ...defaults, ...options });
   }
 
   async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {

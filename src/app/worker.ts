@@ -8,6 +8,7 @@ import { assertMigrated, Notifications } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog } from "./backlog.ts";
+import { auditSealer } from "./bus-audit.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
@@ -143,7 +144,12 @@ export class Worker {
       ...services: readonly SupervisedService[]
     ): readonly SupervisedService[] => (this.#runs(part) ? services : []);
     return [
-      ...when("upkeep", named("history", history), named("janitor", new Janitor(this.#parts))),
+      ...when(
+        "upkeep",
+        named("history", history),
+        named("janitor", new Janitor(this.#parts)),
+        named("audit sealer", auditSealer(this.#parts)),
+      ),
       ...(claimCheck.collector === undefined ? [] : when("upkeep", named("collector", claimCheck.collector))),
       ...when("relay", named("backlog", new Backlog(this.#parts)), named("relay", relay)),
       ...(depthWatch === undefined ? [] : when("relay", named("broker depth", depthWatch))),

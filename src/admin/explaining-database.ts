@@ -10,7 +10,7 @@ export type AdminTransaction = Pick<OwnedTransaction, "run" | "commit" | "rollba
 /** The same database, whose errors say what to do where a person can do something. `schema` is quoted already. */
 export function explainingDatabase(database: Database, schema: string): AdminDatabase {
   const explain = (error: unknown): never => {
-    throw explainPostgresError(error, schema);
+    throw explainPostgresError(error, schema, "operator");
   };
   return {
     run: (statement, params) => database.run<never>(statement, params).catch(explain),

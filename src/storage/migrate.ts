@@ -165,6 +165,6 @@ async function locked(
     await tx.commit();
   } catch (error) {
     await tx.rollback();
-    throw explainPostgresError(error, quoted);
+    throw explainPostgresError(error, quoted, "owner");
   }
 }

@@ -62,8 +62,11 @@ const NOT_MIGRATED: readonly string[] = [
   SQLSTATE.invalidSchema,
 ];
 
+/** Who is meant to do what failed, as `sagabox roles sql` names them. */
+export type NeededRole = "owner" | "writer" | "relay" | "consumer" | "saga" | "operator";
+
 /** Turns the server's answers that a person can act on into errors that say how; others pass unchanged. */
-export function explainPostgresError(error: unknown, schema: string): unknown {
+export function explainPostgresError(error: unknown, schema: string, needs?: NeededRole): unknown {
   if (isSagaboxError(error)) return error;
   const state = sqlState(error);
   const ours = error instanceof Error && error.message.includes(schema.replaceAll('"', ""));
@@ -78,10 +81,20 @@ export function explainPostgresError(error: unknown, schema: string): unknown {
   if (state === SQLSTATE.insufficientPrivilege) {
     return new SagaboxError(
       "STORAGE_PERMISSION_DENIED",
-      `The database role may not do this (${(error as Error).message}). ` +
-        `Grant it the rights on schema ${schema}, or connect with the role that ran the migrations.`,
+      `The database role may not do this (${(error as Error).message}). ${permissionRemedy(schema, needs)}`,
       { cause: error },
     );
   }
   return error;
+}
+
+function permissionRemedy(schema: string, needs: NeededRole | undefined): string {
+  if (needs === undefined) {
+    return `Make it a member of one of the roles that \`sagabox roles sql\` makes for schema ${schema}.`;
+  }
+  const more =
+    needs === "writer"
+      ? " Sending from the writing process needs --with-optimistic-send there, or set outbox.optimistic to false."
+      : "";
+  return `It needs the ${needs} role of schema ${schema}: \`sagabox roles sql\` makes it, \`grant sagabox_${needs} to …\` gives it.${more}`;
 }

@@ -95,7 +95,7 @@ export class History implements Service {
 
   #troubled(error: unknown): void {
     const { observer, schema } = this.#options;
-    const told = failureText(explainPostgresError(error, quotedSchema(schema)));
+    const told = failureText(explainPostgresError(error, quotedSchema(schema), "owner"));
     observer.tell("storage.failed", { doing: "keeping the history", error: told, retryInMs: 1_000 });
   }
 }

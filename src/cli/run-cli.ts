@@ -2,6 +2,7 @@ import { isSagaboxError, type ErrorCode } from "../errors/index.ts";
 import { nearest } from "../options/index.ts";
 import { packageVersion } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./command.ts";
+import { audit } from "./commands/audit.ts";
 import { dev } from "./commands/dev.ts";
 import { explain } from "./commands/explain.ts";
 import { migrate } from "./commands/migrate.ts";
@@ -10,7 +11,7 @@ import { saga } from "./commands/saga.ts";
 import { worker } from "./commands/worker.ts";
 import { errorText } from "./print.ts";
 
-const commands: readonly Command[] = [dev, worker, migrate, saga, explain, roles];
+const commands: readonly Command[] = [dev, worker, migrate, saga, explain, roles, audit];
 
 /** Runs one command line and returns its exit code; every failure is told on standard error. */
 export async function runCli(args: readonly string[], io: Io): Promise<number> {

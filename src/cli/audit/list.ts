@@ -1,0 +1,77 @@
+import { listAudit, type AuditFilter, type AuditLine } from "../../audit/index.ts";
+import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { json, safeLines, table } from "../print.ts";
+import { given, numberValue } from "../saga/input.ts";
+import { environment, schemaName, withDatabase } from "../settings.ts";
+import { onlyOptions } from "./only-options.ts";
+
+const READ = [
+  ...["log", "saga", "actor", "action", "target", "trace", "outcome", "since", "until", "limit", "after"],
+];
+
+export async function list(input: CommandInput, io: Io): Promise<number> {
+  onlyOptions(input, READ);
+  // The function behind checks these values, and says which are allowed.
+  const filter = given({
+    log: textValue(input, "log"),
+    sagaId: textValue(input, "saga"),
+    actor: textValue(input, "actor"),
+    action: textValue(input, "action"),
+    target: targetValue(input),
+    traceId: textValue(input, "trace"),
+    outcome: textValue(input, "outcome"),
+    from: timeValue(input, "since"),
+    to: timeValue(input, "until"),
+    limit: numberValue(input, "limit"),
+    after: textValue(input, "after"),
+  }) as AuditFilter;
+  const env = environment(io);
+  const schema = schemaName(input, env);
+  const lines = await withDatabase(env.databaseUrl, (database) => listAudit(database, schema, filter));
+  if (input.values["json"] === true) {
+    io.out(json({ lines }));
+    return 0;
+  }
+  io.out(table(["at", "who", "what", "target", "outcome", "change", "why"], lines.map(rowOf)));
+  const last = lines.at(-1);
+  if (last !== undefined && lines.length === (filter.limit ?? 50)) {
+    io.out(safeLines(`More: add --after ${last.cursor}`));
+  }
+  return 0;
+}
+
+function rowOf(line: AuditLine): readonly (string | null)[] {
+  const { saga } = line;
+  const target = `${line.target.kind}${line.target.id === null ? "" : ` ${line.target.id}`}`;
+  return [
+    line.at,
+    line.actor ?? saga?.cause ?? null,
+    saga?.step === undefined || saga.step === null ? line.action : `${line.action} ${saga.step}`,
+    target,
+    line.errorCode === null ? line.outcome : `${line.outcome} (${line.errorCode})`,
+    saga === null || (saga.from === null && saga.to === null)
+      ? null
+      : `${saga.from ?? ""} → ${saga.to ?? ""}`,
+    short(line.reason ?? saga?.note ?? null),
+  ];
+}
+
+function targetValue(input: CommandInput): { kind: string; id?: string } | undefined {
+  const [kind = "", ...rest] = textValue(input, "target")?.split(":") ?? [];
+  if (kind === "") return undefined;
+  return rest.length === 0 ? { kind } : { kind, id: rest.join(":") };
+}
+
+function timeValue(input: CommandInput, name: string): Date | undefined {
+  const text = textValue(input, name);
+  if (text === undefined) return undefined;
+  const time = new Date(text);
+  if (!/^\d{4}-\d\d-\d\d/.test(text) || Number.isNaN(time.getTime())) {
+    throw new UsageError(`--${name} must be a time such as 2026-11-16 or 2026-11-16T08:00:00Z.`);
+  }
+  return time;
+}
+
+function short(text: string | null): string | null {
+  return text === null || text.length <= 80 ? text : `${text.slice(0, 79)}…`;
+}

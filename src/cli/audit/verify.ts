@@ -1,0 +1,65 @@
+import { AuditSealer, verifyAudit, type VerifyProgress, type VerifyReport } from "../../audit/index.ts";
+import { systemClock } from "../../runtime/index.ts";
+import { silentObserver } from "../../telemetry/index.ts";
+import { textValue, type CommandInput, type Io } from "../command.ts";
+import { json, safeLines } from "../print.ts";
+import { given } from "../saga/input.ts";
+import { environment, schemaName, withDatabase } from "../settings.ts";
+import { onlyOptions } from "./only-options.ts";
+
+const TOLD_EVERY_MS = 2_000;
+
+export async function verify(input: CommandInput, io: Io): Promise<number> {
+  onlyOptions(input, ["anchor"]);
+  const env = environment(io);
+  const schema = schemaName(input, env);
+  const options = { ...given({ anchor: textValue(input, "anchor") }), onProgress: progressTeller(io) };
+  const report = await withDatabase(env.databaseUrl, (database) => verifyAudit(database, schema, options));
+  io.out(input.values["json"] === true ? json(report) : safeLines(reportText(report)));
+  return report.ok ? 0 : 1;
+}
+
+export async function seal(input: CommandInput, io: Io): Promise<number> {
+  onlyOptions(input, []);
+  const env = environment(io);
+  const schema = schemaName(input, env);
+  const result = await withDatabase(env.databaseUrl, (database) =>
+    new AuditSealer({ database, schema, observer: silentObserver, sealEveryMs: 60_000 }).seal(),
+  );
+  if (input.values["json"] === true) io.out(json(result));
+  else {
+    io.out(`Sealed ${result.rows} row(s) with ${result.seals} seal(s).`);
+    if (result.head !== null) io.out(`Head: ${result.head}`);
+  }
+  return 0;
+}
+
+/** On standard error, so that what is printed stays whole. */
+function progressTeller(io: Io): (progress: VerifyProgress) => void {
+  let toldMs = systemClock.monotonicMs();
+  return ({ seals, totalSeals, rows }) => {
+    const nowMs = systemClock.monotonicMs();
+    if (nowMs - toldMs < TOLD_EVERY_MS) return;
+    toldMs = nowMs;
+    io.err(`${seals} of ${totalSeals} seals, ${rows} rows …`);
+  };
+}
+
+function reportText(report: VerifyReport): string {
+  const { seals, rows, droppedRows, unsealed, head, findings, findingCount, chains } = report;
+  const lines = [
+    report.ok
+      ? `Whole: ${rows} row(s) are what they were when ${seals} seal(s) were made.`
+      : `BROKEN: ${findingCount} finding(s) in ${rows} row(s) and ${seals} seal(s).`,
+    ...findings.map(({ kind, text }) => `  ${kind}: ${text}`),
+  ];
+  if (findingCount > findings.length) lines.push(`  … and ${findingCount - findings.length} more.`);
+  if (droppedRows > 0) lines.push(`${droppedRows} row(s) were dropped after their retention.`);
+  if (chains > 1)
+    lines.push(`The database was restored from a dump ${chains - 1} time(s): there are ${chains} chains.`);
+  if (unsealed.count > 0) {
+    lines.push(`${unsealed.count} row(s) are not sealed yet, the oldest of ${unsealed.oldest ?? "?"}.`);
+  }
+  if (head !== null) lines.push(`Head, to be kept elsewhere: ${head}`);
+  return lines.join("\n");
+}

@@ -28,6 +28,7 @@ import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } fr
 import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
 import { busAudit, type BusAudit } from "./bus-audit.ts";
 import { busDeadLetters, type BusDeadLetters } from "./bus-dead-letters.ts";
+import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
 import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
   busTransaction,
@@ -73,6 +74,8 @@ export class Bus {
   readonly deadLetters: BusDeadLetters;
   /** Who did what and why, and whether that is still as it was written. */
   readonly audit: BusAudit;
+  /** Data about persons: finding, giving out, holding and erasing them. */
+  readonly privacy: BusPrivacy;
   /** Large payloads and attachments in their stores. */
   readonly payloads: BusPayloads;
   readonly #parts: Parts;
@@ -84,6 +87,7 @@ export class Bus {
     this.inbox = new Inbox(parts.inbox, parts.settings.inbox);
     this.flows = parts.flows;
     this.sagas = busSagas(parts);
+    this.privacy = busPrivacy(parts);
     this.deadLetters = busDeadLetters(parts);
     this.audit = busAudit(parts);
     this.payloads = busPayloads(parts.claimCheck);
@@ -259,7 +263,7 @@ export class Bus {
   }
 
   #explained(error: unknown): unknown {
-    const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema));
+    const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema), "writer");
     return explained instanceof Error ? explained : new SagaboxError("HANDLER_FAILED", String(explained));
   }
 }

@@ -1,7 +1,9 @@
+import { assertRights } from "../admin/index.ts";
 import { Consumer, CrashLedger, type ConsumerDefinition, type HandlerRegistry } from "../inbox/index.ts";
 import { hintFrom, type Hint } from "../lanes/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Notices } from "../notify/index.ts";
+import { Sweeper } from "../privacy/index.ts";
 import { heardReply } from "../requests/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
 import { assertMigrated, Notifications } from "../storage/index.ts";
@@ -9,13 +11,14 @@ import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog } from "./backlog.ts";
 import { auditSealer } from "./bus-audit.ts";
+import { heardErasure } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
-import { chosenParts, type WorkerPart } from "./worker-parts.ts";
+import { chosenParts, extrasFor, rolesFor, type WorkerPart } from "./worker-parts.ts";
 
 export interface RunOptions {
   /** Serve /health/live, /health/ready and /metrics here. Default: no server. */
@@ -63,6 +66,7 @@ export class Worker {
     const { database, settings, transport, observer, inbox, requests } = this.#parts;
     this.#running = chosenParts(options.parts);
     await assertMigrated(database, settings.schema);
+    await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
     if (this.#runs("relay", "consumers", "sagas")) await openTransport(transport, observer);
     const definitions = this.#definitions();
     inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
@@ -134,7 +138,7 @@ export class Worker {
   }
 
   #services(options: RunOptions): SupervisedService[] {
-    const { relay, mover, history, depthWatch, sagas, claimCheck, observer } = this.#parts;
+    const { relay, mover, history, depthWatch, sagas, claimCheck, privacy, observer } = this.#parts;
     const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
@@ -150,6 +154,7 @@ export class Worker {
         named("janitor", new Janitor(this.#parts)),
         named("audit sealer", auditSealer(this.#parts)),
       ),
+      ...(privacy === undefined ? [] : when("upkeep", named("sweeper", new Sweeper(privacy, observer)))),
       ...(claimCheck.collector === undefined ? [] : when("upkeep", named("collector", claimCheck.collector))),
       ...when("relay", named("backlog", new Backlog(this.#parts)), named("relay", relay)),
       ...(depthWatch === undefined ? [] : when("relay", named("broker depth", depthWatch))),
@@ -188,6 +193,8 @@ export class Worker {
       database,
       channel,
       hear: (payload) => {
+        const subject = heardErasure(payload);
+        if (subject !== undefined) return this.#parts.privacy?.cache.forget(subject);
         const requestId = heardReply(payload);
         if (requestId === undefined) hear(hintFrom(payload));
         else replies.hear(requestId);

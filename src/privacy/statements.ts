@@ -2,6 +2,12 @@ import { statement } from "../storage/index.ts";
 
 export type PrivacyStatements = ReturnType<typeof privacyStatements>;
 
+const erasureColumns = `id::text, subject, reason, actor, to_json(key_ids)::text as key_ids, proof, swept_at::text,
+       to_char(erased_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as erased_at`;
+
+const messageColumns = (at: string): string =>
+  `id, type, schema_version, topic, key, headers, data, ${at}::text as at`;
+
 /** SQL of keys and erasures. `schema` is quoted already. */
 export function privacyStatements(schema: string) {
   return {
@@ -23,6 +29,203 @@ export function privacyStatements(schema: string) {
       "sagabox.privacy.keys",
       `select key_id, subject, wrapped, kek_id, false as own from ${schema}.subject_key
         where key_id = any($1::text::text[])`,
+    ),
+
+    // Whoever erases a person and whoever holds them meet here, so that one of the two is first.
+    lockSubject: statement(
+      "sagabox.privacy.lock_subject",
+      `select pg_advisory_xact_lock(hashtextextended($1::text, 7461)),
+              to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
+    ),
+    openHold: statement(
+      "sagabox.privacy.open_hold",
+      `select held_at::text from ${schema}.legal_hold where subject = $1::text and released_at is null`,
+    ),
+    hold: statement(
+      "sagabox.privacy.hold",
+      `insert into ${schema}.legal_hold (subject, reason, actor) values ($1::text, $2::text, $3::text)
+       on conflict (subject) where released_at is null do nothing`,
+    ),
+    release: statement(
+      "sagabox.privacy.release",
+      `update ${schema}.legal_hold
+          set released_at = clock_timestamp(), release_reason = $2::text, released_by = $3::text
+        where subject = $1::text and released_at is null`,
+    ),
+    liveSagas: statement(
+      "sagabox.privacy.live_sagas",
+      `select id, type, status from ${schema}.saga_instance
+        where subject = $1::text and ended_at is null order by id limit 1000`,
+    ),
+    // Nobody can decide for them any more; that somebody must is written where operators look.
+    parkSagas: statement(
+      "sagabox.privacy.park_sagas",
+      `with parked as (
+         update ${schema}.saga_instance
+            set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
+                version = version + 1, updated_at = clock_timestamp(), last_error = $2::text
+          where subject = $1::text and ended_at is null
+         returning id, version, trace_id, current_step),
+       incident as (
+         insert into ${schema}.saga_incident (saga_id, steps, error)
+         select id, array_remove(array[current_step], null), $2::text from parked
+         on conflict (saga_id) where closed_at is null do update set error = excluded.error)
+       insert into ${schema}.saga_audit_log
+         (saga_id, version, event_type, new_status, note, cause, user_id, trace_id)
+       select id, version, 'failed', 'failed', $2::text, 'erasure', $3::text, trace_id from parked
+       returning saga_id`,
+    ),
+    keysOf: statement(
+      "sagabox.privacy.keys_of",
+      `select key_id, wrapped is not null as live from ${schema}.subject_key where subject = $1::text order by key_id`,
+    ),
+    destroyKeys: statement(
+      "sagabox.privacy.destroy_keys",
+      `update ${schema}.subject_key set wrapped = null, kek_id = null, erased_at = $2::timestamptz
+        where subject = $1::text and wrapped is not null
+       returning key_id`,
+    ),
+    log: statement(
+      "sagabox.privacy.log",
+      `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, scrubbed, proof)
+       values ($1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], '{}', $6::text)
+       returning id::text`,
+    ),
+    lastErasure: statement(
+      "sagabox.privacy.last_erasure",
+      `select ${erasureColumns} from ${schema}.gdpr_erasure_log where subject = $1::text order by id desc limit 1`,
+    ),
+    erasuresAfter: statement(
+      "sagabox.privacy.erasures_after",
+      `select ${erasureColumns} from ${schema}.gdpr_erasure_log where id > $1::bigint order by id limit $2::integer`,
+    ),
+    unswept: statement(
+      "sagabox.privacy.unswept",
+      `select ${erasureColumns} from ${schema}.gdpr_erasure_log
+        where swept_at is null and ($1::bigint is null or id = $1::bigint) order by id limit 100`,
+    ),
+    // Keys made by transactions that were open when their person was erased. What began later is new data.
+    destroyLate: statement(
+      "sagabox.privacy.destroy_late",
+      `update ${schema}.subject_key as late set wrapped = null, kek_id = null, erased_at = clock_timestamp()
+         from ${schema}.gdpr_erasure_log as log
+        where log.id = $1::bigint and late.subject = log.subject and late.wrapped is not null
+          and late.created_xid < pg_snapshot_xmax(log.snapshot)
+       returning late.key_id`,
+    ),
+    // Done once every transaction that was open then has ended.
+    swept: statement(
+      "sagabox.privacy.swept",
+      `update ${schema}.gdpr_erasure_log
+          set key_ids = $2::text::text[], proof = $3::text, scrubbed = $4::json,
+              swept_at = case when pg_snapshot_xmin(pg_current_snapshot()) >= pg_snapshot_xmax(snapshot)
+                              then clock_timestamp() end
+        where id = $1::bigint
+       returning swept_at is not null as done`,
+    ),
+
+    scrubDeadLetters: statement(
+      "sagabox.privacy.scrub_dead_letters",
+      `update ${schema}.dead_letter set error_message = '[erased]', stack_trace = null
+        where (error_message <> '[erased]' or stack_trace is not null)
+          and exists (select from unnest($1::text::text[]) as k where strpos(headers, k) > 0)`,
+    ),
+    scrubResults: statement(
+      "sagabox.privacy.scrub_results",
+      `update ${schema}.consumer_inbox as seen set result = '{"$erased":true}'
+        where seen.result is not null and seen.result not like '{"$%'
+          and (seen.event_id in (
+                 select message.id from ${schema}.message
+                  where exists (select from unnest($1::text::text[]) as k where strpos(message.headers, k) > 0)
+                 union all
+                 select letter.message_id from ${schema}.dead_letter as letter
+                  where exists (select from unnest($1::text::text[]) as k where strpos(letter.headers, k) > 0))
+               or exists (select from unnest($1::text::text[]) as k where strpos(seen.payload, k) > 0))`,
+    ),
+
+    toRewrap: statement(
+      "sagabox.privacy.to_rewrap",
+      `select key_id, subject, wrapped, kek_id, false as own from ${schema}.subject_key
+        where wrapped is not null and kek_id <> $1::text and key_id > $2::text
+        order by key_id limit $3::integer`,
+    ),
+    leftToRewrap: statement(
+      "sagabox.privacy.left_to_rewrap",
+      `select count(*)::integer as left from ${schema}.subject_key where wrapped is not null and kek_id <> $1::text`,
+    ),
+    // A key destroyed meanwhile stays destroyed.
+    rewrap: statement(
+      "sagabox.privacy.rewrap",
+      `update ${schema}.subject_key as key set wrapped = given.wrapped, kek_id = $4::text
+         from unnest($1::text::text[], $2::text::text[], $3::text::text[]) as given (key_id, old, wrapped)
+        where key.key_id = given.key_id and key.wrapped = given.old`,
+    ),
+
+    // Rows that a backup lost come back as destroyed ones, rows that it brought back are destroyed again.
+    reapply: statement(
+      "sagabox.privacy.reapply",
+      `with listed as (
+         insert into ${schema}.subject_key as key (key_id, subject, created_at, erased_at)
+         select id, $1::text, $2::timestamptz, $2::timestamptz from unnest($3::text::text[]) as id
+         on conflict (key_id) do update set wrapped = null, kek_id = null, erased_at = excluded.erased_at
+          where key.wrapped is not null
+         returning key_id),
+       older as (
+         update ${schema}.subject_key set wrapped = null, kek_id = null, erased_at = $2::timestamptz
+          where subject = $1::text and wrapped is not null and created_at <= $2::timestamptz
+            and key_id <> all($3::text::text[])
+         returning key_id)
+       select key_id from listed union all select key_id from older`,
+    ),
+    relog: statement(
+      "sagabox.privacy.relog",
+      `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, scrubbed, proof)
+       select $1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], '{}', $6::text
+        where not exists (select from ${schema}.gdpr_erasure_log
+                           where subject = $1::text and erased_at = $2::timestamptz)`,
+    ),
+
+    keyCounts: statement(
+      "sagabox.privacy.key_counts",
+      `select kek_id, count(*)::integer as count from ${schema}.subject_key group by kek_id order by kek_id nulls last`,
+    ),
+    erasureCounts: statement(
+      "sagabox.privacy.erasure_counts",
+      `select count(*)::integer as erasures, count(*) filter (where swept_at is null)::integer as unswept,
+              (select count(*)::integer from ${schema}.legal_hold where released_at is null) as holds
+         from ${schema}.gdpr_erasure_log`,
+    ),
+
+    messagesOf: statement(
+      "sagabox.privacy.messages_of",
+      `select id, written_on::text from ${schema}.message
+        where exists (select from unnest($1::text::text[]) as k where strpos(headers, k) > 0)
+        order by written_at, id`,
+    ),
+    messages: statement(
+      "sagabox.privacy.messages",
+      `select ${messageColumns("written_at")} from ${schema}.message
+        where (id, written_on) in (select * from unnest($1::text::text[], $2::text::date[]))
+        order by written_at, id`,
+    ),
+    scheduledOf: statement(
+      "sagabox.privacy.scheduled_of",
+      `select ${messageColumns("due_at")} from ${schema}.scheduled
+        where id > $2::text and exists (select from unnest($1::text::text[]) as k where strpos(headers, k) > 0)
+        order by id limit 100`,
+    ),
+    deadLettersOf: statement(
+      "sagabox.privacy.dead_letters_of",
+      `select letter.id::text as letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
+              letter.key, letter.headers, letter.data, letter.failed_at::text as at
+         from ${schema}.dead_letter as letter
+        where letter.id > $2::bigint and exists (select from unnest($1::text::text[]) as k where strpos(letter.headers, k) > 0)
+        order by letter.id limit 100`,
+    ),
+    sagasOf: statement(
+      "sagabox.privacy.sagas_of",
+      `select id, type, status, input::text as input, state::text as state, version, started_at::text as at
+         from ${schema}.saga_instance where subject = $1::text and id > $2::text order by id limit 100`,
     ),
   };
 }

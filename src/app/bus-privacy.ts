@@ -1,0 +1,91 @@
+import {
+  erase,
+  erasures,
+  exportSubject,
+  hold,
+  keysMissing,
+  privacyStatus,
+  reapply,
+  release,
+  rewrap,
+  scrub,
+  SubjectErased,
+  sweepAll,
+  type EraseOptions,
+  type Eraser,
+  type HoldOptions,
+  type PrivacyEngine,
+  type RewrapOptions,
+} from "../privacy/index.ts";
+import { text } from "../options/index.ts";
+import { notify } from "../storage/index.ts";
+import type { Parts } from "./parts.ts";
+
+export type BusPrivacy = ReturnType<typeof busPrivacy>;
+
+const PREFIX = "privacy:";
+
+/** Whose keys another process destroyed, if that is what was heard. */
+export function heardErasure(payload: string): string | undefined {
+  return payload.startsWith(PREFIX) ? payload.slice(PREFIX.length) : undefined;
+}
+
+/** Data about persons: finding them without naming them, giving them out, holding and erasing them. */
+export function busPrivacy(parts: Parts) {
+  const engine = (): PrivacyEngine => {
+    if (parts.privacy === undefined) throw keysMissing("anybody");
+    return parts.privacy;
+  };
+  return {
+    /** A name for the value that tells nothing without the key: for message keys, and for finding. */
+    blindIndex: (value: string, purpose: string): string =>
+      engine().index.of(text("value", value, { max: 65_536 }), text("purpose", purpose)),
+    /** Destroys the keys of a person: every copy of what was sealed for them becomes unreadable, wherever it is. */
+    erase: async (subject: string, options: EraseOptions) => erase(eraser(parts, engine()), subject, options),
+    /** Everything that is held about a person, opened, one by one. */
+    export: (subject: string) =>
+      exportSubject(
+        {
+          engine: engine(),
+          open: async (message) => parts.inbox.unpack(SubjectErased, message),
+          openSaga: (row) => Promise.resolve({ status: row.status }),
+        },
+        subject,
+      ),
+    /** Keeps a person from being erased. False when they are held already. */
+    hold: async (subject: string, options: HoldOptions) => hold(engine(), subject, options),
+    /** Ends the hold. False when there is none. */
+    release: async (subject: string, options: HoldOptions) => release(engine(), subject, options),
+    /** Wraps every data key with the current key of the ring. */
+    rewrap: async (options?: RewrapOptions) => rewrap(engine(), options),
+    /** The erasure log, oldest first: keep a copy apart from the backups of the database. */
+    erasures: () => erasures(engine()),
+    /** After a restore: destroys again what the backup brought back. */
+    reapply: async (list?: Parameters<typeof reapply>[1]) => reapply(engine(), list),
+    /** Goes on with erasures that are not swept; a running worker does it by itself. Resolves with how many are left. */
+    sweep: async () => sweepAll(engine()),
+    /** Removes texts about messages that were sealed with these keys, for services that heard of an erasure. */
+    scrub: async (keyIds: readonly string[]) => scrub(engine(), keyIds),
+    status: async () => privacyStatus(engine()),
+  };
+}
+
+function eraser({ database, scope, channel }: Parts, engine: PrivacyEngine): Eraser {
+  return {
+    engine,
+    transaction: async (work) => {
+      const tx = await database.begin();
+      const publishing = scope(tx);
+      try {
+        const result = await work(tx, (told) => publishing.publish(SubjectErased, told));
+        publishing.committed(await tx.commit(publishing.last()));
+        return result;
+      } catch (error) {
+        await tx.rollback();
+        throw error;
+      }
+    },
+    // Only a hint: whoever does not hear it forgets the key when its time is over.
+    announce: (subject) => void notify(database, channel, PREFIX + subject).catch(() => undefined),
+  };
+}

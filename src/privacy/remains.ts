@@ -1,0 +1,34 @@
+import type { PrivacyEngine } from "./engine.ts";
+
+/** Something that outlives an erasure, and until when. */
+export interface Remains {
+  readonly where: string;
+  readonly what: string;
+  readonly until: string;
+}
+
+/** What destroying a key does not reach at once. It is told with every erasure, since somebody has to answer for it. */
+export function remainsAfter({ cacheTtlMs }: Pick<PrivacyEngine, "cacheTtlMs">): readonly Remains[] {
+  return [
+    {
+      where: "memory of other processes",
+      what: "the key in clear, where it was in use",
+      until: `${cacheTtlMs / 1_000} s from now at the latest`,
+    },
+    {
+      where: "the table of keys on disk and in the write-ahead log",
+      what: "the old row with the wrapped key, useless without the key that wrapped it",
+      until: "vacuum has passed and the log was recycled",
+    },
+    {
+      where: "backups and standbys of the table of keys",
+      what: "the wrapped key; after a restore the erasure log must be reapplied",
+      until: "the backup is deleted",
+    },
+    {
+      where: "brokers, archives, blobs, dead letters and their backups",
+      what: "ciphertext that nobody can open, and what was never sealed: keys, headers, other fields",
+      until: "their own retention ends",
+    },
+  ];
+}

@@ -65,7 +65,7 @@ export class GuardedStore implements BlobStore {
     try {
       this.#assertMayAsk();
       this.#breaker = asking(this.#breaker, systemClock.monotonicMs());
-      const result = await patience.for(work(patience));
+      const result = await patience.for(() => work(patience));
       this.#breaker = closedBreaker;
       return result;
     } catch (error) {
@@ -79,7 +79,7 @@ export class GuardedStore implements BlobStore {
     const pieces = source[Symbol.asyncIterator]();
     try {
       for (;;) {
-        const next = await patience.for(Promise.resolve(pieces.next()));
+        const next = await patience.for(async () => pieces.next());
         if (next.done === true) return;
         yield next.value;
       }

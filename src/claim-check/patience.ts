@@ -21,12 +21,13 @@ export class Patience {
   }
 
   /** Waits for the store, but no longer than it may take without a sign of life. */
-  for<T>(work: Promise<T>): Promise<T> {
+  for<T>(work: () => Promise<T>): Promise<T> {
     this.alive();
     return new Promise<T>((resolve, reject) => {
       const onEnd = (): void => reject(this.#ended.signal.reason as Error);
       this.#ended.signal.addEventListener("abort", onEnd, { once: true });
-      work.then(resolve, reject).finally(() => {
+      const working = (async () => work())();
+      working.then(resolve, reject).finally(() => {
         this.pause();
         this.#ended.signal.removeEventListener("abort", onEnd);
       });

@@ -40,7 +40,7 @@ export interface S3Settings {
 }
 
 const KNOWN = ["bucket", "prefix", "id", "client", "region", "endpoint", "forcePathStyle", "credentials"];
-const PREFIX = /^(?:[A-Za-z0-9!_.*'()-]+\/)*$/;
+const PREFIX = /^(?:[A-Za-z0-9][A-Za-z0-9_.-]*\/)*$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 export function s3Settings(options: S3StoreOptions): S3Settings {

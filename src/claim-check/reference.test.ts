@@ -1,0 +1,121 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { isSagaboxError } from "../errors/index.ts";
+import { asAttachment, isBlobReference, type BlobReference } from "../message/index.ts";
+import { seededRandom } from "../../test/support/seeded-random.ts";
+import { readReference, referenceText } from "./reference.ts";
+
+const good: BlobReference = {
+  store: "s3",
+  key: `${"0f".repeat(6)}/2026-11-16/${"9c".repeat(16)}`,
+  bytes: 5_000_000,
+  sha256: "ab".repeat(32),
+};
+const text = referenceText(good);
+const MOST = 64 * 1_048_576;
+
+test("a reference of ours is read as it was written", () => {
+  expect(readReference(text, MOST)).toEqual(good);
+});
+
+test("what is larger than may be fetched is refused before anything is fetched", () => {
+  expect(() => readReference(text, 4_999_999)).toThrow(
+    expect.objectContaining({ code: "PAYLOAD_TOO_LARGE" }),
+  );
+});
+
+test.each([
+  "../../etc/passwd",
+  "/etc/passwd",
+  "http://evil.example/x",
+  "file:///etc/passwd",
+  "%2e%2e%2fsecret",
+  `${"0f".repeat(6)}/2026-11-16/../${"9c".repeat(16)}`,
+  `${"0f".repeat(6)}/2026-11-16/${"9c".repeat(16)}\0`,
+  `${"0f".repeat(6)}/2026-11-16/${"9c".repeat(16)}\n`,
+  `${"0F".repeat(6)}/2026-11-16/${"9c".repeat(16)}`,
+  `${"0f".repeat(6)}/2026-13-16/${"9c".repeat(16)}`,
+  `${"0f".repeat(6)}\\2026-11-16\\${"9c".repeat(16)}`,
+  "",
+])("the key %j is none of ours", (key) => {
+  expect(() => readReference(JSON.stringify({ $claim: { ...good, key } }), MOST)).toThrow(
+    expect.objectContaining({ code: "CLAIM_INVALID" }),
+  );
+});
+
+test.each([
+  ["another field", { $claim: { ...good, url: "http://evil.example" } }],
+  ["a field beside", { $claim: good, url: "x" }],
+  ["no field", {}],
+  ["a missing field", { $claim: { store: "s3", key: good.key, bytes: 1 } }],
+  ["a list", [good]],
+  ["a negative length", { $claim: { ...good, bytes: -1 } }],
+  ["half a byte", { $claim: { ...good, bytes: 1.5 } }],
+  ["a length as text", { $claim: { ...good, bytes: "5" } }],
+  ["a short hash", { $claim: { ...good, sha256: "ab" } }],
+  ["a store in a path", { $claim: { ...good, store: "../s3" } }],
+  ["nothing", null],
+  ["a text", "claim"],
+])("%s makes it no reference", (_, value) => {
+  expect(() => readReference(JSON.stringify(value), MOST)).toThrow(
+    expect.objectContaining({ code: "CLAIM_INVALID" }),
+  );
+});
+
+// Whatever comes: it is refused with an error of ours, or it is a reference in the only form there is.
+function judge(given: string): "refused" | "taken" {
+  try {
+    const found = readReference(given, MOST);
+    expect(isBlobReference(found)).toBe(true);
+    expect(JSON.parse(referenceText(found))).toEqual(JSON.parse(given));
+    return "taken";
+  } catch (error) {
+    if (!isSagaboxError(error, "CLAIM_INVALID") && !isSagaboxError(error, "PAYLOAD_TOO_LARGE")) throw error;
+    return "refused";
+  }
+}
+
+test("30,000 mutated references: no crash, nothing taken that is not exactly one", () => {
+  const random = seededRandom(5);
+  const below = (n: number): number => Math.floor(random() * n);
+  const bits = [
+    "..",
+    "/",
+    "\\",
+    "\\u0000",
+    '"',
+    "}",
+    "{",
+    ",",
+    "9",
+    "é",
+    "\0",
+    "http://",
+    "1e9",
+    " ",
+    "$claim",
+    "\ud800",
+  ];
+  let refused = 0;
+  for (let n = 0; n < 30_000; n++) {
+    let mutated = text;
+    for (let edits = 1 + below(4); edits > 0; edits--) {
+      const at = below(mutated.length);
+      const put = random() < 0.5 ? (bits[below(bits.length)] ?? "") : String.fromCharCode(below(256));
+      mutated = mutated.slice(0, at) + put + mutated.slice(at + below(7));
+    }
+    if (judge(mutated) === "refused") refused += 1;
+  }
+  expect(refused).toBeGreaterThan(25_000);
+});
+
+test("no JSON is taken for a reference or an attachment unless it is one", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      judge(JSON.stringify(value));
+      judge(JSON.stringify({ $claim: value }));
+      expect(asAttachment({ $attachment: value })).toBeUndefined();
+    }),
+    { numRuns: 1_000 },
+  );
+});

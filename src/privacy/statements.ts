@@ -110,7 +110,7 @@ export function privacyStatements(schema: string) {
       `update ${schema}.subject_key as late set wrapped = null, kek_id = null, erased_at = clock_timestamp()
          from ${schema}.gdpr_erasure_log as log
         where log.id = $1::bigint and late.subject = log.subject and late.wrapped is not null
-          and late.created_xid < pg_snapshot_xmax(log.snapshot)
+          and late.created_xid < log.xid
        returning late.key_id`,
     ),
     // Done once every transaction that was open then has ended.
@@ -118,7 +118,7 @@ export function privacyStatements(schema: string) {
       "sagabox.privacy.swept",
       `update ${schema}.gdpr_erasure_log
           set key_ids = $2::text::text[], proof = $3::text, scrubbed = $4::json,
-              swept_at = case when pg_snapshot_xmin(pg_current_snapshot()) >= pg_snapshot_xmax(snapshot)
+              swept_at = case when pg_snapshot_xmin(pg_current_snapshot()) > xid
                               then clock_timestamp() end
         where id = $1::bigint
        returning swept_at is not null as done`,

@@ -18,8 +18,8 @@ create table {schema}.subject_key (
 create index subject_key_subject on {schema}.subject_key (subject);
 create index subject_key_kek on {schema}.subject_key (kek_id, key_id) where wrapped is not null;
 
--- Who was erased when, why and by whom. `snapshot` tells which transactions were still open then: keys that they made
--- are destroyed when they have ended, and the erasure is swept.
+-- Who was erased when, why and by whom. Keys that older transactions, still open then, made are destroyed once these
+-- have ended, and the erasure is swept.
 create table {schema}.gdpr_erasure_log (
   id        bigint      generated always as identity primary key,
   subject   text        not null check (length(subject) = 43),
@@ -29,7 +29,7 @@ create table {schema}.gdpr_erasure_log (
   key_ids   text[]      not null,
   scrubbed  json        not null,
   proof     text        not null,
-  snapshot  pg_snapshot not null default pg_current_snapshot(),
+  xid       xid8        not null default pg_current_xact_id(),
   swept_at  timestamptz
 );
 

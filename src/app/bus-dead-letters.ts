@@ -8,6 +8,7 @@ import {
 } from "../dead-letter/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
+import { explainPostgresError, quotedSchema } from "../storage/index.ts";
 
 type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
 
@@ -21,23 +22,27 @@ export function busDeadLetters({
 }: {
   readonly deadLetters: DeadLetterStore;
   readonly wakeUp: WakeUp;
-  readonly settings: { readonly service: string };
+  readonly settings: { readonly service: string; readonly schema: string };
 }) {
   const by = (where: string, acting: Acting) => {
     rejectUnknownKeys(where, acting, ["actor", "reason"]);
     return actingAs(where, acting, settings.service);
   };
+  const explained = <T>(work: Promise<T>): Promise<T> =>
+    work.catch((error: unknown) => {
+      throw explainPostgresError(error, quotedSchema(settings.schema), "operator");
+    });
   return {
-    list: (filter: DeadLetterFilter = {}) => listDeadLetters(deadLetters, filter),
-    show: (id: string) => showDeadLetter(deadLetters, id),
+    list: (filter: DeadLetterFilter = {}) => explained(listDeadLetters(deadLetters, filter)),
+    show: (id: string) => explained(showDeadLetter(deadLetters, id)),
     /** Written to the audit log with who and why; without them, with the name of the service. */
     replay: async (id: string, acting: Acting = {}) => {
-      const replayed = await replayDeadLetter(deadLetters, id, by("deadLetters.replay", acting));
+      const replayed = await explained(replayDeadLetter(deadLetters, id, by("deadLetters.replay", acting)));
       wakeUp.changed([replayed.lane]);
       return replayed;
     },
     discard: async (id: string, acting: Acting = {}) => {
-      const letter = await discardDeadLetter(deadLetters, id, by("deadLetters.discard", acting));
+      const letter = await explained(discardDeadLetter(deadLetters, id, by("deadLetters.discard", acting)));
       if (letter.held !== null) wakeUp.changed([letter.held.lane]);
       return letter;
     },

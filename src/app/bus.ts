@@ -25,7 +25,12 @@ import type { RequestOptions } from "../requests/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
-import { explainPostgresError, type Migration, type TransactionOptions } from "../storage/index.ts";
+import {
+  explainPostgresError,
+  type Migration,
+  type NeededRole,
+  type TransactionOptions,
+} from "../storage/index.ts";
 import { busAudit, type BusAudit } from "./bus-audit.ts";
 import { busDeadLetters, type BusDeadLetters } from "./bus-dead-letters.ts";
 import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
@@ -104,7 +109,7 @@ export class Bus {
   ): Promise<Published> {
     const scope = scopeOf(tx);
     if (scope !== undefined) return scope.publish(contract, data, options);
-    const outgoing = await this.#parts.compose(contract, data, options, callerTransaction(tx));
+    const outgoing = await this.#parts.compose(contract, data, options, lazily(tx));
     const [published] = await this.#write(tx, [outgoing]);
     return published ?? { id: outgoing.message.id, written: false };
   }
@@ -116,7 +121,7 @@ export class Bus {
   ): Promise<Published[]> {
     const outgoing: Outgoing[] = [];
     const scope = scopeOf(tx);
-    const within = ownedOf(tx) ?? callerTransaction(tx);
+    const within = ownedOf(tx) ?? lazily(tx);
     for (const one of messages.flat() as Prepared[]) {
       const { contract, data, options } = prepared(one);
       outgoing.push(await this.#parts.compose(contract, data, options, within));
@@ -208,7 +213,9 @@ export class Bus {
   async migrate(): Promise<readonly Migration[]> {
     const { database, settings } = this.#parts;
     const done = await migrateUp(database, settings.schema);
-    await ensurePartitions(database, settings.schema);
+    await ensurePartitions(database, settings.schema).catch((error: unknown) => {
+      throw this.#explained(error, "owner");
+    });
     return done;
   }
 
@@ -239,7 +246,9 @@ export class Bus {
   async republish(options: RepublishOptions): ReturnType<typeof republish> {
     const { database, settings, outbox } = this.#parts;
     const defaults = { retentionMs: outbox.retentionMs, actor: settings.service };
-    return republish(database, settings.schema, { ...defaults, ...options });
+    return republish(database, settings.schema, { ...defaults, ...options }).catch((error: unknown) => {
+      throw this.#explained(error, "operator");
+    });
   }
 
   async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {
@@ -262,10 +271,15 @@ export class Bus {
     }
   }
 
-  #explained(error: unknown): unknown {
-    const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema), "writer");
+  #explained(error: unknown, needs: NeededRole = "writer"): unknown {
+    const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema), needs);
     return explained instanceof Error ? explained : new SagaboxError("HANDLER_FAILED", String(explained));
   }
+}
+
+// What is wrong with the message is told before what is wrong with the transaction.
+function lazily(tx: CallerTransaction | BusTransaction): Queryable {
+  return { run: (statement, params) => callerTransaction(tx).run(statement, params) };
 }
 
 function cannotWaitHere(): SagaboxError {

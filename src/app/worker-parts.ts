@@ -1,5 +1,7 @@
+import type { Extra, RoleName } from "../admin/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { oneOf } from "../options/index.ts";
+import type { OutboxSettings } from "../outbox/index.ts";
 
 /**
  * What a running bus is made of. `relay` sends what was published, `consumers` handles what arrives and receives replies,
@@ -19,4 +21,24 @@ export function chosenParts(given: readonly WorkerPart[] | undefined): ReadonlyS
     );
   }
   return new Set(given.map((part: unknown) => oneOf("parts", part, workerParts)));
+}
+
+const neededRoles: Readonly<Record<WorkerPart, RoleName>> = {
+  relay: "relay",
+  consumers: "consumer",
+  sagas: "saga",
+  upkeep: "owner",
+};
+
+/** The database roles whose rights these parts need. */
+export function rolesFor(parts: ReadonlySet<WorkerPart>): readonly RoleName[] {
+  return [...parts].map((part) => neededRoles[part]);
+}
+
+/** What handlers need beyond that when they publish. */
+export function extrasFor({ optimistic, overflow }: OutboxSettings): readonly Extra[] {
+  return [
+    ...(optimistic ? (["optimistic"] as const) : []),
+    ...(overflow === null ? [] : (["overflow"] as const)),
+  ];
 }

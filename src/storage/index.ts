@@ -13,7 +13,7 @@ export type {
 } from "./database.ts";
 export { statement, textArray, type Statement } from "./statement.ts";
 export { quotedSchema } from "./schema-name.ts";
-export { SQLSTATE, explainPostgresError, sqlState } from "./postgres-errors.ts";
+export { SQLSTATE, explainPostgresError, sqlState, type NeededRole } from "./postgres-errors.ts";
 export {
   assertMigrated,
   migrateUp,

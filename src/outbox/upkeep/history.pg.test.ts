@@ -59,16 +59,16 @@ test("A15: a written message lands in the partition of its day", async () => {
   ).toEqual([{ name: `message_${today.replaceAll("-", "")}` }]);
 });
 
-test("A15: messages that came before their partition existed move into it and stay readable", async () => {
+test("A15: messages that came before their partition existed move into it when their day is over, and stay readable", async () => {
   const { history, rows, write, names, today } = await setup();
   await write({ message: { id: "early" } });
   await rows(`insert into sagabox.message select (json_populate_record(m, json_build_object('id', 'older', 'written_on', m.written_on - 3))).*
                 from sagabox.message as m`);
   expect(await history.tidy()).toBe(true);
-  expect(await rows("select 1 from sagabox.message_default")).toEqual([]);
+  expect(await rows("select id from sagabox.message_default")).toEqual([{ id: "early" }]);
   expect(await names()).toEqual([
     partition(messages, addDays(today, -3)).name,
-    ...expectedNames("message", today),
+    ...expectedNames("message", today).slice(1),
   ]);
   expect(await rows("select id, data from sagabox.message order by id")).toEqual([
     { id: "early", data: "{}" },
@@ -189,7 +189,7 @@ test("several processes that tidy at once do it once and none fails", async () =
   const { database, observer, names, today } = await setup();
   const one = (): History => new History({ database, schema: "sagabox", retentionMs: 30 * DAY_MS, observer });
   await Promise.all([one().tidy(), one().tidy(), one().tidy(), ensurePartitions(database, "sagabox")]);
-  await one().tidy();
+  await ensurePartitions(database, "sagabox");
   expect(await names()).toEqual(expectedNames("message", today));
 });
 
@@ -218,7 +218,7 @@ test("the service tidies at its start and goes on after a failure", async () => 
   onTestFinished(() => history.stop());
   expect(await observer.until("storage.failed")).toMatchObject([{ doing: "keeping the history" }]);
   await rows("alter table sagabox.elsewhere rename to message_default");
-  await observer.until("history.partition", 16);
+  await observer.until("history.partition", 14);
   await history.stop();
   expect(observer.of("history.partition").every(({ action }) => action === "attached")).toBe(true);
 });

@@ -58,7 +58,7 @@ export class History implements Service {
     for (const of of dailyTables) {
       const state = await this.#keeper.look(of);
       today = state.today;
-      const plan = planPartitions(of, { ...state, retentionDays });
+      const plan = planPartitions(of, { ...state, retentionDays, inUse: true });
       if (!(await inTurn(plan.attach, (part) => this.#attach(part, signal)))) allDone = false;
       if (!(await inTurn(plan.retire, (part) => this.#retire(part, signal)))) allDone = false;
     }

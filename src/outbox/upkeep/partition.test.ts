@@ -55,6 +55,14 @@ test("days that landed in the default partition get their own", () => {
   ]);
 });
 
+test.each([
+  ["when the service runs", { inUse: true }],
+  ["when somebody has written today", { strays: ["2026-03-01"] }],
+])("today gets no partition %s: whoever is writing into the default one would be refused", (_, given) => {
+  const plan = planPartitions(message, { today: "2026-03-01", existing: [], retentionDays: 30, ...given });
+  expect(plan.attach.map(({ day }) => day).slice(0, 2)).toEqual(["2026-03-02", "2026-03-03"]);
+});
+
 test("tables that only look like ours are left alone", () => {
   const existing = attached("message_20261399", "message_default", "message_00000000", "other_20200101");
   expect(planPartitions(message, { today: "2026-03-01", existing, retentionDays: 30 }).retire).toEqual([]);

@@ -31,6 +31,11 @@ export interface PlanInput {
   readonly retentionDays: number;
   /** Days with rows in the default partition. */
   readonly strays?: readonly string[];
+  /**
+   * Somebody may be writing just now. A row on its way into the default partition is refused when its day gets a
+   * partition of its own meanwhile, so today stays where it is until it is over.
+   */
+  readonly inUse?: boolean;
 }
 
 const DAY_MS = 86_400_000;
@@ -46,10 +51,11 @@ export function partition(of: DailyTable, day: string): Partition {
 
 /** Pure: which days lack a partition, and which partitions have outlived the retention. */
 export function planPartitions(of: DailyTable, input: PlanInput): PartitionPlan {
-  const { today, existing, retentionDays, strays = [] } = input;
+  const { today, existing, retentionDays, strays = [], inUse = strays.includes(today) } = input;
   const names = new Set(existing.map(({ name }) => name));
   const ahead = Array.from({ length: DAYS_AHEAD + 1 }, (_, days) => addDays(today, days));
-  const wanted = [...new Set([...strays, ...ahead])].toSorted().map((day) => partition(of, day));
+  const days = [...new Set([...strays, ...ahead])].filter((day) => !(inUse && day === today));
+  const wanted = days.toSorted().map((day) => partition(of, day));
   const oldest = addDays(today, -retentionDays);
   return {
     attach: wanted.filter(({ name }) => !names.has(name)),

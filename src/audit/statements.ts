@@ -68,7 +68,7 @@ export function auditStatements(schema: string) {
       "sagabox.audit.leaves",
       `select log, month, id::text, digest
          from (${leaves("saga", "$3", "$4")} union all ${leaves("action", "$5", "$6")}) as row
-        order by log, month, xid, id`,
+        order by row.log, row.month, row.xid, row.id`,
     ),
     seal: statement(
       "sagabox.audit.seal",
@@ -85,9 +85,9 @@ export function auditStatements(schema: string) {
               action_after::text, saga_top::text, action_top::text, row_count, encode(leaves, 'hex') as leaves,
               encode(hash, 'hex') as hash, encode(previous_hash, 'hex') as previous_hash,
               ${utc("sealed_at")} as sealed_at
-         from ${schema}.audit_seal
-        where number > $1::text::bigint
-        order by number limit $2::integer`,
+         from ${schema}.audit_seal as seal
+        where seal.number > $1::text::bigint
+        order by seal.number limit $2::integer`,
     ),
     sealTotals: statement(
       "sagabox.audit.seal_totals",
@@ -112,7 +112,7 @@ export function auditStatements(schema: string) {
          union all
          select 'action', row.id, ${utc("row.at")} from ${schema}.audit_log as row
           where row.id <= $3::text::bigint or (row.xid < $1::text::xid8 and row.id <= $5::text::bigint)) as found
-        order by log, id limit 100`,
+        order by found.log, found.id limit 100`,
     ),
     retentionRecord: statement(
       "sagabox.audit.retention_record",
@@ -204,8 +204,8 @@ export function monthStatements(schema: string) {
     ),
     firstSeal: statement(
       "sagabox.audit.first_seal",
-      `select number::text, encode(previous_hash, 'hex') as previous_hash from ${schema}.audit_seal
-        order by number limit 1`,
+      `select number::text, encode(previous_hash, 'hex') as previous_hash from ${schema}.audit_seal as seal
+        order by seal.number limit 1`,
     ),
   };
 }

@@ -24,7 +24,8 @@ export async function auditHouse(options: { readonly batchSize?: number; readonl
       const { rows } = await pool.query<{ final: boolean }>(
         `select not exists (
            select 1 from (select xid from sagabox.saga_audit_log union all select xid from sagabox.audit_log) as row
-            where row.xid >= pg_snapshot_xmin(pg_current_snapshot())) as final`,
+            where row.xid >= pg_snapshot_xmin(pg_current_snapshot())
+              and row.xid < pg_snapshot_xmax(pg_current_snapshot())) as final`,
       );
       return rows[0]?.final === true;
     }, 20_000);

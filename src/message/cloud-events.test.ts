@@ -16,7 +16,7 @@ test("C2: every message comes back from a CloudEvent as it was, in both modes", 
     }),
     { numRuns: 2_500 },
   );
-});
+}, 120_000);
 
 test("C2: a message is written as the attributes of the specification, its data as the text it is", () => {
   const text = toCloudEventJson(sampleMessage);

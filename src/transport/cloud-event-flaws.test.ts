@@ -159,4 +159,4 @@ test("C2: an event that is damaged on its way never makes the reader throw, and 
     ),
     { numRuns: 3_000 },
   );
-});
+}, 120_000);

@@ -19,7 +19,7 @@ test("C2: whatever format a message is written in, it is read as what it was", (
     }),
     { numRuns: 2_500 },
   );
-});
+}, 120_000);
 
 test.each([
   ["kafka", "ce_", { "content-type": "application/json" }],

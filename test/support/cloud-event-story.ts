@@ -20,10 +20,10 @@ export interface CloudEventBroker {
   /** Stands before the attributes in binary mode. */
   readonly prefix: string;
   /** Another process at the same broker. */
-  transport(format: MessageFormat): Transport;
+  readonly transport: (format: MessageFormat) => Transport;
   /** What a program does that has only the broker's own client. */
-  putForeign(copy: RawCopy): Promise<void>;
-  deadLetters(): Promise<readonly RawCopy[]>;
+  readonly putForeign: (copy: RawCopy) => Promise<void>;
+  readonly deadLetters: () => Promise<readonly RawCopy[]>;
 }
 
 export const cloudEventTopic = "events.order.placed";

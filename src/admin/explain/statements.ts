@@ -26,22 +26,27 @@ const moving = (schema: string, table: "outbox" | "queue"): string =>
 
 /** SQL of the room. `schema` is quoted already. */
 export function explainStatements(schema: string) {
+  // An operator may not read the data of what is in the archive, only how much it is.
+  const bytes = (table: "message" | "scheduled", same: string): string =>
+    `(select masked.data_bytes from ${schema}.masked_${table} as masked where masked.id = ${table}.id${same})`;
   return {
     // The archive first; what waits for its time, or died, has its own copy.
     message: statement(
       "sagabox.explain.message",
       `select * from (
          select 1 as rank, id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent,
-                source, priority, lane::integer, seq::text, headers, length(data) as bytes, ${utc("written_at")} as written_at,
+                source, priority, lane::integer, seq::text, headers,
+                ${bytes("message", " and masked.written_on = message.written_on")} as bytes, ${utc("written_at")} as written_at,
                 ${utc("expires_at")} as expires_at, null::text as scheduled_for, written_on::text
            from ${schema}.message where id = $1::text
          union all
          select 2, id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent, source,
-                priority, lane::integer, null, headers, length(data), ${utc("written_at")}, ${utc("expires_at")}, ${utc("due_at")}, null
+                priority, lane::integer, null, headers, ${bytes("scheduled", "")}, ${utc("written_at")}, ${utc("expires_at")},
+                ${utc("due_at")}, null
            from ${schema}.scheduled where id = $1::text
          union all
          select 3, message_id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent,
-                source, priority, null, null, headers, length(data), ${utc("written_at")}, ${utc("expires_at")}, null, null
+                source, priority, null, null, headers, octet_length(data), ${utc("written_at")}, ${utc("expires_at")}, null, null
            from ${schema}.dead_letter where message_id = $1::text
        ) as found order by rank, written_on desc limit 1`,
     ),

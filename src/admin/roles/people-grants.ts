@@ -13,6 +13,28 @@ export const viewerGrants: readonly Grant[] = [
   { on: "relay_lane", can: { select: ["lane", "scope", "owner", "leased_at"] }, why: "and on what" },
 ];
 
+const about = [
+  "id",
+  "kind",
+  "type",
+  "schema_version",
+  "topic",
+  "key",
+  "saga_id",
+  "correlation_id",
+  "causation_id",
+  "traceparent",
+  "source",
+  "priority",
+  "max_attempts",
+  "lane",
+  "stream",
+  "headers",
+  "written_at",
+  "expires_at",
+];
+const exceptData = [...about, "seq", "written_on"];
+
 /** Deciding about dead letters and sagas. What viewers see comes on top. */
 export const operatorGrants: readonly Grant[] = [
   {
@@ -29,27 +51,15 @@ export const operatorGrants: readonly Grant[] = [
   },
   {
     on: "message",
-    can: {
-      select: [
-        "id",
-        "lane",
-        "stream",
-        "topic",
-        "type",
-        "written_on",
-        "priority",
-        "max_attempts",
-        "seq",
-        "written_at",
-      ],
-    },
-    why: "finds what to send again, without reading it",
+    can: { select: exceptData },
+    why: "finds what to explain or to send again, without its data",
   },
   {
-    on: "outbox",
-    can: { insert: "all", select: ["lane", "seq"] },
-    why: "sends again what is in the archive",
+    on: "scheduled",
+    can: { select: [...about, "due_at"] },
+    why: "finds what is sent later, without its data",
   },
+  { on: "outbox", can: { insert: "all", select: "all" }, why: "sends again what is in the archive" },
   { on: "outbox_seq", can: { usage: "all" }, why: "draws its place" },
   {
     on: "queue",
@@ -57,7 +67,21 @@ export const operatorGrants: readonly Grant[] = [
     why: "delivers a dead letter to its consumer again",
   },
   { on: "queue_seq", can: { usage: "all" }, why: "draws its place" },
-  { on: "consumer_inbox", can: { select: ["consumer", "consumed_at"] }, why: "counts what was handled" },
+  {
+    on: "consumer_inbox",
+    can: {
+      select: [
+        "consumer",
+        "event_id",
+        "consumed_at",
+        "processing_duration_ms",
+        "effect",
+        "effect_of",
+        "undone_by",
+      ],
+    },
+    why: "sees and counts what was handled, without results",
+  },
   {
     on: "flow_event",
     can: { select: "all", update: ["open"] },
@@ -79,4 +103,62 @@ export const operatorGrants: readonly Grant[] = [
   { on: "audit_log", can: { select: "all", insert: "all" }, why: "everything it does is written down" },
   { on: "audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
   { on: "audit_seal", can: { select: "all" }, why: "verifies that nobody changed them" },
+];
+
+/** Erasing, holding and handing out what is known of one person. Publishing comes on top: other services are told. */
+export const privacyGrants: readonly Grant[] = [
+  {
+    on: "subject_key",
+    can: { select: "all", update: ["wrapped", "kek_id", "erased_at"] },
+    why: "destroys a person's keys, or wraps them anew",
+  },
+  {
+    on: "gdpr_erasure_log",
+    can: { select: "all", insert: "all", update: ["key_ids", "proof", "scrubbed", "swept_at"] },
+    why: "writes what was erased, and what was found later",
+  },
+  {
+    on: "legal_hold",
+    can: { select: "all", insert: "all", update: ["released_at", "released_by", "release_reason"] },
+    why: "keeps a person from being erased, and lets go",
+  },
+  { on: "message", can: { select: "all" }, why: "finds and hands out what concerns a person" },
+  { on: "scheduled", can: { select: "all" }, why: "and what is sent later" },
+  {
+    on: "dead_letter",
+    can: { select: "all", update: ["error_message", "stack_trace"] },
+    why: "and what died, whose error texts were never sealed",
+  },
+  {
+    on: "consumer_inbox",
+    can: { select: "all", update: ["result"] },
+    why: "and what handlers returned, which was not either",
+  },
+  { on: "blob_chunk", can: { select: "all" }, why: "and large payloads" },
+  {
+    on: "saga_instance",
+    can: {
+      select: "all",
+      update: [
+        "status",
+        "due_at",
+        "claimed_by",
+        "claimed_until",
+        "claims",
+        "version",
+        "updated_at",
+        "last_error",
+      ],
+    },
+    why: "parks sagas that can no longer read what they need",
+  },
+  {
+    on: "saga_incident",
+    can: { select: "all", insert: "all", update: ["error"] },
+    why: "and calls a person for them",
+  },
+  { on: "saga_audit_log", can: { insert: "all", select: ["saga_id"] }, why: "with a line in their history" },
+  { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
+  { on: "audit_log", can: { insert: "all" }, why: "everything it does is written down" },
+  { on: "audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
 ];

@@ -1,7 +1,7 @@
 import { consumerGrants, sagaGrants } from "./consumer-grants.ts";
 import { rightsByObject, type Extra, type Grant, type Rights } from "./grant.ts";
 import type { ObjectName } from "./objects.ts";
-import { operatorGrants, viewerGrants } from "./people-grants.ts";
+import { operatorGrants, privacyGrants, viewerGrants } from "./people-grants.ts";
 import { relayGrants } from "./relay-grants.ts";
 import { writerGrants } from "./writer-grants.ts";
 
@@ -14,6 +14,7 @@ export const roleNames = [
   "worker",
   "viewer",
   "operator",
+  "privacy",
 ] as const;
 
 export type RoleName = (typeof roleNames)[number];
@@ -83,6 +84,12 @@ export const roles: Readonly<Record<RoleName, Role>> = {
     still: "read dead letters and the state of sagas, and send again what was sent before",
     includes: ["viewer"],
     grants: operatorGrants,
+  },
+  privacy: {
+    who: "whoever erases, holds or hands out a person's data with `bus.privacy`",
+    still: "read every message, and destroy keys for ever",
+    includes: ["writer"],
+    grants: privacyGrants,
   },
 };
 

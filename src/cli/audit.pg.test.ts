@@ -1,0 +1,87 @@
+import { expect, test, vi } from "vitest";
+import { auditHouse } from "../../test/support/audit.ts";
+import { cliInProcess } from "../../test/support/cli-in-process.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
+
+async function setup() {
+  const house = await auditHouse();
+  await house.lines(2);
+  await house.audit.done(house.database, {
+    actor: "ada\u001b[31m",
+    action: "test.done",
+    target: { kind: "test", id: "1\r\nforged" },
+    reason: "\u202Ebecause",
+  });
+  await house.final();
+  const cli = (...args: string[]) => cliInProcess(["audit", ...args], { DATABASE_URL: house.url });
+  return { ...house, cli };
+}
+
+test("SEC-20: list shows lines in columns or as JSON, filtered, and obeys no escape in them", async () => {
+  const { cli } = await setup();
+  const all = await cli("list");
+  expect(all).toMatchObject({ code: 0, stderr: "" });
+  const [head, , ...rows] = all.stdout.trimEnd().split("\n");
+  expect(head).toMatch(/^at +who +what +target +outcome +change +why$/);
+  expect(rows).toHaveLength(3);
+  expect(all.stdout).not.toMatch(/[\u001b\r\u202e]/);
+  const page = await cli("list", "--saga", "s-1", "--limit", "1");
+  const cursor = /--after (\S+)/.exec(page.stdout)?.[1] ?? "";
+  const next = await cli("list", "--saga", "s-1", "--after", cursor, "--json");
+  expect(JSON.parse(next.stdout)).toMatchObject({
+    lines: [
+      {
+        log: "saga",
+        action: "saga.step_executed",
+        target: { kind: "saga", id: "s-1" },
+        saga: { version: 1 },
+      },
+    ],
+  });
+  expect(JSON.parse((await cli("list", "--target", "test", "--json")).stdout)).toMatchObject({
+    lines: [{ action: "test.done" }],
+  });
+});
+
+test("SEC-19: verify is 0 when all is whole and 1 when something was changed, and names it", async () => {
+  const { cli, tamper } = await setup();
+  expect((await cli("verify")).stdout).toMatch(/3 row\(s\) are not sealed yet/);
+  const sealed = await cli("seal");
+  expect(sealed.stdout).toMatch(/^Sealed 3 row\(s\) with 2 seal\(s\)\.\nHead: 2:[0-9a-f]{64}\n$/);
+  const whole = await cli("verify");
+  expect(whole).toMatchObject({ code: 0, stderr: "" });
+  expect(whole.stdout).toMatch(/^Whole: 3 row\(s\)/);
+  const head = /kept elsewhere: (\S+)/.exec(whole.stdout)?.[1] ?? "";
+  await tamper("update sagabox.saga_audit_log set note = 'x' where id = 2");
+  const broken = await cli("verify", "--anchor", head);
+  expect(broken.code).toBe(1);
+  expect(broken.stdout).toMatch(/^BROKEN: 1 finding/);
+  expect(broken.stdout).toContain("row_changed: Row 2 of saga_audit_log was changed (seal 2,");
+  const asJson = await cli("verify", "--json");
+  expect(JSON.parse(asJson.stdout)).toMatchObject({
+    ok: false,
+    findings: [{ kind: "row_changed", id: "2" }],
+  });
+  expect(asJson.code).toBe(1);
+});
+
+test.each([
+  [["audit"], "needs one of list, verify, seal"],
+  [["audit", "verfy"], "Did you mean verify?"],
+  [["audit", "seal", "--anchor", "x"], "does not read --anchor"],
+  [["audit", "list", "extra"], "takes no argument"],
+  [["audit", "list", "--since", "yesterday"], "--since must be a time"],
+  [["audit", "verify", "--anchor", "x"], "audit.verify: anchor"],
+  [["audit", "list", "--outcome", "don"], 'Did you mean "done"?'],
+])("%j is a usage error that says what to do", async (args, text) => {
+  const told = await cliInProcess(args, { DATABASE_URL: "postgres://localhost:1/none" });
+  expect(told.code).toBe(2);
+  expect(told.stderr).toContain(text);
+});
+
+test("the help has an example", async () => {
+  const { stdout, code } = await cliInProcess(["audit", "--help"], {});
+  expect(code).toBe(0);
+  expect(stdout).toContain("sagabox audit verify --anchor");
+});

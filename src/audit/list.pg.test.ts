@@ -65,9 +65,8 @@ test.each<[AuditFilter, string]>([
   [{ after: "1; drop table x" }, "OPTIONS_INVALID"],
   [{ from: new Date("x") }, "OPTIONS_INVALID"],
   [{ actr: "x" } as AuditFilter, "OPTIONS_UNKNOWN_KEY"],
-])("%j is refused", async (filter, code) => {
-  const { database } = await auditHouse();
-  await expect(listAudit(database, "sagabox", filter)).rejects.toMatchObject({ code });
+])("%j is refused", (filter, code) => {
+  expect(() => conditionsOf(filter)).toThrow(expect.objectContaining({ code }) as Error);
 });
 
 test("no search reads a whole log", async () => {

@@ -1,6 +1,7 @@
 import { command, event, permanent, saga } from "sagabox";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { checkAndKeep, replayAs, whoDidWhat } from "../../examples/guides/audit.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { until } from "../support/relays.ts";
 import { sagaShop } from "../support/saga-shop.ts";
@@ -152,4 +153,34 @@ test("E4: what is published again is in the log page by page, and so is a window
   expect(await bus.audit.list({ outcome: "refused" })).toMatchObject([
     { action: "outbox.republish", actor: "shop", errorCode: "OPTIONS_INVALID" },
   ]);
+});
+
+test("the code of the guide acts, looks, and keeps heads elsewhere", async () => {
+  const { bus, pool } = await sagaShop();
+  let broken = true;
+  bus.on(Noise, { consumer: "listener" }, () => {
+    if (broken) throw permanent("not now");
+    return Promise.resolve();
+  });
+  await bus.run();
+  await bus.transaction((tx) => bus.publish(tx, Noise, { orderId: "a" }));
+  await until(async () => (await bus.deadLetters.list({ open: true })).length === 1);
+  broken = false;
+  const [letter] = await bus.deadLetters.list();
+  await replayAs(bus, letter?.id ?? "", "ada");
+  expect(await whoDidWhat(bus, "ada")).toEqual([
+    `dead_letter.replay, ${letter?.id}, done, the address service is back`,
+  ]);
+  await until(async () => (await bus.audit.seal()).head !== null, 20_000);
+  const heads: string[] = [];
+  await checkAndKeep(bus, heads);
+  await checkAndKeep(bus, heads);
+  expect(heads).toHaveLength(2);
+  // The owner of the database starts over; only the head that was kept elsewhere shows it.
+  const client = await pool.connect();
+  await client.query("set session_replication_role = replica");
+  await client.query("delete from sagabox.audit_seal");
+  client.release(true);
+  expect(await bus.audit.verify()).toMatchObject({ ok: true });
+  await expect(checkAndKeep(bus, heads)).rejects.toThrow("the end of the chain was replaced");
 });

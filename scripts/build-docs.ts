@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { format } from "prettier";
 import { placeOrder } from "../examples/03-order-saga/order-saga.ts";
 import { orderFlow } from "../examples/05-order-choreography/order-flow.ts";
+import { roleNames, roles, type Extent } from "../src/admin/index.ts";
 import { flowDiagram } from "../src/flow/index.ts";
 import { cloudEventAttributes } from "../src/message/index.ts";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
@@ -28,6 +29,10 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
       "order-saga",
       sagaDiagram(placeOrder.definition),
     ),
+    "docs/guides/database-roles.md": await withTables("docs/guides/database-roles.md", {
+      roles: roleTable(),
+      rights: rightsTable(),
+    }),
     "docs/guides/cloud-events.md": await withTable("docs/guides/cloud-events.md", "attributes", attributes()),
   };
 }
@@ -169,10 +174,48 @@ function withDiagram(path: string, name: string, diagram: string): string {
 }
 
 async function withTable(path: string, name: string, rows: readonly string[]): Promise<string> {
-  const place = new RegExp(`(<!-- table: ${name} -->\\n)[^]*?(\\n<!-- end of table -->)`);
-  const table = await format(rows.join("\n"), { parser: "markdown", printWidth: 110 });
-  const text = readFileSync(join(root, path), "utf8");
-  return text.replace(place, (_, open, close) => `${open}\n${table}${close}`);
+  return withTables(path, { [name]: rows });
+}
+
+async function withTables(
+  path: string,
+  tables: Readonly<Record<string, readonly string[]>>,
+): Promise<string> {
+  let text = readFileSync(join(root, path), "utf8");
+  for (const [name, rows] of Object.entries(tables)) {
+    const place = new RegExp(`(<!-- table: ${name} -->\\n)[^]*?(\\n<!-- end of table -->)`);
+    const table = await format(rows.join("\n"), { parser: "markdown", printWidth: 110 });
+    text = text.replace(place, (_, open, close) => `${open}\n${table}${close}`);
+  }
+  return text;
+}
+
+function roleTable(): readonly string[] {
+  const rows = roleNames.map((name) => {
+    const { who, includes, still } = roles[name];
+    const also = includes.map((other) => `\`${other}\``).join(", ");
+    return row(`\`${name}\``, who, also, still);
+  });
+  return [
+    row("Role", "Who connects as it", "Is also", "Whoever steals it can"),
+    row("---", "---", "---", "---"),
+    ...rows,
+  ];
+}
+
+function rightsTable(): readonly string[] {
+  const extent = (columns: Extent): string => (columns === "all" ? "" : ` (${columns.join(", ")})`);
+  const rows = roleNames.flatMap((name) =>
+    roles[name].grants.map(({ on, can, why, only }) => {
+      const rights = (Object.entries(can) as [string, Extent][]).map(
+        ([right, of]) => `${right}${extent(of)}`,
+      );
+      const when =
+        only === undefined ? "" : ` (only \`--with-${only === "optimistic" ? "optimistic-send" : only}\`)`;
+      return row(`\`${name}\``, `\`${on}\``, rights.join(", "), `${why}${when}`);
+    }),
+  );
+  return [row("Role", "On", "May", "Why"), row("---", "---", "---", "---"), ...rows];
 }
 
 function attributes(): readonly string[] {

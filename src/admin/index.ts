@@ -22,6 +22,6 @@ export type { SagaSummary } from "./saga-summary.ts";
 export { signalSaga, type SagaTarget, type SignalOptions } from "./signal-saga.ts";
 export { stuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./stuck-sagas.ts";
 export { assertRights } from "./roles/assert-rights.ts";
-export { type Extra, type Grant } from "./roles/grant.ts";
+export { type Extent, type Extra } from "./roles/grant.ts";
 export { roleNames, roles, type RoleName } from "./roles/roles.ts";
-export { rolesSql, type RolesOptions } from "./roles/roles-sql.ts";
+export { rolesSql } from "./roles/roles-sql.ts";

@@ -63,7 +63,7 @@ export const operatorGrants: readonly Grant[] = [
   { on: "outbox_seq", can: { usage: "all" }, why: "draws its place" },
   {
     on: "queue",
-    can: { insert: "all", select: ["lane"] },
+    can: { insert: "all", select: "all" },
     why: "delivers a dead letter to its consumer again",
   },
   { on: "queue_seq", can: { usage: "all" }, why: "draws its place" },

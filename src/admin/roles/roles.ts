@@ -39,7 +39,7 @@ const migrated: Grant = {
 export const roles: Readonly<Record<RoleName, Role>> = {
   owner: {
     who: '`sagabox migrate up`, and one worker with `parts: ["upkeep"]`: only an owner may attach and drop partitions',
-    still: "everything in the schema",
+    still: "do everything in the schema",
     includes: [],
     grants: [],
   },
@@ -69,7 +69,7 @@ export const roles: Readonly<Record<RoleName, Role>> = {
   },
   worker: {
     who: 'workers with `parts: ["relay", "consumers", "sagas"]`',
-    still: "what relay and saga can",
+    still: "do what relay and saga can",
     includes: ["relay", "saga"],
     grants: [],
   },

@@ -44,7 +44,7 @@ declare
   thing record;
 begin
   if not (select rolsuper from pg_roles where rolname = current_user)
-     and not pg_has_role(current_user, ${literal(owner)}::regrole::oid, 'MEMBER') then
+     and not pg_has_role(current_user, ${literal(owner)}::regrole::oid, 'USAGE') then
     execute format('grant %s to %I', ${literal(owner)}::regrole, current_user);
   end if;
   if (select nspowner from pg_namespace where oid = ${literal(schema)}::regnamespace) <> ${literal(owner)}::regrole then

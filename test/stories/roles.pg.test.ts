@@ -1,0 +1,309 @@
+import { command, createBus, event, message, permanent, saga } from "sagabox";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { z } from "zod";
+import { cliInProcess } from "../support/cli-in-process.ts";
+import { until } from "../support/relays.ts";
+import { rolesHouse, type RolesHouse } from "../support/roles-house.ts";
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const Order = z.object({ id: z.string(), name: z.string().default("CANARY") });
+const Placed = event("order.placed", { schema: Order, key: ({ id }) => id });
+const Strict = event("order.moved", { schema: Order, key: ({ id }) => id, order: "strict" });
+const Booked = event("order.booked", { schema: Order, key: ({ id }) => id });
+const Price = command("price.of", { schema: Order, reply: z.object({ cents: z.number() }) });
+
+async function count(house: RolesHouse, table: string, where = "true"): Promise<number> {
+  const { rows } = await house.pool.query<{ n: number }>(
+    `select count(*)::int as n from sagabox.${table} where ${where}`,
+  );
+  return rows[0]?.n ?? 0;
+}
+
+/** An owner that migrates and keeps the partitions, a relay, and a consumer that books what it sees. */
+async function shop(house: RolesHouse) {
+  const owner = await house.bus(["owner"]);
+  await owner.migrate();
+  await owner.run({ parts: ["upkeep"] });
+  const relay = await house.bus(["relay"]);
+  await relay.run({ parts: ["relay"] });
+  const consumer = await house.bus(["consumer"]);
+  const seen: string[] = [];
+  const failedOnce = new Set<string>();
+  consumer.on(
+    Placed,
+    { consumer: "books", from: "beginning", retry: { firstDelay: 10 } },
+    async ({ data }, { publish }) => {
+      if (data.id.startsWith("shaky") && !failedOnce.has(data.id)) {
+        failedOnce.add(data.id);
+        throw new Error("not yet");
+      }
+      if (data.id.startsWith("dead") && !failedOnce.has(data.id)) {
+        failedOnce.add(data.id);
+        throw permanent(`cannot book ${data.name}`);
+      }
+      seen.push(data.id);
+      await publish(Booked, data);
+    },
+  );
+  const booked: string[] = [];
+  consumer.onBatch(Booked, { consumer: "mails" }, (messages) => {
+    booked.push(...messages.map(({ data }) => data.id));
+  });
+  consumer.on(Strict, { consumer: "moves" }, ({ data }) => void seen.push(`moved ${data.id}`));
+  consumer.on(Price, { consumer: "prices" }, () => ({ cents: 100 }));
+  await consumer.run({ parts: ["consumers"] });
+  return { owner, relay, consumer, seen, booked };
+}
+
+test("G10: a writer that may only insert publishes in every way, and relay, consumer and owner do the rest", async () => {
+  const house = await rolesHouse();
+  const { seen, booked } = await shop(house);
+  const writer = await house.bus(["writer"]);
+  const pool = await house.as("writer");
+  const client = await pool.connect();
+  await client.query("begin");
+  await writer.publish(client, Placed, { id: "client" });
+  await writer.publishAll(client, [message(Placed, { id: "batch-1" }), message(Placed, { id: "batch-2" })]);
+  await client.query("commit");
+  client.release();
+  await writer.transaction(async (tx) => {
+    await tx.publish(Placed, { id: "transaction" });
+    await tx.publish(Placed, { id: "later" }, { delay: 50 });
+    await tx.publish(Placed, { id: "shaky" });
+    await tx.publish(Strict, { id: "s1" });
+    expect(await tx.publish(Placed, { id: "own" }, { id: "own-1" })).toMatchObject({ written: true });
+    await tx.publish(Placed, { id: "own-later" }, { id: "own-2", delay: 50 });
+  });
+  const again = await writer.transaction((tx) => tx.publish(Placed, { id: "own" }, { id: "own-1" }));
+  expect(again.written).toBe(false);
+  const all = [
+    "client",
+    "batch-1",
+    "batch-2",
+    "transaction",
+    "later",
+    "shaky",
+    "moved s1",
+    "own",
+    "own-later",
+  ];
+  await until(() => seen.length >= all.length);
+  await until(() => booked.length >= all.length - 1);
+  expect(seen.toSorted()).toEqual(all.toSorted());
+  await until(async () => (await count(house, "queue")) === 0);
+  expect(await count(house, "message", "tableoid::regclass::text like '%default'")).toBe(0);
+  expect(house.troubles()).toEqual([]);
+});
+
+test("G10: an operator decides about dead letters, and a viewer sees all of it without a word of the payload", async () => {
+  const house = await rolesHouse();
+  const { seen, booked } = await shop(house);
+  const writer = await house.bus(["writer"]);
+  await writer.transaction(async (tx) => {
+    for (const id of ["dead-1", "dead-2", "fine"])
+      await tx.publish(Placed, { id }, { delay: id === "fine" ? 1 : 0 });
+    await tx.publish(Placed, { id: "far" }, { delay: "1h" });
+  });
+  await until(async () => (await count(house, "dead_letter")) === 2);
+  const operator = await house.bus(["operator"]);
+  const letters = await operator.deadLetters.list();
+  expect((await operator.deadLetters.show(letters[0]?.id ?? "")).dlq_metadata.error_message).toContain(
+    "CANARY",
+  );
+  await operator.deadLetters.replay(letters[0]?.id ?? "", { actor: "ann", reason: "repaired" });
+  await operator.deadLetters.discard(letters[1]?.id ?? "", { actor: "ann", reason: "obsolete" });
+  await until(() => seen.filter((id) => id.startsWith("dead")).length === 1);
+  await until(() => booked.length === 2);
+  const explained = await cliInProcess(["explain", letters[0]?.messageId ?? ""], {
+    DATABASE_URL: await house.login("operator"),
+  });
+  expect(explained).toMatchObject({ code: 0, stderr: "", stdout: expect.stringContaining("order.placed") });
+  for (const action of ["list", "verify"]) {
+    const audit = await cliInProcess(["audit", action], { DATABASE_URL: await house.login("operator") });
+    expect(audit, action).toMatchObject({ code: 0, stderr: "" });
+  }
+  const sent = await operator.republish({
+    from: new Date(Date.now() - 60_000),
+    to: new Date(Date.now() + 60_000),
+  });
+  expect(sent.count).toBeGreaterThan(2);
+  expect(await operator.inbox.stats()).not.toEqual([]);
+  const viewer = await house.as("viewer");
+  const { rows: views } = await house.pool.query<{ name: string }>(
+    "select viewname as name from pg_views where schemaname = 'sagabox' and viewname like 'masked%'",
+  );
+  const rows = await Promise.all(views.map(({ name }) => viewer.query(`select * from sagabox.${name}`)));
+  const told = JSON.stringify(rows.map((result) => result.rows as unknown[]));
+  expect(told).toContain("order.placed");
+  expect(told).not.toContain("CANARY");
+  const filled = views.filter((_, n) => (rows[n]?.rowCount ?? 0) > 0).map(({ name }) => name);
+  const atLeast = ["message", "outbox_events", "scheduled", "dead_letter", "consumer_inbox", "audit_log"];
+  expect(filled).toEqual(expect.arrayContaining(atLeast.map((name) => `masked_${name}`)));
+  expect(house.troubles()).toEqual([]);
+});
+
+test("G10: an operator sends a letter from the place it held, frees a key, and restores what is gone", async () => {
+  const house = await rolesHouse();
+  const owner = await house.bus(["owner"]);
+  await owner.migrate();
+  const writer = await house.bus(["writer"]);
+  await writer.transaction(async (tx) => {
+    for (const id of ["a", "b", "c"]) await tx.publish(Placed, { id }, { id });
+  });
+  await house.pool.query("update sagabox.outbox set due_at = 'infinity'");
+  await house.pool.query(
+    `insert into sagabox.dead_letter
+       (origin, message_id, kind, type, schema_version, topic, key, correlation_id, traceparent, source, priority,
+        max_attempts, headers, data, written_at, reason, attempts, error_type, error_message, held_lane, held_seq)
+     select 'outbox', id, kind, type, schema_version, topic, key, correlation_id, traceparent, source, priority,
+            max_attempts, headers, data, written_at, 'buried', 0, 'Error', 'buried', lane, seq
+       from sagabox.message order by id`,
+  );
+  const operator = await house.bus(["operator"]);
+  const byMessage = new Map(
+    (await operator.deadLetters.list()).map((letter) => [letter.messageId, letter.id]),
+  );
+  const [a, b, c] = ["a", "b", "c"].map((id) => byMessage.get(id) ?? "");
+  const people = await house.as("operator");
+  const { rows: early } = await people.query("select sagabox.dead_letter_rearm($1) as done", [a]);
+  expect(early).toEqual([{ done: false }]); // an open letter is not touched
+  await operator.deadLetters.replay(a ?? "", { reason: "x" });
+  await operator.deadLetters.discard(b ?? "", { reason: "x" });
+  await house.pool.query(
+    "delete from sagabox.message where id = 'c'; delete from sagabox.outbox where message_id = 'c'",
+  );
+  await operator.deadLetters.replay(c ?? "", { reason: "x" });
+  const { rows } = await house.pool.query(
+    "select message_id, due_at < 'infinity' as due from sagabox.outbox order by message_id",
+  );
+  expect(rows).toEqual([
+    { message_id: "a", due: true },
+    { message_id: "c", due: true },
+  ]);
+  expect(await count(house, "message", "id = 'c' and data like '%CANARY%'")).toBe(1);
+});
+
+test("G10: requests are asked and answered between consumers", async () => {
+  const house = await rolesHouse();
+  await shop(house);
+  const asking = await house.bus(["consumer"], { service: "web" });
+  await asking.run({ parts: ["consumers"] });
+  expect(await asking.request(Price, { id: "1" }, { timeout: "20s" })).toEqual({ cents: 100 });
+  expect(house.troubles()).toEqual([]);
+});
+
+const Reserve = command("stock.reserve", { schema: Order, reply: z.object({ shelf: z.string() }) });
+const Release = command("stock.release", { schema: Order });
+const Paid = event("order.paid", { schema: Order, key: ({ id }) => id });
+const order = saga("order", { version: 1, input: Order, key: ({ id }) => id })
+  .send("reserve", Reserve, (c) => c.input)
+  .undo(Release, (c) => c.input)
+  .waitFor("paid", Paid, { timeout: "1h" })
+  .run("check", (c) => {
+    if (c.input.id.startsWith("odd")) throw permanent("CANARY is odd");
+    return 1;
+  })
+  .noUndo("it only looks");
+
+test("G10, E4: a saga runs under its role, and an operator decides about it through the command line", async () => {
+  const house = await rolesHouse();
+  const { consumer: _, relay } = await shop(house);
+  expect(await relay.health()).toMatchObject({ ok: true });
+  const stock = await house.bus(["consumer"], { service: "stock" });
+  stock.on(Reserve, { consumer: "stock" }, () => ({ shelf: "A" }));
+  stock.on(Release, { consumer: "stock" }, () => undefined);
+  await stock.run({ parts: ["consumers"] });
+  const sagas = await house.bus(["saga"]);
+  sagas.register(order);
+  await sagas.run({ parts: ["sagas"] });
+  const starter = await house.bus(["saga"]);
+  starter.register(order);
+  const started = await starter.transaction(async (tx) => ({
+    fine: await starter.start(tx, order, { id: "fine", name: "x" }),
+    odd: await starter.start(tx, order, { id: "odd", name: "x" }),
+    given: await starter.start(tx, order, { id: "given", name: "x" }),
+  }));
+  const status = async (id: string, wanted: string) =>
+    count(house, "saga_instance", `id = '${id}' and status = '${wanted}'`);
+  const waits = "waits_for like 'wait%'";
+  await until(async () => (await count(house, "saga_instance", waits)) === 3);
+  const writer = await house.bus(["writer"]);
+  await writer.transaction(async (tx) => {
+    await tx.publish(Paid, { id: "fine" });
+    await tx.publish(Paid, { id: "odd" });
+  });
+  await until(async () => (await status(started.fine.sagaId, "completed")) === 1);
+  const env = { DATABASE_URL: await house.login("operator") };
+  const cli = (...args: string[]) => cliInProcess(["saga", ...args], env);
+  const why = ["--actor", "ann", "--reason", "ticket 7"];
+  expect(await cli("cancel", started.given.sagaId, ...why)).toMatchObject({ code: 0, stderr: "" });
+  await until(async () => (await status(started.given.sagaId, "compensated")) === 1);
+  for (const args of [["list"], ["show", started.fine.sagaId], ["history", started.fine.sagaId], ["stuck"]]) {
+    expect(await cli(...args), args.join(" ")).toMatchObject({ code: 0, stderr: "" });
+  }
+  const operator = await house.bus(["operator"]);
+  expect(await operator.sagas.incidents()).toEqual([]);
+  const refused = await cli("cancel", started.fine.sagaId, ...why);
+  expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("SAGA_ACTION_REFUSED") });
+  const viewer = { DATABASE_URL: await house.login("viewer") };
+  const denied = await cliInProcess(["saga", "list"], viewer);
+  expect(denied.stderr).toMatch(/^sagabox: .*needs the operator role.*\[STORAGE_PERMISSION_DENIED\]\n$/);
+  expect(house.troubles()).toEqual([]);
+});
+
+test("G10: one worker role does it all, sending at once what it wrote, beside an owner's upkeep", async () => {
+  const house = await rolesHouse(["optimistic", "overflow"]);
+  const owner = await house.bus(["owner"]);
+  await owner.migrate();
+  await owner.run({ parts: ["upkeep"] });
+  const worker = await house.bus(["worker"], { outbox: { overflow: { maxPending: 1_000 } } });
+  const seen: string[] = [];
+  worker.on(Placed, { consumer: "books" }, ({ data }) => void seen.push(data.id));
+  worker.register(order);
+  await worker.run({ parts: ["relay", "consumers", "sagas"] });
+  const writer = await house.bus(["writer"], { outbox: { overflow: { maxPending: 1_000 } } });
+  await writer.transaction((tx) => tx.publish(Placed, { id: "now" }));
+  await until(() => seen.length === 1);
+  expect(house.observer.of("optimistic.succeeded").length).toBeGreaterThan(0);
+  expect(house.troubles()).toEqual([]);
+  expect(house.observer.of("optimistic.failed")).toEqual([]);
+});
+
+test("G10: whoever lacks a right is told in one line which role has it", async () => {
+  const house = await rolesHouse();
+  const start = async (
+    roles: Parameters<RolesHouse["bus"]>[0],
+    parts: ("relay" | "consumers" | "sagas" | "upkeep")[],
+  ) => {
+    const bus = await house.bus(roles);
+    return bus.run({ parts }).then(
+      () => "ran",
+      ({ code, message: text }: { code: string; message: string }) => `${code}: ${text}`,
+    );
+  };
+  expect(await start(["writer"], ["relay"])).toMatch(/^STORAGE_PERMISSION_DENIED: .*grant sagabox_relay to/);
+  expect(await start(["relay"], ["consumers"])).toMatch(
+    /^STORAGE_PERMISSION_DENIED: .*grant sagabox_consumer to/,
+  );
+  expect(await start(["consumer"], ["sagas"])).toMatch(
+    /^STORAGE_PERMISSION_DENIED: .*on saga_instance.*sagabox_saga to/,
+  );
+  expect(await start(["worker"], ["upkeep"])).toMatch(/^STORAGE_PERMISSION_DENIED: .*does not own.*"upkeep"/);
+  expect(await start([], ["relay"])).toMatch(/^STORAGE_PERMISSION_DENIED: .*sagabox roles sql/);
+  const eager = createBus({ service: "shop", database: await house.login("writer"), log: false });
+  onTestFinished(async () => void (await eager.stop()));
+  await expect(eager.transaction((tx) => tx.publish(Placed, { id: "1" }))).rejects.toMatchObject({
+    code: "STORAGE_PERMISSION_DENIED",
+    message: expect.stringMatching(/needs the writer role.*outbox\.optimistic to false/),
+  });
+  const viewer = await house.bus(["viewer"]);
+  await expect(viewer.deadLetters.list()).rejects.toMatchObject({
+    code: "STORAGE_PERMISSION_DENIED",
+    message: expect.stringContaining("the operator role"),
+  });
+  await expect(viewer.migrate()).rejects.toMatchObject({
+    code: "STORAGE_PERMISSION_DENIED",
+    message: expect.stringContaining("the owner role"),
+  });
+});

@@ -2,6 +2,7 @@ import type { Bench } from "./harness/bench.ts";
 import type { Result } from "./harness/result.ts";
 import { consumer } from "./inbox/consumer.ts";
 import { latency } from "./publish/latency.ts";
+import { payloads } from "./payloads/payloads.ts";
 import { transaction } from "./publish/transaction.ts";
 import { cost } from "./relay/cost.ts";
 import { drain } from "./relay/drain.ts";
@@ -34,5 +35,6 @@ export const suites: Readonly<Record<string, Readonly<Record<string, Measurement
     "P3.kafka: into and out of Kafka": (bench) => broker(bench, "kafka"),
   },
   sagas: { "P13: steps of sagas": sagaSteps },
+  payloads: { "C5, C6: large and personal payloads": payloads },
   inbox: { "P12: ways to handle a message": consumer },
 };

@@ -48,6 +48,9 @@ export const targets = {
   "P13.inside": higher("transactional steps of sagas, against the same"),
   "P13.remote": higher("remote steps of sagas, command and reply, against the same"),
   "P13.dbos": higher("a saga of 3 local steps, against a workflow of DBOS", 3, 4.5),
+  "C5.postgres": higher("256 kB in a store of the database, against the same in the message"),
+  "C5.file": higher("256 kB in a folder, against the same in the message"),
+  "C6.sealed": higher("two personal fields sealed and opened, against the same in clear"),
   P15: lower("memory of a worker with a backlog waiting, of 200 MB", 1, 0.6),
 } as const satisfies Record<string, Target>;
 

@@ -1,7 +1,8 @@
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import {
   hasEnded,
-  loadedFrom,
+  openedText,
+  openInstance,
   replay,
   type Drawn,
   type InstanceRow,
@@ -126,20 +127,21 @@ async function eachPage(
 }
 
 async function checkOne(
-  { sql, sagas, definitionOf }: SagaAdmin,
+  { sql, sagas, definitionOf, vault }: SagaAdmin,
   tx: AdminTransaction,
   id: string,
   count: (instance: Loaded, replayed: Replayed | "skipped") => void,
 ): Promise<void> {
   const [row] = (await tx.run<InstanceRow>(sagas.read, [id])).rows;
   if (row === undefined) return;
-  const instance = loadedFrom(row);
+  const instance = await openInstance(vault, row, tx);
+  if (typeof instance === "string") return; // nobody can look into it here
   const definition = definitionOf(instance.type, instance.definitionVersion);
   if (definition === undefined && hasEnded(instance.status)) {
     count(instance, "skipped");
     return;
   }
-  const turns = turnsOf((await tx.run<TurnRow>(sql.turns, [id])).rows);
+  const turns = turnsOf((await tx.run<TurnRow>(sql.turns, [id])).rows, instance);
   count(instance, replay(definition, { ...instance, turns }));
 }
 
@@ -154,7 +156,9 @@ interface TurnRow {
   readonly at_ms: string | number;
 }
 
-function turnsOf(rows: readonly TurnRow[]): RecordedTurn[] {
+function turnsOf(rows: readonly TurnRow[], { id, seal }: Loaded): RecordedTurn[] {
+  const read = (text: string, place: string, version: number): unknown =>
+    JSON.parse(openedText(seal, text, id, [place, version]));
   const turns = new Map<number, RecordedTurn>();
   for (const row of rows) {
     const line = { event: row.event_type, step: row.step, from: row.old_status, to: row.new_status };
@@ -164,8 +168,8 @@ function turnsOf(rows: readonly TurnRow[]): RecordedTurn[] {
       turns.set(row.version, {
         version: row.version,
         atMs: Number(row.at_ms),
-        input: JSON.parse(row.input) as SagaInput,
-        drawn: row.drawn === null ? null : (JSON.parse(row.drawn) as Drawn),
+        input: read(row.input, "cause", row.version) as SagaInput,
+        drawn: row.drawn === null ? null : (read(row.drawn, "drawn", row.version) as Drawn),
         lines: [line],
       });
     }

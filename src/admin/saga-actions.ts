@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import { encodeJson, type Json } from "../message/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
-import { loadedFrom, type InstanceRow, type Loaded, type Operator } from "../saga/index.ts";
+import { openInstance, sealedText, type InstanceRow, type Loaded, type Operator } from "../saga/index.ts";
 import type { AdminTransaction } from "./explaining-database.ts";
 import { judgeAction, type Asked } from "./judge-action.ts";
 import { auditFailure, notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
@@ -84,10 +84,21 @@ async function act(
   return auditFailure(admin, entry, deed);
 }
 
-export async function loadById({ sagas }: SagaAdmin, tx: AdminTransaction, id: string): Promise<Loaded> {
-  const [row] = (await tx.run<InstanceRow>(sagas.load, [String(id)])).rows;
+export async function loadById(admin: SagaAdmin, tx: AdminTransaction, id: string): Promise<Loaded> {
+  const [row] = (await tx.run<InstanceRow>(admin.sagas.load, [String(id)])).rows;
   if (row === undefined) throw notFound(String(id));
-  return loadedFrom(row);
+  return opened(admin, tx, row);
+}
+
+/** The instance, or an error when nothing can be decided about it. */
+export async function opened({ vault }: SagaAdmin, tx: AdminTransaction, row: InstanceRow): Promise<Loaded> {
+  const instance = await openInstance(vault, row, tx);
+  if (typeof instance !== "string") return instance;
+  const why =
+    instance === "erased"
+      ? "the person it was about was erased, and with them its state; `bus.privacy.endSaga()` closes it"
+      : "it is about a person, and there is no key for it here: set SAGABOX_KEY_RING_FILE";
+  throw new SagaboxError("SAGA_ACTION_REFUSED", `Nothing can be decided about saga ${row.id}: ${why}.`);
 }
 
 type Done = ActionResult | SagaboxError;
@@ -127,14 +138,16 @@ export async function deliver(
   const { id, type, definitionVersion, version } = instance;
   const judgement = judgeAction(instance, asked, definitionOf(type, definitionVersion));
   if (judgement.kind === "already") return { sagaId: id, accepted: false };
-  const input = encodeJson(asked as unknown as Json);
+  const text = encodeJson(asked as unknown as Json);
   if (judgement.kind === "refused") {
+    const input = sealedText(instance.seal, text, id, ["ignored", cause]);
     await tx.run(sagas.ignore, [id, version, judgement.why, cause, asked.by?.actor ?? null, input]);
     return new SagaboxError(
       "SAGA_ACTION_REFUSED",
       `Saga ${id} cannot do "${asked.kind}": ${judgement.why}.`.replace(/([.?])\.$/, "$1"),
     );
   }
+  const input = sealedText(instance.seal, text, letter, ["mail"]);
   const { rows } = await tx.run(sagas.post, [id, letter, cause, input]);
   return { sagaId: id, accepted: rows.length === 1 };
 }

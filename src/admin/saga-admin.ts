@@ -1,7 +1,7 @@
 import { AuditWriter, type AuditEntry } from "../audit/index.ts";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { text } from "../options/index.ts";
-import { sagaStatements, type Operator, type SagaDefinition } from "../saga/index.ts";
+import { sagaStatements, type Operator, type SagaDefinition, type SagaVault } from "../saga/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
 import { explainingDatabase, type AdminDatabase } from "./explaining-database.ts";
 import { adminStatements } from "./statements.ts";
@@ -16,12 +16,15 @@ export interface SagaAdmin {
   readonly definitionOf: (type: string, version: number) => SagaDefinition | undefined;
   /** The names of all sagas that are known here, in whatever version. */
   readonly names: () => readonly string[];
+  /** Opens sagas about persons; without it they are shown as sealed. */
+  readonly vault?: SagaVault | undefined;
 }
 
 export function sagaAdmin(
   database: Database,
   schema: string,
   definitions: () => readonly SagaDefinition[] = () => [],
+  vault?: SagaVault,
 ): SagaAdmin {
   const quoted = quotedSchema(schema);
   return {
@@ -31,6 +34,7 @@ export function sagaAdmin(
     audit: new AuditWriter(schema),
     definitionOf: (type, version) =>
       definitions().find((one) => one.name === type && one.version === version),
+    vault,
     names: () => [...new Set(definitions().map(({ name }) => name))],
   };
 }

@@ -1,6 +1,6 @@
 import type { Json } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
-import type { Operator } from "../saga/index.ts";
+import { openedText, sealOf, type Operator, type SagaVault } from "../saga/index.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 
 /** One line of the audit log: what happened, what or who caused it. */
@@ -51,7 +51,7 @@ interface LineRow {
 }
 
 export async function sagaHistory(
-  { database, sql }: SagaAdmin,
+  { database, sql, vault }: SagaAdmin,
   id: string,
   options: HistoryOptions = {},
 ): Promise<readonly HistoryLine[]> {
@@ -63,7 +63,29 @@ export async function sagaHistory(
   if (rows.length === 0 && (await database.run(sql.exists, [String(id)])).rows.length === 0) {
     throw notFound(String(id));
   }
-  return rows.map(lineOf);
+  const lines: HistoryLine[] = [];
+  for (const row of rows) lines.push(lineOf(await openedLine(vault, String(id), row)));
+  return lines;
+}
+
+// What was about a person is opened where there is a key, and marked where there is none.
+async function openedLine(vault: SagaVault | undefined, sagaId: string, row: LineRow): Promise<LineRow> {
+  const seal = await sealOf(vault, row.input ?? row.note ?? row.changes);
+  if (seal === undefined) return row;
+  const show = (text: string | null, ...place: (string | number)[]): string | null => {
+    if (text === null || !text.startsWith('{"$sealed"')) return text;
+    return typeof seal === "string" ? null : openedText(seal, text, sagaId, place);
+  };
+  const cause = row.event_type === "ignored" ? ["ignored", row.cause] : ["cause", row.version];
+  const mark = (text: string | null, hidden: string): string | null =>
+    typeof seal === "string" && text !== null ? hidden : text;
+  const asJson = JSON.stringify(`[${String(seal)}]`);
+  return {
+    ...row,
+    note: show(row.note, "note", row.version) ?? mark(row.note, `[${String(seal)}]`),
+    input: show(row.input, ...cause) ?? mark(row.input, asJson),
+    changes: show(row.changes, "changes", row.version) ?? mark(row.changes, asJson),
+  };
 }
 
 function lineOf(row: LineRow): HistoryLine {

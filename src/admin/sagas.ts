@@ -1,5 +1,5 @@
 import type { Json } from "../message/index.ts";
-import { stepsOf, type SagaState, type StepRecord } from "../saga/index.ts";
+import { newState, openedText, sealOf, stepsOf, type SagaState, type StepRecord } from "../saga/index.ts";
 import { listIncidents, type Incident } from "./incidents.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 import { summaryOf, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
@@ -64,10 +64,10 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
   if (row === undefined) throw notFound(String(id));
   const [incident] = await listIncidents(admin, { sagaId: row.id, open: true, limit: 1 });
   const children = (await database.run<SummaryRow>(sql.children, [row.id])).rows;
-  const state = JSON.parse(row.state) as SagaState;
+  const { input, state } = await contentsOf(admin, row);
   return {
     ...summaryOf(row),
-    input: JSON.parse(row.input) as Json,
+    input,
     direction: state.direction,
     pivoted: state.pivoted,
     cause: state.cause ?? null,
@@ -77,6 +77,16 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
     children: children.map(summaryOf),
     waitingMail: row.mail,
     state,
+  };
+}
+
+// Of a person who was erased, or for whom there is no key here, only the outside of the saga can be shown.
+async function contentsOf({ vault }: SagaAdmin, row: DetailRow): Promise<{ input: Json; state: SagaState }> {
+  const seal = await sealOf(vault, row.state);
+  if (typeof seal === "string") return { input: `[${seal}]`, state: newState() };
+  return {
+    input: JSON.parse(openedText(seal, row.input, row.id, ["input"])) as Json,
+    state: JSON.parse(openedText(seal, row.state, row.id, ["state", row.version])) as SagaState,
   };
 }
 

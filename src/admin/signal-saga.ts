@@ -1,7 +1,7 @@
 import { encodeJson, validate, type AnyEvent, type InputOf, type Json } from "../message/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
-import { loadedFrom, type InstanceRow, type Operator } from "../saga/index.ts";
-import { deliver, loadById, underLock, type ActionResult } from "./saga-actions.ts";
+import type { InstanceRow, Operator } from "../saga/index.ts";
+import { deliver, loadById, opened, underLock, type ActionResult } from "./saga-actions.ts";
 import { auditFailure, notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
 
 /** An instance, by its id or by its type and key. */
@@ -36,7 +36,7 @@ export async function signalSaga<E extends AnyEvent>(
         if ("sagaId" in target) return loadById(admin, tx, target.sagaId);
         const { rows } = await tx.run<InstanceRow>(sagas.loadByKey, [target.type, target.key]);
         if (rows[0] === undefined) throw notFound(`${target.type} ${target.key}`);
-        return loadedFrom(rows[0]);
+        return opened(admin, tx, rows[0]);
       },
       async (tx, instance) => {
         const cause = `signal:${id}`;

@@ -72,7 +72,8 @@ function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "wh
 }
 
 function failures({ state, current_step: step, last_error: error }: StuckRow): string {
-  const kept = state === null ? null : (decodeJson(state) as unknown as SagaState);
+  const isReadable = state !== null && !state.startsWith('{"$sealed"');
+  const kept = isReadable ? (decodeJson(state) as unknown as SagaState) : null;
   const places = kept === null ? [] : stuckPlaces(kept);
   const told = places.map((place) => failureText(place, kept?.records[place] ?? {}));
   const text = told.length === 0 ? failureText(step ?? "?", { error }) : told.join("; ");

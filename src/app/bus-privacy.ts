@@ -1,4 +1,5 @@
 import {
+  endErasedSaga,
   erase,
   erasures,
   exportSubject,
@@ -18,7 +19,9 @@ import {
   type RewrapOptions,
 } from "../privacy/index.ts";
 import { text } from "../options/index.ts";
+import type { Json } from "../message/index.ts";
 import { notify } from "../storage/index.ts";
+import type { BusSagas } from "./bus-sagas.ts";
 import type { Parts } from "./parts.ts";
 
 export type BusPrivacy = ReturnType<typeof busPrivacy>;
@@ -31,7 +34,7 @@ export function heardErasure(payload: string): string | undefined {
 }
 
 /** Data about persons: finding them without naming them, giving them out, holding and erasing them. */
-export function busPrivacy(parts: Parts) {
+export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
   const engine = (): PrivacyEngine => {
     if (parts.privacy === undefined) throw keysMissing("anybody");
     return parts.privacy;
@@ -42,13 +45,19 @@ export function busPrivacy(parts: Parts) {
       engine().index.of(text("value", value, { max: 65_536 }), text("purpose", purpose)),
     /** Destroys the keys of a person: every copy of what was sealed for them becomes unreadable, wherever it is. */
     erase: async (subject: string, options: EraseOptions) => erase(eraser(parts, engine()), subject, options),
+    /** Ends a saga that was parked because its person was erased. False when it is none of these. */
+    endSaga: async (id: string, options: Pick<EraseOptions, "reason" | "actor">) =>
+      endErasedSaga(engine(), id, options),
     /** Everything that is held about a person, opened, one by one. */
     export: (subject: string) =>
       exportSubject(
         {
           engine: engine(),
           open: async (message) => parts.inbox.unpack(SubjectErased, message),
-          openSaga: (row) => Promise.resolve({ status: row.status }),
+          openSaga: async ({ id, status }) => {
+            const { input, steps } = await show(id);
+            return JSON.parse(JSON.stringify({ status, input, steps })) as Json;
+          },
         },
         subject,
       ),

@@ -29,7 +29,7 @@ export type BusSagas = ReturnType<typeof busSagas>;
 
 /** What people may look at and decide about sagas. An action is done by whichever worker knows the definition. */
 export function busSagas({ database, settings, sagas }: Pick<Parts, "database" | "settings" | "sagas">) {
-  const admin = sagaAdmin(database, settings.schema, () => sagas.registry.all());
+  const admin = sagaAdmin(database, settings.schema, () => sagas.registry.all(), sagas.engine.parts.vault);
   const poked = async (action: Promise<ActionResult>): Promise<ActionResult> => {
     const result = await action;
     sagas.hint(result.sagaId);

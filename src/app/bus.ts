@@ -29,6 +29,7 @@ import {
   explainPostgresError,
   type Migration,
   type NeededRole,
+  type Queryable,
   type TransactionOptions,
 } from "../storage/index.ts";
 import { busAudit, type BusAudit } from "./bus-audit.ts";
@@ -92,7 +93,7 @@ export class Bus {
     this.inbox = new Inbox(parts.inbox, parts.settings.inbox);
     this.flows = parts.flows;
     this.sagas = busSagas(parts);
-    this.privacy = busPrivacy(parts);
+    this.privacy = busPrivacy(parts, this.sagas);
     this.deadLetters = busDeadLetters(parts);
     this.audit = busAudit(parts);
     this.payloads = busPayloads(parts.claimCheck);

@@ -22,7 +22,7 @@ import {
   type ScopeParts,
 } from "../outbox/index.ts";
 import { ParkingTransport } from "../parking/index.ts";
-import { MessageSeal, privacyEngine, withoutKeys, type PrivacyEngine } from "../privacy/index.ts";
+import { MessageSeal, privacyEngine, sagaVault, withoutKeys, type PrivacyEngine } from "../privacy/index.ts";
 import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { Sagas } from "../saga/index.ts";
@@ -135,6 +135,7 @@ export function wire(
     compose: composeOne,
     newId,
     observer,
+    vault: privacy === undefined ? undefined : sagaVault(privacy),
     begin: ownTransaction(database, scope),
     transactionOf: sagaTransactionOf,
   });

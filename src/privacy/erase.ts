@@ -96,6 +96,16 @@ export async function erase(eraser: Eraser, given: string, options: EraseOptions
   };
 }
 
+/** Ends a saga that was parked because its person was erased. False when it is none of these. */
+export async function endErasedSaga(
+  { database, sql }: PrivacyEngine,
+  id: string,
+  { reason, actor = "unknown" }: Pick<EraseOptions, "reason" | "actor">,
+): Promise<boolean> {
+  const params = [text("id", id), ERASED, text("reason", reason, { max: 1_000 }), text("actor", actor)];
+  return (await database.run(sql.endSaga, params)).rows.length > 0;
+}
+
 async function dryRun(engine: PrivacyEngine, subject: string): Promise<ErasureReport> {
   const { database, sql } = engine;
   await assertNotHeld(engine, database, subject);

@@ -7,13 +7,21 @@ export { keyRingFile } from "./key-ring-file.ts";
 export type { KeyWrapper, WrappedKey } from "./key-wrapper.ts";
 export { keysMissing, MessageSeal, withoutKeys } from "./message-seal.ts";
 export { privacyEngine, type PrivacyEngine } from "./engine.ts";
-export { erase, type Eraser, type EraseOptions, type ErasureReport, type LiveSaga } from "./erase.ts";
+export {
+  endErasedSaga,
+  erase,
+  type Eraser,
+  type EraseOptions,
+  type ErasureReport,
+  type LiveSaga,
+} from "./erase.ts";
 export { erasures, type Erasure } from "./erasure-log.ts";
 export { exportSubject, type ExportedLine } from "./export-subject.ts";
 export { hold, release, type HoldOptions } from "./legal-hold.ts";
 export { reapply, type Reapplied } from "./reapply.ts";
 export type { Remains } from "./remains.ts";
 export { rewrap, type RewrapOptions, type RewrapResult } from "./rewrap.ts";
+export { sagaVault } from "./saga-vault.ts";
 export { privacyStatus, type PrivacyStatus } from "./status.ts";
 export { SubjectErased, type ErasedSubject } from "./subject-erased.ts";
 export { scrub, sweepAll, type Scrubbed } from "./sweep.ts";

@@ -29,18 +29,25 @@ export class Sealer {
 
   /** `place` is what tells the value from the others of its message. */
   seal(value: unknown, place: unknown): Sealed {
-    const plain = Buffer.from(encodeJson(value, { maxBytes: LARGEST_BYTES }));
-    const nonce = randomBytes(NONCE_BYTES);
-    const bytes = encrypt({ key: this.#key, nonce, bound: this.#bound(place) }, plain);
-    return { $sealed: formatToken({ keyId: this.#keyId, nonce, bytes }) };
+    return this.sealText(encodeJson(value, { maxBytes: LARGEST_BYTES }), place);
   }
 
   open(value: unknown, place: unknown): Json {
+    return decodeJson(this.openText(value, place), { maxBytes: LARGEST_BYTES });
+  }
+
+  sealText(text: string, place: unknown): Sealed {
+    const nonce = randomBytes(NONCE_BYTES);
+    const bytes = encrypt({ key: this.#key, nonce, bound: this.#bound(place) }, Buffer.from(text));
+    return { $sealed: formatToken({ keyId: this.#keyId, nonce, bytes }) };
+  }
+
+  openText(value: unknown, place: unknown): string {
     const token = isSealed(value) ? parseToken(value.$sealed) : undefined;
     if (token?.keyId !== this.#keyId) throw sealBroken();
     const plain = decrypt({ key: this.#key, nonce: token.nonce, bound: this.#bound(place) }, token.bytes);
     if (plain === undefined) throw sealBroken();
-    return decodeJson(plain.toString("utf8"), { maxBytes: LARGEST_BYTES });
+    return plain.toString("utf8");
   }
 
   #bound(place: unknown): string {

@@ -75,6 +75,24 @@ export function privacyStatements(schema: string) {
        select id, version, 'failed', 'failed', $2::text, 'erasure', $3::text, trace_id from parked
        returning saga_id`,
     ),
+    // Nobody knows any more what it did: it ends as it is, and whoever says so answers for it.
+    endSaga: statement(
+      "sagabox.privacy.end_saga",
+      `with ended as (
+         update ${schema}.saga_instance
+            set status = 'compensated', ended_at = clock_timestamp(), version = version + 1, due_at = null,
+                updated_at = clock_timestamp()
+          where id = $1::text and ended_at is null and subject is not null and last_error = $2::text
+         returning id, version, trace_id),
+       closed as (
+         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = 'compensated'
+          where saga_id in (select id from ended) and closed_at is null)
+       insert into ${schema}.saga_audit_log
+         (saga_id, version, event_type, old_status, new_status, note, cause, user_id, trace_id)
+       select id, version, 'state_changed', 'failed', 'compensated', $3::text, 'operator:' || $4::text, $4::text, trace_id
+         from ended
+       returning saga_id`,
+    ),
     keysOf: statement(
       "sagabox.privacy.keys_of",
       `select key_id, wrapped is not null as live from ${schema}.subject_key where subject = $1::text order by key_id`,

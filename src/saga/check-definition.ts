@@ -1,11 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
-import { stepsOf, type Node, type SagaDefinition } from "./definition.ts";
+import { stepsOf, type Node, type SagaDefinition, type Work } from "./definition.ts";
 
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,99}$/;
 const MAX_STEPS = 500;
 
 /** What the compiler cannot see, or a caller without one did not. Throws at the first mistake. */
-export function checkDefinition({ name, nodes }: SagaDefinition): void {
+export function checkDefinition({ name, nodes, personal }: SagaDefinition): void {
   if (!NAME.test(name)) throw mistake(`saga "${name}"`, "its name", NAME_RULE);
   const names = new Set<string>();
   checkNames(name, nodes, names);
@@ -25,10 +25,25 @@ export function checkDefinition({ name, nodes }: SagaDefinition): void {
         "has a pivot and cannot be undone: say noUndo(reason) or pivot()",
       );
     }
+    const brought = broughtBy(work);
+    if (personal === null && brought !== undefined) {
+      throw mistake(
+        where,
+        `"${brought}"`,
+        "brings personal data into the saga: say whose, in its `personal`",
+      );
+    }
     if (work.kind === "wait" && work.by === null && work.event.key === undefined) {
       throw mistake(where, `the event "${work.event.name}"`, "has no key: say `by`");
     }
   }
+}
+
+/** The contract with which personal data would get into the state. */
+function broughtBy(work: Work): string | undefined {
+  if (work.kind === "wait") return work.event.personal === null ? undefined : work.event.name;
+  if (work.kind === "send") return work.command.personal === null ? undefined : work.command.name;
+  return work.kind === "child" && work.saga.personal !== null ? work.saga.name : undefined;
 }
 
 const NAME_RULE = "must be 1 to 100 letters, digits, - or _, beginning with a letter";

@@ -16,6 +16,8 @@ export interface SagaOptions<T extends StandardSchemaV1> {
   readonly key: (input: StandardSchemaV1.InferOutput<T>) => string;
   /** Before its pivot, an instance that takes longer is compensated. Default: none. */
   readonly deadline?: Duration | number;
+  /** Whose data it works with: everything it holds is sealed with their key. */
+  readonly personal?: { readonly subject: (input: StandardSchemaV1.InferOutput<T>) => string };
 }
 
 type Storable<T extends StandardSchemaV1> =
@@ -29,8 +31,11 @@ export function saga<const T extends StandardSchemaV1>(
   options: SagaOptions<T> & Storable<T>,
 ): Saga<StandardSchemaV1.InferOutput<T>, None, "undoable"> {
   const where = `saga "${name}"`;
-  rejectUnknownKeys(where, options, ["version", "input", "key", "deadline"]);
-  const { version, input, key, deadline } = options as SagaOptions<T>;
+  rejectUnknownKeys(where, options, ["version", "input", "key", "deadline", "personal"]);
+  const { version, input, key, deadline, personal } = options as SagaOptions<T>;
+  if (personal !== undefined && typeof personal?.subject !== "function") {
+    throw invalid(where, "needs `subject` in `personal`, a function of its input");
+  }
   if (typeof key !== "function") throw invalid(where, "needs `key`, a function of its input");
   if (input?.["~standard"] === undefined) throw invalid(where, "needs `input`, a Standard Schema");
   const definition: SagaDefinition = {
@@ -42,6 +47,10 @@ export function saga<const T extends StandardSchemaV1>(
       deadline === undefined
         ? null
         : milliseconds(`${where}.deadline`, deadline, { min: 1, max: LONGEST_MS }),
+    personal:
+      personal === undefined
+        ? null
+        : { subject: (given) => personal.subject(given as StandardSchemaV1.InferOutput<T>) },
     nodes: [],
   };
   return new SagaBuilder(definition) as unknown as Saga<StandardSchemaV1.InferOutput<T>, None, "undoable">;

@@ -100,6 +100,8 @@ export interface SagaDefinition {
   readonly input: StandardSchemaV1;
   readonly key: (input: unknown) => string;
   readonly deadlineMs: number | null;
+  /** Whose saga it is, where it is about a person: what it holds is sealed then. */
+  readonly personal: { readonly subject: (input: unknown) => string } | null;
   readonly nodes: readonly Node[];
 }
 

@@ -1,15 +1,14 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import type { Json } from "../message/index.ts";
 import type { Compose, Outgoing } from "../outbox/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { messageOf } from "./begin.ts";
+import { tellFamily } from "./children.ts";
 import { decide } from "./decide.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
-import { resultsOf } from "./draft.ts";
 import { followedBy, recording } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
 import { sagaCommand } from "./saga-command.ts";
@@ -19,14 +18,21 @@ import {
   after,
   saveParams,
   insertParams,
-  withoutUndefined,
   type Birth,
   type Cause,
   type InstanceRow,
   type Loaded,
-  loadedFrom,
+  openInstance,
 } from "./saga-store.ts";
-import { seedOf, startFrom } from "./start.ts";
+import {
+  noKeyHere,
+  openedText,
+  SEALED_TEXT,
+  sealedText,
+  sealOf,
+  type PersonSeal,
+  type SagaVault,
+} from "./sealing.ts";
 import type { SagaStatements } from "./statements.ts";
 
 /** An open transaction that can also take messages. */
@@ -48,6 +54,8 @@ export interface SagaEngineParts {
   readonly maxStateBytes: number;
   /** How long something is kept for an instance that does not exist yet. */
   readonly earlyMs: number;
+  /** Undefined where there are no keys: sagas about persons can neither be started nor moved then. */
+  readonly vault?: SagaVault | undefined;
 }
 
 interface ApplyOptions {
@@ -73,9 +81,25 @@ export class SagaEngine {
     return this.parts.sql;
   }
 
+  /** The sagas that this process can move, by name and version: without keys none about a person. */
+  movable(): readonly string[] {
+    const { registry, vault } = this.parts;
+    return registry
+      .all()
+      .filter(({ personal }) => personal === null || vault !== undefined)
+      .map(({ name, version }) => `${name}/${version}`);
+  }
+
+  /** Undefined when there is none, or when its person was erased: nothing can be done with it then. */
   async load(tx: Queryable, id: string): Promise<Loaded | undefined> {
     const [row] = (await tx.run<InstanceRow>(this.sql.load, [id])).rows;
-    return row === undefined ? undefined : loadedFrom(row);
+    return row === undefined ? undefined : this.open(row, tx);
+  }
+
+  async open(row: InstanceRow, tx?: Queryable): Promise<Loaded | undefined> {
+    const instance = await openInstance(this.parts.vault, row, tx);
+    if (instance === "sealed") throw noKeyHere(row.id);
+    return instance === "erased" ? undefined : instance;
   }
 
   /** The instance afterwards, or why nothing changed. Throws SAGA_CONFLICT when somebody else was faster. */
@@ -100,7 +124,7 @@ export class SagaEngine {
         : await tx.run(this.sql.insert, insertParams(before, birth, params));
     if (written.rows.length === 0) throw conflict(before.id);
     for (const one of outgoing) await tx.send(one);
-    for (const effect of sendable.effects) await this.#perform(tx, before, sendable, effect);
+    for (const effect of sendable.effects) await tellFamily(this, tx, before, sendable, effect);
     tx.whenCommitted(() => this.tell(before, sendable));
     return { instance: after(before, sendable) };
   }
@@ -132,12 +156,14 @@ export class SagaEngine {
     );
   }
 
-  tell({ id, type, status: from, state: old }: Loaded, { status, state, effects }: Decision): void {
+  tell({ id, type, status: from, state: old, seal }: Loaded, { status, state, effects }: Decision): void {
     const { observer } = this.parts;
     if (from !== status) {
       const incident = effects.find(({ kind }) => kind === "open incident");
       const [step, error] =
-        incident?.kind === "open incident" ? [incident.places.join(", "), incident.error] : [null, null];
+        incident?.kind === "open incident"
+          ? [incident.places.join(", "), seal === undefined ? incident.error : SEALED_TEXT]
+          : [null, null];
       observer.tell("saga.changed", { type, id, from, to: status, step, error }, { sagaId: id });
     }
     for (const [place, record] of Object.entries(state.records)) {
@@ -216,67 +242,31 @@ export class SagaEngine {
     };
   }
 
-  async #perform(tx: SagaTransaction, before: Loaded, decision: Decision, effect: SagaEffect): Promise<void> {
-    const { newId } = this.parts;
-    switch (effect.kind) {
-      case "start child":
-        return this.#startChild(tx, before, decision, effect);
-      case "revoke child":
-        return this.#revokeChild(tx, before, effect);
-      case "tell parent": {
-        const results =
-          effect.end === "completed" ? (withoutUndefined(resultsOf(decision.state)) as Json) : null;
-        const input = { kind: "child", childId: before.id, end: effect.end, results } as const;
-        await this.post(tx, effect.parentId, newId(), `child:${before.id}`, input);
-        return;
-      }
-      default:
-        return undefined;
-    }
-  }
-
-  async #startChild(
-    tx: SagaTransaction,
-    before: Loaded,
-    { state }: Decision,
-    { place, id, definition, input }: Extract<SagaEffect, { kind: "start child" }>,
-  ): Promise<void> {
-    const { correlationId, traceparent } = before;
-    const parent = { id: before.id, place };
-    let error = "an instance of the child saga with this key exists already";
-    const seed = await seedOf(definition, input).catch((thrown: unknown) => ({ error: messageOf(thrown) }));
-    if ("error" in seed) error = seed.error;
-    else {
-      const origin = { id, parent, correlationId, traceparent };
-      if ((await startFrom(this, tx, definition, seed, origin)).started) return;
-    }
-    const { epoch = 1, attempt = 1 } = state.records[place] ?? {};
-    const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
-    const failed = { kind: "worked", place, undo: false, epoch, attempt, outcome } as const;
-    await this.post(tx, before.id, this.parts.newId(), `child:${id}`, failed);
-  }
-
-  // A child that is not there, because its start failed or because it was deleted, would never answer.
-  async #revokeChild(
-    tx: SagaTransaction,
-    before: Loaded,
-    { place, epoch, attempt, id }: Extract<SagaEffect, { kind: "revoke child" }>,
-  ): Promise<void> {
-    const { newId } = this.parts;
-    if (await this.post(tx, id, newId(), `parent:${before.id}`, { kind: "revoke" })) return;
-    const outcome = { kind: "refused", error: `the child saga ${id} does not exist` } as const;
-    const failed = { kind: "worked", place, undo: true, epoch, attempt, outcome } as const;
-    await this.post(tx, before.id, newId(), `child:${id}`, failed);
+  /** What was left for an instance; undefined when it was about a person who was erased. */
+  async letter(id: string, text: string, tx: Queryable): Promise<SagaInput | undefined> {
+    const seal = await sealOf(this.parts.vault, text, tx);
+    if (seal === "sealed") throw noKeyHere(id);
+    return seal === "erased" ? undefined : (JSON.parse(openedText(seal, text, id, ["mail"])) as SagaInput);
   }
 
   /** Leaves something for an instance, to be taken up by whoever knows its version. False when there is none. */
-  async post(tx: Queryable, sagaId: string, id: string, cause: string, input: SagaInput): Promise<boolean> {
-    const { rows } = await tx.run(this.sql.post, [sagaId, id, cause, JSON.stringify(input)]);
+  async post(
+    tx: Queryable,
+    sagaId: string,
+    id: string,
+    cause: string,
+    input: SagaInput,
+    seal?: PersonSeal,
+  ): Promise<boolean> {
+    const text = sealedText(seal, JSON.stringify(input), id, ["mail"]);
+    const { rows } = await tx.run(this.sql.post, [sagaId, id, cause, text]);
     return rows.length > 0;
   }
 
-  async #ignore(tx: Queryable, { id, version }: Loaded, { cause, input }: Cause, why: string): Promise<void> {
-    await tx.run(this.sql.ignore, [id, version, why, cause, actorOf(input), JSON.stringify(input)]);
+  async #ignore(tx: Queryable, before: Loaded, { cause, input }: Cause, why: string): Promise<void> {
+    const { id, version, seal } = before;
+    const text = sealedText(seal, JSON.stringify(input), id, ["ignored", cause]);
+    await tx.run(this.sql.ignore, [id, version, why, cause, actorOf(input), text]);
   }
 }
 

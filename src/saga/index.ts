@@ -15,7 +15,9 @@ export { stuckPlaces } from "./operate.ts";
 export type { OpenTransaction } from "./instance-handle.ts";
 export type { SagaTransaction } from "./engine.ts";
 export { replay, type RecordedLine, type RecordedSaga, type RecordedTurn, type Replayed } from "./replay.ts";
-export { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
+export { openInstance, type InstanceRow, type Loaded } from "./saga-store.ts";
+export { openedText, sealedText, sealOf } from "./sealing.ts";
+export type { HiddenAs, PersonSeal, SagaVault } from "./sealing.ts";
 export { Sagas, type Defined, type SagasParts } from "./sagas.ts";
 export { sagaStatements } from "./statements.ts";
 export {

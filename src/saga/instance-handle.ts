@@ -83,8 +83,10 @@ export class InstanceHandle {
       if (current === undefined) throw new Error(`saga ${id} is gone`);
       let instance = current;
       const { rows } = await tx.run<Mail>(engine.sql.mail, [id]);
-      for (const { cause, input } of rows) {
-        const letter = { cause, input: JSON.parse(input) as SagaInput };
+      for (const { id: letterId, cause, input: kept } of rows) {
+        const input = await engine.letter(letterId, kept, tx);
+        if (input === undefined) continue; // about somebody who was erased
+        const letter = { cause, input };
         ({ instance } = await engine.apply(tx, definition, instance, letter));
       }
       if (rows.length > 0) await tx.run(engine.sql.forgetMail, [id, textArray(rows.map((row) => row.id))]);
@@ -165,7 +167,8 @@ export class InstanceHandle {
   async post(work: LocalWork, outcome: WorkOutcome): Promise<void> {
     const { engine, database } = this.#parts;
     const { cause, input } = this.ended(work, outcome);
-    await engine.post(database, this.#instance.id, engine.parts.newId(), cause, input);
+    const { id, seal } = this.#instance;
+    await engine.post(database, id, engine.parts.newId(), cause, input, seal);
   }
 
   async release(): Promise<void> {

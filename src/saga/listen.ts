@@ -1,12 +1,13 @@
 import { retryAfter } from "../errors/index.ts";
 import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.ts";
-import { replyContract, replyTopicOf, type Json, type ReplyBody } from "../message/index.ts";
+import { replyContract, replyTopicOf, type AnyEvent, type Json, type ReplyBody } from "../message/index.ts";
 import type { Sql } from "../storage/index.ts";
 import { storable } from "./draft.ts";
 import { conflict, type SagaEngine, type SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { sagaReplies } from "./saga-command.ts";
-import { loadedFrom, type InstanceRow, type Loaded } from "./saga-store.ts";
+import type { InstanceRow, Loaded } from "./saga-store.ts";
+import { sealedText } from "./sealing.ts";
 
 export interface ListenParts {
   readonly engine: SagaEngine;
@@ -38,7 +39,8 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
           const key = keyOf(message.data);
           keys.set(key, (keys.get(key) ?? new Set()).add(version));
         }
-        for (const [key, those] of keys) await hearEvent(parts, message, context, { type, key, those });
+        for (const [key, those] of keys)
+          await hearEvent(parts, message, context, { event, type, key, those });
       }
     });
   }
@@ -58,11 +60,18 @@ async function hearReply(
   await move(parts, transaction, before, { id, cause: `message:${id}`, input });
 }
 
+interface Interested {
+  readonly event: AnyEvent;
+  readonly type: string;
+  readonly key: string;
+  readonly those: ReadonlySet<number>;
+}
+
 async function hearEvent(
   parts: ListenParts,
   { id, type, data }: Received,
   { tx }: HandlerContext,
-  { type: saga, key, those }: { readonly type: string; readonly key: string; readonly those: Set<number> },
+  { event, type: saga, key, those }: Interested,
 ): Promise<void> {
   const { engine } = parts;
   const transaction = parts.transactionOf(tx);
@@ -71,13 +80,18 @@ async function hearEvent(
   const input: SagaInput = { kind: "event", id, type, data: data as Json };
   const cause = `message:${id}`;
   if (rows[0] !== undefined) {
-    const before = loadedFrom(rows[0]);
+    const before = await engine.open(rows[0], transaction);
+    if (before === undefined) return; // erased
     const known = engine.parts.registry.get(saga, before.definitionVersion) !== undefined;
     if (known && !those.has(before.definitionVersion)) return; // its version knows this event by another key
     return move(parts, transaction, before, { id, cause, input });
   }
-  const { earlyMs } = engine.parts;
-  await transaction.run(engine.sql.keep, [id, saga, key, cause, JSON.stringify(input), earlyMs]);
+  const { earlyMs, vault } = engine.parts;
+  // There is no instance yet whose key could seal it, but the event says itself whose data it carries.
+  const seal =
+    event.personal === null ? undefined : await vault?.forPerson(event.personal.subject(data), transaction);
+  const text = sealedText(seal, JSON.stringify(input), id, ["mail"]);
+  await transaction.run(engine.sql.keep, [id, saga, key, cause, text, earlyMs]);
 }
 
 /** Here if its version is known here, else left for somebody who knows it. */
@@ -89,7 +103,7 @@ async function move(
 ): Promise<void> {
   const definition = engine.parts.registry.get(before.type, before.definitionVersion);
   if (definition === undefined) {
-    await engine.post(tx, before.id, id, cause, input);
+    await engine.post(tx, before.id, id, cause, input, before.seal);
     const { type, definitionVersion: version } = before;
     const { observer } = engine.parts;
     tx.whenCommitted(() => observer.tell("saga.unknown_version", { type, version, count: 1 }));

@@ -3,7 +3,8 @@ import { textArray, type Database, type Statement } from "../storage/index.ts";
 import type { SagaEngine } from "./engine.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { InstanceTask } from "./instance-task.ts";
-import { loadedFrom, type Claim, type InstanceRow, type Loaded } from "./saga-store.ts";
+import { messageOf } from "./begin.ts";
+import type { Claim, InstanceRow, Loaded } from "./saga-store.ts";
 
 export interface SagaRunnerParts {
   readonly engine: SagaEngine;
@@ -83,7 +84,7 @@ export class SagaRunner implements Service {
 
   async #look(): Promise<number> {
     const { engine, database, concurrency, pollMs } = this.#parts;
-    const names = textArray(engine.parts.registry.names());
+    const names = textArray(engine.movable());
     const room = concurrency - this.#tasks.size;
     if (room <= 0) return Infinity; // whoever ends wakes us
     const taken = await this.#claim(engine.sql.claim, names, room, false);
@@ -103,8 +104,23 @@ export class SagaRunner implements Service {
   async #claim(statement: Statement, names: string, room: number, mail: boolean): Promise<number> {
     const { database, worker, leaseMs } = this.#parts;
     const { rows } = await database.run<InstanceRow>(statement, [worker, leaseMs, names, room]);
-    for (const row of rows) this.#take(loadedFrom(row), mail);
+    for (const row of rows) await this.#open(row, mail);
     return rows.length;
+  }
+
+  // One that cannot be opened must not keep the others waiting. It is looked at again when its claim has run out.
+  async #open(row: InstanceRow, mail: boolean): Promise<void> {
+    const { engine, database, worker, leaseMs } = this.#parts;
+    const { id, type } = row;
+    try {
+      const instance = await engine.open(row);
+      if (instance !== undefined) return this.#take(instance, mail);
+      await database.run(engine.sql.dropMail, [id]); // whoever it was about was erased
+      await database.run(engine.sql.release, [id, worker]);
+    } catch (error) {
+      const text = messageOf(error).slice(0, 500);
+      engine.parts.observer.tell("saga.failed", { type, id, error: text, retryInMs: leaseMs });
+    }
   }
 
   #take(instance: Loaded, mail: boolean): void {
@@ -152,10 +168,10 @@ export class SagaRunner implements Service {
 
   async #lookForOrphans(): Promise<number> {
     const { engine, database } = this.#parts;
-    const { registry, observer } = engine.parts;
+    const { observer } = engine.parts;
     const { rows } = await database.run<{ type: string; definition_version: number; count: number }>(
       engine.sql.orphans,
-      [textArray(registry.names())],
+      [textArray(engine.movable())],
     );
     for (const { type, definition_version: version, count } of rows) {
       observer.tell("saga.unknown_version", { type, version, count });

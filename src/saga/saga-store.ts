@@ -5,6 +5,15 @@ import type { SagaDefinition } from "./definition.ts";
 import type { Change, Decision } from "./decision.ts";
 import type { SagaInput } from "./input.ts";
 import { changesText } from "./state-changes.ts";
+import {
+  openedText,
+  sealedText,
+  sealOf,
+  SEALED_TEXT,
+  type HiddenAs,
+  type PersonSeal,
+  type SagaVault,
+} from "./sealing.ts";
 import type { SagaState, SagaStatus, Snapshot } from "./state.ts";
 import { hasEnded } from "./state.ts";
 import type { SagaStatements } from "./statements.ts";
@@ -21,6 +30,8 @@ export interface Loaded extends Snapshot {
   readonly claims: number;
   /** The database's clock when it was read. */
   readonly nowMs: number;
+  /** With which everything it holds is sealed, where it is about a person. */
+  readonly seal?: PersonSeal | undefined;
 }
 
 export interface InstanceRow {
@@ -40,16 +51,28 @@ export interface InstanceRow {
   readonly now_ms: string | number;
 }
 
-export function loadedFrom(row: InstanceRow): Loaded {
+/** The instance, or why it cannot be read. */
+export async function openInstance(
+  vault: SagaVault | undefined,
+  row: InstanceRow,
+  tx?: Queryable,
+): Promise<Loaded | HiddenAs> {
+  const seal = await sealOf(vault, row.state, tx);
+  return typeof seal === "string" ? seal : loadedFrom(row, seal);
+}
+
+function loadedFrom(row: InstanceRow, seal?: PersonSeal): Loaded {
+  const { id, version } = row;
   return {
+    seal,
     id: row.id,
     type: row.type,
     definitionVersion: row.definition_version,
     key: row.correlation_id,
     status: row.status,
     // Our own text. What is in it was checked when it came, each part by itself: the whole may be deeper and larger.
-    input: JSON.parse(row.input) as Json,
-    state: JSON.parse(row.state) as SagaState,
+    input: JSON.parse(openedText(seal, row.input, id, ["input"])) as Json,
+    state: JSON.parse(openedText(seal, row.state, id, ["state", version])) as SagaState,
     version: row.version,
     traceparent: row.traceparent,
     correlationId: row.message_correlation_id,
@@ -87,26 +110,37 @@ export function saveParams(
   const stateText = JSON.stringify(state); // results and events were checked when they came, errors when they were noted
   const bytes = bringsData(before, input) ? Buffer.byteLength(stateText) : 0;
   if (bytes > maxStateBytes) throw tooLarge(before.id, bytes, maxStateBytes);
+  const { id, seal } = before;
+  const version = before.version + 1;
+  const hidden = (error: string | null): string | null =>
+    error === null || seal === undefined ? error : SEALED_TEXT;
+  const sealed = (text: string | null, ...place: (string | number)[]): string | null =>
+    sealedText(seal, text, id, place);
   return [
     before.id,
     before.version,
     status,
-    stateText,
+    sealed(stateText, "state", version),
     waits?.step ?? null,
     waits?.what ?? null,
     waits?.sinceMs ?? null,
-    lastErrorOf(state),
+    hidden(lastErrorOf(state)),
     Object.values(state.records).reduce((sum, { attempt }) => sum + attempt - 1, 0),
     nextDueMs(state, hasEnded(status)),
     release,
-    encodeJson(linesOf(changes).map((line, index) => ({ nr: index + 1, ...line }))),
+    encodeJson(
+      linesOf(changes).map((line, index) => {
+        const note = sealed(line.note ?? null, "note", version);
+        return { nr: index + 1, ...line, ...(note === null ? {} : { note }) };
+      }),
+    ),
     cause,
     actorOf(input),
-    JSON.stringify(input),
+    sealed(JSON.stringify(input), "cause", version),
     opened === undefined ? null : textArray(opened.places),
-    opened?.error ?? null,
-    decision.drawn === undefined ? null : JSON.stringify(decision.drawn),
-    changesText(before.state, state, input),
+    hidden(opened?.error ?? null),
+    sealed(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn", version),
+    sealed(changesText(before.state, state, input), "changes", version),
     closed?.resolution ?? null,
   ];
 }
@@ -143,7 +177,7 @@ export interface Claim {
 
 /** The parameters of `insert`, from those of `save`. */
 export function insertParams(before: Loaded, birth: Birth, save: readonly Param[]): Param[] {
-  const { id, type, key, input, traceparent, correlationId, parent } = before;
+  const { id, type, key, input, traceparent, correlationId, parent, seal } = before;
   const [, , status, state, step, waits, since, error, retries, due, , ...rest] = save;
   const moving = [status, state, step, waits, since, error, retries, due, ...rest.slice(0, 8)];
   const { definitionVersion, traceId, claim } = birth;
@@ -152,7 +186,7 @@ export function insertParams(before: Loaded, birth: Birth, save: readonly Param[
     type,
     definitionVersion,
     key,
-    encodeJson(input),
+    sealedText(seal, encodeJson(input), id, ["input"]),
     traceId,
     traceparent,
     correlationId,
@@ -161,6 +195,7 @@ export function insertParams(before: Loaded, birth: Birth, save: readonly Param[
     ...moving.map((param) => param ?? null),
     claim?.worker ?? null,
     claim?.leaseMs ?? null,
+    seal?.subject ?? null,
   ];
 }
 

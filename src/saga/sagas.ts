@@ -12,7 +12,10 @@ import { SagaRunner } from "./runner.ts";
 import { startIn, type Started } from "./start.ts";
 import { sagaStatements } from "./statements.ts";
 
-export interface SagasParts extends Pick<SagaEngineParts, "service" | "compose" | "newId" | "observer"> {
+export interface SagasParts extends Pick<
+  SagaEngineParts,
+  "service" | "compose" | "newId" | "observer" | "vault"
+> {
   readonly database: Database;
   readonly schema: string;
   readonly worker: string;
@@ -52,6 +55,7 @@ export class Sagas {
       observer,
       maxStateBytes,
       earlyMs,
+      vault: parts.vault,
     });
     this.#runner = new SagaRunner({
       engine: this.engine,

@@ -11,6 +11,7 @@ import { randomBytes } from "../runtime/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { Claim, Loaded } from "./saga-store.ts";
+import { noVault, type PersonSeal } from "./sealing.ts";
 import { newState } from "./state.ts";
 
 export interface Started {
@@ -82,6 +83,7 @@ export async function startFrom(
     parent: origin.parent ?? null,
     claims: 0,
     nowMs: Number(rows[0]?.now_ms),
+    seal: await sealFor(engine, tx, definition, input),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
   // Taken at once only where something is to be done here at once.
@@ -98,6 +100,17 @@ export async function startFrom(
     if (isSagaboxError(error, "SAGA_CONFLICT")) return existing(engine, tx, definition, key);
     throw error;
   }
+}
+
+async function sealFor(
+  { parts: { vault } }: SagaEngine,
+  tx: SagaTransaction,
+  { name, personal }: SagaDefinition,
+  input: Json,
+): Promise<PersonSeal | undefined> {
+  if (personal === null) return undefined;
+  if (vault === undefined) throw noVault(name);
+  return vault.forPerson(personal.subject(input), tx);
 }
 
 async function existing(

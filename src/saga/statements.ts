@@ -45,14 +45,14 @@ export function sagaStatements(schema: string) {
          insert into ${schema}.saga_instance
            (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
             parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
-            due_at, version, ended_at, claimed_by, claimed_until, claims)
+            due_at, version, ended_at, claimed_by, claimed_until, claims, subject)
          values ($1::text, $2::text, $3::integer, $4::text, $5::json, $6::text, $7::text, $8::text, $9::text,
                  $10::text, $11::text, $12::json, $13::text, $14::text,
                  to_timestamp($15::double precision / 1000), $16::text, $17::integer,
                  to_timestamp($18::double precision / 1000), 1,
                  case when $11::text in ('completed', 'compensated') then clock_timestamp() end,
                  $27::text, clock_timestamp() + $28::double precision * interval '1 ms',
-                 case when $27::text is null then 0 else 1 end)
+                 case when $27::text is null then 0 else 1 end, $29::text)
          on conflict (type, correlation_id) do nothing
          returning id, version, trace_id, type, correlation_id),
        collected as (
@@ -124,6 +124,7 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.forget_mail",
       `delete from ${schema}.saga_mail where saga_id = $1::text and id = any($2::text::text[])`,
     ),
+    dropMail: statement("sagabox.saga.drop_mail", `delete from ${schema}.saga_mail where saga_id = $1::text`),
     // Addressed to an instance, whose row is left alone: two that write to each other must not wait for each other.
     post: statement(
       "sagabox.saga.post",

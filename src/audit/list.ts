@@ -82,9 +82,7 @@ interface LineRow {
   readonly error_code: string | null;
 }
 
-const KNOWN = [
-  ...["log", "actor", "action", "sagaId", "target", "traceId", "outcome", "from", "to", "limit", "after"],
-];
+const KNOWN = "log actor action sagaId target traceId outcome from to limit after".split(" ");
 
 export async function listAudit(
   database: Queryable,

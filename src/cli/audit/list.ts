@@ -5,9 +5,7 @@ import { given, numberValue } from "../saga/input.ts";
 import { environment, schemaName, withDatabase } from "../settings.ts";
 import { onlyOptions } from "./only-options.ts";
 
-const READ = [
-  ...["log", "saga", "actor", "action", "target", "trace", "outcome", "since", "until", "limit", "after"],
-];
+const READ = "log saga actor action target trace outcome since until limit after".split(" ");
 
 export async function list(input: CommandInput, io: Io): Promise<number> {
   onlyOptions(input, READ);

@@ -46,9 +46,9 @@ begin
     from {schema}.blob
    where blob.doomed_at is null
      and blob.key = any(array(
-           select found[1] collate "C"
+           select match[1] collate "C"
              from regexp_matches(new.input::text || new.state::text,
-                    '"key":"([0-9a-f]{12}/[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9a-f]{32})"', 'g') as found))
+                    '"key":"([0-9a-f]{12}/[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9a-f]{32})"', 'g') as match))
      for share
   on conflict (key, used_by) do nothing;
   return null;

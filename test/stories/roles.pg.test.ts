@@ -1,4 +1,4 @@
-import { command, createBus, event, message, permanent, saga } from "sagabox";
+import { command, createBus, event, message, permanent } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../support/cli-in-process.ts";
@@ -12,13 +12,6 @@ const Placed = event("order.placed", { schema: Order, key: ({ id }) => id });
 const Strict = event("order.moved", { schema: Order, key: ({ id }) => id, order: "strict" });
 const Booked = event("order.booked", { schema: Order, key: ({ id }) => id });
 const Price = command("price.of", { schema: Order, reply: z.object({ cents: z.number() }) });
-
-async function count(house: RolesHouse, table: string, where = "true"): Promise<number> {
-  const { rows } = await house.pool.query<{ n: number }>(
-    `select count(*)::int as n from sagabox.${table} where ${where}`,
-  );
-  return rows[0]?.n ?? 0;
-}
 
 /** An owner that migrates and keeps the partitions, a relay, and a consumer that books what it sees. */
 async function shop(house: RolesHouse) {
@@ -91,8 +84,8 @@ test("G10: a writer that may only insert publishes in every way, and relay, cons
   await until(() => seen.length >= all.length);
   await until(() => booked.length >= all.length - 1);
   expect(seen.toSorted()).toEqual(all.toSorted());
-  await until(async () => (await count(house, "queue")) === 0);
-  expect(await count(house, "message", "tableoid::regclass::text like '%default'")).toBe(0);
+  await until(async () => (await house.count("queue")) === 0);
+  expect(await house.count("message", "tableoid::regclass::text like '%default'")).toBe(0);
   expect(house.troubles()).toEqual([]);
 });
 
@@ -105,7 +98,7 @@ test("G10: an operator decides about dead letters, and a viewer sees all of it w
       await tx.publish(Placed, { id }, { delay: id === "fine" ? 1 : 0 });
     await tx.publish(Placed, { id: "far" }, { delay: "1h" });
   });
-  await until(async () => (await count(house, "dead_letter")) === 2);
+  await until(async () => (await house.count("dead_letter")) === 2);
   const operator = await house.bus(["operator"]);
   const letters = await operator.deadLetters.list();
   expect((await operator.deadLetters.show(letters[0]?.id ?? "")).dlq_metadata.error_message).toContain(
@@ -181,7 +174,7 @@ test("G10: an operator sends a letter from the place it held, frees a key, and r
     { message_id: "a", due: true },
     { message_id: "c", due: true },
   ]);
-  expect(await count(house, "message", "id = 'c' and data like '%CANARY%'")).toBe(1);
+  expect(await house.count("message", "id = 'c' and data like '%CANARY%'")).toBe(1);
 });
 
 test("G10: requests are asked and answered between consumers", async () => {
@@ -191,83 +184,6 @@ test("G10: requests are asked and answered between consumers", async () => {
   await asking.run({ parts: ["consumers"] });
   expect(await asking.request(Price, { id: "1" }, { timeout: "20s" })).toEqual({ cents: 100 });
   expect(house.troubles()).toEqual([]);
-});
-
-const Reserve = command("stock.reserve", { schema: Order, reply: z.object({ shelf: z.string() }) });
-const Release = command("stock.release", { schema: Order });
-const Paid = event("order.paid", { schema: Order, key: ({ id }) => id });
-const order = saga("order", { version: 1, input: Order, key: ({ id }) => id })
-  .send("reserve", Reserve, (c) => c.input)
-  .undo(Release, (c) => c.input)
-  .waitFor("paid", Paid, { timeout: "1h" })
-  .run("check", (c) => {
-    if (c.input.id.startsWith("odd")) throw permanent("CANARY is odd");
-    return 1;
-  })
-  .noUndo("it only looks");
-
-test("G10, E4: a saga runs under its role, and an operator decides about it through the command line", async () => {
-  const house = await rolesHouse();
-  const { consumer: _, relay } = await shop(house);
-  expect(await relay.health()).toMatchObject({ ok: true });
-  const stock = await house.bus(["consumer"], { service: "stock" });
-  stock.on(Reserve, { consumer: "stock" }, () => ({ shelf: "A" }));
-  stock.on(Release, { consumer: "stock" }, () => undefined);
-  await stock.run({ parts: ["consumers"] });
-  const sagas = await house.bus(["saga"]);
-  sagas.register(order);
-  await sagas.run({ parts: ["sagas"] });
-  const starter = await house.bus(["saga"]);
-  starter.register(order);
-  const started = await starter.transaction(async (tx) => ({
-    fine: await starter.start(tx, order, { id: "fine", name: "x" }),
-    odd: await starter.start(tx, order, { id: "odd", name: "x" }),
-    given: await starter.start(tx, order, { id: "given", name: "x" }),
-  }));
-  const status = async (id: string, wanted: string) =>
-    count(house, "saga_instance", `id = '${id}' and status = '${wanted}'`);
-  const waits = "waits_for like 'wait%'";
-  await until(async () => (await count(house, "saga_instance", waits)) === 3);
-  const writer = await house.bus(["writer"]);
-  await writer.transaction(async (tx) => {
-    await tx.publish(Paid, { id: "fine" });
-    await tx.publish(Paid, { id: "odd" });
-  });
-  await until(async () => (await status(started.fine.sagaId, "completed")) === 1);
-  const env = { DATABASE_URL: await house.login("operator") };
-  const cli = (...args: string[]) => cliInProcess(["saga", ...args], env);
-  const why = ["--actor", "ann", "--reason", "ticket 7"];
-  expect(await cli("cancel", started.given.sagaId, ...why)).toMatchObject({ code: 0, stderr: "" });
-  await until(async () => (await status(started.given.sagaId, "compensated")) === 1);
-  for (const args of [["list"], ["show", started.fine.sagaId], ["history", started.fine.sagaId], ["stuck"]]) {
-    expect(await cli(...args), args.join(" ")).toMatchObject({ code: 0, stderr: "" });
-  }
-  const operator = await house.bus(["operator"]);
-  expect(await operator.sagas.incidents()).toEqual([]);
-  const refused = await cli("cancel", started.fine.sagaId, ...why);
-  expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("SAGA_ACTION_REFUSED") });
-  const viewer = { DATABASE_URL: await house.login("viewer") };
-  const denied = await cliInProcess(["saga", "list"], viewer);
-  expect(denied.stderr).toMatch(/^sagabox: .*needs the operator role.*\[STORAGE_PERMISSION_DENIED\]\n$/);
-  expect(house.troubles()).toEqual([]);
-});
-
-test("G10: one worker role does it all, sending at once what it wrote, beside an owner's upkeep", async () => {
-  const house = await rolesHouse(["optimistic", "overflow"]);
-  const owner = await house.bus(["owner"]);
-  await owner.migrate();
-  await owner.run({ parts: ["upkeep"] });
-  const worker = await house.bus(["worker"], { outbox: { overflow: { maxPending: 1_000 } } });
-  const seen: string[] = [];
-  worker.on(Placed, { consumer: "books" }, ({ data }) => void seen.push(data.id));
-  worker.register(order);
-  await worker.run({ parts: ["relay", "consumers", "sagas"] });
-  const writer = await house.bus(["writer"], { outbox: { overflow: { maxPending: 1_000 } } });
-  await writer.transaction((tx) => tx.publish(Placed, { id: "now" }));
-  await until(() => seen.length === 1);
-  expect(house.observer.of("optimistic.succeeded").length).toBeGreaterThan(0);
-  expect(house.troubles()).toEqual([]);
-  expect(house.observer.of("optimistic.failed")).toEqual([]);
 });
 
 test("G10: whoever lacks a right is told in one line which role has it", async () => {

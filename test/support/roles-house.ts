@@ -9,13 +9,15 @@ export interface RolesHouse extends TemporaryDatabase {
   readonly prefix: string;
   readonly observer: RecordingObserver;
   /** The address for a login role that is a member of these roles and may do nothing else. */
-  login(...roles: readonly RoleName[]): Promise<string>;
+  readonly login: (...roles: readonly RoleName[]) => Promise<string>;
   /** One connection pool as such a login role. */
-  as(...roles: readonly RoleName[]): Promise<pg.Pool>;
+  readonly as: (...roles: readonly RoleName[]) => Promise<pg.Pool>;
   /** A bus of a process of its own, connected as such a login role. */
-  bus(roles: readonly RoleName[], options?: Partial<BusOptions>): Promise<Bus>;
+  readonly bus: (roles: readonly RoleName[], options?: Partial<BusOptions>) => Promise<Bus>;
   /** What any of those processes could not do in its database. */
-  troubles(): readonly string[];
+  readonly troubles: () => readonly string[];
+  /** As the administrator. */
+  readonly count: (table: string, where?: string) => Promise<number>;
 }
 
 /** A migrated database whose roles have exactly the rights that the script gives them. */
@@ -64,6 +66,12 @@ export async function rolesHouse(extras: readonly Extra[] = []): Promise<RolesHo
       onTestFinished(async () => void (await bus.stop()));
       return bus;
     },
+    count: async (table, where = "true") => {
+      const { rows } = await database.pool.query<{ n: number }>(
+        `select count(*)::int as n from sagabox.${table} where ${where}`,
+      );
+      return rows[0]?.n ?? 0;
+    },
     troubles: () => observer.of("storage.failed").map(({ doing, error }) => `${doing}: ${error}`),
   };
 }
@@ -71,5 +79,9 @@ export async function rolesHouse(extras: readonly Extra[] = []): Promise<RolesHo
 async function asAdmin(sql: string): Promise<void> {
   const client = new pg.Client({ connectionString: inject("postgresUrl") });
   await client.connect();
-  await client.query(sql).finally(() => client.end());
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
+  }
 }

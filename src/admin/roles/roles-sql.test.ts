@@ -15,7 +15,7 @@ test.each(["", "Sagabox_", "pg_box_", '"', "a'b", "a b", "a;drop", "1a", "ä", "
 
 test("SEC-13: of 100,000 prefixes only plain names get through, each quoted whole", () => {
   const random = seededRandom(7);
-  const letters = [..."ab_z09Z'\"\\;-- \n\0$%(é", "pg_"];
+  const letters = "a b _ z 0 9 Z ' \" \\ ; -- \n \0 $ % ( é pg_".split(" ");
   let accepted = 0;
   for (let n = 0; n < 100_000; n++) {
     const length = Math.floor(random() * 8);

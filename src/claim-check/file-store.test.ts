@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { newKey, pieces, read } from "../../test/support/stores/exercise-store.ts";
-import { fileStore } from "./file-store.ts";
+import { fileStore, fileStoreWith } from "./file-store.ts";
 
 const never = new AbortController().signal;
 const invalid = expect.objectContaining({ code: "CLAIM_INVALID" });
@@ -98,7 +98,7 @@ test("a full disk is told as such, and no half file is left", async () => {
       },
     }) as typeof file;
   };
-  const store = fileStore({ folder }, full);
+  const store = fileStoreWith({ folder }, full);
   const key = newKey();
   await expect(store.put(key, pieces(Buffer.alloc(2_000_000)), never)).rejects.toMatchObject({
     code: "CLAIM_STORE_FULL",

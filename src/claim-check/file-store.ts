@@ -15,8 +15,8 @@ export interface FileStoreOptions {
   readonly id?: string;
 }
 
-/** Opens a file; another one in tests of a disk that is full. */
-export type OpenFile = typeof open;
+/** Another one in tests of a disk that is full. */
+type OpenFile = typeof open;
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
 const PIECE = 262_144;
@@ -25,7 +25,11 @@ const PART = ".part";
 const FULL = new Set(["ENOSPC", "EDQUOT", "EFBIG"]);
 
 /** Files in a folder that all services see: a disk of this machine, or a shared one. */
-export function fileStore(options: FileStoreOptions, openFile: OpenFile = open): BlobStore {
+export function fileStore(options: FileStoreOptions): BlobStore {
+  return fileStoreWith(options, open);
+}
+
+export function fileStoreWith(options: FileStoreOptions, openFile: OpenFile): BlobStore {
   rejectUnknownKeys("fileStore", options, ["folder", "id"]);
   const id = checkedStoreId("fileStore.id", options.id ?? "files");
   const folder = text("fileStore.folder", options.folder, { max: 4_096, pattern: /^[^\0]+$/ });

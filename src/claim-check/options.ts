@@ -16,7 +16,7 @@ export interface ClaimCheckOptions {
   readonly retention?: Duration | number;
   /** What an aborted transaction left is deleted after this time; no transaction may take longer. Default "1d". */
   readonly grace?: Duration | number;
-  /** How long a store outside the database may take without a sign of life. Default "10s". */
+  /** How long a store outside the database may take without a sign of life. Default "15s". */
   readonly timeout?: Duration | number;
   /** How many may read from such a store, and how many may write to it, at once. Default 8. */
   readonly concurrency?: number;
@@ -72,7 +72,7 @@ export function claimCheckSettings(
     maxBytes: wholeNumber("claimCheck.maxBytes", given.maxBytes ?? 64 * MB, { min: 1_024, max: 5_120 * MB }),
     retentionMs: retentionMs(given.retention, others),
     graceMs: milliseconds("claimCheck.grace", given.grace ?? DAY_MS, { min: DAY_MS / 24, max: 30 * DAY_MS }),
-    timeoutMs: milliseconds("claimCheck.timeout", given.timeout ?? "10s", { min: 100, max: 3_600_000 }),
+    timeoutMs: milliseconds("claimCheck.timeout", given.timeout ?? "15s", { min: 100, max: 3_600_000 }),
     concurrency: wholeNumber("claimCheck.concurrency", given.concurrency ?? 8, { min: 1, max: 1_000 }),
   });
 }

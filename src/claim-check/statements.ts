@@ -115,7 +115,7 @@ export function collectorStatements(schema: string) {
     unknown: statement(
       "sagabox.blob.unknown",
       `select listed.key from unnest($1::text::text[]) as listed (key)
-        where not exists (select 1 from ${schema}.blob where blob.key = listed.key collate "C")`,
+        where (select true from ${schema}.blob where blob.key = listed.key collate "C") is null`,
     ),
     sweepFrom: statement(
       "sagabox.blob.sweep_from",

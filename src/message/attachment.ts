@@ -2,9 +2,12 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { isBlobReference, type BlobReference } from "./blob-reference.ts";
 
 /** A file beside the message: what `bus.attach()` returns and `context.open()` reads. Plain JSON; the bytes lie in a store. */
-export interface Attachment {
-  readonly $attachment: BlobReference & { readonly contentType: string };
-}
+// A type and not an interface, so that it counts as JSON.
+export type Attachment = {
+  readonly $attachment: {
+    readonly [Field in keyof BlobReference]: BlobReference[Field];
+  } & { readonly contentType: string };
+};
 
 const CONTENT_TYPE =
   /^[a-z0-9!#$&^_.+-]{1,127}\/[a-z0-9!#$&^_.+-]{1,127}(?:; ?[a-z0-9-]{1,32}=[A-Za-z0-9_.:+-]{1,127})*$/i;

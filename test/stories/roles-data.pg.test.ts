@@ -57,6 +57,9 @@ test("G10, C6: a writer seals, a consumer opens, and only the privacy role erase
   expect(await officer.privacy.rewrap()).toBeDefined();
   expect(await officer.privacy.status()).toBeDefined();
   const other = await house.bus(["operator"], options);
-  await expect(other.privacy.erase("c-bob", because)).rejects.toThrow("permission denied");
+  await expect(other.privacy.erase("c-bob", because)).rejects.toMatchObject({
+    code: "STORAGE_PERMISSION_DENIED",
+    message: expect.stringContaining("the privacy role"),
+  });
   expect(house.troubles()).toEqual([]);
 });

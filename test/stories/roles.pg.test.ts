@@ -3,6 +3,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { until } from "../support/relays.ts";
+import { ScriptedTransport } from "../support/scripted-transport.ts";
 import { rolesHouse, type RolesHouse } from "../support/roles-house.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
@@ -133,6 +134,32 @@ test("G10: an operator decides about dead letters, and a viewer sees all of it w
   const filled = views.filter((_, n) => (rows[n]?.rowCount ?? 0) > 0).map(({ name }) => name);
   const atLeast = ["message", "outbox_events", "scheduled", "dead_letter", "consumer_inbox", "audit_log"];
   expect(filled).toEqual(expect.arrayContaining(atLeast.map((name) => `masked_${name}`)));
+  expect(house.troubles()).toEqual([]);
+});
+
+test("G10: a relay notes failures, retries, buries what is refused or too late, and never touches the message", async () => {
+  const house = await rolesHouse();
+  const owner = await house.bus(["owner"]);
+  await owner.migrate();
+  const writer = await house.bus(["writer"]);
+  await writer.transaction(async (tx) => {
+    for (const id of ["fine", "once", "never"]) await tx.publish(Placed, { id });
+    await tx.publish(Placed, { id: "late" }, { ttl: 1 });
+  });
+  const transport = new ScriptedTransport();
+  const failed = new Set<string>();
+  transport.answer = ({ key }) => {
+    if (key === "never") return "refused";
+    if (key !== "once" || failed.has(key)) return "published";
+    failed.add(key);
+    return "rejected";
+  };
+  const outbox = { optimistic: false, retry: { firstDelay: 10 } };
+  const relay = await house.bus(["relay"], { transport, outbox });
+  await relay.run({ parts: ["relay"] });
+  await until(async () => (await house.count("outbox")) === 0);
+  expect(transport.published.map(({ key }) => key).toSorted()).toEqual(["fine", "once"]);
+  expect(await house.count("dead_letter", "reason in ('rejected', 'expired')")).toBe(2);
   expect(house.troubles()).toEqual([]);
 });
 

@@ -11,8 +11,8 @@ interface Part {
   readonly PartNumber: number;
 }
 
-/** The least that S3 takes for a part is 5 MB. */
-const PART_BYTES = 8 * 1_048_576;
+/** The least that S3 takes for a part: a slow line is to get one through before the store counts as hanging. */
+const PART_BYTES = 5 * 1_048_576;
 const MOST_AT_ONCE = 1_000;
 
 /** Amazon S3, or anything that speaks like it. Needs the package @aws-sdk/client-s3. */

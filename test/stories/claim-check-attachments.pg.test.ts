@@ -1,0 +1,102 @@
+import { randomBytes } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import { attachment, command, type Attachment } from "sagabox";
+import { fileStore } from "sagabox/claim-check";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { MOST_GROWN_MB, passed, passLargeAttachment } from "../support/stores/large-attachment.ts";
+import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+
+const Filed = command("report.filed", {
+  schema: z.object({
+    title: z.string(),
+    file: z.custom<Attachment>(),
+    more: z.array(z.custom<Attachment>()),
+  }),
+});
+const Forwarded = command("file.forwarded", { schema: attachment() });
+
+test("C5: binary data travels as an attachment, from bytes or a stream, and is handed on by its reference", async () => {
+  const folder = await temporaryFolder();
+  const bytes = randomBytes(700_001);
+  await writeFile(join(folder, "source"), bytes);
+  const { bus, observer, pool, counts } = await payloadHouse();
+  const got: Buffer[] = [];
+  bus.on(Filed, { consumer: "desk" }, async ({ data }, context) => {
+    for (const file of [data.file, ...data.more]) got.push(await buffer(context.open(file)));
+    await context.publish(Forwarded, data.file);
+  });
+  bus.on(
+    Forwarded,
+    { consumer: "cellar" },
+    async ({ data }, { open }) => void got.push(await buffer(open(data))),
+  );
+  await bus.run();
+  const file = await bus.attach(bytes, { contentType: "application/pdf" });
+  const streamed = await bus.attach(createReadStream(join(folder, "source")));
+  expect(file.$attachment).toMatchObject({
+    store: "postgres",
+    bytes: 700_001,
+    contentType: "application/pdf",
+  });
+  expect(streamed.$attachment.sha256).toBe(file.$attachment.sha256);
+  await bus.transaction((tx) => tx.publish(Filed, { title: "a", file, more: [streamed, file] }));
+  await observer.until("consumer.processed", 2);
+  expect(got.map((one) => one.equals(bytes))).toEqual([true, true, true, true]);
+  expect(await counts()).toMatchObject({ blob: 2, use: 3 });
+  const { rows } = await pool.query<{ data: string }>(
+    "select data from sagabox.message where type = 'report.filed'",
+  );
+  expect(JSON.parse(rows[0]?.data ?? "{}")).toMatchObject({ title: "a", file });
+});
+
+test("an attachment that was changed fails its stream at the end, and with it the handler", async () => {
+  const folder = await temporaryFolder();
+  const { bus, observer } = await payloadHouse({ claimCheck: { store: fileStore({ folder }) } });
+  bus.on(Forwarded, { consumer: "cellar" }, async ({ data }, { open }) => void (await buffer(open(data))));
+  await bus.run();
+  const file = await bus.attach(Buffer.from("the truth"));
+  const [path = ""] = await filesIn(folder);
+  await writeFile(path, "the truly");
+  await bus.transaction((tx) => tx.publish(Forwarded, file));
+  await observer.until("dead_letter.buried");
+  expect(await bus.deadLetters.list()).toMatchObject([{ errorType: "CLAIM_CORRUPT", attempts: 1 }]);
+});
+
+test("bad input is refused: too much, no bytes, a wrong type, something that is no attachment", async () => {
+  const { bus, counts } = await payloadHouse({ claimCheck: { maxBytes: 1_000_000 } });
+  const endless = async function* (): AsyncGenerator<Uint8Array> {
+    for (;;) yield new Uint8Array(100_000);
+  };
+  await expect(bus.attach(endless())).rejects.toMatchObject({ code: "PAYLOAD_TOO_LARGE" });
+  const texts = async function* (): AsyncGenerator<never> {
+    yield "text" as never;
+  };
+  await expect(bus.attach(texts())).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
+  await expect(bus.attach(Buffer.from("x"), { contentType: "a\r\nb" })).rejects.toMatchObject({
+    code: "OPTIONS_INVALID",
+  });
+  expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
+  const file = await bus.attach(Buffer.from("x"));
+  const bent = { $attachment: { ...file.$attachment, key: "../../etc/passwd" } };
+  await expect(bus.transaction((tx) => tx.publish(Forwarded, bent))).rejects.toMatchObject({
+    code: "PAYLOAD_INVALID",
+  });
+  expect(() => bus.open(bent)).toThrow(expect.objectContaining({ code: "CLAIM_INVALID" }));
+});
+
+test.each(["postgres", "files"])(
+  "64 MB pass through Postgres in bounded memory (%s)",
+  { timeout: 120_000 },
+  async (kind) => {
+    const folder = await temporaryFolder();
+    const claimCheck = kind === "files" ? { store: fileStore({ folder }) } : {};
+    const { bus } = await payloadHouse({ claimCheck });
+    const { grownMb, ...rest } = await passLargeAttachment(bus);
+    expect(rest).toEqual(passed);
+    expect(grownMb).toBeLessThan(MOST_GROWN_MB);
+  },
+);

@@ -1,0 +1,189 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { utimes } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { attachment, command, saga, type Attachment } from "sagabox";
+import { fileStore } from "sagabox/claim-check";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { Drawn, large } from "../support/stores/payload-contracts.ts";
+import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+
+const LONG_AGO = 100;
+const Sent = command("file.sent", { schema: attachment() });
+
+/** The retention of everything else has passed: nothing but blobs is left of it. */
+const forgetMessages = "delete from sagabox.queue; delete from sagabox.outbox; delete from sagabox.message";
+
+test("nothing is collected before its retention, and nothing that a message of the archive needs", async () => {
+  const { bus, counts, age, pool } = await payloadHouse();
+  await bus.transaction((tx) => tx.publish(Drawn, large()));
+  expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 0, finished: true });
+  await age(LONG_AGO);
+  expect(await bus.payloads.collect()).toMatchObject({ unneeded: 0 });
+  await pool.query(forgetMessages);
+  expect(await bus.payloads.collect()).toEqual({ unneeded: 1, orphaned: 0, finished: true });
+  expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
+});
+
+test("what was used lately is kept, though it was stored long ago", async () => {
+  const { bus, age, pool } = await payloadHouse();
+  const file = await bus.attach(Buffer.from("report"));
+  await age(LONG_AGO);
+  await bus.transaction((tx) => tx.publish(Sent, file));
+  await pool.query(forgetMessages);
+  expect(await bus.payloads.collect()).toMatchObject({ unneeded: 0 });
+});
+
+test.each([
+  ["a scheduled message", "scheduled"],
+  ["an open dead letter", "dead letter"],
+  ["a saga", "saga"],
+])("%s keeps what it needs, until it is gone", async (_, holder) => {
+  const { bus, age, pool, observer, counts } = await payloadHouse();
+  const file = await bus.attach(Buffer.from("report"));
+  if (holder === "scheduled") {
+    await bus.transaction((tx) => tx.publish(Sent, file, { delay: "10d" }));
+  } else if (holder === "dead letter") {
+    bus.on(Sent, { consumer: "c", retry: { maxAttempts: 1 } }, () => Promise.reject(new Error("no")));
+    await bus.run();
+    await bus.transaction((tx) => tx.publish(Sent, file));
+    await observer.until("dead_letter.buried");
+  } else {
+    const Keep = saga("keep", {
+      version: 1,
+      input: z.object({ id: z.string(), file: z.custom<Attachment>() }),
+      key: ({ id }) => id,
+    })
+      .send("ask", Drawn, () => ({ n: 1, text: "may it go?" }))
+      .noUndo("a question hurts nobody");
+    bus.register(Keep);
+    await bus.transaction((tx) => bus.start(tx, Keep, { id: "s1", file }));
+  }
+  await age(LONG_AGO);
+  await pool.query(forgetMessages);
+  expect(await bus.payloads.collect()).toMatchObject({ unneeded: 0 });
+  expect(await counts()).toMatchObject({ blob: 1, use: 1 });
+  await pool.query(
+    "delete from sagabox.scheduled; update sagabox.dead_letter set closed_at = now(), closed_as = 'discarded'; delete from sagabox.saga_instance",
+  );
+  expect(await bus.payloads.collect()).toMatchObject({ unneeded: 1 });
+});
+
+test("an attachment that nobody needed for the whole retention cannot be published any more", async () => {
+  const { bus, age } = await payloadHouse();
+  const file = await bus.attach(Buffer.from("report"));
+  await age(LONG_AGO);
+  expect(await bus.payloads.collect()).toMatchObject({ unneeded: 1 });
+  await expect(bus.transaction((tx) => tx.publish(Sent, file))).rejects.toMatchObject({
+    code: "CLAIM_MISSING",
+  });
+});
+
+test("whoever publishes an attachment while the collector looks keeps it", async () => {
+  const { bus, age, pool } = await payloadHouse();
+  const file = await bus.attach(Buffer.from("report"));
+  await age(LONG_AGO);
+  await bus.transaction(async (tx) => {
+    await tx.publish(Sent, file);
+    expect(await bus.payloads.collect()).toMatchObject({ unneeded: 0 });
+  });
+  await pool.query(forgetMessages);
+  expect(await bus.payloads.collect()).toMatchObject({ unneeded: 0 });
+});
+
+test("two collectors at once delete everything once, and a crashed one is finished by the next", async () => {
+  const folder = await temporaryFolder();
+  const { bus, open, age, counts, pool } = await payloadHouse({
+    claimCheck: { store: fileStore({ folder }) },
+  });
+  for (let n = 0; n < 40; n++) await bus.attach(Buffer.from(`file ${n}`));
+  await age(LONG_AGO);
+  // One died after it had doomed some, and another one after it had deleted the files of some.
+  await pool.query(
+    "update sagabox.blob set doomed_at = now() where key in (select key from sagabox.blob limit 7)",
+  );
+  const reports = await Promise.all([bus.payloads.collect(), open().payloads.collect()]);
+  expect(reports.every(({ finished }) => finished)).toBe(true);
+  expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
+  expect(await filesIn(folder)).toEqual([]);
+});
+
+/** As if the files had been written so long ago. */
+async function ageFiles(folder: string, hours: number): Promise<void> {
+  const then = new Date(Date.now() - hours * 3_600_000);
+  for (const file of await filesIn(folder)) await utimes(file, then, then);
+}
+
+test("C-02: what rolled-back transactions left in a folder is gone after the grace, and nothing younger", async () => {
+  const folder = await temporaryFolder();
+  const { bus } = await payloadHouse({ claimCheck: { store: fileStore({ folder }), grace: "1h" } });
+  for (let n = 0; n < 20; n++) {
+    await expect(
+      bus.transaction(async (tx) => {
+        await tx.publish(Drawn, large(n, 1_100_000));
+        throw new Error("no");
+      }),
+    ).rejects.toThrow("no");
+  }
+  await bus.transaction((tx) => tx.publish(Drawn, large(1, 1_100_000)));
+  expect(await bus.payloads.collect()).toMatchObject({ orphaned: 0 });
+  expect(await filesIn(folder)).toHaveLength(21);
+  await ageFiles(folder, 2);
+  expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 20, finished: true });
+  expect(await filesIn(folder)).toHaveLength(1);
+});
+
+test(
+  "C-01: a process that is killed between upload and commit leaves nothing for ever",
+  { timeout: 60_000 },
+  async () => {
+    const folder = await temporaryFolder();
+    const { bus, url, counts } = await payloadHouse({
+      claimCheck: { store: fileStore({ folder }), grace: "1h" },
+    });
+    const worker = fileURLToPath(new URL("../support/stores/killed-publisher.ts", import.meta.url));
+    const args = ["--conditions=sagabox:source", "--import", import.meta.resolve("tsx"), worker, url, folder];
+    const child = spawn(process.execPath, args, { stdio: "inherit" });
+    const [, signal] = (await once(child, "exit")) as [number | null, string | null];
+    expect(signal).toBe("SIGKILL");
+    expect(await filesIn(folder)).toHaveLength(1);
+    expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
+    await ageFiles(folder, 2);
+    expect(await bus.payloads.collect()).toMatchObject({ orphaned: 1 });
+    expect(await filesIn(folder)).toEqual([]);
+  },
+);
+
+test("an upload that broke off leaves nothing in the database", async () => {
+  const { bus, counts } = await payloadHouse();
+  const broken = async function* (): AsyncGenerator<Uint8Array> {
+    yield randomBytes(600_000);
+    throw new Error("the client hung up");
+  };
+  await expect(bus.attach(broken())).rejects.toThrow("the client hung up");
+  expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
+});
+
+test("a store that fails while collecting is told of, and the rest goes on next time", async () => {
+  const folder = await temporaryFolder();
+  const files = fileStore({ folder });
+  let broken = true;
+  const store = {
+    id: "files",
+    put: files.put.bind(files),
+    get: files.get.bind(files),
+    list: files.list.bind(files),
+    delete: (keys: readonly string[], signal: AbortSignal) =>
+      broken ? Promise.reject(new Error("read-only")) : files.delete(keys, signal),
+  };
+  const { bus, age, observer } = await payloadHouse({ claimCheck: { store } });
+  const kept: Attachment = await bus.attach(Buffer.from("x"));
+  expect(kept.$attachment.bytes).toBe(1);
+  await age(LONG_AGO);
+  expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 0, finished: false });
+  expect(observer.of("payload.failed")).toMatchObject([{ doing: "collecting" }]);
+  broken = false;
+  expect(await bus.payloads.collect()).toMatchObject({ unneeded: 1, finished: true });
+});

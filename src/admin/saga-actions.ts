@@ -141,7 +141,8 @@ export async function deliver(
   const text = encodeJson(asked as unknown as Json);
   if (judgement.kind === "refused") {
     const input = sealedText(instance.seal, text, id, ["ignored", cause]);
-    await tx.run(sagas.ignore, [id, version, judgement.why, cause, asked.by?.actor ?? null, input]);
+    const { actor = null, reason = null } = asked.by ?? {};
+    await tx.run(sagas.ignore, [id, version, judgement.why, cause, actor, input, reason]);
     return new SagaboxError(
       "SAGA_ACTION_REFUSED",
       `Saga ${id} cannot do "${asked.kind}": ${judgement.why}.`.replace(/([.?])\.$/, "$1"),

@@ -1,6 +1,6 @@
 import type { Json } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
-import { openedText, sealOf, type Operator, type SagaVault } from "../saga/index.ts";
+import { openedText, sealOf, type SagaVault } from "../saga/index.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 
 /** One line of the audit log: what happened, what or who caused it. */
@@ -45,6 +45,7 @@ interface LineRow {
   readonly note: string | null;
   readonly cause: string;
   readonly user_id: string | null;
+  readonly reason: string | null;
   readonly trace_id: string | null;
   readonly input: string | null;
   readonly changes: string | null;
@@ -89,7 +90,6 @@ async function openedLine(vault: SagaVault | undefined, sagaId: string, row: Lin
 }
 
 function lineOf(row: LineRow): HistoryLine {
-  const input = row.input === null ? null : (JSON.parse(row.input) as Json);
   return {
     id: row.id,
     at: row.at,
@@ -101,14 +101,9 @@ function lineOf(row: LineRow): HistoryLine {
     note: row.note,
     cause: row.cause,
     actor: row.user_id,
-    reason: reasonOf(input),
+    reason: row.reason,
     traceId: row.trace_id,
-    input,
+    input: row.input === null ? null : (JSON.parse(row.input) as Json),
     changes: row.changes === null ? null : (JSON.parse(row.changes) as Json),
   };
-}
-
-function reasonOf(input: Json | null): string | null {
-  const { by } = (input ?? {}) as { readonly by?: Partial<Operator> };
-  return by?.reason ?? null;
 }

@@ -51,7 +51,7 @@ export function adminStatements(schema: string) {
     history: statement(
       "sagabox.admin.history",
       `select line.id::text, line.version, line.event_type, line.step, line.old_status, line.new_status, line.note,
-              line.cause, line.user_id, line.trace_id, line.input::text as input,
+              line.cause, line.user_id, line.reason, line.trace_id, line.input::text as input,
               line.changes::text as changes, ${times("line", ["at"])}
          from ${schema}.saga_audit_log as line
         where line.saga_id = $1::text and line.id > $2::bigint

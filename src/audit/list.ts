@@ -192,7 +192,7 @@ function lineOf(row: LineRow): AuditLine {
     actor: row.actor,
     action: row.action,
     target: { kind: row.target_kind, id: row.target_id },
-    reason: row.reason ?? reasonIn(input),
+    reason: row.reason,
     traceId: row.trace_id,
     outcome: row.outcome,
     errorCode: row.error_code,
@@ -217,9 +217,4 @@ function lineOf(row: LineRow): AuditLine {
 
 function parsed(value: string | null): Json | null {
   return value === null ? null : (JSON.parse(value) as Json);
-}
-
-function reasonIn(input: Json | null): string | null {
-  const { by } = (input ?? {}) as { readonly by?: { readonly reason?: unknown } };
-  return typeof by?.reason === "string" ? by.reason : null;
 }

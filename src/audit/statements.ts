@@ -13,7 +13,7 @@ const month = (time: string): string => `date_trunc('month', ${time} at time zon
 // is in the guide, so that anybody can check the chain with tools of their own.
 const canonical = {
   saga: `json_build_array('saga', row.id, row.xid::text, ${utc("row.at")}, row.saga_id, row.version, row.event_type,
-              row.step, row.old_status, row.new_status, row.note, row.cause, row.user_id, row.trace_id,
+              row.step, row.old_status, row.new_status, row.note, row.cause, row.user_id, row.reason, row.trace_id,
               row.input::text, row.drawn::text, row.changes::text)`,
   action: `json_build_array('action', row.id, row.xid::text, ${utc("row.at")}, row.actor, row.action, row.target_kind,
               row.target_id, row.reason, row.trace_id, row.before::text, row.after::text, row.outcome,
@@ -141,7 +141,7 @@ export const listColumns: Readonly<Record<LogName, string>> = {
   saga: `'saga' as log, row.xid, row.id, row.at, row.user_id as actor, 'saga.' || row.event_type as action,
          'saga' as target_kind, row.saga_id as target_id, row.trace_id, row.input::text as input,
          row.changes::text as changes, null::text as before, null::text as after, row.version, row.step,
-         row.old_status, row.new_status, row.note, row.cause, null::text as reason,
+         row.old_status, row.new_status, row.note, row.cause, row.reason,
          case when row.event_type = 'ignored' then 'refused' else 'done' end as outcome, null::text as error_code`,
   action: `'action' as log, row.xid, row.id, row.at, row.actor, row.action, row.target_kind, row.target_id,
          row.trace_id, null::text as input, null::text as changes, row.before::text as before,

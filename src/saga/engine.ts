@@ -18,6 +18,7 @@ import {
   after,
   saveParams,
   insertParams,
+  reasonOf,
   type Birth,
   type Cause,
   type InstanceRow,
@@ -266,7 +267,7 @@ export class SagaEngine {
   async #ignore(tx: Queryable, before: Loaded, { cause, input }: Cause, why: string): Promise<void> {
     const { id, version, seal } = before;
     const text = sealedText(seal, JSON.stringify(input), id, ["ignored", cause]);
-    await tx.run(this.sql.ignore, [id, version, why, cause, actorOf(input), text]);
+    await tx.run(this.sql.ignore, [id, version, why, cause, actorOf(input), text, reasonOf(input)]);
   }
 }
 

@@ -131,7 +131,13 @@ export function saveParams(
     encodeJson(
       linesOf(changes).map((line, index) => {
         const note = sealed(line.note ?? null, "note", version);
-        return { nr: index + 1, ...line, ...(note === null ? {} : { note }) };
+        const why = index === 0 ? reasonOf(input) : null;
+        return {
+          nr: index + 1,
+          ...line,
+          ...(note === null ? {} : { note }),
+          ...(why === null ? {} : { reason: why }),
+        };
       }),
     ),
     cause,
@@ -222,6 +228,11 @@ export async function saved(tx: Queryable, sql: SagaStatements, params: readonly
 /** The person behind an input, if there is one. */
 export function actorOf(input: SagaInput): string | null {
   return "by" in input ? (input.by?.actor ?? null) : null;
+}
+
+/** Why that person did it. */
+export function reasonOf(input: SagaInput): string | null {
+  return "by" in input ? (input.by?.reason ?? null) : null;
 }
 
 /** JSON has no undefined; our own optional fields do. */

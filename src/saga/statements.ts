@@ -21,13 +21,13 @@ const logged = (schema: string, first: number): string => {
   );
   return `logged as (
          insert into ${schema}.saga_audit_log
-           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input, drawn,
-            changes)
+           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
+            drawn, changes)
          select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${cause}::text,
-                ${actor}::text, saved.trace_id, case when line.nr = 1 then ${input}::json end,
+                ${actor}::text, line.reason, saved.trace_id, case when line.nr = 1 then ${input}::json end,
                 case when line.nr = 1 then ${drawn}::json end, case when line.nr = 1 then ${changes}::json end
            from saved, json_to_recordset(${lines}::json) as line
-             (nr integer, event text, place text, "from" text, "to" text, note text)
+             (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
           order by line.nr),
        opened as (
          insert into ${schema}.saga_incident (saga_id, steps, error)
@@ -111,8 +111,8 @@ export function sagaStatements(schema: string) {
     ),
     ignore: statement(
       "sagabox.saga.ignore",
-      `insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, user_id, input, trace_id)
-       values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::json,
+      `insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, user_id, input, reason, trace_id)
+       values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::json, $7::text,
                (select trace_id from ${schema}.saga_instance where id = $1::text))`,
     ),
     mail: statement(

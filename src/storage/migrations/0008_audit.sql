@@ -33,6 +33,7 @@ create table {schema}.saga_audit_log (
   note       text,
   cause      text        not null,
   user_id    text,
+  reason     text, -- why a person did it; in clear, unlike the input, which may be sealed under somebody's key
   trace_id   text,
   input      json,
   drawn      json,
@@ -132,10 +133,11 @@ $months$;
 -- Nobody knows any more which transactions wrote these. They are spread over ids that no transaction of a user ever
 -- had, so that they come first in the chain and are sealed in batches.
 insert into {schema}.saga_audit_log
-       (id, xid, at, saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input,
-        drawn)
+       (id, xid, at, saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason,
+        trace_id, input, drawn)
 select id, (3 + (row_number() over (order by id) - 1) * 500 / count(*) over ())::text::xid8, at, saga_id, version,
-       event_type, step, old_status, new_status, note, cause, user_id, trace_id, input, drawn
+       event_type, step, old_status, new_status, note, cause, user_id, input #>> '{by,reason}', trace_id, input,
+       drawn
   from {schema}.saga_audit_log_before
  order by id;
 

@@ -4,14 +4,16 @@ import { packageVersion } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./command.ts";
 import { audit } from "./commands/audit.ts";
 import { dev } from "./commands/dev.ts";
+import { erase } from "./commands/erase.ts";
 import { explain } from "./commands/explain.ts";
 import { migrate } from "./commands/migrate.ts";
+import { privacy } from "./commands/privacy.ts";
 import { roles } from "./commands/roles.ts";
 import { saga } from "./commands/saga.ts";
 import { worker } from "./commands/worker.ts";
 import { errorText } from "./print.ts";
 
-const commands: readonly Command[] = [dev, worker, migrate, saga, explain, roles, audit];
+const commands: readonly Command[] = [dev, worker, migrate, saga, explain, roles, audit, erase, privacy];
 
 /** Runs one command line and returns its exit code; every failure is told on standard error. */
 export async function runCli(args: readonly string[], io: Io): Promise<number> {

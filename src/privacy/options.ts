@@ -61,7 +61,8 @@ function keysFrom({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment
   throw invalid("privacy.indexKey is missing: give 32 bytes beside `keys`, and never change them.");
 }
 
-function ringFrom({ text, file }: KeyRingEnvironment): KeyRing | undefined {
+/** The ring that the environment gives, if it does. */
+export function ringFrom({ text, file }: KeyRingEnvironment): KeyRing | undefined {
   if (file !== undefined && file !== "") return keyRingFile(file);
   if (text === undefined || text === "") return undefined;
   const keys = parseKeyRing(text);

@@ -1,23 +1,12 @@
 import { createBus, event, type Bus, type BusOptions } from "sagabox";
-import { keyRing, type KeyRing } from "sagabox/privacy";
 import { onTestFinished } from "vitest";
 import { z } from "zod";
 import { ensurePartitions } from "../../src/outbox/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
+import { ring } from "./persons-keys.ts";
 import { temporaryDatabase, type TemporaryDatabase } from "./database.ts";
 
-const key = (fill: number): Uint8Array =>
-  Uint8Array.from({ length: 32 }, (_, n) => (n * 7 + fill * 31) % 256);
-
-/** A ring whose keys are the same in every test. */
-export function ring(current = "2026-a", ...others: string[]): KeyRing {
-  const names = [current, ...others];
-  return keyRing({
-    current,
-    keys: Object.fromEntries(names.map((name) => [name, key(1 + name.charCodeAt(name.length - 1))])),
-    index: key(200),
-  });
-}
+export { ring } from "./persons-keys.ts";
 
 export const Registered = event("people.registered", {
   schema: z.object({

@@ -1,4 +1,5 @@
 import { sagaAdmin, type SagaAdmin } from "../../admin/index.ts";
+import { privacyEngine, privacySettings, sagaVault } from "../../privacy/index.ts";
 import type { SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { environment, schemaName, withDatabase } from "../settings.ts";
@@ -12,7 +13,12 @@ export function withSagas<T>(
 ): Promise<T> {
   const env = environment(io);
   const schema = schemaName(input, env);
-  return withDatabase(env.databaseUrl, (database) => work(sagaAdmin(database, schema, () => definitions)));
+  const settings = privacySettings({}, { text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  return withDatabase(env.databaseUrl, (database) => {
+    const privacy = privacyEngine({ database, schema, settings });
+    const vault = privacy === undefined ? undefined : sagaVault(privacy);
+    return work(sagaAdmin(database, schema, () => definitions, vault));
+  });
 }
 
 /** The one argument behind the action. */

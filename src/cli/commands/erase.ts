@@ -1,0 +1,70 @@
+import type { ErasureReport } from "../../privacy/index.ts";
+import { UsageError, type Command } from "../command.ts";
+import { json, table } from "../print.ts";
+import { becauseOf, privacyOptions, subjectOf, withPrivacy } from "../privacy/with-privacy.ts";
+
+export const erase: Command = {
+  name: "erase",
+  summary: "Make everything that was sealed about a person unreadable, in every copy.",
+  usage: [
+    "erase <subject> --reason <text> [--yes] [--force]",
+    "erase --subject-file <file> --reason <text> [--yes]",
+  ],
+  details: `Destroys the keys of the person, writes the erasure log and tells other services. Without --yes nothing is
+destroyed: it only says what would be. It cannot be undone. It is a technical measure; whether it is enough is for
+you to judge.
+
+Examples:
+  sagabox erase --subject-file - --reason "request 4711" < id.txt
+  sagabox erase customer-17 --reason "request 4711" --yes
+
+The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
+  options: {
+    ...privacyOptions,
+    yes: { type: "boolean", help: "Do it." },
+    force: { type: "boolean", help: "Even while sagas about the person run; they are parked." },
+  },
+  async run(input, io) {
+    const [given, ...rest] = input.positionals;
+    if (rest.length > 0) throw new UsageError('"sagabox erase" takes one person.');
+    const subject = subjectOf(input, io, given);
+    const because = becauseOf(input, io);
+    const { yes, force } = input.values;
+    const options = { ...because, dryRun: yes !== true, force: force === true };
+    const report = await withPrivacy(input, io, (privacy) => privacy.erase(subject, options));
+    io.out(input.values["json"] === true ? json(report) : reportText(report));
+    return 0;
+  },
+};
+
+function reportText({
+  outcome,
+  keysDestroyed,
+  sagasParked,
+  scrubbed,
+  swept,
+  subject,
+  remains,
+}: ErasureReport): string {
+  const sagas = sagasParked.map(({ id, type, status }) => `  saga ${type} ${id} (${status})`);
+  const left = table(
+    ["Remains", "What", "Until"],
+    remains.map(({ where, what, until }) => [where, what, until]),
+  );
+  const done = {
+    erased: `Erased: ${keysDestroyed} key(s) destroyed, ${scrubbed.deadLetters} dead letter(s) and ${scrubbed.results} result(s) cleaned.`,
+    already: "Nothing was left to erase: it was done before.",
+    "dry run": `Nothing was erased. With --yes ${keysDestroyed} key(s) would be destroyed.`,
+  }[outcome];
+  const open =
+    outcome === "erased" && !swept ? ["Transactions that were open are swept by a running worker."] : [];
+  const parked = outcome === "dry run" ? "Still running, needs --force:" : "Parked:";
+  return [
+    done,
+    ...open,
+    ...(sagas.length === 0 ? [] : [parked, ...sagas]),
+    `In the log as ${subject}`,
+    "",
+    left,
+  ].join("\n");
+}

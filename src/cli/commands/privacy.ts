@@ -1,0 +1,82 @@
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { nearest } from "../../options/index.ts";
+import type { Erasure } from "../../privacy/index.ts";
+import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { json } from "../print.ts";
+import { becauseOf, privacyOptions, subjectOf, withPrivacy, type Privacy } from "../privacy/with-privacy.ts";
+
+type Action = (privacy: Privacy, input: CommandInput, io: Io, given: string | undefined) => Promise<unknown>;
+
+export const privacy: Command = {
+  name: "privacy",
+  summary: "Give out, hold and count what is kept about persons; change the keys.",
+  usage: [
+    "privacy status",
+    "privacy export <subject> | --subject-file <file>",
+    "privacy hold|release <subject> --reason <text>",
+    "privacy rewrap",
+    "privacy erasures",
+    "privacy reapply [<file>]",
+    "privacy end-saga <id> --reason <text>",
+  ],
+  details: `  status    How many data keys each key wraps, and how many persons were erased or are held.
+  export    Everything that is held about a person, opened, one JSON object in a line.
+  hold      Keep a person from being erased; release ends it.
+  rewrap    Wrap every data key with the current key of the ring. May be stopped and started again.
+  erasures  The erasure log, one JSON object in a line: keep a copy apart from the backups.
+  reapply   After a restore: destroy again what the backup brought back, by the log or by such a copy.
+  end-saga  End a saga that was parked because its person was erased.
+
+The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
+  options: privacyOptions,
+  async run(input, io) {
+    const [name = "", given, ...rest] = input.positionals;
+    const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
+    if (action === undefined) throw new UsageError(actionProblem(name));
+    if (rest.length > 0) throw new UsageError(`"sagabox privacy ${name}" got too many arguments.`);
+    const result = await withPrivacy(input, io, (opened) => action(opened, input, io, given));
+    if (result !== undefined) io.out(json(result));
+    return 0;
+  },
+};
+
+const actions: Readonly<Record<string, Action>> = {
+  status: (opened) => opened.status(),
+  export: async (opened, input, io, given) => {
+    for await (const line of opened.export(subjectOf(input, io, given))) io.out(JSON.stringify(line));
+  },
+  hold: async (opened, input, io, given) => ({
+    held: await opened.hold(subjectOf(input, io, given), becauseOf(input, io)),
+  }),
+  release: async (opened, input, io, given) => ({
+    released: await opened.release(subjectOf(input, io, given), becauseOf(input, io)),
+  }),
+  rewrap: (opened, _, io) =>
+    opened.rewrap({ onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`) }),
+  erasures: async (opened, _, io) => {
+    for await (const line of opened.erasures()) io.out(JSON.stringify(line));
+  },
+  reapply: (opened, _, io, file) => opened.reapply(file === undefined ? undefined : erasuresIn(file, io)),
+  "end-saga": async (opened, input, io, id) => {
+    if (id === undefined) throw new UsageError("Which saga? Give its id.");
+    return { ended: await opened.endSaga(id, becauseOf(input, io)) };
+  },
+};
+
+function erasuresIn(file: string, { cwd }: Io): Erasure[] {
+  try {
+    const lines = readFileSync(resolve(cwd, file), "utf8").split("\n");
+    return lines.filter((line) => line.trim() !== "").map((line) => JSON.parse(line) as Erasure);
+  } catch {
+    throw new UsageError(`${file} cannot be read as a list of erasures, one JSON object in a line.`);
+  }
+}
+
+function actionProblem(action: string): string {
+  const known = Object.keys(actions);
+  if (action === "") return `"sagabox privacy" needs one of ${known.join(", ")}.`;
+  const suggestion = nearest(action, known);
+  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox privacy" cannot do "${action}". ${hint}`;
+}

@@ -1,0 +1,84 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { ada, personsBus, personsDatabase, Registered } from "../../test/support/persons.ts";
+import { keyRingFile } from "../privacy/index.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
+
+async function setup() {
+  const folder = mkdtempSync(join(tmpdir(), "privacy-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const key = (seed: number): string =>
+    Buffer.from(Array.from({ length: 32 }, (_, n) => (n * 13 + seed * 57) % 256)).toString("base64");
+  const ringPath = file("ring", `a ${key(1)}\nindex ${key(9)}`);
+  const database = await personsDatabase();
+  const bus = personsBus(database, { privacy: { keys: keyRingFile(ringPath) } });
+  await bus.transaction((tx) => tx.publish(Registered, ada));
+  const env = { DATABASE_URL: database.url, SAGABOX_KEY_RING_FILE: ringPath, USER: "clerk" };
+  const cli = (...args: string[]) => cliInProcess(args, env);
+  return { database, bus, cli, file, key };
+}
+
+test("C6: erase says first what it would do, needs a reason, and takes the person from a file", async () => {
+  const { cli, file, bus } = await setup();
+  const subject = ["--subject-file", file("subject", "c-ada\n")];
+  expect(await cli("erase", ...subject)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("--reason"),
+  });
+  expect(await cli("erase", "--reason", "r")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("Whose data?"),
+  });
+  expect(await cli("erase", "c-ada", ...subject, "--reason", "r")).toMatchObject({ code: 2 });
+  const dry = await cli("erase", ...subject, "--reason", "request 1");
+  expect(dry.stdout).toContain("Nothing was erased. With --yes 1 key(s) would be destroyed.");
+  expect((await bus.privacy.status()).destroyed).toBe(0);
+  const done = await cli("erase", ...subject, "--reason", "request 1", "--yes");
+  expect(done).toMatchObject({ code: 0, stderr: "" });
+  expect(done.stdout).toContain("Erased: 1 key(s) destroyed");
+  expect(done.stdout).not.toContain("c-ada");
+  expect((await cli("erase", "c-ada", "--reason", "request 1", "--yes")).stdout).toContain("done before");
+});
+
+test("C6: export, hold, rewrap, erasures, reapply and status", async () => {
+  const { cli, file, key } = await setup();
+  const exported = await cli("privacy", "export", "c-ada");
+  expect(JSON.parse(exported.stdout.trim())).toMatchObject({ kind: "message", data: { email: ada.email } });
+  expect(JSON.parse((await cli("privacy", "hold", "c-ada", "--reason", "case")).stdout)).toEqual({
+    held: true,
+  });
+  const refused = await cli("erase", "c-ada", "--reason", "r", "--yes");
+  expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("PRIVACY_SUBJECT_HELD") });
+  expect(JSON.parse((await cli("privacy", "release", "c-ada", "--reason", "over")).stdout)).toEqual({
+    released: true,
+  });
+  file("ring", `b ${key(2)}\na ${key(1)}\nindex ${key(9)}`);
+  expect(JSON.parse((await cli("privacy", "rewrap")).stdout)).toEqual({ rewrapped: 1, left: 0 });
+  expect(JSON.parse((await cli("privacy", "status")).stdout)).toMatchObject({
+    currentKey: "b",
+    keys: { b: 1 },
+  });
+  await cli("erase", "c-ada", "--reason", "r", "--yes");
+  const list = file("erasures", (await cli("privacy", "erasures")).stdout);
+  expect(JSON.parse((await cli("privacy", "reapply", list)).stdout)).toEqual({
+    erasures: 1,
+    keysDestroyed: 0,
+    refused: 0,
+  });
+  expect(await cli("privacy", "reapply", file("bad", "nonsense"))).toMatchObject({ code: 2 });
+  expect(await cli("privacy", "exprt")).toMatchObject({ code: 2, stderr: expect.stringContaining("export") });
+});
+
+test("C6: without keys the commands say what is missing", async () => {
+  const { database } = await setup();
+  const result = await cliInProcess(["privacy", "status"], { DATABASE_URL: database.url });
+  expect(result).toMatchObject({ code: 1, stderr: expect.stringContaining("SAGABOX_KEY_RING_FILE") });
+});

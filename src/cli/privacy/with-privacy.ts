@@ -1,0 +1,91 @@
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { createBus, type Bus } from "../../app/index.ts";
+import { SagaboxError } from "../../errors/index.ts";
+import { ringFrom } from "../../privacy/index.ts";
+import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
+import { loadApp } from "../load-app.ts";
+import { environment, schemaName } from "../settings.ts";
+
+export type Privacy = Bus["privacy"];
+
+/** Options that every command about persons takes. */
+export const privacyOptions: Readonly<Record<string, CommandOption>> = {
+  "subject-file": {
+    type: "string",
+    value: "<file>",
+    help: "Read the person's id from this file, or from standard input with -.",
+  },
+  reason: {
+    type: "string",
+    value: "<text>",
+    help: "Why, for the log: the number of the request, not a name.",
+  },
+  actor: { type: "string", value: "<name>", help: "Who does it. Default: USER." },
+  app: {
+    type: "string",
+    value: "<file>",
+    help: "Module that exports the bus, where its keys are in a service.",
+  },
+  schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+  json: { type: "boolean", help: "Print JSON." },
+};
+
+/** Runs `work` with the keys of the environment, or with the application's own bus. */
+export async function withPrivacy<T>(
+  input: CommandInput,
+  io: Io,
+  work: (privacy: Privacy) => Promise<T>,
+): Promise<T> {
+  const app = textValue(input, "app");
+  const bus = app === undefined ? busFrom(input, io) : await loadApp(app, io.cwd);
+  if (!("privacy" in bus)) throw new UsageError(`"${String(app)}" exports no bus of sagabox.`);
+  try {
+    return await work(bus.privacy as Privacy);
+  } finally {
+    await bus.stop();
+  }
+}
+
+function busFrom(input: CommandInput, io: Io): Bus {
+  const env = environment(io);
+  if (env.databaseUrl === undefined) {
+    throw new SagaboxError("ENVIRONMENT_INVALID", "DATABASE_URL is not set. Give the address of PostgreSQL.");
+  }
+  const keys = ringFrom({ text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  return createBus({
+    service: "sagabox-cli",
+    database: env.databaseUrl,
+    schema: schemaName(input, env),
+    log: false,
+    outbox: { optimistic: false }, // whoever runs a relay sends what was written here
+    ...(keys === undefined ? {} : { privacy: { keys } }),
+  });
+}
+
+/** The person, from where others cannot read it in the list of processes, or from the command line. */
+export function subjectOf(input: CommandInput, io: Io, given: string | undefined): string {
+  const file = textValue(input, "subject-file") ?? (given === "-" ? "-" : undefined);
+  if (file !== undefined && given !== undefined && given !== "-") {
+    throw new UsageError("Give the person either as an argument or with --subject-file, not both.");
+  }
+  const subject = file === undefined ? given : readSubject(file, io.cwd);
+  if (subject === undefined || subject === "")
+    throw new UsageError("Whose data? Give the id of the person, or --subject-file.");
+  return subject;
+}
+
+function readSubject(file: string, cwd: string): string {
+  try {
+    return readFileSync(file === "-" ? 0 : resolve(cwd, file), "utf8").replace(/\r?\n$/, "");
+  } catch {
+    throw new UsageError(`--subject-file ${file} cannot be read.`);
+  }
+}
+
+export function becauseOf(input: CommandInput, io: Io): { readonly reason: string; readonly actor: string } {
+  const reason = textValue(input, "reason");
+  if (reason === undefined || reason.trim() === "")
+    throw new UsageError("--reason is missing: say why, for the log.");
+  return { reason, actor: textValue(input, "actor") ?? io.env["USER"] ?? "unknown" };
+}

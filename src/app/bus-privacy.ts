@@ -20,7 +20,7 @@ import {
 } from "../privacy/index.ts";
 import { text } from "../options/index.ts";
 import type { Json } from "../message/index.ts";
-import { notify } from "../storage/index.ts";
+import { explainPostgresError, notify, quotedSchema } from "../storage/index.ts";
 import type { BusSagas } from "./bus-sagas.ts";
 import type { Parts } from "./parts.ts";
 
@@ -39,15 +39,20 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
     if (parts.privacy === undefined) throw keysMissing("anybody");
     return parts.privacy;
   };
+  const explained = <T>(work: Promise<T>): Promise<T> =>
+    work.catch((error: unknown) => {
+      throw explainPostgresError(error, quotedSchema(parts.settings.schema), "privacy");
+    });
   return {
     /** A name for the value that tells nothing without the key: for message keys, and for finding. */
     blindIndex: (value: string, purpose: string): string =>
       engine().index.of(text("value", value, { max: 65_536 }), text("purpose", purpose)),
     /** Destroys the keys of a person: every copy of what was sealed for them becomes unreadable, wherever it is. */
-    erase: async (subject: string, options: EraseOptions) => erase(eraser(parts, engine()), subject, options),
+    erase: async (subject: string, options: EraseOptions) =>
+      explained(erase(eraser(parts, engine()), subject, options)),
     /** Ends a saga that was parked because its person was erased. False when it is none of these. */
     endSaga: async (id: string, options: Pick<EraseOptions, "reason" | "actor">) =>
-      endErasedSaga(engine(), id, options),
+      explained(endErasedSaga(engine(), id, options)),
     /** Everything that is held about a person, opened, one by one. */
     export: (subject: string) =>
       exportSubject(
@@ -62,20 +67,20 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
         subject,
       ),
     /** Keeps a person from being erased. False when they are held already. */
-    hold: async (subject: string, options: HoldOptions) => hold(engine(), subject, options),
+    hold: async (subject: string, options: HoldOptions) => explained(hold(engine(), subject, options)),
     /** Ends the hold. False when there is none. */
-    release: async (subject: string, options: HoldOptions) => release(engine(), subject, options),
+    release: async (subject: string, options: HoldOptions) => explained(release(engine(), subject, options)),
     /** Wraps every data key with the current key of the ring. */
-    rewrap: async (options?: RewrapOptions) => rewrap(engine(), options),
+    rewrap: async (options?: RewrapOptions) => explained(rewrap(engine(), options)),
     /** The erasure log, oldest first: keep a copy apart from the backups of the database. */
     erasures: () => erasures(engine()),
     /** After a restore: destroys again what the backup brought back. */
-    reapply: async (list?: Parameters<typeof reapply>[1]) => reapply(engine(), list),
+    reapply: async (list?: Parameters<typeof reapply>[1]) => explained(reapply(engine(), list)),
     /** Goes on with erasures that are not swept; a running worker does it by itself. Resolves with how many are left. */
-    sweep: async () => sweepAll(engine()),
+    sweep: async () => explained(sweepAll(engine())),
     /** Removes texts about messages that were sealed with these keys, for services that heard of an erasure. */
-    scrub: async (keyIds: readonly string[]) => scrub(engine(), keyIds),
-    status: async () => privacyStatus(engine()),
+    scrub: async (keyIds: readonly string[]) => explained(scrub(engine(), keyIds)),
+    status: async () => explained(privacyStatus(engine())),
   };
 }
 

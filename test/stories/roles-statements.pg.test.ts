@@ -1,0 +1,122 @@
+import type pg from "pg";
+import { expect, test, vi } from "vitest";
+import { adminStatements } from "../../src/admin/statements.ts";
+import { explainStatements } from "../../src/admin/explain/statements.ts";
+import type { Extra, RoleName } from "../../src/admin/index.ts";
+import { auditStatements } from "../../src/audit/statements.ts";
+import { chunkStatements, ledgerStatements } from "../../src/claim-check/statements.ts";
+import { deadLetterStatements } from "../../src/dead-letter/statements.ts";
+import { flowStatements } from "../../src/flow/statements.ts";
+import { inboxStatements } from "../../src/inbox/statements.ts";
+import { ownershipStatements, readStatements } from "../../src/lanes/statements.ts";
+import { settleStatements, writeStatements } from "../../src/outbox/statements.ts";
+import { depthStatements, republishStatements } from "../../src/outbox/upkeep/statements.ts";
+import { privacyStatements } from "../../src/privacy/statements.ts";
+import { requestStatements } from "../../src/requests/statements.ts";
+import { sagaStatements } from "../../src/saga/statements.ts";
+import type { Statement } from "../../src/storage/index.ts";
+import {
+  deliveryStatements,
+  hopStatements,
+  queueStatements,
+} from "../../src/transports/postgres/statements.ts";
+import { rolesHouse } from "../support/roles-house.ts";
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const schema = '"sagabox"';
+
+function all(of: object, without: readonly string[] = []): Statement[] {
+  return Object.entries(of).flatMap(([name, one]) =>
+    !without.includes(name) && typeof one === "object" && one !== null && "preparedName" in one
+      ? [one as Statement]
+      : [],
+  );
+}
+
+function only(of: object, names: readonly string[]): Statement[] {
+  return all(Object.fromEntries(Object.entries(of).filter(([name]) => names.includes(name))));
+}
+
+const write = writeStatements(schema);
+const settle = settleStatements(schema);
+const letters = deadLetterStatements(schema);
+const privacy = privacyStatements(schema);
+const sagas = sagaStatements(schema);
+const inbox = inboxStatements(schema);
+const admin = adminStatements(schema);
+const leased = ["publishLeased", "publishLeasedOne"];
+const ofLeased = ["sentLeased", "committedLeased", "releaseLeased"];
+const relayed = ["moveDue", "nextDue"];
+const upkeepOfSagas = ["forget", "forgetUnclaimed"];
+
+/** Who runs which statements. What is left out, the owner runs. */
+const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
+  ["writer", [], all(write, [...leased, ...relayed])],
+  ["writer", [], [...all(ledgerStatements(schema)), chunkStatements(schema).write]],
+  ["writer", [], only(privacy, ["keyOf", "addKey", "keys"])],
+  [
+    "writer",
+    ["optimistic"],
+    [...only(write, leased), ...only(settle, ofLeased), hopStatements(schema).settleLeased],
+  ],
+  ["writer", ["overflow"], [depthStatements(schema).depths]],
+  ["relay", [], [...all(settle, ofLeased), hopStatements(schema).settle, ...only(write, relayed)]],
+  ["relay", [], [...all(ownershipStatements(schema)), ...all(readStatements(schema, "outbox"))]],
+  ["relay", [], all(depthStatements(schema))],
+  ["consumer", [], [...all(queueStatements(schema)), ...all(deliveryStatements(schema))]],
+  ["consumer", [], [...all(ownershipStatements(schema)), ...all(readStatements(schema, "queue"))]],
+  ["consumer", [], [...all(inbox, ["forget", "forgetSuspects"]), letters.bury]],
+  ["consumer", [], [requestStatements(schema).find, ...all(flowStatements(schema), ["forget"])]],
+  ["consumer", [], [chunkStatements(schema).read, ...only(privacy, ["keyOf", "keys"])]],
+  ["saga", [], all(sagas, upkeepOfSagas)],
+  ["operator", [], [...all(letters, ["bury", "forget"]), ...all(explainStatements(schema))]],
+  [
+    "operator",
+    [],
+    [...all(admin), admin.listSagas(["type", "step"]), ...only(sagas, ["load", "post", "ignore"])],
+  ],
+  ["operator", [], [...all(republishStatements(schema)), inbox.stats]],
+  ["operator", [], all(auditStatements(schema), ["seal"])],
+  ["privacy", [], [...all(privacy), auditStatements(schema).write]],
+];
+
+/** Planned and opened, which is where rights are checked; nothing is carried out. */
+async function refusedTo(pool: pg.Pool, statements: readonly Statement[]): Promise<string[]> {
+  const refused: string[] = [];
+  for (const { name, text } of statements) {
+    const values = Array.from(new Set(text.match(/\$\d+/g)), () => null);
+    await pool.query(`explain ${text}`, values).catch((error: unknown) => {
+      const { code, message } = error as { code: string; message: string };
+      if (code !== "42501") throw new Error(`${name}: ${message}`, { cause: error });
+      refused.push(`${name}: ${message}`);
+    });
+  }
+  return refused;
+}
+
+test("G10: every statement is allowed to the role that runs it", async () => {
+  const houses = new Map<string, Awaited<ReturnType<typeof rolesHouse>>>();
+  for (const [role, extras, statements] of runs) {
+    const house = houses.get(extras.join()) ?? (await rolesHouse(extras));
+    houses.set(extras.join(), house);
+    expect(statements.length).toBeGreaterThan(0);
+    expect(await refusedTo(await house.as(role), statements), role).toEqual([]);
+  }
+  expect(runs.flatMap(([, , statements]) => statements).length).toBeGreaterThan(120);
+});
+
+test("SEC-35: those of the others are refused to a writer and to a viewer", async () => {
+  const house = await rolesHouse();
+  const others = [
+    settle.sent,
+    inbox.recall,
+    letters.show,
+    sagas.load,
+    privacy.destroyKeys,
+    write.publishLeased,
+  ];
+  for (const role of ["writer", "viewer"] as const) {
+    expect(await refusedTo(await house.as(role), others), role).toHaveLength(others.length);
+  }
+});

@@ -127,7 +127,9 @@ async function cut(
   const params = [from, horizon, saga_after, action_after, batchSize + 1];
   const [waiting] = (await tx.run<Waiting>(sql.waiting, params)).rows;
   if (waiting === undefined || waiting.count <= batchSize || waiting.last === null) return horizon;
-  return waiting.last === waiting.first ? (BigInt(waiting.last) + 1n).toString() : waiting.last;
+  const to = waiting.last === waiting.first ? (BigInt(waiting.last) + 1n).toString() : waiting.last;
+  if (BigInt(to) <= BigInt(from)) throw new Error(`A seal from transaction ${from} cannot reach to ${to}.`);
+  return to;
 }
 
 /** One seal for each log and month that has rows in the range. */

@@ -70,6 +70,16 @@ test("one transaction of more rows than a seal should have is sealed whole, and 
   expect(await verify()).toMatchObject({ ok: true, rows: 60 });
 });
 
+test("transaction ids are compared as numbers, also where they get another digit", async () => {
+  const { pool, seal, verify } = await auditHouse({ batchSize: 4 });
+  await pool.query(
+    `insert into sagabox.saga_audit_log (xid, saga_id, version, event_type, cause)
+     select n::text::xid8, 's', n, 'noted', 'x' from generate_series(5, 120, 5) as n`,
+  );
+  expect(await seal()).toMatchObject({ rows: 24, seals: 6 });
+  expect(await verify()).toMatchObject({ ok: true, rows: 24, seals: 6, unsealed: { count: 0 } });
+});
+
 test("two that seal at once make one chain", async () => {
   const { database, observer, lines, final, verify } = await auditHouse({ batchSize: 5 });
   const options = { database, schema: "sagabox", observer, sealEveryMs: 1_000, batchSize: 5 };

@@ -61,8 +61,8 @@ export function auditStatements(schema: string) {
          select xid from (${waiting("saga", "$3")} union all ${waiting("action", "$4")}) as logs
           order by xid limit $5::integer)
        select (select count(*)::integer from waiting) as count,
-              (select xid::text from waiting order by xid limit 1) as first,
-              (select xid::text from waiting order by xid desc limit 1) as last`,
+              (select waiting.xid::text from waiting order by waiting.xid limit 1) as first,
+              (select waiting.xid::text from waiting order by waiting.xid desc limit 1) as last`,
     ),
     leaves: statement(
       "sagabox.audit.leaves",

@@ -18,6 +18,7 @@ export const pages = [
   "docs/guides/saga-timeouts.md",
   "docs/guides/testing-sagas.md",
   "docs/guides/dead-letters.md",
+  "docs/guides/large-payloads.md",
   "docs/guides/audit.md",
   "docs/guides/running.md",
   "docs/guides/nats.md",

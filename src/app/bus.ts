@@ -20,18 +20,12 @@ import {
   type PublishOptions,
 } from "../outbox/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
+import { rejectUnknownKeys } from "../options/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
-import {
-  explainPostgresError,
-  type Migration,
-  type NeededRole,
-  type Queryable,
-  type TransactionOptions,
-} from "../storage/index.ts";
+import { explainPostgresError, type Migration, type NeededRole, type Queryable } from "../storage/index.ts";
 import { busAudit, type BusAudit } from "./bus-audit.ts";
 import { busDeadLetters, type BusDeadLetters } from "./bus-dead-letters.ts";
 import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
@@ -42,16 +36,18 @@ import {
   isInsideTransaction,
   ownedOf,
   scopeOf,
+  transactionLimits,
   type BusTransaction,
+  type BusTransactionOptions,
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import type { Parts } from "./parts.ts";
 import { prepared, type Prepared } from "./prepared.ts";
 import { startSaga } from "./saga-transaction.ts";
+import { transactionLimits, type BusTransactionOptions } from "./transaction-limits.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
 type RepublishOptions = Parameters<typeof republish>[2];
-type BusTransactionOptions = TransactionOptions & { readonly topics?: readonly (AnyContract | string)[] };
 
 const REQUEST_KEYS = [
   "timeout",
@@ -64,7 +60,6 @@ const REQUEST_KEYS = [
   "correlationId",
   "traceparent",
 ];
-const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;
 
 /** What a service holds: it publishes, handles, and runs the machinery behind both. */
 export class Bus {
@@ -289,13 +284,4 @@ function cannotWaitHere(): SagaboxError {
     "A request must not be made inside a handler or bus.transaction(): it would wait while holding their connection and " +
       "locks. Publish the command instead, or ask before the transaction begins.",
   );
-}
-
-function transactionLimits(options: BusTransactionOptions): TransactionOptions {
-  rejectUnknownKeys("bus.transaction", options, ["isolation", "idleTimeoutMs", "topics"]);
-  const { isolation, idleTimeoutMs } = options;
-  return {
-    ...(isolation === undefined ? {} : { isolation: oneOf("isolation", isolation, ISOLATIONS) }),
-    ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs: wholeNumber("idleTimeoutMs", idleTimeoutMs) }),
-  };
 }

@@ -4,6 +4,8 @@ export interface BrokerServer {
   readonly url: string;
   /** For people: name and version. */
   readonly version: string;
+  /** Where it keeps everything. */
+  readonly folder: string;
   /** SIGKILL, and the process is gone. The data stay. */
   kill(): Promise<void>;
   /** Up again on the same port with the same data; resolves when clients are served. */

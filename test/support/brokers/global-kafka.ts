@@ -5,7 +5,9 @@ import { startKafka } from "./kafka-server.ts";
 declare module "vitest" {
   interface ProvidedContext {
     /** Where the run's own Kafka listens, or why there is none. */
-    readonly kafka: { readonly url: string; readonly version: string } | { readonly missing: string };
+    readonly kafka:
+      | { readonly url: string; readonly version: string; readonly folder: string }
+      | { readonly missing: string };
   }
 }
 
@@ -16,6 +18,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
     project.provide("kafka", found);
     return () => Promise.resolve();
   }
-  project.provide("kafka", { url: found.server.url, version: found.server.version });
+  project.provide("kafka", {
+    url: found.server.url,
+    version: found.server.version,
+    folder: found.server.folder,
+  });
   return () => found.server.stop();
 }

@@ -5,7 +5,9 @@ import { startNATS } from "./nats-server.ts";
 declare module "vitest" {
   interface ProvidedContext {
     /** Where the run's own NATS listens, or why there is none. */
-    readonly nats: { readonly url: string; readonly version: string } | { readonly missing: string };
+    readonly nats:
+      | { readonly url: string; readonly version: string; readonly folder: string }
+      | { readonly missing: string };
   }
 }
 
@@ -16,6 +18,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
     project.provide("nats", found);
     return () => Promise.resolve();
   }
-  project.provide("nats", { url: found.server.url, version: found.server.version });
+  project.provide("nats", {
+    url: found.server.url,
+    version: found.server.version,
+    folder: found.server.folder,
+  });
   return () => found.server.stop();
 }

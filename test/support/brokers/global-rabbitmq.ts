@@ -5,7 +5,9 @@ import { startRabbitMQ } from "./rabbitmq-server.ts";
 declare module "vitest" {
   interface ProvidedContext {
     /** Where the run's own RabbitMQ listens, or why there is none. */
-    readonly rabbitmq: { readonly url: string; readonly version: string } | { readonly missing: string };
+    readonly rabbitmq:
+      | { readonly url: string; readonly version: string; readonly folder: string }
+      | { readonly missing: string };
   }
 }
 
@@ -16,6 +18,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
     project.provide("rabbitmq", found);
     return () => Promise.resolve();
   }
-  project.provide("rabbitmq", { url: found.server.url, version: found.server.version });
+  project.provide("rabbitmq", {
+    url: found.server.url,
+    version: found.server.version,
+    folder: found.server.folder,
+  });
   return () => found.server.stop();
 }

@@ -60,6 +60,7 @@ function serverOf(
       saslTls: at(ports.saslTls),
     },
     ...folders,
+    folder: folders.data,
     kill: () => running.kill(),
     start: () => running.start(),
     stop: () => running.stop(),

@@ -28,8 +28,8 @@ class NatsServer implements BrokerServer {
   readonly url: string;
   readonly version: string;
   readonly #port: number;
-  readonly #folder = mkdtempSync(join(tmpdir(), "sagabox-nats-"));
-  readonly #log = join(this.#folder, "server.log");
+  readonly folder = mkdtempSync(join(tmpdir(), "sagabox-nats-"));
+  readonly #log = join(this.folder, "server.log");
   #process: ChildProcess | undefined;
 
   constructor(port: number, version: string, config: string) {
@@ -39,15 +39,15 @@ class NatsServer implements BrokerServer {
     const lines = [
       `listen: "127.0.0.1:${port}"`,
       `log_file: ${JSON.stringify(this.#log)}`,
-      `jetstream { store_dir: ${JSON.stringify(join(this.#folder, "data"))} }`,
+      `jetstream { store_dir: ${JSON.stringify(join(this.folder, "data"))} }`,
       config,
     ];
-    writeFileSync(join(this.#folder, "server.conf"), `${lines.join("\n")}\n`);
+    writeFileSync(join(this.folder, "server.conf"), `${lines.join("\n")}\n`);
   }
 
   async start(): Promise<void> {
     if (this.#process !== undefined) return;
-    this.#process = spawn("nats-server", ["-c", join(this.#folder, "server.conf")], { stdio: "ignore" });
+    this.#process = spawn("nats-server", ["-c", join(this.folder, "server.conf")], { stdio: "ignore" });
     const giveUpAt = Date.now() + READY_MS;
     while (!(await this.#answers())) {
       if (this.#process.exitCode !== null || Date.now() > giveUpAt) {
@@ -65,7 +65,7 @@ class NatsServer implements BrokerServer {
 
   async stop(): Promise<void> {
     await this.#end("SIGTERM");
-    rmSync(this.#folder, { recursive: true, force: true });
+    rmSync(this.folder, { recursive: true, force: true });
   }
 
   async #end(signal: NodeJS.Signals): Promise<void> {

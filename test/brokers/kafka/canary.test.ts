@@ -1,0 +1,9 @@
+import { describe, inject } from "vitest";
+import { canaryStory } from "../../support/canary-story.ts";
+import { transportOf } from "./harness.ts";
+
+const found = inject("kafka");
+
+describe.skipIf("missing" in found)("personal values over Kafka", () => {
+  canaryStory(() => ({ transport: transportOf(), brokerFolder: "folder" in found ? found.folder : "" }));
+});

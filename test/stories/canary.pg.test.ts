@@ -1,0 +1,3 @@
+import { canaryStory } from "../support/canary-story.ts";
+
+canaryStory(() => ({}));

@@ -178,7 +178,7 @@ async function openHouse(database: TemporaryDatabase, transport: Transport | und
         ? "erased"
         : "sealed";
   bus.on(Booked, { consumer: "steady" }, async ({ data: { who, n, email, plan } }, { tx, attempt }) => {
-    if (attempt === 1 && n % 4 === 1) throw new Error(`mail to ${String(email)} bounced`);
+    if (attempt === 1 && n % 4 === 1) throw new Error(`mail to ${JSON.stringify(email)} bounced`);
     await tx.query(note, ["steady", who, n, digestOf(email), plan]);
   });
   bus.on(Booked, { consumer: "strict" }, async ({ data: { who, n, email, bank, guests, plan } }, { tx }) => {
@@ -187,7 +187,7 @@ async function openHouse(database: TemporaryDatabase, transport: Transport | und
       ...guests.map(({ name }) => name),
       isErased(bank) || !("iban" in bank) ? "" : bank.iban,
     ];
-    if (!repaired) throw permanent(`no account for ${whose.join(", ")}`);
+    if (!repaired) throw permanent(`no account for ${JSON.stringify(whose)}`);
     await tx.query(note, ["strict", who, n, digestOf(email), plan]);
   });
   bus.on(Check, { consumer: "checker" }, () => ({ ok: true }));

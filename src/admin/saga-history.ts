@@ -1,6 +1,6 @@
 import type { Json } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
-import { openedText, sealOf, type SagaVault } from "../saga/index.ts";
+import { openedText, sealOf, type SagaVault, type SealedPlace } from "../saga/index.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 
 /** One line of the audit log: what happened, what or who caused it. */
@@ -73,19 +73,17 @@ export async function sagaHistory(
 async function openedLine(vault: SagaVault | undefined, sagaId: string, row: LineRow): Promise<LineRow> {
   const seal = await sealOf(vault, row.input ?? row.note ?? row.changes);
   if (seal === undefined) return row;
-  const show = (text: string | null, ...place: (string | number)[]): string | null => {
+  const show = (text: string | null, hidden: (as: string) => string, place: SealedPlace): string | null => {
     if (text === null || !text.startsWith('{"$sealed"')) return text;
-    return typeof seal === "string" ? null : openedText(seal, text, sagaId, place);
+    return typeof seal === "string" ? hidden(`[${seal}]`) : openedText(seal, text, sagaId, place);
   };
-  const cause = row.event_type === "ignored" ? ["ignored", row.cause] : ["cause", row.version];
-  const mark = (text: string | null, hidden: string): string | null =>
-    typeof seal === "string" && text !== null ? hidden : text;
-  const asJson = JSON.stringify(`[${String(seal)}]`);
+  const asText = (as: string): string => as;
+  const { version, cause, event_type: event } = row;
   return {
     ...row,
-    note: show(row.note, "note", row.version) ?? mark(row.note, `[${String(seal)}]`),
-    input: show(row.input, ...cause) ?? mark(row.input, asJson),
-    changes: show(row.changes, "changes", row.version) ?? mark(row.changes, asJson),
+    note: show(row.note, asText, ["note", version]),
+    input: show(row.input, JSON.stringify, event === "ignored" ? ["ignored", cause] : ["cause", version]),
+    changes: show(row.changes, JSON.stringify, ["changes", version]),
   };
 }
 

@@ -67,7 +67,10 @@ export const rooms: Readonly<Record<string, Room>> = {
     files: ["claim-check/blob-store.ts", "claim-check/bytes.ts"],
     packages: ["@aws-sdk/client-s3"],
   },
-  privacy: { rooms: ["message", "storage", "options", "errors", "runtime", "telemetry", "audit"] },
+  privacy: {
+    rooms: ["message", "storage", "options", "errors", "runtime", "telemetry", "audit"],
+    typePackages: ["@standard-schema/spec"],
+  },
   parking: { rooms: [...upToPorts, "transports/postgres"] },
   notify: { rooms: ["errors", "options", "runtime", "telemetry"] },
   embedded: { rooms: ["errors", "runtime", "options"] },

@@ -4,30 +4,11 @@ import { fileURLToPath } from "node:url";
 import { keyRing, type KeyWrapper } from "sagabox/privacy";
 import { isErased } from "sagabox";
 import { expect, test, vi } from "vitest";
+import { serviceKeys, type KeyService } from "../../examples/guides/privacy.ts";
 import { ada, personsBus, personsDatabase, promised, Registered, ring } from "../support/persons.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
-
-// #region kms
-/** How a key management service is plugged in: three calls, and the key of blind indexes beside it. */
-interface KeyService {
-  encrypt(keyId: string, bytes: Uint8Array, context: Record<string, string>): Promise<Uint8Array>;
-  /** Rejects when the service is away; undefined when the bytes are not what it encrypted. */
-  decrypt(keyId: string, bytes: Uint8Array, context: Record<string, string>): Promise<Uint8Array | undefined>;
-}
-
-function serviceKeys(service: KeyService, current: string): KeyWrapper {
-  return {
-    currentKeyId: () => current,
-    wrap: async (dataKey, context) => ({
-      keyId: current,
-      wrapped: await service.encrypt(current, dataKey, { sagabox: context }),
-    }),
-    unwrap: ({ keyId, wrapped }, context) => service.decrypt(keyId, wrapped, { sagabox: context }),
-  };
-}
-// #endregion kms
 
 /** A service that is there or not, as the test wants. */
 function switchable() {

@@ -24,7 +24,7 @@ const welcome = saga("welcome", { version: 1, input, key: subject, personal: { s
   .send("greet", Greet, ({ input: { customerId, email } }) => ({ customerId, email }))
   .noUndo("a greeting stays")
   .waitFor("confirmed", Confirmed, { timeout: "1h" })
-  .run("note", ({ steps }) => ({ says: `Canary Byron confirms ${String(steps.confirmed.name)}` }))
+  .run("note", ({ steps }) => ({ says: `Canary Byron confirms ${steps.confirmed.name as string}` }))
   .noUndo("a note stays");
 
 test("C6: everything a saga about a person holds is sealed, and it runs as any other", async () => {

@@ -4,10 +4,11 @@ import { once } from "node:events";
 import { utimes } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { attachment, command, saga, type Attachment } from "sagabox";
-import { fileStore } from "sagabox/claim-check";
-import { expect, test } from "vitest";
+import { fileStore, s3Store } from "sagabox/claim-check";
+import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
+import { s3Credentials, startS3Server } from "../support/stores/s3-server.ts";
 import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
 
 const LONG_AGO = 100;
@@ -133,6 +134,26 @@ test("C-02: what rolled-back transactions left in a folder is gone after the gra
   await ageFiles(folder, 2);
   expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 20, finished: true });
   expect(await filesIn(folder)).toHaveLength(1);
+});
+
+test("C-02: the same is true of S3, and of what is still needed there", { timeout: 60_000 }, async () => {
+  const server = await startS3Server();
+  onTestFinished(() => server.stop());
+  const { bucket, endpoint, folder } = server;
+  const store = s3Store({ bucket, endpoint, region: "us-east-1", credentials: s3Credentials });
+  const { bus, age, pool } = await payloadHouse({ claimCheck: { store, grace: "1h" } });
+  const rolledBack = bus.transaction(async (tx) => {
+    await tx.publish(Drawn, large());
+    throw new Error("no");
+  });
+  await expect(rolledBack).rejects.toThrow("no");
+  await bus.transaction((tx) => tx.publish(Drawn, large()));
+  expect(await bus.payloads.collect()).toMatchObject({ orphaned: 0 });
+  await ageFiles(folder, 2);
+  expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 1, finished: true });
+  await age(LONG_AGO);
+  await pool.query(forgetMessages);
+  expect(await bus.payloads.collect()).toEqual({ unneeded: 1, orphaned: 0, finished: true });
 });
 
 test(

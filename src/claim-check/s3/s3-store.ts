@@ -1,10 +1,8 @@
-import type { S3Client } from "@aws-sdk/client-s3";
+import type * as Sdk from "@aws-sdk/client-s3";
 import { ClientLoader } from "../../transport/index.ts";
 import { blobMissing, storeFull, type BlobPage, type BlobStore } from "../blob-store.ts";
 import { resized } from "../bytes.ts";
 import { assertSafe, s3Settings, type S3Settings, type S3StoreOptions } from "./s3-options.ts";
-
-type Sdk = typeof import("@aws-sdk/client-s3");
 
 interface Part {
   readonly ETag: string | undefined;
@@ -23,12 +21,12 @@ export function s3Store(options: S3StoreOptions): BlobStore {
 class S3Store implements BlobStore {
   readonly id: string;
   readonly #settings: S3Settings;
-  readonly #loader = new ClientLoader<Sdk>({
+  readonly #loader = new ClientLoader<typeof Sdk>({
     broker: "S3",
     install: ["@aws-sdk/client-s3@3"],
     load: () => import("@aws-sdk/client-s3"),
   });
-  #client: Promise<S3Client> | undefined;
+  #client: Promise<Sdk.S3Client> | undefined;
 
   constructor(settings: S3Settings) {
     this.id = settings.id;
@@ -156,7 +154,7 @@ class S3Store implements BlobStore {
     return { Bucket: bucket, Key: prefix + key };
   }
 
-  #connected(): Promise<S3Client> {
+  #connected(): Promise<Sdk.S3Client> {
     this.#client ??= this.#connect().catch((error: unknown) => {
       this.#client = undefined;
       throw error;
@@ -164,10 +162,10 @@ class S3Store implements BlobStore {
     return this.#client;
   }
 
-  async #connect(): Promise<S3Client> {
+  async #connect(): Promise<Sdk.S3Client> {
     const { S3Client } = await this.#loader.load();
     const { given, config } = this.#settings;
-    const client = given === undefined ? new S3Client(config) : (given as unknown as S3Client);
+    const client = given === undefined ? new S3Client(config) : (given as unknown as Sdk.S3Client);
     const endpoint = await client.config.endpoint?.();
     if (endpoint !== undefined) assertSafe(`${endpoint.protocol}//${endpoint.hostname}`);
     return client;

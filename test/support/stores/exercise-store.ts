@@ -13,12 +13,6 @@ export async function* pieces(...some: readonly Uint8Array[]): AsyncGenerator<Ui
   yield* some;
 }
 
-/** Piece by piece, never as a whole. */
-export async function* noise(bytes: number, piece = 65_536): AsyncGenerator<Uint8Array> {
-  const block = randomBytes(piece);
-  for (let left = bytes; left > 0; left -= piece) yield block.subarray(0, Math.min(piece, left));
-}
-
 export async function hashOf(source: AsyncIterable<Uint8Array>): Promise<{ bytes: number; sha256: string }> {
   const hash = createHash("sha256");
   let bytes = 0;

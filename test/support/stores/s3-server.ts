@@ -16,7 +16,9 @@ type ServerClass = new (options: {
   configureBuckets: readonly { name: string }[];
 }) => Server;
 
-const S3rver = createRequire(import.meta.url)("s3rver") as ServerClass;
+// It has no types of its own.
+const require = createRequire(import.meta.url);
+const S3rver = require("s3rver") as ServerClass;
 
 export interface S3Server {
   readonly endpoint: string;

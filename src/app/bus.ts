@@ -44,7 +44,6 @@ import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import type { Parts } from "./parts.ts";
 import { prepared, type Prepared } from "./prepared.ts";
 import { startSaga } from "./saga-transaction.ts";
-import { transactionLimits, type BusTransactionOptions } from "./transaction-limits.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
 type RepublishOptions = Parameters<typeof republish>[2];

@@ -1,7 +1,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { AnyContract, InputOf } from "../message/index.ts";
 import type { Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
-import type { OwnedTransaction, Sql } from "../storage/index.ts";
+import { oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
+import type { OwnedTransaction, Sql, TransactionOptions } from "../storage/index.ts";
 
 /** What `bus.transaction()` hands out: SQL and publishing with one fate. */
 export interface BusTransaction extends Sql {
@@ -41,4 +42,19 @@ export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): B
   scopes.set(handed, scope);
   owned.set(handed, tx);
   return handed;
+}
+
+const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;
+
+export type BusTransactionOptions = TransactionOptions & {
+  readonly topics?: readonly (AnyContract | string)[];
+};
+
+export function transactionLimits(options: BusTransactionOptions): TransactionOptions {
+  rejectUnknownKeys("bus.transaction", options, ["isolation", "idleTimeoutMs", "topics"]);
+  const { isolation, idleTimeoutMs } = options;
+  return {
+    ...(isolation === undefined ? {} : { isolation: oneOf("isolation", isolation, ISOLATIONS) }),
+    ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs: wholeNumber("idleTimeoutMs", idleTimeoutMs) }),
+  };
 }

@@ -68,7 +68,7 @@ export function readContract(kind: MessageKind, name: string, given: object): ob
   must(gap === undefined, gap ?? "");
   must(
     personal === undefined || isPersonal(personal),
-    "personal needs a function subject and a list of fields",
+    "personal needs a function subject and a list of 1 to 200 fields, each up to 200 characters, 4000 together",
   );
 
   return Object.freeze({
@@ -116,7 +116,10 @@ function isPersonal(value: unknown): value is Personal {
   return (
     typeof subject === "function" &&
     Array.isArray(fields) &&
-    fields.every((field) => typeof field === "string")
+    fields.length >= 1 &&
+    fields.length <= 200 &&
+    fields.every((field) => typeof field === "string" && field !== "" && field.length <= 200) &&
+    fields.join("").length <= 4_000 // they travel in a header
   );
 }
 

@@ -16,7 +16,6 @@ export interface Passed {
 
 /** Sends 64 MB through a bus that is not running yet, and tells what arrived and what it cost in memory. */
 export async function passLargeAttachment(bus: Bus): Promise<Passed> {
-  const memory = new LiveMemory();
   const sent = createHash("sha256");
   const source = async function* (): AsyncGenerator<Uint8Array> {
     for (let n = 0; n < SIZE / PIECE; n++) {
@@ -42,6 +41,7 @@ export async function passLargeAttachment(bus: Bus): Promise<Passed> {
     resolve({ bytes, sha256: hash.digest("hex") });
   });
   await bus.run();
+  const memory = new LiveMemory(); // what the bus itself needs does not count
   const file = await bus.attach(source(), { contentType: "video/mp4" });
   await bus.transaction((tx) => tx.publish(Uploaded, file));
   const { bytes, sha256 } = await arrived;

@@ -22,7 +22,14 @@ import {
   type ScopeParts,
 } from "../outbox/index.ts";
 import { ParkingTransport } from "../parking/index.ts";
-import { MessageSeal, privacyEngine, sagaVault, withoutKeys, type PrivacyEngine } from "../privacy/index.ts";
+import {
+  MessageSeal,
+  privacyEngine,
+  sagaVault,
+  withoutKeys,
+  type PrivacyEngine,
+  type ReplySeal,
+} from "../privacy/index.ts";
 import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { Sagas } from "../saga/index.ts";
@@ -32,7 +39,7 @@ import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } fr
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
 import { wireClaimCheck, type BusClaimCheck } from "./claim-check.ts";
-import { Payloads } from "./payloads.ts";
+import { Payloads, type PayloadSeal } from "./payloads.ts";
 import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
@@ -91,7 +98,8 @@ export function wire(
   const admission = new Admission({ database, schema, overflow: outbox.overflow, observer });
   const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
   const privacy = privacyEngine({ database, schema, settings: settings.privacy });
-  const seal = privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
+  const seal: PayloadSeal & ReplySeal =
+    privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
   const claimCheck = wireClaimCheck(settings, outbox, given, home);
   const payloads = new Payloads(claimCheck.shelf, seal);
   const composeOne = composer(settings, outbox, newId, payloads);
@@ -110,6 +118,7 @@ export function wire(
     schema,
     openScope: (tx) => handlerScope(withScope(tx, scope(tx)), claimCheck),
     unpack: payloads.unpack,
+    sealReply: (contract, data, reply, tx) => seal.sealReply(contract, data, reply, tx),
     observer,
   });
   const deadLetters = deadLetterStore(database, schema);
@@ -121,6 +130,7 @@ export function wire(
     compose: composeOne,
     scope,
     replies,
+    openReply: (name, reply) => seal.openReply(name, reply),
     makeConsumer: () => replyConsumer({ engine: inbox, transport, worker, service, schema, channel }),
     observer,
   });
@@ -136,6 +146,7 @@ export function wire(
     newId,
     observer,
     vault: privacy === undefined ? undefined : sagaVault(privacy),
+    openReply: (name, reply, tx) => seal.openReply(name, reply, tx),
     begin: ownTransaction(database, scope),
     transactionOf: sagaTransactionOf,
   });

@@ -1,8 +1,8 @@
 import { deadLetterStatements, type DeadLetterStatements } from "../dead-letter/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { unpackPlain, type Unpack } from "../message/index.ts";
+import { unpackPlain, type AnyContract, type Unpack } from "../message/index.ts";
 import { systemClock, type Clock } from "../runtime/index.ts";
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quotedSchema, type Database, type Queryable } from "../storage/index.ts";
 import { silentObserver, type Observer } from "../telemetry/index.ts";
 import type { OpenScope } from "./handler.ts";
 import { Slots } from "./slots.ts";
@@ -15,11 +15,20 @@ export interface InboxEngine {
   readonly deadLetters: DeadLetterStatements;
   readonly openScope: OpenScope;
   readonly unpack: Unpack;
+  readonly sealReply: SealReply;
   readonly observer: Observer;
   readonly clock: Clock;
   /** Bounds the transactions of handlers, so that connections are left for everything else. */
   readonly slots: Slots;
 }
+
+/** Seals the personal fields in the reply to a command, in the transaction of its effect. */
+export type SealReply = (
+  contract: AnyContract,
+  data: unknown,
+  reply: unknown,
+  tx: Queryable,
+) => Promise<unknown>;
 
 export interface InboxEngineOptions {
   readonly database: Database;
@@ -28,6 +37,8 @@ export interface InboxEngineOptions {
   readonly openScope?: OpenScope;
   /** Default: the data is in the message, in clear. */
   readonly unpack?: Unpack;
+  /** Default: replies stay as they are. */
+  readonly sealReply?: SealReply;
   readonly observer?: Observer;
   readonly clock?: Clock;
   /** Size of the pool less what relay, transport and handlers themselves need of it. Default: no bound. */
@@ -42,6 +53,7 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
     deadLetters: deadLetterStatements(schema),
     openScope: options.openScope ?? noOutbox,
     unpack: options.unpack ?? unpackPlain,
+    sealReply: options.sealReply ?? ((_, __, reply) => Promise.resolve(reply)),
     observer: options.observer ?? silentObserver,
     clock: options.clock ?? systemClock,
     slots: new Slots(options.maxTransactions ?? Number.POSITIVE_INFINITY),

@@ -1,10 +1,11 @@
 import { classifyFailure } from "../retry/index.ts";
+import { answerOf, sealedBy } from "./answer.ts";
 import { deliveryLost, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Received } from "./handler.ts";
 import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
 import type { Held } from "./held.ts";
-import { answerOf, type DeliveryProcessor, type ProcessorParts } from "./process-delivery.ts";
+import type { DeliveryProcessor, ProcessorParts } from "./process-delivery.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
 import { receiveBatch, type BatchItem } from "./receive-batch.ts";
 import { asError } from "./receive-once.ts";
@@ -134,8 +135,8 @@ export class BatchProcessor {
     if (work.kind !== "each") return undefined;
     const context = handlerContext(consumer, item.id, item.held.delivery.attempt, attempt);
     const said = await inContextOf(item.message, item.id, () => work.handle(item.message, context));
-    const answer = await answerOf(contract, said);
-    await respond(attempt.scope, item.message, item.id, answer);
+    const answer = await answerOf(this.#engine, contract, item.message, said, attempt);
+    await respond(attempt.scope, item.message, item.id, answer, sealedBy(contract));
     return answer;
   }
 

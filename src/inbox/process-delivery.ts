@@ -1,7 +1,8 @@
 import { isSagaboxError, SagaboxError, verdictOf } from "../errors/index.ts";
-import { replyTopicIn, validateReply } from "../message/index.ts";
+import { replyTopicIn } from "../message/index.ts";
 import { decideRetry, failureOf } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
+import { answerOf, sealedBy } from "./answer.ts";
 import { attempt, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Received } from "./handler.ts";
@@ -130,7 +131,7 @@ export class DeliveryProcessor {
       return this.settle(held, await this.#responding(message, receipt, outcome), false);
     }
     const answer = (current: Attempt, said: unknown): Promise<void> =>
-      respond(current.scope, message, id, said);
+      respond(current.scope, message, id, said, sealedBy(registration.contract));
     const handle = async (current: Attempt): Promise<unknown> => {
       const said = await inContextOf(message, id, () => this.#work(held, id, message, registration, current));
       await answer(current, said);
@@ -151,7 +152,7 @@ export class DeliveryProcessor {
     switch (work.kind) {
       case "each": {
         const context = handlerContext(consumer, id, delivery.attempt, current);
-        return answerOf(contract, await work.handle(message, context));
+        return answerOf(this.#engine, contract, message, await work.handle(message, context), current);
       }
       case "bulk":
         await work.handle([message], batchContext(consumer, current));
@@ -237,11 +238,6 @@ export class DeliveryProcessor {
     );
     return this.#settlement.bury(held, "poison", error);
   }
-}
-
-/** A command's answer is held to its reply schema; an event's result is kept as it is. */
-export function answerOf(contract: Registration["contract"], answer: unknown): unknown {
-  return contract.kind === "command" ? validateReply(contract, answer) : answer;
 }
 
 function expired(expiresAt: string | null): SagaboxError {

@@ -18,9 +18,11 @@ export async function respond(
   message: Asking,
   id: string,
   answer: unknown,
+  sealed?: string,
 ): Promise<void> {
   const reply = answer === undefined ? {} : { reply: answer as Json };
-  await send(scope, message, id, { requestId: id, outcome: "done", ...reply });
+  const how = sealed === undefined ? {} : { sealed };
+  await send(scope, message, id, { requestId: id, outcome: "done", ...reply, ...how });
 }
 
 /** The same for a command that was given up. */

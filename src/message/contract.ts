@@ -35,6 +35,8 @@ export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed ex
 export interface PersonalFields<Data> {
   subject(data: Data): string;
   readonly fields: readonly string[];
+  /** The same of the reply to a command. */
+  readonly reply: readonly string[];
 }
 
 export type AnyEvent = Contract<"event", unknown, unknown, never, boolean>;

@@ -30,11 +30,17 @@ export function command<
   const T extends Schema,
   const R extends Schema,
   const F extends FieldPath<Out<T>> = never,
+  const A extends FieldPath<Out<R>> = never,
 >(
   name: string,
-  options: CommandOptions<T, F> & { readonly key?: KeyFunction<T>; readonly reply: R } & WireSafe<T> &
+  options: CommandOptions<T, F> & {
+    readonly key?: KeyFunction<T>;
+    readonly reply: R;
+    /** `reply`: the fields of the reply that are about the same person. */
+    readonly personal?: { readonly reply?: readonly A[] };
+  } & WireSafe<T> &
     ReplySafe<R>,
-): Contract<"command", Opened<Out<T>, F>, In<T>, Out<R>, boolean>;
+): Contract<"command", Opened<Out<T>, F>, In<T>, Opened<Out<R>, A>, boolean>;
 export function command<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: CommandOptions<T, F> & { readonly key?: KeyFunction<T>; readonly reply?: never } & WireSafe<T>,

@@ -1,6 +1,15 @@
 import { expectTypeOf, test } from "vitest";
 import { z } from "zod";
-import { event, type DataOf, type Erased, type InputOf, type Personal, type Sealed } from "./index.ts";
+import {
+  command,
+  event,
+  type DataOf,
+  type Erased,
+  type InputOf,
+  type Personal,
+  type ReplyOf,
+  type Sealed,
+} from "./index.ts";
 
 const Registered = event("people.registered", {
   schema: z.object({
@@ -20,6 +29,16 @@ test("C6: a handler must look whether a personal value is there; everything else
   expectTypeOf<Data["address"]>().toEqualTypeOf<{ street: string } | undefined | Erased | Sealed>();
   expectTypeOf<Data["guests"][number]["name"]>().toEqualTypeOf<string | Erased | Sealed>();
   expectTypeOf<Data["guests"][number]["seat"]>().toEqualTypeOf<number>();
+});
+
+test("C6: who asks must look whether a personal field of the reply is there", () => {
+  const Lookup = command("people.lookup", {
+    schema: z.object({ id: z.string() }),
+    reply: z.object({ city: z.string(), plan: z.string() }),
+    personal: { subject: ({ id }) => id, fields: ["id"], reply: ["city"] },
+  });
+  expectTypeOf<ReplyOf<typeof Lookup>["city"]>().toEqualTypeOf<Personal<string>>();
+  expectTypeOf<ReplyOf<typeof Lookup>["plan"]>().toEqualTypeOf<string>();
 });
 
 test("C6: a publisher passes plain values", () => {

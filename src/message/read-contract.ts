@@ -108,13 +108,17 @@ function missingUpcaster(upcast: object, version: number): string | undefined {
 interface Personal {
   readonly subject: (data: unknown) => string;
   readonly fields: readonly string[];
+  readonly reply?: readonly string[];
 }
 
 function isPersonal(value: unknown): value is Personal {
   if (!isObject(value)) return false;
-  const { subject, fields } = value as Partial<Personal>;
+  const { subject, fields, reply } = value as Partial<Personal>;
+  return typeof subject === "function" && isFieldList(fields) && (reply === undefined || isFieldList(reply));
+}
+
+function isFieldList(fields: unknown): boolean {
   return (
-    typeof subject === "function" &&
     Array.isArray(fields) &&
     fields.length >= 1 &&
     fields.length <= 200 &&
@@ -123,8 +127,8 @@ function isPersonal(value: unknown): value is Personal {
   );
 }
 
-function freezePersonal({ subject, fields }: Personal): Personal {
-  return Object.freeze({ subject, fields: Object.freeze([...fields]) });
+function freezePersonal({ subject, fields, reply = [] }: Personal): Personal {
+  return Object.freeze({ subject, fields: Object.freeze([...fields]), reply: Object.freeze([...reply]) });
 }
 
 function isSchema(value: unknown): boolean {

@@ -6,7 +6,13 @@ import { isValidTopic } from "./topic.ts";
 
 /** What travels back to whoever asked. `reply` is missing where the command has none. */
 export type ReplyBody =
-  | { readonly requestId: string; readonly outcome: "done"; readonly reply?: Json }
+  | {
+      readonly requestId: string;
+      readonly outcome: "done";
+      readonly reply?: Json;
+      /** The command whose personal fields are sealed in the reply. */
+      readonly sealed?: string;
+    }
   | {
       readonly requestId: string;
       readonly outcome: "failed";

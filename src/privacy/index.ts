@@ -5,7 +5,7 @@ export { privacySettings, ringFrom } from "./options.ts";
 export { KeyRing, keyRing, type KeyRingOptions } from "./key-ring.ts";
 export { keyRingFile } from "./key-ring-file.ts";
 export type { KeyWrapper, WrappedKey } from "./key-wrapper.ts";
-export { keysMissing, MessageSeal, withoutKeys } from "./message-seal.ts";
+export { keysMissing, MessageSeal, withoutKeys, type ReplySeal } from "./message-seal.ts";
 export { privacyEngine, type PrivacyEngine } from "./engine.ts";
 export {
   endErasedSaga,

@@ -13,10 +13,11 @@ import {
 } from "../message/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import { checkedSubject, type BlindIndex } from "./blind-index.ts";
-import { MOST_PLACES, placesOf, replaceAt, valueAt, type Place } from "./places.ts";
+import { MOST_PLACES, placesOf, replaceAt, sealedIn, valueAt, type Place } from "./places.ts";
 import { sealBroken } from "./seal-broken.ts";
 import { formatSealedHeader, parseSealedHeader } from "./sealed-header.ts";
-import { Sealer } from "./sealer.ts";
+import { parseToken } from "./sealed-token.ts";
+import { Sealer, type Binding } from "./sealer.ts";
 import { secretsIn } from "./secrets.ts";
 import type { SubjectKeys } from "./subject-keys.ts";
 
@@ -26,6 +27,9 @@ type Arrived = Pick<Message, "id" | "type" | "headers">;
 
 const none: Headers = Object.freeze({});
 const nothing: readonly never[] = [];
+
+/** The same for replies to commands. */
+export type ReplySeal = Pick<MessageSeal, "sealReply" | "openReply">;
 
 /** The personal fields of messages: sealed under the key of their person, opened again or shown as what is hidden. */
 export class MessageSeal {
@@ -56,13 +60,56 @@ export class MessageSeal {
     return { data: replaceAt(data, sealed), headers: { [sealedHeader]: header } };
   }
 
+  /**
+   * The personal fields of a reply, under the key of the person whom its command is about. It is bound to the command's
+   * name and not to the request: a command that is repeated is answered with the reply to the first.
+   */
+  async sealReply(
+    contract: PersonalContract,
+    data: unknown,
+    reply: unknown,
+    tx: Queryable,
+  ): Promise<unknown> {
+    const places = placesOf(reply, contract.personal?.reply ?? []);
+    if (places === undefined) throw tooMany(contract.name);
+    if (places.length === 0) return reply;
+    const subject = this.#index.subject(subjectOf(contract, data));
+    const sealer = new Sealer(await this.#keys.forSealing(subject, tx), {
+      purpose: "reply",
+      id: contract.name,
+    });
+    return replaceAt(
+      reply,
+      new Map(places.map((place) => [place, sealer.seal(valueAt(reply, place), place)])),
+    );
+  }
+
+  /** `name`: the command. Whatever is sealed in its reply is opened, or shown as what is hidden. */
+  async openReply(name: string, reply: Json, tx?: Queryable): Promise<Unpacked> {
+    const places = sealedIn(reply);
+    const [first] = places;
+    const keyId = first === undefined ? undefined : keyIdAt(reply, first);
+    if (keyId === undefined) return { data: reply, hidden: nothing, secrets: nothing };
+    return this.#opened(keyId, { purpose: "reply", id: name }, reply, places, tx);
+  }
+
   async open(message: Arrived, data: Json): Promise<Unpacked> {
     const { keyId, places } = sealedPlaces(message, data);
     if (places.length === 0) return { data, hidden: nothing, secrets: nothing };
-    const key = await this.#keys.find(keyId);
+    return this.#opened(keyId, bindingOf(message), data, places);
+  }
+
+  async #opened(
+    keyId: string,
+    binding: Binding,
+    data: Json,
+    places: readonly Place[],
+    tx?: Queryable,
+  ): Promise<Unpacked> {
+    const key = await this.#keys.find(keyId, tx);
     if (key === "unknown") return withHidden(data, places, "sealed");
     if (key === "erased") return withHidden(data, places, "erased");
-    const sealer = new Sealer(key, bindingOf(message));
+    const sealer = new Sealer(key, binding);
     const opened = new Map(places.map((place) => [place, sealer.open(valueAt(data, place), place)]));
     return {
       data: replaceAt(data, opened) as Json,
@@ -75,6 +122,10 @@ export class MessageSeal {
 /** Where there are no keys: nothing can be sealed, and what others sealed stays so. */
 export const withoutKeys = {
   seal: (contract: PersonalContract): Promise<never> => Promise.reject(keysMissing(`"${contract.name}"`)),
+  sealReply: (contract: PersonalContract): Promise<never> =>
+    Promise.reject(keysMissing(`the reply to "${contract.name}"`)),
+  openReply: (_: string, reply: Json): Promise<Unpacked> =>
+    Promise.resolve(withHidden(reply, sealedIn(reply), "sealed")),
   open: (message: Arrived, data: Json): Promise<Unpacked> =>
     // A promise from the start: whatever is wrong with the message is its failure, not ours.
     Promise.resolve().then(() => withHidden(data, sealedPlaces(message, data).places, "sealed")),
@@ -94,6 +145,13 @@ function sealedPlaces(
   if (sealed === undefined || places === undefined) throw sealBroken();
   if (!places.every((place) => isSealed(valueAt(data, place)))) throw sealBroken();
   return { keyId: sealed.keyId, places };
+}
+
+function keyIdAt(data: Json, place: Place): string {
+  const value = valueAt(data, place);
+  const token = isSealed(value) ? parseToken(value.$sealed) : undefined;
+  if (token === undefined) throw sealBroken();
+  return token.keyId;
 }
 
 function withHidden(data: Json, places: readonly Place[], as: Hidden["as"]): Unpacked {

@@ -1,3 +1,5 @@
+import { isSealed } from "../message/index.ts";
+
 /** Where a value is: keys of objects and positions in lists. */
 export type Place = readonly (string | number)[];
 
@@ -46,6 +48,17 @@ function withoutNested(places: readonly Place[]): readonly Place[] {
   return [...byText.values()].filter(
     (place) => !place.some((_, length) => byText.has(JSON.stringify(place.slice(0, length)))),
   );
+}
+
+/** Where sealed values are. */
+export function sealedIn(data: unknown, at: Place = [], found: Place[] = []): readonly Place[] {
+  if (isSealed(data)) found.push(at);
+  else if (typeof data === "object" && data !== null && found.length < MOST_PLACES) {
+    const isList = Array.isArray(data);
+    for (const [key, value] of Object.entries(data))
+      sealedIn(value, [...at, isList ? Number(key) : key], found);
+  }
+  return found;
 }
 
 /** The value at a place that exists. */

@@ -148,10 +148,11 @@ export function privacyStatements(schema: string) {
         where (error_message <> '[erased]' or stack_trace is not null)
           and exists (select from unnest($1::text::text[]) as k where strpos(headers, k) > 0)`,
     ),
+    // A reply whose personal fields are sealed has nothing else to hide.
     scrubResults: statement(
       "sagabox.privacy.scrub_results",
       `update ${schema}.consumer_inbox as seen set result = '{"$erased":true}'
-        where seen.result is not null and seen.result not like '{"$%'
+        where seen.result is not null and seen.result not like '{"$%' and strpos(seen.result, '{"$sealed":') = 0
           and (seen.event_id in (
                  select message.id from ${schema}.message
                   where exists (select from unnest($1::text::text[]) as k where strpos(message.headers, k) > 0)

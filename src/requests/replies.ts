@@ -14,7 +14,7 @@ export interface RepliesOptions {
 
 /** What became of a request. */
 export type Answer =
-  | { readonly outcome: "done"; readonly reply?: Json }
+  | { readonly outcome: "done"; readonly reply?: Json; readonly sealed?: string }
   | { readonly outcome: "failed"; readonly reason: string; readonly error: string };
 
 interface Row {
@@ -123,6 +123,10 @@ function answerOf({ outcome, body, reason, error }: Row): Answer {
   if (body === null) return { outcome: "failed", reason: reason ?? "unknown", error: error ?? "" };
   const kept = decodeJson(body) as unknown as ReplyBody;
   return outcome === "done" && kept.outcome === "done"
-    ? { outcome, ...(kept.reply === undefined ? {} : { reply: kept.reply }) }
+    ? {
+        outcome,
+        ...(kept.reply === undefined ? {} : { reply: kept.reply }),
+        ...(kept.sealed === undefined ? {} : { sealed: kept.sealed }),
+      }
     : (kept as Answer);
 }

@@ -6,7 +6,9 @@ import {
   validateReply,
   type AnyCommand,
   type InputOf,
+  type Json,
   type ReplyOf,
+  type Unpacked,
 } from "../message/index.ts";
 import { milliseconds, type Duration } from "../options/index.ts";
 import type { Compose, Outgoing, PublishOptions, TransactionScope } from "../outbox/index.ts";
@@ -33,6 +35,8 @@ export interface RequestsParts {
   readonly compose: Compose;
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
   readonly replies: Replies;
+  /** Opens the personal fields in the reply to the command of this name. */
+  readonly openReply?: (name: string, reply: Json) => Promise<Unpacked>;
   /** Made at the first request: a service that never asks needs none. */
   readonly makeConsumer: () => Consumer;
   readonly observer: Observer;
@@ -129,7 +133,12 @@ export class Requests {
     this.#parts.observer.tell("request.settled", { type: contract.name, outcome, durationMs });
     if (given === "timeout") throw timedOut(contract.name, asked);
     if (given.outcome === "failed") throw failed(contract.name, asked.outgoing.message.id, given);
-    return validateReply(contract, given.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
+    if (given.sealed === undefined || given.reply === undefined || this.#parts.openReply === undefined) {
+      return validateReply(contract, given.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
+    }
+    const { data, hidden } = await this.#parts.openReply(contract.name, given.reply);
+    // A schema has no words for what is hidden.
+    return (hidden.length > 0 ? data : await validateReply(contract, data)) as ReplyOf<C>;
   }
 
   async #send(asked: Asked): Promise<void> {

@@ -1,4 +1,5 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import type { Json, Unpacked } from "../message/index.ts";
 import type { Compose, Outgoing } from "../outbox/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
@@ -57,6 +58,8 @@ export interface SagaEngineParts {
   readonly earlyMs: number;
   /** Undefined where there are no keys: sagas about persons can neither be started nor moved then. */
   readonly vault?: SagaVault | undefined;
+  /** Opens the personal fields in the reply to the command of this name. */
+  readonly openReply?: (name: string, reply: Json, tx: Queryable) => Promise<Unpacked>;
 }
 
 interface ApplyOptions {

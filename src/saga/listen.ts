@@ -56,8 +56,21 @@ async function hearReply(
   const transaction = parts.transactionOf(tx);
   const before = await engine.load(transaction, sagaId);
   if (before === undefined) return; // forgotten long ago
-  const input: SagaInput = { kind: "reply", requestId: data.requestId, outcome: outcomeOf(data) };
+  const body = await opened(engine, data, transaction);
+  const input: SagaInput = { kind: "reply", requestId: body.requestId, outcome: outcomeOf(body) };
   await move(parts, transaction, before, { id, cause: `message:${id}`, input });
+}
+
+// What is hidden stays so in the state: the steps that come see that there is nothing to be had.
+async function opened(
+  { parts: { openReply } }: SagaEngine,
+  body: ReplyBody,
+  tx: SagaTransaction,
+): Promise<ReplyBody> {
+  if (body.outcome !== "done" || body.sealed === undefined || body.reply === undefined) return body;
+  return openReply === undefined
+    ? body
+    : { ...body, reply: (await openReply(body.sealed, body.reply, tx)).data };
 }
 
 interface Interested {

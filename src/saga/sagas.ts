@@ -14,7 +14,7 @@ import { sagaStatements } from "./statements.ts";
 
 export interface SagasParts extends Pick<
   SagaEngineParts,
-  "service" | "compose" | "newId" | "observer" | "vault"
+  "service" | "compose" | "newId" | "observer" | "vault" | "openReply"
 > {
   readonly database: Database;
   readonly schema: string;
@@ -56,6 +56,7 @@ export class Sagas {
       maxStateBytes,
       earlyMs,
       vault: parts.vault,
+      ...(parts.openReply === undefined ? {} : { openReply: parts.openReply }),
     });
     this.#runner = new SagaRunner({
       engine: this.engine,

@@ -184,7 +184,7 @@ export class Bus {
     return this.#parts.claimCheck.attach(source, options);
   }
 
-  /** The bytes of an attachment, as they are read; the stream fails at its end if they were changed. */
+  /** The bytes of an attachment, as they are read; the stream fails at its end, or earlier, if they were changed. */
   open(attachment: Attachment): Readable {
     return this.#parts.claimCheck.open(attachment);
   }

@@ -3,6 +3,7 @@ import {
   ClaimCheck,
   claimCheckSettings,
   Collector,
+  type AttachmentSealer,
   type AttachOptions,
   type ByteSource,
   type CollectReport,
@@ -37,6 +38,7 @@ export function wireClaimCheck(
   outbox: OutboxSettings,
   transport: Transport,
   { database, schema, observer }: HomeDatabase,
+  sealer: AttachmentSealer,
 ): BusClaimCheck {
   const { deadLetterMs, maxPayloadBytes } = settings;
   const archiveMs = outbox.retentionMs;
@@ -50,7 +52,7 @@ export function wireClaimCheck(
   if (chosen === undefined) return without(maxPayloadBytes ?? INLINE_BYTES);
   const home = { database, schema, observer };
   const carries = (): number => transport.capabilities.maxBytes;
-  const shelf = new ClaimCheck({ ...home, settings: chosen, carries, maxPayloadBytes });
+  const shelf = new ClaimCheck({ ...home, settings: chosen, carries, maxPayloadBytes, sealer });
   const { store, stores } = shelf;
   const { retentionMs, graceMs } = chosen;
   return {

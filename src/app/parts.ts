@@ -23,6 +23,7 @@ import {
 } from "../outbox/index.ts";
 import { ParkingTransport } from "../parking/index.ts";
 import {
+  attachmentVault,
   MessageSeal,
   privacyEngine,
   sagaVault,
@@ -100,7 +101,7 @@ export function wire(
   const privacy = privacyEngine({ database, schema, settings: settings.privacy });
   const seal: PayloadSeal & ReplySeal =
     privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
-  const claimCheck = wireClaimCheck(settings, outbox, given, home);
+  const claimCheck = wireClaimCheck(settings, outbox, given, home, attachmentVault(privacy));
   const payloads = new Payloads(claimCheck.shelf, seal);
   const composeOne = composer(settings, outbox, newId, payloads);
   const scopeParts: ScopeParts = {

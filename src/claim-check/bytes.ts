@@ -34,24 +34,30 @@ export async function* resized(
   yield room.subarray(0, filled);
 }
 
-/** Counts and hashes what passes through to a store, and refuses what is no bytes or too many. */
+/** The pieces of a source; what is no bytes, or too many, is refused. */
+export async function* limited(source: ByteSource, maxBytes: number): AsyncGenerator<Uint8Array> {
+  let seen = 0;
+  for await (const piece of source instanceof Uint8Array ? inPieces(source) : source) {
+    if (!(piece instanceof Uint8Array)) throw notBytes();
+    seen += piece.byteLength;
+    if (seen > maxBytes) throw tooLarge(maxBytes);
+    yield piece;
+  }
+}
+
+/** Counts and hashes what passes through to a store. */
 export class Meter implements AsyncIterable<Uint8Array> {
-  readonly #source: ByteSource;
-  readonly #maxBytes: number;
+  readonly #source: AsyncIterable<Uint8Array>;
   readonly #hash = createHash("sha256");
   #bytes = 0;
 
-  constructor(source: ByteSource, maxBytes: number) {
+  constructor(source: AsyncIterable<Uint8Array>) {
     this.#source = source;
-    this.#maxBytes = maxBytes;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
-    const source = this.#source instanceof Uint8Array ? inPieces(this.#source) : this.#source;
-    for await (const piece of source) {
-      if (!(piece instanceof Uint8Array)) throw notBytes();
+    for await (const piece of this.#source) {
       this.#bytes += piece.byteLength;
-      if (this.#bytes > this.#maxBytes) throw tooLarge(this.#maxBytes);
       this.#hash.update(piece);
       yield piece;
     }

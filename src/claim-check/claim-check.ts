@@ -5,6 +5,7 @@ import {
   attachmentsIn,
   claimHeader,
   isContentType,
+  unsealedBytes,
   type Attachment,
   type BlobReference,
   type Message,
@@ -14,8 +15,9 @@ import { rejectUnknownKeys } from "../options/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
+import type { AttachmentSealer } from "./attachment-sealer.ts";
 import { isLocalStore, type BlobHome, type BlobStore } from "./blob-store.ts";
-import { checked, collected, corrupt, Meter, type ByteSource } from "./bytes.ts";
+import { checked, collected, corrupt, limited, Meter, type ByteSource } from "./bytes.ts";
 import { GuardedStore } from "./guarded-store.ts";
 import { Ledger } from "./ledger.ts";
 import type { ClaimCheckSettings } from "./options.ts";
@@ -28,11 +30,15 @@ export interface ClaimCheckParts extends BlobHome {
   /** The largest payload of a message, if the bus has an opinion of its own. */
   readonly maxPayloadBytes: number | undefined;
   readonly observer: Observer;
+  /** For attachments about persons. */
+  readonly sealer: AttachmentSealer;
 }
 
 export interface AttachOptions {
   /** Default "application/octet-stream". */
   readonly contentType?: string;
+  /** The person it is about: the bytes are sealed with their key, and nobody can open them once the person is erased. */
+  readonly subject?: string;
 }
 
 const none = Object.freeze({});
@@ -93,25 +99,45 @@ export class ClaimCheck {
 
   /** Uploads piece by piece; nothing is needed by anybody until a message with it is published. */
   async attach(source: ByteSource, options: AttachOptions = {}): Promise<Attachment> {
-    rejectUnknownKeys("bus.attach", options, ["contentType"]);
+    rejectUnknownKeys("bus.attach", options, ["contentType", "subject"]);
     const contentType = checkedContentType(options.contentType ?? "application/octet-stream");
-    const meter = new Meter(source, this.#parts.settings.maxBytes);
-    const reference = await this.#put(meter, "attachment", undefined, null);
+    const bytes = limited(source, this.#parts.settings.maxBytes);
+    // A subject that turned out to be undefined is a mistake; the bytes of a person must not be stored in clear for it.
+    if ("subject" in options) return this.#attachSealed(bytes, contentType, options.subject);
+    const reference = await this.#put(new Meter(bytes), "attachment", undefined, null);
     return { $attachment: { ...reference, contentType } };
   }
 
-  /** The bytes, as they are read. The stream fails at its end if they are not those that were attached. */
+  async #attachSealed(
+    bytes: AsyncIterable<Uint8Array>,
+    contentType: string,
+    subject: unknown,
+  ): Promise<Attachment> {
+    const sealing = await this.#parts.sealer.sealingFor(subject);
+    const reference = await this.#put(new Meter(sealing.seal(bytes)), "attachment", undefined, null);
+    const { keyId, salt } = sealing;
+    const sealed = { keyId, salt, plainBytes: unsealedBytes(reference.bytes) };
+    return { $attachment: { ...reference, contentType, sealed } };
+  }
+
+  /**
+   * The bytes, as they are read. The stream fails at its end if they are not those that were attached; if they are sealed,
+   * before the first byte that is not, and before any when there is no key.
+   */
   open(attachment: Attachment): Readable {
     const { $attachment: reference } = asAttachment(attachment) ?? notAnAttachment();
     return Readable.from(this.#opened(reference), { objectMode: false, highWaterMark: 262_144 });
   }
 
-  async *#opened(reference: BlobReference): AsyncGenerator<Uint8Array> {
-    const { observer } = this.#parts;
+  async *#opened(reference: Attachment["$attachment"]): AsyncGenerator<Uint8Array> {
+    const { observer, sealer } = this.#parts;
+    const { sealed } = reference;
     const store = await this.#storeOf(reference);
+    const opening = sealed === undefined ? undefined : await sealer.openingOf(sealed);
     const began = systemClock.monotonicMs();
     try {
-      yield* checked(await store.get(reference.key, nobody), reference);
+      const stored = checked(await store.get(reference.key, nobody), reference);
+      yield* opening?.(stored) ?? stored;
     } catch (error) {
       this.#failed("fetching", store.id, error);
       throw error;
@@ -129,7 +155,12 @@ export class ClaimCheck {
     const attached = attachmentsIn(text).map(({ $attachment: { key } }) => key);
     if (attached.length > 0) await this.#ledger.use(tx, attached, id);
     if (!large) return { data: text, headers: none };
-    const reference = await this.#put(new Meter(Buffer.from(text), this.maxBytes), "payload", tx, id);
+    const reference = await this.#put(
+      new Meter(limited(Buffer.from(text), this.maxBytes)),
+      "payload",
+      tx,
+      id,
+    );
     return { data: referenceText(reference), headers: claimed };
   }
 

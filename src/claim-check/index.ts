@@ -1,6 +1,7 @@
 // Large payloads and attachments travel beside the message: a blob store keeps the bytes, the message a reference to
 // them. Stores are a small port with three adapters: the bus's own database, a folder, S3. What lies where and who needs
 // it is kept in tables of ours, written in the transaction of the message, so that a collector can delete the rest.
+export type { AttachmentSealer } from "./attachment-sealer.ts";
 export { ClaimCheck, type AttachOptions, type ClaimCheckParts } from "./claim-check.ts";
 export { claimCheckSettings, type ClaimCheckOptions, type ClaimCheckSettings } from "./options.ts";
 export { Collector, type CollectReport } from "./collector.ts";

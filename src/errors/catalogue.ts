@@ -82,6 +82,8 @@ export const catalogue = {
   PRIVACY_KEYS_INVALID: "The key ring has keys or names that cannot be used.",
   PRIVACY_KEYS_UNAVAILABLE: "A key that wraps data keys is not at hand, or its keeper does not answer.",
   PRIVACY_SEAL_BROKEN: "A sealed value is not what was sealed, or not where it was.",
+  PRIVACY_ERASED: "What was to be opened is about a person who was erased.",
+  PRIVACY_SEALED: "What was to be opened is sealed with a key that this process does not have.",
   PRIVACY_SUBJECT_INVALID: "The person whom data are about is not named by a usable text.",
   PRIVACY_SUBJECT_HELD: "A person cannot be erased, because their data are held.",
   PRIVACY_SUBJECT_BUSY: "A person cannot be erased, because sagas about them are still running.",

@@ -1,4 +1,5 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { asAttachmentSeal, type AttachmentSeal } from "./attachment-seal.ts";
 import { isBlobReference, type BlobReference } from "./blob-reference.ts";
 
 /** A file beside the message: what `bus.attach()` returns and `context.open()` reads. Plain JSON; the bytes lie in a store. */
@@ -6,7 +7,11 @@ import { isBlobReference, type BlobReference } from "./blob-reference.ts";
 export type Attachment = {
   readonly $attachment: {
     readonly [Field in keyof BlobReference]: BlobReference[Field];
-  } & { readonly contentType: string };
+  } & {
+    readonly contentType: string;
+    /** Of what was attached for a person; absent when it is stored in clear. */
+    readonly sealed?: AttachmentSeal;
+  };
 };
 
 const CONTENT_TYPE =
@@ -22,11 +27,15 @@ export function asAttachment(value: unknown): Attachment | undefined {
   if (!isRecord(value) || Object.keys(value).length !== 1 || !Object.hasOwn(value, "$attachment"))
     return undefined;
   const inner = value["$attachment"];
-  if (!isRecord(inner) || Object.keys(inner).length !== 5) return undefined;
-  const { contentType, ...reference } = inner;
+  if (!isRecord(inner)) return undefined;
+  const { contentType, sealed, ...reference } = inner;
   if (!isContentType(contentType) || !isBlobReference(reference)) return undefined;
   const { store, key, bytes, sha256 } = reference;
-  return { $attachment: { store, key, bytes, sha256, contentType } };
+  const clear = { store, key, bytes, sha256, contentType };
+  if (!Object.hasOwn(inner, "sealed")) return { $attachment: clear };
+  // A seal that is not understood must not make it an attachment in clear.
+  const seal = asAttachmentSeal(sealed, bytes);
+  return seal === undefined ? undefined : { $attachment: { ...clear, sealed: seal } };
 }
 
 /** The schema of an attachment, for contracts and for fields of other schemas. */

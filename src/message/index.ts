@@ -22,6 +22,13 @@ export type { ContextOverrides, DerivedContext, MessageContext } from "./message
 export { createIdSource, isValidId, timeOfId, type IdSource } from "./message-id.ts";
 export { erased, isErased, isSealed } from "./personal.ts";
 export type { Erased, FieldPath, Opened, Personal, Sealed } from "./personal.ts";
+export {
+  SEAL_TAG_BYTES,
+  SEALED_CHUNK_BYTES,
+  sealedBytes,
+  unsealedBytes,
+  type AttachmentSeal,
+} from "./attachment-seal.ts";
 export { asAttachment, attachment, attachmentsIn, isContentType, type Attachment } from "./attachment.ts";
 export { isBlobKey, isBlobReference, isStoreId, type BlobReference } from "./blob-reference.ts";
 export { claimHeader, sealedHeader, unpackPlain } from "./payload.ts";

@@ -38,6 +38,6 @@ export function decrypt({ key, nonce, bound }: Encryption, sealed: Uint8Array): 
  * A key for one purpose out of a longer-lived one (HKDF with SHA-256). Each message has its own, so that the number of
  * random nonces under one key stays far below what GCM bears, however much is written about a person.
  */
-export function deriveKey(key: Uint8Array, salt: string, purpose: string): Buffer {
+export function deriveKey(key: Uint8Array, salt: string | Uint8Array, purpose: string): Buffer {
   return Buffer.from(hkdfSync("sha256", key, salt, purpose, KEY_BYTES));
 }

@@ -2,6 +2,7 @@
 // the erasure of a person by destroying their keys, so that every copy ever made becomes unreadable, wherever it is.
 export type { PrivacyOptions, PrivacySettings } from "./options.ts";
 export { privacySettings, ringFrom } from "./options.ts";
+export { attachmentVault } from "./attachment-vault.ts";
 export { KeyRing, keyRing, type KeyRingOptions } from "./key-ring.ts";
 export { keyRingFile } from "./key-ring-file.ts";
 export type { KeyWrapper, WrappedKey } from "./key-wrapper.ts";

@@ -20,6 +20,8 @@ const permanentCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "KEY_INVALID",
   "TOPIC_INVALID",
   "PRIVACY_SEAL_BROKEN",
+  "PRIVACY_ERASED",
+  "PRIVACY_SEALED",
   "PRIVACY_SUBJECT_INVALID",
   "CLAIM_INVALID",
   "CLAIM_MISSING",

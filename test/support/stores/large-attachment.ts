@@ -15,7 +15,10 @@ export interface Passed {
 }
 
 /** Sends 64 MB through a bus that is not running yet, and tells what arrived and what it cost in memory. */
-export async function passLargeAttachment(bus: Bus): Promise<Passed> {
+export async function passLargeAttachment(
+  bus: Bus,
+  options: { readonly subject?: string } = {},
+): Promise<Passed> {
   const sent = createHash("sha256");
   const source = async function* (): AsyncGenerator<Uint8Array> {
     for (let n = 0; n < SIZE / PIECE; n++) {
@@ -42,7 +45,7 @@ export async function passLargeAttachment(bus: Bus): Promise<Passed> {
   });
   await bus.run();
   const memory = new LiveMemory(); // what the bus itself needs does not count
-  const file = await bus.attach(source(), { contentType: "video/mp4" });
+  const file = await bus.attach(source(), { contentType: "video/mp4", ...options });
   await bus.transaction((tx) => tx.publish(Uploaded, file));
   const { bytes, sha256 } = await arrived;
   return { bytes, sameBytes: sha256 === sent.digest("hex"), grownMb: memory.grownMb };

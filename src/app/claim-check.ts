@@ -12,6 +12,7 @@ import { SagaboxError } from "../errors/index.ts";
 import { inboxRetentionMs } from "../inbox/index.ts";
 import type { Attachment } from "../message/index.ts";
 import type { OutboxSettings } from "../outbox/index.ts";
+import type { Queryable } from "../storage/index.ts";
 import { isLocalTransport, type HomeDatabase, type Transport } from "../transport/index.ts";
 import type { BusSettings } from "./bus-options.ts";
 import { noShelf, type PayloadShelf } from "./payloads.ts";
@@ -20,7 +21,8 @@ import { noShelf, type PayloadShelf } from "./payloads.ts";
 export interface BusClaimCheck {
   readonly shelf: PayloadShelf;
   attach(source: ByteSource, options?: AttachOptions): Promise<Attachment>;
-  open(attachment: Attachment): Readable;
+  /** `within`: the transaction of whoever opens it. */
+  open(attachment: Attachment, within?: Queryable): Readable;
   /** Deletes what nobody needs; undefined without a claim check. */
   readonly collector: Collector | undefined;
 }
@@ -58,7 +60,7 @@ export function wireClaimCheck(
   return {
     shelf,
     attach: (source, options) => shelf.attach(source, options),
-    open: (attachment) => shelf.open(attachment),
+    open: (attachment, within) => shelf.open(attachment, within),
     collector: new Collector({ ...home, store, stores, retentionMs, graceMs }),
   };
 }

@@ -2,7 +2,13 @@ import { deadLetterStore, type DeadLetterStore } from "../dead-letter/index.ts";
 import { Flows } from "../flow/index.ts";
 import { inboxEngine, type HandlerRegistry, type InboxEngine } from "../inbox/index.ts";
 import { laneSettings, WakeUp } from "../lanes/index.ts";
-import { createIdSource, poolRandomBytes, type AnyContract, type IdSource } from "../message/index.ts";
+import {
+  createIdSource,
+  poolRandomBytes,
+  type AnyContract,
+  type Attachment,
+  type IdSource,
+} from "../message/index.ts";
 import {
   Admission,
   compose,
@@ -117,7 +123,7 @@ export function wire(
   const inbox = inboxEngine({
     database,
     schema,
-    openScope: (tx) => handlerScope(withScope(tx, scope(tx)), claimCheck),
+    openScope: (tx) => handlerScope(tx, withScope(tx, scope(tx)), claimCheck),
     unpack: payloads.unpack,
     sealReply: (contract, data, reply, tx) => seal.sealReply(contract, data, reply, tx),
     observer,
@@ -219,9 +225,9 @@ function hopOf(transport: Transport, home: HomeDatabase): LocalHop | undefined {
   return isLocalTransport(transport) ? transport.settleIn(home) : undefined;
 }
 
-function handlerScope(scope: TransactionScope, { open }: Pick<BusClaimCheck, "open">) {
+function handlerScope(tx: OwnedTransaction, scope: TransactionScope, { open }: Pick<BusClaimCheck, "open">) {
   return {
-    open,
+    open: (attachment: Attachment) => open(attachment, tx),
     publish: (contract: AnyContract, data: unknown, options?: PublishOptions) =>
       scope.publish(contract, data, options),
     last: () => scope.last(),

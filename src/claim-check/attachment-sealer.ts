@@ -1,4 +1,5 @@
 import type { AttachmentSeal } from "../message/index.ts";
+import type { Queryable } from "../storage/index.ts";
 
 type Bytes = AsyncIterable<Uint8Array>;
 
@@ -13,7 +14,8 @@ export interface AttachmentSealer {
   sealingFor(subject: unknown): Promise<Sealing>;
   /**
    * Throws when the person was erased, or there is no key. What comes out of the function was checked piece by piece,
-   * before anybody sees it; it throws where the stored bytes are not what was sealed.
+   * before anybody sees it; it throws where the stored bytes are not what was sealed. Whoever holds a connection gives it,
+   * so that the key is not waited for while every other connection waits for one too.
    */
-  openingOf(seal: AttachmentSeal): Promise<(stored: Bytes) => Bytes>;
+  openingOf(seal: AttachmentSeal, within?: Queryable): Promise<(stored: Bytes) => Bytes>;
 }

@@ -124,16 +124,19 @@ export class ClaimCheck {
    * The bytes, as they are read. The stream fails at its end if they are not those that were attached; if they are sealed,
    * before the first byte that is not, and before any when there is no key.
    */
-  open(attachment: Attachment): Readable {
+  open(attachment: Attachment, within?: Queryable): Readable {
     const { $attachment: reference } = asAttachment(attachment) ?? notAnAttachment();
-    return Readable.from(this.#opened(reference), { objectMode: false, highWaterMark: 262_144 });
+    return Readable.from(this.#opened(reference, within), { objectMode: false, highWaterMark: 262_144 });
   }
 
-  async *#opened(reference: Attachment["$attachment"]): AsyncGenerator<Uint8Array> {
+  async *#opened(
+    reference: Attachment["$attachment"],
+    within: Queryable | undefined,
+  ): AsyncGenerator<Uint8Array> {
     const { observer, sealer } = this.#parts;
     const { sealed } = reference;
     const store = await this.#storeOf(reference);
-    const opening = sealed === undefined ? undefined : await sealer.openingOf(sealed);
+    const opening = sealed === undefined ? undefined : await sealer.openingOf(sealed, within);
     const began = systemClock.monotonicMs();
     try {
       const stored = checked(await store.get(reference.key, nobody), reference);

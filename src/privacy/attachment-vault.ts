@@ -1,6 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { AttachmentSeal } from "../message/index.ts";
 import { randomBytes } from "../runtime/index.ts";
+import type { Queryable } from "../storage/index.ts";
 import { checkedSubject } from "./blind-index.ts";
 import { openChunks, sealChunks, type StreamKey } from "./chunk-stream.ts";
 import { deriveKey } from "./cipher.ts";
@@ -25,8 +26,8 @@ export function attachmentVault(engine: Pick<PrivacyEngine, "keys" | "index"> | 
       const stream = streamKey(key, salt);
       return { keyId: key.keyId, salt, seal: (plain) => sealChunks(stream, plain) };
     },
-    openingOf: async ({ keyId, salt }: Seal): Promise<(stored: Bytes) => Bytes> => {
-      const key = (await engine?.keys.find(keyId)) ?? "unknown";
+    openingOf: async ({ keyId, salt }: Seal, within?: Queryable): Promise<(stored: Bytes) => Bytes> => {
+      const key = (await engine?.keys.find(keyId, within)) ?? "unknown";
       if (key === "erased") throw erased();
       if (key === "unknown") throw sealed();
       const stream = streamKey(key, salt);

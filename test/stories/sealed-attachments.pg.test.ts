@@ -1,5 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { command, type Attachment, type BusOptions } from "sagabox";
 import { fileStore } from "sagabox/claim-check";
@@ -134,6 +135,27 @@ test("without a key ring nothing is attached for a person, and what others seale
     $attachment: { ...sealed.$attachment, sealed: { ...sealed.$attachment.sealed, keyId: "A".repeat(22) } },
   };
   await expect(buffer(bus.open(foreign as Attachment))).rejects.toMatchObject({ code: "PRIVACY_SEALED" });
+});
+
+test("a handler gets the key through its own transaction and needs no second connection for it", async () => {
+  const { bus, observer } = await house("files", { privacy: { keys: ring(), cacheTtl: 0 } });
+  const told: unknown[] = [];
+  const tell = (opened: Readable): Promise<unknown> =>
+    buffer(opened).then(
+      (bytes) => told.push(bytes.equals(scan)),
+      (error: { code: string }) => told.push(error.code),
+    );
+  bus.on(Scanned, { consumer: "desk" }, async ({ data }, { tx, open }) => {
+    await tell(open(data.scan));
+    await tx.query("delete from sagabox.subject_key"); // seen by nobody else until the commit
+    await tell(open(data.scan));
+    await tell(bus.open(data.scan));
+  });
+  await bus.run();
+  const sealed = await bus.attach(scan, { subject: "c-17" });
+  await bus.transaction((tx) => tx.publish(Scanned, { country: "PT", scan: sealed }));
+  await observer.until("consumer.processed");
+  expect(told).toEqual([true, "PRIVACY_SEALED", true]);
 });
 
 test("a subject that is missing by mistake stores nothing in clear", async () => {

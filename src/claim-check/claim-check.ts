@@ -168,7 +168,7 @@ export class ClaimCheck {
   }
 
   async #put(meter: Meter, as: As, tx: Queryable | undefined, usedBy: string | null): Promise<BlobReference> {
-    const key = await this.#ledger.newKey();
+    const key = await this.#ledger.newKey(tx);
     const store = this.#store;
     return this.#telling("storing", as, store.id, async () => {
       try {

@@ -9,19 +9,18 @@ import { ledgerStatements } from "./statements.ts";
 export class Ledger {
   readonly #database: BlobHome["database"];
   readonly #sql: ReturnType<typeof ledgerStatements>;
-  #home: Promise<string> | undefined;
+  #home: string | undefined;
 
   constructor({ database, schema }: BlobHome) {
     this.#database = database;
     this.#sql = ledgerStatements(quotedSchema(schema));
   }
 
-  /** Which database this is: the beginning of every key made here. */
-  home(): Promise<string> {
-    this.#home ??= this.#readHome().catch((error: unknown) => {
-      this.#home = undefined;
-      throw error;
-    });
+  /** Which database this is: the beginning of every key made here. Whoever is in a transaction needs no second connection. */
+  async home(tx?: Queryable): Promise<string> {
+    if (this.#home !== undefined) return this.#home;
+    const { rows } = await (tx ?? this.#database).run<{ id: string }>(this.#sql.home);
+    this.#home = rows[0]?.id ?? "";
     return this.#home;
   }
 
@@ -30,9 +29,9 @@ export class Ledger {
     return key.startsWith(`${await this.home()}/`);
   }
 
-  async newKey(): Promise<string> {
+  async newKey(tx?: Queryable): Promise<string> {
     const day = new Date(systemClock.wallMs()).toISOString().slice(0, 10);
-    return `${await this.home()}/${day}/${Buffer.from(randomBytes(16)).toString("hex")}`;
+    return `${await this.home(tx)}/${day}/${Buffer.from(randomBytes(16)).toString("hex")}`;
   }
 
   async note(
@@ -45,7 +44,7 @@ export class Ledger {
 
   /** From now on they are needed by this message. What another database stored, that one looks after. */
   async use(tx: Queryable | undefined, keys: readonly string[], usedBy: string): Promise<void> {
-    const home = await this.home();
+    const home = await this.home(tx);
     const own = [...new Set(keys.filter((key) => key.startsWith(`${home}/`)))].toSorted();
     if (own.length === 0) return;
     const { rows } = await (tx ?? this.#database).run<{ key: string }>(this.#sql.use, [
@@ -53,11 +52,6 @@ export class Ledger {
       usedBy,
     ]);
     if (rows.length < own.length) throw gone();
-  }
-
-  async #readHome(): Promise<string> {
-    const { rows } = await this.#database.run<{ id: string }>(this.#sql.home);
-    return rows[0]?.id ?? "";
   }
 }
 

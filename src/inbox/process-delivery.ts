@@ -101,9 +101,9 @@ export class DeliveryProcessor {
   }
 
   /** After a failure: the handler's verdict, the user's classifier and the policy decide. */
-  async fail(held: Held, error: Error, behind: readonly Held[] = []): Promise<Fate> {
+  async fail(held: Held, thrown: Error, behind: readonly Held[] = []): Promise<Fate> {
     const { delivery, registration, id } = held;
-    redact(error, held.secrets);
+    const error = redact(thrown, held.secrets);
     if (delivery.signal.aborted) return "lost";
     const verdict = verdictOf(error)?.kind;
     if ((verdict === "ignore" || verdict === "refuse") && id !== undefined) {

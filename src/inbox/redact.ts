@@ -2,32 +2,45 @@ const SHORTEST = 3;
 const DEEPEST = 8;
 
 /**
- * Takes personal texts of a message out of what was thrown while it was handled, before anybody writes it down: the
- * error belongs to us from here on, so it is changed in place and keeps its class, its verdict and its place in code.
+ * What was thrown while a message was handled, without the personal texts of that message, before anybody writes it
+ * down. The error belongs to us from here on, so it is changed in place and keeps its class, its verdict and its place
+ * in code; one that cannot be changed is replaced.
  */
-export function redact(error: Error, secrets: readonly string[] = []): void {
+export function redact(error: Error, secrets: readonly string[] = []): Error {
   const hidden = secrets.filter((secret) => secret.length >= SHORTEST);
-  if (hidden.length === 0) return;
-  let current: unknown = error;
-  for (let depth = 0; depth < DEEPEST && current instanceof Error; depth++) {
-    for (const field of ["message", "stack", "detail"] as const) hide(current, field, hidden);
-    current = current.cause;
+  if (hidden.length === 0) return error;
+  const clean = (text: string): string =>
+    hidden.reduce((left, secret) => left.replaceAll(secret, "[personal]"), text);
+  try {
+    clearOf(error, clean);
+    return error;
+  } catch {
+    return new Error(clean(error.message));
   }
 }
 
-function hide(error: Error, field: "message" | "stack" | "detail", secrets: readonly string[]): void {
-  const text: unknown = (error as unknown as Record<string, unknown>)[field];
-  if (typeof text !== "string") return;
-  const clean = secrets.reduce((left, secret) => left.replaceAll(secret, "[personal]"), text);
-  if (clean === text) return;
-  try {
-    Object.defineProperty(error, field, {
-      value: clean,
-      configurable: true,
-      writable: true,
-      enumerable: false,
-    });
-  } catch {
-    // Frozen by its owner: whatever we write down of it comes from the fields above, so nothing else can be done.
+function clearOf(error: Error, clean: (text: string) => string): void {
+  let current = error;
+  for (let depth = 0; depth < DEEPEST; depth++) {
+    for (const field of ["message", "stack", "detail"]) change(current, field, clean);
+    const { cause } = current;
+    if (cause instanceof Error) current = cause;
+    else {
+      if (cause !== undefined) change(current, "cause", clean, String);
+      return;
+    }
   }
+}
+
+function change(
+  error: Error,
+  field: string,
+  clean: (text: string) => string,
+  asText: (value: unknown) => unknown = (value) => value,
+): void {
+  const text = asText((error as unknown as Record<string, unknown>)[field]);
+  if (typeof text !== "string") return;
+  const value = clean(text);
+  if (value === text) return;
+  Object.defineProperty(error, field, { value, configurable: true, writable: true, enumerable: false });
 }

@@ -45,3 +45,14 @@ test("lines from before there were months are kept, each in its month, and are s
   });
   expect(await verifyAudit(database, "sagabox")).toMatchObject({ ok: true, rows: 1_201, chains: 1 });
 });
+
+test("a version from before the months refuses to work beside them: it would delete lines that are append-only", async () => {
+  const { pool } = await temporaryDatabase();
+  const database = pgDatabase(pool);
+  await migrateUp(database, "sagabox");
+  const older = migrations.filter(({ version }) => version < 8);
+  await expect(migrateUp(database, "sagabox", older)).rejects.toMatchObject({
+    code: "STORAGE_TOO_NEW",
+    message: expect.stringContaining("migration 8 (audit)"),
+  });
+});

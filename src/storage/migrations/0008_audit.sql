@@ -1,3 +1,4 @@
+-- breaking: versions before this one delete lines of the saga log when they forget a saga, which is refused from here on.
 -- What happened to sagas and what people decided: kept by the month, append-only, sealed by a chain of hashes.
 -- Each row carries the id of its transaction, so that a background job can seal what is older than every transaction
 -- that still runs: nobody who writes waits for anybody, and nothing can slip in before a sealed point.

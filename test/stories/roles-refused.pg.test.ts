@@ -32,6 +32,16 @@ const everybody: RoleName[] = [
   "privacy",
 ];
 
+// When and in which transaction a line was written, and as which, is the word of the database.
+const key = "key_id, subject, wrapped, kek_id";
+const aKey = "repeat('k', 22), repeat('s', 43), 'w', 'kek'";
+const erasure = "subject, reason, actor, key_ids, scrubbed, proof";
+const anErasure = "repeat('s', 43), 'request', 'ann', '{}', '{}', 'p'";
+const line = "saga_id, version, event_type, cause";
+const aLine = "'s', 1, 'noted', 'x'";
+const action = "actor, action, target_kind, outcome";
+const anAction = "'ann', 'test', 'message', 'done'";
+
 const forbidden: readonly (readonly [RoleName | "anybody", string])[] = [
   ["writer", "select data from sagabox.message"],
   ["writer", "select * from sagabox.outbox"],
@@ -69,6 +79,24 @@ const forbidden: readonly (readonly [RoleName | "anybody", string])[] = [
   ["operator", "select wrapped from sagabox.subject_key"],
   ["privacy", "update sagabox.message set data = '{}'"],
   ["privacy", "delete from sagabox.gdpr_erasure_log"],
+  ["writer", `insert into sagabox.subject_key (${key}, created_xid) values (${aKey}, '1')`],
+  ["writer", `insert into sagabox.subject_key (${key}, created_at) values (${aKey}, '2000-01-01')`],
+  ["privacy", `insert into sagabox.subject_key (${key}, created_xid) values (${aKey}, '1')`],
+  ["privacy", `insert into sagabox.gdpr_erasure_log (${erasure}, xid) values (${anErasure}, '1')`],
+  [
+    "privacy",
+    `insert into sagabox.gdpr_erasure_log (${erasure}, id) overriding system value values (${anErasure}, 1)`,
+  ],
+  ...["id", "xid", "at"].flatMap((column) => [
+    [
+      "anybody",
+      `insert into sagabox.saga_audit_log (${line}, ${column}) values (${aLine}, default)`,
+    ] as const,
+    [
+      "anybody",
+      `insert into sagabox.audit_log (${action}, ${column}) values (${anAction}, default)`,
+    ] as const,
+  ]),
   ["anybody", "update sagabox.audit_log set actor = 'bob'"],
   ["anybody", "delete from sagabox.audit_log"],
   ["anybody", "insert into sagabox.audit_seal (number) values (1)"],
@@ -104,6 +132,23 @@ test("SEC-35: what must not be done is refused, by each role that could try", as
     }
   }
   expect(allowed).toEqual([]);
+});
+
+test("who may write a log writes lines whose number, transaction and time the database chose", async () => {
+  const house = await setup();
+  const refused: string[] = [];
+  for (const [role, sql] of [
+    ["writer", `insert into sagabox.subject_key (${key}) values (${aKey})`],
+    ["saga", `insert into sagabox.saga_audit_log (${line}) values (${aLine})`],
+    ["operator", `insert into sagabox.saga_audit_log (${line}) values (${aLine})`],
+    ["operator", `insert into sagabox.audit_log (${action}) values (${anAction})`],
+    ["privacy", `insert into sagabox.audit_log (${action}) values (${anAction})`],
+    ["privacy", `insert into sagabox.gdpr_erasure_log (${erasure}) values (${anErasure})`],
+  ] as const) {
+    const pool = await house.as(role);
+    await pool.query(sql).catch((error: unknown) => refused.push(`${role}: ${sql} → ${String(error)}`));
+  }
+  expect(refused).toEqual([]);
 });
 
 test("G10: a partition that is attached later is reached through its parent, and only through it", async () => {

@@ -1,4 +1,4 @@
-import type { Grant } from "./grant.ts";
+import { sagaLogColumns, type Grant } from "./grant.ts";
 import { laneGrants } from "./relay-grants.ts";
 
 /** Handling what arrives, retries and dead letters included. */
@@ -98,7 +98,7 @@ export const sagaGrants: readonly Grant[] = [
   },
   {
     on: "saga_audit_log",
-    can: { insert: "all" },
+    can: { insert: sagaLogColumns },
     why: "writes history, which it can neither read nor change",
   },
   { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },

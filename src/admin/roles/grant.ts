@@ -19,6 +19,36 @@ export interface Grant {
   readonly only?: Extra;
 }
 
+/** What the lines of a log are made of. Their number, transaction and time come from the database: who writes has no say. */
+export const sagaLogColumns = [
+  "saga_id",
+  "version",
+  "event_type",
+  "step",
+  "old_status",
+  "new_status",
+  "note",
+  "cause",
+  "user_id",
+  "reason",
+  "trace_id",
+  "input",
+  "drawn",
+  "changes",
+] as const;
+export const actionLogColumns = [
+  "actor",
+  "action",
+  "target_kind",
+  "target_id",
+  "reason",
+  "trace_id",
+  "before",
+  "after",
+  "outcome",
+  "error_code",
+] as const;
+
 /** All rights in `grants` on each object, put together. */
 export function rightsByObject(grants: readonly Grant[]): ReadonlyMap<ObjectName, Rights> {
   const all = new Map<ObjectName, Partial<Record<Privilege, Extent>>>();

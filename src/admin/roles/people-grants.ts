@@ -1,4 +1,4 @@
-import type { Grant } from "./grant.ts";
+import { actionLogColumns, sagaLogColumns, type Grant } from "./grant.ts";
 import { schemaObjects, type ObjectName } from "./objects.ts";
 
 const masked = (Object.keys(schemaObjects) as ObjectName[]).filter((name) => name.startsWith("masked_"));
@@ -96,11 +96,15 @@ export const operatorGrants: readonly Grant[] = [
   { on: "saga_incident", can: { select: "all" }, why: "reads what a person has to decide" },
   {
     on: "saga_audit_log",
-    can: { select: "all", insert: "all" },
+    can: { select: "all", insert: sagaLogColumns },
     why: "reads history, and adds refusals to it",
   },
   { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
-  { on: "audit_log", can: { select: "all", insert: "all" }, why: "everything it does is written down" },
+  {
+    on: "audit_log",
+    can: { select: "all", insert: actionLogColumns },
+    why: "everything it does is written down",
+  },
   { on: "audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
   { on: "audit_seal", can: { select: "all" }, why: "verifies that nobody changed them" },
 ];
@@ -109,12 +113,20 @@ export const operatorGrants: readonly Grant[] = [
 export const privacyGrants: readonly Grant[] = [
   {
     on: "subject_key",
-    can: { select: "all", update: ["wrapped", "kek_id", "erased_at"] },
-    why: "destroys a person's keys, or wraps them anew",
+    can: {
+      select: "all",
+      insert: ["key_id", "subject", "created_at", "erased_at"],
+      update: ["wrapped", "kek_id", "erased_at"],
+    },
+    why: "destroys a person's keys, wraps them anew, and notes after a restore which were destroyed",
   },
   {
     on: "gdpr_erasure_log",
-    can: { select: "all", insert: "all", update: ["key_ids", "proof", "scrubbed", "swept_at"] },
+    can: {
+      select: "all",
+      insert: ["subject", "erased_at", "reason", "actor", "key_ids", "scrubbed", "proof", "swept_at"],
+      update: ["key_ids", "proof", "scrubbed", "swept_at"],
+    },
     why: "writes what was erased, and what was found later",
   },
   {
@@ -159,8 +171,12 @@ export const privacyGrants: readonly Grant[] = [
     can: { select: "all", insert: "all", update: ["error", "closed_at", "resolution"] },
     why: "and calls a person for them",
   },
-  { on: "saga_audit_log", can: { insert: "all", select: ["saga_id"] }, why: "with a line in their history" },
+  {
+    on: "saga_audit_log",
+    can: { insert: sagaLogColumns, select: ["saga_id"] },
+    why: "with a line in their history",
+  },
   { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
-  { on: "audit_log", can: { insert: "all" }, why: "everything it does is written down" },
+  { on: "audit_log", can: { insert: actionLogColumns }, why: "everything it does is written down" },
   { on: "audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
 ];

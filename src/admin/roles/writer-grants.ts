@@ -14,7 +14,7 @@ export const writerGrants: readonly Grant[] = [
   {
     on: "subject_key",
     can: {
-      insert: "all",
+      insert: ["key_id", "subject", "wrapped", "kek_id"],
       select: ["key_id", "subject", "wrapped", "kek_id", "created_xid", "created_at", "erased_at"],
     },
     why: "seals with a person's key, wrapped by one that is kept elsewhere, or makes the first",

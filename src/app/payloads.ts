@@ -19,7 +19,13 @@ import type { Queryable } from "../storage/index.ts";
 export interface PayloadShelf {
   /** The largest payload that can be sent. */
   readonly maxBytes: number;
-  deposit(text: string, message: PackedMessage, tx: Queryable | undefined): Packed | Promise<Packed>;
+  /** `clear`: the same before anything in it was sealed. What it refers to is needed as long as the message is there. */
+  deposit(
+    text: string,
+    message: PackedMessage,
+    tx: Queryable | undefined,
+    clear?: string,
+  ): Packed | Promise<Packed>;
   /** The payload of a message that carries a reference, checked against it. */
   fetch(message: Message): Promise<string>;
 }
@@ -66,7 +72,8 @@ export class Payloads {
     tx: Queryable | undefined,
   ): Promise<Packed> {
     const sealed = await this.#seal.seal(contract, message, data, tx);
-    const packed = await this.#shelf.deposit(this.#encode(sealed.data), message, tx);
+    const text = this.#encode(sealed.data);
+    const packed = await this.#shelf.deposit(text, message, tx, this.#encode(data));
     return { data: packed.data, headers: { ...packed.headers, ...sealed.headers } };
   }
 

@@ -81,10 +81,17 @@ export class ClaimCheck {
     return this.#store;
   }
 
-  deposit(text: string, { id }: Pick<Message, "id">, tx: Queryable | undefined): Packed | Promise<Packed> {
+  /** `clear`: the same text before parts of it were sealed, for attachments that only show there. */
+  deposit(
+    text: string,
+    { id }: Pick<Message, "id">,
+    tx: Queryable | undefined,
+    clear = text,
+  ): Packed | Promise<Packed> {
     const large = this.#isLarge(text);
-    if (!large && !text.includes('"$attachment"')) return { data: text, headers: none };
-    return this.#deposit(text, id, tx, large);
+    const attached = attachmentsIn(clear).map(({ $attachment: { key } }) => key);
+    if (!large && attached.length === 0) return { data: text, headers: none };
+    return this.#deposit(text, id, tx, attached, large);
   }
 
   /** The payload of a message that carries a reference, checked against it. */
@@ -154,8 +161,13 @@ export class ClaimCheck {
     });
   }
 
-  async #deposit(text: string, id: string, tx: Queryable | undefined, large: boolean): Promise<Packed> {
-    const attached = attachmentsIn(text).map(({ $attachment: { key } }) => key);
+  async #deposit(
+    text: string,
+    id: string,
+    tx: Queryable | undefined,
+    attached: readonly string[],
+    large: boolean,
+  ): Promise<Packed> {
     if (attached.length > 0) await this.#ledger.use(tx, attached, id);
     if (!large) return { data: text, headers: none };
     const reference = await this.#put(

@@ -127,7 +127,7 @@ export class Collector implements Service {
     const { database, graceMs, store } = this.#parts;
     const { rows } = await database.run<{ id: string; day: string; last_day: string; now_ms: number }>(
       this.#sql.sweepFrom,
-      [DAYS_AGAIN, graceMs],
+      [DAYS_AGAIN, graceMs, store.id],
     );
     const [from] = rows;
     if (from === undefined) return { count: 0, finished: true };
@@ -141,7 +141,7 @@ export class Collector implements Service {
       }
       if (signal.aborted) return { count, finished: false };
     }
-    await database.run(this.#sql.swept, [from.last_day]);
+    await database.run(this.#sql.swept, [store.id, from.last_day]);
     return { count, finished: true };
   }
 

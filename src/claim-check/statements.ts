@@ -119,14 +119,15 @@ export function collectorStatements(schema: string) {
     ),
     sweepFrom: statement(
       "sagabox.blob.sweep_from",
-      `select id, (swept_to - $1::integer)::text as day,
+      `select id, (coalesce(swept_to, made_on) - $1::integer)::text as day,
               to_char((clock_timestamp() - $2::double precision * interval '1 ms') at time zone 'utc', 'YYYY-MM-DD') as last_day,
               extract(epoch from clock_timestamp())::double precision * 1000 as now_ms
-         from ${schema}.blob_home`,
+         from ${schema}.blob_home left join ${schema}.blob_sweep on store = $3::text`,
     ),
     swept: statement(
       "sagabox.blob.swept",
-      `update ${schema}.blob_home set swept_to = greatest(swept_to, $1::text::date)`,
+      `insert into ${schema}.blob_sweep as known (store, swept_to) values ($1::text, $2::text::date)
+       on conflict (store) do update set swept_to = greatest(known.swept_to, excluded.swept_to)`,
     ),
   };
 }

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { encodeJson, type Json } from "../message/index.ts";
+import { attachmentsIn, encodeJson, type Json } from "../message/index.ts";
 import { textArray, type Param, type Queryable } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Change, Decision } from "./decision.ts";
@@ -148,7 +148,14 @@ export function saveParams(
     sealed(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn", version),
     sealed(changesText(before.state, state, input), "changes", version),
     closed?.resolution ?? null,
+    seal === undefined ? null : attachedKeys(JSON.stringify(before.input), stateText),
   ];
+}
+
+// The database finds by itself what a saga in clear holds; in a sealed one it sees nothing.
+function attachedKeys(...texts: readonly string[]): string | null {
+  const keys = texts.flatMap(attachmentsIn).map(({ $attachment: { key } }) => key);
+  return keys.length === 0 ? null : textArray(keys);
 }
 
 // The limit is for what others put into the state. Nothing may keep a saga from failing, and from being undone.
@@ -202,6 +209,7 @@ export function insertParams(before: Loaded, birth: Birth, save: readonly Param[
     claim?.worker ?? null,
     claim?.leaseMs ?? null,
     seal?.subject ?? null,
+    save.at(-1) ?? null,
   ];
 }
 

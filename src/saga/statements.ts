@@ -45,14 +45,14 @@ export function sagaStatements(schema: string) {
          insert into ${schema}.saga_instance
            (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
             parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
-            due_at, version, ended_at, claimed_by, claimed_until, claims, subject)
+            due_at, version, ended_at, claimed_by, claimed_until, claims, subject, attachments)
          values ($1::text, $2::text, $3::integer, $4::text, $5::json, $6::text, $7::text, $8::text, $9::text,
                  $10::text, $11::text, $12::json, $13::text, $14::text,
                  to_timestamp($15::double precision / 1000), $16::text, $17::integer,
                  to_timestamp($18::double precision / 1000), 1,
                  case when $11::text in ('completed', 'compensated') then clock_timestamp() end,
                  $27::text, clock_timestamp() + $28::double precision * interval '1 ms',
-                 case when $27::text is null then 0 else 1 end, $29::text)
+                 case when $27::text is null then 0 else 1 end, $29::text, $30::text::text[])
          on conflict (type, correlation_id) do nothing
          returning id, version, trace_id, type, correlation_id),
        collected as (
@@ -97,7 +97,7 @@ export function sagaStatements(schema: string) {
                 due_at = case when due_at <= clock_timestamp()
                                and to_timestamp($10::double precision / 1000) <= clock_timestamp()
                               then due_at else to_timestamp($10::double precision / 1000) end,
-                version = version + 1, claims = 0, updated_at = clock_timestamp(),
+                version = version + 1, claims = 0, updated_at = clock_timestamp(), attachments = $21::text::text[],
                 ended_at = case when $3::text in ('completed', 'compensated') then clock_timestamp() end,
                 claimed_by = case when $11::boolean then null else claimed_by end,
                 claimed_until = case when $11::boolean then null else claimed_until end

@@ -82,6 +82,7 @@ export const sagaGrants: readonly Grant[] = [
         "ended_at",
         "claimed_by",
         "claimed_until",
+        "attachments",
       ],
     },
     why: "keeps where each saga stands",

@@ -40,7 +40,15 @@ test("SEC-13: a schema name that could not be one is refused before anything is 
 test("SEC-35: a plain writer inserts, and reads nothing but ids it chose and keys it seals with", () => {
   const reads = [...rightsOf("writer")].filter(([, can]) => can.select !== undefined).map(([name]) => name);
   expect(reads.toSorted()).toEqual(
-    ["blob", "blob_home", "blob_use", "published_id", "schema_migration", "subject_key"].toSorted(),
+    [
+      "blob",
+      "blob_home",
+      "blob_use",
+      "index_fingerprint",
+      "published_id",
+      "schema_migration",
+      "subject_key",
+    ].toSorted(),
   );
   const removes = [...rightsOf("writer")].filter(([, can]) => can.delete !== undefined);
   expect(removes).toEqual([]);

@@ -19,6 +19,11 @@ export const writerGrants: readonly Grant[] = [
     },
     why: "seals with a person's key, wrapped by one that is kept elsewhere, or makes the first",
   },
+  {
+    on: "index_fingerprint",
+    can: { insert: ["fingerprint"], select: ["id", "fingerprint", "xid"] },
+    why: "learns whether it names persons as the others do",
+  },
   { on: "blob_home", can: { select: ["id"] }, why: "begins the keys of large payloads with it" },
   {
     on: "blob",

@@ -2,11 +2,17 @@
 
 -- Which database this is. It begins every key, so that nobody ever sweeps away what others put into a shared store.
 create table {schema}.blob_home (
-  id        text not null primary key check (id ~ '^[0-9a-f]{12}$'),
+  id       text not null primary key check (id ~ '^[0-9a-f]{12}$'),
+  made_on  date not null
+);
+insert into {schema}.blob_home (id, made_on)
+select left(replace(gen_random_uuid()::text, '-', ''), 12), (clock_timestamp() at time zone 'utc')::date;
+
+-- Up to which day each store was looked through. One that is not here yet is looked through from the beginning.
+create table {schema}.blob_sweep (
+  store     text not null primary key,
   swept_to  date not null
 );
-insert into {schema}.blob_home (id, swept_to)
-select left(replace(gen_random_uuid()::text, '-', ''), 12), (clock_timestamp() at time zone 'utc')::date;
 
 create table {schema}.blob (
   key        text        collate "C" not null primary key,
@@ -37,7 +43,9 @@ create table {schema}.blob_chunk (
 );
 alter table {schema}.blob_chunk alter column bytes set storage external;
 
--- What a saga holds, it needs until it is forgotten.
+-- What a saga holds, it needs until it is forgotten. Where that is sealed, whoever seals it says what is in it.
+alter table {schema}.saga_instance add column attachments text[];
+
 create function {schema}.keep_saga_attachments() returns trigger
 language plpgsql set search_path = pg_catalog as $$
 begin
@@ -48,7 +56,7 @@ begin
      and blob.key = any(array(
            select match[1] collate "C"
              from regexp_matches(new.input::text || new.state::text,
-                    '"key":"([0-9a-f]{12}/[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9a-f]{32})"', 'g') as match))
+                    '"key":"([0-9a-f]{12}/[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9a-f]{32})"', 'g') as match) || new.attachments)
      for share
   on conflict (key, used_by) do nothing;
   return null;
@@ -57,5 +65,6 @@ $$;
 revoke all on function {schema}.keep_saga_attachments() from public;
 
 create trigger saga_instance_attachments after insert or update of input, state on {schema}.saga_instance
-  for each row when (strpos(new.state::text, '"$attachment"') > 0 or strpos(new.input::text, '"$attachment"') > 0)
+  for each row when (strpos(new.state::text, '"$attachment"') > 0 or strpos(new.input::text, '"$attachment"') > 0
+                     or new.attachments is not null)
   execute function {schema}.keep_saga_attachments();

@@ -3,26 +3,29 @@ import { Pace } from "./pace.ts";
 
 const setup = () => new Pace({ pollMs: 1_000, batchSize: 500 });
 
-test("an idle relay looks less and less often, up to the poll interval", () => {
+test("an idle relay looks everywhere less and less often, up to the poll interval", () => {
   const pace = setup();
-  const waits = Array.from({ length: 9 }, () => pace.foundNothing());
+  const waits = Array.from({ length: 9 }, () => pace.looked());
   expect(waits).toEqual([25, 50, 100, 200, 400, 800, 1_000, 1_000, 1_000]);
 });
 
-test("a find or a hint opens a new window of short waits", () => {
+test("a find that no hint had named opens a new window of short waits", () => {
   const pace = setup();
-  for (let i = 0; i < 9; i++) pace.foundNothing();
-  pace.hinted();
-  expect(pace.foundNothing()).toBe(25);
-  for (let i = 0; i < 9; i++) pace.foundNothing();
+  for (let i = 0; i < 9; i++) pace.looked();
+  expect([pace.attentive(), pace.looked()]).toEqual([25, 50]);
+});
+
+test("what hints lead to does not make it look everywhere more often", () => {
+  const pace = setup();
+  for (let i = 0; i < 9; i++) pace.looked();
   pace.found(3);
-  expect(pace.foundNothing()).toBe(25);
+  expect(pace.looked()).toBe(1_000);
 });
 
 test("a poll interval shorter than the first wait is never exceeded for long", () => {
   const pace = new Pace({ pollMs: 10, batchSize: 500 });
-  pace.foundNothing();
-  expect(pace.foundNothing()).toBe(10);
+  pace.looked();
+  expect(pace.looked()).toBe(10);
 });
 
 test("the linger grows with a steady load up to 20 ms, and goes when batches are full or nearly empty", () => {

@@ -1,6 +1,7 @@
 /**
- * When the relay looks again. Idle, it looks less and less often, up to the poll interval. Under load it lingers for a
- * few milliseconds before the next read: an eager relay takes tiny batches and eats the writers' processor time.
+ * When the relay looks again. Hints say where something is, so it looks everywhere only now and then: less and less
+ * often, up to the poll interval, and more often again while that finds what no hint had named. Under load it lingers
+ * for a few milliseconds before the next read: an eager relay takes tiny batches and eats the writers' processor time.
  */
 export class Pace {
   readonly #pollMs: number;
@@ -15,22 +16,22 @@ export class Pace {
 
   /** A read found this many; returns how long to linger before the next one. */
   found(count: number): number {
-    this.#idleMs = FIRST_POLL_MS;
     if (count <= 2 || count >= this.#batchSize / 2) this.#lingerMs = Math.floor(this.#lingerMs / 2);
     else this.#lingerMs = Math.min(LONGEST_LINGER_MS, this.#lingerMs + 1);
     return this.#lingerMs;
   }
 
-  /** A look everywhere found nothing; returns how long to wait before the next one. */
-  foundNothing(): number {
+  /** It looks everywhere now; returns how long to wait before it does so again. */
+  looked(): number {
     const waitMs = this.#idleMs;
     this.#idleMs = Math.min(this.#pollMs, this.#idleMs * 2);
     return waitMs;
   }
 
-  /** Somebody said that something may be coming: a window of short waits begins. */
-  hinted(): void {
-    this.#idleMs = Math.min(this.#idleMs, FIRST_POLL_MS);
+  /** Something may be coming that no hint will name: a window of short waits begins, with this one. */
+  attentive(): number {
+    this.#idleMs = FIRST_POLL_MS;
+    return this.looked();
   }
 }
 

@@ -43,6 +43,7 @@ export class PollingRelay implements Service {
   /** Batches that find out whether a broker is back; they take nobody's place. */
   readonly #trials = new Set<Promise<void>>();
   #sweepAtMs = 0;
+  #hinted = false;
 
   constructor(options: PollingRelayOptions) {
     const { database, schema, worker, settings, lanes, destinations, observer } = options;
@@ -103,7 +104,7 @@ export class PollingRelay implements Service {
   hint(lanes: readonly number[]): boolean {
     const own = lanes.filter((lane) => this.#ownership.claim(lane) !== undefined);
     if (own.length > 0) {
-      this.#pace.hinted();
+      this.#hinted = true;
       this.#reader.hint(own);
       this.#loop.wake();
     }
@@ -138,9 +139,14 @@ export class PollingRelay implements Service {
 
   async #step(): Promise<number> {
     if (this.#batches.size >= BATCHES_AT_ONCE) await Promise.race(this.#batches);
-    if (systemClock.monotonicMs() >= this.#sweepAtMs) this.#reader.sweep();
     const began = systemClock.monotonicMs();
+    const everywhere = began >= this.#sweepAtMs;
+    if (everywhere) this.#sweep(began);
+    const hinted = this.#hinted;
+    this.#hinted = false;
     const rows = await this.#reader.fetch(await this.#reading.get(), this.#options.settings.batchSize);
+    // A hint in vain may have come before the commit it spoke of, and what nobody spoke of may not be the last.
+    if (rows.length === 0 ? hinted : everywhere) this.#beAttentive();
     if (rows.length === 0) return this.#nothingFound();
     this.#options.observer.tell("relay.fetched", {
       count: rows.length,
@@ -150,11 +156,19 @@ export class PollingRelay implements Service {
     return this.#pace.found(rows.length);
   }
 
+  // The lanes stay on the reader's list until they are read, so a read that fails loses nothing.
+  #sweep(nowMs: number): void {
+    this.#reader.sweep();
+    this.#sweepAtMs = nowMs + this.#pace.looked();
+  }
+
+  #beAttentive(): void {
+    this.#sweepAtMs = Math.min(this.#sweepAtMs, systemClock.monotonicMs() + this.#pace.attentive());
+  }
+
   #nothingFound(): number {
-    const nowMs = systemClock.monotonicMs();
-    if (nowMs >= this.#sweepAtMs) this.#sweepAtMs = nowMs + this.#pace.foundNothing();
     return Math.min(
-      this.#sweepAtMs - nowMs,
+      this.#sweepAtMs - systemClock.monotonicMs(),
       this.#reader.nextDueMs() + 1,
       this.#options.destinations.nextMs() + 1,
     );

@@ -259,7 +259,11 @@ export class Bus {
         return outgoing.map((one) => ({ id: one.message.id, written: written.has(one) }));
       }
       const written = await writer.write(caller, admitted);
-      wakeUp.soon(admitted.filter((one) => one.schedule === null).map((one) => one.lane));
+      const now = admitted.filter((one) => one.schedule === null);
+      wakeUp.soon(
+        now.map((one) => one.lane),
+        tx,
+      );
       return outgoing.map(({ message: { id } }) => ({ id, written: written.has(id) }));
     } catch (error) {
       throw this.#explained(error);

@@ -58,6 +58,20 @@ test("A10, rule 11: for a caller's own transaction hints come at growing distanc
   expect(heard.map((payload) => hintFrom(payload).lanes?.toSorted())).toEqual(Array(4).fill([5, 6]));
 });
 
+test("A10, rule 11: a pg client tells when the caller's transaction ends, and nothing is said before", async () => {
+  const { wakeUp, heard, pool } = await setup();
+  const client = await pool.connect();
+  await client.query("begin");
+  wakeUp.soon([5], client);
+  wakeUp.soon([6], client);
+  await client.query("select pg_sleep(0.05)");
+  expect(heard).toEqual([]);
+  await client.query("commit");
+  client.release();
+  await until(() => heard.length > 0);
+  expect(heard).toEqual(["5,6"]);
+});
+
 test("rule 11: a closed one says nothing more", async () => {
   const { wakeUp, heard, listened } = await setup();
   wakeUp.soon([5]);

@@ -1,5 +1,5 @@
 import { after, type CancelTimer } from "../runtime/index.ts";
-import { notify, type Database } from "../storage/index.ts";
+import { notify, whenEnded, type Database } from "../storage/index.ts";
 
 export interface WakeUpOptions {
   readonly database: Database;
@@ -8,7 +8,7 @@ export interface WakeUpOptions {
   readonly local: (lanes: readonly number[]) => boolean;
 }
 
-/** A caller's own transaction commits at a time we cannot know, so the hints come at growing distances. */
+/** A transaction whose end we are not told of may commit at any time, so the hints come at growing distances. */
 const LATER_MS = [1, 4, 16, 64, 256];
 const QUIET_MS = 2;
 const MOST_LANES = 64;
@@ -21,6 +21,7 @@ export class WakeUp {
   readonly #options: WakeUpOptions;
   readonly #lanes = new Set<number>();
   readonly #later = new Map<number, Set<number>>();
+  readonly #ending = new WeakMap<object, Set<number>>();
   readonly #timers = new Set<CancelTimer>();
   readonly #onTheirWay = new Set<Promise<void>>();
   #quiet = false;
@@ -43,10 +44,10 @@ export class WakeUp {
     this.#notify(`!${lanes.join(",")}`);
   }
 
-  /** These lanes may have something soon, or never. */
-  soon(lanes: Iterable<number>): void {
-    if (this.#closed) return;
-    const all = [...lanes];
+  /** These lanes may have something soon, or never: when `tx`, a transaction of the caller's, has ended. */
+  soon(lanes: Iterable<number>, tx?: object): void {
+    const all = new Set(lanes);
+    if (this.#closed || all.size === 0 || this.#atItsEnd(all, tx)) return;
     for (const delayMs of LATER_MS) {
       const waiting = this.#later.get(delayMs);
       if (waiting !== undefined) for (const lane of all) waiting.add(lane);
@@ -61,6 +62,21 @@ export class WakeUp {
     this.#timers.clear();
     this.#later.clear();
     await Promise.all(this.#onTheirWay);
+  }
+
+  #atItsEnd(lanes: Set<number>, tx: object | undefined): boolean {
+    if (tx === undefined) return false;
+    const known = this.#ending.get(tx);
+    if (known !== undefined) for (const lane of lanes) known.add(lane);
+    else if (whenEnded(tx, () => this.#ended(tx))) this.#ending.set(tx, lanes);
+    else return false;
+    return true;
+  }
+
+  #ended(tx: object): void {
+    const lanes = this.#ending.get(tx) ?? [];
+    this.#ending.delete(tx);
+    this.now(lanes);
   }
 
   #schedule(delayMs: number, lanes: Set<number>): void {

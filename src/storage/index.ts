@@ -34,3 +34,4 @@ export {
   type PostgresJsTx,
   type TransactionTypes,
 } from "./drivers/caller-transaction.ts";
+export { whenEnded } from "./drivers/transaction-end.ts";

@@ -2,6 +2,7 @@ import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
 import type { LaneRow, RawRow } from "./lane-row.ts";
+import { Days } from "./days.ts";
 import { join, withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
@@ -42,6 +43,7 @@ export class LaneReader implements LaneWorker {
   readonly #marks = new Marks();
   readonly #custody: Custody;
   readonly #unread = new Unread();
+  readonly #days = new Days();
   #express = false;
   #lastSession: Queryable | undefined;
 
@@ -167,14 +169,16 @@ export class LaneReader implements LaneWorker {
     const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
     this.#custody.watchBusyStreams(lanes);
-    const statement = this.#options.messages ? this.#sql.fetchWhole : this.#sql.fetch;
-    const read = await this.#read(session, statement, lanes, [
+    const { messages } = this.#options;
+    const read = await this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
       textArray(lanes),
       textArray(lanes.map((lane) => this.#marks.markOf(lane))),
       ...this.#passedOver(lanes, resting),
       perLane,
       limit,
+      ...(messages ? this.#days.expected(this.#clock.wallMs()) : []),
     ]);
+    if (messages) this.#days.met(read.rows);
     this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
     const taken = read.rows.flatMap(({ row, blocked }) =>
       read.still(row.lane) ? this.#custody.take(row, blocked) : [],

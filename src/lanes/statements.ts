@@ -190,7 +190,8 @@ export function readStatements(schema: string, table: LaneTable) {
        ${walked(rows, passedOver)}`,
     ),
     // The same with the messages behind the rows, by the ids that were found: a join would visit every partition of the
-    // history once per row.
+    // history once per row. Days that come as parameters keep the others from even being opened; what is older is read
+    // by itself.
     fetchWhole: statement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}, read as materialized (
@@ -201,7 +202,7 @@ export function readStatements(schema: string, table: LaneTable) {
        select null, null, null, null, null, ${MESSAGE}
          from ${schema}.message
         where id = any(array(select message_id from read))
-          and written_on between (select min(written_on) from read) and (select max(written_on) from read)`,
+          and written_on between $8::text::date and $9::text::date`,
     ),
     // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
     express: statement(
@@ -265,7 +266,7 @@ function walked(rows: string, passedOver: string): string {
   return `select case when found.first is not false then moment.horizon end as horizon,
               case when found.first is not false then moment.tail end as tail,
               case when found.first is not false then moment.express end as express,
-              ${FOUND} as row, found.blocked, found.message_id, found.written_on
+              ${FOUND} as row, found.blocked, found.message_id
          from moment
          left join lateral (
            select due.*, row_number() over () = 1 as first

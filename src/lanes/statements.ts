@@ -249,7 +249,9 @@ export function readStatements(schema: string, table: LaneTable) {
            union all
            (select ${ROW}
               from unnest($3::text::integer[], $4::text::bigint[]) as wait (lane, seq)
-              join ${rows} as row on row.lane = wait.lane and row.seq = wait.seq)
+             cross join lateral (
+               select * from ${rows} as own where own.lane = wait.lane and own.seq = wait.seq offset 0
+             ) as row)
          ) as found on true`,
     ),
     messages: statement(

@@ -1,5 +1,5 @@
 import { systemClock, withDeadline } from "../runtime/index.ts";
-import { quotedSchema, SessionHolder, steadyPlans, textArray, type Database } from "../storage/index.ts";
+import { quotedSchema, SessionHolder, settlingPlans, textArray, type Database } from "../storage/index.ts";
 import type { Observer, TelemetryEvents } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
@@ -59,7 +59,7 @@ export class OptimisticSender {
     this.#options = options;
     this.#sql = settleStatements(quotedSchema(options.schema));
     this.#session = new SessionHolder(options.database, "optimistic", {
-      ...steadyPlans,
+      ...settlingPlans,
       synchronous_commit: "off",
     });
   }

@@ -8,7 +8,7 @@ import {
 import {
   quotedSchema,
   SessionHolder,
-  steadyPlans,
+  settlingPlans,
   textArray,
   type Database,
   type Param,
@@ -55,10 +55,10 @@ export class Settler {
     this.#options = options;
     this.#sql = settleStatements(quotedSchema(options.schema));
     this.#quick = new SessionHolder(options.database, "settle", {
-      ...steadyPlans,
+      ...settlingPlans,
       synchronous_commit: "off",
     });
-    this.#careful = new SessionHolder(options.database, "failures", steadyPlans);
+    this.#careful = new SessionHolder(options.database, "failures", settlingPlans);
   }
 
   /** Returns the rows that were settled under a good claim; the others belong to somebody else now. */

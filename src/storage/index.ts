@@ -24,7 +24,7 @@ export {
   type MigrationStatus,
 } from "./migrate.ts";
 export { Notifications, notify } from "./notifications.ts";
-export { SessionHolder, steadyPlans } from "./session-holder.ts";
+export { SessionHolder, settlingPlans, steadyPlans } from "./session-holder.ts";
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";
 export {

@@ -6,7 +6,7 @@ import {
   type LaneRow,
 } from "../../lanes/index.ts";
 import { random, sleep } from "../../runtime/index.ts";
-import { quotedSchema, SessionHolder, steadyPlans, textArray, type Database } from "../../storage/index.ts";
+import { quotedSchema, SessionHolder, settlingPlans, textArray, type Database } from "../../storage/index.ts";
 import type { Param, Statement } from "../../storage/index.ts";
 import type { RetryOptions } from "../../transport/index.ts";
 import { deliveryStatements } from "./statements.ts";
@@ -32,8 +32,8 @@ export class DeliverySettler {
     this.#ownership = ownership;
     this.#reader = reader;
     this.#sql = deliveryStatements(quotedSchema(schema));
-    this.#acking = new SessionHolder(database, "ack", { ...steadyPlans, synchronous_commit: "off" });
-    this.#retrying = new SessionHolder(database, "retry", steadyPlans);
+    this.#acking = new SessionHolder(database, "ack", { ...settlingPlans, synchronous_commit: "off" });
+    this.#retrying = new SessionHolder(database, "retry", settlingPlans);
     this.#acked = new Batch((rows) => this.#ackAll(rows));
     this.#retried = new Batch((failures) => this.#retryAll(failures));
   }

@@ -228,10 +228,12 @@ export function settleStatements(schema: string) {
     ),
     committedLeased: statement(
       "sagabox.outbox.committed_leased",
-      `select row.seq::text
+      `select found.seq::text
          from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
-         join ${schema}.outbox as row on ${sameRow("given")}
-        where row.lease_until > clock_timestamp()`,
+        cross join lateral (
+          select row.seq, row.lease_until from ${schema}.outbox as row where ${sameRow("given")} offset 0
+        ) as found
+        where found.lease_until > clock_timestamp()`,
     ),
     releaseLeased: statement(
       "sagabox.outbox.release_leased",

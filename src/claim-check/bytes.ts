@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { PayloadError, SagaboxError } from "../errors/index.ts";
+import { isSagaboxError, PayloadError, SagaboxError, verdictOf } from "../errors/index.ts";
 import type { BlobReference } from "../message/index.ts";
 
 /** Bytes in memory, or anything that gives them piece by piece: a Readable, a web stream, a generator. */
@@ -37,11 +37,20 @@ export async function* resized(
 /** The pieces of a source; what is no bytes, or too many, is refused. */
 export async function* limited(source: ByteSource, maxBytes: number): AsyncGenerator<Uint8Array> {
   let seen = 0;
-  for await (const piece of source instanceof Uint8Array ? inPieces(source) : source) {
+  for await (const piece of source instanceof Uint8Array ? inPieces(source) : blaming(source)) {
     if (!(piece instanceof Uint8Array)) throw notBytes();
     seen += piece.byteLength;
     if (seen > maxBytes) throw tooLarge(maxBytes);
     yield piece;
+  }
+}
+
+// Whoever hears of it must not look for the mistake in the store. An error of ours or a verdict says enough by itself.
+async function* blaming(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    yield* source;
+  } catch (error) {
+    throw isSagaboxError(error) || verdictOf(error) !== undefined ? error : sourceFailed(error);
   }
 }
 
@@ -50,16 +59,27 @@ export class Meter implements AsyncIterable<Uint8Array> {
   readonly #source: AsyncIterable<Uint8Array>;
   readonly #hash = createHash("sha256");
   #bytes = 0;
+  #isBroken = false;
 
   constructor(source: AsyncIterable<Uint8Array>) {
     this.#source = source;
   }
 
+  /** Whether the source failed, and not the store. */
+  get isBroken(): boolean {
+    return this.#isBroken;
+  }
+
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
-    for await (const piece of this.#source) {
-      this.#bytes += piece.byteLength;
-      this.#hash.update(piece);
-      yield piece;
+    try {
+      for await (const piece of this.#source) {
+        this.#bytes += piece.byteLength;
+        this.#hash.update(piece);
+        yield piece;
+      }
+    } catch (error) {
+      this.#isBroken = true;
+      throw error;
     }
   }
 
@@ -104,6 +124,14 @@ export function tooLarge(maxBytes: number): PayloadError {
   return new PayloadError(
     "PAYLOAD_TOO_LARGE",
     `There are more than ${maxBytes} bytes. Send less, or raise \`claimCheck.maxBytes\`.`,
+  );
+}
+
+function sourceFailed(cause: unknown): SagaboxError<"CLAIM_SOURCE_FAILED"> {
+  return new SagaboxError(
+    "CLAIM_SOURCE_FAILED",
+    "What was to be attached could not be read to its end: its source failed, not the store. Nothing was attached.",
+    { cause },
   );
 }
 

@@ -182,20 +182,26 @@ export class ClaimCheck {
   async #put(meter: Meter, as: As, tx: Queryable | undefined, usedBy: string | null): Promise<BlobReference> {
     const key = await this.#ledger.newKey(tx);
     const store = this.#store;
-    return this.#telling("storing", as, store.id, async () => {
-      try {
-        if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, meter);
-        else await store.put(key, meter, nobody);
-        const { bytes, sha256 } = meter.measured();
-        const reference = { store: store.id, key, bytes, sha256 };
-        await this.#ledger.note(tx, reference, usedBy);
-        return { result: reference, bytes };
-      } catch (error) {
-        // Inside a transaction its rollback does it; what is left elsewhere is swept away after the grace.
-        if (tx === undefined) await store.delete([key], nobody).catch(() => undefined);
-        throw error;
-      }
-    });
+    return this.#telling(
+      "storing",
+      as,
+      store.id,
+      async () => {
+        try {
+          if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, meter);
+          else await store.put(key, meter, nobody);
+          const { bytes, sha256 } = meter.measured();
+          const reference = { store: store.id, key, bytes, sha256 };
+          await this.#ledger.note(tx, reference, usedBy);
+          return { result: reference, bytes };
+        } catch (error) {
+          // Inside a transaction its rollback does it; what is left elsewhere is swept away after the grace.
+          if (tx === undefined) await store.delete([key], nobody).catch(() => undefined);
+          throw error;
+        }
+      },
+      meter,
+    );
   }
 
   #guarded(store: BlobStore): BlobStore {
@@ -236,6 +242,7 @@ export class ClaimCheck {
     as: As,
     store: string,
     work: () => Promise<{ readonly result: T; readonly bytes: number }>,
+    source?: Pick<Meter, "isBroken">,
   ): Promise<T> {
     const began = systemClock.monotonicMs();
     try {
@@ -245,7 +252,7 @@ export class ClaimCheck {
       this.#parts.observer.tell(name, { store, as, bytes, durationMs });
       return result;
     } catch (error) {
-      this.#failed(doing, store, error);
+      if (source?.isBroken !== true) this.#failed(doing, store, error);
       throw error;
     }
   }

@@ -69,6 +69,26 @@ test("a slow source is no slow store", async () => {
   expect(bytes).toBe(3);
 });
 
+test("a source that fails is no store that fails, though the store says so", async () => {
+  const cause = new Error("the client hung up");
+  const broken = async function* (): AsyncGenerator<Uint8Array> {
+    yield Buffer.from("x");
+    throw cause;
+  };
+  const wrapping = store({
+    put: async (_, pieces) => {
+      try {
+        for await (const piece of pieces) expect(piece.byteLength).toBe(1);
+      } catch {
+        throw new Error("upload failed");
+      }
+    },
+  });
+  const guarded = new GuardedStore(wrapping, { timeoutMs: 1_000, concurrency: 2 });
+  for (let n = 0; n < 8; n++) await expect(guarded.put("k", broken())).rejects.toBe(cause);
+  await expect(guarded.put("k", some("a"))).resolves.toBeUndefined();
+});
+
 test("after five failures in a row nobody asks any more", async () => {
   let asked = 0;
   const guarded = new GuardedStore(

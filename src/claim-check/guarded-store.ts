@@ -36,9 +36,12 @@ export class GuardedStore implements BlobStore {
   }
 
   put(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
-    return this.#guarded(this.#writers, this.#timeoutMs, (patience) =>
-      this.#store.put(key, awaited(bytes, patience), patience.signal),
-    );
+    return this.#guarded(this.#writers, this.#timeoutMs, async (patience) => {
+      const source = new Source(bytes, patience);
+      await this.#store.put(key, source, patience.signal).catch((error: unknown) => {
+        throw source.failure ?? error;
+      });
+    });
   }
 
   // The gate is for opening; whoever reads slowly afterwards must not keep the others out.
@@ -103,7 +106,8 @@ export class GuardedStore implements BlobStore {
   }
 
   // An answer, also "there is no such thing", shows that the store is there.
-  #told(error: unknown): Error {
+  #told(error: unknown): unknown {
+    if (error instanceof SourceFailure) return error.cause;
     const told = isSagaboxError(error) ? error : storeUnavailable(this.id, reasonOf(error), error);
     const isDown = told.code === "CLAIM_STORE_UNAVAILABLE";
     this.#breaker = isDown ? failed(this.#breaker, systemClock.monotonicMs()) : closedBreaker;
@@ -111,15 +115,35 @@ export class GuardedStore implements BlobStore {
   }
 }
 
-// While the source is waited for, the store has nothing to do.
-async function* awaited(source: AsyncIterable<Uint8Array>, patience: Patience): AsyncGenerator<Uint8Array> {
-  patience.pause();
-  for await (const piece of source) {
-    patience.alive();
-    yield piece;
-    patience.pause();
+/** Says nothing about the store, whatever the store makes of it. */
+class SourceFailure extends Error {}
+
+/** While the source is waited for, the store has nothing to do. */
+class Source implements AsyncIterable<Uint8Array> {
+  readonly #bytes: AsyncIterable<Uint8Array>;
+  readonly #patience: Patience;
+  failure: SourceFailure | undefined;
+
+  constructor(bytes: AsyncIterable<Uint8Array>, patience: Patience) {
+    this.#bytes = bytes;
+    this.#patience = patience;
   }
-  patience.alive();
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    this.#patience.pause();
+    try {
+      for await (const piece of this.#bytes) {
+        this.#patience.alive();
+        yield piece;
+        this.#patience.pause();
+      }
+    } catch (error) {
+      this.failure = new SourceFailure("the source failed", { cause: error });
+      this.#patience.alive();
+      throw error;
+    }
+    this.#patience.alive();
+  }
 }
 
 function reasonOf(error: unknown): string {

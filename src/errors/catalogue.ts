@@ -31,6 +31,7 @@ export const catalogue = {
   CLAIM_STORE_UNKNOWN: "A reference names a store that this bus was not given.",
   CLAIM_STORE_UNAVAILABLE: "A store of large payloads cannot be reached, is too slow or refuses us.",
   CLAIM_STORE_FULL: "A store of large payloads has no room left.",
+  CLAIM_SOURCE_FAILED: "The stream that was to be attached broke off; its own error is the cause.",
 
   NOT_IN_TRANSACTION: "Something was published outside an open transaction.",
   TRANSACTION_ABORTED: "The transaction had already failed, so its commit became a rollback.",

@@ -1,9 +1,10 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { utimes } from "node:fs/promises";
+import { mkdir, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { attachment, command, saga, type Attachment } from "sagabox";
+import { attachment, command, permanent, saga, type Attachment } from "sagabox";
 import { fileStore, s3Store } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
@@ -177,13 +178,53 @@ test(
   },
 );
 
+test("each store is swept from where its own last round ended, however far others are", async () => {
+  const [near, far] = [await temporaryFolder(), await temporaryFolder()];
+  const { bus, open, pool } = await payloadHouse({ claimCheck: { store: fileStore({ folder: near }) } });
+  const other = open({ claimCheck: { store: fileStore({ folder: far, id: "far" }) } });
+  const { rows } = await pool.query<{ day: string }>(
+    `update sagabox.blob_home set made_on = made_on - 30 returning id || '/' || (made_on + 10)::text as day`,
+  );
+  await mkdir(join(far, rows[0]?.day ?? ""), { recursive: true });
+  await writeFile(join(far, rows[0]?.day ?? "", "0".repeat(32)), "left by a process that died");
+  await ageFiles(far, 480);
+  expect(await bus.payloads.collect()).toMatchObject({ orphaned: 0, finished: true });
+  expect(await other.payloads.collect()).toMatchObject({ orphaned: 1, finished: true });
+  const swept = await pool.query<{ store: string }>("select store from sagabox.blob_sweep order by store");
+  expect(swept.rows).toEqual([{ store: "far" }, { store: "files" }]);
+});
+
+test("a source that fails is not taken for a store that is down, however often", async () => {
+  const store = fileStore({ folder: await temporaryFolder() });
+  const { bus, observer } = await payloadHouse({ claimCheck: { store } });
+  const broken = async function* (error: unknown): AsyncGenerator<Uint8Array> {
+    yield randomBytes(10);
+    throw error;
+  };
+  for (let n = 0; n < 8; n++) {
+    const reset = Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
+    await expect(bus.attach(broken(reset))).rejects.toMatchObject({
+      code: "CLAIM_SOURCE_FAILED",
+      message: expect.stringContaining("its source failed, not the store"),
+      cause: reset,
+    });
+  }
+  const verdict = permanent("no such scan");
+  await expect(bus.attach(broken(verdict))).rejects.toBe(verdict);
+  expect(observer.of("payload.failed")).toEqual([]);
+  expect((await bus.attach(Buffer.from("x"))).$attachment.bytes).toBe(1);
+});
+
 test("an upload that broke off leaves nothing in the database", async () => {
   const { bus, counts } = await payloadHouse();
   const broken = async function* (): AsyncGenerator<Uint8Array> {
     yield randomBytes(600_000);
     throw new Error("the client hung up");
   };
-  await expect(bus.attach(broken())).rejects.toThrow("the client hung up");
+  await expect(bus.attach(broken())).rejects.toMatchObject({
+    code: "CLAIM_SOURCE_FAILED",
+    cause: { message: "the client hung up" },
+  });
   expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
 });
 

@@ -20,7 +20,7 @@ export type {
   VerifyOptions,
   VerifyReport,
 } from "./audit/index.ts";
-export { attachment, command, event, isErased, isSealed, stream } from "./message/index.ts";
+export { attachment, command, event, isAttachment, isErased, isSealed, stream } from "./message/index.ts";
 export type {
   AnyCommand,
   AnyContract,

@@ -1,24 +1,36 @@
 import { createReadStream, createWriteStream } from "node:fs";
 import { pipeline } from "node:stream/promises";
 import type { Pool } from "pg";
-import { attachment, createBus, event, type Bus, type BusOptions, type Transport } from "sagabox";
+import {
+  createBus,
+  event,
+  isAttachment,
+  type Attachment,
+  type Bus,
+  type BusOptions,
+  type Transport,
+} from "sagabox";
 import { fileStore, s3Store } from "sagabox/claim-check";
+import { z } from "zod";
 
 // #region contract
-export const ReportFiled = event("guide.report.filed", { schema: attachment() });
+export const ReportFiled = event("guide.report.filed", {
+  schema: z.object({ reportId: z.string(), file: z.custom<Attachment>(isAttachment) }),
+  key: ({ reportId }) => reportId,
+});
 // #endregion contract
 
 // #region attach
 export async function fileReport(bus: Bus, path: string): Promise<void> {
   const file = await bus.attach(createReadStream(path), { contentType: "application/pdf" });
-  await bus.transaction((tx) => tx.publish(ReportFiled, file));
+  await bus.transaction((tx) => tx.publish(ReportFiled, { reportId: "2026-11", file }));
 }
 // #endregion attach
 
 // #region open
 export function keepReports(bus: Bus, path: string): void {
   bus.on(ReportFiled, { consumer: "archive" }, async ({ data }, { open }) => {
-    await pipeline(open(data), createWriteStream(path)); // fails at its end if a byte was changed
+    await pipeline(open(data.file), createWriteStream(path)); // fails at its end if a byte was changed
   });
 }
 // #endregion open

@@ -38,7 +38,12 @@ export function asAttachment(value: unknown): Attachment | undefined {
   return seal === undefined ? undefined : { $attachment: { ...clear, sealed: seal } };
 }
 
-/** The schema of an attachment, for contracts and for fields of other schemas. */
+/** Whether a value is an attachment: for fields of your schema library, as in `z.custom<Attachment>(isAttachment)`. */
+export function isAttachment(value: unknown): value is Attachment {
+  return asAttachment(value) !== undefined;
+}
+
+/** The schema of a message that is nothing but an attachment. */
 export function attachment(): StandardSchemaV1<Attachment, Attachment> {
   return schema;
 }

@@ -29,7 +29,8 @@ export {
   unsealedBytes,
   type AttachmentSeal,
 } from "./attachment-seal.ts";
-export { asAttachment, attachment, attachmentsIn, isContentType, type Attachment } from "./attachment.ts";
+export { asAttachment, attachment, attachmentsIn, isAttachment, isContentType } from "./attachment.ts";
+export type { Attachment } from "./attachment.ts";
 export { isBlobKey, isBlobReference, isStoreId, type BlobReference } from "./blob-reference.ts";
 export { claimHeader, sealedHeader, unpackPlain } from "./payload.ts";
 export type { Hidden, Packed, PackedMessage, Unpack, Unpacked } from "./payload.ts";

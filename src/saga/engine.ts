@@ -12,6 +12,7 @@ import type { SagaDefinition } from "./definition.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
 import { followedBy, recording } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
+import { letterText } from "./letter.ts";
 import { sagaCommand } from "./saga-command.ts";
 import type { SagaRegistry } from "./registry.ts";
 import {
@@ -26,15 +27,7 @@ import {
   type Loaded,
   openInstance,
 } from "./saga-store.ts";
-import {
-  noKeyHere,
-  openedText,
-  SEALED_TEXT,
-  sealedText,
-  sealOf,
-  type PersonSeal,
-  type SagaVault,
-} from "./sealing.ts";
+import { noKeyHere, SEALED_TEXT, sealedText, type PersonSeal, type SagaVault } from "./sealing.ts";
 import type { SagaStatements } from "./statements.ts";
 
 /** An open transaction that can also take messages. */
@@ -246,13 +239,6 @@ export class SagaEngine {
     };
   }
 
-  /** What was left for an instance; undefined when it was about a person who was erased. */
-  async letter(id: string, text: string, tx: Queryable): Promise<SagaInput | undefined> {
-    const seal = await sealOf(this.parts.vault, text, tx);
-    if (seal === "sealed") throw noKeyHere(id);
-    return seal === "erased" ? undefined : (JSON.parse(openedText(seal, text, id, ["mail"])) as SagaInput);
-  }
-
   /** Leaves something for an instance, to be taken up by whoever knows its version. False when there is none. */
   async post(
     tx: Queryable,
@@ -262,8 +248,7 @@ export class SagaEngine {
     input: SagaInput,
     seal?: PersonSeal,
   ): Promise<boolean> {
-    const text = sealedText(seal, JSON.stringify(input), id, ["mail"]);
-    const { rows } = await tx.run(this.sql.post, [sagaId, id, cause, text]);
+    const { rows } = await tx.run(this.sql.post, [sagaId, id, cause, letterText(seal, id, input)]);
     return rows.length > 0;
   }
 

@@ -7,6 +7,7 @@ import type { Decision } from "./decision.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
+import { openLetter } from "./letter.ts";
 import { doInside } from "./local-step.ts";
 import { after, saveParams, saved, type Cause, type Loaded } from "./saga-store.ts";
 import { hasEnded } from "./state.ts";
@@ -37,6 +38,9 @@ interface Mail {
   readonly cause: string;
   readonly input: string;
 }
+
+/** There is nothing left that could be moved. */
+export class InstanceGone extends Error {}
 
 /** One instance as far as this process knows it, and the ways to move it. Whoever else moves it is noticed by the version. */
 export class InstanceHandle {
@@ -79,14 +83,10 @@ export class InstanceHandle {
     const { engine, begin, definition } = this.#parts;
     const { id } = this.#instance;
     await begin(async (tx) => {
-      const current = await engine.load(tx, id);
-      if (current === undefined) throw new Error(`saga ${id} is gone`);
-      let instance = current;
+      let instance = await this.#load(tx);
       const { rows } = await tx.run<Mail>(engine.sql.mail, [id]);
       for (const { id: letterId, cause, input: kept } of rows) {
-        const input = await engine.letter(letterId, kept, tx);
-        if (input === undefined) continue; // about somebody who was erased
-        const letter = { cause, input };
+        const letter = { cause, input: await openLetter(engine.parts.vault, letterId, kept, tx) };
         ({ instance } = await engine.apply(tx, definition, instance, letter));
       }
       if (rows.length > 0) await tx.run(engine.sql.forgetMail, [id, textArray(rows.map((row) => row.id))]);
@@ -122,8 +122,7 @@ export class InstanceHandle {
       }
     }
     await begin(async (tx) => {
-      const current = await engine.load(tx, known.id);
-      if (current === undefined) return;
+      const current = await this.#load(tx);
       const { instance } = await engine.apply(tx, definition, current, cause);
       this.#took(instance);
     });
@@ -137,8 +136,7 @@ export class InstanceHandle {
     try {
       await begin(
         async (tx) => {
-          const current = await engine.load(tx, this.#instance.id);
-          if (current === undefined) return;
+          const current = await this.#load(tx);
           const name = nameOf(work);
           const still = localWork(definition, current.state, current.nowMs).find(
             (one) => nameOf(one) === name,
@@ -155,7 +153,8 @@ export class InstanceHandle {
         { idleTimeoutMs: timeoutMs },
       );
     } catch (error) {
-      if (isSagaboxError(error, "SAGA_CONFLICT") || classifyFailure(error) === "infrastructure") throw error;
+      const isOurs = error instanceof InstanceGone || isSagaboxError(error, "SAGA_CONFLICT");
+      if (isOurs || classifyFailure(error) === "infrastructure") throw error;
       const permanent =
         classifyFailure(error) === "permanent" || isSagaboxError(error, "SAGA_STATE_TOO_LARGE");
       const outcome = { kind: "failed", error: messageOf(error), certain: true, permanent } as const;
@@ -179,6 +178,13 @@ export class InstanceHandle {
   ended({ place, undo, epoch, attempt }: LocalWork, outcome: WorkOutcome): Cause {
     const input: SagaInput = { kind: "worked", place, undo, epoch, attempt, outcome };
     return { cause: `worker:${this.#parts.worker}`, input };
+  }
+
+  async #load(tx: SagaTransaction): Promise<Loaded> {
+    const { id } = this.#instance;
+    const current = await this.#parts.engine.load(tx, id);
+    if (current === undefined) throw new InstanceGone(`saga ${id} is gone, or its person was erased`);
+    return current;
   }
 
   #decide(input: SagaInput): Decision {

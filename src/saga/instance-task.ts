@@ -3,7 +3,7 @@ import { after, sleep, withDeadline } from "../runtime/index.ts";
 import { messageOf } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
-import { InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
+import { InstanceGone, InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
 import { doOutside } from "./local-step.ts";
 import type { LocalWork } from "./timers.ts";
 import { Wanted } from "./wanted.ts";
@@ -54,9 +54,8 @@ export class InstanceTask {
   }
 
   /** Somebody else has it now. */
-  lose(): void {
+  lose(reason = new Error("another process has taken the saga over")): void {
     this.#stopping = true;
-    const reason = new Error("another process has taken the saga over");
     this.#lost.abort(reason);
     for (const wanted of this.#running.values()) wanted.end(reason);
     this.#wake?.();
@@ -190,6 +189,11 @@ export class InstanceTask {
         this.#failures = 0;
         return result;
       } catch (error) {
+        if (error instanceof InstanceGone) {
+          await this.#handle.release().catch(() => undefined); // whoever looks at it next sees why
+          this.lose(error);
+          return undefined;
+        }
         const retryInMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#failures++, 10));
         if (!isSagaboxError(error, "SAGA_CONFLICT")) {
           const text = messageOf(error).slice(0, 500);

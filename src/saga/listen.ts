@@ -5,9 +5,10 @@ import type { Sql } from "../storage/index.ts";
 import { storable } from "./draft.ts";
 import { conflict, type SagaEngine, type SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
+import { letterText, withoutFields } from "./letter.ts";
 import { sagaReplies } from "./saga-command.ts";
 import type { InstanceRow, Loaded } from "./saga-store.ts";
-import { sealedText } from "./sealing.ts";
+import { subjectOf } from "./sealing.ts";
 
 export interface ListenParts {
   readonly engine: SagaEngine;
@@ -90,7 +91,7 @@ async function hearEvent(
   const transaction = parts.transactionOf(tx);
   await transaction.run(engine.sql.meet, [saga, key]);
   const { rows } = await transaction.run<InstanceRow>(engine.sql.loadByKey, [saga, key]);
-  const input: SagaInput = { kind: "event", id, type, data: data as Json };
+  const input = { kind: "event", id, type, data: data as Json } as const;
   const cause = `message:${id}`;
   if (rows[0] !== undefined) {
     const before = await engine.open(rows[0], transaction);
@@ -99,12 +100,24 @@ async function hearEvent(
     if (known && !those.has(before.definitionVersion)) return; // its version knows this event by another key
     return move(parts, transaction, before, { id, cause, input });
   }
-  const { earlyMs, vault } = engine.parts;
-  // There is no instance yet whose key could seal it, but the event says itself whose data it carries.
-  const seal =
-    event.personal === null ? undefined : await vault?.forPerson(event.personal.subject(data), transaction);
-  const text = sealedText(seal, JSON.stringify(input), id, ["mail"]);
-  await transaction.run(engine.sql.keep, [id, saga, key, cause, text, earlyMs]);
+  const text = await earlyLetter(engine, event, input, transaction);
+  await transaction.run(engine.sql.keep, [id, saga, key, cause, text, engine.parts.earlyMs]);
+}
+
+// There is no instance yet whose key could seal it, but the event says itself whose data it carries, unless they were
+// erased: then it may not know any more, and there is nothing left to seal.
+async function earlyLetter(
+  { parts: { vault } }: SagaEngine,
+  { name, personal }: AnyEvent,
+  input: Extract<SagaInput, { kind: "event" }>,
+  tx: SagaTransaction,
+): Promise<string> {
+  if (personal === null || vault === undefined) return letterText(undefined, input.id, input);
+  const frame = { ...input, data: withoutFields(input.data, personal.fields) };
+  if (JSON.stringify(frame.data) === JSON.stringify(input.data))
+    return letterText(undefined, input.id, input);
+  const seal = await vault.forPerson(subjectOf(name, personal, input.data), tx);
+  return letterText(seal, input.id, input, frame);
 }
 
 /** Here if its version is known here, else left for somebody who knows it. */

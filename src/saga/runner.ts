@@ -1,4 +1,4 @@
-import { Loop, systemClock, type Service } from "../runtime/index.ts";
+import { Loop, systemClock, withDeadline, type Service } from "../runtime/index.ts";
 import { textArray, type Database, type Statement } from "../storage/index.ts";
 import type { SagaEngine } from "./engine.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
@@ -21,11 +21,14 @@ export interface SagaRunnerParts {
 }
 
 const ORPHANS_EVERY_MS = 30_000;
+/** As an erasure says it of the sagas it finds: by these words the parked ones are known. */
+const ERASED = "the person it was about was erased";
 
 /** Does what is due without anybody sending a message: local steps, retries, timeouts, mail. */
 export class SagaRunner implements Service {
   readonly #parts: SagaRunnerParts;
   readonly #tasks = new Map<string, InstanceTask>();
+  readonly #opening = new Map<string, Promise<void>>();
   readonly #claimedTwice = new Set<string>();
   readonly #lettingGo = new Set<Promise<void>>();
   readonly #loop: Loop;
@@ -58,6 +61,8 @@ export class SagaRunner implements Service {
   /** Takes nothing new; what is under way is told to end, and its claims are given back. */
   async stop(): Promise<void> {
     await this.#loop.stop();
+    const opened = Promise.all(this.#opening.values());
+    await withDeadline(opened, this.#parts.stopDeadlineMs, () => []);
     await Promise.all([...this.#tasks.values()].map((task) => task.stop(this.#parts.stopDeadlineMs)));
     await Promise.all(this.#lettingGo);
     await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
@@ -65,8 +70,12 @@ export class SagaRunner implements Service {
 
   /** With which a new instance is taken by this process, if it has room. */
   get claim(): Claim | undefined {
-    const { worker, leaseMs, concurrency } = this.#parts;
-    return this.#loop.running && this.#tasks.size < concurrency ? { worker, leaseMs } : undefined;
+    const { worker, leaseMs } = this.#parts;
+    return this.#loop.running && this.#room > 0 ? { worker, leaseMs } : undefined;
+  }
+
+  get #room(): number {
+    return this.#parts.concurrency - this.#tasks.size - this.#opening.size;
   }
 
   /** An instance that was started and claimed here. */
@@ -83,9 +92,9 @@ export class SagaRunner implements Service {
   }
 
   async #look(): Promise<number> {
-    const { engine, database, concurrency, pollMs } = this.#parts;
+    const { engine, database, pollMs } = this.#parts;
     const names = textArray(engine.movable());
-    const room = concurrency - this.#tasks.size;
+    const room = this.#room;
     if (room <= 0) return Infinity; // whoever ends wakes us
     const taken = await this.#claim(engine.sql.claim, names, room, false);
     if (taken === room) return 0;
@@ -104,23 +113,49 @@ export class SagaRunner implements Service {
   async #claim(statement: Statement, names: string, room: number, mail: boolean): Promise<number> {
     const { database, worker, leaseMs } = this.#parts;
     const { rows } = await database.run<InstanceRow>(statement, [worker, leaseMs, names, room]);
-    for (const row of rows) await this.#open(row, mail);
+    // Not waited for: whoever keeps the keys may be slow or away, and most sagas need none.
+    for (const row of rows) {
+      const opening = this.#open(row, mail).then((taken) => {
+        this.#opening.delete(row.id);
+        if (!taken) this.#loop.wake(); // its place is free
+      });
+      this.#opening.set(row.id, opening);
+    }
     return rows.length;
   }
 
-  // One that cannot be opened must not keep the others waiting. It is looked at again when its claim has run out.
-  async #open(row: InstanceRow, mail: boolean): Promise<void> {
+  // One that cannot be opened is looked at again when its claim has run out. Nothing was begun, so nothing is charged.
+  async #open(row: InstanceRow, mail: boolean): Promise<boolean> {
     const { engine, database, worker, leaseMs } = this.#parts;
     const { id, type } = row;
     try {
       const instance = await engine.open(row);
-      if (instance !== undefined) return this.#take(instance, mail);
-      await database.run(engine.sql.dropMail, [id]); // whoever it was about was erased
-      await database.run(engine.sql.release, [id, worker]);
+      if (instance === undefined) await this.#park(row);
+      else if (this.#loop.running) {
+        this.#take(instance, mail);
+        return true;
+      } else await database.run(engine.sql.release, [id, worker]);
     } catch (error) {
       const text = messageOf(error).slice(0, 500);
       engine.parts.observer.tell("saga.failed", { type, id, error: text, retryInMs: leaseMs });
+      await database.run(engine.sql.uncharge, [id, worker]).catch(() => undefined);
     }
+    return false;
+  }
+
+  async #park({ id, type, status: from }: InstanceRow): Promise<void> {
+    const { engine, database, worker } = this.#parts;
+    const { sql, parts } = engine;
+    await database.run(sql.dropMail, [id]);
+    const { rows } = await database.run<{ current_step: string | null }>(sql.park, [
+      id,
+      worker,
+      ERASED,
+      from,
+    ]);
+    if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // it was before, or has ended
+    const told = { type, id, from, to: "failed", step: rows[0].current_step, error: ERASED } as const;
+    parts.observer.tell("saga.changed", told, { sagaId: id });
   }
 
   #take(instance: Loaded, mail: boolean): void {
@@ -153,7 +188,7 @@ export class SagaRunner implements Service {
 
   async #renew(): Promise<number> {
     const { engine, database, worker, leaseMs } = this.#parts;
-    const ids = [...this.#tasks.keys()];
+    const ids = [...this.#tasks.keys(), ...this.#opening.keys()];
     if (ids.length > 0) {
       const { rows } = await database.run<{ id: string }>(engine.sql.renew, [
         worker,

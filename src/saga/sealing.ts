@@ -62,6 +62,28 @@ export async function sealOf(
   return vault === undefined ? "sealed" : vault.find(sealed, tx);
 }
 
+const LONGEST_SUBJECT = 1_024;
+
+/** Whom data are about. What the user's function throws may quote the data, so its words are not kept. */
+export function subjectOf(
+  name: string,
+  personal: { readonly subject: (data: never) => unknown },
+  data: unknown,
+): string {
+  let subject: unknown;
+  try {
+    subject = personal.subject(data as never);
+  } catch {
+    throw new SagaboxError("PRIVACY_SUBJECT_INVALID", `\`personal.subject\` of "${name}" failed.`);
+  }
+  if (typeof subject === "string" && subject.trim() !== "" && subject.length <= LONGEST_SUBJECT)
+    return subject;
+  throw new SagaboxError(
+    "PRIVACY_SUBJECT_INVALID",
+    `\`personal.subject\` of "${name}" must give a text of 1 to ${LONGEST_SUBJECT} characters that is not blank.`,
+  );
+}
+
 export function noKeyHere(id: string): SagaboxError {
   return new SagaboxError(
     "PRIVACY_KEYS_UNAVAILABLE",

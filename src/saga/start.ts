@@ -11,7 +11,7 @@ import { randomBytes } from "../runtime/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { Claim, Loaded } from "./saga-store.ts";
-import { noVault, type PersonSeal } from "./sealing.ts";
+import { noVault, subjectOf, type PersonSeal } from "./sealing.ts";
 import { newState } from "./state.ts";
 
 export interface Started {
@@ -38,13 +38,17 @@ interface Origin {
 interface Seed {
   readonly input: Json;
   readonly key: string;
+  /** Whom it is about. */
+  readonly subject: string | null;
 }
 
-/** Checks the input and finds its key, before anything is written. Throws what the user's own functions throw. */
+/** Checks the input, finds its key and its person, before anything is written. Throws what the user's own functions throw. */
 export async function seedOf(definition: SagaDefinition, given: unknown): Promise<Seed> {
   const input = await validInput(definition, given);
   encodeJson(input); // refuses here what could not be kept
-  return { input, key: validKey(definition, input) };
+  const { name, personal } = definition;
+  const subject = personal === null ? null : subjectOf(name, personal, input);
+  return { input, key: validKey(definition, input), subject };
 }
 
 export async function startIn(
@@ -62,7 +66,7 @@ export async function startFrom(
   engine: SagaEngine,
   tx: SagaTransaction,
   definition: SagaDefinition,
-  { input, key }: Seed,
+  { input, key, subject }: Seed,
   origin: Origin = {},
 ): Promise<Started> {
   const { sql, parts } = engine;
@@ -83,7 +87,7 @@ export async function startFrom(
     parent: origin.parent ?? null,
     claims: 0,
     nowMs: Number(rows[0]?.now_ms),
-    seal: await sealFor(engine, tx, definition, input),
+    seal: await sealFor(engine, tx, definition, subject),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
   // Taken at once only where something is to be done here at once.
@@ -105,12 +109,12 @@ export async function startFrom(
 async function sealFor(
   { parts: { vault } }: SagaEngine,
   tx: SagaTransaction,
-  { name, personal }: SagaDefinition,
-  input: Json,
+  { name }: SagaDefinition,
+  subject: string | null,
 ): Promise<PersonSeal | undefined> {
-  if (personal === null) return undefined;
+  if (subject === null) return undefined;
   if (vault === undefined) throw noVault(name);
-  return vault.forPerson(personal.subject(input), tx);
+  return vault.forPerson(subject, tx);
 }
 
 async function existing(

@@ -191,6 +191,32 @@ export function sagaStatements(schema: string) {
       `update ${schema}.saga_instance set claimed_by = null, claimed_until = null, claims = 0
         where id = $1::text and claimed_by = $2::text`,
     ),
+    // Nobody began anything with it, so nobody can have died of it. The claim itself runs out.
+    uncharge: statement(
+      "sagabox.saga.uncharge",
+      `update ${schema}.saga_instance set claims = greatest(claims - 1, 0)
+        where id = $1::text and claimed_by = $2::text`,
+    ),
+    // Its person was erased while it could not be seen yet. Nobody can decide for it any more, and somebody must.
+    park: statement(
+      "sagabox.saga.park",
+      `with parked as (
+         update ${schema}.saga_instance
+            set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
+                version = version + 1, updated_at = clock_timestamp(), last_error = $3::text
+          where id = $1::text and claimed_by = $2::text and ended_at is null
+            and last_error is distinct from $3::text
+         returning id, version, trace_id, current_step),
+       incident as (
+         insert into ${schema}.saga_incident (saga_id, steps, error)
+         select id, array_remove(array[current_step], null), $3::text from parked
+         on conflict (saga_id) where closed_at is null do update set error = excluded.error),
+       logged as (
+         insert into ${schema}.saga_audit_log
+           (saga_id, version, event_type, old_status, new_status, note, cause, trace_id)
+         select id, version, 'failed', $4::text, 'failed', $3::text, 'erasure', trace_id from parked)
+       select current_step from parked`,
+    ),
     // Due for a while, or with mail that nobody took, yet its version is known to nobody here.
     orphans: statement(
       "sagabox.saga.orphans",

@@ -55,7 +55,7 @@ console.log("In the table:", rows[0]?.data.includes("ada@example.com") === true 
 // #region erase
 const report = await bus.privacy.erase(customerId, { reason: "request 4711", actor: "clerk" });
 console.log(`Erased. Keys destroyed: ${report.keysDestroyed}`);
-for await (const { kind, data } of bus.privacy.export(customerId)) {
+for await (const { kind, data } of bus.privacy.export(customerId, { reason: "request 4711" })) {
   const { email, plan } = data as { email: Personal<string>; plan: string };
   console.log(`Left: a ${kind}, ${plan}: ${inWords(email)}`);
 }

@@ -12,6 +12,8 @@ import {
   scrub,
   SubjectErased,
   sweepAll,
+  type Acted,
+  type Because,
   type EraseOptions,
   type Eraser,
   type HoldOptions,
@@ -51,10 +53,9 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
     erase: async (subject: string, options: EraseOptions) =>
       explained(erase(eraser(parts, engine()), subject, options)),
     /** Ends a saga that was parked because its person was erased. False when it is none of these. */
-    endSaga: async (id: string, options: Pick<EraseOptions, "reason" | "actor">) =>
-      explained(endErasedSaga(engine(), id, options)),
-    /** Everything that is held about a person, opened, one by one. */
-    export: (subject: string) =>
+    endSaga: async (id: string, options: Because) => explained(endErasedSaga(engine(), id, options)),
+    /** Everything that is held about a person, opened, one by one. That it was handed out is in the audit log. */
+    export: (subject: string, because: Because) =>
       exportSubject(
         {
           engine: engine(),
@@ -65,6 +66,7 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
           },
         },
         subject,
+        because,
       ),
     /** Keeps a person from being erased. False when they are held already. */
     hold: async (subject: string, options: HoldOptions) => explained(hold(engine(), subject, options)),
@@ -75,16 +77,18 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
     /** The erasure log, oldest first: keep a copy apart from the backups of the database. */
     erasures: () => erasures(engine()),
     /** After a restore: destroys again what the backup brought back. */
-    reapply: async (list?: Parameters<typeof reapply>[1]) => explained(reapply(engine(), list)),
+    reapply: async (list?: Parameters<typeof reapply>[1], by?: Acted) =>
+      explained(reapply(engine(), list, by)),
     /** Goes on with erasures that are not swept; a running worker does it by itself. Resolves with how many are left. */
-    sweep: async () => explained(sweepAll(engine())),
+    sweep: async () => explained(sweepAll(eraser(parts, engine()))),
     /** Removes texts about messages that were sealed with these keys, for services that heard of an erasure. */
     scrub: async (keyIds: readonly string[]) => explained(scrub(engine(), keyIds)),
     status: async () => explained(privacyStatus(engine())),
   };
 }
 
-function eraser({ database, scope, channel }: Parts, engine: PrivacyEngine): Eraser {
+/** Erasing with the outbox of this bus. */
+export function eraser({ database, scope, channel }: Parts, engine: PrivacyEngine): Eraser {
   return {
     engine,
     transaction: async (work) => {

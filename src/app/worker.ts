@@ -11,7 +11,7 @@ import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog } from "./backlog.ts";
 import { auditSealer } from "./bus-audit.ts";
-import { heardErasure } from "./bus-privacy.ts";
+import { eraser, heardErasure } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
@@ -154,7 +154,9 @@ export class Worker {
         named("janitor", new Janitor(this.#parts)),
         named("audit sealer", auditSealer(this.#parts)),
       ),
-      ...(privacy === undefined ? [] : when("upkeep", named("sweeper", new Sweeper(privacy, observer)))),
+      ...(privacy === undefined
+        ? []
+        : when("upkeep", named("sweeper", new Sweeper(eraser(this.#parts, privacy), observer)))),
       ...(claimCheck.collector === undefined ? [] : when("upkeep", named("collector", claimCheck.collector))),
       ...when("relay", named("backlog", new Backlog(this.#parts)), named("relay", relay)),
       ...(depthWatch === undefined ? [] : when("relay", named("broker depth", depthWatch))),

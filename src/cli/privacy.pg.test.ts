@@ -48,9 +48,23 @@ test("C6: erase says first what it would do, needs a reason, and takes the perso
   expect((await cli("erase", "c-ada", "--reason", "request 1", "--yes")).stdout).toContain("done before");
 });
 
+test("C6: erase of an id that nobody has says so, and fails", async () => {
+  const { cli } = await setup();
+  const because = ["--reason", "request 1"];
+  expect(await cli("erase", "c-adda", ...because)).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining("Nobody is known by this id"),
+  });
+  expect(await cli("erase", "c-adda", ...because, "--yes")).toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining("Nobody is known by this id"),
+  });
+  expect(await cli("privacy", "export", "c-ada")).toMatchObject({ code: 2 });
+});
+
 test("C6: export, hold, rewrap, erasures, reapply and status", async () => {
   const { cli, file, key } = await setup();
-  const exported = await cli("privacy", "export", "c-ada");
+  const exported = await cli("privacy", "export", "c-ada", "--reason", "request 1");
   expect(JSON.parse(exported.stdout.trim())).toMatchObject({ kind: "message", data: { email: ada.email } });
   expect(JSON.parse((await cli("privacy", "hold", "c-ada", "--reason", "case")).stdout)).toEqual({
     held: true,

@@ -1,6 +1,8 @@
+import { AuditWriter } from "../audit/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
 import type { Clock } from "../runtime/index.ts";
 import { BlindIndex } from "./blind-index.ts";
+import { IndexGuard } from "./index-guard.ts";
 import { KeyCache } from "./key-cache.ts";
 import type { PrivacySettings } from "./options.ts";
 import { privacyStatements, type PrivacyStatements } from "./statements.ts";
@@ -11,6 +13,8 @@ export interface PrivacyEngine {
   readonly database: Database;
   readonly sql: PrivacyStatements;
   readonly index: BlindIndex;
+  readonly guard: IndexGuard;
+  readonly audit: AuditWriter;
   readonly cache: KeyCache;
   readonly keys: SubjectKeys;
   readonly cacheTtlMs: number;
@@ -35,6 +39,8 @@ export function privacyEngine(options: PrivacyEngineOptions): PrivacyEngine | un
     size: cacheSize,
     ...(clock === undefined ? {} : { clock }),
   });
-  const keys = new SubjectKeys({ database, sql, wrapper, cache, wrapperMs });
-  return { database, sql, index: new BlindIndex(indexKey), cache, keys, cacheTtlMs };
+  const index = new BlindIndex(indexKey);
+  const guard = new IndexGuard(sql, index);
+  const keys = new SubjectKeys({ database, sql, wrapper, cache, wrapperMs, guard });
+  return { database, sql, index, guard, audit: new AuditWriter(options.schema), cache, keys, cacheTtlMs };
 }

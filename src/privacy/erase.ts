@@ -1,17 +1,16 @@
 import { SagaboxError } from "../errors/index.ts";
 import { text } from "../options/index.ts";
 import type { OwnedTransaction } from "../storage/index.ts";
+import { aboutPerson, becauseOf, type Because } from "./because.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import { lastErasure, logErasure, proofOf, type Erasure } from "./erasure-log.ts";
+import type { Eraser } from "./eraser.ts";
+import { ERASED } from "./park.ts";
 import { remainsAfter, type Remains } from "./remains.ts";
 import type { ErasedSubject } from "./subject-erased.ts";
 import { sweepErasure, type Scrubbed } from "./sweep.ts";
 
-export interface EraseOptions {
-  /** Why, for the log: the number of the request, not the name of the person. */
-  readonly reason: string;
-  /** Who does it. Default "unknown". */
-  readonly actor?: string;
+export interface EraseOptions extends Because {
   /** Erase although sagas about the person are running: they are parked, each with an incident. Default false. */
   readonly force?: boolean;
   /** Only tell what would be done. Default false. */
@@ -27,8 +26,13 @@ export interface LiveSaga {
 
 /** What was destroyed, and what is left where and for how long. */
 export interface ErasureReport {
-  /** "erased" · "already": nothing was left to destroy since the last time · "dry run": nothing was done. */
-  readonly outcome: "erased" | "already" | "dry run";
+  /**
+   * "erased" · "already": nothing was left to destroy since the last time · "unknown": nothing was ever sealed for this
+   * id, so look whether it is the right one · "dry run": nothing was done.
+   */
+  readonly outcome: "erased" | "already" | "unknown" | "dry run";
+  /** Whether anything was ever sealed for this id. */
+  readonly known: boolean;
   /** The keyed hash under which the person appears in the log. */
   readonly subject: string;
   /** The line in the log; null in a dry run of a person never erased. */
@@ -41,18 +45,6 @@ export interface ErasureReport {
   readonly remains: readonly Remains[];
 }
 
-export interface Eraser {
-  readonly engine: PrivacyEngine;
-  /** Runs work in a transaction in which a message can be published. */
-  readonly transaction: <T>(
-    work: (tx: OwnedTransaction, publish: (told: ErasedSubject) => Promise<unknown>) => Promise<T>,
-  ) => Promise<T>;
-  /** Tells the other processes to forget the keys of the person. */
-  readonly announce: (subject: string) => void;
-}
-
-const ERASED = "the person it was about was erased";
-
 /**
  * Destroys the keys of a person in one transaction together with the line in the log and the event; then removes what
  * was never sealed. A process that dies in between has erased: the sweep goes on elsewhere.
@@ -60,58 +52,87 @@ const ERASED = "the person it was about was erased";
 export async function erase(eraser: Eraser, given: string, options: EraseOptions): Promise<ErasureReport> {
   const { engine } = eraser;
   const subject = engine.index.subject(given);
-  const reason = text("reason", options.reason, { max: 1_000 });
-  const actor = text("actor", options.actor ?? "unknown");
+  const by = becauseOf(options);
   if (options.dryRun === true) return dryRun(engine, subject);
-  const done = await eraser.transaction(async (tx, publish) => {
-    const { rows } = await tx.run<{ now: string }>(engine.sql.lockSubject, [subject]);
-    const erasedAt = rows[0]?.now ?? "";
-    await assertNotHeld(engine, tx, subject);
-    const sagas = await liveSagas(engine, tx, subject);
-    if (sagas.length > 0 && options.force !== true) throw busy(sagas);
-    if (sagas.length > 0) await tx.run(engine.sql.parkSagas, [subject, ERASED, actor]);
-    const destroyed = await tx.run<{ key_id: string }>(engine.sql.destroyKeys, [subject, erasedAt]);
-    const keyIds = destroyed.rows.map(({ key_id }) => key_id).sort();
-    const earlier = await lastErasure(engine, tx, subject);
-    if (keyIds.length === 0 && sagas.length === 0 && earlier !== undefined)
-      return { erasure: earlier, sagas, isNew: false };
-    const proved = { subject, erasedAt, reason, actor, keyIds };
-    const line = { ...proved, proof: proofOf(engine, proved) };
-    const id = await logErasure(engine, tx, line);
-    await publish({ subject, keyIds, erasedAt });
-    return { erasure: { id, ...line }, sagas, isNew: true };
+  const entry = aboutPerson("privacy.erase", subject, by);
+  const done = await engine.audit.audited(engine.database, entry, async (note) => {
+    await engine.guard.check(engine.database);
+    return eraser.transaction(async (tx, publish) => {
+      const destroyed = await destroy(engine, tx, { subject, force: options.force === true, by }, publish);
+      const { outcome, keysDestroyed, sagas } = destroyed;
+      await note(tx, { after: { outcome, keysDestroyed, sagasParked: sagas.length } });
+      return destroyed;
+    });
   });
   engine.cache.forget(subject);
   if (done.isNew) eraser.announce(subject);
-  const { swept, scrubbed } = await sweepErasure(engine, done.erasure);
-  return {
-    outcome: done.isNew ? "erased" : "already",
-    subject,
-    erasure: done.erasure,
-    keysDestroyed: done.isNew ? done.erasure.keyIds.length : 0,
-    sagasParked: done.sagas,
-    scrubbed,
-    swept,
-    remains: remainsAfter(engine),
-  };
+  const { swept, scrubbed } = await sweepErasure(eraser, done.erasure.id).catch(notSwept);
+  const { outcome, erasure, keysDestroyed, sagas: sagasParked, known } = done;
+  const remains = remainsAfter(engine);
+  return { outcome, known, subject, erasure, keysDestroyed, sagasParked, scrubbed, swept, remains };
+}
+
+interface Destroyed {
+  readonly outcome: "erased" | "already" | "unknown";
+  readonly known: boolean;
+  readonly erasure: Erasure;
+  readonly keysDestroyed: number;
+  readonly sagas: readonly LiveSaga[];
+  readonly isNew: boolean;
+}
+
+async function destroy(
+  engine: PrivacyEngine,
+  tx: OwnedTransaction,
+  { subject, force, by }: { subject: string; force: boolean; by: Required<Because> },
+  publish: (told: ErasedSubject) => Promise<unknown>,
+): Promise<Destroyed> {
+  const { sql } = engine;
+  const { rows } = await tx.run<{ now: string }>(sql.lockSubject, [subject]);
+  const erasedAt = rows[0]?.now ?? "";
+  await assertNotHeld(engine, tx, subject);
+  const sagas = await liveSagas(engine, tx, subject);
+  if (sagas.length > 0 && !force) throw busy(sagas);
+  if (sagas.length > 0) await tx.run(sql.parkSagas, [subject, ERASED, by.actor]);
+  const known = (await tx.run(sql.keysOf, [subject])).rows.length > 0;
+  const destroyed = await tx.run<{ key_id: string }>(sql.destroyKeys, [subject, erasedAt]);
+  const keyIds = destroyed.rows.map(({ key_id }) => key_id).sort();
+  const found = { known, sagas, keysDestroyed: keyIds.length };
+  const earlier = await lastErasure(engine, tx, subject);
+  if (keyIds.length === 0 && sagas.length === 0 && earlier !== undefined)
+    return { ...found, outcome: known ? "already" : "unknown", erasure: earlier, isNew: false };
+  // Of somebody never seen there is a line too: a transaction that is open may be about to write them.
+  const proved = { subject, erasedAt, ...by, keyIds };
+  const line = { ...proved, proof: proofOf(engine, proved) };
+  const id = await logErasure(engine, tx, line);
+  await publish({ subject, keyIds, erasedAt });
+  return { ...found, outcome: known ? "erased" : "unknown", erasure: { id, ...line }, isNew: true };
+}
+
+// The keys are destroyed, whatever comes after: a worker goes on with the rest.
+function notSwept(): { swept: boolean; scrubbed: Scrubbed } {
+  return { swept: false, scrubbed: { deadLetters: 0, results: 0 } };
 }
 
 /** Ends a saga that was parked because its person was erased. False when it is none of these. */
 export async function endErasedSaga(
   { database, sql }: PrivacyEngine,
   id: string,
-  { reason, actor = "unknown" }: Pick<EraseOptions, "reason" | "actor">,
+  options: Because,
 ): Promise<boolean> {
-  const params = [text("id", id), ERASED, text("reason", reason, { max: 1_000 }), text("actor", actor)];
+  const { reason, actor } = becauseOf(options);
+  const params = [text("id", id), ERASED, reason, actor];
   return (await database.run(sql.endSaga, params)).rows.length > 0;
 }
 
 async function dryRun(engine: PrivacyEngine, subject: string): Promise<ErasureReport> {
   const { database, sql } = engine;
+  await engine.guard.check(database);
   await assertNotHeld(engine, database, subject);
   const keys = await database.run<{ live: boolean }>(sql.keysOf, [subject]);
   return {
     outcome: "dry run",
+    known: keys.rows.length > 0,
     subject,
     erasure: (await lastErasure(engine, database, subject)) ?? null,
     keysDestroyed: keys.rows.filter(({ live }) => live).length,

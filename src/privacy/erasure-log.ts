@@ -57,13 +57,27 @@ export async function lastErasure(
   return rows.map(erasureFrom)[0];
 }
 
-/** Those whose last traces are still to be removed; or one of them. */
-export async function unsweptErasures(
-  engine: PrivacyEngine,
-  id: string | null = null,
-): Promise<readonly Erasure[]> {
-  const { rows } = await engine.database.run<ErasureRow>(engine.sql.unswept, [id]);
-  return rows.map(erasureFrom);
+/** A line that is not swept, and what is to be done for it. */
+export interface UnsweptErasure {
+  readonly erasure: Erasure;
+  /** Every transaction that was open at the erasure has ended. */
+  readonly over: boolean;
+  /** Keys whose messages were not looked for yet. */
+  readonly toScrub: readonly string[];
+}
+
+/** Locks the line until the transaction ends; undefined when it is swept. */
+export async function lockErasure(
+  { sql }: PrivacyEngine,
+  tx: Queryable,
+  id: string,
+): Promise<UnsweptErasure | undefined> {
+  const { rows } = await tx.run<ErasureRow & { over: boolean; to_scrub: string }>(sql.lockErasure, [id]);
+  return rows.map((row) => ({
+    erasure: erasureFrom(row),
+    over: row.over,
+    toScrub: JSON.parse(row.to_scrub) as string[],
+  }))[0];
 }
 
 /** The whole log, oldest first. */

@@ -1,6 +1,7 @@
 import { isSagaboxError } from "../errors/index.ts";
 import type { Json, Message, Unpacked } from "../message/index.ts";
 import { textArray } from "../storage/index.ts";
+import { aboutPerson, becauseOf, type Because } from "./because.ts";
 import type { PrivacyEngine } from "./engine.ts";
 
 /** Something that is held about a person, opened. */
@@ -49,10 +50,15 @@ const PAGE = 50;
 export async function* exportSubject(
   exporter: Exporter,
   given: string,
+  options: Because,
 ): AsyncGenerator<ExportedLine, void, undefined> {
-  const { engine } = exporter;
-  const { database, sql, index } = engine;
+  const { database, sql, index, guard, audit } = exporter.engine;
   const subject = index.subject(given);
+  // Written before anything is handed out, since how much of it is read nobody can tell.
+  await audit.audited(database, aboutPerson("privacy.export", subject, becauseOf(options)), async (note) => {
+    await guard.check(database);
+    await note(database);
+  });
   const { rows } = await database.run<{ key_id: string }>(sql.keysOf, [subject]);
   const keyIds = textArray(rows.map(({ key_id }) => key_id));
   yield* archived(exporter, keyIds);

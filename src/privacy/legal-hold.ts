@@ -1,11 +1,7 @@
-import { text } from "../options/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
+import { aboutPerson, becauseOf, type Because } from "./because.ts";
 
-export interface HoldOptions {
-  readonly reason: string;
-  /** Who does it. Default "unknown". */
-  readonly actor?: string;
-}
+export type HoldOptions = Because;
 
 /** Keeps a person from being erased. False when they are held already. */
 export function hold(engine: PrivacyEngine, subject: string, options: HoldOptions): Promise<boolean> {
@@ -18,21 +14,25 @@ export function release(engine: PrivacyEngine, subject: string, options: HoldOpt
 }
 
 async function change(
-  { database, sql, index }: PrivacyEngine,
+  { database, sql, index, guard, audit }: PrivacyEngine,
   given: string,
-  { reason, actor = "unknown" }: HoldOptions,
+  options: HoldOptions,
   what: "hold" | "release",
 ): Promise<boolean> {
   const subject = index.subject(given);
-  const params = [subject, text("reason", reason, { max: 1_000 }), text("actor", actor)];
-  const tx = await database.begin();
-  try {
-    await tx.run(sql.lockSubject, [subject]);
-    const { rowCount } = await tx.run(sql[what], params);
-    await tx.commit();
-    return rowCount > 0;
-  } catch (error) {
-    await tx.rollback();
-    throw error;
-  }
+  const by = becauseOf(options);
+  return audit.audited(database, aboutPerson(`privacy.${what}`, subject, by), async (note) => {
+    await guard.check(database);
+    const tx = await database.begin();
+    try {
+      await tx.run(sql.lockSubject, [subject]);
+      const { rowCount } = await tx.run(sql[what], [subject, by.reason, by.actor]);
+      await note(tx, { after: { changed: rowCount > 0 } });
+      await tx.commit();
+      return rowCount > 0;
+    } catch (error) {
+      await tx.rollback();
+      throw error;
+    }
+  });
 }

@@ -1,6 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import {
   erased,
+  isErased,
   isSealed,
   sealedHeader,
   type AnyContract,
@@ -13,7 +14,7 @@ import {
 } from "../message/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import { checkedSubject, type BlindIndex } from "./blind-index.ts";
-import { MOST_PLACES, placesOf, replaceAt, sealedIn, valueAt, type Place } from "./places.ts";
+import { erasedIn, MOST_PLACES, placesOf, replaceAt, sealedIn, valueAt, type Place } from "./places.ts";
 import { sealBroken } from "./seal-broken.ts";
 import { formatSealedHeader, parseSealedHeader } from "./sealed-header.ts";
 import { parseToken } from "./sealed-token.ts";
@@ -73,11 +74,11 @@ export class MessageSeal {
     const places = placesOf(reply, contract.personal?.reply ?? []);
     if (places === undefined) throw tooMany(contract.name);
     if (places.length === 0) return reply;
-    const subject = this.#index.subject(subjectOf(contract, data));
-    const sealer = new Sealer(await this.#keys.forSealing(subject, tx), {
-      purpose: "reply",
-      id: contract.name,
-    });
+    const person = subjectUnlessErased(contract, data);
+    // Nobody knows any more whose answer this is, so nobody could erase it.
+    if (person === undefined) return replaceAt(reply, new Map(places.map((place) => [place, erased])));
+    const key = await this.#keys.forSealing(this.#index.subject(person), tx);
+    const sealer = new Sealer(key, { purpose: "reply", id: contract.name });
     return replaceAt(
       reply,
       new Map(places.map((place) => [place, sealer.seal(valueAt(reply, place), place)])),
@@ -89,7 +90,7 @@ export class MessageSeal {
     const places = sealedIn(reply);
     const [first] = places;
     const keyId = first === undefined ? undefined : keyIdAt(reply, first);
-    if (keyId === undefined) return { data: reply, hidden: nothing, secrets: nothing };
+    if (keyId === undefined) return withHidden(reply, erasedIn(reply), "erased");
     return this.#opened(keyId, { purpose: "reply", id: name }, reply, places, tx);
   }
 
@@ -169,6 +170,17 @@ function subjectOf({ name, personal }: PersonalContract, data: unknown): string 
     throw new SagaboxError("PRIVACY_SUBJECT_INVALID", `\`personal.subject\` of "${name}" failed.`);
   }
   return checkedSubject(subject);
+}
+
+/** Undefined where the person was named by a field that is erased. */
+function subjectUnlessErased(contract: PersonalContract, data: unknown): string | undefined {
+  try {
+    return subjectOf(contract, data);
+  } catch (error) {
+    const places = placesOf(data, contract.personal?.fields ?? nothing) ?? nothing;
+    if (places.some((place) => isErased(valueAt(data, place)))) return undefined;
+    throw error;
+  }
 }
 
 export function keysMissing(what: string): SagaboxError {

@@ -1,4 +1,4 @@
-import { isSealed } from "../message/index.ts";
+import { isErased, isSealed } from "../message/index.ts";
 
 /** Where a value is: keys of objects and positions in lists. */
 export type Place = readonly (string | number)[];
@@ -51,12 +51,26 @@ function withoutNested(places: readonly Place[]): readonly Place[] {
 }
 
 /** Where sealed values are. */
-export function sealedIn(data: unknown, at: Place = [], found: Place[] = []): readonly Place[] {
-  if (isSealed(data)) found.push(at);
+export function sealedIn(data: unknown): readonly Place[] {
+  return findIn(data, isSealed);
+}
+
+/** Where values were, of persons who were erased. */
+export function erasedIn(data: unknown): readonly Place[] {
+  return findIn(data, isErased);
+}
+
+function findIn(
+  data: unknown,
+  isFound: (value: unknown) => boolean,
+  at: Place = [],
+  found: Place[] = [],
+): readonly Place[] {
+  if (isFound(data)) found.push(at);
   else if (typeof data === "object" && data !== null && found.length < MOST_PLACES) {
     const isList = Array.isArray(data);
     for (const [key, value] of Object.entries(data))
-      sealedIn(value, [...at, isList ? Number(key) : key], found);
+      findIn(value, isFound, [...at, isList ? Number(key) : key], found);
   }
   return found;
 }

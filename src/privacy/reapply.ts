@@ -1,6 +1,8 @@
 import { textArray } from "../storage/index.ts";
+import { aboutAll, type Acted } from "./because.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import { erasures, proofHolds, type Erasure } from "./erasure-log.ts";
+import { scrub } from "./sweep.ts";
 
 export interface Reapplied {
   readonly erasures: number;
@@ -10,15 +12,31 @@ export interface Reapplied {
   readonly refused: number;
 }
 
+type Erasures = AsyncIterable<Erasure> | Iterable<Erasure>;
+
+const AT_ONCE = 500;
+
 /**
  * Destroys again whatever a restored backup brought back: by the log in the database, or by a list of its lines that
  * was kept elsewhere, for a backup that is older than they are.
  */
-export async function reapply(
+export function reapply(
   engine: PrivacyEngine,
-  list: AsyncIterable<Erasure> | Iterable<Erasure> = erasures(engine),
+  list: Erasures = erasures(engine),
+  by: Acted = {},
 ): Promise<Reapplied> {
+  const { audit, database } = engine;
+  return audit.audited(database, aboutAll("privacy.reapply", by), async (note) => {
+    await engine.guard.check(database);
+    const result = await reapplyEach(engine, list);
+    await note(database, { after: { ...result } });
+    return result;
+  });
+}
+
+async function reapplyEach(engine: PrivacyEngine, list: Erasures): Promise<Reapplied> {
   const { database, sql } = engine;
+  const destroyed: string[] = [];
   const total = { erasures: 0, keysDestroyed: 0, refused: 0 };
   for await (const erasure of list) {
     if (!proofHolds(engine, erasure)) {
@@ -31,6 +49,10 @@ export async function reapply(
     engine.cache.forget(subject);
     total.erasures += 1;
     total.keysDestroyed += rows.length;
+    destroyed.push(...keyIds);
+    if (destroyed.length >= AT_ONCE) await scrub(engine, destroyed.splice(0));
   }
+  // What a backup brought back was scrubbed then, and is not now.
+  await scrub(engine, destroyed);
   return total;
 }

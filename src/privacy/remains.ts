@@ -30,5 +30,20 @@ export function remainsAfter({ cacheTtlMs }: Pick<PrivacyEngine, "cacheTtlMs">):
       what: "ciphertext that nobody can open, and what was never sealed: keys, headers, other fields",
       until: "their own retention ends",
     },
+    {
+      where: "transactions that had read the person and not written yet",
+      what: "what they publish after the erasure is sealed with a new key, as of somebody who came back",
+      until: "the person is erased once more; a second erasure a little later finds it",
+    },
+    {
+      where: "messages and sagas from before their contract said what is personal",
+      what: "everything, in clear: it was never sealed",
+      until: "their own retention ends",
+    },
+    {
+      where: "replies to commands, and errors of attempts that will be repeated",
+      what: "what is not named in `personal.reply`, in clear, in the archive and where the reply waits",
+      until: "their own retention ends",
+    },
   ];
 }

@@ -1,8 +1,9 @@
 import { textArray } from "../storage/index.ts";
+import { aboutAll, type Acted } from "./because.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import type { KeyRow } from "./subject-keys.ts";
 
-export interface RewrapOptions {
+export interface RewrapOptions extends Acted {
   /** Stops between two batches; what was rewrapped stays so, and the next call goes on. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: RewrapResult) => void;
@@ -17,7 +18,16 @@ export interface RewrapResult {
 const BATCH = 200;
 
 /** Wraps every data key with the current key. Nothing that was sealed is touched. */
-export async function rewrap(engine: PrivacyEngine, options: RewrapOptions = {}): Promise<RewrapResult> {
+export function rewrap(engine: PrivacyEngine, options: RewrapOptions = {}): Promise<RewrapResult> {
+  const { audit, database } = engine;
+  return audit.audited(database, aboutAll("privacy.rewrap", options), async (note) => {
+    const result = await rewrapEvery(engine, options);
+    await note(database, { after: { ...result } });
+    return result;
+  });
+}
+
+async function rewrapEvery(engine: PrivacyEngine, options: RewrapOptions): Promise<RewrapResult> {
   const { database, sql, keys } = engine;
   const { signal, onProgress } = options;
   const current = await keys.currentKeyId();

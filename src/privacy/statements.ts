@@ -2,20 +2,37 @@ import { statement } from "../storage/index.ts";
 
 export type PrivacyStatements = ReturnType<typeof privacyStatements>;
 
-const erasureColumns = `id::text, subject, reason, actor, to_json(key_ids)::text as key_ids, proof, swept_at::text,
+const erasureColumns = `id::text, subject, reason, actor, to_json(key_ids)::text as key_ids, proof,
        to_char(erased_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as erased_at`;
 
 const messageColumns = (at: string): string =>
   `id, type, schema_version, topic, key, headers, data, ${at}::text as at`;
 
+const parkSql = (schema: string, which: string): string => `with parked as (
+         update ${schema}.saga_instance
+            set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
+                version = version + 1, updated_at = clock_timestamp(), last_error = $2::text
+          where subject = $1::text and ended_at is null and ${which}
+         returning id, version, trace_id, current_step),
+       incident as (
+         insert into ${schema}.saga_incident (saga_id, steps, error)
+         select id, array_remove(array[current_step], null), $2::text from parked
+         on conflict (saga_id) where closed_at is null do update set error = excluded.error)
+       insert into ${schema}.saga_audit_log
+         (saga_id, version, event_type, new_status, note, cause, user_id, trace_id)
+       select id, version, 'failed', 'failed', $2::text, 'erasure', $3::text, trace_id from parked
+       returning saga_id`;
+
 /** SQL of keys and erasures. `schema` is quoted already. */
 export function privacyStatements(schema: string) {
   return {
-    // Made by this very transaction, it may still be rolled back: such a key is used, and kept by nobody.
+    // Made by this very transaction, it may still be rolled back: such a key is used, and kept by nobody. Nor is one that
+    // an old snapshot shows: it may have been destroyed since.
     keyOf: statement(
       "sagabox.privacy.key_of",
       `select key_id, subject, wrapped, kek_id,
-              coalesce(created_xid = pg_current_xact_id_if_assigned(), false) as own
+              coalesce(created_xid = pg_current_xact_id_if_assigned(), false) as own,
+              current_setting('transaction_isolation') = 'read committed' as fresh
          from ${schema}.subject_key
         where subject = $1::text and wrapped is not null
         order by created_at desc limit 1`,
@@ -27,8 +44,20 @@ export function privacyStatements(schema: string) {
     ),
     keys: statement(
       "sagabox.privacy.keys",
-      `select key_id, subject, wrapped, kek_id, false as own from ${schema}.subject_key
+      `select key_id, subject, wrapped, kek_id, false as own,
+              current_setting('transaction_isolation') = 'read committed' as fresh
+         from ${schema}.subject_key
         where key_id = any($1::text::text[])`,
+    ),
+
+    fingerprint: statement(
+      "sagabox.privacy.fingerprint",
+      `select fingerprint, coalesce(xid = pg_current_xact_id_if_assigned(), false) as own
+         from ${schema}.index_fingerprint order by id limit 1`,
+    ),
+    addFingerprint: statement(
+      "sagabox.privacy.add_fingerprint",
+      `insert into ${schema}.index_fingerprint (fingerprint) values ($1::text)`,
     ),
 
     // Whoever erases a person and whoever holds them meet here, so that one of the two is first.
@@ -58,22 +87,15 @@ export function privacyStatements(schema: string) {
         where subject = $1::text and ended_at is null order by id limit 1000`,
     ),
     // Nobody can decide for them any more; that somebody must is written where operators look.
-    parkSagas: statement(
-      "sagabox.privacy.park_sagas",
-      `with parked as (
-         update ${schema}.saga_instance
-            set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
-                version = version + 1, updated_at = clock_timestamp(), last_error = $2::text
-          where subject = $1::text and ended_at is null
-         returning id, version, trace_id, current_step),
-       incident as (
-         insert into ${schema}.saga_incident (saga_id, steps, error)
-         select id, array_remove(array[current_step], null), $2::text from parked
-         on conflict (saga_id) where closed_at is null do update set error = excluded.error)
-       insert into ${schema}.saga_audit_log
-         (saga_id, version, event_type, new_status, note, cause, user_id, trace_id)
-       select id, version, 'failed', 'failed', $2::text, 'erasure', $3::text, trace_id from parked
-       returning saga_id`,
+    parkSagas: statement("sagabox.privacy.park_sagas", parkSql(schema, "true")),
+    // Those sealed with these keys; the person may have come back, and then has others.
+    parkSealed: statement(
+      "sagabox.privacy.park_sealed",
+      parkSql(
+        schema,
+        `last_error is distinct from $2::text and exists (
+           select from unnest($4::text::text[]) as k where strpos(input::text, k) > 0 or strpos(state::text, k) > 0)`,
+      ),
     ),
     // Nobody knows any more what it did: it ends as it is, and whoever says so answers for it.
     endSaga: statement(
@@ -105,8 +127,8 @@ export function privacyStatements(schema: string) {
     ),
     log: statement(
       "sagabox.privacy.log",
-      `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, scrubbed, proof)
-       values ($1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], '{}', $6::text)
+      `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, to_scrub, scrubbed, proof)
+       values ($1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], $5::text::text[], '{}', $6::text)
        returning id::text`,
     ),
     lastErasure: statement(
@@ -119,27 +141,45 @@ export function privacyStatements(schema: string) {
     ),
     unswept: statement(
       "sagabox.privacy.unswept",
-      `select ${erasureColumns} from ${schema}.gdpr_erasure_log
-        where swept_at is null and ($1::bigint is null or id = $1::bigint) order by id limit 100`,
+      `select id::text from ${schema}.gdpr_erasure_log where swept_at is null order by id limit 100`,
     ),
-    // Keys made by transactions that were open when their person was erased. What began later is new data.
+    // Whether every transaction that was open then is over is asked before its keys are looked for. A number that this
+    // server has not reached yet was given by another one, from which the log was restored.
+    lockErasure: statement(
+      "sagabox.privacy.lock_erasure",
+      `select ${erasureColumns}, to_json(to_scrub)::text as to_scrub,
+              xid < pg_snapshot_xmin(pg_current_snapshot()) or xid >= pg_snapshot_xmax(pg_current_snapshot()) as over
+         from ${schema}.gdpr_erasure_log
+        where id = $1::bigint and swept_at is null for update`,
+    ),
+    // Keys made by transactions that were open when their person was erased. What began later is new data. In a log from
+    // another server, the clock tells, and the number where it is from there too.
     destroyLate: statement(
       "sagabox.privacy.destroy_late",
       `update ${schema}.subject_key as late set wrapped = null, kek_id = null, erased_at = clock_timestamp()
          from ${schema}.gdpr_erasure_log as log
         where log.id = $1::bigint and late.subject = log.subject and late.wrapped is not null
-          and late.created_xid < log.xid
+          and case when log.xid < pg_snapshot_xmax(pg_current_snapshot()) then late.created_xid < log.xid
+                   else late.created_at <= log.erased_at
+                        or late.created_xid >= pg_snapshot_xmax(pg_current_snapshot()) and late.created_xid < log.xid
+              end
        returning late.key_id`,
     ),
-    // Done once every transaction that was open then has ended.
-    swept: statement(
-      "sagabox.privacy.swept",
+    addLate: statement(
+      "sagabox.privacy.add_late",
       `update ${schema}.gdpr_erasure_log
-          set key_ids = $2::text::text[], proof = $3::text, scrubbed = $4::json,
-              swept_at = case when pg_snapshot_xmin(pg_current_snapshot()) > xid
-                              then clock_timestamp() end
-        where id = $1::bigint
-       returning swept_at is not null as done`,
+          set key_ids = $2::text::text[], proof = $3::text, to_scrub = to_scrub || $4::text::text[]
+        where id = $1::bigint`,
+    ),
+    scrubbed: statement(
+      "sagabox.privacy.scrubbed",
+      `update ${schema}.gdpr_erasure_log
+          set to_scrub = array(select unnest(to_scrub) except select unnest($2::text::text[])),
+              scrubbed = json_build_object(
+                'deadLetters', coalesce((scrubbed ->> 'deadLetters')::integer, 0) + $3::integer,
+                'results', coalesce((scrubbed ->> 'results')::integer, 0) + $4::integer),
+              swept_at = case when $5::boolean then clock_timestamp() end
+        where id = $1::bigint and swept_at is null`,
     ),
 
     scrubDeadLetters: statement(
@@ -164,7 +204,7 @@ export function privacyStatements(schema: string) {
 
     toRewrap: statement(
       "sagabox.privacy.to_rewrap",
-      `select key_id, subject, wrapped, kek_id, false as own from ${schema}.subject_key
+      `select key_id, subject, wrapped, kek_id from ${schema}.subject_key
         where wrapped is not null and kek_id <> $1::text and key_id > $2::text
         order by key_id limit $3::integer`,
     ),
@@ -196,10 +236,11 @@ export function privacyStatements(schema: string) {
          returning key_id)
        select key_id from listed union all select key_id from older`,
     ),
+    // The transactions of that time are long over, and its number says nothing about those of today.
     relog: statement(
       "sagabox.privacy.relog",
-      `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, scrubbed, proof)
-       select $1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], '{}', $6::text
+      `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, to_scrub, scrubbed, proof, swept_at)
+       select $1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], '{}', '{}', $6::text, clock_timestamp()
         where not exists (select from ${schema}.gdpr_erasure_log
                            where subject = $1::text and erased_at = $2::timestamptz)`,
     ),

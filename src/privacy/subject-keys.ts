@@ -2,6 +2,7 @@ import { SagaboxError } from "../errors/index.ts";
 import { randomBytes, withDeadline } from "../runtime/index.ts";
 import { textArray, type Queryable } from "../storage/index.ts";
 import { KEY_BYTES } from "./cipher.ts";
+import type { IndexGuard } from "./index-guard.ts";
 import type { DataKey, KeyCache } from "./key-cache.ts";
 import type { KeyWrapper, WrappedKey } from "./key-wrapper.ts";
 import { sealBroken } from "./seal-broken.ts";
@@ -12,6 +13,7 @@ export interface SubjectKeysParts {
   readonly sql: PrivacyStatements;
   readonly wrapper: KeyWrapper;
   readonly cache: KeyCache;
+  readonly guard: Pick<IndexGuard, "note">;
   /** How long the wrapper may take. */
   readonly wrapperMs: number;
 }
@@ -21,7 +23,13 @@ export interface KeyRow {
   readonly subject: string;
   readonly wrapped: string | null;
   readonly kek_id: string | null;
+}
+
+interface SeenKeyRow extends KeyRow {
+  /** Made by the transaction that reads it. */
   readonly own: boolean;
+  /** Read as it is now, and not as an older snapshot shows it. */
+  readonly fresh: boolean;
 }
 
 /** What there is of a key: itself, the certainty that it was destroyed, or nothing in this store. */
@@ -45,11 +53,14 @@ export class SubjectKeys {
     const kept = cache.currentOf(subject);
     if (kept !== undefined) return kept;
     const readAtMs = cache.nowMs();
-    const { rows } = await (tx ?? database).run<KeyRow>(sql.keyOf, [subject]);
-    if (rows[0] === undefined) return this.#make(subject, tx ?? database, readAtMs);
-    const key = cache.get(rows[0].key_id) ?? (await this.#unwrap(rows[0], readAtMs));
+    const {
+      rows: [row],
+    } = await (tx ?? database).run<SeenKeyRow>(sql.keyOf, [subject]);
+    if (row === undefined) return this.#make(subject, tx ?? database, readAtMs);
+    const seen = { ...row, fresh: row.fresh || tx === undefined };
+    const key = cache.get(row.key_id) ?? (await this.#unwrap(seen, readAtMs));
     if (key === "erased") throw sealBroken();
-    if (!rows[0].own) cache.makeCurrent(key);
+    if (seen.fresh && !seen.own) cache.makeCurrent(key);
     return key;
   }
 
@@ -58,7 +69,7 @@ export class SubjectKeys {
     const kept = this.#parts.cache.get(keyId);
     if (kept !== undefined) return kept;
     if (within !== undefined) return this.#load(keyId, within);
-    const loading = this.#loading.get(keyId) ?? this.#load(keyId, this.#parts.database);
+    const loading = this.#loading.get(keyId) ?? this.#load(keyId);
     this.#loading.set(keyId, loading);
     try {
       return await loading;
@@ -67,15 +78,18 @@ export class SubjectKeys {
     }
   }
 
-  async #load(keyId: string, database: Queryable): Promise<FoundKey> {
-    const { cache, sql } = this.#parts;
+  async #load(keyId: string, within?: Queryable): Promise<FoundKey> {
+    const { cache, database, sql } = this.#parts;
     const readAtMs = cache.nowMs();
-    const { rows } = await database.run<KeyRow>(sql.keys, [textArray([keyId])]);
-    return rows[0] === undefined ? "unknown" : this.#unwrap(rows[0], readAtMs);
+    const { rows } = await (within ?? database).run<SeenKeyRow>(sql.keys, [textArray([keyId])]);
+    const [row] = rows;
+    if (row === undefined) return "unknown";
+    return this.#unwrap({ ...row, fresh: row.fresh || within === undefined }, readAtMs);
   }
 
   async #make(subject: string, database: Queryable, readAtMs: number): Promise<DataKey> {
-    const { cache, sql } = this.#parts;
+    const { cache, guard, sql } = this.#parts;
+    await guard.note(database);
     const keyId = Buffer.from(randomBytes(16)).toString("base64url");
     const key = { keyId, subject, bytes: randomBytes(KEY_BYTES) };
     const { keyId: kekId, wrapped } = await this.wrap(key);
@@ -84,7 +98,7 @@ export class SubjectKeys {
     return key;
   }
 
-  async #unwrap(row: KeyRow, readAtMs: number): Promise<DataKey | "erased"> {
+  async #unwrap(row: SeenKeyRow, readAtMs: number): Promise<DataKey | "erased"> {
     if (row.wrapped === null || row.kek_id === null) return "erased";
     const { key_id: keyId, subject } = row;
     const bytes = await this.unwrap(
@@ -92,7 +106,7 @@ export class SubjectKeys {
       { keyId: row.kek_id, wrapped: Buffer.from(row.wrapped, "base64") },
     );
     const key = { keyId, subject, bytes };
-    this.#parts.cache.keep(key, readAtMs);
+    if (row.fresh) this.#parts.cache.keep(key, readAtMs);
     return key;
   }
 

@@ -1,6 +1,8 @@
 import { textArray } from "../storage/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
-import { proofOf, unsweptErasures, type Erasure } from "./erasure-log.ts";
+import type { Eraser } from "./eraser.ts";
+import { lockErasure, proofOf, type UnsweptErasure } from "./erasure-log.ts";
+import { ERASED } from "./park.ts";
 
 /** How many rows lost what was written in clear about the person's messages. */
 export interface Scrubbed {
@@ -13,27 +15,58 @@ interface Swept {
   readonly scrubbed: Scrubbed;
 }
 
+const nothing: Scrubbed = Object.freeze({ deadLetters: 0, results: 0 });
+
 /**
  * What follows an erasure: keys that transactions open at the time made are destroyed once they are seen, and texts
  * about the person's messages are removed. May be done again at any time, by any process.
  */
-export async function sweepErasure(engine: PrivacyEngine, erasure: Erasure): Promise<Swept> {
-  const { database, sql } = engine;
-  const late = await database.run<{ key_id: string }>(sql.destroyLate, [erasure.id]);
-  if (late.rows.length > 0) engine.cache.forget(erasure.subject);
-  const keyIds = [...new Set([...erasure.keyIds, ...late.rows.map(({ key_id }) => key_id)])].sort();
+export async function sweepErasure(eraser: Eraser, id: string): Promise<Swept> {
+  const { engine } = eraser;
+  const found = await destroyLate(eraser, id);
+  if (found === undefined) return { swept: true, scrubbed: nothing };
+  const { over, toScrub, erasure } = found;
+  // Whoever was handling a message then may have written about it since we looked.
+  const keyIds = over ? erasure.keyIds : toScrub;
   const scrubbed = await scrub(engine, keyIds);
-  const proof = proofOf(engine, { ...erasure, keyIds });
-  const params = [erasure.id, textArray(keyIds), proof, JSON.stringify(scrubbed)];
-  const { rows } = await database.run<{ done: boolean }>(sql.swept, params);
-  return { swept: rows[0]?.done === true, scrubbed };
+  if (over || keyIds.length > 0) {
+    const params = [id, textArray(keyIds), scrubbed.deadLetters, scrubbed.results, over];
+    await engine.database.run(engine.sql.scrubbed, params);
+  }
+  return { swept: over, scrubbed };
+}
+
+/** Late keys, the sagas sealed with them, the line in the log and the event have one fate. */
+async function destroyLate(eraser: Eraser, id: string): Promise<UnsweptErasure | undefined> {
+  const { engine, transaction, announce } = eraser;
+  const { sql } = engine;
+  let late: readonly string[] = [];
+  const found = await transaction(async (tx, publish) => {
+    const line = await lockErasure(engine, tx, id);
+    if (line === undefined) return undefined;
+    const { subject, actor, erasedAt } = line.erasure;
+    late = (await tx.run<{ key_id: string }>(sql.destroyLate, [id])).rows.map(({ key_id }) => key_id).sort();
+    const keyIds = [...new Set([...line.erasure.keyIds, ...late])].sort();
+    const erasure = { ...line.erasure, keyIds };
+    await tx.run(sql.parkSealed, [subject, ERASED, actor, textArray(keyIds)]);
+    if (late.length === 0) return line;
+    await tx.run(sql.addLate, [id, textArray(keyIds), proofOf(engine, erasure), textArray(late)]);
+    await publish({ subject, keyIds: late, erasedAt });
+    return { ...line, erasure, toScrub: [...line.toScrub, ...late] };
+  });
+  if (found !== undefined && late.length > 0) {
+    engine.cache.forget(found.erasure.subject);
+    announce(found.erasure.subject);
+  }
+  return found;
 }
 
 /** Goes on with every erasure that is not swept. Resolves with how many are left. */
-export async function sweepAll(engine: PrivacyEngine): Promise<number> {
+export async function sweepAll(eraser: Eraser): Promise<number> {
+  const { database, sql } = eraser.engine;
   let left = 0;
-  for (const erasure of await unsweptErasures(engine)) {
-    if (!(await sweepErasure(engine, erasure)).swept) left += 1;
+  for (const { id } of (await database.run<{ id: string }>(sql.unswept)).rows) {
+    if (!(await sweepErasure(eraser, id)).swept) left += 1;
   }
   return left;
 }
@@ -43,7 +76,7 @@ export async function scrub(
   { database, sql }: Pick<PrivacyEngine, "database" | "sql">,
   keyIds: readonly string[],
 ): Promise<Scrubbed> {
-  if (keyIds.length === 0) return { deadLetters: 0, results: 0 };
+  if (keyIds.length === 0) return nothing;
   const ids = textArray(keyIds);
   const deadLetters = await database.run(sql.scrubDeadLetters, [ids]);
   const results = await database.run(sql.scrubResults, [ids]);

@@ -1,6 +1,6 @@
 import { Loop, type Service } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import type { PrivacyEngine } from "./engine.ts";
+import type { Eraser } from "./eraser.ts";
 import { sweepAll } from "./sweep.ts";
 
 const IDLE_MS = 60_000;
@@ -10,9 +10,9 @@ const BUSY_MS = 5_000;
 export class Sweeper implements Service {
   readonly #loop: Loop;
 
-  constructor(engine: PrivacyEngine, observer: Observer) {
+  constructor(eraser: Eraser, observer: Observer) {
     this.#loop = new Loop({
-      step: async () => ((await sweepAll(engine)) > 0 ? BUSY_MS : IDLE_MS),
+      step: async () => ((await sweepAll(eraser)) > 0 ? BUSY_MS : IDLE_MS),
       maxBackoffMs: IDLE_MS,
       onError: (error) =>
         observer.tell("storage.failed", {

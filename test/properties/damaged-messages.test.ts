@@ -47,7 +47,8 @@ function seal(): MessageSeal {
   const ring = keyRing({ current: "k", keys: { k: randomBytes(32) }, index: randomBytes(32) });
   const cache = new KeyCache({ ttlMs: 60_000, size: 10 });
   const sql = privacyStatements("sagabox");
-  const keys = new SubjectKeys({ database, sql, wrapper: ring, cache, wrapperMs: 1_000 });
+  const guard = { note: () => Promise.resolve() };
+  const keys = new SubjectKeys({ database, sql, wrapper: ring, cache, guard, wrapperMs: 1_000 });
   return new MessageSeal(keys, new BlindIndex(() => ring.indexKey));
 }
 

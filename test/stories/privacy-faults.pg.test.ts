@@ -128,7 +128,7 @@ test("C6: a process that is killed while it erases has erased, or has not; the r
     outcome: "erased",
     keysDestroyed: 1,
   });
-  for await (const { data } of bus.privacy.export("c-ada")) {
+  for await (const { data } of bus.privacy.export("c-ada", { reason: "request" })) {
     expect(isErased((data as { email: unknown }).email)).toBe(true);
   }
 });

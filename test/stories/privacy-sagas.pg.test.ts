@@ -51,7 +51,7 @@ test("C6: everything a saga about a person holds is sealed, and it runs as any o
   expect(JSON.stringify(await bus.sagas.history(sagaId))).toContain("Canary Babbage");
   expect(await bus.sagas.check()).toMatchObject({ checked: 1, same: 1 });
   const lines = [];
-  for await (const { kind, data } of bus.privacy.export("c-ada"))
+  for await (const { kind, data } of bus.privacy.export("c-ada", { reason: "request" }))
     lines.push([kind, JSON.stringify(data).includes(ada.email)]);
   expect(lines).toContainEqual(["saga", true]);
 

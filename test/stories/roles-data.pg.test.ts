@@ -52,7 +52,7 @@ test("G10, C6: a writer seals, a consumer opens, and only the privacy role erase
   const report = await officer.privacy.erase("c-ada", because);
   expect(report).toMatchObject({ outcome: "erased", keysDestroyed: 1 });
   const handedOut: unknown[] = [];
-  for await (const { data } of officer.privacy.export("c-ada")) handedOut.push(data);
+  for await (const { data } of officer.privacy.export("c-ada", because)) handedOut.push(data);
   expect(handedOut.map((data) => isErased((data as { email: unknown }).email))).toContain(true);
   expect(await officer.privacy.rewrap()).toBeDefined();
   expect(await officer.privacy.status()).toBeDefined();

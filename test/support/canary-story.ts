@@ -227,6 +227,7 @@ async function recoverable(
     sql: privacyStatements("sagabox"),
     wrapper: ring(),
     cache: new KeyCache({ ttlMs: 0, size: 1 }),
+    guard: { note: () => Promise.resolve() },
     wrapperMs: 5_000,
   });
   const ids = await pool.query<{ id: string }>("select key_id as id from sagabox.subject_key");

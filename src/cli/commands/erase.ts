@@ -11,7 +11,7 @@ export const erase: Command = {
     "erase --subject-file <file> --reason <text> [--yes]",
   ],
   details: `Destroys the keys of the person, writes the erasure log and tells other services. Without --yes nothing is
-destroyed: it only says what would be. It cannot be undone. It is a technical measure; whether it is enough is for
+destroyed: it only says what would be. It cannot be undone. Exits with 1 when nobody is known by the id. It is a technical measure; whether it is enough is for
 you to judge.
 
 Examples:
@@ -33,12 +33,13 @@ The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_
     const options = { ...because, dryRun: yes !== true, force: force === true };
     const report = await withPrivacy(input, io, (privacy) => privacy.erase(subject, options));
     io.out(input.values["json"] === true ? json(report) : reportText(report));
-    return 0;
+    return report.known ? 0 : 1;
   },
 };
 
 function reportText({
   outcome,
+  known,
   keysDestroyed,
   sagasParked,
   scrubbed,
@@ -51,10 +52,14 @@ function reportText({
     ["Remains", "What", "Until"],
     remains.map(({ where, what, until }) => [where, what, until]),
   );
+  const would = known
+    ? `With --yes ${keysDestroyed} key(s) would be destroyed.`
+    : "Nobody is known by this id: look whether it is the right one.";
   const done = {
     erased: `Erased: ${keysDestroyed} key(s) destroyed, ${scrubbed.deadLetters} dead letter(s) and ${scrubbed.results} result(s) cleaned.`,
+    unknown: "Nobody is known by this id: nothing was ever sealed for it. Look whether it is the right one.",
     already: "Nothing was left to erase: it was done before.",
-    "dry run": `Nothing was erased. With --yes ${keysDestroyed} key(s) would be destroyed.`,
+    "dry run": `Nothing was erased. ${would}`,
   }[outcome];
   const open =
     outcome === "erased" && !swept ? ["Transactions that were open are swept by a running worker."] : [];

@@ -4,7 +4,14 @@ import { nearest } from "../../options/index.ts";
 import type { Erasure } from "../../privacy/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { json } from "../print.ts";
-import { becauseOf, privacyOptions, subjectOf, withPrivacy, type Privacy } from "../privacy/with-privacy.ts";
+import {
+  actedBy,
+  becauseOf,
+  privacyOptions,
+  subjectOf,
+  withPrivacy,
+  type Privacy,
+} from "../privacy/with-privacy.ts";
 
 type Action = (privacy: Privacy, input: CommandInput, io: Io, given: string | undefined) => Promise<unknown>;
 
@@ -13,7 +20,7 @@ export const privacy: Command = {
   summary: "Give out, hold and count what is kept about persons; change the keys.",
   usage: [
     "privacy status",
-    "privacy export <subject> | --subject-file <file>",
+    "privacy export <subject> | --subject-file <file> --reason <text>",
     "privacy hold|release <subject> --reason <text>",
     "privacy rewrap",
     "privacy erasures",
@@ -44,7 +51,8 @@ The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_
 const actions: Readonly<Record<string, Action>> = {
   status: (opened) => opened.status(),
   export: async (opened, input, io, given) => {
-    for await (const line of opened.export(subjectOf(input, io, given))) io.out(JSON.stringify(line));
+    const lines = opened.export(subjectOf(input, io, given), becauseOf(input, io));
+    for await (const line of lines) io.out(JSON.stringify(line));
   },
   hold: async (opened, input, io, given) => ({
     held: await opened.hold(subjectOf(input, io, given), becauseOf(input, io)),
@@ -52,12 +60,16 @@ const actions: Readonly<Record<string, Action>> = {
   release: async (opened, input, io, given) => ({
     released: await opened.release(subjectOf(input, io, given), becauseOf(input, io)),
   }),
-  rewrap: (opened, _, io) =>
-    opened.rewrap({ onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`) }),
+  rewrap: (opened, input, io) =>
+    opened.rewrap({
+      ...actedBy(input, io),
+      onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`),
+    }),
   erasures: async (opened, _, io) => {
     for await (const line of opened.erasures()) io.out(JSON.stringify(line));
   },
-  reapply: (opened, _, io, file) => opened.reapply(file === undefined ? undefined : erasuresIn(file, io)),
+  reapply: (opened, input, io, file) =>
+    opened.reapply(file === undefined ? undefined : erasuresIn(file, io), actedBy(input, io)),
   "end-saga": async (opened, input, io, id) => {
     if (id === undefined) throw new UsageError("Which saga? Give its id.");
     return { ended: await opened.endSaga(id, becauseOf(input, io)) };

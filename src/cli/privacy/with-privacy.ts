@@ -83,9 +83,16 @@ function readSubject(file: string, cwd: string): string {
   }
 }
 
-export function becauseOf(input: CommandInput, io: Io): { readonly reason: string; readonly actor: string } {
+/** Who does it, and why if that was said. */
+export function actedBy(input: CommandInput, io: Io): { readonly reason?: string; readonly actor: string } {
   const reason = textValue(input, "reason");
+  const actor = textValue(input, "actor") ?? io.env["USER"] ?? "unknown";
+  return reason === undefined ? { actor } : { actor, reason };
+}
+
+export function becauseOf(input: CommandInput, io: Io): { readonly reason: string; readonly actor: string } {
+  const { reason, actor } = actedBy(input, io);
   if (reason === undefined || reason.trim() === "")
     throw new UsageError("--reason is missing: say why, for the log.");
-  return { reason, actor: textValue(input, "actor") ?? io.env["USER"] ?? "unknown" };
+  return { reason, actor };
 }

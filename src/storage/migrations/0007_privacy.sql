@@ -18,8 +18,16 @@ create table {schema}.subject_key (
 create index subject_key_subject on {schema}.subject_key (subject);
 create index subject_key_kek on {schema}.subject_key (kek_id, key_id) where wrapped is not null;
 
+-- Which key the hashes of persons were made with. With another one nobody would be found, and nobody erased. The first
+-- row counts; there may be more, since those who write it do not wait for each other.
+create table {schema}.index_fingerprint (
+  id          bigint generated always as identity primary key,
+  fingerprint text   not null check (length(fingerprint) = 43),
+  xid         xid8   not null default pg_current_xact_id()
+);
+
 -- Who was erased when, why and by whom. Keys that older transactions, still open then, made are destroyed once these
--- have ended, and the erasure is swept.
+-- have ended, and the erasure is swept. Texts about messages sealed with the keys in to_scrub are still to be removed.
 create table {schema}.gdpr_erasure_log (
   id        bigint      generated always as identity primary key,
   subject   text        not null check (length(subject) = 43),
@@ -27,6 +35,7 @@ create table {schema}.gdpr_erasure_log (
   reason    text        not null check (reason <> ''),
   actor     text        not null check (actor <> ''),
   key_ids   text[]      not null,
+  to_scrub  text[]      not null,
   scrubbed  json        not null,
   proof     text        not null,
   xid       xid8        not null default pg_current_xact_id(),

@@ -1,0 +1,29 @@
+import { command, isErased } from "sagabox";
+import { expect, test, vi } from "vitest";
+import { z } from "zod";
+import { personsBus, personsDatabase, ring } from "../support/persons.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
+
+const Locate = command("people.locate", {
+  schema: z.object({ email: z.string() }),
+  reply: z.object({ address: z.string(), zone: z.number() }),
+  personal: { subject: ({ email }) => email, fields: ["email"], reply: ["address"] },
+});
+
+test("C6: a command whose person is named by an erased field is answered as erased, and is no dead letter", async () => {
+  const database = await personsDatabase(30);
+  const bus = personsBus(database, { privacy: { keys: ring(), cacheTtl: 0 } });
+  const options = { consumer: "locator", retry: { maxAttempts: 2 } };
+  bus.on(Locate, options, async ({ data: { email } }) => {
+    if (isErased(email)) return { address: "Canary Street", zone: 7 };
+    await bus.privacy.erase("ada@canary.example", { reason: "request" });
+    throw new Error("try again");
+  });
+  await bus.run();
+  const reply = await bus.request(Locate, { email: "ada@canary.example" }, { timeout: "20s" });
+  expect([isErased(reply.address), reply.zone]).toEqual([true, 7]);
+  expect(await bus.deadLetters.list()).toEqual([]);
+  const { rows } = await database.pool.query<{ result: string }>("select result from sagabox.consumer_inbox");
+  expect(JSON.stringify(rows)).not.toContain("Canary Street");
+});

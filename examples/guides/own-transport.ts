@@ -1,6 +1,7 @@
 // A transport of one's own, as small as it can be: lists in this process. It claims little, so little is asked of it.
 import type { Message } from "sagabox";
-import type { Consumption, Delivery, PublishOutcome, Subscription, Transport } from "sagabox/transport";
+import { assertCanBegin, type Consumption, type Delivery, type PublishOutcome } from "sagabox/transport";
+import type { Subscription, Transport } from "sagabox/transport";
 
 interface Item {
   readonly message: Message;
@@ -89,6 +90,7 @@ export class ListTransport implements Transport {
     keepsUnrouted: false,
     rejectsUnrouted: false,
     replays: false,
+    replaysFromTime: false,
     maxBytes: 1_000_000,
   };
   readonly #shelves = new Map<string, Map<string, Shelf>>();
@@ -104,6 +106,7 @@ export class ListTransport implements Transport {
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    assertCanBegin(this, subscription.topics); // says no to a time instead of beginning elsewhere
     const group = `${subscription.service} ${subscription.group}`;
     const known = [...this.#shelves.values()].flatMap((shelves) => shelves.get(group) ?? []);
     const shelf = known[0] ?? new Shelf();

@@ -57,6 +57,7 @@ export const catalogue = {
   TRANSPORT_UNROUTABLE: "The broker has no destination for the message.",
   TRANSPORT_REJECTED: "The broker refused the message.",
   TRANSPORT_TIMEOUT: "The broker did not confirm in time, so nobody knows whether the message arrived.",
+  TRANSPORT_CANNOT_REPLAY: "The transport cannot begin at a time in what was published before.",
 
   HANDLER_TIMEOUT: "A handler did not finish within its time.",
   HANDLER_FAILED: "A handler threw something that is not an error.",

@@ -1,4 +1,4 @@
-import type { HandlerRegistry } from "../inbox/index.ts";
+import type { HandlerOptions, HandlerRegistry } from "../inbox/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
 import { quotedSchema } from "../storage/index.ts";
 import type { Flow } from "./flow.ts";
@@ -8,7 +8,7 @@ export interface WatchOptions {
   /** Default `flow.<name>`. Services with databases of their own that all watch need a name each, else they compete. */
   readonly consumer?: string;
   /** Where a new consumer begins. Default "now": paths that began earlier are seen from their middle. */
-  readonly from?: "now" | "beginning";
+  readonly from?: HandlerOptions["from"];
 }
 
 /** Registers one consumer for all events of the flow; it records each of them once and does nothing else. */

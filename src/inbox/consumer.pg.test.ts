@@ -225,3 +225,12 @@ test("a command's reply is kept; one that does not match its schema is the handl
     { event_id: "good", result: '{"place":"A1"}' },
   ]);
 });
+
+test("B7: where a transport cannot begin at a time the consumer does not start, and says why", async () => {
+  const house = await consumers({ transport: { capabilities: { replaysFromTime: false } } });
+  house.registry.on(OrderPlaced, { consumer: "billing", from: { time: new Date() } }, record);
+  await expect(house.start()).rejects.toMatchObject({
+    code: "TRANSPORT_CANNOT_REPLAY",
+    message: expect.stringContaining('"events.order.placed" cannot be read from a time on memory'),
+  });
+});

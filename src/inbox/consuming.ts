@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import { isValidId } from "../message/index.ts";
 import { after, withDeadline, type CancelTimer } from "../runtime/index.ts";
-import type { Consumption, Delivery, TopicRequest } from "../transport/index.ts";
+import { assertCanBegin, type Consumption, type Delivery, type TopicRequest } from "../transport/index.ts";
 import type { Attempt } from "./attempt.ts";
 import type { ConsumerParts } from "./consumer.ts";
 import type { Held } from "./held.ts";
@@ -53,10 +53,12 @@ export class Consuming {
     const { transport, definition, worker, service } = this.#parts;
     const { settings, name, topics } = definition;
     const prefetch = settings.prefetch ?? Math.min(1_000, 2 * this.#capacity());
+    const requests = topics.map((topic) => this.#request(topic));
+    assertCanBegin(transport, requests);
     const consumption = await transport.subscribe(
       {
         group: name,
-        topics: topics.map((topic) => this.#request(topic)),
+        topics: requests,
         prefetch,
         worker,
         service,

@@ -16,6 +16,8 @@ import {
   type RetryOptions,
   type RetryPolicy,
 } from "../retry/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import type { StartingPoint } from "../transport/index.ts";
 
 /** What holds for all handlers of a consumer. Several handlers of one consumer must not disagree. */
 export interface ConsumerOptions {
@@ -28,8 +30,11 @@ export interface ConsumerOptions {
    * events and stream messages are passed over by default; a command nobody carries out goes to the dead letters.
    */
   readonly unknown?: "ignore" | "dead-letter";
-  /** Where a new consumer begins in a topic. Default "now"; the first consumer of a command gets what waited for it. */
-  readonly from?: "now" | "beginning";
+  /**
+   * Where a new consumer begins in a topic: with what comes "now", at the "beginning" of what is kept, or at a `time`.
+   * Default "now"; the first consumer of a command gets what waited for it.
+   */
+  readonly from?: StartingPoint;
   /**
    * False gives up order per key: everything runs at once, and a message in retry is overtaken. Default true. It helps
    * on brokers, where retries of an ordered consumer wait in Postgres and those of an unordered one at the broker.
@@ -78,7 +83,7 @@ export interface ConsumerSettings {
   readonly concurrency: number;
   readonly prefetch: number | null;
   readonly unknown: "ignore" | "dead-letter" | null;
-  readonly from: "now" | "beginning" | null;
+  readonly from: StartingPoint | null;
   readonly ordered: boolean;
   readonly storePayload: boolean;
   readonly idOf: ((message: Message) => string | undefined) | null;
@@ -117,6 +122,10 @@ function batchSettings(where: string, options: BatchOptions): BatchSettings {
   });
 }
 
+function isSame(a: unknown, b: unknown): boolean {
+  return a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
+}
+
 export function consumerSettings(consumer: string, options: ConsumerOptions): ConsumerSettings {
   const where = `consumer "${consumer}"`;
   const { prefetch, unknown } = options;
@@ -125,12 +134,21 @@ export function consumerSettings(consumer: string, options: ConsumerOptions): Co
     prefetch:
       prefetch === undefined ? null : wholeNumber(`${where}.prefetch`, prefetch, { min: 1, max: 100_000 }),
     unknown: unknown === undefined ? null : oneOf(`${where}.unknown`, unknown, ["ignore", "dead-letter"]),
-    from: options.from === undefined ? null : oneOf(`${where}.from`, options.from, ["now", "beginning"]),
+    from: options.from === undefined ? null : startingPoint(`${where}.from`, options.from),
     ordered: flag(`${where}.ordered`, options.ordered ?? true),
     storePayload: flag(`${where}.storePayload`, options.storePayload ?? false),
     idOf: options.idOf ?? null,
     maxCrashes: wholeNumber(`${where}.maxCrashes`, options.maxCrashes ?? 3, { min: 1, max: 100 }),
   });
+}
+
+function startingPoint(where: string, from: StartingPoint): StartingPoint {
+  if (typeof from !== "object" || from === null) return oneOf(where, from, ["now", "beginning"]);
+  rejectUnknownKeys(where, from, ["time"]);
+  const timeMs = from.time instanceof Date ? from.time.getTime() : Number.NaN;
+  // Later than now it would be a promise to leave out what comes until then, which no broker keeps.
+  if (timeMs <= systemClock.wallMs()) return Object.freeze({ time: new Date(timeMs) });
+  throw new SagaboxError("OPTIONS_INVALID", `${where}.time must be a Date that is not in the future.`);
 }
 
 /** What one more handler says about its consumer, on top of what the earlier ones said. */
@@ -143,7 +161,7 @@ export function mergeConsumerOptions(
     consumerKeys.filter((key) => given[key] !== undefined).map((key) => [key, given[key]]),
   ) as ConsumerOptions;
   for (const key of consumerKeys) {
-    if (said[key] === undefined || known[key] === undefined || said[key] === known[key]) continue;
+    if (said[key] === undefined || known[key] === undefined || isSame(said[key], known[key])) continue;
     throw new SagaboxError(
       "OPTIONS_INVALID",
       `Two handlers of consumer "${consumer}" give different values for "${key}". Say it once, or the same twice.`,

@@ -33,6 +33,30 @@ test("a consumer gathers its handlers, their topics and its defaults", () => {
   expect(billing?.handlers.get("order.paid")?.settings.batch).toEqual({ size: 50, waitMs: 0 });
 });
 
+test("B7: a consumer may begin at a time; two handlers may say the same time, and nothing else is taken for one", () => {
+  const registry = new HandlerRegistry();
+  const time = "2026-01-02T03:04:05.678Z";
+  registry.on(Placed, { consumer: "billing", from: { time: new Date(time) } }, nothing);
+  registry.on(Paid, { consumer: "billing", from: { time: new Date(time) } }, nothing);
+  expect(registry.consumers()[0]?.settings.from).toEqual({ time: new Date(time) });
+  const refused =
+    (from: unknown): unknown =>
+    () =>
+      new HandlerRegistry().on(Placed, { consumer: "billing", from: from as "now" }, nothing);
+  for (const from of [
+    { time },
+    { time: new Date("?") },
+    { time: new Date(Date.now() + 60_000) },
+    null,
+    "then",
+  ])
+    expect(refused(from)).toThrow(expect.objectContaining({ code: "OPTIONS_INVALID" }));
+  expect(refused({ tiem: new Date(time) })).toThrow(expect.objectContaining({ code: "OPTIONS_UNKNOWN_KEY" }));
+  const other = { time: new Date("2026-01-02T03:04:05.679Z") };
+  const Third = event("order.third", { schema: z.object({}) });
+  expect(() => registry.on(Third, { consumer: "billing", from: other }, nothing)).toThrow('"from"');
+});
+
 test("a second handler for the same consumer and message is refused", () => {
   const registry = new HandlerRegistry();
   registry.on(Placed, { consumer: "billing" }, nothing);

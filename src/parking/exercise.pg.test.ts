@@ -26,6 +26,7 @@ const skipped = exerciseTransport(
 
 test("B1: of a broker with parking everything is asked that is asked of it alone", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
+    "it claims replays",
     "it does not claim rejectsUnrouted",
     "no process of it can die alone",
     "the lot has a prefetch of its own",

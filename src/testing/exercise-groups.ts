@@ -114,21 +114,4 @@ export const groupCases: ExerciseCases = {
       deepStrictEqual(all, inOrder("c", 9));
     },
   },
-  "a stream is read in order from its beginning by each group, and on from where it was": {
-    needs: ["ordersByKey"],
-    run: async (stage) => {
-      const stream = { topic: `streams.${stage.topic}`, kind: "stream", from: "beginning" } as const;
-      const tick = (id: string) => stage.message({ id, key: "k", topic: stream.topic, kind: stream.kind });
-      await stage.publish(...inOrder("s", 3).map(tick));
-      const first = await stage.member({ ...stream, group: "first", receive: ackAll });
-      await first.got(3);
-      await first.close();
-      await stage.publish(tick("s3"));
-      const second = await stage.member({ ...stream, group: "second", receive: ackAll });
-      const again = await stage.member({ ...stream, group: "first", receive: ackAll });
-      await Promise.all([second.got(4), again.got(1)]);
-      await sleep(QUIET_MS);
-      deepStrictEqual([second.names, again.names], [inOrder("s", 4), ["s3"]]);
-    },
-  },
 };

@@ -27,6 +27,7 @@ const skipped = exerciseTransport({ test: (name, run) => test(caseTitle(name), r
 
 test("B1: of the broker in memory all is asked but what needs a process or a connection of its own", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
+    "it claims replays",
     "it does not claim rejectsUnrouted",
     "it has no connection that could break",
     "no process of it can die alone",

@@ -6,6 +6,7 @@ import { groupCases } from "./exercise-groups.ts";
 import { publishingCases } from "./exercise-publishing.ts";
 import { retryCases } from "./exercise-retries.ts";
 import { Stage, type Hook, type TransportUnderTest } from "./exercise-stage.ts";
+import { streamCases } from "./exercise-streams.ts";
 import { strangerCases } from "./exercise-strangers.ts";
 
 export type { DeadCopy, Hook, TransportUnderTest } from "./exercise-stage.ts";
@@ -15,6 +16,7 @@ const exerciseCases: ExerciseCases = {
   ...deliveryCases,
   ...retryCases,
   ...groupCases,
+  ...streamCases,
   ...flowCases,
   ...strangerCases,
 };

@@ -3,6 +3,7 @@ import type { Message } from "../message/index.ts";
 import { sleep } from "../runtime/index.ts";
 import type { Statement } from "../storage/index.ts";
 import {
+  assertCanBegin,
   fromWire,
   toWire,
   type Capabilities,
@@ -12,6 +13,7 @@ import {
   type PublishOptions,
   type PublishOutcome,
   type Subscription,
+  type TopicRequest,
   type Transport,
 } from "../transport/index.ts";
 import { MemoryGroup } from "./memory-group.ts";
@@ -67,6 +69,7 @@ export class MemoryTransport implements Transport {
       keepsUnrouted: this.#record,
       rejectsUnrouted: false,
       replays: this.#record,
+      replaysFromTime: this.#record,
       maxBytes: 1_048_576,
       ...options.capabilities,
     };
@@ -86,9 +89,9 @@ export class MemoryTransport implements Transport {
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     if (this.#down) throw unreachable();
+    assertCanBegin(this, subscription.topics);
     const group = this.#group(subscription);
-    for (const { topic, from } of subscription.topics)
-      this.#route(topic, from === "beginning" ? "beginning" : "now", group);
+    for (const { topic, from } of subscription.topics) this.#route(topic, from, group);
     return group.join(subscription, receive);
   }
 
@@ -190,16 +193,20 @@ export class MemoryTransport implements Transport {
     return [...this.#groups.values()].filter((group) => group.name === name);
   }
 
-  #route(topic: string, from: "now" | "beginning", group: MemoryGroup): void {
+  #route(topic: string, from: TopicRequest["from"], group: MemoryGroup): void {
     const groups = this.#routes.get(topic);
     if (groups?.has(group) === true) return;
-    const earlier = this.published.filter((message) => message.topic === topic);
-    const missed = from === "beginning" ? earlier : (this.#unrouted.get(topic) ?? []);
-    for (const message of missed) group.add(message);
+    const earlier = this.published.filter((message) => message.topic === topic && isSince(message, from));
+    const asked = typeof from === "object" || from === "beginning";
+    for (const message of asked ? earlier : (this.#unrouted.get(topic) ?? [])) group.add(message);
     this.#unrouted.delete(topic);
     if (groups === undefined) this.#routes.set(topic, new Set([group]));
     else groups.add(group);
   }
+}
+
+function isSince({ writtenAt }: Message, from: TopicRequest["from"]): boolean {
+  return typeof from !== "object" || Date.parse(writtenAt) >= from.time.getTime();
 }
 
 function unreachable(why = "it is closed, or was told to be down"): SagaboxError {

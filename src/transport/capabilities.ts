@@ -14,6 +14,8 @@ export interface Capabilities {
   readonly rejectsUnrouted: boolean;
   /** A new group can be given what was published before it came. */
   readonly replays: boolean;
+  /** ... from a time on. A transport that claims this alone can do it for streams, and for nothing else. */
+  readonly replaysFromTime: boolean;
   /** The largest message it takes, in bytes of data. */
   readonly maxBytes: number;
 }

@@ -1,6 +1,7 @@
 import type { Message, MessageKind } from "../message/index.ts";
 import type { Capabilities } from "./capabilities.ts";
 import type { DeadLetterNote, Delivery } from "./delivery.ts";
+import type { StartingPoint } from "./starting-point.ts";
 
 /** What became of one message. `unknown` is not failure: it may be there already, and is sent again. */
 export type PublishOutcome =
@@ -36,7 +37,7 @@ export interface TopicRequest {
   readonly topic: string;
   readonly kind: MessageKind;
   /** Where a group that is new to the topic begins; "unclaimed": at the beginning if no group came before it. */
-  readonly from: "now" | "beginning" | "unclaimed";
+  readonly from: StartingPoint | "unclaimed";
 }
 
 export interface Consumption {

@@ -32,6 +32,7 @@ export class ChaosTransport implements Transport {
     keepsUnrouted: false,
     rejectsUnrouted: false,
     replays: false,
+    replaysFromTime: false,
     maxBytes: 1_048_576,
   };
   readonly #port: number;

@@ -28,6 +28,7 @@ export class ScriptedTransport implements Transport {
       keepsUnrouted: true,
       rejectsUnrouted: false,
       replays: true,
+      replaysFromTime: true,
       maxBytes: 1_048_576,
       ...capabilities,
     };

@@ -14,12 +14,8 @@ export interface KafkaDriver {
   /** Rejects with `sent: false` when nothing can have left this process. */
   produce(node: number, request: ProduceRequest): Promise<readonly PartitionAnswer[]>;
   fetch(lane: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]>;
-  /** The offset at the beginning or the end of partitions that this broker leads. */
-  offsets(
-    node: number,
-    at: "beginning" | "end",
-    wanted: readonly TopicPartition[],
-  ): Promise<readonly OffsetAnswer[]>;
+  /** The offset at a place in partitions that this broker leads; -1 where nothing is as late as a time. */
+  offsets(node: number, at: OffsetAt, wanted: readonly TopicPartition[]): Promise<readonly OffsetAnswer[]>;
   coordinator(group: string): Promise<number>;
   heartbeat(lane: string, node: number, beat: Heartbeat): Promise<HeartbeatAnswer>;
   commit(lane: string, node: number, commit: Commit): Promise<readonly PartitionAnswer[]>;
@@ -30,6 +26,9 @@ export interface KafkaDriver {
   drop(lane: string): void;
   close(): Promise<void>;
 }
+
+/** A time is in milliseconds since 1970 and stands for the first record that is not older. */
+export type OffsetAt = "beginning" | "end" | { readonly timeMs: number };
 
 export interface ClusterView {
   readonly nodes: readonly number[];

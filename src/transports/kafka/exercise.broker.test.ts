@@ -21,5 +21,6 @@ test("B1, B2: all that is left out is what Kafka never does: to reject what nobo
   expect([...new Set(skipped.map(({ reason }) => reason))]).toEqual([
     "it does not claim rejectsUnrouted",
     "it does not claim ordersRetries",
+    "it claims replays",
   ]);
 });

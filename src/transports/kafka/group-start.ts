@@ -54,7 +54,19 @@ async function startOf(
   { from }: TopicRequest,
   view: TopicView,
 ): Promise<readonly Offset[]> {
+  if (typeof from === "object") return startAtTime(driver, view, from.time);
   const claimed = from === "unclaimed" && (await claimedTopics(driver, [view], coordinator.group)).size > 0;
   const at = from === "now" || claimed ? "end" : "beginning";
   return listOffsets(driver, [view], at);
+}
+
+// The end is asked for first: a record that comes in between is then found by its time, and none is passed over.
+async function startAtTime(driver: KafkaDriver, view: TopicView, time: Date): Promise<readonly Offset[]> {
+  const ends = await listOffsets(driver, [view], "end");
+  const found = await listOffsets(driver, [view], { timeMs: Math.max(0, time.getTime()) });
+  const offsets = new Map(found.map(({ partition, offset }) => [partition, offset]));
+  return ends.map((end) => {
+    const offset = offsets.get(end.partition) ?? -1;
+    return offset < 0 ? end : { ...end, offset };
+  });
 }

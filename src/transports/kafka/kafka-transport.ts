@@ -54,6 +54,7 @@ export class KafkaTransport implements Transport {
       keepsUnrouted: true,
       rejectsUnrouted: false,
       replays: true,
+      replaysFromTime: true,
       maxBytes: Math.max(1_024, settings.topics.maxBytes - ENVELOPE_BYTES),
     });
   }

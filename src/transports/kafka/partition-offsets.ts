@@ -1,12 +1,12 @@
 import type { Offset } from "./coordinator.ts";
-import type { KafkaDriver, TopicPartition, TopicView } from "./driver.ts";
+import type { KafkaDriver, OffsetAt, TopicPartition, TopicView } from "./driver.ts";
 import { codes, sayCode } from "./kafka-codes.ts";
 
-/** The first or the next offset of every partition. */
+/** The offset of every partition at this place. */
 export async function listOffsets(
   driver: KafkaDriver,
   views: readonly TopicView[],
-  at: "beginning" | "end",
+  at: OffsetAt,
 ): Promise<readonly Offset[]> {
   const byLeader = new Map<number, TopicPartition[]>();
   for (const { name, partitions } of views) {

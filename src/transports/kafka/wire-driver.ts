@@ -15,6 +15,7 @@ import type {
   KafkaDriver,
   NewTopic,
   OffsetAnswer,
+  OffsetAt,
   PartitionAnswer,
   ProduceRequest,
   ProducerIdentity,
@@ -182,10 +183,10 @@ export class WireDriver implements KafkaDriver {
 
   async offsets(
     node: number,
-    at: "beginning" | "end",
+    at: OffsetAt,
     wanted: readonly TopicPartition[],
   ): Promise<readonly OffsetAnswer[]> {
-    const timestamp = at === "beginning" ? -2n : -1n;
+    const timestamp = typeof at === "object" ? BigInt(at.timeMs) : at === "beginning" ? -2n : -1n;
     const topics = byTopic(wanted, ({ topic }) => topic).map(([name, partitions]) => ({
       name,
       partitions: partitions.map(({ partition }) => ({

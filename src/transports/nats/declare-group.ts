@@ -109,6 +109,7 @@ export function declareRetries(session: Session, parts: GroupParts, topic: strin
 
 async function startOf(session: Session, parts: GroupParts, { topic, from }: TopicRequest): Promise<Start> {
   const first = await claim(session, parts, topic);
+  if (typeof from === "object") return { since: from.time.toISOString() };
   return from === "beginning" || (from === "unclaimed" && first) ? "beginning" : "now";
 }
 

@@ -29,6 +29,7 @@ test("B1, B4: all that is left out is what streams never do, ordered retries and
     new Set([
       "it does not claim rejectsUnrouted",
       "it does not claim ordersRetries",
+      "it claims replays",
       "no process of it can die alone",
     ]),
   );

@@ -45,6 +45,7 @@ class NatsTransport implements Transport {
       keepsUnrouted: true,
       rejectsUnrouted: false,
       replays: true,
+      replaysFromTime: true,
       get maxBytes() {
         return Math.max(1_024, link.maxPayload - aroundBytes);
       },

@@ -41,11 +41,10 @@ export async function placeOfShared(
   if (info === undefined) return undefined;
   if (isDone(info)) return { at: end };
   if (info.ack_floor.stream_seq > 0) return { at: info.ack_floor.stream_seq + 1 };
-  return info.config.opt_start_seq === undefined
-    ? info.config.deliver_policy === "new"
-      ? { since: info.created }
-      : "beginning"
-    : { at: info.config.opt_start_seq };
+  const { opt_start_seq: at, opt_start_time: since, deliver_policy: policy } = info.config;
+  if (at !== undefined) return { at };
+  if (since !== undefined) return { since };
+  return policy === "new" ? { since: info.created } : "beginning";
 }
 
 export async function removeSlots(session: Session, parts: GroupParts, topic: string): Promise<void> {

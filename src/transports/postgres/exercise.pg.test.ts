@@ -66,6 +66,7 @@ exerciseTransport(
 test("B1, B5: all that is left out with a long lease is what tables never do and the death of a process", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
     "a message of 268435456 bytes is too much to try",
+    "it claims replays",
     "it does not claim rejectsUnrouted",
     "it has no dead letters of its own",
     "no process of it can die alone",

@@ -32,6 +32,7 @@ const CAPABILITIES: Capabilities = Object.freeze({
   keepsUnrouted: true,
   rejectsUnrouted: false,
   replays: true,
+  replaysFromTime: true,
   maxBytes: 256 * 1_048_576,
 });
 

@@ -152,7 +152,8 @@ export function queueStatements(schema: string) {
        on conflict do nothing
        returning (select count(*)::integer from ${schema}.subscription where topic = $1::text) as others`,
     ),
-    // Everything of the topic that has left the outbox, in its order; what is still there will come by itself.
+    // Everything of the topic since that time which has left the outbox, in its order; what is still there will come by
+    // itself. The day is the server's and the time its writer's, so a day more is looked through.
     backfill: statement(
       "sagabox.queue.backfill",
       `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)
@@ -163,7 +164,8 @@ export function queueStatements(schema: string) {
          from moment, (
            select message.*
              from ${schema}.message
-            where message.topic = $1::text
+            where message.topic = $1::text and message.written_at >= $3::text::timestamptz
+              and message.written_on >= ($3::text::timestamptz at time zone 'utc')::date - 1
               and not exists (select 1 from ${schema}.outbox
                                where outbox.lane = message.lane and outbox.seq = message.seq)
               and not exists (select 1 from ${schema}.dead_letter as dead

@@ -19,7 +19,7 @@ export async function subscribeGroup(
   return id;
 }
 
-// With "beginning", history is copied in the same transaction that makes the subscription visible, while no hop is
+// With "beginning" or a time, history is copied in the same transaction that makes the subscription visible, while no hop is
 // under way: every message is either in the copy or meets the subscription, never both and never neither.
 async function subscribeTopic(
   database: Database,
@@ -35,8 +35,9 @@ async function subscribeTopic(
     if (from !== "now") await tx.run(sql.lockSubscriptions);
     const { rows: made } = await tx.run<{ others: number }>(sql.subscribe, [topic, group]);
     const first = made[0]?.others === 0;
-    if (made.length > 0 && (from === "beginning" || (from === "unclaimed" && first))) {
-      await tx.run(sql.backfill, [topic, group]);
+    const since = typeof from === "object" ? from.time.toISOString() : "-infinity";
+    if (made.length > 0 && from !== "now" && (from !== "unclaimed" || first)) {
+      await tx.run(sql.backfill, [topic, group, since]);
     }
     await tx.commit();
   } catch (error) {

@@ -1,12 +1,13 @@
 import type { Message } from "../../message/index.ts";
-import type {
-  Capabilities,
-  Consumption,
-  Delivery,
-  PublishOptions,
-  PublishOutcome,
-  Subscription,
-  Transport,
+import {
+  assertCanBegin,
+  type Capabilities,
+  type Consumption,
+  type Delivery,
+  type PublishOptions,
+  type PublishOutcome,
+  type Subscription,
+  type Transport,
 } from "../../transport/index.ts";
 import { amqp } from "./client.ts";
 import { Link } from "./connection.ts";
@@ -46,6 +47,7 @@ export class RabbitMQTransport implements Transport {
       rejectsUnrouted: settings.unrouted === "reject",
       // Streams do; events and commands begin when their queue is bound.
       replays: false,
+      replaysFromTime: true,
       maxBytes: settings.maxBytes,
     });
   }
@@ -60,6 +62,7 @@ export class RabbitMQTransport implements Transport {
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    assertCanBegin(this, subscription.topics);
     await amqp.load();
     // A broker that is away keeps nobody from subscribing: the subscriber goes on trying and says so.
     await Promise.allSettled([this.#publishing.open(), this.#consuming.open()]);

@@ -64,8 +64,10 @@ export class StreamReader implements Reader {
 
   async start(live: Live): Promise<void> {
     this.#retiring = false;
-    this.#arrivedMs = this.#parts.from === "now" ? systemClock.wallMs() : 0;
-    await this.#guard.join(live, { offset: -1, sinceMs: this.#arrivedMs });
+    const { from } = this.#parts;
+    this.#arrivedMs = from === "now" ? systemClock.wallMs() : 0;
+    const sinceMs = typeof from === "object" ? Math.max(0, from.time.getTime()) : this.#arrivedMs;
+    await this.#guard.join(live, { offset: -1, sinceMs });
   }
 
   take(): RabbitDelivery | undefined {

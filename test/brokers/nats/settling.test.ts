@@ -157,6 +157,19 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
     expect(seen).toEqual(["during1", "after1", "during2", "after2", "during3", "after3", "during4"]);
   });
 
+  test("D6: a group that began at a time and takes up order before it has settled anything begins there again", async () => {
+    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    await publish(transport, aMessage({ topic: "t", id: "old", key: "k" }));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const topics = [{ topic: "t", kind: "event", from: { time: new Date() } }] as const;
+    await publish(transport, aMessage({ topic: "t", id: "new", key: "k" }));
+    for (const ordered of [false, true]) {
+      const wavering = await member(transport, { topic: "t", topics, ordered, receive: () => undefined });
+      expect(ids(await wavering.until(1))).toEqual(["new"]);
+      await wavering.consumption.close();
+    }
+  });
+
   test("E1: bytes that are no message of ours come with the reason, from whoever sent them", async () => {
     const prefix = newPrefix();
     const transport = await opened({ servers: sharedUrl, prefix });

@@ -1,3 +1,4 @@
+import type { Channel } from "amqplib";
 import { unreachable, type Link, type Live } from "./connection.ts";
 
 interface Group {
@@ -18,23 +19,30 @@ export async function depthsOf(
     const asked = group.topics.filter((topic) => topics.includes(topic));
     if (asked.length === 0) continue;
     const depth = await depthOf(link, live, group.queues);
+    if (depth === undefined) continue;
     for (const topic of asked) depths.set(topic, Math.max(depth, depths.get(topic) ?? 0));
   }
   return depths;
 }
 
-// A queue that nobody has declared yet holds nothing; asking for it costs the channel.
-async function depthOf(link: Link, live: Live, queues: readonly string[]): Promise<number> {
-  const channel = await link.channel(live);
-  try {
-    let depth = 0;
-    for (const queue of queues) {
+/**
+ * At least so many wait. A queue that is missing, or whose node is down, tells nothing: the others still count, and when
+ * they are empty, or there are none, nothing is known.
+ */
+async function depthOf(link: Link, live: Live, queues: readonly string[]): Promise<number | undefined> {
+  let depth = 0;
+  let silent = 0;
+  let channel: Channel | undefined;
+  for (const queue of queues) {
+    channel ??= await link.channel(live);
+    try {
       depth += (await link.ask(live, "counting messages", channel.checkQueue(queue))).messageCount;
+    } catch (error) {
+      if (!(error instanceof Error && "code" in error && error.code === 404)) throw error;
+      silent += 1;
+      channel = undefined; // asking for what is not there costs the channel
     }
-    await link.ask(live, "closing a channel", channel.close());
-    return depth;
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === 404) return 0;
-    throw error;
   }
+  if (channel !== undefined) await link.ask(live, "closing a channel", channel.close());
+  return silent > 0 && depth === 0 ? undefined : depth;
 }

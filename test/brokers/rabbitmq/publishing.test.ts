@@ -160,12 +160,25 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     await shop.open();
     await publishIds(shop, ["a", "b", "c"]);
     const depths = await shop.depths(["events.order.placed", "events.x", "events.y"]);
-    expect(depths).toEqual(
-      new Map([
-        ["events.order.placed", 3],
-        ["events.x", 0],
-      ]),
-    );
+    expect(depths).toEqual(new Map([["events.order.placed", 3]]));
     await Member.of(reader, { topics: [topic()] });
+  });
+
+  test("A16: a queue that is missing tells nothing, and the others of its group still count", async () => {
+    const prefix = ownPrefix();
+    const watch = [{ service: "reader", group: "group", topics: ["events.order.placed"] }];
+    const shop = transport({ prefix, partitions: 2, watch });
+    const depth = async (): Promise<number | undefined> =>
+      (await shop.depths(["events.order.placed"])).get("events.order.placed");
+    await (await Member.of(shop)).close();
+    expect(await depth()).toBe(0);
+    await publish(shop, ...["a", "b", "c", "d", "e", "f"].map((key) => aMessage({ key, id: key })));
+    expect(await depth()).toBe(6);
+    const remove = (n: number) =>
+      directly((channel) => channel.deleteQueue(`${prefix}.queue.reader.group:${n}`));
+    const { messageCount } = await remove(0);
+    expect(await depth()).toBe(6 - messageCount);
+    await remove(1);
+    expect(await depth()).toBeUndefined();
   });
 });

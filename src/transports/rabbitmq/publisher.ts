@@ -23,6 +23,8 @@ interface Round {
   readonly sent: Sent[];
   readonly over: AbortSignal;
   readonly ended: Promise<void>;
+  /** Rejects then, for what must not be waited for any longer. */
+  readonly late: Promise<never>;
 }
 
 /** Sends with confirms, a bounded number at once, and tells what became of each message. */
@@ -70,6 +72,8 @@ export class Publisher {
     const sent: Sent[] = [];
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
+    const late = ended.then(() => Promise.reject<never>(tooLate()));
+    late.catch(() => undefined);
     const stop = (): void => {
       over.abort();
       end();
@@ -85,7 +89,7 @@ export class Publisher {
       const outcomes: Promise<PublishOutcome>[] = [];
       // One after the other up to the wire, so that they arrive in the order given; confirms are awaited together.
       for (const item of items) {
-        const { outcome } = await this.#send(item, { sent, over: over.signal, ended });
+        const { outcome } = await this.#send(item, { sent, over: over.signal, ended, late });
         outcomes.push(outcome);
       }
       return await Promise.all(outcomes);
@@ -98,7 +102,8 @@ export class Publisher {
   async #send(item: Item, round: Round): Promise<{ readonly outcome: Promise<PublishOutcome> }> {
     if ("outcome" in item) return { outcome: Promise.resolve(item.outcome) };
     try {
-      const session = await this.#ready(item.route);
+      // What is being opened or declared goes on: the next round finds it done, or is told why it was not.
+      const session = await Promise.race([this.#ready(item.route), round.late]);
       await this.#room(session, round);
       const one = session.inFlight.send(item.parcel);
       round.sent.push(one);
@@ -158,7 +163,7 @@ export class Publisher {
       await Promise.race([inFlight.change(), ended]);
       this.#assertUsable();
     }
-    if (over.aborted) throw unreachable("The time to publish was over before it was this message's turn.");
+    if (over.aborted) throw tooLate();
     if (!inFlight.open) throw unreachable("The connection to RabbitMQ was lost before it was sent.");
     this.#assertUsable();
   }
@@ -169,6 +174,10 @@ export class Publisher {
     if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${trouble}`);
     if (blocked !== undefined) throw unreachable(`RabbitMQ takes no messages at the moment: ${blocked}.`);
   }
+}
+
+function tooLate(): SagaboxError {
+  return unreachable("The time to publish was over before it was this message's turn.");
 }
 
 function asError(error: unknown): Error {

@@ -74,6 +74,29 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
     await until(() => member.consumption?.health().ok === true, "health");
   });
 
+  test("P-07: confirmTimeout bounds the opening of a channel and what is declared on it, not the confirm alone", async () => {
+    const wire = await wired();
+    const shop = transport({ url: wire.url, confirmTimeout: "300ms", timeout: "20s", unrouted: "drop" });
+    await shop.open();
+    const outcome = async (change: Parameters<typeof aMessage>[0]): Promise<unknown> => {
+      const beganMs = performance.now();
+      const [answer] = await publish(shop, aMessage(change));
+      expect(performance.now() - beganMs).toBeLessThan(3_000);
+      return answer;
+    };
+    wire.swallow();
+    expect(await outcome({})).toMatchObject({
+      kind: "unreachable",
+      error: { code: "TRANSPORT_UNREACHABLE" },
+    });
+    wire.heal();
+    wire.cut();
+    await persist(shop, ["opened"]);
+    wire.swallow();
+    expect(await outcome({ topic: "events.invoice.sent" })).toMatchObject({ kind: "unreachable" });
+    wire.cut();
+  });
+
   test("P-07: in a black hole publishing ends within its time, and afterwards publishing and consuming go on", async () => {
     const wire = await wired();
     const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "2s", heartbeat: "1s" });

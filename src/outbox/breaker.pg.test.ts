@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { outgoing, relays, until } from "../../test/support/relays.ts";
+import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
 import { silentObserver } from "../telemetry/index.ts";
 import { Destinations } from "./destinations.ts";
 
@@ -60,6 +61,55 @@ test("A17: a broker that never answers a probe keeps nobody waiting", async () =
   await house.publish(...many(2_000, "up"));
   await until(() => house.transport.published.length === 2_000);
   expect(house.observer.of("breaker.opened").every(({ reason }) => reason === "unknown")).toBe(true);
+});
+
+test.each([false, true])(
+  "A17, E6: one message that ends every call it travels in does not keep its destination open (a whole batch at once: %s)",
+  async (failsLaterOfKey) => {
+    const house = await relays();
+    const transport = new ScriptedTransport({ failsLaterOfKey });
+    transport.before = async (batch) => {
+      if (batch.some(({ id }) => id === "bad")) throw new Error("the connection was closed");
+    };
+    await house.publish(outgoing({ id: "bad", topic: "t", key: "k", maxAttempts: 3 }));
+    await house.publish(outgoing({ id: "behind", topic: "t", key: "k" }), ...many(300, "t", 100));
+    const retry = { firstDelay: 10, maxDelay: 20 };
+    await house.relay({ transport, breaker: quick, retry }).start();
+    // Others go on coming: without them nobody could tell the message from its broker.
+    for (let n = 0; (await house.waiting()) > 0; n++) {
+      await house.publish(outgoing({ id: `live-${n}`, topic: "t" }));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(new Set(transport.ids.filter((id) => !id.startsWith("live"))).size).toBe(301);
+    expect(await house.rows("select message_id, reason, attempts from sagabox.dead_letter")).toEqual([
+      { message_id: "bad", reason: "exhausted", attempts: 3 },
+    ]);
+    for (let key = 0; key < 100; key++) {
+      const ofKey = transport.published.filter((one) => one.key === `t-${key}`).map(({ id }) => id);
+      expect([...new Set(ofKey)]).toEqual(ofKey.toSorted((a, b) => Number(a.slice(2)) - Number(b.slice(2))));
+    }
+  },
+);
+
+test("A17: such a message is found as well while others are answered all the time and nothing ever opens", async () => {
+  const house = await relays();
+  house.transport.before = async (batch) => {
+    if (batch.some(({ id }) => id === "bad")) throw new Error("the connection was closed");
+  };
+  const destinations = new Destinations({
+    breaker: { failures: 100, cooldownMs: 100, maxCooldownMs: 200 },
+    observer: house.observer,
+  });
+  const { send } = house.optimistic({ destinations });
+  await house.publish(outgoing({ id: "bad", topic: "t", maxAttempts: 2 }), ...many(50, "t"));
+  await house.relay({ destinations, retry: { firstDelay: 10, maxDelay: 20 } }).start();
+  for (let n = 0; (await house.waiting()) > 0; n++) {
+    await send(outgoing({ id: `live-${n}`, topic: "t" }));
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  expect(house.transport.ids.filter((id) => id.startsWith("t-"))).toHaveLength(50);
+  expect(await house.rows("select message_id from sagabox.dead_letter")).toEqual([{ message_id: "bad" }]);
+  expect(house.observer.of("breaker.opened")).toEqual([]);
 });
 
 test("A17: for an open destination the optimistic sender leases nothing and calls nobody; the relay delivers it", async () => {

@@ -10,6 +10,7 @@ import {
   type Breaker,
   type BreakerSettings,
 } from "./breaker.ts";
+import { Doubts } from "./doubts.ts";
 
 export interface DestinationsOptions {
   readonly breaker: BreakerSettings;
@@ -33,6 +34,7 @@ const RECHECK_MS = 1_000;
  * that one learns for all.
  */
 export class Destinations {
+  readonly doubts = new Doubts();
   readonly #options: DestinationsOptions;
   readonly #clock: Clock;
   readonly #random: () => number;
@@ -129,6 +131,23 @@ export class Destinations {
   undecided(topic: string): void {
     const breaker = this.#breakers.get(topic);
     if (breaker?.trial === true) this.#breakers.set(topic, undecided(breaker));
+  }
+
+  /** A message failed without an answer; `guilty` when that was its own fault. */
+  doubt(messageId: string, guilty?: true): void {
+    this.doubts.failed(messageId, this.#clock.monotonicMs(), guilty);
+  }
+
+  /** How long a message waits that was guilty before, and may be so again: nobody else has to wait with it. */
+  asideMs(messageId: string): number {
+    const { cooldownMs, maxCooldownMs } = this.#options.breaker;
+    return Math.min(maxCooldownMs, cooldownMs * 2 ** Math.min(this.doubts.failures(messageId), 20));
+  }
+
+  /** Whether the broker has said something about another message of the topic since this one failed last. */
+  answersOthers({ topic, messageId }: { readonly topic: string; readonly messageId: string }): boolean {
+    const failedMs = this.doubts.lastMs(messageId);
+    return failedMs !== undefined && (this.#answeredMs.get(topic) ?? -Infinity) > failedMs;
   }
 
   /** Topics nothing is fetched for. */

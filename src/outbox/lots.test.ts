@@ -6,7 +6,11 @@ import type { SendOutcome } from "./publish-batch.ts";
 
 const failure = { reason: "unreachable", error: "no" } as const;
 const unreachable: SendOutcome = { kind: "unreachable", error: new Error("no") };
-const row = (topic: string, seq: number): { topic: string; seq: number } => ({ topic, seq });
+const row = (topic: string, seq: number, stream: string | null = null) => ({
+  topic,
+  messageId: `${topic}-${seq}`,
+  stream,
+});
 
 function setup(failures = 2) {
   const clock = { nowMs: 0 };
@@ -53,8 +57,8 @@ test("a topic that failed goes by itself, an open one sends its first message, a
 test("a failed batch counts once, whatever its size, and tells how long its messages wait", () => {
   const { destinations } = setup();
   const rows = [row("a", 1), row("a", 2), row("b", 3)];
-  const waits = learn(destinations, { rows }, [unreachable, unreachable, { kind: "published" }]);
-  expect([...waits]).toEqual([["a", 100]]);
+  const { waitMs } = learn(destinations, { rows }, [unreachable, unreachable, { kind: "published" }]);
+  expect([waitMs({ topic: "a" }), waitMs({ topic: "b" })]).toEqual([100, 0]);
   expect(destinations.states()).toEqual({});
 });
 
@@ -79,4 +83,78 @@ test("a probe that was never sent leaves its place to the next one", () => {
   const { lots } = lotsOf([row("a", 1)], destinations);
   learn(destinations, lots[0] ?? { rows: [] }, [{ kind: "skipped" }]);
   expect([destinations.states(), destinations.admit("a")]).toEqual([{ a: "open" }, "probe"]);
+});
+
+/** Sends until nothing is left, at a broker for which everything fails that travels with one of these. */
+function send(bad: readonly string[], count: number) {
+  const { clock, destinations } = setup(3);
+  let left = Array.from({ length: count }, (_, n) => row("a", n, n % 5 === 0 ? `stream-${n % 25}` : null));
+  const charged: string[] = [];
+  const sizes: number[] = [];
+  for (let round = 0; left.length > bad.length && round < 200; round++) {
+    clock.nowMs += 1_000;
+    const sent = new Set<string>();
+    for (const lot of lotsOf(left, destinations).lots) {
+      sizes.push(lot.rows.length);
+      const failing = lot.rows.some(({ messageId }) => bad.includes(messageId));
+      const { outcomes } = learn(
+        destinations,
+        lot,
+        lot.rows.map(() => (failing ? unreachable : { kind: "published" as const })),
+      );
+      for (const [i, { kind }] of outcomes.entries()) {
+        const id = lot.rows[i]?.messageId ?? "";
+        if (kind === "published") sent.add(id);
+        if (kind === "rejected") charged.push(id);
+      }
+      clock.nowMs += 1;
+    }
+    left = left.filter(({ messageId }) => !sent.has(messageId));
+  }
+  return { left: left.map(({ messageId }) => messageId), charged, sizes, destinations };
+}
+
+test("A17: one message that makes everything fail that travels with it keeps neither its topic nor the others", () => {
+  const { left, charged, destinations } = send(["a-0"], 500);
+  expect(left.filter((id) => id !== "a-0")).toEqual(
+    // What is behind it on its own key has to wait for it.
+    Array.from({ length: 19 }, (_, n) => `a-${(n + 1) * 25}`),
+  );
+  expect(new Set(charged)).toEqual(new Set(["a-0"]));
+  expect(destinations.states()).toEqual({});
+});
+
+test("A17: of several such messages each is found, and nobody else is charged", () => {
+  const bad = ["a-1", "a-77", "a-78", "a-499"];
+  const { left, charged } = send(bad, 500);
+  expect(left).toEqual(bad);
+  for (const id of charged) expect(bad).toContain(id);
+});
+
+test("A17: whoever was guilty once and fails again keeps its topic flowing, and is charged only if others are answered", () => {
+  const { clock, destinations } = setup(1);
+  const fail = () => {
+    clock.nowMs += 10;
+    return learn(destinations, { rows: [row("a", 1)] }, [unreachable]);
+  };
+  const succeed = () => {
+    clock.nowMs += 10;
+    learn(destinations, { rows: [row("a", 2)] }, [{ kind: "published" }]);
+  };
+  expect([fail().outcomes[0]?.kind, destinations.states()]).toEqual(["unreachable", { a: "open" }]);
+  succeed();
+  expect([fail().outcomes[0]?.kind, destinations.states()]).toEqual(["rejected", {}]);
+  const again = fail();
+  expect([again.outcomes[0]?.kind, destinations.states()]).toEqual(["unreachable", {}]);
+  expect(again.waitMs({ topic: "a" })).toBeGreaterThanOrEqual(1_000);
+  succeed();
+  expect(fail().outcomes[0]?.kind).toBe("rejected");
+});
+
+test("A17: with the broker down nobody is charged, however often it fails", () => {
+  const { charged } = send(
+    Array.from({ length: 50 }, (_, n) => `a-${n}`),
+    51,
+  );
+  expect(charged).toEqual([]);
 });

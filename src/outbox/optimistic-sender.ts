@@ -26,6 +26,8 @@ export interface OptimisticSenderOptions {
 
 interface Addressed {
   readonly topic: string;
+  readonly messageId: string;
+  readonly stream: string | null;
   readonly leased: LeasedMessage;
 }
 
@@ -127,7 +129,12 @@ export class OptimisticSender {
   async #sendBatch(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     if (this.#options.hop !== undefined) return this.#hop(messages);
     await this.#opened();
-    const addressed = messages.map((leased) => ({ topic: leased.message.topic, leased }));
+    const addressed = messages.map((leased) => ({
+      topic: leased.message.topic,
+      messageId: leased.message.id,
+      stream: leased.stream,
+      leased,
+    }));
     const { lots, waiting } = lotsOf(addressed, this.#options.destinations);
     const left = await Promise.all(lots.map((lot) => this.#sendLot(lot)));
     const back = waiting.map(({ leased }) => leased);

@@ -181,7 +181,8 @@ export class PollingRelay implements Service {
     const alive = expired.length === 0 ? rows : rows.filter((row) => !row.expired);
     const { lots, waiting } = lotsOf(alive, destinations);
     for (const row of waiting) this.#reader.back([row], destinations.restMs(row.topic));
-    for (const lot of lots) this.#go(lot, lot.trial === undefined ? this.#batches : this.#trials);
+    for (const lot of lots)
+      this.#go(lot, lot === lots[0] && lot.trial === undefined ? this.#batches : this.#trials);
     if (expired.length > 0) this.#go({ rows: expired }, this.#batches);
   }
 
@@ -224,9 +225,9 @@ export class PollingRelay implements Service {
       mayGoOn: () => this.#ownership.remainingMs() > 0,
     });
     const rows = whole.map((item) => item.row);
-    const waits = learn(destinations, { ...lot, rows }, outcomes);
-    const sorted = sortOutcomes(rows, outcomes);
-    for (const { row } of sorted.uncharged) this.#reader.back([row], waits.get(row.topic) ?? 0);
+    const { waitMs, outcomes: judged } = learn(destinations, { ...lot, rows }, outcomes);
+    const sorted = sortOutcomes(rows, judged);
+    for (const { row } of sorted.uncharged) this.#reader.back([row], waitMs(row));
     await this.#settle(sorted, systemClock.monotonicMs() - began);
   }
 

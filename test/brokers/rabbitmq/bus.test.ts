@@ -1,6 +1,7 @@
 import { createBus, event, permanent } from "sagabox";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
+import { maxMessageBytes } from "../../support/brokers/rabbitmq-server.ts";
 import { temporaryDatabase } from "../../support/database.ts";
 import { closeAll, missing, ownPrefix, transport } from "./broker.ts";
 import { until } from "./member.ts";
@@ -10,6 +11,11 @@ afterEach(closeAll);
 const Counted = event("test.counted", {
   schema: z.object({ key: z.string(), n: z.number() }),
   key: ({ key }) => key,
+});
+
+const Drawn = event("test.drawn", {
+  schema: z.object({ key: z.string(), picture: z.string() }),
+  topic: "events.test.counted",
 });
 
 describe.skipIf(missing !== undefined)("a bus over RabbitMQ", () => {
@@ -64,6 +70,40 @@ describe.skipIf(missing !== undefined)("a bus over RabbitMQ", () => {
       await until(async () => (await dead()) === keys.length, "the dead letters");
     },
   );
+
+  test("A17, E6: a message for which the broker closes the channel dies alone; its destination flows on", async () => {
+    const { pool } = await temporaryDatabase({ max: 30 });
+    const bus = createBus({
+      service: "shop",
+      database: pool,
+      log: false,
+      maxPayloadBytes: 2 * maxMessageBytes,
+      transport: transport({ partitions: 2 }),
+      outbox: {
+        pollInterval: "50ms",
+        breaker: { failures: 2, cooldown: "100ms", maxCooldown: "500ms" },
+        retry: { maxAttempts: 2, firstDelay: "20ms", maxDelay: "50ms" },
+      },
+    });
+    onTestFinished(async () => void (await bus.stop()));
+    const seen = new Set<number>();
+    bus.on(Counted, { consumer: "counter" }, ({ data: { n } }) => void seen.add(n));
+    await bus.migrate();
+    await bus.run();
+    await bus.transaction(async (tx) => {
+      await tx.publish(Drawn, { key: "large", picture: "x".repeat(maxMessageBytes) });
+    });
+    const dead = async (): Promise<unknown[]> =>
+      (await pool.query("select reason, attempts from sagabox.dead_letter")).rows;
+    let n = 0;
+    await until(async () => {
+      await bus.transaction(async (tx) => void (await tx.publish(Counted, { key: `k${n++}`, n })));
+      return (await dead()).length > 0;
+    }, "the death of the large message");
+    await until(() => seen.size >= n, "all the others");
+    expect(await dead()).toEqual([{ reason: "exhausted", attempts: 2 }]);
+    expect((await bus.health()).destinations).toEqual({});
+  });
 
   test("the code of the guide runs, and its grant names nothing but what billing needs", async () => {
     const { url } = await temporaryDatabase({ max: 2 });

@@ -188,6 +188,9 @@ export async function startRabbitMQ(): Promise<BrokerFound> {
   return { server };
 }
 
+/** Less than a transport allows by default, so that a test can send what closes its channel. */
+export const maxMessageBytes = 5 * 1_048_576;
+
 function configuration(ports: Ports, folder: string): string {
   return [
     `listeners.tcp.1 = 127.0.0.1:${ports.amqp}`,
@@ -200,6 +203,7 @@ function configuration(ports: Ports, folder: string): string {
     `default_user = ${USER}`,
     `default_pass = ${PASSWORD}`,
     "vm_memory_high_watermark.absolute = 1GB",
+    `max_message_size = ${maxMessageBytes}`,
     "disk_free_limit.absolute = 50MB",
     "raft.wal_max_size_bytes = 32000000",
     "log.console.level = warning",

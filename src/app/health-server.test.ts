@@ -32,6 +32,17 @@ test("G1: readiness tells which check failed and nothing about why", async () =>
   });
 });
 
+test("G1: a check that failed and is not needed makes the process degraded, not unready", async () => {
+  const { get } = await setup({
+    ready: async () => ({ ok: true, checks: { database: true, replies: false } }),
+  });
+  const response = await get("/health/ready");
+  expect([response.status, await response.json()]).toEqual([
+    200,
+    { status: "degraded", checks: { database: "ok", replies: "failed" } },
+  ]);
+});
+
 test("a readiness check that throws means not ready, and its text stays inside", async () => {
   const { get } = await setup({ ready: () => Promise.reject(new Error("password=canary-1")) });
   const response = await get("/health/ready");

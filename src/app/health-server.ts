@@ -4,6 +4,7 @@ import { after, systemClock, withDeadline, type Clock, type Service } from "../r
 
 /** What a readiness check found. Only names and yes or no leave the process: reasons belong in the log. */
 export interface Readiness {
+  /** Whether this process should be given work. A check may fail without that, and the process is then degraded. */
   readonly ok: boolean;
   readonly checks: Readonly<Record<string, boolean>>;
   /** Topics whose messages wait, and why. A broker that is down makes no process unready: their messages are safe. */
@@ -131,7 +132,8 @@ export class HealthServer implements Service {
     "/health/ready": async () => {
       const { ok, checks } = await this.#readiness();
       const shown = Object.entries(checks).map(([name, passed]) => [name, passed ? "ok" : "failed"]);
-      return json(ok ? 200 : 503, { status: ok ? "ok" : "unavailable", checks: Object.fromEntries(shown) });
+      const status = !ok ? "unavailable" : Object.values(checks).every(Boolean) ? "ok" : "degraded";
+      return json(ok ? 200 : 503, { status, checks: Object.fromEntries(shown) });
     },
     "/metrics": async () => {
       const { metrics } = this.#options;

@@ -25,6 +25,7 @@ export class CountedDelivery implements Delivery {
         this.#leave();
       };
     }
+    if (inner.signal.aborted) this.#leave(); // nobody will be told
   }
 
   get message(): Message {

@@ -47,20 +47,23 @@ export class ParkingTransport implements Transport {
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     if (!subscription.ordered) return this.#broker.subscribe(subscription, receive);
     const { group, prefetch } = subscription;
-    const turnstile = new Turnstile(prefetch, receive);
+    const turnstile = new Turnstile(prefetch);
     const gate = new KeyGate({
       lot: await this.#tables.parkingLot(group),
       group,
       observer: this.#observer,
-      receive: (delivery) => turnstile.arrived(delivery),
+      receive,
     });
     let fresh: Consumption | undefined = undefined;
     const copy = (message: Message, note: DeadLetterNote): Promise<void> => this.#copy(fresh, message, note);
     const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, (delivery) =>
-      turnstile.arrived(new ParkedDelivery(delivery, copy)),
+      turnstile.arrived(delivery, (counted) => receive(new ParkedDelivery(counted, copy))),
     );
     const consumption = await this.#broker
-      .subscribe(subscription, (delivery) => gate.arrived(delivery))
+      .subscribe(subscription, (delivery) =>
+        // Before the gate: what it has let through must be in the consumer's hands, to be taken back from there.
+        turnstile.arrived(delivery, (counted) => gate.arrived(counted)),
+      )
       .catch(async (error: unknown) => {
         await parked.close();
         throw error;

@@ -1,8 +1,9 @@
 import { isSagaboxError } from "../errors/index.ts";
-import type { Json, Message, Unpacked } from "../message/index.ts";
+import { replyContract, type Json, type Message, type Unpacked } from "../message/index.ts";
 import { textArray } from "../storage/index.ts";
 import { aboutPerson, becauseOf, type Because } from "./because.ts";
 import type { PrivacyEngine } from "./engine.ts";
+import { MessageSeal } from "./message-seal.ts";
 
 /** Something that is held about a person, opened. */
 export interface ExportedLine {
@@ -42,10 +43,12 @@ interface MessageRow {
 }
 
 const PAGE = 50;
+const REPLY = replyContract("replies.any").name;
 
 /**
  * Everything that is held about one person: in the archive, scheduled, dead, and in sagas. Found by the ids of their
- * keys, which each message carries in a header, so that publishing costs no row more. A few are in memory at a time.
+ * keys, which each sealed message carries in a header and each sealed value in itself, so that publishing costs no row more.
+ * Payloads in a blob store are found by the header alone. A few are in memory at a time.
  */
 export async function* exportSubject(
   exporter: Exporter,
@@ -112,22 +115,35 @@ async function* paged<R extends { readonly id: string; readonly letter_id?: stri
 }
 
 async function lineOf(
-  { open }: Exporter,
+  exporter: Exporter,
   kind: ExportedLine["kind"],
   row: MessageRow,
 ): Promise<ExportedLine> {
   const { id, type, at } = row;
   // Opening looks at nothing but the id, the type, the headers and the data.
   const message = { ...row, headers: JSON.parse(row.headers) as Message["headers"] } as unknown as Message;
-  return { kind, id, type, at, data: await dataOf(open, message) };
+  return { kind, id, type, at, data: await dataOf(exporter, message) };
 }
 
 // One that cannot be opened must not keep the others from their person.
-async function dataOf(open: Exporter["open"], message: Message): Promise<Json> {
+async function dataOf({ engine, open }: Exporter, message: Message): Promise<Json> {
   try {
-    return (await open(message)).data;
+    const { data } = await open(message);
+    const answered = sealedReplyIn(message, data);
+    if (answered === undefined) return data;
+    const { data: reply } = await new MessageSeal(engine.keys, engine.index).openReply(
+      answered.sealed,
+      answered.reply,
+    );
+    return { ...answered, reply };
   } catch (error) {
     if (isSagaboxError(error, "PRIVACY_KEYS_UNAVAILABLE") || !isSagaboxError(error)) throw error;
     return { $unreadable: error.code };
   }
+}
+
+function sealedReplyIn({ type }: Message, data: Json): { sealed: string; reply: Json } | undefined {
+  if (type !== REPLY || typeof data !== "object" || data === null) return undefined;
+  const { sealed, reply } = data as { sealed?: Json; reply?: Json };
+  return typeof sealed === "string" && reply !== undefined ? { ...data, sealed, reply } : undefined;
 }

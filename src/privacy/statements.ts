@@ -8,6 +8,10 @@ const erasureColumns = `id::text, subject, reason, actor, to_json(key_ids)::text
 const messageColumns = (at: string): string =>
   `id, type, schema_version, topic, key, headers, data, ${at}::text as at`;
 
+// Sealed itself, or with sealed values or attachments in it: replies say nothing in their headers.
+const mentions = `exists (select from unnest($1::text::text[]) as k
+                where strpos(headers, k) > 0 or strpos(data, '.' || k || '.') > 0 or strpos(data, '"keyId":"' || k || '"') > 0)`;
+
 const parkSql = (schema: string, which: string): string => `with parked as (
          update ${schema}.saga_instance
             set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
@@ -259,7 +263,7 @@ export function privacyStatements(schema: string) {
     messagesOf: statement(
       "sagabox.privacy.messages_of",
       `select id, written_on::text from ${schema}.message
-        where exists (select from unnest($1::text::text[]) as k where strpos(headers, k) > 0)
+        where ${mentions}
         order by written_at, id`,
     ),
     messages: statement(
@@ -271,7 +275,7 @@ export function privacyStatements(schema: string) {
     scheduledOf: statement(
       "sagabox.privacy.scheduled_of",
       `select ${messageColumns("due_at")} from ${schema}.scheduled
-        where id > $2::text and exists (select from unnest($1::text::text[]) as k where strpos(headers, k) > 0)
+        where id > $2::text and ${mentions}
         order by id limit 100`,
     ),
     deadLettersOf: statement(
@@ -279,7 +283,7 @@ export function privacyStatements(schema: string) {
       `select letter.id::text as letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
               letter.key, letter.headers, letter.data, letter.failed_at::text as at
          from ${schema}.dead_letter as letter
-        where letter.id > $2::bigint and exists (select from unnest($1::text::text[]) as k where strpos(letter.headers, k) > 0)
+        where letter.id > $2::bigint and ${mentions}
         order by letter.id limit 100`,
     ),
     sagasOf: statement(

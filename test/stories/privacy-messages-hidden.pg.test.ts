@@ -27,3 +27,22 @@ test("C6: a command whose person is named by an erased field is answered as eras
   const { rows } = await database.pool.query<{ result: string }>("select result from sagabox.consumer_inbox");
   expect(JSON.stringify(rows)).not.toContain("Canary Street");
 });
+
+test("C6: the copy for a person has the sealed replies in it, opened", async () => {
+  const database = await personsDatabase(30);
+  const bus = personsBus(database);
+  bus.on(Locate, { consumer: "locator" }, () => ({ address: "Canary Street", zone: 7 }));
+  await bus.run();
+  await bus.request(Locate, { email: "ada@canary.example" }, { timeout: "20s" });
+  const read = async (): Promise<unknown[]> => {
+    const lines: unknown[] = [];
+    for await (const line of bus.privacy.export("ada@canary.example", { reason: "request" })) {
+      const { reply } = line.data as { reply?: unknown };
+      lines.push(reply ?? line.type);
+    }
+    return lines;
+  };
+  expect(await read()).toEqual(["people.locate", { address: "Canary Street", zone: 7 }]);
+  await bus.privacy.erase("ada@canary.example", { reason: "request" });
+  expect(await read()).toEqual(["people.locate", { address: { $erased: true }, zone: 7 }]);
+});

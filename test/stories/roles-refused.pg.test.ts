@@ -35,8 +35,8 @@ const everybody: RoleName[] = [
 // When and in which transaction a line was written, and as which, is the word of the database.
 const key = "key_id, subject, wrapped, kek_id";
 const aKey = "repeat('k', 22), repeat('s', 43), 'w', 'kek'";
-const erasure = "subject, reason, actor, key_ids, scrubbed, proof";
-const anErasure = "repeat('s', 43), 'request', 'ann', '{}', '{}', 'p'";
+const erasure = "subject, reason, actor, key_ids, to_scrub, scrubbed, proof";
+const anErasure = "repeat('s', 43), 'request', 'ann', '{}', '{}', '{}', 'p'";
 const line = "saga_id, version, event_type, cause";
 const aLine = "'s', 1, 'noted', 'x'";
 const action = "actor, action, target_kind, outcome";

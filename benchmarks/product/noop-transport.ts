@@ -25,7 +25,7 @@ export function noopTransport(options: NoopOptions = {}): Transport {
       keepsUnrouted: true,
       rejectsUnrouted: false,
       replays: true,
-    replaysFromTime: true,
+      replaysFromTime: true,
       maxBytes: 1_048_576,
     },
     open: () => Promise.resolve(),

@@ -1,6 +1,12 @@
 import type { MessagePropertyHeaders, Options } from "amqplib";
 import type { Message } from "../../message/index.ts";
-import { cloudEventBindings, contentType, toWire, type MessageFormat, type WireMessage } from "../../transport/index.ts";
+import {
+  cloudEventBindings,
+  contentType,
+  toWire,
+  type MessageFormat,
+  type WireMessage,
+} from "../../transport/index.ts";
 import { fit, laneKey } from "./names.ts";
 
 export const attemptHeader = "sagabox-attempt";

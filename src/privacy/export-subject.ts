@@ -144,6 +144,7 @@ async function dataOf({ engine, open }: Exporter, message: Message): Promise<Jso
 
 function sealedReplyIn({ type }: Message, data: Json): { sealed: string; reply: Json } | undefined {
   if (type !== REPLY || typeof data !== "object" || data === null) return undefined;
-  const { sealed, reply } = data as { sealed?: Json; reply?: Json };
-  return typeof sealed === "string" && reply !== undefined ? { ...data, sealed, reply } : undefined;
+  const body = data as { readonly sealed?: Json; readonly reply?: Json };
+  const { sealed, reply } = body;
+  return typeof sealed === "string" && reply !== undefined ? { ...body, sealed, reply } : undefined;
 }

@@ -69,6 +69,7 @@ export class Worker {
     await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
     if (this.#runs("relay", "consumers", "sagas")) await openTransport(transport, observer);
     const definitions = this.#definitions();
+    if (this.#parts.privacy === undefined) this.#tellOfMissingKeys(definitions);
     inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({ services: this.#services(options) });
@@ -137,6 +138,14 @@ export class Worker {
           stopDeadlineMs: settings.shutdownMs * 0.8,
         }),
     );
+  }
+
+  // Reading without keys is allowed, but whoever forgot a variable must not learn it from lost effects.
+  #tellOfMissingKeys(definitions: readonly ConsumerDefinition[]): void {
+    for (const { name: consumer, handlers } of definitions)
+      for (const { contract } of handlers.values())
+        if (contract.personal !== null)
+          this.#parts.observer.tell("consumer.sealed", { consumer, type: contract.name });
   }
 
   #services(options: RunOptions): SupervisedService[] {

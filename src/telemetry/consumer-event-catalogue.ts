@@ -54,6 +54,12 @@ export const consumerEventCatalogue: EventEntries<`consumer.${string}`> = {
       "A consumer has received nothing for some seconds, because its broker or database cannot be reached; it tries for ever.",
     fields: { consumer, error },
   },
+  "consumer.sealed": {
+    level: "warn",
+    meaning:
+      "A handler gets messages with personal fields, but this process has no key ring: it will see Sealed values only.",
+    fields: { consumer, type },
+  },
   "consumer.resumed": {
     level: "info",
     meaning: "A consumer that was interrupted receives again.",

@@ -136,6 +136,8 @@ export interface TelemetryEvents {
   };
   /** A consumer gets nothing any more, and why; told once. */
   "consumer.interrupted": { readonly consumer: string; readonly error: string };
+  /** It handles personal data without the keys; told at the start, once for each type. */
+  "consumer.sealed": { readonly consumer: string; readonly type: string };
   "consumer.resumed": { readonly consumer: string; readonly durationMs: number };
   "consumer.stuck": {
     readonly consumer: string;

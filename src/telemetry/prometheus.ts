@@ -107,6 +107,7 @@ function consumerRecorders(metric: (name: MetricName) => Metric) {
       metric("message_consume_total").add(1, e.consumer, "retried");
     },
     "consumer.interrupted": nothing,
+    "consumer.sealed": nothing,
     "consumer.resumed": nothing,
     "consumer.stuck": (e) => metric("consumer_inbox_stuck_total").add(1, e.consumer, e.type),
     "consumer.suspect": (e) => metric("consumer_inbox_suspects_total").add(1, e.consumer),

@@ -199,3 +199,12 @@ test("C-11: what an old ring sealed, a ring with more keys opens, and the other 
   await both.run();
   expect(await got.promise).toBe(ada.email);
 });
+
+test("C6: a process that handles personal data without keys says so at its start", async () => {
+  const database = await personsDatabase();
+  const observer = new RecordingObserver();
+  const bus = personsBus(database, { observers: [observer], privacy: {} });
+  bus.on(Registered, { consumer: "mail" }, () => undefined);
+  await bus.run();
+  expect(observer.of("consumer.sealed")).toEqual([{ consumer: "mail", type: Registered.name }]);
+});

@@ -86,7 +86,8 @@ function readSubject(file: string, cwd: string): string {
 /** Who does it, and why if that was said. */
 export function actedBy(input: CommandInput, io: Io): { readonly reason?: string; readonly actor: string } {
   const reason = textValue(input, "reason");
-  const actor = textValue(input, "actor") ?? io.env["USER"] ?? "unknown";
+  const actor = textValue(input, "actor") ?? io.env["USER"] ?? "";
+  if (actor.trim() === "") throw new UsageError("It needs --actor <name>: who does it is written down.");
   return reason === undefined ? { actor } : { actor, reason };
 }
 

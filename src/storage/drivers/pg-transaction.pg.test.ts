@@ -1,7 +1,7 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../../test/support/database.ts";
-import { endSleepers } from "../../../test/support/end-sleepers.ts";
+import { asleep, endSleepers } from "../../../test/support/end-sleepers.ts";
 import { Wire } from "../../../test/support/wire.ts";
 import { statement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
@@ -174,6 +174,7 @@ test("a destroyed transaction cuts its running query off and does not give its c
   await tx.run(insert, ["a"]);
   const hanging = tx.query("select pg_sleep(60)");
   const failed = expect(hanging).rejects.toThrow();
+  await asleep(admin);
   tx.destroy();
   await failed;
   expect(pool.totalCount).toBe(0);
@@ -188,6 +189,7 @@ test("a rollback that waits behind a hanging query can be cut off", async () => 
   const { database, pool, admin } = await setup();
   const tx = await database.begin();
   const hanging = expect(tx.query("select pg_sleep(60)")).rejects.toThrow();
+  await asleep(admin);
   const rollback = tx.rollback();
   tx.destroy();
   await Promise.all([hanging, rollback]);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { figure, full, report } from "../support/chaos-figures.ts";
+import { figure, full, report, ways } from "../support/chaos-figures.ts";
 import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { lateTakeOvers, takeOverFigures } from "../support/chaos-take-over.ts";
 import { until } from "../support/chaos-until.ts";
@@ -7,7 +7,7 @@ import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;
 
-test.each<Mode>(["hop", "broker"])(
+test.each(ways<Mode>("hop", "broker"))(
   "G7, I-10: a worker stopped past its lease writes nothing stale when it goes on (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();

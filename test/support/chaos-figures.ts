@@ -10,6 +10,11 @@ export function figure(whole: number, quick = Math.ceil(whole / 10)): number {
   return full ? whole : quick;
 }
 
+/** Both ways of a message in the full run; quickly one of them, so that `npm test` stays short. */
+export function ways<Way extends string>(quick: Way, other: Way): readonly Way[] {
+  return full ? [quick, other] : [quick];
+}
+
 /** One line per proof, for whoever reads the run. */
 export function report(proof: string, figures: Readonly<Record<string, string | number>>): void {
   const pairs = Object.entries(figures).map(([name, value]) => `${name} ${value}`);

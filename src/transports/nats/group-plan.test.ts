@@ -65,20 +65,6 @@ test("D6: what is mine by the record but not in my hands begins a new term", () 
   expect(again.taken.map(({ slot }) => slot.epoch)).toEqual([2, 2]);
 });
 
-test("D6: what is mine by the record, not in my hands and more than my share is free for others at once", () => {
-  const first = planGroup({ members: {}, slots: slots(4) }, wishes("a"));
-  const joined = planGroup(first.state, wishes("b"));
-  // The lease of a member was over, so it dropped all its terms, and came back before anybody struck it out.
-  const back = planGroup(joined.state, wishes("a"));
-  expect([back.taken.length, back.shed]).toEqual([2, []]);
-  const heir = planGroup(back.state, wishes("b"));
-  expect([...owned(heir.state, "a"), ...owned(heir.state, "b")].toSorted()).toEqual(Object.keys(slots(4)));
-  expect(heir.taken.map(({ slot }) => slot)).toMatchObject([
-    { owner: "b", epoch: 2, base: 1, at: 5 },
-    { owner: "b", epoch: 2, base: 1, at: 5 },
-  ]);
-});
-
 test("D6: only a term whose consumer was made is built upon", () => {
   const first = planGroup({ members: {}, slots: slots(1) }, wishes("a"));
   const second = planGroup(first.state, wishes("a"));

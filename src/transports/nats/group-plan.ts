@@ -44,9 +44,8 @@ export function planGroup(before: GroupState, wishes: Wishes): Plan {
     slots.set(key, mine);
     taken.push({ key, slot: mine, before: slot });
   };
-  const giveBack = (key: string, slot: Slot): void => void slots.set(key, { ...slot, owner: null });
   if (!leaving) {
-    for (const topic of wishes.topics) shareTopic({ topic, slots, members, wishes, take, giveBack, shed });
+    for (const topic of wishes.topics) shareTopic({ topic, slots, members, wishes, take, shed });
   }
   const lost = [...wishes.running].flatMap(([key, epoch]) => {
     const slot = slots.get(key);
@@ -97,21 +96,16 @@ interface Sharing {
   readonly members: ReadonlyMap<string, Member>;
   readonly wishes: Wishes;
   readonly take: (key: string, slot: Slot) => void;
-  readonly giveBack: (key: string, slot: Slot) => void;
   readonly shed: string[];
 }
 
-function shareTopic({ topic, slots, members, wishes, take, giveBack, shed }: Sharing): void {
+function shareTopic({ topic, slots, members, wishes, take, shed }: Sharing): void {
   const { me, running, draining, released } = wishes;
   const ofTopic = [...slots].filter(([key]) => readSlotKey(key).topic === topic).sort(byPartition);
   const mine = ofTopic.filter(([, slot]) => slot.owner === me);
   const target = shareOf(me, topic, members, ofTopic.length);
   const staying = mine.filter(([key]) => !draining.has(key));
-  // What I do not read has nobody who could hand it over, so it is free at once.
-  for (const [key, slot] of staying.slice(target)) {
-    if (running.has(key)) shed.push(key);
-    else giveBack(key, slot);
-  }
+  for (const [key] of staying.slice(target)) shed.push(key);
   // Mine by the record, but the connection was lost, or the consumer was: a new term.
   for (const [key, slot] of staying.slice(0, target)) if (!running.has(key)) take(key, slot);
   const free = ofTopic.filter(([key, slot]) => slot.owner === null && !released.has(key));

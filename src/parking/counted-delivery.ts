@@ -25,7 +25,6 @@ export class CountedDelivery implements Delivery {
         this.#leave();
       };
     }
-    if (inner.signal.aborted) this.#leave(); // nobody will be told
   }
 
   get message(): Message {

@@ -47,23 +47,20 @@ export class ParkingTransport implements Transport {
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     if (!subscription.ordered) return this.#broker.subscribe(subscription, receive);
     const { group, prefetch } = subscription;
-    const turnstile = new Turnstile(prefetch);
+    const turnstile = new Turnstile(prefetch, receive);
     const gate = new KeyGate({
       lot: await this.#tables.parkingLot(group),
       group,
       observer: this.#observer,
-      receive,
+      receive: (delivery) => turnstile.arrived(delivery),
     });
     let fresh: Consumption | undefined = undefined;
     const copy = (message: Message, note: DeadLetterNote): Promise<void> => this.#copy(fresh, message, note);
     const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, (delivery) =>
-      turnstile.arrived(delivery, (counted) => receive(new ParkedDelivery(counted, copy))),
+      turnstile.arrived(new ParkedDelivery(delivery, copy)),
     );
     const consumption = await this.#broker
-      .subscribe(subscription, (delivery) =>
-        // Before the gate: what it has let through must be in the consumer's hands, to be taken back from there.
-        turnstile.arrived(delivery, (counted) => gate.arrived(counted)),
-      )
+      .subscribe(subscription, (delivery) => gate.arrived(delivery))
       .catch(async (error: unknown) => {
         await parked.close();
         throw error;

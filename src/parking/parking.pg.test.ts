@@ -130,28 +130,3 @@ test("B1: with broker and lot both full a consumer has one prefetch in hand, and
   expect(new Set(settled).size).toBe(24);
   expect(most).toBe(4);
 });
-
-test("rule 18: what waits for its turn does not overtake a predecessor that fails meanwhile", async () => {
-  const { transport, broker } = await house();
-  const open: Delivery[] = [];
-  const acked: string[] = [];
-  const take = async (count: number): Promise<Delivery[]> => {
-    await expect.poll(() => open.length, { timeout: 20_000, interval: 5 }).toBeGreaterThanOrEqual(count);
-    return open.splice(0);
-  };
-  const ack = async (delivery: Delivery | undefined): Promise<void> => {
-    acked.push(delivery?.message.id ?? "nothing");
-    await delivery?.ack();
-  };
-  await member(transport, (delivery) => open.push(delivery), 2);
-  await broker.publish([order("x", "x"), order("y", "y")], { signal });
-  for (const delivery of await take(2)) await delivery.retry({ delayMs: 0, charged: true, error: "no" });
-  const [x, y] = await take(2); // from the lot, and they take all the places there are
-  await broker.publish([order("a1", "a"), order("a2", "a")], { signal });
-  await ack(x);
-  const [a1] = await take(1);
-  await a1?.retry({ delayMs: 200, charged: true, error: "no" });
-  await ack(y);
-  while (acked.length < 4) for (const delivery of await take(1)) await ack(delivery);
-  expect(acked.slice(2)).toEqual(["a1", "a2"]);
-});

@@ -1,28 +1,25 @@
 import type { Delivery } from "../transport/index.ts";
 import { CountedDelivery } from "./counted-delivery.ts";
 
-interface Comer {
-  readonly delivery: Delivery;
-  readonly enter: (delivery: Delivery) => void;
-}
-
 /**
- * Broker and lot each bring up to a prefetch of their own; no more than one of both together is let in. The rest waits
- * here, in the order it came.
+ * Broker and lot each bring up to a prefetch of their own; the consumer is given no more than one of both together. The
+ * rest waits here, in the order it came.
  */
 export class Turnstile {
   readonly #most: number;
-  readonly #waiting: Comer[] = [];
+  readonly #receive: (delivery: Delivery) => void;
+  readonly #waiting: Delivery[] = [];
   #inside = 0;
   #turning = false;
   #closed = false;
 
-  constructor(most: number) {
+  constructor(most: number, receive: (delivery: Delivery) => void) {
     this.#most = most;
+    this.#receive = receive;
   }
 
-  arrived(delivery: Delivery, enter: (delivery: Delivery) => void): void {
-    this.#waiting.push({ delivery, enter });
+  arrived(delivery: Delivery): void {
+    this.#waiting.push(delivery);
     this.#turn();
   }
 
@@ -31,25 +28,25 @@ export class Turnstile {
     this.#closed = true;
   }
 
-  // A delivery may be settled, or lost, while it is being let in.
+  // A delivery may be settled, or lost, while it is being handed out.
   #turn(): void {
     if (this.#turning) return;
     this.#turning = true;
-    try {
-      while (!this.#closed && this.#inside < this.#most && this.#waiting.length > 0) this.#letIn();
-    } finally {
-      this.#turning = false;
+    while (!this.#closed && this.#inside < this.#most) {
+      const next = this.#waiting.shift();
+      if (next === undefined) break;
+      if (!next.signal.aborted) this.#enter(next);
     }
+    this.#turning = false;
   }
 
-  #letIn(): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) return;
+  #enter(delivery: Delivery): void {
     this.#inside += 1;
-    const counted = new CountedDelivery(next.delivery, () => {
-      this.#inside -= 1;
-      this.#turn();
-    });
-    if (!counted.signal.aborted) next.enter(counted); // else it was lost while it waited
+    this.#receive(
+      new CountedDelivery(delivery, () => {
+        this.#inside -= 1;
+        this.#turn();
+      }),
+    );
   }
 }

@@ -144,11 +144,7 @@ export class Subscriber implements Consumption {
       },
       holds: (reader) => this.#dispatcher.holds(reader),
       failed: (error) => this.#failed(error),
-      fine: () => {
-        this.#trouble = undefined;
-        // A lease that was renewed late kept everything back for a moment, and nothing else may ever happen.
-        this.#dispatcher.pump();
-      },
+      fine: () => (this.#trouble = undefined),
     });
   }
 

@@ -13,7 +13,6 @@ import type {
 import type { PostgresTransport } from "../transports/postgres/index.ts";
 import { KeyGate } from "./key-gate.ts";
 import { ParkedDelivery } from "./parked-delivery.ts";
-import { Turnstile } from "./turnstile.ts";
 
 /** A broker whose keyed retries wait in Postgres. Everything else is the broker's own. */
 export class ParkingTransport implements Transport {
@@ -46,18 +45,17 @@ export class ParkingTransport implements Transport {
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     if (!subscription.ordered) return this.#broker.subscribe(subscription, receive);
-    const { group, prefetch } = subscription;
-    const turnstile = new Turnstile(prefetch, receive);
+    const { group } = subscription;
     const gate = new KeyGate({
       lot: await this.#tables.parkingLot(group),
       group,
       observer: this.#observer,
-      receive: (delivery) => turnstile.arrived(delivery),
+      receive,
     });
     let fresh: Consumption | undefined = undefined;
     const copy = (message: Message, note: DeadLetterNote): Promise<void> => this.#copy(fresh, message, note);
     const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, (delivery) =>
-      turnstile.arrived(new ParkedDelivery(delivery, copy)),
+      receive(new ParkedDelivery(delivery, copy)),
     );
     const consumption = await this.#broker
       .subscribe(subscription, (delivery) => gate.arrived(delivery))
@@ -69,12 +67,10 @@ export class ParkingTransport implements Transport {
     return {
       pause: async () => {
         gate.closing = true;
-        turnstile.close();
         await Promise.all([consumption.pause(), parked.pause()]);
       },
       close: async () => {
         gate.closing = true;
-        turnstile.close();
         await gate.idle();
         await consumption.close();
         await parked.close();

@@ -100,33 +100,3 @@ test("rule 18: order per key holds over three members while one delivery in thre
   await expect.poll(() => settled, { timeout: 25_000 }).toBe(300);
   for (const numbers of done.values()) expect(numbers).toEqual(Array.from({ length: 25 }, (_, n) => n));
 });
-
-test("B1: with broker and lot both full a consumer has one prefetch in hand, and both go on as it settles", async () => {
-  const { transport, broker } = await house();
-  const open = new Set<Delivery>();
-  let most = 0;
-  const settled: string[] = [];
-  const hold = (delivery: Delivery): unknown => {
-    const { id } = delivery.message;
-    if (delivery.attempt === 1 && id.startsWith("parked"))
-      return delivery.retry({ delayMs: 300, charged: true, error: "later" });
-    most = Math.max(most, open.add(delivery).size);
-    return undefined;
-  };
-  await member(transport, hold, 4);
-  const keyed = (name: string) => Array.from({ length: 12 }, (_, n) => order(`${name}${n}`, `${name}${n}`));
-  await broker.publish([...keyed("parked"), ...keyed("fresh")], { signal });
-  await expect.poll(() => open.size, { timeout: 20_000 }).toBe(4);
-  await new Promise((resolve) => setTimeout(resolve, 600)); // the parked ones are due, and would come if they could
-  expect(most).toBe(4);
-  while (settled.length < 24) {
-    await expect.poll(() => open.size, { timeout: 20_000, interval: 5 }).toBeGreaterThan(0);
-    const [next] = open;
-    if (next === undefined) break;
-    open.delete(next);
-    settled.push(next.message.id);
-    await next.ack();
-  }
-  expect(new Set(settled).size).toBe(24);
-  expect(most).toBe(4);
-});

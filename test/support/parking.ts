@@ -7,6 +7,11 @@ import { createDatabase, cutConnections } from "./database.ts";
 import { RecordingObserver } from "./recording-observer.ts";
 import { ScriptedDatabase } from "./scripted-database.ts";
 
+/** What is not asked of a broker with parking, and why. */
+export const ofParking = {
+  "what comes back from a retry counts against the prefetch too": "the lot has a prefetch of its own",
+};
+
 /** Processes at one broker, each with its keyed retries parked in the same database. */
 export async function parkingHouse(broker: () => Promise<Transport>, leaseMs = 60_000) {
   const temporary = await createDatabase({ max: 40, migrated: true });

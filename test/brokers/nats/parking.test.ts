@@ -4,7 +4,7 @@ import { missing } from "./harness.ts";
 import { underTest } from "./under-test.ts";
 import { exerciseTransport } from "../../../src/testing/index.ts";
 import { caseTitle } from "../../support/case-title.ts";
-import { parked } from "../../support/parking.ts";
+import { ofParking, parked } from "../../support/parking.ts";
 
 const skipped = exerciseTransport(
   { test: (name, run) => test.skipIf(missing)(caseTitle(name, "B4", "rule 18"), run) },
@@ -12,6 +12,7 @@ const skipped = exerciseTransport(
   {
     capabilities: { ...nats().capabilities, ordersRetries: true },
     offers: ["abandon", "cutConnections", "putForeign", "deadLetters"],
+    skip: ofParking,
   },
 );
 

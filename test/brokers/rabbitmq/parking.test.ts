@@ -3,7 +3,7 @@ import { missing } from "./broker.ts";
 import { capabilities, underTest } from "./under-test.ts";
 import { exerciseTransport } from "../../../src/testing/index.ts";
 import { caseTitle } from "../../support/case-title.ts";
-import { parked } from "../../support/parking.ts";
+import { ofParking, parked } from "../../support/parking.ts";
 
 const skipped = exerciseTransport(
   { test: (name, run) => test.skipIf(missing !== undefined)(caseTitle(name, "B3", "rule 18"), run) },
@@ -11,6 +11,7 @@ const skipped = exerciseTransport(
   {
     capabilities: { ...capabilities, ordersRetries: true },
     offers: ["abandon", "cutConnections", "putForeign", "deadLetters"],
+    skip: ofParking,
   },
 );
 

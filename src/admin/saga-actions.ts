@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { encodeJson, type Json } from "../message/index.ts";
+import { encodeJson, personErased, type Json } from "../message/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
 import { openInstance, sealedText, type InstanceRow, type Loaded, type Operator } from "../saga/index.ts";
 import type { AdminTransaction } from "./explaining-database.ts";
@@ -96,7 +96,7 @@ export async function opened({ vault }: SagaAdmin, tx: AdminTransaction, row: In
   if (typeof instance !== "string") return instance;
   const why =
     instance === "erased"
-      ? "the person it was about was erased, and with them its state; `bus.privacy.endSaga()` closes it"
+      ? `${personErased}, and with them its state; close it: sagabox privacy end-saga ${row.id} --reason …`
       : "it is about a person, and there is no key for it here: set SAGABOX_KEY_RING_FILE";
   throw new SagaboxError("SAGA_ACTION_REFUSED", `Nothing can be decided about saga ${row.id}: ${why}.`);
 }

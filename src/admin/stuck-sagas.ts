@@ -1,4 +1,4 @@
-import { decodeJson } from "../message/index.ts";
+import { decodeJson, personErased } from "../message/index.ts";
 import { milliseconds, rejectUnknownKeys, text, wholeNumber, type Duration } from "../options/index.ts";
 import { stuckPlaces, type SagaState } from "../saga/index.ts";
 import { failureText } from "./failure-text.ts";
@@ -54,7 +54,10 @@ function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "wh
     case "incident":
       return {
         why: failures(row),
-        whatToDo: `Repair the cause and retry; or do it by hand and settle it; or skip it. See: saga show ${id}`,
+        whatToDo:
+          row.last_error === personErased
+            ? `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`
+            : `Repair the cause and retry; or do it by hand and settle it; or skip it. See: saga show ${id}`,
       };
     case "unclaimed":
       return unclaimed(admin, row, `${type} version ${version}`);

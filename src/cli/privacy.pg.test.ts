@@ -38,6 +38,10 @@ test("C6: erase says first what it would do, needs a reason, and takes the perso
     stderr: expect.stringContaining("Whose data?"),
   });
   expect(await cli("erase", "c-ada", ...subject, "--reason", "r")).toMatchObject({ code: 2 });
+  for (const wrong of [" c-ada\n", "c-ada\nc-bob\n"]) {
+    const refused = await cli("erase", "--subject-file", file("list", wrong), "--reason", "r");
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining("one id on one line") });
+  }
   const dry = await cli("erase", ...subject, "--reason", "request 1");
   expect(dry.stdout).toContain("Nothing was erased. With --yes 1 key(s) would be destroyed.");
   expect((await bus.privacy.status()).destroyed).toBe(0);

@@ -11,6 +11,9 @@ export interface Erased {
 /** A personal field as a handler gets it: the value, or the reason why there is none. */
 export type Personal<T> = T | Erased | Sealed;
 
+/** Why a saga about such a person cannot go on. Rows are found by these words, so all rooms say the same. */
+export const personErased = "the person it was about was erased";
+
 export const erased: Erased = Object.freeze({ $erased: true });
 
 export function isSealed(value: unknown): value is Sealed {

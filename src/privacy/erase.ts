@@ -1,11 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
+import { personErased } from "../message/index.ts";
 import { text } from "../options/index.ts";
 import type { OwnedTransaction } from "../storage/index.ts";
 import { aboutPerson, becauseOf, type Because } from "./because.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import { lastErasure, logErasure, proofOf, type Erasure } from "./erasure-log.ts";
 import type { Eraser } from "./eraser.ts";
-import { ERASED } from "./park.ts";
 import { remainsAfter, type Remains } from "./remains.ts";
 import type { ErasedSubject } from "./subject-erased.ts";
 import { sweepErasure, type Scrubbed } from "./sweep.ts";
@@ -93,7 +93,7 @@ async function destroy(
   await assertNotHeld(engine, tx, subject);
   const sagas = await liveSagas(engine, tx, subject);
   if (sagas.length > 0 && !force) throw busy(sagas);
-  if (sagas.length > 0) await tx.run(sql.parkSagas, [subject, ERASED, by.actor]);
+  if (sagas.length > 0) await tx.run(sql.parkSagas, [subject, personErased, by.actor]);
   const known = (await tx.run(sql.keysOf, [subject])).rows.length > 0;
   const destroyed = await tx.run<{ key_id: string }>(sql.destroyKeys, [subject, erasedAt]);
   const keyIds = destroyed.rows.map(({ key_id }) => key_id).sort();
@@ -121,7 +121,9 @@ export async function endErasedSaga(
   options: Because,
 ): Promise<boolean> {
   const { reason, actor } = becauseOf(options);
-  const params = [text("id", id), ERASED, reason, actor];
+  // Its status has to be one of the known ones; the note says that nothing was undone.
+  const note = `ended as it was, nothing was undone: ${reason}`;
+  const params = [text("id", id), personErased, note, actor];
   return (await database.run(sql.endSaga, params)).rows.length > 0;
 }
 

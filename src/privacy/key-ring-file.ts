@@ -14,6 +14,18 @@ const LARGEST_BYTES = 65_536;
 export function keyRingFile(path: string): KeyRing {
   let known: { readonly keys: RingKeys; readonly version: string } | undefined;
   let lookedMs = 0;
+  let isWarned = false;
+  // A rotation that went wrong should not wait for the next start to be noticed.
+  const warnOnce = (): void => {
+    if (isWarned) return;
+    isWarned = true;
+    process.emitWarning(
+      "The file of the key ring has become unreadable or wrong; the keys read before stay in use.",
+      {
+        code: "SAGABOX_KEY_RING_FILE",
+      },
+    );
+  };
   return new KeyRing((unknownId) => {
     const nowMs = systemClock.monotonicMs();
     if (known !== undefined && unknownId === undefined && nowMs - lookedMs < LOOK_EVERY_MS) return known.keys;
@@ -21,8 +33,10 @@ export function keyRingFile(path: string): KeyRing {
     try {
       const version = versionOf(path);
       if (known?.version !== version) known = { keys: parseKeyRing(contents(path)), version };
+      isWarned = false;
     } catch (error) {
       if (known === undefined) throw error instanceof SagaboxError ? error : unreadable(error);
+      warnOnce();
     }
     return known.keys;
   });

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { randomBytes } from "node:crypto";
 import { tmpdir } from "node:os";
@@ -81,6 +82,9 @@ test("C-11: a file is read again when a key is asked for that it did not hold; a
   expect(await ring.unwrap(wrapped, "")).toHaveLength(32);
   expect(ring.currentKeyId()).toBe("b");
   writeFileSync(path, "nonsense");
+  const told = once(process, "warning");
   expect(await ring.unwrap(wrapped, "")).toHaveLength(32);
+  await expect(ring.unwrap({ ...wrapped, keyId: "c" }, "")).rejects.toThrow();
+  expect(await told).toMatchObject([{ code: "SAGABOX_KEY_RING_FILE" }]);
   expect(() => keyRingFile(join(folder, "none"))).toThrowError(/SAGABOX_KEY_RING_FILE/);
 });

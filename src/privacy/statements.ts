@@ -111,7 +111,7 @@ export function privacyStatements(schema: string) {
           where id = $1::text and ended_at is null and subject is not null and last_error = $2::text
          returning id, version, trace_id),
        closed as (
-         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = 'compensated'
+         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = 'ended as it was'
           where saga_id in (select id from ended) and closed_at is null)
        insert into ${schema}.saga_audit_log
          (saga_id, version, event_type, old_status, new_status, note, cause, user_id, trace_id)

@@ -1,8 +1,8 @@
+import { personErased } from "../message/index.ts";
 import { textArray } from "../storage/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import type { Eraser } from "./eraser.ts";
 import { lockErasure, proofOf, type UnsweptErasure } from "./erasure-log.ts";
-import { ERASED } from "./park.ts";
 
 /** How many rows lost what was written in clear about the person's messages. */
 export interface Scrubbed {
@@ -48,7 +48,7 @@ async function destroyLate(eraser: Eraser, id: string): Promise<UnsweptErasure |
     late = (await tx.run<{ key_id: string }>(sql.destroyLate, [id])).rows.map(({ key_id }) => key_id).sort();
     const keyIds = [...new Set([...line.erasure.keyIds, ...late])].sort();
     const erasure = { ...line.erasure, keyIds };
-    await tx.run(sql.parkSealed, [subject, ERASED, actor, textArray(keyIds)]);
+    await tx.run(sql.parkSealed, [subject, personErased, actor, textArray(keyIds)]);
     if (late.length === 0) return line;
     await tx.run(sql.addLate, [id, textArray(keyIds), proofOf(engine, erasure), textArray(late)]);
     await publish({ subject, keyIds: late, erasedAt });

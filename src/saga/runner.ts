@@ -1,3 +1,4 @@
+import { personErased } from "../message/index.ts";
 import { Loop, systemClock, withDeadline, type Service } from "../runtime/index.ts";
 import { textArray, type Database, type Statement } from "../storage/index.ts";
 import type { SagaEngine } from "./engine.ts";
@@ -21,8 +22,6 @@ export interface SagaRunnerParts {
 }
 
 const ORPHANS_EVERY_MS = 30_000;
-/** As an erasure says it of the sagas it finds: by these words the parked ones are known. */
-const ERASED = "the person it was about was erased";
 
 /** Does what is due without anybody sending a message: local steps, retries, timeouts, mail. */
 export class SagaRunner implements Service {
@@ -150,11 +149,11 @@ export class SagaRunner implements Service {
     const { rows } = await database.run<{ current_step: string | null }>(sql.park, [
       id,
       worker,
-      ERASED,
+      personErased,
       from,
     ]);
     if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // it was before, or has ended
-    const told = { type, id, from, to: "failed", step: rows[0].current_step, error: ERASED } as const;
+    const told = { type, id, from, to: "failed", step: rows[0].current_step, error: personErased } as const;
     parts.observer.tell("saga.changed", told, { sagaId: id });
   }
 

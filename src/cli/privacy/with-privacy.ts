@@ -76,11 +76,17 @@ export function subjectOf(input: CommandInput, io: Io, given: string | undefined
 }
 
 function readSubject(file: string, cwd: string): string {
+  let text: string;
   try {
-    return readFileSync(file === "-" ? 0 : resolve(cwd, file), "utf8").replace(/\r?\n$/, "");
+    text = readFileSync(file === "-" ? 0 : resolve(cwd, file), "utf8").replace(/\r?\n$/, "");
   } catch {
     throw new UsageError(`--subject-file ${file} cannot be read.`);
   }
+  // A list, or a stray blank, would be taken for the id of somebody nobody knows, and nothing would be erased.
+  if (text !== text.trim() || text.includes("\n")) {
+    throw new UsageError(`--subject-file ${file} must hold one id on one line, without blanks around it.`);
+  }
+  return text;
 }
 
 /** Who does it, and why if that was said. */

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { SagaDetail } from "../../admin/index.ts";
+import { personErased } from "../../message/index.ts";
 import { sagaText } from "./saga-text.ts";
 
 const at = "2030-01-01T00:00:00.000Z";
@@ -79,4 +80,11 @@ test("a failed undo is told as such, with commands that name the step", () => {
 test("what waits for a person is not due by the clock", () => {
   expect(sagaText(parked)).not.toContain("next due");
   expect(sagaText({ ...parked, status: "compensating" })).toMatch(/^next due +2030-01-02T/m);
+});
+
+test("a saga whose person was erased is not offered a retry that could not help", () => {
+  const incident = parked.incident === null ? null : { ...parked.incident, error: personErased };
+  const text = sagaText({ ...parked, incident });
+  expect(text).toContain("  sagabox privacy end-saga s1 --reason …");
+  expect(text).not.toContain("saga retry");
 });

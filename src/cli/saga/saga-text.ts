@@ -1,4 +1,5 @@
 import { failureText, type SagaDetail, type StepDetail } from "../../admin/index.ts";
+import { personErased } from "../../message/index.ts";
 import { durationText, printable } from "../../telemetry/index.ts";
 import { json, table } from "../print.ts";
 
@@ -53,6 +54,13 @@ function took(ms: number | null): string | null {
 
 function incident({ id, incident: open, steps }: Omit<SagaDetail, "state">): string[] {
   if (open === null) return [];
+  if (open.error === personErased) {
+    return [
+      "",
+      `A person has to decide since ${open.openedAt}: ${personErased}, and nothing can be undone without its state`,
+      `  sagabox privacy end-saga ${id} --reason …     to close it as it is`,
+    ].map(printable);
+  }
   const failures = open.steps.map((place) =>
     failureText(place, steps.find(({ step }) => step === place) ?? { error: open.error }),
   );

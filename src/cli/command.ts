@@ -13,6 +13,18 @@ export interface Io {
   setEnv(name: string, value: string): void;
   /** Ends the process at once. */
   exit(code: number): void;
+  /** Absent where no person sits in front of it. */
+  readonly terminal?: Terminal;
+}
+
+/** The screen and the keyboard of a person. */
+export interface Terminal {
+  /** Standard output is on the screen: it may be cleared and drawn again. */
+  readonly out: boolean;
+  /** Writes over the last line of standard error; null takes it away. Absent where that is not on the screen. */
+  draw?(line: string | null): void;
+  /** Asks a question and waits for a line. Undefined when there was none (Ctrl-C, Ctrl-D). Absent without a keyboard. */
+  ask?(question: string): Promise<string | undefined>;
 }
 
 export interface CommandOption {
@@ -20,6 +32,8 @@ export interface CommandOption {
   readonly help: string;
   /** What stands for the value in the help text. */
   readonly value?: string;
+  /** Makes the value, a number, optional: this one counts when the option stands alone. */
+  readonly alone?: string;
 }
 
 export interface CommandInput {
@@ -47,7 +61,7 @@ export function parseCommand(command: Command, args: readonly string[]): Command
   );
   try {
     const { values, positionals } = parseArgs({
-      args: [...args],
+      args: withValues(command, args),
       options,
       allowPositionals: true,
       strict: true,
@@ -56,6 +70,16 @@ export function parseCommand(command: Command, args: readonly string[]): Command
   } catch (error) {
     throw new UsageError(parseProblem(command, error as NodeJS.ErrnoException));
   }
+}
+
+/** Gives options that stand alone, where others would have a number, the value that means so. */
+function withValues(command: Command, args: readonly string[]): string[] {
+  const end = args.includes("--") ? args.indexOf("--") : args.length;
+  return args.map((arg, index) => {
+    const alone = arg.startsWith("--") && index < end ? command.options[arg.slice(2)]?.alone : undefined;
+    if (alone === undefined || /^\d/.test(args[index + 1] ?? "")) return arg;
+    return `${arg}=${alone}`;
+  });
 }
 
 function parseProblem(command: Command, { code, message }: NodeJS.ErrnoException): string {

@@ -2,6 +2,7 @@
 import type { Io } from "./command.ts";
 import { safeLines } from "./print.ts";
 import { runCli } from "./run-cli.ts";
+import { terminalOf } from "./terminal.ts";
 
 // Whoever reads our output may leave early, as `head` does; that is no failure of ours.
 process.stdout.on("error", () => process.exit(0));
@@ -17,6 +18,7 @@ const io: Io = {
     process.env[name] = value;
   },
   exit: (code) => process.exit(code),
+  terminal: terminalOf(process),
 };
 
 const code = await runCli(process.argv.slice(2), io);

@@ -1,0 +1,49 @@
+import { sleep } from "../runtime/index.ts";
+import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "./command.ts";
+import { interruptible } from "./interrupt.ts";
+
+export const watchOption: CommandOption = {
+  type: "string",
+  value: "[seconds]",
+  alone: "2",
+  help: "Look again every so often, until Ctrl-C. Default: 2 seconds.",
+};
+
+const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
+
+/**
+ * Prints what `look` returns: once, or with --watch again and again until Ctrl-C, on a cleared screen if it is one. The
+ * exit code is that of the last look.
+ */
+export async function watched(
+  input: CommandInput,
+  io: Io,
+  look: () => Promise<{ readonly text: string; readonly code: number }>,
+): Promise<number> {
+  const seconds = watchSeconds(input);
+  if (seconds === undefined) {
+    const { text, code } = await look();
+    io.out(text);
+    return code;
+  }
+  return interruptible(io, async (signal) => {
+    let code = 0;
+    do {
+      const seen = await look();
+      const cleared = io.terminal?.out === true && input.values["json"] !== true;
+      io.out(cleared ? `${CLEAR}${seen.text}` : seen.text);
+      code = seen.code;
+    } while (await sleep(seconds * 1_000, signal));
+    return code;
+  });
+}
+
+function watchSeconds(input: CommandInput): number | undefined {
+  const text = textValue(input, "watch");
+  if (text === undefined) return undefined;
+  const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
+  if (!(seconds >= 0.1 && seconds <= 86_400)) {
+    throw new UsageError("--watch must be a number of seconds from 0.1 to 86400.");
+  }
+  return seconds;
+}

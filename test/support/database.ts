@@ -38,7 +38,7 @@ export function databaseForFile(options: TemporaryDatabaseOptions = {}): Promise
 /** A database the caller drops. */
 export async function createDatabase(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {
   const name = `t_${randomBytes(8).toString("hex")}`;
-  await asAdmin(`create database ${name} template ${templateOf(options)}`);
+  await asAdmin(`create database ${name} template ${templateOf(options)} strategy file_copy`);
   const url = new URL(inject("postgresUrl"));
   url.pathname = `/${name}`;
   const pool = new pg.Pool({ connectionString: url.href, max: options.max ?? 10 });

@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
-import { chmodSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
 import type { TestProject } from "vitest/node";
 import { startEmbeddedPostgres } from "../../src/embedded/index.ts";
 import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
+import { serverFolder } from "./server-folder.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -48,7 +48,7 @@ async function asAdmin(url: string, sql: string): Promise<void> {
 async function startCluster(): Promise<{ url: string; stop: () => Promise<void> }> {
   const given = process.env["DATABASE_URL"];
   if (given !== undefined && given !== "") return { url: given, stop: () => Promise.resolve() };
-  const folder = mkdtempSync(join(tmpdir(), "sagabox-test-"));
+  const folder = serverFolder("sagabox-test-");
   // As root the server runs under another account, which has to get through this folder.
   chmodSync(folder, 0o755);
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "data"), auth: "trust", settings });
@@ -68,4 +68,5 @@ const settings = {
   max_replication_slots: 20,
   max_wal_senders: 20,
   shared_buffers: "64MB",
+  max_wal_size: "256MB",
 };

@@ -1,12 +1,12 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Connection, metadataV12 } from "@platformatic/kafka";
 import { freePort } from "../../../src/embedded/free-port.ts";
+import { serverFolder } from "../server-folder.ts";
 import type { BrokerServer } from "./broker-server.ts";
 import { kafkaJars, kafkaVersion } from "./kafka/kafka-jars.ts";
 import { kafkaProperties, type KafkaPorts, type KafkaTestOptions } from "./kafka/kafka-properties.ts";
@@ -29,7 +29,7 @@ export async function startKafka(
 ): Promise<{ readonly server: KafkaServer } | { readonly missing: string }> {
   const jars = await kafkaJars();
   if ("missing" in jars) return jars;
-  const folder = await mkdtemp(join(tmpdir(), "sagabox-kafka-"));
+  const folder = serverFolder("sagabox-kafka-");
   const ports = await freePorts();
   const running = new KafkaProcess(jars.folder, folder, ports);
   try {

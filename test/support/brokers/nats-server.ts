@@ -1,9 +1,9 @@
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect, createServer, type AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { serverFolder } from "../server-folder.ts";
 import type { BrokerFound, BrokerServer } from "./broker-server.ts";
 
 export interface NatsServerWishes {
@@ -28,7 +28,7 @@ class NatsServer implements BrokerServer {
   readonly url: string;
   readonly version: string;
   readonly #port: number;
-  readonly folder = mkdtempSync(join(tmpdir(), "sagabox-nats-"));
+  readonly folder = serverFolder("sagabox-nats-");
   readonly #log = join(this.folder, "server.log");
   #process: ChildProcess | undefined;
 

@@ -10,11 +10,11 @@ import {
   writeFileSync,
 } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { connect } from "amqplib";
+import { serverHome } from "../server-folder.ts";
 import type { BrokerFound, BrokerServer } from "./broker-server.ts";
 
 const run = promisify(execFile);
@@ -163,7 +163,7 @@ export function rabbitServerAt(url: string): RabbitServer {
   return new RabbitServer(folderOf(Number(new URL(url).port)));
 }
 
-const folderOf = (port: number): string => join(tmpdir(), `sagabox-rabbitmq-${port}`);
+const folderOf = (port: number): string => join(serverHome(), `sagabox-rabbitmq-${port}`);
 
 export async function startRabbitMQ(): Promise<BrokerFound> {
   const programs = programFolder();

@@ -163,7 +163,7 @@ export function settleStatements(schema: string) {
          delete from ${schema}.outbox as row
           using ${rows} as done (lane, seq, id)
           where ${sameRow("done")} and ${FENCED}
-         returning row.lane, row.seq
+         returning row.lane, row.seq, row.again, row.message_id
        ), noted as (${receipts(schema, "$7")})
        ${answer}`,
     ),
@@ -222,7 +222,7 @@ export function settleStatements(schema: string) {
          delete from ${schema}.outbox as row
           using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
           where ${sameRow("done")}
-         returning row.lane, row.seq
+         returning row.lane, row.seq, row.again, row.message_id
        )
        ${receipts(schema, "$4")}`,
     ),
@@ -245,10 +245,13 @@ export function settleStatements(schema: string) {
   };
 }
 
+/** Null only where an older version wrote it; a row that was sent again has a number that no message carries. */
+const SENT_AGAIN = `coalesce(array_agg(seq) filter (where again), '{}'), array_agg(message_id) filter (where again)`;
+
 /** One receipt per lane from the rows in `gone`. */
 export function receipts(schema: string, relay: string): string {
-  return `insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on)
+  return `insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on, again_seqs, again_ids)
           select lane, min(seq), max(seq), array_agg(seq order by seq), ${relay}::text, clock_timestamp(),
-                 (clock_timestamp() at time zone 'utc')::date
+                 (clock_timestamp() at time zone 'utc')::date, ${SENT_AGAIN}
             from gone group by lane`;
 }

@@ -36,6 +36,7 @@ export const schemaObjects = {
   index_fingerprint: "table",
   gdpr_erasure_log: "table",
   legal_hold: "table",
+  conservation: "table",
   outbox_events: "view",
   masked_message: "view",
   masked_outbox_events: "view",

@@ -11,6 +11,7 @@ export const viewerGrants: readonly Grant[] = [
   { on: "receipt", can: { select: "all" }, why: "sees when what was sent" },
   { on: "member", can: { select: "all" }, why: "sees which processes work" },
   { on: "relay_lane", can: { select: ["lane", "scope", "owner", "leased_at"] }, why: "and on what" },
+  { on: "conservation", can: { select: "all" }, why: "sees whether everything written is accounted for" },
 ];
 
 const about = [

@@ -20,15 +20,16 @@ function fanOut(schema: string): string {
 
 function receipts(schema: string, relay: string): string {
   return `noted as (
-         insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on)
+         insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on, again_seqs, again_ids)
          select lane, min(seq), max(seq), array_agg(seq order by seq), ${relay}::text, clock_timestamp(),
-                (clock_timestamp() at time zone 'utc')::date
+                (clock_timestamp() at time zone 'utc')::date, coalesce(array_agg(seq) filter (where again), '{}'),
+                array_agg(message_id) filter (where again)
            from gone group by lane
        )`;
 }
 
 const GONE = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
-                row.max_attempts, row.expires_at`;
+                row.max_attempts, row.expires_at, row.again`;
 const WOKEN = "(select coalesce(array_agg(distinct lane), '{}') from copied) as woken";
 
 /** The hop from outbox to queue: the delete takes the writer's transaction number, then the deliveries draw theirs. */

@@ -44,7 +44,7 @@ test("SEC-20: list shows lines in columns or as JSON, filtered, and obeys no esc
   });
 });
 
-test("SEC-19: verify is 0 when all is whole and 1 when something was changed, and names it", async () => {
+test("SEC-19: verify is 0 when all is whole and 3 when something was changed, and names it", async () => {
   const { cli, tamper } = await setup();
   expect((await cli("verify")).stdout).toMatch(/3 row\(s\) are not sealed yet/);
   const sealed = await cli("seal");
@@ -55,7 +55,7 @@ test("SEC-19: verify is 0 when all is whole and 1 when something was changed, an
   const head = /kept elsewhere: (\S+)/.exec(whole.stdout)?.[1] ?? "";
   await tamper("update sagabox.saga_audit_log set note = 'x' where id = 2");
   const broken = await cli("verify", "--anchor", head);
-  expect(broken.code).toBe(1);
+  expect(broken.code).toBe(3);
   expect(broken.stdout).toMatch(/^BROKEN: 1 finding/);
   expect(broken.stdout).toContain("row_changed: Row 2 of saga_audit_log was changed (seal 2,");
   const asJson = await cli("verify", "--json");
@@ -63,7 +63,7 @@ test("SEC-19: verify is 0 when all is whole and 1 when something was changed, an
     ok: false,
     findings: [{ kind: "row_changed", id: "2" }],
   });
-  expect(asJson.code).toBe(1);
+  expect(asJson.code).toBe(3);
 });
 
 test.each([

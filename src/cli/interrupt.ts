@@ -1,9 +1,6 @@
 import { listenForStop } from "./stop-signals.ts";
 import type { Io } from "./command.ts";
 
-/** The exit code of work that was stopped half-way on purpose. */
-export const STOPPED = 4;
-
 /**
  * Runs work that Ctrl-C or SIGTERM may end early: the first aborts the signal, and the work returns with what it has
  * done by then; the second ends the process at once.

@@ -1,5 +1,6 @@
 import { isSagaboxError, type ErrorCode } from "../errors/index.ts";
 import { nearest } from "../options/index.ts";
+import { explainPostgresError } from "../storage/index.ts";
 import { packageVersion } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./command.ts";
 import { audit } from "./commands/audit.ts";
@@ -11,9 +12,20 @@ import { privacy } from "./commands/privacy.ts";
 import { roles } from "./commands/roles.ts";
 import { saga } from "./commands/saga.ts";
 import { worker } from "./commands/worker.ts";
+import { exitCodes, FAILED, MISUSED } from "./exit-codes.ts";
 import { errorText } from "./print.ts";
 
-const commands: readonly Command[] = [dev, worker, migrate, saga, explain, roles, audit, erase, privacy];
+export const commands: readonly Command[] = [
+  dev,
+  worker,
+  migrate,
+  saga,
+  explain,
+  roles,
+  audit,
+  erase,
+  privacy,
+];
 
 /** Runs one command line and returns its exit code; every failure is told on standard error. */
 export async function runCli(args: readonly string[], io: Io): Promise<number> {
@@ -21,9 +33,9 @@ export async function runCli(args: readonly string[], io: Io): Promise<number> {
     return await dispatch(args, io);
   } catch (error) {
     const misused = error instanceof UsageError || isMisuse(error);
-    io.err(`sagabox: ${errorText(error, wantsStack(io))}`);
+    io.err(`sagabox: ${errorText(explained(error, args, io), wantsStack(io))}`);
     if (error instanceof UsageError) io.err(`Run \`sagabox ${helpFor(args)}\` to see what there is.`);
-    return misused ? 2 : 1;
+    return misused ? MISUSED : FAILED;
   }
 }
 
@@ -66,6 +78,9 @@ function overview(): string {
     ...commands.map((command) => `  ${command.name.padEnd(width)}  ${command.summary}`),
     "",
     "`sagabox help <command>` tells more about one of them, `sagabox --version` which version this is.",
+    "",
+    "Exit codes:",
+    ...exitCodes.map(({ code, meaning }) => `  ${code}  ${meaning}`),
   ].join("\n");
 }
 
@@ -78,6 +93,15 @@ const MISUSE: readonly ErrorCode[] = [
 
 function isMisuse(error: unknown): boolean {
   return isSagaboxError(error) && MISUSE.includes(error.code);
+}
+
+/** What the server said in its own words, where a command has let it pass. */
+function explained(error: unknown, args: readonly string[], { env }: Io): unknown {
+  const given = args.flatMap(
+    (arg, index) =>
+      /^--schema(?:=(.*))?$/.exec(arg)?.[1] ?? (arg === "--schema" ? (args[index + 1] ?? []) : []),
+  );
+  return explainPostgresError(error, given[0] ?? env["SAGABOX_SCHEMA"] ?? "sagabox");
 }
 
 function wantsStack({ env }: Io): boolean {

@@ -114,7 +114,7 @@ test("F10: actions need a reason, are done by a worker, and are refused with cod
   await at(broken, "completed");
 });
 
-test("F8: check ends with 0 on the same definitions and with 1 on changed ones, naming each instance", async () => {
+test("F8: check ends with 0 on the same definitions and with 3 on changed ones, naming each instance", async () => {
   const { cli, env, waiting, broken, pool, another } = await setup();
   expect(await runCli(["saga", "check", "--app", app], { env })).toMatchObject({
     code: 0,
@@ -123,7 +123,7 @@ test("F8: check ends with 0 on the same definitions and with 1 on changed ones, 
   });
   const changed = { ...env, CHANGED: "yes" };
   const report = await runCli(["saga", "check", "--app", app], { env: changed });
-  expect(report.code).toBe(1);
+  expect(report.code).toBe(3);
   expect(report.stdout).toMatch(new RegExp(`^${waiting} .* stuck +– +approval`, "m"));
   expect(report.stdout).toMatch(new RegExp(`^${broken} .* diverges +1 +reserve`, "m"));
   expect(report.stdout).toContain("2 checked: 0 same, 1 diverge, 1 stuck.");

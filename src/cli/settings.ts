@@ -1,16 +1,27 @@
-import { SagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { readEnvironment, unknownVariables, type EnvironmentOptions } from "../options/index.ts";
-import { pgDatabase, quotedSchema, type Database } from "../storage/index.ts";
+import {
+  assertMigrated,
+  explainPostgresError,
+  pgDatabase,
+  quotedSchema,
+  type Database,
+  type NeededRole,
+} from "../storage/index.ts";
 import { textValue, type CommandInput, type Io } from "./command.ts";
 
 /** The checked environment; variables that look like ours but are read by nobody are mentioned. */
 export function environment(io: Io): EnvironmentOptions {
+  mentionUnknown(io);
+  return readEnvironment(io.env);
+}
+
+export function mentionUnknown(io: Io): void {
   for (const { name, suggestion } of unknownVariables(io.env)) {
     io.err(
       `${name} is set but read by nobody.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,
     );
   }
-  return readEnvironment(io.env);
 }
 
 export function schemaName(input: CommandInput, { schema }: EnvironmentOptions): string {
@@ -36,4 +47,52 @@ export async function withDatabase<T>(
   } finally {
     await database.close();
   }
+}
+
+/**
+ * Runs `work` on the schema of the environment, which must have every migration. `needs` is the role of the database that has
+ * the rights for it.
+ */
+export async function withSchema<T>(
+  input: CommandInput,
+  io: Io,
+  needs: NeededRole,
+  work: (database: Database, schema: string) => Promise<T>,
+): Promise<T> {
+  const env = environment(io);
+  const schema = schemaName(input, env);
+  return withDatabase(env.databaseUrl, async (database) => {
+    try {
+      return await work(migrated(database, schema), schema);
+    } catch (error) {
+      throw explainPostgresError(deniedByUs(error), quotedSchema(schema), needs);
+    }
+  });
+}
+
+/** The same database, which looks before its first statement; what is wrong with the command line is told before that. */
+function migrated(database: Database, schema: string): Database {
+  let looked: Promise<void> | undefined;
+  const ready = (): Promise<void> => (looked ??= assertMigrated(database, schema));
+  return {
+    size: database.size,
+    run: async (statement, params) => {
+      await ready();
+      return database.run<never>(statement, params);
+    },
+    begin: async (options) => {
+      await ready();
+      return database.begin(options);
+    },
+    session: async (purpose, settings) => {
+      await ready();
+      return database.session(purpose, settings);
+    },
+    close: () => database.close(),
+  };
+}
+
+// Who may not even look whether the schema is new enough was told so without the name of a role.
+function deniedByUs(error: unknown): unknown {
+  return isSagaboxError(error, "STORAGE_PERMISSION_DENIED") ? (error.cause ?? error) : error;
 }

@@ -63,7 +63,8 @@ const NOT_MIGRATED: readonly string[] = [
 ];
 
 /** Who is meant to do what failed, as `sagabox roles sql` names them. */
-export type NeededRole = "owner" | "writer" | "relay" | "consumer" | "saga" | "operator" | "privacy";
+export type NeededRole =
+  "owner" | "writer" | "relay" | "consumer" | "saga" | "viewer" | "operator" | "privacy";
 
 /** Turns the server's answers that a person can act on into errors that say how; others pass unchanged. */
 export function explainPostgresError(error: unknown, schema: string, needs?: NeededRole): unknown {

@@ -2,7 +2,7 @@ import { listAudit, type AuditFilter, type AuditLine } from "../../audit/index.t
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { json, safeLines, table } from "../print.ts";
 import { given, numberValue } from "../saga/input.ts";
-import { environment, schemaName, withDatabase } from "../settings.ts";
+import { withSchema } from "../settings.ts";
 import { onlyOptions } from "./only-options.ts";
 
 const READ = "log saga actor action target trace outcome since until limit after".split(" ");
@@ -23,9 +23,9 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     limit: numberValue(input, "limit"),
     after: textValue(input, "after"),
   }) as AuditFilter;
-  const env = environment(io);
-  const schema = schemaName(input, env);
-  const lines = await withDatabase(env.databaseUrl, (database) => listAudit(database, schema, filter));
+  const lines = await withSchema(input, io, "operator", (database, schema) =>
+    listAudit(database, schema, filter),
+  );
   if (input.values["json"] === true) {
     io.out(json({ lines }));
     return 0;

@@ -1,29 +1,29 @@
 import { AuditSealer, verifyAudit, type VerifyProgress, type VerifyReport } from "../../audit/index.ts";
-import { systemClock } from "../../runtime/index.ts";
 import { silentObserver } from "../../telemetry/index.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
+import { DONE, FOUND } from "../exit-codes.ts";
 import { json, safeLines } from "../print.ts";
+import { progress } from "../progress.ts";
 import { given } from "../saga/input.ts";
-import { environment, schemaName, withDatabase } from "../settings.ts";
+import { withSchema } from "../settings.ts";
 import { onlyOptions } from "./only-options.ts";
-
-const TOLD_EVERY_MS = 2_000;
 
 export async function verify(input: CommandInput, io: Io): Promise<number> {
   onlyOptions(input, ["anchor"]);
-  const env = environment(io);
-  const schema = schemaName(input, env);
-  const options = { ...given({ anchor: textValue(input, "anchor") }), onProgress: progressTeller(io) };
-  const report = await withDatabase(env.databaseUrl, (database) => verifyAudit(database, schema, options));
+  const told = progress(io, "seals");
+  const onProgress = ({ seals, totalSeals, rows }: VerifyProgress): void =>
+    told.at(seals, totalSeals, `${rows} rows`);
+  const options = { ...given({ anchor: textValue(input, "anchor") }), onProgress };
+  const report = await withSchema(input, io, "operator", (database, schema) =>
+    verifyAudit(database, schema, options),
+  ).finally(() => told.end());
   io.out(input.values["json"] === true ? json(report) : safeLines(reportText(report)));
-  return report.ok ? 0 : 1;
+  return report.ok ? DONE : FOUND;
 }
 
 export async function seal(input: CommandInput, io: Io): Promise<number> {
   onlyOptions(input, []);
-  const env = environment(io);
-  const schema = schemaName(input, env);
-  const result = await withDatabase(env.databaseUrl, (database) =>
+  const result = await withSchema(input, io, "owner", (database, schema) =>
     new AuditSealer({ database, schema, observer: silentObserver, sealEveryMs: 60_000 }).seal(),
   );
   if (input.values["json"] === true) io.out(json(result));
@@ -32,17 +32,6 @@ export async function seal(input: CommandInput, io: Io): Promise<number> {
     if (result.head !== null) io.out(`Head: ${result.head}`);
   }
   return 0;
-}
-
-/** On standard error, so that what is printed stays whole. */
-function progressTeller(io: Io): (progress: VerifyProgress) => void {
-  let toldMs = systemClock.monotonicMs();
-  return ({ seals, totalSeals, rows }) => {
-    const nowMs = systemClock.monotonicMs();
-    if (nowMs - toldMs < TOLD_EVERY_MS) return;
-    toldMs = nowMs;
-    io.err(`${seals} of ${totalSeals} seals, ${rows} rows …`);
-  };
 }
 
 function reportText(report: VerifyReport): string {

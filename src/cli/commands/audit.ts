@@ -17,7 +17,7 @@ export const audit: Command = {
           page before.
   verify  Compute the chain of hashes again from the rows that are there, and name every row and seal that is not as
           it was. Prints the head of the chain: keep it elsewhere, and give it as --anchor later. Without an anchor
-          nobody can tell whether the end of the chain was replaced. Exit code 1 if anything was found.
+          nobody can tell whether the end of the chain was replaced. Exit code 3 if anything was found.
   seal    Seal now what a worker would seal within a minute.
 
 Examples:

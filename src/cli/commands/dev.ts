@@ -15,7 +15,10 @@ export const dev: Command = {
   summary: "Run a PostgreSQL of your own for development, migrated and ready, until Ctrl-C.",
   usage: ["dev [--app <module>] [--port <number>] [--data <folder>] [--schema <name>]"],
   details: `The data stays in ./.sagabox between runs. With --app the worker runs as well.
-When DATABASE_URL is set, that database is used instead and no server is started.`,
+When DATABASE_URL is set, that database is used instead and no server is started.
+
+Example:
+  sagabox dev --app ./app.ts`,
   options: {
     app: { type: "string", value: "<module>", help: "File that exports the bus; its worker runs too." },
     port: {

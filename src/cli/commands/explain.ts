@@ -1,7 +1,7 @@
 import { explainMessage, type Explanation } from "../../admin/index.ts";
 import { UsageError, type Command, type CommandInput } from "../command.ts";
 import { json, safeLines, table } from "../print.ts";
-import { environment, schemaName, withDatabase } from "../settings.ts";
+import { withSchema } from "../settings.ts";
 
 export const explain: Command = {
   name: "explain",
@@ -20,9 +20,7 @@ The database is the one of DATABASE_URL.`,
   },
   async run(input, io) {
     const id = idOf(input);
-    const env = environment(io);
-    const schema = schemaName(input, env);
-    const explanation = await withDatabase(env.databaseUrl, (database) =>
+    const explanation = await withSchema(input, io, "viewer", (database, schema) =>
       explainMessage(database, schema, id),
     );
     io.out(input.values["json"] === true ? json(explanation) : explanationText(explanation));

@@ -19,6 +19,10 @@ export const migrate: Command = {
   status  List what is applied and what is pending.
   sql     Print the SQL of all migrations, for people who apply it with their own tool.
 
+Examples:
+  sagabox migrate status
+  sagabox migrate up
+
 The database is the one of DATABASE_URL.`,
   options: {
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },

@@ -35,6 +35,10 @@ export const privacy: Command = {
   reapply   After a restore: destroy again what the backup brought back, by the log or by such a copy.
   end-saga  End a saga that was parked because its person was erased.
 
+Examples:
+  sagabox privacy export --subject-file id.txt --reason "request 4711" > copy.ndjson
+  sagabox privacy rewrap
+
 The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
   options: privacyOptions,
   async run(input, io) {

@@ -31,13 +31,18 @@ export const saga: Command = {
   compensate  Undo it, even if it has completed. Not past its pivot.
   cancel      Undo it, unless it has completed.
   check       Play all running and the newest ended instances again on the definitions of the application, and say
-              which would go another way (diverges) or not go on at all (stuck). Exit code 1 if any. Ended ones of a version
+              which would go another way (diverges) or not go on at all (stuck). Exit code 3 if any. Ended ones of a version
               that is not registered are skipped; sagas it does not register at all are told, and change no exit code.
   diagram     Mermaid of a definition (by its name, with --app), or of one instance: on its definition with --app, else
               along the time.
 
 An action is done by a worker that knows the definition, usually within a second. It is written to the history with
---actor and --reason, and so is one that is refused. The database is the one of DATABASE_URL.`,
+--actor and --reason, and so is one that is refused. The database is the one of DATABASE_URL.
+
+Examples:
+  sagabox saga stuck
+  sagabox saga show 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
+  sagabox saga retry 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "carrier is back, ticket 7"`,
   options: {
     type: { type: "string", value: "<name>", help: "Only sagas of this name." },
     status: { type: "string", value: "<status>", help: "Only those with this status." },

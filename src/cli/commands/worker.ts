@@ -1,9 +1,9 @@
 import { workerParts, type WorkerPart } from "../../app/index.ts";
-import { oneOf } from "../../options/index.ts";
+import { checkEnvironment, oneOf, readEnvironment } from "../../options/index.ts";
 import { portValue, textValue, UsageError, type Command } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { runApp } from "../run-app.ts";
-import { environment } from "../settings.ts";
+import { mentionUnknown } from "../settings.ts";
 import { listenForStop } from "../stop-signals.ts";
 
 export const worker: Command = {
@@ -12,9 +12,13 @@ export const worker: Command = {
   usage: ["worker --app <module> [--parts <list>] [--port <number>] [--host <address>]"],
   details: `The module exports the bus as default or as "bus", or a function that returns it.
 With --parts only some of it runs: relay, consumers, sagas, upkeep. Each needs less of the database than all of them;
-see \`sagabox help roles\`. Example: sagabox worker --app ./app.ts --parts relay,consumers
+see \`sagabox help roles\`.
 Health and metrics are served on port 8000 of this machine only, unless told otherwise.
-SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; a second one ends at once.`,
+SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; a second one ends at once.
+
+Examples:
+  sagabox worker --app ./app.ts
+  sagabox worker --app ./app.ts --parts relay,consumers`,
   options: {
     app: { type: "string", value: "<module>", help: "File that exports the bus." },
     parts: {
@@ -37,7 +41,9 @@ SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; 
     }
     const port = portValue(input);
     const parts = partsOf(textValue(input, "parts"));
-    const env = environment(io);
+    mentionUnknown(io);
+    checkEnvironment(io.env);
+    const env = readEnvironment(io.env);
     const host = textValue(input, "host") ?? env.host;
     const stop = listenForStop(io.signals, (code) => io.exit(code));
     try {

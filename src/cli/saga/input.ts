@@ -2,7 +2,7 @@ import { sagaAdmin, type SagaAdmin } from "../../admin/index.ts";
 import { privacyEngine, privacySettings, sagaVault } from "../../privacy/index.ts";
 import type { SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { environment, schemaName, withDatabase } from "../settings.ts";
+import { environment, withSchema } from "../settings.ts";
 
 /** Runs `work` with the operations on the sagas of the environment's database. */
 export function withSagas<T>(
@@ -11,10 +11,9 @@ export function withSagas<T>(
   work: (admin: SagaAdmin) => Promise<T>,
   definitions: readonly SagaDefinition[] = [],
 ): Promise<T> {
-  const env = environment(io);
-  const schema = schemaName(input, env);
-  const settings = privacySettings({}, { text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
-  return withDatabase(env.databaseUrl, (database) => {
+  const { keyRing } = environment(io);
+  const settings = privacySettings({}, { text: keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  return withSchema(input, io, "operator", (database, schema) => {
     const privacy = privacyEngine({ database, schema, settings });
     const vault = privacy === undefined ? undefined : sagaVault(privacy);
     return work(sagaAdmin(database, schema, () => definitions, vault));

@@ -2,6 +2,7 @@ import { checkSagas, type CheckFinding } from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import type { SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { DONE, FOUND } from "../exit-codes.ts";
 import { loadApp } from "../load-app.ts";
 import { json, safeLines, table } from "../print.ts";
 import { given, noArgument, numberValue, onlyOptions, withSagas } from "./input.ts";
@@ -26,7 +27,7 @@ export async function check(input: CommandInput, io: Io): Promise<number> {
       );
     }
   }
-  return report.diverges + report.stuck === 0 ? 0 : 1;
+  return report.diverges + report.stuck === 0 ? DONE : FOUND;
 }
 
 function findingTable(findings: readonly CheckFinding[]): string {

@@ -1,6 +1,7 @@
 import type { Message } from "../message/index.ts";
 import type { Param, Queryable } from "../storage/index.ts";
 import { describeFailure, type DeadLetterReason } from "./describe-failure.ts";
+import { fingerprintOf } from "./fingerprint.ts";
 import type { DeadLetterStatements } from "./statements.ts";
 
 interface Death {
@@ -29,9 +30,10 @@ export async function buryMessage(
 export function burial(death: Burial): readonly Param[] {
   const { message, error } = death;
   const { errorType, errorMessage, stackTrace } = describeFailure(error);
+  const consumer = death.origin === "consumer" ? death.consumer : null;
   return [
     death.origin,
-    death.origin === "consumer" ? death.consumer : null,
+    consumer,
     storable(message.id),
     storable(message.kind),
     storable(message.type),
@@ -57,6 +59,7 @@ export function burial(death: Burial): readonly Param[] {
     errorType,
     errorMessage,
     stackTrace,
+    fingerprintOf({ consumer, type: message.type, reason: death.reason, errorType, errorMessage }),
   ];
 }
 

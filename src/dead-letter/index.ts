@@ -3,6 +3,7 @@
 export { describeFailure, type DeadLetterReason, type FailureDescription } from "./describe-failure.ts";
 export { deadLetterStore, type DeadLetter, type DeadLetterStore } from "./dead-letter.ts";
 export { deadLetterStatements, type DeadLetterStatements } from "./statements.ts";
+export { failureLabel, fingerprintOf, isSameFailure, normalisedError, type Failure } from "./fingerprint.ts";
 export { buryMessage, burial, type Burial } from "./bury.ts";
 export { listDeadLetters, showDeadLetter } from "./search.ts";
 export type { DeadLetterDetail, DeadLetterFilter, DeadLetterSummary } from "./search.ts";

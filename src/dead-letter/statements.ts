@@ -28,11 +28,11 @@ export function deadLetterStatements(schema: string) {
       `insert into ${schema}.dead_letter
          (origin, consumer, message_id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
           correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
-          written_at, expires_at, reason, attempts, error_type, error_message, stack_trace)
+          written_at, expires_at, reason, attempts, error_type, error_message, stack_trace, fingerprint)
        select $1::text, $2::text, $3::text, $4::text, $5::text, $6::integer, $7::text, $8::text, $9::text, $10::text,
               $11::text, $12::text, $13::text, $14::text, $15::text, $16::text, $17::smallint, $18::smallint,
               $19::text, $20::text, coalesce($21::text::timestamptz, clock_timestamp()), $22::text::timestamptz,
-              $23::text, $24::integer, $25::text, $26::text, $27::text
+              $23::text, $24::integer, $25::text, $26::text, $27::text, $28::text
         where not exists (
           select 1 from ${schema}.dead_letter as open
            where open.message_id = $3::text

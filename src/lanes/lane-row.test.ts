@@ -24,6 +24,7 @@ const row = packed(
 
 const message = packed(
   sampleMessage.id,
+  "2026-11-15",
   sampleMessage.kind,
   sampleMessage.type,
   sampleMessage.topic,
@@ -45,8 +46,21 @@ const message = packed(
 
 test("a message is put together again unchanged, and expires when its row says so", () => {
   expect(messageOf(message)).toEqual({ ...sampleMessage, expiresAt: null });
-  const rows = [aRow(1, { messageId: sampleMessage.id, expiresAt: sampleMessage.expiresAt }), aRow(2)];
+  const own = { messageId: sampleMessage.id, writtenOn: "2026-11-15" };
+  const rows = [aRow(1, { ...own, expiresAt: sampleMessage.expiresAt }), aRow(2)];
   expect(join(rows, [message]).map((joined) => joined.message)).toEqual([sampleMessage, null]);
+});
+
+test("of two copies of a message a row gets the one of its own day", () => {
+  const edited = message.replace("2026-11-15", "2026-11-16").replace(sampleMessage.data, '{"edited":true}');
+  const rows = ["2026-11-15", "2026-11-16", "2026-11-17"].map((writtenOn, n) =>
+    aRow(n, { messageId: sampleMessage.id, writtenOn }),
+  );
+  expect(join(rows, [edited, message]).map((joined) => joined.message?.data)).toEqual([
+    sampleMessage.data,
+    '{"edited":true}',
+    undefined,
+  ]);
 });
 
 test("a row keeps numbers too big for a number as text", () => {

@@ -72,26 +72,26 @@ export function laneRow(raw: string): LaneRow {
 /** The message as it was written; when it expires, the row decides. */
 export function messageOf(raw: string): Message {
   const fields = raw.split(SEPARATOR);
-  const headers = fields[16] ?? "{}";
+  const headers = fields[17] ?? "{}";
   return {
     id: fields[0] ?? "",
-    kind: fields[1] as MessageKind,
-    type: fields[2] ?? "",
-    schemaVersion: Number(fields[6]),
-    topic: fields[3] ?? "",
-    key: fields[4] || null,
-    data: fields[17] ?? "",
+    kind: fields[2] as MessageKind,
+    type: fields[3] ?? "",
+    schemaVersion: Number(fields[7]),
+    topic: fields[4] ?? "",
+    key: fields[5] || null,
+    data: fields[18] ?? "",
     headers: headers === "{}" ? {} : (JSON.parse(headers) as Record<string, string>),
-    correlationId: fields[7] ?? "",
-    causationId: fields[8] || null,
-    traceparent: fields[9] ?? "",
-    sagaId: fields[10] || null,
-    aggregateType: fields[11] || null,
-    aggregateId: fields[12] || null,
-    source: fields[13] ?? "",
-    target: fields[14] || null,
-    priority: Number(fields[5]),
-    writtenAt: isoTime(fields[15] ?? ""),
+    correlationId: fields[8] ?? "",
+    causationId: fields[9] || null,
+    traceparent: fields[10] ?? "",
+    sagaId: fields[11] || null,
+    aggregateType: fields[12] || null,
+    aggregateId: fields[13] || null,
+    source: fields[14] ?? "",
+    target: fields[15] || null,
+    priority: Number(fields[6]),
+    writtenAt: isoTime(fields[16] ?? ""),
     expiresAt: null,
   };
 }

@@ -150,8 +150,10 @@ const FOUND = packed(
   )} end`,
 );
 
+// A message whose letter was edited has a second copy on another day, so the day belongs to its name.
 const MESSAGE = packed(
   "id",
+  "written_on::text",
   "kind",
   "type",
   "topic",

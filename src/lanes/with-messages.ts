@@ -19,13 +19,17 @@ export async function withMessages(
   );
 }
 
-/** Each row with its message; it expires when the row says so. */
+/** Each row with its message, in the copy of the day that the row names; it expires when the row says so. */
 export function join(rows: readonly LaneRow[], packed: readonly string[]): LaneRow[] {
-  const byId = new Map(packed.map((text) => [text.slice(0, text.indexOf("\u001f")), text]));
+  const byName = new Map(packed.map((text) => [nameOf(text), text]));
   return rows.map((row) => {
-    const text = byId.get(row.messageId);
+    const text = byName.get(`${row.messageId}\u001f${row.writtenOn}`);
     if (text === undefined) return row;
     const message = messageOf(text);
     return { ...row, message: row.expiresAt === null ? message : { ...message, expiresAt: row.expiresAt } };
   });
+}
+
+function nameOf(text: string): string {
+  return text.slice(0, text.indexOf("\u001f", text.indexOf("\u001f") + 1));
 }

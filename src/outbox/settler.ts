@@ -1,3 +1,4 @@
+import { fingerprintOf } from "../dead-letter/index.ts";
 import {
   placesOf,
   settleUnderClaims,
@@ -89,6 +90,7 @@ export class Settler {
         list((death) => death.errorType),
         list((death) => death.errorMessage),
         list((death) => death.stack),
+        list(({ row, ...death }) => fingerprintOf({ consumer: null, type: row.type, ...death })),
       ];
     });
   }

@@ -185,11 +185,11 @@ export function settleStatements(schema: string) {
       "sagabox.outbox.dead",
       `with ${ownedLanes(schema)}, dying as materialized (
          select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
-                death.error_message, death.stack_trace,
+                death.error_message, death.stack_trace, death.fingerprint,
                 message.holds_on_death and death.reason <> 'expired' as stays
            from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::boolean[], $8::text::text[],
-                       $9::text::text[], $10::text::text[], $11::text::text[])
-                as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace)
+                       $9::text::text[], $10::text::text[], $11::text::text[], $12::text::text[])
+                as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace, fingerprint)
            join ${schema}.outbox as row on ${sameRow("death")}
            join ${schema}.message on message.id = row.message_id and message.written_on = row.written_on
           where ${FENCED}
@@ -206,11 +206,12 @@ export function settleStatements(schema: string) {
          insert into ${schema}.dead_letter
                 (origin, message_id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
                  correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
-                 written_at, expires_at, reason, attempts, error_type, error_message, stack_trace, held_lane, held_seq)
+                 written_at, expires_at, reason, attempts, error_type, error_message, stack_trace, held_lane, held_seq,
+                 fingerprint)
          select 'outbox', id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
                 correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
                 written_at, expires_at, reason, attempts + charged::integer, error_type, error_message, stack_trace,
-                case when stays then row_lane end, case when stays then row_seq end
+                case when stays then row_lane end, case when stays then row_seq end, fingerprint
            from dying
        )
        ${answer}`,

@@ -40,8 +40,13 @@ const exceptData = [...about, "seq", "written_on"];
 export const operatorGrants: readonly Grant[] = [
   {
     on: "dead_letter",
-    can: { select: "all", update: ["closed_at", "closed_as"] },
-    why: "reads dead letters, payload and all, and closes them",
+    can: { select: "all", update: ["closed_at", "closed_as", "fingerprint"] },
+    why: "reads dead letters, payload and all, groups and closes them",
+  },
+  {
+    on: "dead_letter_edit",
+    can: { select: "all", insert: ["letter_id", "actor", "reason", "before_hash", "after_hash", "contract"] },
+    why: "notes who gave one other data",
   },
   { on: "dead_letter_rearm", can: { execute: "all" }, why: "sends a closed one from the place it held" },
   { on: "dead_letter_free_key", can: { execute: "all" }, why: "lets the key of a discarded one go on" },
@@ -50,6 +55,14 @@ export const operatorGrants: readonly Grant[] = [
     can: { execute: "all" },
     why: "restores the message of a closed one when its day is gone",
   },
+  { on: "dead_letter_keep_copy", can: { execute: "all" }, why: "keeps the other data of an edited one" },
+  { on: "dead_letter_move_place", can: { execute: "all" }, why: "and puts them in the place it held" },
+  {
+    on: "dead_letter_bury_delivery",
+    can: { execute: "all" },
+    why: "takes a delivery out of a consumer's line",
+  },
+  { on: "dead_letter_bury_waiting", can: { execute: "all" }, why: "and a message out of the outbox" },
   {
     on: "message",
     can: { select: exceptData },

@@ -1,0 +1,71 @@
+import { expect, test } from "vitest";
+import { failureLabel, fingerprintOf, isSameFailure, normalisedError, type Failure } from "./fingerprint.ts";
+
+const failure: Failure = {
+  consumer: "billing",
+  type: "order.placed",
+  reason: "exhausted",
+  errorType: "TypeError",
+  errorMessage: "no price for article 17",
+};
+
+test.each([
+  ["no price for article 17", "no price for article 4711"],
+  [
+    "order 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 is closed",
+    "order 0297f3a2-6c1e-7d5b-9f62-1f6a8f3d2c12 is closed",
+  ],
+  ['card "4111 1111" declined', 'card "x" declined'],
+  ["card '4111' declined", "card 'abc' declined"],
+  ["cannot reach 10.0.0.7:5432", "cannot reach 10.0.0.12:5433"],
+  ["at 2026-11-16T08:00:00.123Z late", "at 2025-01-01T00:00:00.000Z late"],
+  ["mail to a.b@example.org bounced", "mail to c@example.com bounced"],
+  ["bad pointer 0xdeadBEEF", "bad pointer 0x1"],
+  ["customer ord-17 and ord-18 differ", "customer ord-19 and ord-2000 differ"],
+  ["lost:\n  3 rows", "lost: 4 rows"],
+])("%s and %s are one failure", (one, other) => {
+  expect(normalisedError(one)).toBe(normalisedError(other));
+  expect(fingerprintOf({ ...failure, errorMessage: one })).toBe(
+    fingerprintOf({ ...failure, errorMessage: other }),
+  );
+});
+
+test.each([
+  ["no price for article 17", "no stock for article 17"],
+  ["can't open the ledger, doesn't exist", "can't close the ledger, doesn't exist"],
+  ["connection refused", "connection reset"],
+])("%s and %s are two", (one, other) => {
+  expect(normalisedError(one)).not.toBe(normalisedError(other));
+});
+
+test("who failed, with what, why and how all tell failures apart", () => {
+  const others: Failure[] = [
+    { ...failure, consumer: "mail" },
+    { ...failure, consumer: null },
+    { ...failure, type: "order.paid" },
+    { ...failure, reason: "rejected" },
+    { ...failure, errorType: "RangeError" },
+  ];
+  const all = [failure, ...others].map(fingerprintOf);
+  expect(new Set(all).size).toBe(all.length);
+});
+
+test("a fingerprint stays what it is: it is kept in the database", () => {
+  expect(fingerprintOf(failure)).toBe("b61e22334366");
+  expect(failureLabel(failure)).toBe("billing · order.placed · TypeError: no price for article #");
+  expect(failureLabel({ ...failure, consumer: null })).toMatch(/^outbox · /);
+});
+
+test("a text of megabytes costs no more than its beginning", () => {
+  const long = "a1 ".repeat(1_000_000);
+  expect(normalisedError(long).length).toBeLessThanOrEqual(300);
+  expect(fingerprintOf({ ...failure, errorMessage: long })).toHaveLength(12);
+});
+
+test("the text of an attempt is recognised in the letter, whatever causes the letter tells of as well", () => {
+  const letter = { errorMessage: "charge 17 failed ← socket 4 closed" };
+  expect(isSameFailure(letter, "charge 18 failed")).toBe(true);
+  expect(isSameFailure(letter, "charge 18 failed ← socket 9 closed")).toBe(true);
+  expect(isSameFailure(letter, "refund 18 failed")).toBe(false);
+  expect(isSameFailure(letter, "")).toBe(false);
+});

@@ -1,0 +1,60 @@
+import { createHash } from "node:crypto";
+import type { DeadLetterReason } from "./describe-failure.ts";
+
+/** What a failure is told apart by. */
+export interface Failure {
+  /** Null for a message that could not be sent. */
+  readonly consumer: string | null;
+  readonly type: string;
+  readonly reason: DeadLetterReason;
+  readonly errorType: string;
+  readonly errorMessage: string;
+}
+
+const LONGEST_TEXT = 300;
+const DIGITS = 12;
+
+// From the most telling to the least: what one of them took is not looked at again.
+const VARIABLE: readonly (readonly [RegExp, string])[] = [
+  [/"[^"]*"|`[^`]*`|«[^»]*»|“[^”]*”/g, "…"],
+  // A single quote is an apostrophe as well, so it must stand where a quotation begins and where one ends.
+  [/(?<=^|[\s(=:,[{])'[^']*'(?=$|[\s).,:;\]}])/g, "…"],
+  [/[^\s@<>()]+@[^\s@<>()]+\.[a-z]+/gi, "…"],
+  // Uuids, numbers, times, addresses and names with a number in them.
+  [/[\p{L}\p{N}_+:/-]*\p{N}(?:[\p{L}\p{N}_+:/.-]*[\p{L}\p{N}_])?/gu, "#"],
+  [/\b(?:[a-f]{8,}|[A-F]{8,})\b/g, "#"],
+  [/#(?:[\s,;]+#)+/g, "#"],
+];
+
+/** An error's text without what differs from one message to the next, so that the same cause has the same text. */
+export function normalisedError(text: string): string {
+  const plain = text
+    .slice(0, LONGEST_TEXT * 4)
+    .replace(/\s+/g, " ")
+    .trim();
+  const same = VARIABLE.reduce((left, [pattern, mark]) => left.replace(pattern, mark), plain);
+  return same.slice(0, LONGEST_TEXT);
+}
+
+/**
+ * A short id of a cause: the same for every message that fails at the same place in the same way, whichever message it
+ * is. It is kept on the letter, so a change here makes new groups of old causes.
+ */
+export function fingerprintOf({ consumer, type, reason, errorType, errorMessage }: Failure): string {
+  const parts = [consumer, type, reason, errorType, normalisedError(errorMessage)];
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex").slice(0, DIGITS);
+}
+
+/** The same for people. */
+export function failureLabel({ consumer, type, errorType, errorMessage }: Failure): string {
+  return `${consumer ?? "outbox"} · ${type} · ${errorType}: ${normalisedError(errorMessage)}`;
+}
+
+/**
+ * Whether the text of a failed attempt tells of the failure that killed the letter. The letter's text has the causes
+ * behind it, the attempt's has not.
+ */
+export function isSameFailure(letter: Pick<Failure, "errorMessage">, attempt: string): boolean {
+  const [known, now] = [normalisedError(letter.errorMessage), normalisedError(attempt)];
+  return now !== "" && (known === now || known.startsWith(`${now} ←`));
+}

@@ -1,7 +1,7 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
 import { auditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
-import type { OutboxOptions } from "../outbox/index.ts";
+import { outboxSettings, type OutboxOptions } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
 import {
   noticeSettings,
@@ -10,21 +10,23 @@ import {
   type OnDeadLetter,
 } from "../notify/index.ts";
 import {
+  allProblems,
+  inPart,
   milliseconds,
   oneOf,
   readEnvironment,
+  refuse,
   rejectUnknownKeys,
   text,
   wholeNumber,
   type Duration,
   type Environment,
 } from "../options/index.ts";
-import { SagaboxError } from "../errors/index.ts";
 import { privacySettings, type PrivacyOptions, type PrivacySettings } from "../privacy/index.ts";
 import { randomToken } from "../runtime/index.ts";
 import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/index.ts";
 import { quotedSchema, type PgPool } from "../storage/index.ts";
-import type { LogLevel, Observer } from "../telemetry/index.ts";
+import type { LogLevel, Observer, Telemetry } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
 
 export interface BusOptions {
@@ -68,6 +70,8 @@ export interface BusOptions {
   readonly notify?: NotifyOptions;
   /** Told everything beside the log and the metrics. */
   readonly observers?: readonly Observer[];
+  /** Where traces and metrics go beside that: `openTelemetry()` of sagabox/opentelemetry. */
+  readonly telemetry?: Telemetry;
 }
 
 export interface BusSettings {
@@ -116,20 +120,33 @@ const KNOWN = [
   "notify",
   "log",
   "observers",
+  "telemetry",
 ] as const;
 
 const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 const DAY_MS = 86_400_000;
 
-/** What the code says, then what the environment says, then the defaults. */
+/** What the code says, then what the environment says, then the defaults. All problems are reported at once. */
 export function busSettings(options: BusOptions, env: Environment): BusSettings {
+  return allProblems("The options of createBus()", () => read(options, env));
+}
+
+function read(options: BusOptions, env: Environment): BusSettings {
   rejectUnknownKeys("createBus", options, KNOWN);
-  const around = readEnvironment(env);
+  const given = inPart(() => readEnvironment(env), undefined);
+  const around = given ?? {};
   const schema = options.schema ?? around.schema ?? "sagabox";
-  quotedSchema(schema);
+  inPart(() => void quotedSchema(schema), undefined);
+  const outbox = {
+    ...(around.batchSize === undefined ? {} : { batchSize: around.batchSize }),
+    ...(around.pollInterval === undefined ? {} : { pollInterval: around.pollInterval }),
+    ...(around.optimistic === undefined ? {} : { optimistic: around.optimistic }),
+    ...options.outbox,
+  };
+  outboxSettings(outbox); // read again where it is used; here for its problems
   return Object.freeze({
     service: text("service", options.service, { pattern: /^[^\p{Cc}]+$/u }),
-    database: options.database ?? around.databaseUrl ?? noDatabase(),
+    database: options.database ?? around.databaseUrl ?? (given === undefined ? "" : noDatabase()),
     schema,
     worker: checkedWorker(
       options.worker ?? around.workerId ?? `${options.service}-${randomToken().slice(0, 8)}`,
@@ -141,12 +158,7 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
         ? undefined
         : wholeNumber("maxPayloadBytes", options.maxPayloadBytes, { min: 1, max: 64 * 1_048_576 }),
     claimCheck: options.claimCheck,
-    outbox: {
-      ...(around.batchSize === undefined ? {} : { batchSize: around.batchSize }),
-      ...(around.pollInterval === undefined ? {} : { pollInterval: around.pollInterval }),
-      ...(around.optimistic === undefined ? {} : { optimistic: around.optimistic }),
-      ...options.outbox,
-    },
+    outbox,
     inbox: options.inbox ?? {},
     sagas: sagaSettings(options.sagas),
     audit: auditSettings(options.audit),
@@ -163,7 +175,10 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
       min: 7 * DAY_MS,
       max: 3_650 * DAY_MS,
     }),
-    notices: noticeSettings(options.onDeadLetter, options.notify),
+    notices: inPart(() => noticeSettings(options.onDeadLetter, options.notify), {
+      onDeadLetter: null,
+      webhook: null,
+    }),
     log: options.log === false ? false : oneOf("log", options.log ?? around.logLevel ?? "info", LOG_LEVELS),
     host: around.host ?? "127.0.0.1",
     port: around.port ?? 8_000,
@@ -171,14 +186,15 @@ export function busSettings(options: BusOptions, env: Environment): BusSettings 
   });
 }
 
-function noDatabase(): never {
-  throw new SagaboxError(
+function noDatabase(): string {
+  return refuse(
     "OPTIONS_INVALID",
     "No database was given. Pass `database` (a pg.Pool or a postgres:// URL) or set DATABASE_URL.",
+    "",
   );
 }
 
 function checkedWorker(worker: string): string {
   if (isValidId(worker) && worker.length <= 200) return worker;
-  throw new SagaboxError("OPTIONS_INVALID", "`worker` must be a text of 1 to 200 characters.");
+  return refuse("OPTIONS_INVALID", "worker must be a text of 1 to 200 characters.", "");
 }

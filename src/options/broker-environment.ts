@@ -1,12 +1,12 @@
-import { readFileSync } from "node:fs";
-import { SagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import {
   brokerVariables,
   messageFormatVariable,
   type BrokerName,
   type messageFormats,
 } from "./broker-variables.ts";
-import { findVariable, type Environment, type ReadSecret } from "./environment.ts";
+import { thrown } from "./checks.ts";
+import { findVariable, fromFile, unusable, type Environment, type ReadSecret } from "./environment.ts";
 import type { EnvironmentVariable } from "./environment-variables.ts";
 
 export interface BrokerEnvironment {
@@ -23,33 +23,57 @@ export interface BrokerEnvironment {
 export function readBrokerEnvironment(
   broker: BrokerName,
   env: Environment,
-  readSecret: ReadSecret = (path) => readFileSync(path, "utf8"),
+  readSecret: ReadSecret = fromFile,
 ): BrokerEnvironment {
+  const { options, problems } = gatherBrokerEnvironment(broker, env, readSecret);
+  if (problems.length > 0) throw unusable(problems);
+  return options;
+}
+
+export function gatherBrokerEnvironment(
+  broker: BrokerName,
+  env: Environment,
+  readSecret: ReadSecret,
+): { readonly options: BrokerEnvironment; readonly problems: readonly string[] } {
   const variables = brokerVariables[broker];
   const get = <T>(variable: EnvironmentVariable<T>): T | undefined => {
     const found = findVariable(env, variable, readSecret);
-    return found === undefined ? undefined : variable.read(found.name, found.value);
+    return found === undefined ? undefined : thrown(() => variable.read(found.name, found.value));
   };
-  const address = get(variables.address);
-  const username = get(variables.username);
-  const ca = get(variables.ca);
-  const mechanism = broker === "kafka" ? get(variables.mechanism) : undefined;
-  const format = get(messageFormatVariable);
-  if ((username === undefined) !== (get(variables.password) === undefined)) {
-    throw new SagaboxError(
-      "ENVIRONMENT_INVALID",
-      `${variables.username.names[0]} and ${variables.password.names[0]} belong together: set both or neither.`,
-    );
+  const problems: string[] = [];
+  const part = <T>(read: () => T): T | undefined => {
+    try {
+      return read();
+    } catch (error) {
+      if (!isSagaboxError(error)) throw error;
+      problems.push(error.message);
+      return undefined;
+    }
+  };
+  const address = part(() => get(variables.address));
+  const username = part(() => get(variables.username));
+  const file = part(() => get(variables.ca));
+  const ca = part(() =>
+    file === undefined ? undefined : contentsOf(variables.ca.names[0], file, readSecret),
+  );
+  const mechanism = broker === "kafka" ? part(() => get(variables.mechanism)) : undefined;
+  const format = part(() => get(messageFormatVariable));
+  const before = problems.length;
+  const password = part(() => get(variables.password));
+  if (problems.length === before && (username === undefined) !== (password === undefined)) {
+    const [user, secret] = [variables.username.names[0], variables.password.names[0]];
+    problems.push(`${user} and ${secret} belong together: set both or neither.`);
   }
-  return {
+  const options = {
     ...(address !== undefined && { address }),
     ...(username !== undefined && {
       credentials: () => ({ username, password: get(variables.password) ?? "" }),
     }),
-    ...(ca !== undefined && { ca: contentsOf(variables.ca.names[0], ca, readSecret) }),
+    ...(ca !== undefined && { ca }),
     ...(mechanism !== undefined && { mechanism }),
     ...(format !== undefined && { format }),
   };
+  return { options, problems };
 }
 
 function contentsOf(name: string, path: string, readSecret: ReadSecret): string {

@@ -1,4 +1,5 @@
-import { parseDuration, SagaboxError, type Duration } from "../errors/index.ts";
+import { parseDuration, type Duration } from "../errors/index.ts";
+import { checking, refuse } from "./checks.ts";
 
 export type { Duration };
 
@@ -12,18 +13,15 @@ export function milliseconds(
   bounds: { min?: number; max?: number } = {},
 ): number {
   const { min = 0, max = longestTimerMs } = bounds;
+  checking({ name, kind: "duration", value, min, max });
   const ms = parseDuration(value);
   if (ms === undefined) {
-    throw new SagaboxError(
+    return refuse(
       "OPTIONS_INVALID",
       `${name} must be a length of time such as "30s", "5m" or a number of milliseconds.`,
+      min,
     );
   }
-  if (ms < min || ms > max) {
-    throw new SagaboxError(
-      "OPTIONS_INVALID",
-      `${name} must be from ${min} ms to ${max} ms, but is ${ms} ms.`,
-    );
-  }
-  return ms;
+  if (ms >= min && ms <= max) return ms;
+  return refuse("OPTIONS_INVALID", `${name} must be from ${min} ms to ${max} ms, but is ${ms} ms.`, min);
 }

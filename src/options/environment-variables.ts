@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { allBrokerVariables } from "./broker-variables.ts";
 import { milliseconds } from "./duration.ts";
 import { flag, nearest, oneOf, text, wholeNumber } from "./parse-options.ts";
@@ -10,6 +11,10 @@ export interface EnvironmentVariable<T = unknown> {
   readonly default: string;
   /** A secret may also be given as the path of a file, in the variable of the same name with `_FILE`. */
   readonly secret: boolean;
+  /** What to think of before changing it. */
+  readonly advice?: string;
+  /** A value for `.env.example`. Default: the default, where it is a value. */
+  readonly example?: string;
   read(name: string, value: string): T;
 }
 
@@ -23,6 +28,9 @@ export const environmentVariables = {
     names: ["SAGABOX_DATABASE_URL", "DATABASE_URL"],
     meaning: "Connection address of PostgreSQL.",
     default: "none",
+    advice:
+      "Use a file in production. A pool of cores × 2 + spindles connections is a good start for the server as a whole; see the production checklist.",
+    example: "postgres://app:change-me@localhost:5432/shop",
     read: (name: string, value: string) => text(name, value, { max: 4_096, pattern: /^postgres(ql)?:\/\// }),
   },
   schema: {
@@ -30,21 +38,25 @@ export const environmentVariables = {
     names: ["SAGABOX_SCHEMA"],
     meaning: "Database schema that holds the tables.",
     default: "sagabox",
+    advice: "One schema for all services of one database; several only to keep environments apart.",
     read: (name: string, value: string) => text(name, value, { pattern: /^[a-z_][a-z0-9_]{0,62}$/ }),
   },
   keyRing: {
     ...secret,
-    names: ["SAGABOX_KEY_RING"],
+    names: ["SAGABOX_KEY_RING", "ENCRYPTION_KEY"],
     meaning:
-      "Keys for personal data, as lines of `name base64`; the first wraps new keys, the one named `index` is for blind indexes.",
+      "Keys for personal data, as lines of `name base64`; the first wraps new keys, the one named `index` is for blind indexes. `ENCRYPTION_KEY` is a single key of 32 bytes in base64.",
     default: "none: personal data cannot be sealed",
-    read: (name: string, value: string) => text(name, value, { max: 65_536 }),
+    advice: "Use a file: a ring in a file is read again when it changes, so keys can be rotated.",
+    read: (name: string, value: string) =>
+      name.startsWith("SAGABOX_") ? text(name, value, { max: 65_536 }) : ringOfOne(name, value),
   },
   workerId: {
     ...plain,
     names: ["SAGABOX_WORKER_ID", "WORKER_ID"],
     meaning: "Name of this process in leases, logs and metrics.",
     default: "the service's name and something random",
+    advice: "Set it to the name of the pod: it must be unique among the processes of a service.",
     read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]*$/ }),
   },
   batchSize: {
@@ -52,6 +64,7 @@ export const environmentVariables = {
     names: ["SAGABOX_BATCH_SIZE", "BATCH_SIZE"],
     meaning: "How many messages the relay reads at once.",
     default: "500",
+    advice: "Larger batches lift throughput until the broker is the limit; `sagabox tune` measures it.",
     read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 5_000 }),
   },
   pollInterval: {
@@ -59,6 +72,7 @@ export const environmentVariables = {
     names: ["SAGABOX_POLL_INTERVAL", "POLL_INTERVAL_SECONDS"],
     meaning: "Longest pause between two looks into an idle outbox.",
     default: "1s",
+    advice: "Polling is the net below notifications. Raise it only to spare an idle database.",
     read: (name: string, value: string) => milliseconds(name, asDuration(name, value), { min: 10 }),
   },
   lease: {
@@ -66,6 +80,7 @@ export const environmentVariables = {
     names: ["SAGABOX_LEASE"],
     meaning: "How long a lane stays with a relay that no longer answers.",
     default: "30s",
+    advice: "Longer than the longest pause of a process; a dead one is replaced after this time.",
     read: (name: string, value: string) => milliseconds(name, value, { min: 1_000, max: 3_600_000 }),
   },
   concurrency: {
@@ -73,6 +88,7 @@ export const environmentVariables = {
     names: ["SAGABOX_CONCURRENCY"],
     meaning: "How many messages the handlers of this process work on at a time.",
     default: "10",
+    advice: "Each handler needs a connection: keep it below the size of the pool.",
     read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 1_000 }),
   },
   optimistic: {
@@ -80,6 +96,7 @@ export const environmentVariables = {
     names: ["SAGABOX_OPTIMISTIC"],
     meaning: "Whether messages are sent right after commit, before the relay sees them.",
     default: "true",
+    advice: "Turn it off where the processes that publish cannot reach the broker.",
     read: (name: string, value: string) => flag(name, truth(value)),
   },
   shutdownTimeout: {
@@ -87,6 +104,7 @@ export const environmentVariables = {
     names: ["SAGABOX_SHUTDOWN_TIMEOUT"],
     meaning: "How long a stopping process may finish what it has begun.",
     default: "30s",
+    advice: "Shorter than the time the platform waits before it kills.",
     read: (name: string, value: string) => milliseconds(name, value, { min: 0, max: 3_600_000 }),
   },
   logLevel: {
@@ -94,6 +112,7 @@ export const environmentVariables = {
     names: ["SAGABOX_LOG_LEVEL", "LOG_LEVEL"],
     meaning: "Least important kind of line that is logged: debug, info, warn, error or silent.",
     default: "info",
+    advice: "`debug` tells every message; not for long in production.",
     read: (name: string, value: string) =>
       oneOf(name, level(value), ["debug", "info", "warn", "error", "silent"]),
   },
@@ -102,6 +121,7 @@ export const environmentVariables = {
     names: ["SAGABOX_HOST"],
     meaning: "Address on which health and metrics listen.",
     default: "127.0.0.1",
+    advice: "`0.0.0.0` in a container, so that probes reach it.",
     read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9.:_-]+$/ }),
   },
   port: {
@@ -109,6 +129,7 @@ export const environmentVariables = {
     names: ["SAGABOX_PORT"],
     meaning: "Port on which health and metrics listen.",
     default: "8000",
+    advice: "Keep it off the public network: it has no password.",
     read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 0, max: 65_535 }),
   },
 } as const satisfies Record<string, EnvironmentVariable>;
@@ -124,6 +145,13 @@ export function unknownVariables(
   return Object.keys(env)
     .filter((name) => name.startsWith("SAGABOX_") && !known.includes(name))
     .map((name) => ({ name, suggestion: nearest(name, known) }));
+}
+
+// The key of blind indexes follows from the only key there is, so that it is the same after every start.
+function ringOfOne(name: string, value: string): string {
+  const key = text(name, value, { pattern: /^[A-Za-z0-9+/_-]{43}=?$/ });
+  const index = createHmac("sha256", Buffer.from(key, "base64")).update("sagabox index").digest("base64");
+  return `encryption-key ${key}\nindex ${index}`;
 }
 
 function decimal(value: string): number {

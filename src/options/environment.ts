@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { thrown } from "./checks.ts";
 import { environmentVariables, type EnvironmentVariable } from "./environment-variables.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -17,33 +18,46 @@ export type ReadSecret = (path: string) => string;
  * Reads and checks all variables, and reports every problem at once. Values are never repeated in errors. A general name
  * that the host application uses for something else is passed over.
  */
-export function readEnvironment(
+export function readEnvironment(env: Environment, readSecret: ReadSecret = fromFile): EnvironmentOptions {
+  const { options, problems } = gatherEnvironment(env, readSecret);
+  if (problems.length > 0) throw unusable(problems);
+  return options;
+}
+
+export const fromFile: ReadSecret = (path) => readFileSync(path, "utf8");
+
+export function gatherEnvironment(
   env: Environment,
-  readSecret: ReadSecret = (path) => readFileSync(path, "utf8"),
-): EnvironmentOptions {
+  readSecret: ReadSecret,
+): { readonly options: EnvironmentOptions; readonly problems: readonly string[] } {
   const options: Record<string, unknown> = {};
   const problems: string[] = [];
   for (const [option, variable] of Object.entries<EnvironmentVariable>(environmentVariables)) {
     try {
       const found = findVariable(env, variable, readSecret);
-      if (found !== undefined) options[option] = variable.read(found.name, found.value);
+      if (found !== undefined) options[option] = thrown(() => variable.read(found.name, found.value));
     } catch (error) {
       if (!isSagaboxError(error)) throw error;
       if (!belongsToTheHost(env, variable)) problems.push(error.message);
     }
   }
-  if (problems.length > 0) {
-    throw new SagaboxError(
-      "ENVIRONMENT_INVALID",
-      `The environment cannot be used:\n- ${problems.join("\n- ")}`,
-    );
-  }
-  return Object.freeze(options) as EnvironmentOptions;
+  return { options: Object.freeze(options) as EnvironmentOptions, problems };
 }
 
-// LOG_LEVEL or BATCH_SIZE may mean something else to the application around us: what we cannot read there is not ours.
-function belongsToTheHost(env: Environment, { names, secret }: EnvironmentVariable): boolean {
-  return !secret && !names.some((name) => name.startsWith("SAGABOX_") && env[name]);
+export function unusable(problems: readonly string[]): SagaboxError {
+  return new SagaboxError(
+    "ENVIRONMENT_INVALID",
+    `The environment cannot be used:\n- ${problems.join("\n- ")}`,
+  );
+}
+
+// LOG_LEVEL or ENCRYPTION_KEY may mean something else to the application around us: what we cannot read there is not
+// ours. The database is an exception, since a bus cannot be without one.
+function belongsToTheHost(env: Environment, variable: EnvironmentVariable): boolean {
+  if (variable === environmentVariables.databaseUrl) return false;
+  return !variable.names.some(
+    (name) => name.startsWith("SAGABOX_") && (env[name] || (variable.secret && env[`${name}_FILE`])),
+  );
 }
 
 // Deployment tools often pass a variable that is meant to be unset as an empty text.
@@ -64,9 +78,12 @@ export function findVariable(env: Environment, variable: EnvironmentVariable, re
 }
 
 function contents(name: string, path: string, readSecret: ReadSecret): string {
+  let text: string;
   try {
-    return readSecret(path).replace(/\r?\n$/, "");
+    text = readSecret(path).replace(/\r?\n$/, "");
   } catch (cause) {
     throw new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that cannot be read.`, { cause });
   }
+  if (text !== "") return text;
+  throw new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that is empty.`);
 }

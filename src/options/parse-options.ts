@@ -1,4 +1,4 @@
-import { SagaboxError } from "../errors/index.ts";
+import { checking, refuse } from "./checks.ts";
 
 export interface Bounds {
   readonly min?: number;
@@ -8,14 +8,15 @@ export interface Bounds {
 /** Refuses keys nobody reads: a misspelt option that is silently ignored is found in production. */
 export function rejectUnknownKeys(where: string, options: object, known: readonly string[]): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new SagaboxError("OPTIONS_INVALID", `${where} must be an object.`);
+    refuse("OPTIONS_INVALID", `${where} must be an object.`, undefined);
+    return;
   }
   for (const key of Object.keys(options)) {
     if (known.includes(key)) continue;
     const suggestion = nearest(key, known);
     const hint =
       suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean "${suggestion}"?`;
-    throw new SagaboxError("OPTIONS_UNKNOWN_KEY", `${where} has no option "${key}". ${hint}`);
+    refuse("OPTIONS_UNKNOWN_KEY", `${where} has no option "${key}". ${hint}`, undefined);
   }
 }
 
@@ -24,25 +25,29 @@ export function wholeNumber(
   value: unknown,
   { min = 0, max = 2_147_483_647 }: Bounds = {},
 ): number {
+  checking({ name, kind: "number", value, min, max });
   if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
-  throw new SagaboxError(
+  return refuse(
     "OPTIONS_INVALID",
     `${name} must be a whole number from ${min} to ${max}, but is ${describe(value)}.`,
+    min,
   );
 }
 
 export function oneOf<const T extends string>(name: string, value: unknown, allowed: readonly T[]): T {
+  checking({ name, kind: "choice", value, choices: allowed });
   const found = allowed.find((candidate) => candidate === value);
   if (found !== undefined) return found;
   const suggestion = typeof value === "string" ? nearest(value, allowed) : undefined;
   const hint = suggestion === undefined ? "" : ` Did you mean "${suggestion}"?`;
   const list = allowed.map((candidate) => `"${candidate}"`).join(", ");
-  throw new SagaboxError("OPTIONS_INVALID", `${name} must be one of ${list}.${hint}`);
+  return refuse("OPTIONS_INVALID", `${name} must be one of ${list}.${hint}`, allowed[0] as T);
 }
 
 export function flag(name: string, value: unknown): boolean {
+  checking({ name, kind: "flag", value });
   if (typeof value === "boolean") return value;
-  throw new SagaboxError("OPTIONS_INVALID", `${name} must be true or false, but is ${describe(value)}.`);
+  return refuse("OPTIONS_INVALID", `${name} must be true or false, but is ${describe(value)}.`, false);
 }
 
 interface TextRules {
@@ -52,19 +57,16 @@ interface TextRules {
 }
 
 export function text(name: string, value: unknown, { min = 1, max = 255, pattern }: TextRules = {}): string {
+  checking({ name, kind: "text", value, min, max, ...(pattern !== undefined && { pattern }) });
   if (typeof value !== "string") {
-    throw new SagaboxError("OPTIONS_INVALID", `${name} must be a text, but is ${describe(value)}.`);
+    return refuse("OPTIONS_INVALID", `${name} must be a text, but is ${describe(value)}.`, "");
   }
   if (value.length < min || value.length > max) {
-    throw new SagaboxError(
-      "OPTIONS_INVALID",
-      `${name} must have ${min} to ${max} characters, but has ${value.length}.`,
-    );
+    const bounds = `${name} must have ${min} to ${max} characters, but has ${value.length}.`;
+    return refuse("OPTIONS_INVALID", bounds, "");
   }
-  if (pattern !== undefined && !pattern.test(value)) {
-    throw new SagaboxError("OPTIONS_INVALID", `${name} must match ${String(pattern)}.`);
-  }
-  return value;
+  if (pattern === undefined || pattern.test(value)) return value;
+  return refuse("OPTIONS_INVALID", `${name} must match ${String(pattern)}.`, "");
 }
 
 /** The candidate a person most likely meant, if one is near enough. */

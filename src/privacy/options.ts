@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { inPart, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 import { KEY_BYTES } from "./cipher.ts";
 import { KeyRing } from "./key-ring.ts";
 import { keyRingFile } from "./key-ring-file.ts";
@@ -39,7 +39,7 @@ export function privacySettings(
 ): PrivacySettings {
   rejectUnknownKeys("privacy", options, ["keys", "indexKey", "cacheTtl", "cacheSize", "keyTimeout"]);
   return Object.freeze({
-    keys: keysFrom(options, around),
+    keys: inPart(() => keysFrom(options, around), undefined),
     cacheTtlMs: milliseconds("privacy.cacheTtl", options.cacheTtl ?? "30s", { min: 0, max: 60_000 }),
     cacheSize: wholeNumber("privacy.cacheSize", options.cacheSize ?? 10_000, { min: 1, max: 1_000_000 }),
     wrapperMs: milliseconds("privacy.keyTimeout", options.keyTimeout ?? "5s", { min: 1, max: 60_000 }),

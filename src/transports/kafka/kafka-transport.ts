@@ -1,5 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
+import { allProblems } from "../../options/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import type {
   Capabilities,
@@ -122,5 +123,8 @@ export class KafkaTransport implements Transport {
 
 /** `createBus({ transport: kafka({ brokers: ["localhost:9092"] }) })` */
 export function kafka(options: KafkaOptions = {}): KafkaTransport {
-  return new KafkaTransport(kafkaSettings(withEnvironment(options, process.env)));
+  const settings = allProblems("The options of kafka()", () =>
+    kafkaSettings(withEnvironment(options, process.env)),
+  );
+  return new KafkaTransport(settings);
 }

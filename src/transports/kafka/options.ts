@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { SagaboxError } from "../../errors/index.ts";
 import {
   flag,
+  inPart,
   messageFormats,
   milliseconds,
   oneOf,
@@ -99,11 +100,11 @@ const KEYS: readonly (keyof KafkaOptions)[] = [
 
 export function kafkaSettings(options: KafkaOptions): KafkaSettings {
   rejectUnknownKeys("kafka", options, KEYS);
-  const brokers = brokersOf(options.brokers);
-  const tls = tlsSettings(options.tls);
+  const brokers = inPart(() => brokersOf(options.brokers), []);
+  const tls = inPart(() => tlsSettings(options.tls), {});
   const insecure =
     options.allowInsecure === undefined ? false : flag("kafka.allowInsecure", options.allowInsecure);
-  const sasl = saslSettings(options.sasl);
+  const sasl = inPart(() => saslSettings(options.sasl), undefined);
   if (tls === undefined && (!insecure || sasl?.mechanism === "PLAIN")) assertLocal(brokers, sasl?.mechanism);
   return Object.freeze({
     brokers,

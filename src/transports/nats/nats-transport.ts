@@ -1,5 +1,6 @@
 import { isSagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
+import { allProblems } from "../../options/index.ts";
 import type {
   Capabilities,
   Consumption,
@@ -18,7 +19,10 @@ import { Subscriber } from "./subscriber.ts";
 
 /** NATS JetStream as the carrier of messages. */
 export function nats(options: NatsOptions = {}): Transport {
-  return new NatsTransport(natsSettings(withEnvironment(options, process.env)));
+  const settings = allProblems("The options of nats()", () =>
+    natsSettings(withEnvironment(options, process.env)),
+  );
+  return new NatsTransport(settings);
 }
 
 /** What a message needs besides its data: envelope and headers. */

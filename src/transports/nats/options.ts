@@ -1,6 +1,7 @@
 import { SagaboxError } from "../../errors/index.ts";
 import {
   flag,
+  inPart,
   messageFormats,
   milliseconds,
   oneOf,
@@ -108,8 +109,8 @@ export function natsSettings(options: NatsOptions = {}): NatsSettings {
     throw new SagaboxError("OPTIONS_INVALID", "nats.maxAge must not be shorter than nats.duplicateWindow.");
   }
   return Object.freeze({
-    servers: checkServers(options.servers ?? "nats://127.0.0.1:4222", tls, allowInsecure),
-    credentials: checkCredentials(options.credentials),
+    servers: inPart(() => checkServers(options.servers ?? "nats://127.0.0.1:4222", tls, allowInsecure), []),
+    credentials: inPart(() => checkCredentials(options.credentials), undefined),
     tls,
     prefix: text("nats.prefix", options.prefix ?? "dp", { max: 32, pattern: /^[A-Za-z0-9_-]+$/ }),
     format: oneOf("nats.format", options.format ?? "sagabox", messageFormats),

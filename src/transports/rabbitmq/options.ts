@@ -2,6 +2,7 @@ import type { SecureContextOptions } from "node:tls";
 import { SagaboxError } from "../../errors/index.ts";
 import {
   flag,
+  inPart,
   messageFormats,
   milliseconds,
   oneOf,
@@ -134,10 +135,8 @@ export const prefixPattern = /^[A-Za-z0-9_-]{1,30}$/;
 export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
   rejectUnknownKeys("rabbitmq", options, known);
   const { maxLength } = options;
-  const addresses = brokerAddresses(options.url, {
-    vhost: options.vhost,
-    allowInsecure: flag("rabbitmq.allowInsecure", options.allowInsecure ?? false),
-  });
+  const allowInsecure = flag("rabbitmq.allowInsecure", options.allowInsecure ?? false);
+  const addresses = inPart(() => brokerAddresses(options.url, { vhost: options.vhost, allowInsecure }), []);
   return Object.freeze({
     addresses,
     credentials: credentialsOf(options, addresses),

@@ -1,4 +1,5 @@
 import type { Message } from "../../message/index.ts";
+import { allProblems } from "../../options/index.ts";
 import {
   assertCanBegin,
   type Capabilities,
@@ -105,5 +106,8 @@ export class RabbitMQTransport implements Transport {
 
 /** `createBus({ transport: rabbitmq({ url: "amqps://…" }) })` */
 export function rabbitmq(options: RabbitMQOptions = {}): RabbitMQTransport {
-  return new RabbitMQTransport(rabbitSettings(withEnvironment(options, process.env)));
+  const settings = allProblems("The options of rabbitmq()", () =>
+    rabbitSettings(withEnvironment(options, process.env)),
+  );
+  return new RabbitMQTransport(settings);
 }

@@ -63,6 +63,11 @@ test("A16: under the policy to drop only messages of the full topic are left out
   const kept = await admission.admit([to("events.full"), to("events.roomy"), to("events.full")]);
   expect(kept.map((one) => one.message.topic)).toEqual(["events.roomy"]);
   expect(observer.of("outbox.refused")).toHaveLength(2);
+  const counted = [
+    anOutgoing({ message: { topic: "events.full", kind: "command", sagaId: "s-1" } }),
+    anOutgoing({ message: { topic: "events.full", type: "sagabox.reply" } }),
+  ];
+  expect(await admission.admit(counted)).toEqual(counted);
 });
 
 test("A16: under the policy to wait one waits before BEGIN until the topic has drained below its limit", async () => {

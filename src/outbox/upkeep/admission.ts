@@ -1,3 +1,4 @@
+import { replyContract } from "../../message/index.ts";
 import { sleep, systemClock } from "../../runtime/index.ts";
 import type { Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
@@ -88,13 +89,21 @@ export class Admission {
     return new OutboxFullError(overflow, remedy);
   }
 
-  #mayStay({ message: { topic }, schedule }: Outgoing, full: ReadonlyMap<string, Overflow>): boolean {
+  #mayStay({ message, schedule }: Outgoing, full: ReadonlyMap<string, Overflow>): boolean {
+    const { topic } = message;
     const overflow = full.get(topic);
-    if (schedule !== null || overflow === undefined) return true;
+    if (schedule !== null || overflow === undefined || isWaitedFor(message)) return true;
     this.#options.observer.tell("outbox.refused", { topic, policy: "drop", depth: overflow.depth });
     return false;
   }
 }
+
+/** Somebody counts on it: a saga on its command, whoever asked on the reply. Dropped, both could only time out. */
+function isWaitedFor({ kind, type, sagaId }: Outgoing["message"]): boolean {
+  return type === REPLY || (kind === "command" && sagaId !== null);
+}
+
+const REPLY = replyContract("replies.any").name;
 
 const FIND_OUT = "Find out why they are not sent (is a relay running, is the broker up?)";
 const TIMED_OUT = `Waited in vain for room. ${FIND_OUT}, or raise outbox.overflow.timeout or .maxPending.`;

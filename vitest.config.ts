@@ -80,6 +80,16 @@ export default defineConfig({
       {
         ...shared,
         test: {
+          name: "ops",
+          include: ["test/ops/**/*.test.ts"],
+          globalSetup: globalPostgres,
+          testTimeout: 60_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        ...shared,
+        test: {
           name: "proof",
           include: ["test/chaos/**/*.chaos.ts"],
           globalSetup: globalPostgres,

@@ -32,11 +32,12 @@ const check = [
   ["formatting", run.format],
   ["no dead code", run.knip],
 ];
+const apart = ["rabbitmq", "kafka", "nats", "ops"];
 const tests = [
   ["tests", () => run.vitest(projects("unit", "types", "architecture", "postgres"))],
   // Each starts a server of its own, and is left out with the reason where there is none to start. They mostly wait for
   // their brokers, so they wait together.
-  ["brokers", () => together(["rabbitmq", "kafka", "nats"].map((name) => run.vitest(projects(name))))],
+  ["brokers and ops files", () => together(apart.map((name) => run.vitest(projects(name))))],
   ["proof, quick", () => run.vitest(projects("proof"), { SAGABOX_PROOF: "quick" })],
 ];
 

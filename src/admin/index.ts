@@ -2,6 +2,18 @@
 // all call these. Reading needs nothing but the database. Changing needs to say who and why, is checked against the
 // row under its lock, and is carried out by whichever worker knows the definition.
 export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./check-sagas.ts";
+export {
+  verifyConservation,
+  type ConservationReport,
+  type VerifyConservationOptions,
+} from "./conservation/verify.ts";
+export {
+  conservationSettings,
+  type ConservationOptions,
+  type ConservationSettings,
+} from "./conservation/options.ts";
+export type { ConservationFinding } from "./conservation/findings.ts";
+export { ConservationWatch } from "./conservation/watch.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
 export { failureText } from "./failure-text.ts";
 export { listIncidents, type Incident, type IncidentFilter } from "./incidents.ts";
@@ -25,3 +37,5 @@ export { assertRights } from "./roles/assert-rights.ts";
 export { type Extent, type Extra } from "./roles/grant.ts";
 export { roleNames, roles, type RoleName } from "./roles/roles.ts";
 export { rolesSql } from "./roles/roles-sql.ts";
+export { overview, type Overview } from "./overview/overview.ts";
+export { ageText, counted } from "./overview/judge-overview.ts";

@@ -11,6 +11,7 @@ import { migrate } from "./commands/migrate.ts";
 import { privacy } from "./commands/privacy.ts";
 import { roles } from "./commands/roles.ts";
 import { saga } from "./commands/saga.ts";
+import { status } from "./commands/status.ts";
 import { worker } from "./commands/worker.ts";
 import { exitCodes, FAILED, MISUSED } from "./exit-codes.ts";
 import { errorText } from "./print.ts";
@@ -19,6 +20,7 @@ export const commands: readonly Command[] = [
   dev,
   worker,
   migrate,
+  status,
   saga,
   explain,
   roles,

@@ -3,6 +3,30 @@ import { schemaObjects, type ObjectName } from "./objects.ts";
 
 const masked = (Object.keys(schemaObjects) as ObjectName[]).filter((name) => name.startsWith("masked_"));
 
+// The columns that the views show, on the tables themselves: what counts and lists has to find them by index.
+const viewerColumns: readonly Grant[] = Object.entries({
+  outbox:
+    "lane seq topic type message_id written_on priority attempts max_attempts due_at lease_until expires_at again",
+  scheduled:
+    "id due_at kind type schema_version topic saga_id correlation_id causation_id traceparent source priority " +
+    "max_attempts lane written_at expires_at",
+  queue:
+    "lane seq topic type message_id written_on priority attempts max_attempts due_at lease_until expires_at again",
+  message:
+    "id kind type schema_version topic saga_id correlation_id causation_id traceparent source priority max_attempts " +
+    "lane seq written_on written_at expires_at",
+  consumer_inbox:
+    "consumer event_id source_topic event_type consumed_at processing_duration_ms effect effect_of undone_by",
+  dead_letter:
+    "id origin consumer message_id kind type schema_version topic saga_id correlation_id causation_id traceparent " +
+    "source priority attempts max_attempts reason error_type written_at expires_at failed_at closed_at closed_as held_lane",
+  saga_instance: "id type status current_step ended_at",
+} satisfies Partial<Record<ObjectName, string>>).map(([on, columns]) => ({
+  on: on as ObjectName,
+  can: { select: columns.split(" ") },
+  why: "counts and lists by index what the views show",
+}));
+
 /** Looking. No payload, header, key, error text or name of a person, whatever is asked. */
 export const viewerGrants: readonly Grant[] = [
   ...masked.map((on): Grant => ({ on, can: { select: "all" }, why: "sees ids, states, times and sizes" })),
@@ -12,6 +36,7 @@ export const viewerGrants: readonly Grant[] = [
   { on: "member", can: { select: "all" }, why: "sees which processes work" },
   { on: "relay_lane", can: { select: ["lane", "scope", "owner", "leased_at"] }, why: "and on what" },
   { on: "conservation", can: { select: "all" }, why: "sees whether everything written is accounted for" },
+  ...viewerColumns,
 ];
 
 const about = [

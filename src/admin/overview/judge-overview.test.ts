@@ -1,0 +1,84 @@
+import { expect, test } from "vitest";
+import { ageText, judgeOverview } from "./judge-overview.ts";
+import type { ConsumerOverview, Facts } from "./overview.ts";
+
+const exactly = (count: number) => ({ count, exact: true });
+const well: Facts = {
+  at: "2026-11-16T08:00:00.000Z",
+  schema: { name: "sagabox", version: 9, migration: "roles" },
+  outbox: {
+    waiting: exactly(12),
+    failed: 1,
+    stubborn: 0,
+    oldestDueSeconds: 2,
+    scheduled: exactly(4),
+    scheduleLateSeconds: null,
+    heldKeys: 0,
+  },
+  deadLetters: exactly(0),
+  lanes: { total: 256, unowned: 0 },
+  workers: [],
+  consumers: [],
+  sagas: { running: 5, compensating: 1, failed: 0 },
+};
+const consumer: ConsumerOverview = {
+  name: "mail",
+  topics: 1,
+  waiting: exactly(7),
+  failed: 0,
+  oldestDueSeconds: 3,
+  ownedLanes: 256,
+};
+const problems = (change: Partial<Facts>) =>
+  judgeOverview({ ...well, ...change }).problems.map(({ what, command }) => `${what} → ${command}`);
+
+test("a system that sends what it is given is healthy, also with messages under way", () => {
+  expect(judgeOverview(well)).toEqual({ healthy: true, problems: [] });
+  expect(problems({ consumers: [consumer] })).toEqual([]);
+});
+
+test("lanes that nobody owns are a problem only while something waits", () => {
+  const lanes = { total: 256, unowned: 256 };
+  expect(problems({ lanes, outbox: { ...well.outbox, waiting: exactly(0) } })).toEqual([]);
+  expect(problems({ lanes })).toEqual([
+    "no lane owned by a running worker, and 12 message(s) wait to be sent → sagabox doctor",
+  ]);
+});
+
+test("each problem names the command that shows more of it", () => {
+  const outbox = {
+    ...well.outbox,
+    oldestDueSeconds: 90,
+    stubborn: 2,
+    scheduleLateSeconds: 7_200,
+    heldKeys: 1,
+  };
+  const told = problems({
+    outbox,
+    deadLetters: { count: 100_000, exact: false },
+    sagas: { ...well.sagas, failed: 3 },
+    consumers: [
+      { ...consumer, ownedLanes: 0 },
+      { ...consumer, name: "stock", oldestDueSeconds: 400 },
+    ],
+  });
+  expect(told).toEqual([
+    "the oldest message that is due waits for 90 s → sagabox outbox list",
+    "2 message(s) could not be sent three times or more → sagabox outbox list --state failed",
+    "scheduled messages are late by 2 h: no relay runs → sagabox outbox list --state scheduled",
+    "7 message(s) wait for consumer mail, which runs nowhere → sagabox doctor",
+    "consumer stock is behind by 7 min, 7 wait → sagabox inbox stats",
+    "100000 or more dead letter(s) are open; 1 key(s) stand still behind one → sagabox dlq list",
+    "3 saga(s) wait for a person's decision → sagabox saga stuck",
+  ]);
+});
+
+test.each([
+  [0.4, "0 s"],
+  [119, "119 s"],
+  [3_600, "60 min"],
+  [86_400, "24 h"],
+  [1_000_000, "12 d"],
+])("%d seconds are told as %s", (seconds, text) => {
+  expect(ageText(seconds)).toBe(text);
+});

@@ -1,0 +1,96 @@
+import type { Facts } from "./overview.ts";
+
+/** One thing that is wrong, and the command that shows more of it. */
+export interface Problem {
+  readonly what: string;
+  readonly command: string;
+}
+
+export interface Verdict {
+  readonly healthy: boolean;
+  readonly problems: readonly Problem[];
+}
+
+// Whatever is sent goes within a second or so; a relay that failed over needs its lease of half a minute at most.
+const LATE_SECONDS = 60;
+// A consumer may rightly be slower than that.
+const CONSUMER_LATE_SECONDS = 300;
+
+/** Pure: what of all this a person should look at, worst first. */
+export function judgeOverview(facts: Facts): Verdict {
+  const problems = [
+    ...relayProblems(facts),
+    ...consumerProblems(facts),
+    ...letterProblems(facts),
+    ...sagaProblems(facts),
+  ];
+  return { healthy: problems.length === 0, problems };
+}
+
+function* relayProblems({ outbox, lanes }: Facts): Generator<Problem> {
+  const { waiting, stubborn, oldestDueSeconds, scheduleLateSeconds } = outbox;
+  if (lanes.unowned > 0 && waiting.count > 0) {
+    const which = lanes.unowned === lanes.total ? "no lane" : `${lanes.unowned} of ${lanes.total} lanes not`;
+    yield {
+      what: `${which} owned by a running worker, and ${counted(waiting)} message(s) wait to be sent`,
+      command: "sagabox doctor",
+    };
+  }
+  if ((oldestDueSeconds ?? 0) > LATE_SECONDS) {
+    yield {
+      what: `the oldest message that is due waits for ${ageText(oldestDueSeconds ?? 0)}`,
+      command: "sagabox outbox list",
+    };
+  }
+  if (stubborn > 0) {
+    yield {
+      what: `${stubborn} message(s) could not be sent three times or more`,
+      command: "sagabox outbox list --state failed",
+    };
+  }
+  if ((scheduleLateSeconds ?? 0) > LATE_SECONDS) {
+    yield {
+      what: `scheduled messages are late by ${ageText(scheduleLateSeconds ?? 0)}: no relay runs`,
+      command: "sagabox outbox list --state scheduled",
+    };
+  }
+}
+
+function* consumerProblems({ consumers }: Facts): Generator<Problem> {
+  for (const { name, waiting, ownedLanes, oldestDueSeconds } of consumers) {
+    if (waiting.count > 0 && ownedLanes === 0) {
+      yield {
+        what: `${counted(waiting)} message(s) wait for consumer ${name}, which runs nowhere`,
+        command: "sagabox doctor",
+      };
+    } else if ((oldestDueSeconds ?? 0) > CONSUMER_LATE_SECONDS) {
+      yield {
+        what: `consumer ${name} is behind by ${ageText(oldestDueSeconds ?? 0)}, ${counted(waiting)} wait`,
+        command: "sagabox inbox stats",
+      };
+    }
+  }
+}
+
+function* letterProblems({ deadLetters, outbox: { heldKeys } }: Facts): Generator<Problem> {
+  if (deadLetters.count === 0) return;
+  const held = heldKeys === 0 ? "" : `; ${heldKeys} key(s) stand still behind one`;
+  yield { what: `${counted(deadLetters)} dead letter(s) are open${held}`, command: "sagabox dlq list" };
+}
+
+function* sagaProblems({ sagas }: Facts): Generator<Problem> {
+  if (sagas.failed === 0) return;
+  yield { what: `${sagas.failed} saga(s) wait for a person's decision`, command: "sagabox saga stuck" };
+}
+
+/** The number, or that there are more of them. */
+export function counted({ count, exact }: { readonly count: number; readonly exact: boolean }): string {
+  return exact ? String(count) : `${count} or more`;
+}
+
+/** A length of time in the unit that suits it. */
+export function ageText(seconds: number): string {
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.round(seconds / 3_600)} h` : `${Math.round(seconds / 86_400)} d`;
+}

@@ -1,0 +1,161 @@
+import { quotedSchema, type Database } from "../../storage/index.ts";
+import { judgeOverview, type Verdict } from "./judge-overview.ts";
+import { overviewStatements } from "./statements.ts";
+
+/** A count that stops at a limit, so that asking never costs much: "at least" when it is not exact. */
+export interface Counted {
+  readonly count: number;
+  readonly exact: boolean;
+}
+
+export interface ConsumerOverview {
+  readonly name: string;
+  readonly topics: number;
+  readonly waiting: Counted;
+  readonly failed: number;
+  /** How long the oldest delivery that is due has waited. */
+  readonly oldestDueSeconds: number | null;
+  /** Lanes that a running worker works on. */
+  readonly ownedLanes: number;
+}
+
+export interface WorkerOverview {
+  readonly worker: string;
+  readonly live: boolean;
+  readonly since: string;
+  /** Since when its last lease is over, where it is. */
+  readonly goneSeconds: number | null;
+  /** Lanes of the outbox that it sends from. */
+  readonly relayLanes: number;
+}
+
+export interface Facts {
+  readonly at: string;
+  readonly schema: { readonly name: string; readonly version: number; readonly migration: string };
+  readonly outbox: {
+    readonly waiting: Counted;
+    /** Tried at least once, and to be tried again. */
+    readonly failed: number;
+    /** Tried three times or more. */
+    readonly stubborn: number;
+    readonly oldestDueSeconds: number | null;
+    readonly scheduled: Counted;
+    /** By how much the first scheduled message is late, where it is. */
+    readonly scheduleLateSeconds: number | null;
+    /** Keys that stand still behind a dead message until a person decides. */
+    readonly heldKeys: number;
+  };
+  readonly deadLetters: Counted;
+  readonly lanes: { readonly total: number; readonly unowned: number };
+  readonly workers: readonly WorkerOverview[];
+  readonly consumers: readonly ConsumerOverview[];
+  readonly sagas: { readonly running: number; readonly compensating: number; readonly failed: number };
+}
+
+export interface Overview extends Facts, Verdict {}
+
+const COUNTED_TO = 100_000;
+const RELAY_SCOPE = 0;
+
+/** How the whole stands, and what is wrong with it. Reads only, and never much. */
+export async function overview(database: Database, schema: string): Promise<Overview> {
+  const facts = await factsOf(database, schema);
+  return { ...facts, ...judgeOverview(facts) };
+}
+
+async function factsOf(database: Database, schema: string): Promise<Facts> {
+  const sql = overviewStatements(quotedSchema(schema));
+  const [version] = (await database.run<VersionRow>(sql.version)).rows;
+  const [outbox] = (await database.run<OutboxRow>(sql.outbox, [COUNTED_TO])).rows;
+  const [letters] = (await database.run<LettersRow>(sql.deadLetters, [COUNTED_TO])).rows;
+  const lanes = (await database.run<LaneRow>(sql.lanes)).rows;
+  const workers = (await database.run<WorkerRow>(sql.workers)).rows;
+  const consumers = (await database.run<ConsumerRow>(sql.consumers, [COUNTED_TO])).rows;
+  const sagas = (await database.run<{ status: string; count: number }>(sql.sagas, [COUNTED_TO])).rows;
+  const relay = lanes.filter(({ scope }) => scope === RELAY_SCOPE);
+  const inStatus = (...names: string[]): number =>
+    sum(sagas.filter(({ status }) => names.includes(status)).map(({ count }) => count));
+  return {
+    at: version?.now ?? "",
+    schema: { name: schema, version: version?.version ?? 0, migration: version?.name ?? "" },
+    outbox: {
+      waiting: { count: outbox?.waiting ?? 0, exact: outbox?.exact ?? true },
+      failed: outbox?.failed ?? 0,
+      stubborn: outbox?.stubborn ?? 0,
+      oldestDueSeconds: rounded(outbox?.oldest_due_seconds),
+      scheduled: { count: outbox?.scheduled ?? 0, exact: (outbox?.scheduled ?? 0) < COUNTED_TO },
+      scheduleLateSeconds: positive(rounded(outbox?.schedule_late_seconds)),
+      heldKeys: letters?.held_keys ?? 0,
+    },
+    deadLetters: { count: letters?.open ?? 0, exact: letters?.exact ?? true },
+    lanes: {
+      total: sum(relay.map((row) => row.lanes)),
+      unowned: sum(relay.filter(({ worker }) => worker === null).map((row) => row.lanes)),
+    },
+    workers: workers.map((row) => ({
+      worker: row.worker,
+      live: row.live,
+      since: row.since,
+      goneSeconds: row.live ? null : rounded(row.gone_seconds),
+      relayLanes: sum(relay.filter(({ worker }) => worker === row.worker).map((lane) => lane.lanes)),
+    })),
+    consumers: consumers.map((row) => ({
+      name: row.name,
+      topics: row.topics,
+      waiting: { count: row.waiting, exact: row.exact },
+      failed: row.failed,
+      oldestDueSeconds: rounded(row.oldest_due_seconds),
+      ownedLanes: sum(
+        lanes.filter(({ scope, worker }) => scope === row.id && worker !== null).map((lane) => lane.lanes),
+      ),
+    })),
+    sagas: {
+      running: inStatus("started", "running", "completing"),
+      compensating: inStatus("compensating"),
+      failed: inStatus("failed"),
+    },
+  };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
+
+function rounded(seconds: number | null | undefined): number | null {
+  return seconds === null || seconds === undefined ? null : Math.round(seconds * 10) / 10;
+}
+
+function positive(seconds: number | null): number | null {
+  return seconds !== null && seconds > 0 ? seconds : null;
+}
+
+type VersionRow = { readonly version: number; readonly name: string; readonly now: string };
+type LaneRow = { readonly scope: number; readonly worker: string | null; readonly lanes: number };
+type LettersRow = { readonly open: number; readonly exact: boolean; readonly held_keys: number };
+
+interface OutboxRow {
+  readonly waiting: number;
+  readonly failed: number;
+  readonly stubborn: number;
+  readonly exact: boolean;
+  readonly oldest_due_seconds: number | null;
+  readonly scheduled: number;
+  readonly schedule_late_seconds: number | null;
+}
+
+interface WorkerRow {
+  readonly worker: string;
+  readonly live: boolean;
+  readonly since: string;
+  readonly gone_seconds: number;
+}
+
+interface ConsumerRow {
+  readonly id: number;
+  readonly name: string;
+  readonly waiting: number;
+  readonly failed: number;
+  readonly exact: boolean;
+  readonly topics: number;
+  readonly oldest_due_seconds: number | null;
+}

@@ -1,5 +1,5 @@
 // npm start: a PostgreSQL, a small shop on it, customers, and a view of what happens. Ctrl-C ends all of it.
-import { mkdirSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import pg from "pg";
 import { isSagaboxError } from "sagabox";
@@ -76,6 +76,9 @@ async function database(): Promise<{ url: string; place: string }> {
   mkdirSync(folder, { recursive: true });
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
   undo.push(() => leave(server));
+  const note = join(folder, "shop.url"); // for `npm run sagabox`
+  writeFileSync(note, server.url, { mode: 0o600 });
+  undo.push(() => rmSync(note, { force: true }));
   const place = relative(root, server.dataDir);
   return { url: server.url, place: place.startsWith("..") ? server.dataDir : place };
 }
@@ -112,6 +115,7 @@ function about(port: number, healthPort: number, place: string, carrier: string)
     "  customers         declined-… has a card that is declined, slow-… a bank that answers too late",
     `  look at it        curl -s http://127.0.0.1:${port}/orders/<orderId>`,
     `  health, metrics   http://127.0.0.1:${healthPort}/health/ready  http://127.0.0.1:${healthPort}/metrics`,
+    "  command line      npm run sagabox -- saga list     (or explain <message-id>, dlq, status, doctor, help)",
     `  messages go by    ${carrier}`,
     `  data              ${place}`,
     "  Ctrl-C stops everything; the next start finds the data again.",

@@ -7,9 +7,10 @@ import { roleNames, roles, type Extent } from "../src/admin/index.ts";
 import { flowDiagram } from "../src/flow/index.ts";
 import { cloudEventAttributes } from "../src/message/index.ts";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
-import { allBrokerVariables, environmentVariables, type EnvironmentVariable } from "../src/options/index.ts";
 import { sagaDiagram, sagaStatuses, statusDiagram, statusMoves, type SagaStatus } from "../src/saga/index.ts";
 import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
+import { environmentPage, exampleEnvironment } from "./reference/environment-page.ts";
+import { optionTables } from "./reference/option-tables.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -17,7 +18,9 @@ const root = join(import.meta.dirname, "..");
 export async function generatedDocs(): Promise<Readonly<Record<string, string>>> {
   return {
     "docs/telemetry.md": await page(telemetry()),
-    "docs/environment.md": await page(environment()),
+    "docs/environment.md": await page(environmentPage()),
+    ".env.example": exampleEnvironment(),
+    "docs/reference/configuration.md": await withTables("docs/reference/configuration.md", optionTables()),
     "docs/state-machines.md": await page(stateMachines()),
     "docs/guides/choreography.md": withDiagram(
       "docs/guides/choreography.md",
@@ -71,23 +74,6 @@ a message that has them, then the fields below. Of equal troubles five lines pas
 tells in \`suppressed\` how many did not. On a terminal the same line is printed for people instead.
 
 ${events.join("\n\n")}
-`;
-}
-
-function environment(): string {
-  const all = [...Object.values<EnvironmentVariable>(environmentVariables), ...allBrokerVariables()];
-  const rows = all.map(({ names, meaning, default: value, secret }) =>
-    row(names.map((name) => `\`${name}\``).join("<br>"), `${meaning}${secret ? " Secret." : ""}`, value),
-  );
-  return `# Environment variables
-
-Where a line has several names, the first that is set wins. An empty value counts as not set. A secret may also be
-given as the path of a file, in the variable of the same name with \`_FILE\` at its end. All values are checked at the
-start, and every problem is reported at once. What is said in code goes before what is said here.
-
-${row("Variable", "Meaning", "Default")}
-${row("---", "---", "---")}
-${rows.join("\n")}
 `;
 }
 

@@ -1,4 +1,4 @@
-import { assertRights } from "../admin/index.ts";
+import { assertRights, ConservationWatch } from "../admin/index.ts";
 import { Consumer, CrashLedger, type ConsumerDefinition, type HandlerRegistry } from "../inbox/index.ts";
 import { hintFrom, type Hint } from "../lanes/index.ts";
 import { SagaboxError } from "../errors/index.ts";
@@ -164,6 +164,7 @@ export class Worker {
         named("history", history),
         named("janitor", new Janitor(this.#parts)),
         named("audit sealer", auditSealer(this.#parts)),
+        named("conservation", this.#conservation()),
       ),
       ...(privacy === undefined
         ? []
@@ -187,6 +188,13 @@ export class Worker {
     const server = new HealthServer({ port, host, ready: () => this.health(), metrics: this.#metrics });
     this.#healthServer = server;
     return server;
+  }
+
+  #conservation(): ConservationWatch {
+    const { database, settings, outbox, observer } = this.#parts;
+    const { schema, worker, conservation } = settings;
+    const retentions = { deadLetterMs: settings.deadLetterMs, archiveMs: outbox.retentionMs };
+    return new ConservationWatch({ database, schema, worker, observer, retentions, ...conservation });
   }
 
   #notifications(): Notifications {

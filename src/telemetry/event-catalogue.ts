@@ -1,4 +1,5 @@
 import { auditEventCatalogue } from "./audit-event-catalogue.ts";
+import { conservationEventCatalogue } from "./conservation-event-catalogue.ts";
 import { consumerEventCatalogue } from "./consumer-event-catalogue.ts";
 import {
   type,
@@ -27,6 +28,7 @@ export type { EventEntry, LogLevel } from "./event-entry.ts";
 /** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
 export const eventCatalogue: EventEntries<TelemetryName> = {
   ...auditEventCatalogue,
+  ...conservationEventCatalogue,
   ...consumerEventCatalogue,
   ...sagaEventCatalogue,
   ...payloadEventCatalogue,

@@ -101,6 +101,21 @@ export interface TelemetryEvents {
   "audit.chain_begun": { readonly chain: number };
   /** Something in the audit log is not as it was sealed. */
   "audit.broken": { readonly kind: string; readonly seal: string | null; readonly error: string };
+  /** One look of the conservation check. */
+  "conservation.checked": {
+    readonly outcome: "kept" | "broken" | "elsewhere";
+    readonly messages: number;
+    readonly breaches: number;
+    readonly skipped: number;
+    readonly durationMs: number;
+  };
+  /** Something written is not accounted for, or is in two states at once. */
+  "conservation.broken": {
+    readonly kind: string;
+    readonly lane: number | null;
+    readonly count: number;
+    readonly ids: string;
+  };
   "history.partition": { readonly action: "attached" | "dropped" | "kept"; readonly partition: string };
   "history.cleaned": { readonly table: string; readonly count: number };
   "consumer.processed": {

@@ -110,6 +110,14 @@ export const metricCatalogue = {
   saga_failures_total: counter("Tries to move a saga that failed because of the database.", "saga_type"),
   audit_sealed_rows_total: counter("Rows of the audit log that were sealed."),
   audit_broken_total: counter("Findings that the audit log is not as it was sealed.", "kind"),
+  conservation_breaches: gauge(
+    "Things known to be wrong: messages not accounted for or in two states. Every process shows the same figure: use max, not sum.",
+  ),
+  conservation_checked_messages_total: counter("Messages the conservation check has looked at."),
+  conservation_checks_total: counter(
+    "Looks of the conservation check by their end: kept, broken, elsewhere.",
+    "outcome",
+  ),
   lanes_owned: gauge("Lanes this process holds.", "scope"),
   lanes_lost_total: counter("Lanes taken over before they could be renewed.", "scope"),
   members_gone_total: counter("Processes whose lease ran out without a good-bye.", "scope"),

@@ -161,6 +161,12 @@ function houseRecorders(metric: (name: MetricName) => Metric) {
     "audit.sealed": (e) => metric("audit_sealed_rows_total").add(e.rows),
     "audit.chain_begun": nothing,
     "audit.broken": (e) => metric("audit_broken_total").add(1, e.kind),
+    "conservation.checked": (e) => {
+      metric("conservation_breaches").set(e.breaches);
+      metric("conservation_checked_messages_total").add(e.messages);
+      metric("conservation_checks_total").add(1, e.outcome);
+    },
+    "conservation.broken": nothing,
     "history.partition": (e) => metric("history_partitions_total").add(1, e.action),
     "history.cleaned": (e) => metric("history_rows_removed_total").add(e.count, e.table),
     "transport.unreachable": nothing,

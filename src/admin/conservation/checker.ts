@@ -1,0 +1,124 @@
+import {
+  quotedSchema,
+  sqlState,
+  SQLSTATE,
+  type Database,
+  type OwnedTransaction,
+} from "../../storage/index.ts";
+import type { Breach } from "./findings.ts";
+import { messageStatements } from "./message-statements.ts";
+import { checkPlace, checkStanding, type CheckedPage, type Cursor, type PlaceName } from "./places.ts";
+import { placeStatements } from "./statements.ts";
+import { checkWindow, type CheckedWindow, type Window } from "./window.ts";
+
+/** Pages of a window: some 4 MB of messages. */
+export const WINDOW_PAGES = 512;
+
+const DAY_MS = 86_400_000;
+const LONGEST_MS = 3_650 * DAY_MS;
+const STATEMENT_TIMEOUT = "10s";
+/** What is so busy, or so large, that it cannot be looked at now is left for the next round: nothing is said about it. */
+const NOT_NOW: readonly string[] = [SQLSTATE.queryCanceled, SQLSTATE.lockNotAvailable];
+
+export interface Retentions {
+  readonly deadLetterMs: number;
+  readonly archiveMs: number;
+}
+
+/** What is kept when no worker has said otherwise. */
+export const usualRetentions: Retentions = { deadLetterMs: 14 * DAY_MS, archiveMs: 30 * DAY_MS };
+
+/** What can be judged: older messages may have died and been forgotten, or their receipts may be gone. */
+export interface Horizon {
+  readonly messages: string;
+  readonly rows: string;
+}
+
+export interface DayPages {
+  readonly day: string;
+  readonly pages: number;
+}
+
+/** Looks at one window or page at a time, each in a snapshot of its own that ends at once. It writes nothing. */
+export class Checker {
+  readonly #database: Database;
+  readonly #schema: string;
+  readonly #messages: ReturnType<typeof messageStatements>;
+  readonly #places: ReturnType<typeof placeStatements>;
+
+  constructor(database: Database, schema: string) {
+    this.#database = database;
+    this.#schema = quotedSchema(schema);
+    this.#messages = messageStatements(this.#schema);
+    this.#places = placeStatements(this.#schema);
+  }
+
+  get sql(): ReturnType<typeof placeStatements> {
+    return this.#places;
+  }
+
+  async retentions(): Promise<Retentions> {
+    const { rows } = await this.#database.run<{ dead_letter_ms: number | null; archive_ms: number | null }>(
+      this.#places.kept,
+    );
+    return {
+      deadLetterMs: rows[0]?.dead_letter_ms ?? usualRetentions.deadLetterMs,
+      archiveMs: rows[0]?.archive_ms ?? usualRetentions.archiveMs,
+    };
+  }
+
+  async horizon({ deadLetterMs, archiveMs }: Retentions): Promise<Horizon> {
+    const wholeDays = Math.min(deadLetterMs, archiveMs) - DAY_MS;
+    return { messages: await this.#dayBefore(wholeDays), rows: await this.#dayBefore(archiveMs - DAY_MS) };
+  }
+
+  async days(oldest: string): Promise<readonly DayPages[]> {
+    return (await this.#database.run<DayPages>(this.#messages.days, [this.#schema, oldest])).rows;
+  }
+
+  window(window: Window): Promise<CheckedWindow | undefined> {
+    return this.#twice((tx) => checkWindow(tx, this.#messages, window));
+  }
+
+  place(name: PlaceName, after: Cursor, oldest: string): Promise<CheckedPage | undefined> {
+    const wanted = { after, oldest, schema: this.#schema };
+    return this.#twice((tx) => checkPlace(tx, this.#places, name, wanted));
+  }
+
+  standing(): Promise<CheckedPage | undefined> {
+    return this.#twice((tx) => checkStanding(tx, this.#places));
+  }
+
+  // A partition that is attached between snapshot and statement hides what was moved into it. Damage stays; so only what a
+  // second snapshot shows as well is damage.
+  async #twice<T extends { readonly breaches: readonly Breach[] }>(
+    work: (tx: OwnedTransaction) => Promise<T>,
+  ): Promise<T | undefined> {
+    const first = await this.#snapshot(work);
+    if (first === undefined || first.breaches.length === 0) return first;
+    const second = await this.#snapshot(work);
+    if (second === undefined) return undefined;
+    const named = new Set(first.breaches.map(({ kind, id }) => `${kind} ${id}`));
+    return { ...second, breaches: second.breaches.filter(({ kind, id }) => named.has(`${kind} ${id}`)) };
+  }
+
+  async #dayBefore(ms: number): Promise<string> {
+    const { rows } = await this.#database.run<{ day: string }>(this.#places.today, [
+      Math.min(Math.max(0, ms), LONGEST_MS),
+    ]);
+    return rows[0]?.day ?? "";
+  }
+
+  async #snapshot<T>(work: (tx: OwnedTransaction) => Promise<T>): Promise<T | undefined> {
+    const tx = await this.#database.begin({ isolation: "repeatable read", idleTimeoutMs: 30_000 });
+    try {
+      await tx.run(this.#places.limits, [STATEMENT_TIMEOUT]);
+      return await work(tx);
+    } catch (error) {
+      if (NOT_NOW.includes(sqlState(error) ?? "")) return undefined;
+      throw error;
+    } finally {
+      await tx.rollback();
+    }
+  }
+}

@@ -1,0 +1,145 @@
+import { statement } from "../../storage/index.ts";
+
+/** Receipts whose last number lies further behind a window's are asked for by name. */
+const REACH = 20_000;
+
+/** How many rows that are not plainly in one state a window hands on. */
+export const MOST_SUSPECTS = 2_000;
+
+/**
+ * A window is a run of pages of one day's partition: pages follow each other as messages were written, so the receipts
+ * of a window lie together too, whatever ids the messages have.
+ */
+export function messageStatements(schema: string) {
+  return {
+    // Which days there may be messages of, and how many pages the partition of each has. A day without a partition of
+    // its own lies in the default one.
+    days: statement(
+      "sagabox.conservation.days",
+      `with parts as materialized (
+         select child.relname as name, pg_relation_size(child.oid) / current_setting('block_size')::bigint as pages
+           from pg_inherits
+           join pg_class as child on child.oid = pg_inherits.inhrelid
+          where pg_inherits.inhparent = ($1::text || '.message')::regclass
+       ), span as materialized (
+         select greatest($2::text::date, today - 3650) as first, today
+           from (select (clock_timestamp() at time zone 'utc')::date as today) as clock
+       )
+       select day.day::date::text as day, day.day::date = span.today as newest,
+              coalesce(own.pages, spare.pages, 0)::integer as pages
+         from span
+        cross join lateral generate_series(span.first, span.today, interval '1 day') as day (day)
+         left join parts as own on own.name = 'message_' || to_char(day.day, 'YYYYMMDD')
+         left join parts as spare on spare.name = 'message_default'
+        where coalesce(own.pages, spare.pages, 0) > 0
+        order by day.day`,
+    ),
+    // What becomes of each message of the window, in one snapshot: writing, sending and dying each change all of these
+    // tables in one transaction, so there is no moment in between.
+    window: statement(
+      "sagabox.conservation.window",
+      `with page as materialized (
+         select id, lane::integer as lane, seq, written_on - (written_at at time zone 'utc')::date > 1 as old
+           from ${schema}.message
+          where written_on = $1::text::date and ctid >= $2::text::tid and ctid < $3::text::tid and seq > 0
+       ), edge as materialized (
+         select coalesce(min(seq) filter (where not old), min(seq)) as low, max(seq) as high,
+                least(coalesce(min(seq) filter (where not old), min(seq)), $4::text::bigint + 1) as after
+           from page
+       ), noted as materialized (
+         select receipt.lane, named.seq, receipt.sent_at,
+                case when receipt.again_seqs is null then null else named.seq = any(receipt.again_seqs) end as again
+           from edge
+          cross join generate_series(0, 255) as walk (lane)
+          cross join lateral (
+            select lane, seqs, sent_at, again_seqs
+              from ${schema}.receipt
+             where receipt.lane = walk.lane and receipt.last_seq between edge.after and edge.high + ${REACH}
+               and receipt.sent_on between $1::text::date and $1::text::date + 1
+          ) as receipt
+          cross join lateral unnest(receipt.seqs) as named (seq)
+          where named.seq between edge.after and edge.high
+       ), sent as materialized (
+         select lane, seq, count(*)::integer as times, min(sent_at) as at from noted group by lane, seq
+       ), facts as materialized (
+         select page.id, page.lane, page.seq, page.old and page.seq < edge.low as carried,
+                coalesce(sent.times, 0) as times, sent.at as sent_at,
+                case when row.due_at = 'infinity' then 'held' when row.seq is not null then 'waiting' end as standing,
+                letters.*
+           from page
+          cross join edge
+           left join sent on sent.lane = page.lane and sent.seq = page.seq
+           left join ${schema}.outbox as row
+             on row.lane = page.lane and row.seq = page.seq and row.message_id = page.id
+           left join lateral (
+             select count(*)::integer as letters,
+                    count(*) filter (where letter.closed_at is null)::integer as open,
+                    min(letter.failed_at) filter (where letter.closed_at is null) as open_since,
+                    count(*) filter (where letter.closed_as = 'replayed')::integer as replayed,
+                    max(letter.closed_at) filter (where letter.closed_as = 'replayed') as replayed_at
+               from ${schema}.dead_letter as letter
+              where letter.message_id = page.id and letter.origin = 'outbox'
+           ) as letters on true
+       ), judged as materialized (
+         select facts.*,
+                (times = 1 and standing is null and open = 0)
+                  or (coalesce(standing, '') = 'waiting' and times = 0 and open = 0) as plain
+           from facts
+       )
+       select (select count(*)::integer from page) as messages, (select high::text from edge) as high,
+              (select coalesce(json_agg(json_build_object('lane', lane, 'written', written, 'sent', sent, 'waiting', waiting)), '[]')
+                 from (select lane, count(*) as written, count(*) filter (where plain and times = 1) as sent,
+                              count(*) filter (where plain and times = 0) as waiting
+                         from judged group by lane) as lanes)::text as lanes,
+              (select coalesce(json_agg(json_build_object('id', id, 'lane', lane, 'seq', seq::text, 'carried', carried,
+                        'times', times, 'sentAt', sent_at, 'row', standing, 'letters', letters, 'open', open,
+                        'openSince', open_since, 'replayed', replayed, 'replayedAt', replayed_at)), '[]')
+                 from (select * from judged where not plain order by lane, seq limit ${MOST_SUSPECTS}) as few)::text as suspects,
+              (select count(*)::integer from judged where not plain) as suspected,
+              (select coalesce(json_agg(json_build_object('lane', lane, 'seq', seq::text)), '[]')
+                 from (select lane, seq from noted
+                        where again = false and not exists (
+                              select 1 from page where page.lane = noted.lane and page.seq = noted.seq)
+                        order by seq limit ${MOST_SUSPECTS}) as few)::text as strangers`,
+    ),
+    // For the few that a window cannot explain: everything that could be known of them, wherever it is.
+    traces: statement(
+      "sagabox.conservation.traces",
+      `select asked.id,
+              exists (select 1 from ${schema}.receipt
+                       where receipt.lane = asked.lane and receipt.last_seq >= asked.seq and receipt.first_seq <= asked.seq
+                         and receipt.sent_on >= $4::text::date and asked.seq = any(receipt.seqs)) as sent,
+              exists (select 1 from ${schema}.outbox where again and message_id = asked.id) as waits_again,
+              exists (select 1 from ${schema}.receipt
+                       where receipt.lane = asked.lane and receipt.last_seq > asked.seq
+                         and asked.id = any(receipt.again_ids)) as sent_again,
+              exists (select 1 from ${schema}.receipt
+                       where receipt.lane = asked.lane and receipt.last_seq > asked.seq and receipt.again_seqs is null) as untold,
+              exists (select 1 from ${schema}.consumer_group as known
+                        join ${schema}.consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = asked.id)
+                or exists (select 1 from ${schema}.dead_letter as letter
+                            where letter.message_id = asked.id and letter.origin = 'consumer')
+                or exists (select 1 from ${schema}.consumer_group as known
+                             join ${schema}.queue on queue.lane = known.id * 256 + asked.lane and queue.message_id = asked.id)
+                or exists (select 1 from ${schema}.message as twin
+                            where twin.id = asked.id and twin.written_on <> $4::text::date) as delivered
+         from unnest($1::text::text[], $2::text::integer[], $3::text::bigint[]) as asked (id, lane, seq)`,
+    ),
+    // Numbers that a receipt names and the pages of the window do not have: they may lie some pages further on …
+    presentNear: statement(
+      "sagabox.conservation.present_near",
+      `select message.lane::integer as lane, message.seq::text as seq
+         from ${schema}.message
+        where message.written_on = $3::text::date and message.ctid >= $4::text::tid and message.ctid < $5::text::tid
+          and (message.lane::integer, message.seq) in (select * from unnest($1::text::integer[], $2::text::bigint[]))`,
+    ),
+    // … or anywhere: this reads the whole days, so it is asked only before something is called lost.
+    presentAnywhere: statement(
+      "sagabox.conservation.present_anywhere",
+      `select message.lane::integer as lane, message.seq::text as seq
+         from ${schema}.message
+        where message.written_on >= $3::text::date - 1
+          and (message.lane::integer, message.seq) in (select * from unnest($1::text::integer[], $2::text::bigint[]))`,
+    ),
+  };
+}

@@ -1,0 +1,164 @@
+import { WINDOW_PAGES, type Checker, type DayPages, type Horizon } from "./checker.ts";
+import type { Breach } from "./findings.ts";
+import { placeNames, type Cursor, type PlaceName } from "./places.ts";
+
+interface Spot {
+  readonly day: string;
+  readonly page: number;
+  readonly after: string | null;
+}
+
+/** What one look leaves behind for the next, in whichever process that is. */
+export interface PassState {
+  /** Where the newest messages begin that were not looked at yet. */
+  readonly front?: Spot;
+  /** Where the round over the past stands. */
+  readonly back?: Spot;
+  readonly places?: Readonly<Partial<Record<PlaceName, Cursor>>>;
+  /** What is wrong, by the place where it was seen; these are looked at again every time. */
+  readonly wrong?: Readonly<Record<string, readonly Breach[]>>;
+}
+
+export interface PassResult {
+  readonly state: PassState;
+  readonly messages: number;
+  readonly skipped: number;
+}
+
+/** Windows of new messages, and of the past, that one look takes at most. */
+const FRONT = 20;
+const BACK = 10;
+/** How many places with damage are looked at again, and remembered. */
+const MOST_WRONG = 50;
+
+/** One look: the newest messages, some of the past, a page of each table, and whatever was wrong before. */
+export async function checkPass(
+  checker: Checker,
+  horizon: Horizon,
+  state: PassState,
+  signal?: AbortSignal,
+): Promise<PassResult> {
+  const pass = new Pass(checker, horizon, state, signal);
+  return pass.run();
+}
+
+class Pass {
+  readonly #checker: Checker;
+  readonly #horizon: Horizon;
+  readonly #before: PassState;
+  readonly #signal: AbortSignal | undefined;
+  readonly #wrong = new Map<string, readonly Breach[]>();
+  readonly #seen = new Set<string>();
+  #messages = 0;
+  #skipped = 0;
+
+  constructor(checker: Checker, horizon: Horizon, before: PassState, signal: AbortSignal | undefined) {
+    this.#checker = checker;
+    this.#horizon = horizon;
+    this.#before = before;
+    this.#signal = signal;
+  }
+
+  async run(): Promise<PassResult> {
+    const days = await this.#checker.days(this.#horizon.messages);
+    const front = await this.#walk(days, this.#front(days), FRONT);
+    const back = await this.#walk(days, this.#before.back, BACK);
+    const places: Partial<Record<PlaceName, Cursor>> = {};
+    for (const name of placeNames)
+      places[name] = await this.#place(name, this.#before.places?.[name] ?? null);
+    this.#note("standing", await this.#checker.standing());
+    await this.#again(days);
+    const wrong = Object.fromEntries([...this.#wrong].slice(0, MOST_WRONG));
+    return {
+      state: { ...(front ? { front } : {}), ...(back ? { back } : {}), places, wrong },
+      messages: this.#messages,
+      skipped: this.#skipped,
+    };
+  }
+
+  // A window that was not full yet is looked at again: messages came, and those it had have moved on.
+  #front(days: readonly DayPages[]): Spot | undefined {
+    const newest = days.at(-1);
+    if (newest === undefined) return undefined;
+    const before = this.#before.front;
+    if (before !== undefined && days.some(({ day }) => day === before.day)) return before;
+    return { day: newest.day, page: lastWindow(newest), after: null };
+  }
+
+  async #walk(days: readonly DayPages[], from: Spot | undefined, most: number): Promise<Spot | undefined> {
+    let spot = from !== undefined && days.some(({ day }) => day === from.day) ? from : firstSpot(days);
+    for (let n = 0; n < most && spot !== undefined && this.#signal?.aborted !== true; n++) {
+      const high = await this.#window(spot);
+      const next = follow(days, spot, high);
+      if (next === undefined) return most === FRONT ? spot : undefined;
+      spot = next;
+    }
+    return spot;
+  }
+
+  async #window({ day, page, after }: Spot): Promise<string | null> {
+    const name = `message ${day} ${page}`;
+    if (this.#seen.has(name)) return after;
+    const checked = await this.#checker.window({ day, fromPage: page, toPage: page + WINDOW_PAGES, after });
+    this.#messages += checked?.messages ?? 0;
+    this.#note(name, checked);
+    return checked?.high ?? null;
+  }
+
+  async #place(name: PlaceName, after: Cursor): Promise<Cursor> {
+    const checked = await this.#checker.place(name, after, this.#horizon.rows);
+    this.#note(`${name} ${JSON.stringify(after)}`, checked);
+    return checked === undefined ? after : checked.next;
+  }
+
+  async #again(days: readonly DayPages[]): Promise<void> {
+    for (const [name, breaches] of Object.entries(this.#before.wrong ?? {})) {
+      if (this.#seen.has(name) || this.#signal?.aborted === true) continue;
+      const [kind = "", ...rest] = name.split(" ");
+      if (kind === "message") {
+        const [day = "", page = "0"] = rest;
+        // A day that can no longer be judged is no longer wrong.
+        if (!days.some((known) => known.day === day)) continue;
+        const after = lowest(breaches);
+        await this.#window({ day, page: Number(page), after });
+      } else if (placeNames.includes(kind as PlaceName)) {
+        await this.#place(kind as PlaceName, JSON.parse(rest.join(" ")) as Cursor);
+      }
+    }
+  }
+
+  #note(name: string, checked: { readonly breaches: readonly Breach[] } | undefined): void {
+    this.#seen.add(name);
+    if (checked === undefined) {
+      this.#skipped += 1;
+      const before = this.#before.wrong?.[name];
+      if (before !== undefined) this.#wrong.set(name, before);
+    } else if (checked.breaches.length > 0) this.#wrong.set(name, checked.breaches.slice(0, 100));
+  }
+}
+
+// What a window lacked in front of its first message is only seen from there.
+function lowest(breaches: readonly Breach[]): string | null {
+  const seqs = breaches.flatMap(({ kind, id }) =>
+    kind === "message_unarchived" ? [BigInt(id.split("/")[1] ?? "1")] : [],
+  );
+  const least = seqs.reduce<bigint | null>((low, seq) => (low === null || seq < low ? seq : low), null);
+  return least === null ? null : String(least - 1n);
+}
+
+function lastWindow({ pages }: DayPages): number {
+  return Math.floor(Math.max(0, pages - 1) / WINDOW_PAGES) * WINDOW_PAGES;
+}
+
+function firstSpot([first]: readonly DayPages[]): Spot | undefined {
+  return first === undefined ? undefined : { day: first.day, page: 0, after: null };
+}
+
+/** Pure. The window behind this one: on the same day, or the first of the next day that has any. */
+function follow(days: readonly DayPages[], { day, page }: Spot, after: string | null): Spot | undefined {
+  const at = days.findIndex((known) => known.day === day);
+  const own = days[at];
+  if (own !== undefined && page + WINDOW_PAGES < own.pages) return { day, page: page + WINDOW_PAGES, after };
+  const next = days[at + 1];
+  return next === undefined ? undefined : { day: next.day, page: 0, after };
+}

@@ -1,0 +1,166 @@
+import { statement } from "../../storage/index.ts";
+
+/** No lease of ours is longer: the options allow an hour. */
+const LONGEST_LEASE = "interval '1 hour 5 minutes'";
+/** A member whose lease is over is removed within a second or two; this long nobody may overlook it. */
+const OVERLOOKED = "interval '2 minutes'";
+const SOME = 200;
+
+/** The rows that move messages, and what they hang on. One page each. `schema` is quoted already. */
+export function placeStatements(schema: string) {
+  // Days that may be on their way out are left alone: between detaching and dropping, their messages are out of sight.
+  const behind = (table: "outbox" | "queue") => `
+              not exists (select 1 from ${schema}.message
+                           where message.id = row.message_id and message.written_on = row.written_on)
+                as orphan${table === "outbox" ? mismatch : ""}`;
+  const mismatch = `,
+              not row.again and exists (select 1 from ${schema}.message
+                           where message.id = row.message_id and message.written_on = row.written_on
+                             and (message.lane, message.seq) <> (row.lane, row.seq) and message.seq > 0) as stranger,
+              row.due_at = 'infinity' and not exists (
+                    select 1 from ${schema}.dead_letter as letter
+                     where letter.message_id = row.message_id and letter.closed_at is null
+                       and letter.held_lane = row.lane and letter.held_seq = row.seq) as held_by_nobody`;
+  return {
+    outbox: statement(
+      "sagabox.conservation.outbox",
+      `select row.lane, row.seq::text, row.message_id as id,
+              row.lease_until > clock_timestamp() + ${LONGEST_LEASE} as overlong,${behind("outbox")}
+         from ${schema}.outbox as row
+        where (row.lane, row.seq) > ($1::integer, $2::text::bigint) and row.written_on >= $4::text::date
+        order by row.lane, row.seq
+        limit $3::integer`,
+    ),
+    queue: statement(
+      "sagabox.conservation.queue",
+      `select row.lane, row.seq::text, row.message_id as id,
+              not exists (select 1 from ${schema}.consumer_group where id = row.lane / 256) as nobodys,${behind("queue")}
+         from ${schema}.queue as row
+        where (row.lane, row.seq) > ($1::integer, $2::text::bigint) and row.written_on >= $4::text::date
+        order by row.lane, row.seq
+        limit $3::integer`,
+    ),
+    scheduled: statement(
+      "sagabox.conservation.scheduled",
+      `select scheduled.id, scheduled.lane::integer as lane,
+              exists (select 1 from ${schema}.message where message.id = scheduled.id) as written
+         from ${schema}.scheduled
+        where scheduled.id > $1::text
+        order by scheduled.id
+        limit $2::integer`,
+    ),
+    // A replayed command must wait, be handled or have died again: what its consumer ignores leaves no trace, but a command
+    // is never ignored unless somebody chose that, and then there is a handler's word for it in the inbox.
+    letters: statement(
+      "sagabox.conservation.letters",
+      `select letter.id::text as letter, letter.message_id as id, letter.held_lane as lane,
+              letter.closed_at is null and letter.held_lane is not null and not exists (
+                select 1 from ${schema}.outbox as row
+                 where row.lane = letter.held_lane and row.seq = letter.held_seq and row.due_at = 'infinity') as lost_place,
+              letter.closed_as = 'replayed' and letter.origin = 'consumer' and letter.kind = 'command'
+                and not exists (select 1 from ${schema}.consumer_inbox as inbox
+                                 where inbox.consumer = letter.consumer and inbox.event_id = letter.message_id)
+                and not exists (select 1 from ${schema}.dead_letter as later
+                                 where later.message_id = letter.message_id and later.consumer = letter.consumer
+                                   and later.id > letter.id)
+                and not exists (select 1 from ${schema}.consumer_group as known
+                                  join ${schema}.queue as row on row.lane between known.id * 256 and known.id * 256 + 255
+                                   and row.message_id = letter.message_id
+                                 where known.name = letter.consumer) as vanished
+         from ${schema}.dead_letter as letter
+        where letter.id > $1::text::bigint
+        order by letter.id
+        limit $2::integer`,
+    ),
+    // Which rows a page holds changes with every update, so a round sees most and the next one the rest.
+    inbox: statement(
+      "sagabox.conservation.inbox",
+      `select count(*)::integer as rows,
+              coalesce(json_agg(json_build_object('consumer', row.consumer, 'id', row.event_id)) filter (where row.undone_by is not null
+                and not exists (select 1 from ${schema}.consumer_inbox as undo
+                                 where undo.consumer = row.consumer and undo.event_id = row.undone_by)), '[]')::text as undone,
+              coalesce(json_agg(json_build_object('consumer', row.consumer, 'id', row.event_id)) filter (where row.effect_of is not null
+                and exists (select 1 from ${schema}.consumer_inbox as origin
+                             where origin.consumer = row.consumer and origin.event_id = row.effect_of
+                               and not origin.effect)), '[]')::text as borrowed
+         from ${schema}.consumer_inbox as row
+        where row.ctid >= $1::text::tid and row.ctid < $2::text::tid`,
+    ),
+    inboxPages: statement(
+      "sagabox.conservation.inbox_pages",
+      `select (pg_relation_size(($1::text || '.consumer_inbox')::regclass) / current_setting('block_size')::bigint)::integer
+                as pages`,
+    ),
+    // Members that are alive remove those that are gone, many times a minute; only where nobody is left do these stay.
+    leases: statement(
+      "sagabox.conservation.leases",
+      `with clock as materialized (select clock_timestamp() as now)
+       select 'lease_overlong' as kind, member.id
+         from clock, ${schema}.member where member.lease_until > clock.now + ${LONGEST_LEASE}
+       union all
+       select 'lease_over', gone.id
+         from clock, ${schema}.member as gone
+        where gone.scope >= 0 and gone.lease_until < clock.now - ${OVERLOOKED}
+          and exists (select 1 from ${schema}.member as peer
+                       where peer.scope = gone.scope and peer.joined_at < clock.now - ${OVERLOOKED}
+                         and peer.lease_until > clock.now)
+       limit ${SOME}`,
+    ),
+    sagas: statement(
+      "sagabox.conservation.sagas",
+      `(select 'saga_without_incident' as kind, instance.id
+          from ${schema}.saga_instance as instance
+         where instance.ended_at is null and instance.status = 'failed'
+           and not exists (select 1 from ${schema}.saga_incident as incident
+                            where incident.saga_id = instance.id and incident.closed_at is null)
+         limit ${SOME})
+       union all
+       (select 'incident_without_saga', incident.saga_id
+          from ${schema}.saga_incident as incident
+         where incident.closed_at is null
+           and not exists (select 1 from ${schema}.saga_instance as instance
+                            where instance.id = incident.saga_id and instance.status = 'failed')
+         limit ${SOME})
+       union all
+       (select 'claim_overlong', instance.id
+          from ${schema}.saga_instance as instance
+         where instance.due_at is not null
+           and instance.claimed_until > (select clock_timestamp()) + ${LONGEST_LEASE}
+         order by instance.due_at
+         limit ${SOME})`,
+    ),
+    // Cheap rounds, fixed costs: no plan that reads a whole table is worth waiting for, and nobody waits for us.
+    limits: statement(
+      "sagabox.conservation.limits",
+      `select set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '250ms', true),
+              set_config('transaction_read_only', 'on', true)`,
+    ),
+    kept: statement(
+      "sagabox.conservation.kept",
+      `select dead_letter_ms, archive_ms, state::text as state,
+              to_char(checked_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as checked_at
+         from ${schema}.conservation`,
+    ),
+    today: statement(
+      "sagabox.conservation.today",
+      `select ((clock_timestamp() - $1::double precision * interval '1 ms') at time zone 'utc')::date::text as day`,
+    ),
+    claim: statement(
+      "sagabox.conservation.claim",
+      `update ${schema}.conservation
+          set claimed_by = $1::text, claimed_until = clock_timestamp() + $2::double precision * interval '1 ms',
+              dead_letter_ms = $3::double precision, archive_ms = $4::double precision
+        where claimed_until is null or claimed_until < clock_timestamp() or claimed_by = $1::text
+       returning state::text as state`,
+    ),
+    save: statement(
+      "sagabox.conservation.save",
+      `update ${schema}.conservation set state = $2::text::json, checked_at = clock_timestamp()
+        where claimed_by = $1::text`,
+    ),
+    release: statement(
+      "sagabox.conservation.release",
+      `update ${schema}.conservation set claimed_by = null, claimed_until = null where claimed_by = $1::text`,
+    ),
+  };
+}

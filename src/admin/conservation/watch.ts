@@ -1,0 +1,110 @@
+import { Loop, systemClock, type Service } from "../../runtime/index.ts";
+import { explainPostgresError, quotedSchema, type Database } from "../../storage/index.ts";
+import type { Observer } from "../../telemetry/index.ts";
+import { Checker, type Retentions } from "./checker.ts";
+import { findingsOf, type Breach, type ConservationFinding } from "./findings.ts";
+import { checkPass, type PassState } from "./pass.ts";
+
+export interface ConservationWatchOptions {
+  readonly database: Database;
+  readonly schema: string;
+  /** Names this process while it has the turn. */
+  readonly worker: string;
+  readonly observer: Observer;
+  readonly everyMs: number;
+  readonly retentions: Retentions;
+}
+
+/** Whoever has the turn and falls silent loses it after this many looks. */
+const TURNS = 3;
+const LEAST_LEASE_MS = 60_000;
+
+/** Checks all the time, a bounded piece at a time. Of any number of processes one has the turn. */
+export class ConservationWatch implements Service {
+  readonly #options: ConservationWatchOptions;
+  readonly #checker: Checker;
+  readonly #loop: Loop;
+  #told: ReadonlySet<string> = new Set();
+
+  constructor(options: ConservationWatchOptions) {
+    this.#options = options;
+    this.#checker = new Checker(options.database, options.schema);
+    this.#loop = new Loop({
+      step: async (signal) => {
+        await this.look(signal);
+        return options.everyMs;
+      },
+      onError: (error) => this.#troubled(error),
+      backoffMs: 1_000,
+      maxBackoffMs: 60_000,
+    });
+  }
+
+  start(): Promise<void> {
+    return this.#loop.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop();
+    const { database, worker } = this.#options;
+    await database.run(this.#checker.sql.release, [worker]).catch(() => undefined);
+  }
+
+  /** One look, if it is this process's turn. Resolves with what is wrong as far as is known. */
+  async look(signal?: AbortSignal): Promise<readonly ConservationFinding[]> {
+    const { database, worker, everyMs, retentions } = this.#options;
+    const { claim, kept, save } = this.#checker.sql;
+    const startedMs = systemClock.monotonicMs();
+    const leaseMs = Math.max(LEAST_LEASE_MS, everyMs * TURNS);
+    const claimed = await database.run<{ state: string }>(claim, [
+      worker,
+      leaseMs,
+      retentions.deadLetterMs,
+      retentions.archiveMs,
+    ]);
+    if (claimed.rows[0] === undefined) {
+      const { rows } = await database.run<{ state: string }>(kept);
+      return this.#tell({ state: stateOf(rows[0]?.state), messages: 0, skipped: 0 }, "elsewhere", startedMs);
+    }
+    const horizon = await this.#checker.horizon(retentions);
+    const result = await checkPass(this.#checker, horizon, stateOf(claimed.rows[0].state), signal);
+    await database.run(save, [worker, JSON.stringify(result.state)]);
+    const isBroken = Object.keys(result.state.wrong ?? {}).length > 0;
+    return this.#tell(result, isBroken ? "broken" : "kept", startedMs);
+  }
+
+  #tell(
+    { state, messages, skipped }: { state: PassState; messages: number; skipped: number },
+    outcome: "kept" | "broken" | "elsewhere",
+    startedMs: number,
+  ): readonly ConservationFinding[] {
+    const { observer } = this.#options;
+    const findings = findingsOf(breachesOf(state));
+    const breaches = findings.reduce((sum, { count }) => sum + count, 0);
+    const durationMs = systemClock.monotonicMs() - startedMs;
+    observer.tell("conservation.checked", { outcome, messages, breaches, skipped, durationMs });
+    if (outcome === "elsewhere") return findings;
+    for (const { kind, lane, count, ids } of findings) {
+      // The same damage is told once, not once a minute; what is new in it is told again.
+      if (ids.every((id) => this.#told.has(`${kind} ${id}`))) continue;
+      observer.tell("conservation.broken", { kind, lane, count, ids: ids.join(" ") });
+    }
+    this.#told = new Set(breachesOf(state).map(({ kind, id }) => `${kind} ${id}`));
+    return findings;
+  }
+
+  #troubled(error: unknown): void {
+    const { observer, schema } = this.#options;
+    const explained = explainPostgresError(error, quotedSchema(schema));
+    const told = explained instanceof Error ? explained.message : String(explained);
+    observer.tell("storage.failed", { doing: "checking conservation", error: told, retryInMs: 1_000 });
+  }
+}
+
+function breachesOf({ wrong }: PassState): readonly Breach[] {
+  return Object.values(wrong ?? {}).flat();
+}
+
+function stateOf(text: string | undefined): PassState {
+  return JSON.parse(text ?? "{}") as PassState;
+}

@@ -1,0 +1,130 @@
+import { textArray, type Queryable } from "../../storage/index.ts";
+import type { Breach } from "./findings.ts";
+import { judge, needsTrace, type Account, type Suspect, type Trace } from "./judge.ts";
+import type { messageStatements } from "./message-statements.ts";
+
+/** A run of pages of one day. */
+export interface Window {
+  readonly day: string;
+  readonly fromPage: number;
+  readonly toPage: number;
+  /** The highest number of the window before it, so that what lay between the two is missed as well. */
+  readonly after: string | null;
+}
+
+export interface LaneAccount {
+  readonly lane: number;
+  readonly written: number;
+  readonly sent: number;
+  readonly waiting: number;
+  readonly dead: number;
+  readonly discarded: number;
+  /** Nothing can be said any more: what would prove it is gone with its day. */
+  readonly unjudged: number;
+  readonly lost: number;
+}
+
+export interface CheckedWindow {
+  readonly messages: number;
+  readonly high: string | null;
+  readonly lanes: readonly LaneAccount[];
+  readonly breaches: readonly Breach[];
+  /** Some rows were too many to be looked at. */
+  readonly whole: boolean;
+}
+
+interface WindowRow {
+  readonly messages: number;
+  readonly high: string | null;
+  readonly lanes: string;
+  readonly suspects: string;
+  readonly suspected: number;
+  readonly strangers: string;
+}
+
+interface Place {
+  readonly lane: number;
+  readonly seq: string;
+}
+
+type Sql = ReturnType<typeof messageStatements>;
+
+/** How many pages around a window are looked through for a message that its receipts name. */
+const AROUND = 2_048;
+
+/** Counts one window and explains what is not plain, all in the snapshot of the caller's transaction. */
+export async function checkWindow(tx: Queryable, sql: Sql, window: Window): Promise<CheckedWindow> {
+  const { day, fromPage, toPage, after } = window;
+  const { rows } = await tx.run<WindowRow>(sql.window, [day, tid(fromPage), tid(toPage), after]);
+  const [row] = rows;
+  if (row === undefined) return { messages: 0, high: after, lanes: [], breaches: [], whole: true };
+  const suspects = JSON.parse(row.suspects) as Suspect[];
+  const traces = await tracesOf(tx, sql, day, suspects.filter(needsTrace));
+  const judged = suspects.map((suspect) => ({ suspect, ...judge(suspect, traces.get(suspect.id)) }));
+  const unarchived = await missing(tx, sql, window, JSON.parse(row.strangers) as Place[]);
+  return {
+    messages: row.messages,
+    high: row.high ?? after,
+    lanes: accounts(JSON.parse(row.lanes) as LaneAccount[], judged),
+    breaches: [...judged.flatMap(({ breaches }) => breaches), ...unarchived],
+    whole: row.suspected === suspects.length,
+  };
+}
+
+async function tracesOf(
+  tx: Queryable,
+  sql: Sql,
+  day: string,
+  asked: readonly Suspect[],
+): Promise<ReadonlyMap<string, Trace>> {
+  if (asked.length === 0) return new Map();
+  const { rows } = await tx.run<Trace>(sql.traces, [
+    textArray(asked.map(({ id }) => id)),
+    textArray(asked.map(({ lane }) => lane)),
+    textArray(asked.map(({ seq }) => seq)),
+    day,
+  ]);
+  return new Map(rows.map((trace) => [trace.id, trace]));
+}
+
+async function missing(
+  tx: Queryable,
+  sql: Sql,
+  { day, fromPage, toPage }: Window,
+  strangers: readonly Place[],
+): Promise<readonly Breach[]> {
+  const near = [day, tid(Math.max(0, fromPage - AROUND)), tid(toPage + AROUND)];
+  const further = await without(strangers, (params) => tx.run<Place>(sql.presentNear, [...params, ...near]));
+  const gone = await without(further, (params) => tx.run<Place>(sql.presentAnywhere, [...params, day]));
+  return gone.map(({ lane, seq }) => ({ kind: "message_unarchived", lane, id: `${lane}/${seq}` }));
+}
+
+async function without(
+  places: readonly Place[],
+  find: (params: string[]) => Promise<{ readonly rows: readonly Place[] }>,
+): Promise<readonly Place[]> {
+  if (places.length === 0) return [];
+  const { rows } = await find([
+    textArray(places.map(({ lane }) => lane)),
+    textArray(places.map(({ seq }) => seq)),
+  ]);
+  const present = new Set(rows.map(({ lane, seq }) => `${lane}/${seq}`));
+  return places.filter(({ lane, seq }) => !present.has(`${lane}/${seq}`));
+}
+
+function accounts(
+  plain: readonly LaneAccount[],
+  judged: readonly { readonly suspect: Suspect; readonly account: Account }[],
+): readonly LaneAccount[] {
+  const none = { dead: 0, discarded: 0, unjudged: 0, lost: 0 };
+  const byLane = new Map(plain.map((lane) => [lane.lane, { ...none, ...lane }]));
+  for (const { suspect, account } of judged) {
+    const lane = byLane.get(suspect.lane);
+    if (lane !== undefined) lane[account] += 1;
+  }
+  return [...byLane.values()];
+}
+
+function tid(page: number): string {
+  return `(${page},0)`;
+}

@@ -1,4 +1,5 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
+import { conservationSettings, type ConservationOptions, type ConservationSettings } from "../admin/index.ts";
 import { auditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
 import { outboxSettings, type OutboxOptions } from "../outbox/index.ts";
@@ -54,6 +55,8 @@ export interface BusOptions {
   readonly sagas?: SagaBusOptions;
   /** How long the audit log is kept, and how often it is sealed. */
   readonly audit?: AuditOptions;
+  /** How often the worker checks that everything written is accounted for. */
+  readonly conservation?: ConservationOptions;
   /** The keys that personal data are sealed with. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
   readonly privacy?: PrivacyOptions;
   /** How long stop() waits for what is under way. Default "30s". */
@@ -87,6 +90,7 @@ export interface BusSettings {
   readonly inbox: InboxOptions;
   readonly sagas: SagaSettings;
   readonly audit: AuditSettings;
+  readonly conservation: ConservationSettings;
   readonly privacy: PrivacySettings;
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
@@ -112,6 +116,7 @@ const KNOWN = [
   "inbox",
   "sagas",
   "audit",
+  "conservation",
   "privacy",
   "shutdownTimeout",
   "deadLetterRetention",
@@ -162,6 +167,7 @@ function read(options: BusOptions, env: Environment): BusSettings {
     inbox: options.inbox ?? {},
     sagas: sagaSettings(options.sagas),
     audit: auditSettings(options.audit),
+    conservation: conservationSettings(options.conservation),
     privacy: privacySettings(options.privacy, {
       text: around.keyRing,
       file: env["SAGABOX_KEY_RING_FILE"], // by its path, so that it can be read again

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { saga } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
@@ -189,4 +192,29 @@ test("what is not there is said with what was meant, and an option nobody reads 
     expect(stderr).toMatch(/\nRun `sagabox help saga` to see what there is\.\n$/);
     expect(code).toBe(2);
   }
+});
+
+test("F10: signal brings the event an instance waits for, held to its schema, once", async () => {
+  const { cli, waiting, at } = await setup();
+  const folder = mkdtempSync(join(tmpdir(), "signal-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return ["--data-file", join(folder, name)];
+  };
+  const good = file("good", '{"id":"o1"}');
+  const bring = (event: string, data: string[]) =>
+    cli("signal", waiting, "--event", event, ...data, "--app", app, "--signal-id", "s-1", ...why);
+  expect(await bring("approvals.givn", good)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("Did you mean approvals.given?"),
+  });
+  expect(await bring("approvals.given", file("list", "{"))).toMatchObject({ code: 2 });
+  expect(await bring("approvals.given", file("wrong", '{"id":1}'))).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("PAYLOAD_INVALID"),
+  });
+  expect(await bring("approvals.given", good)).toMatchObject({ code: 0, stderr: "" });
+  await at(waiting, "failed"); // its last step always fails
+  expect((await bring("approvals.given", good)).stdout).toContain("Nothing to do");
 });

@@ -4,6 +4,7 @@ import { act } from "../saga/act.ts";
 import { diagram } from "../saga/draw.ts";
 import { history, list, show, stuck } from "../saga/look.ts";
 import { check } from "../saga/play.ts";
+import { signal } from "../saga/signal.ts";
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
 
@@ -18,6 +19,7 @@ export const saga: Command = {
     "saga retry <id> [--step <name>] --reason <text>",
     "saga skip|settle <id> --step <name> --reason <text>",
     "saga compensate|cancel <id> --reason <text>",
+    "saga signal <id> --event <name> --data-file <file> --app <module> --reason <text>",
     "saga check --app <module> [--type <name>] [--ended <number>]",
     "saga diagram <id | name> [--app <module>] [--version <number>]",
   ],
@@ -30,6 +32,8 @@ export const saga: Command = {
   settle      Say that the failed step, or its undo, was done by hand; --result is what it would have returned.
   compensate  Undo it, even if it has completed. Not past its pivot.
   cancel      Undo it, unless it has completed.
+  signal      Bring it the event it waits for, without publishing it. --data-file holds the data as JSON, - is the
+              standard input. With --signal-id a repetition has no effect.
   check       Play all running and the newest ended instances again on the definitions of the application, and say
               which would go another way (diverges) or not go on at all (stuck). Exit code 3 if any. Ended ones of a version
               that is not registered are skipped; sagas it does not register at all are told, and change no exit code.
@@ -59,6 +63,9 @@ Examples:
     actor: { type: "string", value: "<name>", help: "Who decides. Default: USER." },
     reason: { type: "string", value: "<text>", help: "Why. Needed for every action." },
     result: { type: "string", value: "<json>", help: "The result of a settled step." },
+    event: { type: "string", value: "<name>", help: "The event a signal brings." },
+    "data-file": { type: "string", value: "<file>", help: "File with the event's data as JSON." },
+    "signal-id": { type: "string", value: "<id>", help: "Names the signal. Default: a new id." },
     app: { type: "string", value: "<module>", help: "File that exports the bus with its sagas registered." },
     version: { type: "string", value: "<number>", help: "The version to draw. Default: the newest." },
     ended: {
@@ -87,6 +94,7 @@ const actions: Readonly<Record<string, Action>> = {
   settle: act("settle"),
   compensate: act("compensate"),
   cancel: act("cancel"),
+  signal,
   check,
   diagram,
 };

@@ -39,6 +39,16 @@ export function auditStatements(schema: string) {
          (actor, action, target_kind, target_id, reason, trace_id, before, after, outcome, error_code)
        values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::json, $8::json, $9::text, $10::text)`,
     ),
+    writeAll: statement(
+      "sagabox.audit.write_all",
+      `insert into ${schema}.audit_log
+         (actor, action, target_kind, target_id, reason, trace_id, before, after, outcome)
+       select actor, action, target_kind, target_id, reason, trace_id, before::json, after::json, 'done'
+         from unnest($1::text::text[], $2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[],
+                     $6::text::text[], $7::text::text[], $8::text::text[])
+              with ordinality as line (actor, action, target_kind, target_id, reason, trace_id, before, after, turn)
+        order by turn`,
+    ),
     // One at a time seals, attaches or drops. Whoever does not get it leaves the work to the other.
     alone: statement(
       "sagabox.audit.alone",

@@ -1,6 +1,6 @@
 import { isSagaboxError } from "../errors/index.ts";
 import { encodeJson, type Json } from "../message/index.ts";
-import { quotedSchema, sqlState, type Queryable } from "../storage/index.ts";
+import { quotedSchema, sqlState, textArray, type Queryable } from "../storage/index.ts";
 import type { AuditEntry, AuditOutcome } from "./entry.ts";
 import { auditStatements } from "./statements.ts";
 
@@ -18,6 +18,14 @@ export class AuditWriter {
   /** Inside the transaction that does it: the line is there if and only if it was done. */
   async done(tx: Queryable, entry: AuditEntry): Promise<void> {
     await this.#write(tx, entry, "done", null);
+  }
+
+  /** The same for many things that are done in one transaction, in one statement. */
+  async doneAll(tx: Queryable, entries: readonly AuditEntry[]): Promise<void> {
+    if (entries.length === 0) return;
+    const lines = entries.map(columnsOf);
+    const column = (index: number): string => textArray(lines.map((line) => line[index] ?? null));
+    await tx.run(this.#sql.writeAll, [0, 1, 2, 3, 4, 5, 6, 7].map(column));
   }
 
   /** What was asked for and did not happen, outside the transaction that was rolled back. */
@@ -42,25 +50,22 @@ export class AuditWriter {
     }
   }
 
-  async #write(
-    tx: Queryable,
-    { actor, action, target, reason, traceId, before, after }: AuditEntry,
-    outcome: AuditOutcome,
-    code: string | null,
-  ): Promise<void> {
-    await tx.run(this.#sql.write, [
-      storable(actor, 255),
-      action,
-      target.kind,
-      target.id === undefined || target.id === null ? null : storable(target.id, 500),
-      reason === undefined || reason === null ? null : storable(reason, 1_000),
-      traceId ?? null,
-      jsonText(before),
-      jsonText(after),
-      outcome,
-      code,
-    ]);
+  async #write(tx: Queryable, entry: AuditEntry, outcome: AuditOutcome, code: string | null): Promise<void> {
+    await tx.run(this.#sql.write, [...columnsOf(entry), outcome, code]);
   }
+}
+
+function columnsOf({ actor, action, target, reason, traceId, before, after }: AuditEntry): (string | null)[] {
+  return [
+    storable(actor, 255),
+    action,
+    target.kind,
+    target.id === undefined || target.id === null ? null : storable(target.id, 500),
+    reason === undefined || reason === null ? null : storable(reason, 1_000),
+    traceId ?? null,
+    jsonText(before),
+    jsonText(after),
+  ];
 }
 
 function isRefusal(error: unknown): boolean {

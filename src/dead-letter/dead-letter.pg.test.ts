@@ -55,6 +55,7 @@ test("E3: a dead letter shows the untouched message and everything about its fai
       original_timestamp: message.writtenAt,
       closed_at: null,
       closed_as: null,
+      fingerprint: expect.stringMatching(/^[0-9a-f]{12}$/) as string,
     },
   });
 });

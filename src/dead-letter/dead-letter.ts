@@ -30,6 +30,8 @@ export interface DeadLetter {
   readonly failedAt: string;
   readonly closedAt: string | null;
   readonly closedAs: "replayed" | "discarded" | null;
+  /** The same for all letters of one cause. */
+  readonly fingerprint: string | null;
   /** Where the letter still holds its key back in the outbox. */
   readonly held: { readonly lane: number; readonly seq: string } | null;
 }
@@ -69,6 +71,7 @@ export interface DeadLetterRow {
   readonly closed_as: "replayed" | "discarded" | null;
   readonly held_lane: number | null;
   readonly held_seq: string | null;
+  readonly fingerprint: string | null;
 }
 
 export function deadLetterOf(row: DeadLetterRow): DeadLetter {
@@ -88,6 +91,7 @@ export function deadLetterOf(row: DeadLetterRow): DeadLetter {
     failedAt: row.failed_at,
     closedAt: row.closed_at,
     closedAs: row.closed_as,
+    fingerprint: row.fingerprint,
     held,
   };
 }

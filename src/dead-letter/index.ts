@@ -2,10 +2,17 @@
 // under its own id, discards it, or its time is over. Nothing leaves this room by itself.
 export { describeFailure, type DeadLetterReason, type FailureDescription } from "./describe-failure.ts";
 export { deadLetterStore, type DeadLetter, type DeadLetterStore } from "./dead-letter.ts";
-export { deadLetterStatements, type DeadLetterStatements } from "./statements.ts";
+export { conditionsOf, filterKeys, type Conditions, type LetterFilter } from "./filter.ts";
+export {
+  deadLetterStatements,
+  lettersWhere,
+  type Condition,
+  type DeadLetterStatements,
+} from "./statements.ts";
 export { failureLabel, fingerprintOf, isSameFailure, normalisedError, type Failure } from "./fingerprint.ts";
 export { buryMessage, burial, type Burial } from "./bury.ts";
-export { listDeadLetters, showDeadLetter } from "./search.ts";
+export { assertId, listDeadLetters, notFound, readDeadLetter, showDeadLetter } from "./search.ts";
 export type { DeadLetterDetail, DeadLetterFilter, DeadLetterSummary } from "./search.ts";
-export { discardDeadLetter, replayDeadLetter, type Replayed } from "./replay.ts";
+export { closingDetails, dataHash, discardDeadLetter, replayDeadLetter } from "./replay.ts";
+export type { Edit, Replayed } from "./replay.ts";
 export { deadLetterTtlMs, forgetDeadLetters, type ForgetOptions } from "./cleanup.ts";

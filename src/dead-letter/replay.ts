@@ -1,6 +1,7 @@
+import { createHash } from "node:crypto";
 import type { By, Details } from "../audit/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { laneOf, parseTraceparent, streamOf } from "../message/index.ts";
+import { laneOf, parseTraceparent, streamOf, type Message } from "../message/index.ts";
 import type { OwnedTransaction } from "../storage/index.ts";
 import { deadLetterOf, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
 import { assertId, readDeadLetter } from "./search.ts";
@@ -16,29 +17,65 @@ export interface Replayed {
 /** Who acts when nobody says so. */
 const NOBODY: By = { actor: "code" };
 
+/** Other data for a message, as a person wants it to be replayed. */
+export interface Edit {
+  /** JSON, as it is stored. */
+  readonly data: string;
+  /** Name and version of the contract it was checked against; null when there was none. */
+  readonly contract: string | null;
+}
+
 /**
  * Back to life, once: closes the letter and puts the message where it failed, in one transaction, under its own id
  * and with all its attempts. What was handled in the meantime is recognised by that id; an expired message gets
- * through, since a person asked for it.
+ * through, since a person asked for it. With an edit the consumer gets those data; the letter keeps what was.
  */
-export function replayDeadLetter(store: DeadLetterStore, id: string, by = NOBODY): Promise<Replayed> {
-  return closing(store, id, { as: "replayed", by }, async (tx, letter) => {
+export function replayDeadLetter(
+  store: DeadLetterStore,
+  id: string,
+  by = NOBODY,
+  edit?: Edit,
+): Promise<Replayed> {
+  return closing(store, id, { as: "replayed", by, edit }, async (tx, letter) => {
     const { key, topic, id: messageId } = letter.message;
-    if (letter.held !== null && (await tx.run(store.sql.rearm, [id])).rowCount > 0) {
-      return { letter, table: "outbox", lane: letter.held.lane };
-    }
+    const { sql } = store;
     const lane = laneOf(key ?? messageId);
     const stream = key === null ? null : streamOf(topic, key);
-    const kept = await tx.run<{ written_on: string }>(store.sql.keepMessage, [id, lane]);
-    const where = [id, lane, stream, kept.rows[0]?.written_on ?? null];
+    const edited = edit === undefined ? undefined : await keepEdited(tx, sql, letter, { lane, by, edit });
+    if (letter.held !== null) {
+      if (edited !== undefined) await tx.run(sql.movePlace, [id, edited]);
+      if ((await tx.run(sql.rearm, [id])).rowCount > 0)
+        return { letter, table: "outbox", lane: letter.held.lane };
+    }
+    const kept = edited ?? (await tx.run<Kept>(sql.keepMessage, [id, lane])).rows[0]?.written_on;
+    const where = [id, lane, stream, kept ?? null];
     if (letter.origin === "outbox") {
-      await tx.run(store.sql.sendAgain, where);
+      await tx.run(sql.sendAgain, where);
       return { letter, table: "outbox", lane };
     }
-    const delivered = await tx.run<{ lane: number }>(store.sql.deliverAgain, where);
+    const delivered = await tx.run<{ lane: number }>(sql.deliverAgain, where);
     if (delivered.rows[0] === undefined) throw noGroup(letter);
     return { letter, table: "queue", lane: delivered.rows[0].lane };
   });
+}
+
+type Kept = { readonly written_on: string };
+
+async function keepEdited(
+  tx: OwnedTransaction,
+  sql: DeadLetterStatements,
+  { id, message }: DeadLetter,
+  { lane, by, edit }: { readonly lane: number; readonly by: By; readonly edit: Edit },
+): Promise<string | undefined> {
+  const [before, after] = [dataHash(message.data), dataHash(edit.data)];
+  await tx.run(sql.noteEdit, [id, by.actor, by.reason ?? "", before, after, edit.contract]);
+  const { rows } = await tx.run<Kept>(sql.keepCopy, [id, lane, edit.data]);
+  return rows[0]?.written_on;
+}
+
+/** What payloads are compared by where they must not be shown. */
+export function dataHash(data: string): string {
+  return createHash("sha256").update(data).digest("hex");
 }
 
 /** Closes the letter for good. Where it held its key back, the key goes on. */
@@ -52,16 +89,18 @@ export function discardDeadLetter(store: DeadLetterStore, id: string, by = NOBOD
 interface Closing {
   readonly as: "replayed" | "discarded";
   readonly by: By;
+  readonly edit?: Edit | undefined;
 }
 
 // The line of the audit log is written with the deed; one that is refused or fails is written as well.
 async function closing<T>(
   store: DeadLetterStore,
   id: string,
-  { as, by }: Closing,
+  { as, by, edit }: Closing,
   work: (tx: OwnedTransaction, letter: DeadLetter) => Promise<T>,
 ): Promise<T> {
-  const action = as === "replayed" ? "dead_letter.replay" : "dead_letter.discard";
+  const action =
+    edit !== undefined ? "dead_letter.edit" : `dead_letter.${as === "replayed" ? "replay" : "discard"}`;
   const entry = { ...by, action, target: { kind: "dead_letter", id: String(id) } };
   return store.audit.audited(store.database, entry, async (note) => {
     assertId(id);
@@ -73,7 +112,7 @@ async function closing<T>(
         throw closed(await readDeadLetter(store, id));
       }
       const done = await work(tx, letter);
-      await note(tx, details(letter, as));
+      await note(tx, details(letter, as, edit));
       await tx.commit();
       return done;
     } catch (error) {
@@ -83,12 +122,31 @@ async function closing<T>(
   });
 }
 
-function details({ origin, consumer, reason, attempts, message }: DeadLetter, as: string): Details {
-  const { id, type, topic, traceparent } = message;
+function details(letter: DeadLetter, as: string, edit: Edit | undefined): Details {
+  const { traceId, before, after } = closingDetails(
+    { ...letter, ...letter.message, messageId: letter.message.id },
+    as,
+  );
+  if (edit === undefined) return { traceId, before, after };
+  const hashes = [dataHash(letter.message.data), dataHash(edit.data)] as const;
   return {
-    traceId: parseTraceparent(traceparent)?.traceId ?? null,
+    traceId,
+    before: { ...before, dataHash: hashes[0] },
+    after: { ...after, dataHash: hashes[1], contract: edit.contract },
+  };
+}
+
+/** What the audit log says about a letter that was closed. */
+export function closingDetails(
+  letter: Pick<DeadLetter, "origin" | "consumer" | "reason" | "attempts" | "fingerprint"> &
+    Pick<Message, "type" | "topic" | "traceparent"> & { readonly messageId: string },
+  as: string,
+) {
+  const { origin, consumer, reason, attempts, fingerprint, type, topic, messageId } = letter;
+  return {
+    traceId: parseTraceparent(letter.traceparent)?.traceId ?? null,
     before: { state: "open", reason, attempts },
-    after: { state: as, origin, consumer, messageId: id, type, topic },
+    after: { state: as, origin, consumer, messageId, type, topic, fingerprint },
   };
 }
 

@@ -1,19 +1,15 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
-import { flag, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
+import { rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import { deadLetterOf, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
+import { conditionsOf, filterKeys, type LetterFilter } from "./filter.ts";
 
-export interface DeadLetterFilter {
+export interface DeadLetterFilter extends LetterFilter {
   /** At most this many, newest first; up to 10,000. Default 50. */
   readonly limit?: number;
   /** Only letters older than this one: the last id of the page before. */
   readonly after?: string;
-  readonly consumer?: string;
-  readonly type?: string;
-  readonly topic?: string;
-  /** True for open letters only, false for closed ones only. Default: both. */
-  readonly open?: boolean;
 }
 
 export interface DeadLetterSummary {
@@ -24,12 +20,15 @@ export interface DeadLetterSummary {
   readonly type: string;
   readonly topic: string;
   readonly key: string | null;
+  readonly correlationId: string;
   readonly reason: DeadLetterReason;
   readonly attempts: number;
   readonly errorType: string;
   readonly errorMessage: string;
   readonly failedAt: string;
   readonly closedAs: "replayed" | "discarded" | null;
+  /** The same for all letters of one cause. Null for one that an older version buried and nobody has grouped yet. */
+  readonly fingerprint: string | null;
 }
 
 /** What `dlq show --json` prints: the message as it was, and beside it why it is here. */
@@ -48,27 +47,36 @@ export interface DeadLetterDetail {
     readonly original_timestamp: string;
     readonly closed_at: string | null;
     readonly closed_as: "replayed" | "discarded" | null;
+    readonly fingerprint: string | null;
   };
 }
 
 type SummaryRow = Pick<
   DeadLetterRow,
   | ("id" | "origin" | "consumer" | "message_id" | "type" | "topic" | "key" | "reason")
-  | ("attempts" | "error_type" | "error_message" | "failed_at" | "closed_as")
+  | (
+      | "correlation_id"
+      | "attempts"
+      | "error_type"
+      | "error_message"
+      | "failed_at"
+      | "closed_as"
+      | "fingerprint"
+    )
 >;
 
-const KNOWN = ["limit", "after", "consumer", "type", "topic", "open"] as const;
+const KNOWN = ["limit", "after", ...filterKeys] as const;
 
 export async function listDeadLetters(
   { database, sql }: DeadLetterStore,
   filter: DeadLetterFilter = {},
 ): Promise<readonly DeadLetterSummary[]> {
   rejectUnknownKeys("deadLetters.list", filter, KNOWN);
-  const { limit = 50, after = null, consumer = null, type = null, topic = null, open = null } = filter;
+  const { limit = 50, after = null } = filter;
   wholeNumber("deadLetters.list: limit", limit, { min: 1, max: 10_000 });
-  if (open !== null) flag("deadLetters.list: open", open);
   if (after !== null) assertId(after);
-  const { rows } = await database.run<SummaryRow>(sql.list, [limit, after, consumer, type, topic, open]);
+  const { names, params } = conditionsOf("deadLetters.list", filter);
+  const { rows } = await database.run<SummaryRow>(sql.list(names), [limit, after, ...params]);
   return rows.map((row) => ({
     id: row.id,
     origin: row.origin,
@@ -77,12 +85,14 @@ export async function listDeadLetters(
     type: row.type,
     topic: row.topic,
     key: row.key,
+    correlationId: row.correlation_id,
     reason: row.reason,
     attempts: row.attempts,
     errorType: row.error_type,
     errorMessage: row.error_message,
     failedAt: row.failed_at,
     closedAs: row.closed_as,
+    fingerprint: row.fingerprint,
   }));
 }
 
@@ -103,6 +113,7 @@ export async function showDeadLetter(store: DeadLetterStore, id: string): Promis
       original_timestamp: letter.message.writtenAt,
       closed_at: letter.closedAt,
       closed_as: letter.closedAs,
+      fingerprint: letter.fingerprint,
     },
   };
 }

@@ -8,7 +8,7 @@ const utc = (column: string): string =>
 const plain =
   "id::text origin consumer message_id kind type schema_version topic key aggregate_type aggregate_id saga_id " +
   "correlation_id causation_id traceparent source target priority max_attempts headers data reason attempts " +
-  "error_type error_message stack_trace closed_as held_lane held_seq::text";
+  "error_type error_message stack_trace closed_as held_lane held_seq::text fingerprint";
 
 const columns = (letter: string): string =>
   plain
@@ -18,6 +18,37 @@ const columns = (letter: string): string =>
       ["written_at", "expires_at", "failed_at", "closed_at"].map((column) => utc(`${letter}.${column}`)),
     )
     .join(", ");
+
+// Only what is asked for becomes part of the text: a plan for "this, unless it is null" could use no index.
+const CONDITIONS = {
+  fingerprint: (n: number) => `letter.fingerprint = $${n}::text`,
+  origin: (n: number) => `letter.origin = $${n}::text`,
+  consumer: (n: number) => `letter.consumer = $${n}::text`,
+  type: (n: number) => `letter.type = $${n}::text`,
+  topic: (n: number) => `letter.topic = $${n}::text`,
+  reason: (n: number) => `letter.reason = $${n}::text`,
+  messageId: (n: number) => `letter.message_id = $${n}::text`,
+  key: (n: number) => `letter.key = $${n}::text`,
+  correlationId: (n: number) => `letter.correlation_id = $${n}::text`,
+  text: (n: number) =>
+    `strpos(lower(letter.error_type || ': ' || letter.error_message), lower($${n}::text)) > 0`,
+  since: (n: number) => `letter.failed_at >= $${n}::text::timestamptz`,
+  until: (n: number) => `letter.failed_at < $${n}::text::timestamptz`,
+} as const;
+
+/** What a letter may be looked for by. The last two take no parameter. */
+export type Condition = keyof typeof CONDITIONS | "open" | "closed";
+
+/** The conditions as SQL about `letter`; their parameters begin with number `first`. */
+export function lettersWhere(names: readonly Condition[], first: number): string {
+  let next = first;
+  const parts = names.map((name) => {
+    if (name === "open" || name === "closed")
+      return `letter.closed_at is ${name === "open" ? "" : "not "}null`;
+    return CONDITIONS[name](next++);
+  });
+  return ["true", ...parts].join("\n          and ");
+}
 
 /** SQL of the room. `schema` is quoted already. */
 export function deadLetterStatements(schema: string) {
@@ -42,20 +73,19 @@ export function deadLetterStatements(schema: string) {
         )
        returning id::text`,
     ),
-    list: statement(
-      "sagabox.dead_letter.list",
-      `select letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
-              letter.key, letter.reason, letter.attempts, letter.error_type, left(letter.error_message, 500) as error_message,
-              ${utc("letter.failed_at")}, letter.closed_as
+    list: (names: readonly Condition[]) =>
+      statement(
+        "sagabox.dead_letter.list",
+        `select letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
+              letter.key, letter.correlation_id, letter.reason, letter.attempts, letter.error_type,
+              left(letter.error_message, 500) as error_message, ${utc("letter.failed_at")}, letter.closed_as,
+              letter.fingerprint
          from ${schema}.dead_letter as letter
         where ($2::bigint is null or letter.id < $2::bigint)
-          and ($3::text is null or letter.consumer = $3::text)
-          and ($4::text is null or letter.type = $4::text)
-          and ($5::text is null or letter.topic = $5::text)
-          and ($6::boolean is null or (letter.closed_at is null) = $6::boolean)
+          and ${lettersWhere(names, 3)}
         order by letter.id desc
         limit $1::integer`,
-    ),
+      ),
     show: statement(
       "sagabox.dead_letter.show",
       `select ${columns("letter")} from ${schema}.dead_letter as letter where letter.id = $1::bigint`,
@@ -74,6 +104,19 @@ export function deadLetterStatements(schema: string) {
     keepMessage: statement(
       "sagabox.dead_letter.keep_message",
       `select ${schema}.dead_letter_keep_message($1::bigint, $2::smallint)::text as written_on`,
+    ),
+    noteEdit: statement(
+      "sagabox.dead_letter.note_edit",
+      `insert into ${schema}.dead_letter_edit (letter_id, actor, reason, before_hash, after_hash, contract)
+       values ($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::text)`,
+    ),
+    keepCopy: statement(
+      "sagabox.dead_letter.keep_copy",
+      `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, $3::text)::text as written_on`,
+    ),
+    movePlace: statement(
+      "sagabox.dead_letter.move_place",
+      `select ${schema}.dead_letter_move_place($1::bigint, $2::text::date)`,
     ),
     // The letter was closed by an earlier statement of this transaction, so its xid is older than the seq drawn here.
     sendAgain: statement(

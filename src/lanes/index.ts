@@ -9,4 +9,4 @@ export { LaneReader } from "./reader.ts";
 export type { LaneRow } from "./lane-row.ts";
 export { FENCED, ownedLanes, sameRow, type LaneTable } from "./statements.ts";
 export { placesOf, settleUnderClaims } from "./settle.ts";
-export { WakeUp, hintFrom, hintOf, type Hint } from "./wake-up.ts";
+export { WakeUp, changedHints, hintFrom, hintOf, wakeUpChannel, type Hint } from "./wake-up.ts";

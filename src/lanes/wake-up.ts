@@ -118,6 +118,21 @@ export class WakeUp {
   }
 }
 
+/** Where those who work on a schema listen. */
+export function wakeUpChannel(schema: string): string {
+  return `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
+}
+
+/** Hints for rows of many lanes that somebody has written or changed by hand, as few as will do. */
+export function changedHints(lanes: Iterable<number>): readonly string[] {
+  const all = [...new Set(lanes)];
+  const hints: string[] = [];
+  for (let from = 0; from < all.length; from += MOST_LANES) {
+    hints.push(`!${all.slice(from, from + MOST_LANES).join(",")}`);
+  }
+  return hints;
+}
+
 /** What travels in a notification: the table's letter and the lanes, or a star for all. */
 export function hintOf(lanes: readonly number[]): string {
   return lanes.length > MOST_LANES ? "*" : lanes.join(",");

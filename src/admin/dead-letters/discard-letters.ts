@@ -1,0 +1,72 @@
+import { conditionsOf, filterKeys, type LetterFilter } from "../../dead-letter/index.ts";
+import { rejectUnknownKeys } from "../../options/index.ts";
+import { textArray } from "../../storage/index.ts";
+import { operatorOf } from "../saga-admin.ts";
+import type { LetterAdmin } from "./letter-admin.ts";
+import { auditEntry, type ClosedRow } from "./replay-letters.ts";
+
+export interface DiscardOptions {
+  readonly actor: string;
+  readonly reason: string;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (discarded: number) => void;
+}
+
+const WHERE = "deadLetters.discardAll";
+const PAGE = 500;
+
+/**
+ * Closes the open letters of a filter for good, page by page, each page with its lines in the audit log. What dies
+ * meanwhile stays. Resolves with how many.
+ */
+export async function discardLetters(
+  admin: LetterAdmin,
+  filter: Omit<LetterFilter, "open">,
+  { signal, onProgress, ...by }: DiscardOptions,
+): Promise<{ readonly discarded: number; readonly finished: boolean }> {
+  rejectUnknownKeys(
+    WHERE,
+    filter,
+    filterKeys.filter((key) => key !== "open"),
+  );
+  const { names, params } = conditionsOf(WHERE, filter);
+  const operator = operatorOf(WHERE, by);
+  const { store, sql } = admin;
+  const upTo = (await store.database.run<{ id: string }>(sql.newest)).rows[0]?.id ?? "0";
+  let discarded = 0;
+  while (signal?.aborted !== true) {
+    const count = await discardPage(admin, operator, async (tx) => {
+      return (await tx.run<Discarded>(sql.discard(names), [upTo, PAGE, ...params])).rows;
+    });
+    discarded += count;
+    onProgress?.(discarded);
+    if (count < PAGE) return { discarded, finished: true };
+  }
+  return { discarded, finished: false };
+}
+
+type Discarded = Omit<ClosedRow, "lane" | "stream">;
+type Transaction = Awaited<ReturnType<LetterAdmin["store"]["database"]["begin"]>>;
+
+async function discardPage(
+  { store, sql, wake }: LetterAdmin,
+  by: { readonly actor: string; readonly reason: string },
+  close: (tx: Transaction) => Promise<readonly Discarded[]>,
+): Promise<number> {
+  const tx = await store.database.begin();
+  try {
+    const rows = await close(tx);
+    const holding = rows.filter((row) => row.held_lane !== null);
+    if (holding.length > 0) await tx.run(sql.freeKeys, [textArray(holding.map(({ id }) => id))]);
+    await store.audit.doneAll(
+      tx,
+      rows.map((row) => auditEntry(row, "discard", by)),
+    );
+    await tx.commit();
+    await wake(holding.flatMap(({ held_lane: lane }) => lane ?? []));
+    return rows.length;
+  } catch (error) {
+    await tx.rollback();
+    throw error;
+  }
+}

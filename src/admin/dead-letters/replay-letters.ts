@@ -1,0 +1,131 @@
+import type { By } from "../../audit/index.ts";
+import { closingDetails } from "../../dead-letter/index.ts";
+import { SagaboxError } from "../../errors/index.ts";
+import { laneOf, streamOf } from "../../message/index.ts";
+import { textArray, type OwnedTransaction } from "../../storage/index.ts";
+import type { LetterAdmin } from "./letter-admin.ts";
+import type { Flight } from "./outcome.ts";
+
+/** A letter as a page of a replay names it. */
+export interface Candidate {
+  readonly id: string;
+  readonly message_id: string;
+  readonly topic: string;
+  readonly key: string | null;
+  readonly written_at: string;
+}
+
+export interface ClosedRow {
+  readonly id: string;
+  readonly origin: "outbox" | "consumer";
+  readonly consumer: string | null;
+  readonly message_id: string;
+  readonly type: string;
+  readonly topic: string;
+  readonly reason: Parameters<typeof closingDetails>[0]["reason"];
+  readonly attempts: number;
+  readonly error_message: string;
+  readonly traceparent: string;
+  readonly fingerprint: string;
+  readonly held_lane: number | null;
+  readonly held_seq: string | null;
+  readonly lane: number;
+  readonly stream: string | null;
+}
+
+interface Placed {
+  readonly message_id: string;
+  readonly lane: number;
+  readonly seq: string;
+}
+
+/**
+ * Replays those of the letters whose turn it is, in one transaction with their lines in the audit log. The others, whose
+ * key waits for an earlier letter or which somebody else has closed, are left as they are.
+ */
+export async function replayLetters(
+  admin: LetterAdmin,
+  candidates: readonly Candidate[],
+  by: By,
+): Promise<readonly Flight[]> {
+  const { store, sql } = admin;
+  const tx = await store.database.begin();
+  try {
+    const { rows } = await tx.run<ClosedRow>(sql.closeInOrder, [
+      textArray(candidates.map(({ id }) => id)),
+      textArray(candidates.map(({ key, message_id: id }) => laneOf(key ?? id))),
+      textArray(candidates.map(({ key, topic }) => (key === null ? null : streamOf(topic, key)))),
+    ]);
+    const flights = rows.length === 0 ? [] : await putBack(tx, admin, rows);
+    await store.audit.doneAll(
+      tx,
+      rows.map((row) => auditEntry(row, "replay", by)),
+    );
+    await tx.commit();
+    await admin.wake(flights.map(({ lane }) => lane));
+    return flights;
+  } catch (error) {
+    await tx.rollback();
+    throw error;
+  }
+}
+
+/** The line of the audit log for one of many. */
+export function auditEntry(row: Omit<ClosedRow, "lane" | "stream">, action: "replay" | "discard", by: By) {
+  const details = closingDetails(
+    { ...row, messageId: row.message_id },
+    action === "replay" ? "replayed" : "discarded",
+  );
+  return { ...by, ...details, action: `dead_letter.${action}`, target: { kind: "dead_letter", id: row.id } };
+}
+
+async function putBack(
+  tx: OwnedTransaction,
+  { sql }: LetterAdmin,
+  rows: readonly ClosedRow[],
+): Promise<readonly Flight[]> {
+  const holding = rows.filter((row) => row.held_lane !== null);
+  const rearmed =
+    holding.length === 0
+      ? []
+      : (await tx.run<{ id: string }>(sql.rearm, [textArray(holding.map(({ id }) => id))])).rows;
+  const inPlace = new Set(rearmed.map(({ id }) => id));
+  const rest = rows.filter((row) => !inPlace.has(row.id));
+  const kept = await tx.run<{ id: string; written_on: string }>(sql.keep, [
+    textArray(rest.map(({ id }) => id)),
+    textArray(rest.map(({ lane }) => lane)),
+  ]);
+  const days = new Map(kept.rows.map((row) => [row.id, row.written_on]));
+  const place = async (origin: ClosedRow["origin"]): Promise<readonly Flight[]> => {
+    const own = rest.filter((row) => row.origin === origin);
+    if (own.length === 0) return [];
+    const placed = await tx.run<Placed>(origin === "outbox" ? sql.send : sql.deliver, [
+      textArray(own.map(({ id }) => id)),
+      textArray(own.map(({ lane }) => lane)),
+      textArray(own.map(({ stream }) => stream)),
+      textArray(own.map(({ id }) => days.get(id) ?? null)),
+    ]);
+    // Rolls everything back: a letter must not be closed without its message being anywhere.
+    if (placed.rows.length < own.length) throw unroutable(own[0]?.consumer ?? "");
+    const places = new Map(placed.rows.map((row) => [row.message_id, row]));
+    return own.flatMap((row) => {
+      const at = places.get(row.message_id);
+      return at === undefined ? [] : [flightOf(row, origin === "outbox" ? "outbox" : "queue", at)];
+    });
+  };
+  const held = rows
+    .filter((row) => inPlace.has(row.id))
+    .map((row) => flightOf(row, "outbox", { lane: row.held_lane ?? 0, seq: row.held_seq ?? "0" }));
+  return [...held, ...(await place("outbox")), ...(await place("consumer"))];
+}
+
+function unroutable(consumer: string): SagaboxError {
+  return new SagaboxError(
+    "TRANSPORT_UNROUTABLE",
+    `Consumer group "${consumer}" does not exist in this database, so nothing was replayed to it. Start the consumer once.`,
+  );
+}
+
+function flightOf(row: ClosedRow, line: Flight["line"], { lane, seq }: Pick<Placed, "lane" | "seq">): Flight {
+  return { id: row.id, line, lane, seq, fingerprint: row.fingerprint, errorMessage: row.error_message };
+}

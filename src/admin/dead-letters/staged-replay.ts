@@ -1,0 +1,184 @@
+import { systemClock } from "../../runtime/index.ts";
+import { GroupReplay, Pacer, type ReplayVerdict } from "./group-replay.ts";
+import { letterGroups, type LetterGroup } from "./groups.ts";
+import type { LetterAdmin } from "./letter-admin.ts";
+import {
+  paceSettings,
+  replayConditions,
+  replaySettings,
+  type ReplayFilter,
+  type ReplaySettings,
+  type StagedReplayOptions,
+} from "./replay-options.ts";
+import { stagesOf, type Stage } from "./stages.ts";
+import { workersOf } from "./workers.ts";
+
+/** What a staged replay would do. */
+export interface ReplayPlan {
+  readonly letters: number;
+  readonly groups: readonly (LetterGroup & {
+    /** Why nobody would handle it now; null when a worker runs. */
+    readonly notRunning: string | null;
+  })[];
+  readonly stages: readonly Stage[];
+}
+
+export interface GroupReport {
+  readonly fingerprint: string;
+  readonly label: string;
+  readonly consumer: string | null;
+  readonly verdict: ReplayVerdict;
+  readonly why: string | null;
+  /** The stage it came to. */
+  readonly stage: Stage["name"];
+  /** Open letters at the start. */
+  readonly planned: number;
+  readonly replayed: number;
+  readonly handled: number;
+  readonly diedAgain: number;
+  /** Replayed, and neither handled nor dead yet. */
+  readonly waiting: number;
+  /** Not replayed: the group was stopped, or an earlier letter of the same key is dead. */
+  readonly left: number;
+}
+
+export interface ReplayReport {
+  /** Done, or the first thing that went otherwise. */
+  readonly verdict: ReplayVerdict;
+  readonly replayed: number;
+  readonly handled: number;
+  readonly diedAgain: number;
+  readonly waiting: number;
+  readonly left: number;
+  readonly tookMs: number;
+  readonly groups: readonly GroupReport[];
+}
+
+const MOST_GROUPS = 1_000;
+
+/** What would be replayed, and whether anybody would handle it. Changes nothing. */
+export async function planReplay(
+  admin: LetterAdmin,
+  filter: ReplayFilter,
+  pace: Pick<StagedReplayOptions, "rate" | "canary"> = {},
+): Promise<ReplayPlan> {
+  replayConditions(filter);
+  const stages = stagesOf(paceSettings(pace));
+  const { open, groups } = await letterGroups(admin, { ...filter, limit: MOST_GROUPS });
+  const workers = await workersOf(admin, [...new Set(groups.map(({ consumer }) => consumer))]);
+  const idle = new Map(workers.map(({ consumer, why }) => [consumer, why ?? null]));
+  return {
+    letters: open,
+    groups: groups.map((group) => ({ ...group, notRunning: idle.get(group.consumer) ?? null })),
+    stages,
+  };
+}
+
+/**
+ * Replays the open letters of a filter, cause by cause: a few first, whose fate is awaited, then more and more up to the
+ * rate. A cause that shows itself again stops its group; the others go on. Letters of one key go in the order of their
+ * messages, the next when the one before was handled. Whatever ends it, another call goes on with what is left: a letter
+ * is closed in the transaction that puts its message back, and letters that died meanwhile are not taken twice.
+ */
+export async function stagedReplay(
+  admin: LetterAdmin,
+  filter: ReplayFilter,
+  options: StagedReplayOptions,
+): Promise<ReplayReport> {
+  const settings = replaySettings(filter, options);
+  const beganMs = systemClock.monotonicMs();
+  const { groups, letters } = await planReplay(admin, filter, settings);
+  const upTo = (await admin.store.database.run<{ id: string }>(admin.sql.newest)).rows[0]?.id ?? "0";
+  await noteStart(admin, settings, filter, letters);
+  const pacer = new Pacer();
+  const replays = groups.map((group) => new GroupReplay(admin, settings, { group, upTo, pacer }));
+  await playRounds(replays, settings, letters);
+  const reports: GroupReport[] = [];
+  for (const replay of replays) {
+    const report = await reportOf(admin, settings, upTo, replay);
+    await noteEnd(admin, settings, report);
+    reports.push(report);
+  }
+  return { ...totals(reports), tookMs: Math.round(systemClock.monotonicMs() - beganMs), groups: reports };
+}
+
+// A key may have letters of two causes, so one group can make room for another: as long as anything moves, all get a turn.
+async function playRounds(
+  replays: readonly GroupReplay[],
+  { onProgress }: ReplaySettings,
+  total: number,
+): Promise<void> {
+  const replayed = (): number => replays.reduce((sum, { tally }) => sum + tally.replayed, 0);
+  for (let before = -1; before < replayed();) {
+    before = replayed();
+    for (const replay of replays) {
+      if (replay.end !== undefined) continue;
+      const { fingerprint, label } = replay.group;
+      await replay.play(() =>
+        onProgress({ fingerprint, label, stage: replay.stage, replayed: replayed(), total }),
+      );
+    }
+  }
+}
+
+async function reportOf(
+  { store, sql }: LetterAdmin,
+  { conditions: { names, params } }: ReplaySettings,
+  upTo: string,
+  replay: GroupReplay,
+): Promise<GroupReport> {
+  const { group, tally, waiting, stage } = replay;
+  const { fingerprint, label, consumer } = group;
+  const { rows } = await store.database.run<{ count: number }>(sql.held(names), [
+    fingerprint,
+    upTo,
+    ...params,
+  ]);
+  const left = rows[0]?.count ?? 0;
+  const behind = left === 0 ? null : `${left} wait behind an earlier letter of their key that is dead`;
+  const { verdict, why } = replay.end ?? { verdict: "done", why: behind };
+  const { replayed, handled, diedSame, diedOtherwise } = tally;
+  const diedAgain = diedSame + diedOtherwise;
+  return {
+    ...{ fingerprint, label, consumer, verdict, why, stage, planned: group.open },
+    ...{ replayed, handled, diedAgain, waiting, left },
+  };
+}
+
+function totals(groups: readonly GroupReport[]): Omit<ReplayReport, "tookMs" | "groups"> {
+  const sum = (pick: (group: GroupReport) => number): number =>
+    groups.reduce((total, group) => total + pick(group), 0);
+  return {
+    verdict: groups.find(({ verdict }) => verdict !== "done")?.verdict ?? "done",
+    replayed: sum(({ replayed }) => replayed),
+    handled: sum(({ handled }) => handled),
+    diedAgain: sum(({ diedAgain }) => diedAgain),
+    waiting: sum(({ waiting }) => waiting),
+    left: sum(({ left }) => left),
+  };
+}
+
+async function noteStart(
+  { store }: LetterAdmin,
+  { actor, reason, rate, canary }: ReplaySettings,
+  filter: ReplayFilter,
+  letters: number,
+): Promise<void> {
+  const asked = Object.fromEntries(Object.entries(filter).map(([name, value]) => [name, String(value)]));
+  await store.audit.done(store.database, {
+    ...{ actor, reason, action: "dead_letter.staged_replay", target: { kind: "dead_letters" } },
+    after: { filter: asked, letters, rate, canary },
+  });
+}
+
+async function noteEnd(
+  { store }: LetterAdmin,
+  { actor, reason }: ReplaySettings,
+  { fingerprint, ...report }: GroupReport,
+): Promise<void> {
+  const action = report.verdict === "done" ? "dead_letter.replay_finished" : "dead_letter.replay_stopped";
+  await store.audit.done(store.database, {
+    ...{ actor, reason, action, target: { kind: "dead_letter_group", id: fingerprint } },
+    after: { ...report, why: report.why?.slice(0, 1_000) ?? null },
+  });
+}

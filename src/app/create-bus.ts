@@ -11,14 +11,16 @@ import { Worker } from "./worker.ts";
 export function createBus(options: BusOptions): Bus {
   const settings = busSettings(options, process.env);
   const metrics = prometheus();
+  const { tracing, observer: hearing } = options.telemetry ?? {};
+  const heard = hearing === undefined ? [] : [hearing];
   const log = settings.log === false ? [] : [logger({ level: settings.log })];
-  const told = fanOut([metrics, ...log, ...(options.observers ?? [])]);
+  const told = fanOut([metrics, ...log, ...(options.observers ?? []), ...heard]);
   const notices = new Notices({ service: settings.service, settings: settings.notices, observer: told });
   const observer = fanOut([told, notices]);
   const registry = new HandlerRegistry(
     settings.routing,
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
   );
-  const parts = wire(settings, options.transport ?? postgres(), observer, registry);
+  const parts = wire(settings, options.transport ?? postgres(), observer, registry, tracing);
   return new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
 }

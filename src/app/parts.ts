@@ -41,7 +41,7 @@ import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { Sagas } from "../saga/index.ts";
 import { pgDatabase, type Database, type OwnedTransaction } from "../storage/index.ts";
-import type { Observer } from "../telemetry/index.ts";
+import { Spans, type Observer, type Tracing } from "../telemetry/index.ts";
 import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
@@ -87,8 +87,10 @@ export function wire(
   given: Transport,
   observer: Observer,
   registry: HandlerRegistry,
+  tracing?: Tracing,
 ): Parts {
   const { schema, worker } = settings;
+  const spans = new Spans(tracing, given.name);
   const outbox = outboxSettings(settings.outbox);
   const database = pgDatabase(settings.database);
   const channel = `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
@@ -96,7 +98,17 @@ export function wire(
   const hop = hopOf(given, home);
   const { transport, tables } = withParking(given, home);
   const destinations = new Destinations({ breaker: outbox.breaker, observer });
-  const shared = { database, schema, worker, transport, hop, settings: outbox, destinations, observer };
+  const shared = {
+    database,
+    schema,
+    worker,
+    transport,
+    hop,
+    settings: outbox,
+    destinations,
+    observer,
+    spans,
+  };
   const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });
   const wakeUp = new WakeUp({ database, channel, local: (lanes) => relay.hint(lanes) });
   const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.now(lanes) });
@@ -109,7 +121,7 @@ export function wire(
     privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
   const claimCheck = wireClaimCheck(settings, outbox, given, home, attachmentVault(privacy));
   const payloads = new Payloads(claimCheck.shelf, seal);
-  const composeOne = composer(settings, outbox, newId, payloads);
+  const composeOne = composer(settings, outbox, newId, payloads, spans);
   const scopeParts: ScopeParts = {
     compose: composeOne,
     admit: (outgoing) => admission.admit(outgoing),
@@ -127,6 +139,7 @@ export function wire(
     unpack: payloads.unpack,
     sealReply: (contract, data, reply, tx) => seal.sealReply(contract, data, reply, tx),
     observer,
+    spans,
   });
   const deadLetters = deadLetterStore(database, schema);
   const { service } = settings;
@@ -140,6 +153,7 @@ export function wire(
     openReply: (name, reply) => seal.openReply(name, reply),
     makeConsumer: () => replyConsumer({ engine: inbox, transport, worker, service, schema, channel }),
     observer,
+    spans,
   });
   const sagas = new Sagas({
     service,
@@ -152,6 +166,7 @@ export function wire(
     compose: composeOne,
     newId,
     observer,
+    spans,
     vault: privacy === undefined ? undefined : sagaVault(privacy),
     openReply: (name, reply, tx) => seal.openReply(name, reply, tx),
     begin: ownTransaction(database, scope),
@@ -201,6 +216,7 @@ function composer(
   outbox: OutboxSettings,
   newId: IdSource,
   payloads: Payloads,
+  spans: Spans,
 ): Compose {
   const context = {
     service: settings.service,
@@ -209,6 +225,7 @@ function composer(
     routing: settings.routing,
     maxAttempts: outbox.retry.maxAttempts,
     pack: payloads.pack,
+    spans,
   };
   return (contract, data, options, tx) => compose(context, contract, data, options, tx);
 }

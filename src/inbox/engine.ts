@@ -3,7 +3,7 @@ import { SagaboxError } from "../errors/index.ts";
 import { unpackPlain, type AnyContract, type Unpack } from "../message/index.ts";
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, type Database, type Queryable } from "../storage/index.ts";
-import { silentObserver, type Observer } from "../telemetry/index.ts";
+import { silentObserver, silentSpans, type Observer, type Spans } from "../telemetry/index.ts";
 import type { OpenScope } from "./handler.ts";
 import { Slots } from "./slots.ts";
 import { inboxStatements, type InboxStatements } from "./statements.ts";
@@ -17,6 +17,7 @@ export interface InboxEngine {
   readonly unpack: Unpack;
   readonly sealReply: SealReply;
   readonly observer: Observer;
+  readonly spans: Spans;
   readonly clock: Clock;
   /** Bounds the transactions of handlers, so that connections are left for everything else. */
   readonly slots: Slots;
@@ -40,6 +41,8 @@ export interface InboxEngineOptions {
   /** Default: replies stay as they are. */
   readonly sealReply?: SealReply;
   readonly observer?: Observer;
+  /** Default: nobody traces. */
+  readonly spans?: Spans;
   readonly clock?: Clock;
   /** Size of the pool less what relay, transport and handlers themselves need of it. Default: no bound. */
   readonly maxTransactions?: number;
@@ -55,6 +58,7 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
     unpack: options.unpack ?? unpackPlain,
     sealReply: options.sealReply ?? ((_, __, reply) => Promise.resolve(reply)),
     observer: options.observer ?? silentObserver,
+    spans: options.spans ?? silentSpans,
     clock: options.clock ?? systemClock,
     slots: new Slots(options.maxTransactions ?? Number.POSITIVE_INFINITY),
   };

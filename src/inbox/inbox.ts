@@ -1,6 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import { milliseconds, rejectUnknownKeys, text, type Duration } from "../options/index.ts";
 import { currentMessageContext, isValidId, runInMessageContext, type Json } from "../message/index.ts";
+import { spanFailure } from "../telemetry/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { HandlerContext } from "./handler.ts";
 import { handlerContext } from "./handler-context.ts";
@@ -67,12 +68,26 @@ export class Inbox {
     const { consumer, topic, type } = message;
     const deadlineMs = this.#deadlineMs;
     const receipt = { consumer, id, topic, type, payload: null, expiresAt: null, deadlineMs };
-    const outcome = await receiveOnce(this.#engine, receipt, async (attempt) => {
-      const context = handlerContext(consumer, id, message.attempt ?? 1, attempt);
-      return runInMessageContext(causedBy(message, id), () => handler({ ...message, id }, context));
-    }).catch((thrown: unknown) => {
-      throw asError(thrown);
-    });
+    const { spans } = this.#engine;
+    const nr = message.attempt ?? 1;
+    const traceparent = message.traceparent ?? spans.current().traceparent;
+    const span = spans.process(
+      { id, type, topic, ...(traceparent && { traceparent }) },
+      { consumer, attempt: nr },
+    );
+    const receiving = span.run(() =>
+      receiveOnce(this.#engine, receipt, async (attempt) => {
+        const context = handlerContext(consumer, id, nr, attempt);
+        return runInMessageContext(causedBy(message, id), () => handler({ ...message, id }, context));
+      }),
+    );
+    const outcome = await receiving
+      .catch((thrown: unknown) => {
+        const error = asError(thrown);
+        span.fail(spanFailure(error));
+        throw error;
+      })
+      .finally(() => span.end());
     return this.#told(message, id, outcome);
   }
 

@@ -1,4 +1,5 @@
 import { classifyFailure } from "../retry/index.ts";
+import { spanFailure, type Span } from "../telemetry/index.ts";
 import { answerOf, sealedBy } from "./answer.ts";
 import { deliveryLost, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -7,6 +8,7 @@ import { batchContext, handlerContext, inContextOf } from "./handler-context.ts"
 import type { Held } from "./held.ts";
 import type { DeliveryProcessor, ProcessorParts } from "./process-delivery.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
+import { redact } from "./redact.ts";
 import { receiveBatch, type BatchItem } from "./receive-batch.ts";
 import { asError } from "./receive-once.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
@@ -37,6 +39,18 @@ export class BatchProcessor {
   }
 
   async process(lot: readonly Held[], registration: Registration): Promise<Fates> {
+    const { spans } = this.#engine;
+    if (!spans.enabled) return this.#process(lot, registration);
+    const messages = lot.map(({ delivery }) => delivery.message);
+    const span = spans.processBatch(messages, registration.consumer);
+    try {
+      return await span.run(() => this.#process(lot, registration));
+    } finally {
+      span.end();
+    }
+  }
+
+  async #process(lot: readonly Held[], registration: Registration): Promise<Fates> {
     const fates: Fates = new Map();
     const items = await this.#read(lot, registration, fates);
     if (items.length === 0) return fates;
@@ -109,7 +123,11 @@ export class BatchProcessor {
     const first = fresh[0];
     if (work.kind !== "bulk" || first === undefined) return;
     const messages = fresh.map((item) => item.message);
-    await inContextOf(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt)));
+    const span = this.#engine.spans.processBatch(messages, consumer, first.message.traceparent);
+    const secrets = fresh.flatMap(({ held }) => held.secrets ?? []);
+    await within(span, secrets, () =>
+      inContextOf(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt))),
+    );
     for (const { message, id } of fresh) await respond(attempt.scope, message, id, undefined);
   }
 
@@ -133,11 +151,15 @@ export class BatchProcessor {
 
   async #handle(item: Item, attempt: Attempt, { work, consumer, contract }: Registration): Promise<unknown> {
     if (work.kind !== "each") return undefined;
-    const context = handlerContext(consumer, item.id, item.held.delivery.attempt, attempt);
-    const said = await inContextOf(item.message, item.id, () => work.handle(item.message, context));
-    const answer = await answerOf(this.#engine, contract, item.message, said, attempt);
-    await respond(attempt.scope, item.message, item.id, answer, sealedBy(contract));
-    return answer;
+    const { message, id, held } = item;
+    const context = handlerContext(consumer, id, held.delivery.attempt, attempt);
+    const span = this.#engine.spans.process(message, { consumer, attempt: held.delivery.attempt });
+    return within(span, held.secrets, async () => {
+      const said = await inContextOf(message, id, () => work.handle(message, context));
+      const answer = await answerOf(this.#engine, contract, message, said, attempt);
+      await respond(attempt.scope, message, id, answer, sealedBy(contract));
+      return answer;
+    });
   }
 
   async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {
@@ -165,6 +187,21 @@ export class BatchProcessor {
     const rest = line.filter(({ held }) => !fates.has(held));
     for (const { held } of rest) fates.set(held, "again");
     await Promise.all(rest.map(({ held }) => this.#settlement.release(held)));
+  }
+}
+
+async function within<T>(
+  span: Span,
+  secrets: readonly string[] | undefined,
+  work: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await span.run(work);
+  } catch (thrown) {
+    span.fail(spanFailure(redact(asError(thrown), secrets)));
+    throw thrown;
+  } finally {
+    span.end();
   }
 }
 

@@ -2,6 +2,7 @@ import { isSagaboxError, SagaboxError, verdictOf } from "../errors/index.ts";
 import { replyTopicIn } from "../message/index.ts";
 import { decideRetry, failureOf } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
+import { spanFailure } from "../telemetry/index.ts";
 import { answerOf, sealedBy } from "./answer.ts";
 import { attempt, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -47,6 +48,20 @@ export class DeliveryProcessor {
 
   /** `behind`: what was taken together with it and follows it in its key; it comes back with it. */
   async process(held: Held, behind: readonly Held[] = []): Promise<Fate> {
+    const { spans } = this.#engine;
+    if (!spans.enabled) return this.#process(held, behind);
+    const { message, attempt: nr } = held.delivery;
+    const span = spans.process(message, { consumer: this.#definition.name, attempt: nr });
+    try {
+      const fate = await span.run(() => this.#process(held, behind));
+      span.set({ "sagabox.fate": fate });
+      return fate;
+    } finally {
+      span.end();
+    }
+  }
+
+  async #process(held: Held, behind: readonly Held[]): Promise<Fate> {
     if (held.delivery.signal.aborted) return "lost";
     if ((held.crashes ?? 0) >= this.#definition.settings.maxCrashes) return this.#poison(held);
     const { registration, delivery, id: known } = held;
@@ -105,6 +120,7 @@ export class DeliveryProcessor {
     const { delivery, registration, id } = held;
     const error = redact(thrown, held.secrets);
     if (delivery.signal.aborted) return "lost";
+    if (this.#engine.spans.enabled) this.#engine.spans.current().fail(spanFailure(error));
     const verdict = verdictOf(error)?.kind;
     if ((verdict === "ignore" || verdict === "refuse") && id !== undefined) {
       const given = { reason: verdict === "ignore" ? "ignored" : "refused", error };
@@ -128,7 +144,7 @@ export class DeliveryProcessor {
     const { work } = registration;
     if (earlier === undefined && work.kind === "statement") {
       const outcome = await receiveStatement(this.#engine, this.#statements, receipt, work.build(message));
-      return this.settle(held, await this.#responding(message, receipt, outcome), false);
+      return this.#conclude(held, await this.#responding(message, receipt, outcome), false);
     }
     const answer = (current: Attempt, said: unknown): Promise<void> =>
       respond(current.scope, message, id, said, sealedBy(registration.contract));
@@ -140,8 +156,15 @@ export class DeliveryProcessor {
     const outcome = await (earlier === undefined
       ? receiveOnce(this.#engine, receipt, handle)
       : receiveReferring(this.#engine, receipt, { earlier, handle, answer }));
-    return this.settle(held, outcome, held.delivery.ackWith !== undefined);
+    return this.#conclude(held, outcome, held.delivery.ackWith !== undefined);
   }
+
+  #conclude(held: Held, outcome: ReferringOutcome<unknown>, ackedIn: boolean): Promise<Fate> {
+    const { spans } = this.#engine;
+    if (spans.enabled) spans.current().set({ "sagabox.outcome": outcome.kind });
+    return this.settle(held, outcome, ackedIn);
+  }
+
   async #work(
     { delivery }: Held,
     id: string,

@@ -2,7 +2,7 @@ import { burial, describeFailure, type DeadLetterReason } from "../dead-letter/i
 import { isSagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import { sleep } from "../runtime/index.ts";
-import type { TelemetryContext } from "../telemetry/index.ts";
+import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote } from "../transport/index.ts";
 import { attempt, type Attempt, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -69,6 +69,7 @@ export class Settlement {
     const released = Promise.all(successors.map((later) => this.release(later)));
     const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, charged, error };
     this.#engine.observer.tell("consumer.retried", fields, contextOf(delivery.message));
+    this.#note("retry", { "sagabox.delay_ms": delayMs, "sagabox.charged": charged });
     await released;
     return "again";
   }
@@ -102,6 +103,7 @@ export class Settlement {
       acknowledge: () => this.#putAside(held, error),
     });
     if (fate === "done") {
+      this.#note("dead_letter", { "sagabox.reason": reason });
       this.#engine.observer.tell(
         "dead_letter.buried",
         { ...this.#names(held), origin: "consumer", reason, error: error.message.slice(0, 1_000) },
@@ -182,6 +184,11 @@ export class Settlement {
   acquittal({ crashes, id }: Held): readonly LastStatement[] {
     if (crashes === undefined || id === undefined) return [];
     return [{ statement: this.#engine.sql.acquit, params: [this.#consumer, id] }];
+  }
+
+  #note(event: string, attributes: SpanAttributes): void {
+    const { spans } = this.#engine;
+    if (spans.enabled) spans.current().note(event, attributes);
   }
 
   #names({ delivery, id }: Held): { consumer: string; type: string; topic: string; id: string } {

@@ -34,6 +34,8 @@ interface Sources {
   readonly messageId: string;
   /** Called for every message, so best a pooled one. */
   readonly randomBytes: RandomBytes;
+  /** Of the span that was begun for it, where somebody traces. */
+  readonly traceparent?: string | undefined;
 }
 
 export interface DerivedContext {
@@ -46,16 +48,19 @@ export interface DerivedContext {
 export function deriveContext(
   current: MessageContext | undefined,
   overrides: ContextOverrides,
-  { messageId, randomBytes }: Sources,
+  { messageId, randomBytes, traceparent }: Sources,
 ): DerivedContext {
   checkOverrides(overrides);
-  const parent = parseTraceparent(overrides.traceparent) ?? parseTraceparent(current?.traceparent);
-  const trace = parent === undefined ? newTrace(randomBytes) : childOf(parent, randomBytes);
   return {
     correlationId: overrides.correlationId ?? current?.correlationId ?? messageId,
     causationId: overrides.causationId ?? current?.messageId ?? null,
-    traceparent: formatTraceparent(trace),
+    traceparent: traceparent ?? ownSpan(overrides.traceparent, current?.traceparent, randomBytes),
   };
+}
+
+function ownSpan(said: string | undefined, caused: string | undefined, randomBytes: RandomBytes): string {
+  const parent = parseTraceparent(said) ?? parseTraceparent(caused);
+  return formatTraceparent(parent === undefined ? newTrace(randomBytes) : childOf(parent, randomBytes));
 }
 
 function checkOverrides({ correlationId, causationId, traceparent }: ContextOverrides): void {

@@ -1,6 +1,6 @@
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import { quotedSchema, SessionHolder, settlingPlans, textArray, type Database } from "../storage/index.ts";
-import type { Observer, TelemetryEvents } from "../telemetry/index.ts";
+import { endSend, silentSpans, type Observer, type Spans, type TelemetryEvents } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
 import type { Destinations } from "./destinations.ts";
@@ -20,6 +20,7 @@ export interface OptimisticSenderOptions {
   readonly settings: OutboxSettings;
   readonly destinations: Destinations;
   readonly observer: Observer;
+  readonly spans?: Spans;
   /** Rows that went back to the relay. */
   readonly onReleased: (lanes: readonly number[]) => void;
 }
@@ -150,18 +151,32 @@ export class OptimisticSender {
   }
 
   async #hop(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
-    const { observer, settings } = this.#options;
+    const { observer, settings, spans = silentSpans } = this.#options;
     const began = systemClock.monotonicMs();
     observer.tell("optimistic.attempted", { count: messages.length });
-    await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
-      throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
-    });
+    const sending = spans.enabled
+      ? spans.send(
+          messages.map(({ message }) => message),
+          "optimistic",
+        )
+      : undefined;
+    let failure: Error | undefined;
+    try {
+      await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
+        throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
+      });
+    } catch (error) {
+      failure = error instanceof Error ? error : new Error(String(error));
+      throw error;
+    } finally {
+      if (sending !== undefined) endSend(sending, () => failure);
+    }
     this.#tellSent(messages, systemClock.monotonicMs() - began);
     return [];
   }
 
   async #sendLot(lot: Lot<Addressed>): Promise<readonly LeasedMessage[]> {
-    const { observer, settings, transport, destinations } = this.#options;
+    const { observer, settings, transport, destinations, spans } = this.#options;
     const messages = lot.rows.map(({ leased }) => leased);
     const began = systemClock.monotonicMs();
     observer.tell("optimistic.attempted", { count: messages.length });
@@ -170,6 +185,7 @@ export class OptimisticSender {
       timeoutMs: settings.optimisticTimeoutMs,
       wholeBatch: true,
       mayGoOn: () => true,
+      ...(spans === undefined ? {} : { traced: { spans, via: "optimistic" } }),
     });
     learn(destinations, lot, outcomes);
     const sent = messages.filter((_, i) => outcomes[i]?.kind === "published");

@@ -11,6 +11,7 @@ import {
   topicOf,
   validate,
   type AnyContract,
+  type DerivedContext,
   type IdSource,
   type Message,
   type Packed,
@@ -20,6 +21,7 @@ import {
 } from "../message/index.ts";
 import { flag, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 import { textArray, type Param, type Queryable } from "../storage/index.ts";
+import { failureType, type Spans } from "../telemetry/index.ts";
 
 export interface PublishOptions {
   /** Your own id: the same id twice is one message. Default: a time-ordered one. */
@@ -90,6 +92,7 @@ export interface ComposeContext {
   readonly routing?: Routing | undefined;
   readonly maxAttempts: number;
   readonly pack: Pack;
+  readonly spans: Spans;
 }
 
 /** Data that was checked → what is stored and sent. `tx`: the transaction the message goes into, where it is known. */
@@ -126,14 +129,13 @@ export async function compose(
   const headers = checkHeaders(options.headers);
   const { kind, name: type, version: schemaVersion } = contract;
   const names = { id, kind, type, schemaVersion, topic, key };
-  const packing = context.pack(contract, names, data, tx);
-  const packed = packing instanceof Promise ? await packing : packing;
+  const { packed, origin } = await created(context, contract, names, data, options, tx);
   return {
     message: {
       ...names,
       data: packed.data,
       headers: { ...headers, ...packed.headers },
-      ...deriveContext(current, options, { messageId: id, randomBytes: context.randomBytes }),
+      ...origin,
       sagaId: checkedId(options.sagaId) ?? current?.sagaId ?? null,
       aggregateType: contract.aggregate,
       aggregateId: checkedId(options.aggregateId) ?? (contract.aggregate === null ? null : key),
@@ -154,6 +156,34 @@ export async function compose(
     ownId: options.id !== undefined,
     flush: flag("publish.flush", options.flush ?? false),
   };
+}
+
+/** What may take time, under a span of its own; the message carries that span's traceparent. */
+async function created(
+  { spans, pack, randomBytes }: ComposeContext,
+  contract: AnyContract,
+  names: PackedMessage,
+  data: unknown,
+  options: PublishOptions,
+  tx: Queryable | undefined,
+): Promise<{ readonly packed: Packed; readonly origin: DerivedContext }> {
+  const current = currentMessageContext();
+  const span = spans.create(names, current?.traceparent, options.traceparent);
+  try {
+    const { traceparent } = span;
+    const origin = deriveContext(current, options, { messageId: names.id, randomBytes, traceparent });
+    span.set({
+      "messaging.message.conversation_id": origin.correlationId,
+      "sagabox.saga.id": options.sagaId ?? current?.sagaId,
+    });
+    const packing = span.run(() => pack(contract, names, data, tx));
+    return { packed: packing instanceof Promise ? await packing : packing, origin };
+  } catch (error) {
+    span.fail({ type: failureType(error) });
+    throw error;
+  } finally {
+    span.end();
+  }
 }
 
 /** The lists that the write statements take, in their order. */

@@ -1,7 +1,7 @@
 import { LaneOwnership, LaneReader, type LaneRow, type LaneSettings } from "../lanes/index.ts";
 import { Loop, random, sleep, systemClock, type Service } from "../runtime/index.ts";
 import { SessionHolder, steadyPlans, type Database } from "../storage/index.ts";
-import type { Observer } from "../telemetry/index.ts";
+import type { Observer, Spans } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
 import type { Destinations } from "./destinations.ts";
@@ -24,6 +24,7 @@ export interface PollingRelayOptions {
   readonly lanes: LaneSettings;
   readonly destinations: Destinations;
   readonly observer: Observer;
+  readonly spans?: Spans;
 }
 
 /** One batch is read while another is on its way. */
@@ -210,19 +211,22 @@ export class PollingRelay implements Service {
 
   async #hop(rows: readonly LaneRow[]): Promise<void> {
     const began = systemClock.monotonicMs();
+    const span = this.#options.spans?.handOver(rows);
     const settled = await this.#insist("handing a batch over", () => this.#settler.sent(rows));
+    span?.end();
     this.#tellSent(rows, settled ?? [], systemClock.monotonicMs() - began);
   }
 
   async #publish(lot: Lot<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
-    const { destinations, transport, settings } = this.#options;
+    const { destinations, transport, settings, spans } = this.#options;
     const whole = this.#withoutOrphans(lot.rows).flatMap((row) =>
       row.message === null ? [] : [{ stream: row.stream, row, message: row.message }],
     );
     const outcomes = await publishBatch(transport, whole, {
       timeoutMs: settings.publishTimeoutMs,
       mayGoOn: () => this.#ownership.remainingMs() > 0,
+      ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
     });
     const rows = whole.map((item) => item.row);
     const { waitMs, outcomes: judged } = learn(destinations, { ...lot, rows }, outcomes);

@@ -1,6 +1,7 @@
 import type { LaneRow } from "../lanes/index.ts";
 import type { Message } from "../message/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
+import { endSend, type Spans } from "../telemetry/index.ts";
 import type { PublishOutcome, Transport } from "../transport/index.ts";
 
 /** `skipped`: an earlier message of its stream did not get through, so this one was not tried. */
@@ -17,6 +18,8 @@ export interface SendOptions {
   readonly wholeBatch?: boolean;
   /** Asked before each trip; what has not gone out by then is skipped. */
   readonly mayGoOn: () => boolean;
+  /** Where somebody traces: under which name this sender is known. */
+  readonly traced?: { readonly spans: Spans; readonly via: "relay" | "optimistic" };
 }
 
 /**
@@ -35,7 +38,7 @@ export async function publishBatch(
     const usedMs = options.wholeBatch === true ? systemClock.monotonicMs() - began : 0;
     if (!options.mayGoOn() || usedMs >= options.timeoutMs) break;
     const going = wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
-    const results = await publishWave(transport, pick(items, going), options.timeoutMs - usedMs);
+    const results = await tracedWave(transport, pick(items, going), options.timeoutMs - usedMs, options);
     for (const [n, i] of going.entries()) {
       const outcome = results[n] ?? missing();
       outcomes[i] = outcome;
@@ -57,6 +60,24 @@ export function wavesOf(items: readonly { readonly stream: string | null }[], to
     (waves[turn] ??= []).push(i);
   }
   return waves;
+}
+
+async function tracedWave(
+  transport: Transport,
+  messages: readonly Message[],
+  timeoutMs: number,
+  { traced }: SendOptions,
+): Promise<readonly PublishOutcome[]> {
+  if (traced?.spans.enabled !== true || messages.length === 0) {
+    return publishWave(transport, messages, timeoutMs);
+  }
+  const spans = traced.spans.send(messages, traced.via);
+  const outcomes = await spans.trip.run(() => publishWave(transport, messages, timeoutMs));
+  endSend(spans, (index) => {
+    const outcome = outcomes[index] ?? missing();
+    return outcome.kind === "published" ? undefined : outcome.error;
+  });
+  return outcomes;
 }
 
 async function publishWave(

@@ -14,7 +14,7 @@ import { milliseconds, type Duration } from "../options/index.ts";
 import type { Compose, Outgoing, PublishOptions, TransactionScope } from "../outbox/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import type { Database, OwnedTransaction } from "../storage/index.ts";
-import type { Observer } from "../telemetry/index.ts";
+import { failureType, type Observer, type Spans } from "../telemetry/index.ts";
 import type { Answer, Replies } from "./replies.ts";
 
 /** What a request may say beside its data; the rest of the publish options makes no sense for one who waits. */
@@ -40,6 +40,7 @@ export interface RequestsParts {
   /** Made at the first request: a service that never asks needs none. */
   readonly makeConsumer: () => Consumer;
   readonly observer: Observer;
+  readonly spans: Spans;
 }
 
 type Outcome = "done" | "failed" | "timeout";
@@ -100,6 +101,25 @@ export class Requests {
         "request takes a command: events and streams have no reply.",
       );
     }
+    const span = this.#parts.spans.request(contract.name, options.traceparent);
+    // The command belongs to this span, which belongs to what the caller said.
+    const within = span.traceparent === undefined ? options : { ...options, traceparent: span.traceparent };
+    try {
+      return await span.run(() => this.#answered(contract, data, within, timeoutMs));
+    } catch (error) {
+      span.fail({ type: failureType(error) });
+      throw error;
+    } finally {
+      span.end();
+    }
+  }
+
+  async #answered<C extends AnyCommand>(
+    contract: C,
+    data: InputOf<C>,
+    options: PublishOptions,
+    timeoutMs: number,
+  ): Promise<ReplyOf<C>> {
     const began = systemClock.monotonicMs();
     const outgoing = asking(await this.#parts.compose(contract, data, options), this.#parts.service);
     const asked: Asked = { outgoing, timeoutMs, began, sending: false, over: false, forget: () => undefined };

@@ -4,7 +4,7 @@ import type { Compose, Outgoing } from "../outbox/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
-import type { Observer } from "../telemetry/index.ts";
+import type { Observer, Spans } from "../telemetry/index.ts";
 import { messageOf } from "./begin.ts";
 import { tellFamily } from "./children.ts";
 import { decide } from "./decide.ts";
@@ -29,6 +29,7 @@ import {
 } from "./saga-store.ts";
 import { noKeyHere, SEALED_TEXT, sealedText, type PersonSeal, type SagaVault } from "./sealing.ts";
 import type { SagaStatements } from "./statements.ts";
+import { tracedTransition } from "./trace-saga.ts";
 
 /** An open transaction that can also take messages. */
 export interface SagaTransaction extends Queryable {
@@ -46,6 +47,7 @@ export interface SagaEngineParts {
   readonly compose: Compose;
   readonly newId: () => string;
   readonly observer: Observer;
+  readonly spans: Spans;
   readonly maxStateBytes: number;
   /** How long something is kept for an instance that does not exist yet. */
   readonly earlyMs: number;
@@ -62,6 +64,11 @@ interface ApplyOptions {
   readonly birth?: Birth;
   /** Throws when the result is too large, so that whatever was written with it is rolled back. */
   readonly whole?: boolean;
+}
+
+interface Applied {
+  readonly instance: Loaded;
+  readonly ignored?: string;
 }
 
 type Send = Extract<SagaEffect, { kind: "send" }>;
@@ -105,13 +112,26 @@ export class SagaEngine {
     definition: SagaDefinition,
     before: Loaded,
     cause: Cause,
-    { release = false, birth, whole = false }: ApplyOptions = {},
-  ): Promise<{ readonly instance: Loaded; readonly ignored?: string }> {
+    options: ApplyOptions = {},
+  ): Promise<Applied> {
     const decision = this.decide(definition, before, cause.input);
     if (decision.ignored !== undefined) {
       if (cause.input.kind !== "tick") await this.#ignore(tx, before, cause, decision.ignored);
       return { instance: before, ignored: decision.ignored };
     }
+    return tracedTransition(this.parts.spans, before, cause, () =>
+      this.#carryOut(tx, definition, before, cause, decision, options),
+    );
+  }
+
+  async #carryOut(
+    tx: SagaTransaction,
+    definition: SagaDefinition,
+    before: Loaded,
+    cause: Cause,
+    decision: Decision,
+    { release = false, birth, whole = false }: ApplyOptions,
+  ): Promise<Applied> {
     const { decision: sendable, outgoing } = await this.#compose(tx, definition, before, decision, cause);
     const params = this.#params(definition, before, sendable, cause, { release, whole });
     if (params === undefined) return this.#withoutResult(tx, definition, before, cause);
@@ -132,7 +152,7 @@ export class SagaEngine {
     definition: SagaDefinition,
     before: Loaded,
     cause: Cause,
-  ): Promise<{ readonly instance: Loaded; readonly ignored?: string }> {
+  ): Promise<Applied> {
     const smaller = tooLarge(cause, before);
     if (smaller !== undefined) return this.apply(tx, definition, before, smaller);
     const ignored = "it is too large to be kept with the saga";
@@ -153,25 +173,23 @@ export class SagaEngine {
     );
   }
 
-  tell({ id, type, status: from, state: old, seal }: Loaded, { status, state, effects }: Decision): void {
+  tell(before: Loaded, { status, state, effects }: Decision): void {
     const { observer } = this.parts;
+    const { id, type, status: from, state: old, seal, traceparent } = before;
+    const context = { sagaId: id, traceparent };
     if (from !== status) {
       const incident = effects.find(({ kind }) => kind === "open incident");
       const [step, error] =
         incident?.kind === "open incident"
           ? [incident.places.join(", "), seal === undefined ? incident.error : SEALED_TEXT]
           : [null, null];
-      observer.tell("saga.changed", { type, id, from, to: status, step, error }, { sagaId: id });
+      observer.tell("saga.changed", { type, id, from, to: status, step, error }, context);
     }
     for (const [place, record] of Object.entries(state.records)) {
       const known = old.records[place];
       if (record.status === known?.status) continue;
       const durationMs = (record.endedAtMs ?? record.startedAtMs) - record.startedAtMs;
-      observer.tell(
-        "saga.step",
-        { type, id, step: place, status: record.status, durationMs },
-        { sagaId: id },
-      );
+      observer.tell("saga.step", { type, id, step: place, status: record.status, durationMs }, context);
     }
   }
 

@@ -11,6 +11,7 @@ import { openLetter } from "./letter.ts";
 import { doInside } from "./local-step.ts";
 import { after, saveParams, saved, type Cause, type Loaded } from "./saga-store.ts";
 import { hasEnded } from "./state.ts";
+import { tracedStep, tracedTransition } from "./trace-saga.ts";
 import { clockIsDue, localWork, nextDueMs, type LocalWork } from "./timers.ts";
 
 /** A transaction of ours: commits when the work resolves, rolls back when it throws. */
@@ -115,8 +116,13 @@ export class InstanceHandle {
       const params = tolerated(() =>
         saveParams(definition, known, decision, cause, { release, maxStateBytes }),
       );
-      if (params !== undefined && (await saved(database, engine.sql, params))) {
-        this.#took(after(known, decision));
+      const write = async (): Promise<{ readonly instance?: Loaded }> =>
+        params !== undefined && (await saved(database, engine.sql, params))
+          ? { instance: after(known, decision) }
+          : {};
+      const { instance } = await tracedTransition(engine.parts.spans, known, cause, write);
+      if (instance !== undefined) {
+        this.#took(instance);
         engine.tell(known, decision);
         return release;
       }
@@ -142,10 +148,12 @@ export class InstanceHandle {
             (one) => nameOf(one) === name,
           );
           if (still === undefined) return this.#took(current);
-          const outcome = await withDeadline(doInside(still, current, tx), timeoutMs, () => {
-            tx.destroy(); // it may still hold the instance's row, and what it waits for may never come
-            throw tooSlow(timeoutMs);
-          });
+          const outcome = await tracedStep(engine.parts.spans, work, current, () =>
+            withDeadline(doInside(still, current, tx), timeoutMs, () => {
+              tx.destroy(); // it may still hold the instance's row, and what it waits for may never come
+              throw tooSlow(timeoutMs);
+            }),
+          );
           const cause = this.ended(work, outcome);
           const { instance } = await engine.apply(tx, definition, current, cause, { whole: true });
           this.#took(instance);

@@ -6,6 +6,7 @@ import type { WorkOutcome } from "./input.ts";
 import { InstanceGone, InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
 import { doOutside } from "./local-step.ts";
 import type { LocalWork } from "./timers.ts";
+import { tracedStep } from "./trace-saga.ts";
 import { Wanted } from "./wanted.ts";
 
 interface TaskParts extends HandleParts {
@@ -114,7 +115,10 @@ export class InstanceTask {
     const name = nameOf(work);
     this.#running.set(name, wanted);
     const tellLate = (outcome: WorkOutcome): void => void this.#tellLate(work, outcome);
-    void doOutside(work, this.#handle.instance, wanted, tellLate).then(async (outcome) => {
+    const { instance } = this.#handle;
+    const { spans } = this.#parts.engine.parts;
+    const doing = tracedStep(spans, work, instance, () => doOutside(work, instance, wanted, tellLate));
+    void doing.then(async (outcome) => {
       await this.#settle(work, outcome);
       this.#running.delete(name);
       this.#goOn();
@@ -182,7 +186,7 @@ export class InstanceTask {
 
   /** Tries again for as long as the database fails; undefined when the instance was lost meanwhile. */
   async #persist<T>(action: () => Promise<T>): Promise<T | undefined> {
-    const { type, id } = this.#handle.instance;
+    const { type, id, traceparent } = this.#handle.instance;
     while (!this.#lost.signal.aborted) {
       try {
         const result = await action();
@@ -197,7 +201,12 @@ export class InstanceTask {
         const retryInMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#failures++, 10));
         if (!isSagaboxError(error, "SAGA_CONFLICT")) {
           const text = messageOf(error).slice(0, 500);
-          this.#parts.engine.parts.observer.tell("saga.failed", { type, id, error: text, retryInMs });
+          const context = { sagaId: id, traceparent };
+          this.#parts.engine.parts.observer.tell(
+            "saga.failed",
+            { type, id, error: text, retryInMs },
+            context,
+          );
         }
         await sleep(retryInMs, this.#lost.signal);
         if (this.#stopping && this.#failures > 3) this.#lost.abort(new Error("stopped"));

@@ -6,7 +6,7 @@ import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { ScriptedDatabase } from "../../test/support/scripted-database.ts";
 import { pgDatabase } from "../storage/index.ts";
-import { silentObserver } from "../telemetry/index.ts";
+import { silentObserver, silentSpans } from "../telemetry/index.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { sagaSettings } from "./options.ts";
 import { Sagas } from "./sagas.ts";
@@ -47,6 +47,7 @@ async function setup() {
     compose: nothing,
     newId: () => `id-${(ids += 1)}`,
     observer: silentObserver,
+    spans: silentSpans,
     begin,
     transactionOf: nothing,
   });

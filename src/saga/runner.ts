@@ -136,13 +136,14 @@ export class SagaRunner implements Service {
       } else await database.run(engine.sql.release, [id, worker]);
     } catch (error) {
       const text = messageOf(error).slice(0, 500);
-      engine.parts.observer.tell("saga.failed", { type, id, error: text, retryInMs: leaseMs });
+      const context = { sagaId: id, traceparent: row.traceparent };
+      engine.parts.observer.tell("saga.failed", { type, id, error: text, retryInMs: leaseMs }, context);
       await database.run(engine.sql.uncharge, [id, worker]).catch(() => undefined);
     }
     return false;
   }
 
-  async #park({ id, type, status: from }: InstanceRow): Promise<void> {
+  async #park({ id, type, status: from, traceparent }: InstanceRow): Promise<void> {
     const { engine, database, worker } = this.#parts;
     const { sql, parts } = engine;
     await database.run(sql.dropMail, [id]);
@@ -154,7 +155,7 @@ export class SagaRunner implements Service {
     ]);
     if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // it was before, or has ended
     const told = { type, id, from, to: "failed", step: rows[0].current_step, error: personErased } as const;
-    parts.observer.tell("saga.changed", told, { sagaId: id });
+    parts.observer.tell("saga.changed", told, { sagaId: id, traceparent });
   }
 
   #take(instance: Loaded, mail: boolean): void {

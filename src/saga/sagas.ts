@@ -14,7 +14,7 @@ import { sagaStatements } from "./statements.ts";
 
 export interface SagasParts extends Pick<
   SagaEngineParts,
-  "service" | "compose" | "newId" | "observer" | "vault" | "openReply"
+  "service" | "compose" | "newId" | "observer" | "spans" | "vault" | "openReply"
 > {
   readonly database: Database;
   readonly schema: string;
@@ -53,6 +53,7 @@ export class Sagas {
       compose,
       newId,
       observer,
+      spans: parts.spans,
       maxStateBytes,
       earlyMs,
       vault: parts.vault,

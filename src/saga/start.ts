@@ -5,9 +5,11 @@ import {
   encodeJson,
   isValidId,
   parseTraceparent,
+  type DerivedContext,
   type Json,
 } from "../message/index.ts";
 import { randomBytes } from "../runtime/index.ts";
+import { failureType } from "../telemetry/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { Claim, Loaded } from "./saga-store.ts";
@@ -69,9 +71,33 @@ export async function startFrom(
   { input, key, subject }: Seed,
   origin: Origin = {},
 ): Promise<Started> {
-  const { sql, parts } = engine;
+  const { parts } = engine;
   const id = origin.id ?? parts.newId();
-  const context = deriveContext(currentMessageContext(), traced(origin), { messageId: id, randomBytes });
+  const current = currentMessageContext();
+  const span = parts.spans.startSaga(id, definition.name, origin.traceparent ?? current?.traceparent);
+  const { traceparent } = span;
+  const context = deriveContext(current, traced(origin), { messageId: id, randomBytes, traceparent });
+  try {
+    return await span.run(() =>
+      startWith(engine, tx, definition, { id, input, key, subject }, context, origin),
+    );
+  } catch (error) {
+    span.fail({ type: failureType(error) });
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+async function startWith(
+  engine: SagaEngine,
+  tx: SagaTransaction,
+  definition: SagaDefinition,
+  { id, input, key, subject }: Seed & { readonly id: string },
+  context: DerivedContext,
+  origin: Origin,
+): Promise<Started> {
+  const { sql } = engine;
   const { rows } = await tx.run<{ now_ms: string | number }>(sql.meet, [definition.name, key]);
   const before: Loaded = {
     id,

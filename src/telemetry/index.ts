@@ -8,4 +8,15 @@ export { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
 export { durationText, mermaidText } from "./mermaid-text.ts";
 export { packageVersion } from "./package-version.ts";
 export { printable, printableJson, withoutPasswords } from "./printable.ts";
+export {
+  endSend,
+  failureType,
+  silentSpans,
+  spanFailure,
+  Spans,
+  type SendSpans,
+  type Spanned,
+} from "./spans.ts";
+export { silentSpan, type Span, type SpanAttributes, type SpanStart, type Tracing } from "./tracing.ts";
+export type { Telemetry } from "./telemetry.ts";
 export { prometheus, type PrometheusObserver, type PrometheusOptions } from "./prometheus.ts";

@@ -37,6 +37,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   options: { rooms: ["errors"] },
   retry: { rooms: ["errors", "options", "runtime"] },
   telemetry: { rooms: ["message", "errors", "runtime"] },
+  "telemetry/opentelemetry": { rooms: ["message", "telemetry"], packages: ["@opentelemetry/api"] },
   // 2: the two ports
   storage: { rooms: ["errors", "options", "runtime", "telemetry"] },
   "storage/drivers": {

@@ -1,0 +1,59 @@
+import { failureType, type Spans } from "../telemetry/index.ts";
+import type { WorkOutcome } from "./input.ts";
+import type { Cause, Loaded } from "./saga-store.ts";
+import type { LocalWork } from "./timers.ts";
+
+/** One transition under a span: what moved the instance, the status it came into, and which steps changed. */
+export async function tracedTransition<T extends { readonly instance?: Loaded }>(
+  spans: Spans,
+  before: Loaded,
+  { input }: Cause,
+  work: () => Promise<T>,
+): Promise<T> {
+  if (!spans.enabled) return work();
+  const span = spans.transition(before, {
+    "sagabox.saga.version": before.definitionVersion,
+    "sagabox.saga.input": input.kind,
+    "sagabox.saga.from": before.status,
+  });
+  try {
+    const result = await span.run(work);
+    if (result.instance === undefined) return result;
+    const { status, state } = result.instance;
+    span.set({ "sagabox.saga.status": status });
+    for (const [step, record] of Object.entries(state.records)) {
+      if (record.status === before.state.records[step]?.status) continue;
+      span.note("saga.step", { "sagabox.saga.step": step, "sagabox.saga.step_status": record.status });
+    }
+    return result;
+  } catch (error) {
+    span.fail({ type: failureType(error) });
+    throw error;
+  } finally {
+    span.end();
+  }
+}
+
+/** A local step under a span. What a step about a person says when it fails is not written down. */
+export async function tracedStep(
+  spans: Spans,
+  { place, undo, attempt }: LocalWork,
+  saga: Loaded,
+  work: () => Promise<WorkOutcome>,
+): Promise<WorkOutcome> {
+  if (!spans.enabled) return work();
+  const span = spans.step(saga, place, { "sagabox.attempt": attempt, "sagabox.saga.undo": undo });
+  try {
+    const outcome = await span.run(work);
+    span.set({ "sagabox.outcome": outcome.kind });
+    if (outcome.kind !== "done") {
+      span.fail({ type: outcome.kind, message: saga.seal === undefined ? outcome.error : undefined });
+    }
+    return outcome;
+  } catch (error) {
+    span.fail({ type: failureType(error) });
+    throw error;
+  } finally {
+    span.end();
+  }
+}

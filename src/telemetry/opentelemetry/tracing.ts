@@ -1,0 +1,103 @@
+import {
+  context,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  TraceFlags,
+  type Attributes,
+  type Context,
+  type Span as OtelSpan,
+  type SpanContext,
+  type Tracer,
+} from "@opentelemetry/api";
+import { formatTraceparent, parseTraceparent } from "../../message/index.ts";
+import { silentSpan, type Span, type SpanAttributes, type SpanStart, type Tracing } from "../index.ts";
+
+const KINDS = {
+  producer: SpanKind.PRODUCER,
+  consumer: SpanKind.CONSUMER,
+  client: SpanKind.CLIENT,
+  internal: SpanKind.INTERNAL,
+} as const;
+
+/** Spans through the api of OpenTelemetry, which does nothing until somebody registers an SDK. */
+export function otelTracing(tracer: Tracer): Tracing {
+  return {
+    begin(start) {
+      try {
+        return begin(tracer, start);
+      } catch {
+        return silentSpan; // a broken sampler or processor must not stop a message
+      }
+    },
+    active() {
+      const span = trace.getSpan(context.active());
+      return span === undefined ? undefined : spanOf(span, context.active());
+    },
+  };
+}
+
+function begin(tracer: Tracer, { name, kind, parent, links = [], attributes }: SpanStart): Span {
+  const around = contextOf(parent);
+  const linked = links.flatMap((link) => remote(link) ?? []);
+  const span = tracer.startSpan(
+    name,
+    {
+      kind: KINDS[kind],
+      attributes: defined(attributes),
+      links: linked.map((other) => ({ context: other })),
+      root: around === undefined,
+    },
+    around ?? context.active(),
+  );
+  return spanOf(span, trace.setSpan(context.active(), span));
+}
+
+function spanOf(span: OtelSpan, within: Context): Span {
+  return {
+    get traceparent() {
+      return written(span.spanContext());
+    },
+    run: (work) => context.with(within, work),
+    set: (attributes) => void span.setAttributes(defined(attributes)),
+    note: (event, attributes = {}) => void span.addEvent(event, defined(attributes)),
+    fail({ type, message, stack }) {
+      span.setAttribute("error.type", type);
+      span.setStatus({ code: SpanStatusCode.ERROR, ...(message === undefined ? {} : { message }) });
+      if (message === undefined) return;
+      span.addEvent(
+        "exception",
+        defined({ "exception.type": type, "exception.message": message, "exception.stacktrace": stack }),
+      );
+    },
+    end: () => span.end(),
+  };
+}
+
+// The caller's own span is taken as it is: made anew from its text it would count as one of another process.
+function contextOf(parent: string | undefined): Context | undefined {
+  const other = remote(parent);
+  if (other === undefined) return undefined;
+  const active = context.active();
+  const isActive = trace.getSpanContext(active)?.spanId === other.spanId;
+  return isActive ? active : trace.setSpanContext(active, other);
+}
+
+function remote(traceparent: string | undefined): SpanContext | undefined {
+  const parsed = parseTraceparent(traceparent);
+  if (parsed === undefined) return undefined;
+  const { traceId, spanId, flags } = parsed;
+  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & TraceFlags.SAMPLED, isRemote: true };
+}
+
+function written(spanContext: SpanContext): string | undefined {
+  const { traceId, spanId, traceFlags } = spanContext;
+  if (!trace.isSpanContextValid(spanContext)) return undefined;
+  return formatTraceparent({ traceId, spanId, flags: traceFlags.toString(16).padStart(2, "0") });
+}
+
+function defined(attributes: SpanAttributes): Attributes {
+  const known: Attributes = {};
+  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) known[name] = value;
+  return known;
+}

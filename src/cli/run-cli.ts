@@ -5,13 +5,18 @@ import { packageVersion } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./command.ts";
 import { audit } from "./commands/audit.ts";
 import { dev } from "./commands/dev.ts";
+import { dlq } from "./commands/dlq.ts";
 import { erase } from "./commands/erase.ts";
 import { explain } from "./commands/explain.ts";
+import { inbox } from "./commands/inbox.ts";
 import { migrate } from "./commands/migrate.ts";
+import { outbox } from "./commands/outbox.ts";
 import { privacy } from "./commands/privacy.ts";
+import { republish } from "./commands/republish.ts";
 import { roles } from "./commands/roles.ts";
 import { saga } from "./commands/saga.ts";
 import { status } from "./commands/status.ts";
+import { verify } from "./commands/verify.ts";
 import { worker } from "./commands/worker.ts";
 import { exitCodes, FAILED, MISUSED } from "./exit-codes.ts";
 import { errorText } from "./print.ts";
@@ -21,8 +26,13 @@ export const commands: readonly Command[] = [
   worker,
   migrate,
   status,
+  outbox,
+  inbox,
+  republish,
+  dlq,
   saga,
   explain,
+  verify,
   roles,
   audit,
   erase,

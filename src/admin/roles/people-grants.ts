@@ -59,7 +59,7 @@ const about = [
   "written_at",
   "expires_at",
 ];
-const exceptData = [...about, "seq", "written_on"];
+const exceptData = [...about, "seq", "written_on", "ctid"]; // the place of a row, to read an archive page by page
 
 /** Deciding about dead letters and sagas. What viewers see comes on top. */
 export const operatorGrants: readonly Grant[] = [
@@ -110,6 +110,7 @@ export const operatorGrants: readonly Grant[] = [
     on: "consumer_inbox",
     can: {
       select: [
+        "ctid",
         "consumer",
         "event_id",
         "consumed_at",

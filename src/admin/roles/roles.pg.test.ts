@@ -40,7 +40,7 @@ const matrix = `
               else has_table_privilege(role.oid, class.oid, privilege) end as whole,
          case when class.relkind = 'S' or privilege not in ('select', 'insert', 'update') then '{}'::text[] else array(
            select attname::text from pg_attribute
-            where attrelid = class.oid and attnum > 0 and not attisdropped
+            where attrelid = class.oid and (attnum > 0 or attname = 'ctid') and not attisdropped
               and has_column_privilege(role.oid, class.oid, attnum, privilege)) end as columns
     from (select substr(rolname, length($1) + 1) as name, oid from pg_roles where rolname = any($2::text[])) as role
    cross join pg_class as class

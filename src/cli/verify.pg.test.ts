@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { rolesHouse } from "../../test/support/roles-house.ts";
+import { pgDatabase } from "../storage/index.ts";
+import { OutboxWriter } from "../outbox/index.ts";
+import { silentObserver } from "../telemetry/index.ts";
+import { anOutgoing } from "../../test/support/outbox-rows.ts";
+
+test("G13: verify as an operator says that all is well, then finds what was lost, and exits with 3", async () => {
+  const { pool, login } = await rolesHouse();
+  const env = { DATABASE_URL: await login("operator") };
+  const writer = new OutboxWriter("sagabox", silentObserver);
+  const messages = ["m-1", "m-\u001b[31m2"].map((id) => anOutgoing({ message: { id, key: id } }));
+  await writer.write(pgDatabase(pool), messages);
+  const well = await cliInProcess(["verify", "--lanes", "--since", "1d"], env);
+  expect(well).toMatchObject({ code: 0, stderr: "" });
+  expect(well.stdout).toContain("Kept: all 2 message(s)");
+  expect(well.stdout).toMatch(/lane +written +sent/);
+  await pool.query("delete from sagabox.outbox where message_id <> 'm-1'");
+  const broken = await cliInProcess(["verify"], env);
+  expect(broken.code).toBe(3);
+  expect(broken.stdout).toContain("BROKEN: 1 thing(s)");
+  expect(broken.stdout).toContain("message_lost in lane");
+  expect(broken.stdout).not.toContain("\u001b");
+  const report = JSON.parse((await cliInProcess(["verify", "--json"], env)).stdout) as object;
+  expect(report).toMatchObject({
+    ok: false,
+    total: { written: 2, waiting: 1, lost: 1 },
+    skipped: 0,
+    findings: [{ kind: "message_lost", count: 1, ids: ["m-\u001b[31m2"] }],
+  });
+});
+
+test("verify refuses what it does not understand, and has an example in its help", async () => {
+  expect(await cliInProcess(["verify", "--since", "soon"], {})).toMatchObject({ code: 2 });
+  expect(await cliInProcess(["verify", "now"], {})).toMatchObject({ code: 2 });
+  expect((await cliInProcess(["verify", "--help"], {})).stdout).toContain("sagabox verify --since 2d");
+});

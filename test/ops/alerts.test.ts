@@ -1,0 +1,62 @@
+// G5: a real Prometheus scrapes real workers under load. Every alert is made to fire by what it is about, and resolves when
+// that is repaired. The rules are those of ops/prometheus, in a world a hundred times as fast (support/faster-rules.ts).
+// Only what kube-state-metrics would say is scripted (situations/jobs-failed.ts).
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { auditForged } from "./situations/audit-forged.ts";
+import { badMessages } from "./situations/bad-messages.ts";
+import { brokerDown } from "./situations/broker-down.ts";
+import { databaseAway } from "./situations/database-away.ts";
+import { jobsFailed } from "./situations/jobs-failed.ts";
+import type { Situation } from "./situations/situation.ts";
+import { workerKilled } from "./situations/worker-killed.ts";
+import { faster } from "./support/faster-rules.ts";
+import { PrometheusServer, prometheusMissing } from "./support/prometheus-server.ts";
+import { alertNames, ruleFiles } from "./support/rule-files.ts";
+
+const FACTOR = 100;
+const missing = prometheusMissing();
+
+describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
+  const prometheus = new PrometheusServer();
+  const situations: Situation[] = [];
+
+  beforeAll(async () => {
+    for (const make of [brokerDown, badMessages, workerKilled, databaseAway, auditForged, jobsFailed])
+      situations.push(await make());
+    const targets = Object.assign({}, ...situations.map((one) => one.targets)) as Record<string, string>;
+    const rules = new Map([...ruleFiles()].map(([name, file]) => [name, faster(file, FACTOR)]));
+    await prometheus.start({ everyMs: 250, targets, rules });
+  });
+
+  afterAll(async () => {
+    await prometheus.stop();
+    for (const one of situations) await one.end();
+  });
+
+  test("every alert has a situation here", () => {
+    expect(situations.flatMap(({ alerts }) => alerts).toSorted()).toEqual(alertNames().toSorted());
+  });
+
+  test("all workers are scraped and nothing fires while all is well", async () => {
+    const count = async (): Promise<number> => (await prometheus.query("sagabox_build_info")).length;
+    await expect.poll(count, { timeout: 10_000 }).toBe(6);
+    expect([...(await prometheus.firing())]).toEqual([]);
+  });
+
+  test("each alert fires when its situation is there", { timeout: 90_000 }, async () => {
+    const fired = new Set<string>();
+    await Promise.all(situations.map((one) => one.cause()));
+    const expected = alertNames().toSorted();
+    const look = async (): Promise<string[]> => {
+      for (const name of await prometheus.firing()) fired.add(name);
+      return [...fired].toSorted();
+    };
+    await expect.poll(look, { timeout: 60_000, interval: 200 }).toEqual(expected);
+  });
+
+  test("and resolves when that is repaired", { timeout: 90_000 }, async () => {
+    await Promise.all(situations.map((one) => one.repair()));
+    const look = async (): Promise<string[]> => [...(await prometheus.firing())].toSorted();
+    await expect.poll(look, { timeout: 60_000, interval: 200 }).toEqual([]);
+  });
+});

@@ -1,0 +1,83 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { createDatabase } from "../../support/database.ts";
+import { until } from "../../support/relays.ts";
+import { Load } from "../support/load.ts";
+import { freePort } from "../support/prometheus-server.ts";
+import application, { Billed, reports, Slow } from "./billing-app.ts";
+import { local, type Situation } from "./situation.ts";
+
+const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+const app = fileURLToPath(new URL("billing-app.ts", import.meta.url));
+
+/** Two workers of a service on PostgreSQL alone. One is killed over reports that never end; everything is sent twice. */
+export async function workerKilled(): Promise<Situation> {
+  const database = await createDatabase({ migrated: true, leakGuard: false });
+  const bus = application(database.url);
+  const { port } = await bus.run({ port: 0 });
+  const remotePort = await freePort();
+  let worker = await startWorker(database.url, remotePort);
+  let n = 0;
+  const bill = (): Promise<unknown> => bus.transaction((tx) => tx.publish(Billed, { n: ++n }));
+  const from = new Date();
+  for (let i = 0; i < 20; i++) await bill();
+  const load = new Load(200, bill);
+  let again: Load | undefined;
+  return {
+    alerts: [
+      "ConsumerHighDuplicateRate",
+      "ConsumerHandlerStuck",
+      "ConsumerCrashSuspect",
+      "WorkerDied",
+      "WorkerDown",
+      "WorkersGone",
+    ],
+    targets: { billing: local(port), "billing-remote": local(remotePort) },
+    cause: async () => {
+      const to = new Date();
+      again = new Load(200, () => bus.republish({ from, to, ratePerSecond: 1_000 }));
+      await bus.transaction(async (tx) => {
+        for (let i = 0; i < 12; i++) await tx.publish(Slow, { n: i });
+      });
+      const runs = "select 1 from sagabox.running where member like 'remote.%' and consumer = 'reports'";
+      await until(async () => (await database.pool.query(runs)).rowCount === 1, 10_000);
+      worker.kill("SIGKILL");
+    },
+    repair: async () => {
+      await again?.stop();
+      reports.hang = false;
+      worker = await startWorker(database.url, remotePort, { ANSWER: "yes" });
+    },
+    end: async () => {
+      await again?.stop();
+      await load.stop();
+      const gone = once(worker, "exit");
+      worker.kill("SIGKILL");
+      await gone;
+      await bus.stop();
+      await database.drop();
+    },
+  };
+}
+
+async function startWorker(
+  database: string,
+  port: number,
+  env: Record<string, string> = {},
+): Promise<ChildProcess> {
+  const loader = ["--import", import.meta.resolve("tsx"), "--conditions=sagabox:source"];
+  const child = spawn(process.execPath, [...loader, main, "worker", "--app", app, "--port", String(port)], {
+    env: {
+      PATH: process.env["PATH"],
+      HOME: process.env["HOME"],
+      DATABASE_URL: database,
+      WORKER_ID: "remote",
+      ...env,
+    },
+    stdio: "ignore",
+  });
+  const answer = () => fetch(`http://${local(port)}/health/ready`).catch(() => undefined);
+  await until(async () => (await answer())?.status === 200, 30_000);
+  return child;
+}

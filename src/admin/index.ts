@@ -14,6 +14,23 @@ export {
 } from "./conservation/options.ts";
 export type { ConservationFinding } from "./conservation/findings.ts";
 export { ConservationWatch } from "./conservation/watch.ts";
+export { discardLetters, type DiscardOptions } from "./dead-letters/discard-letters.ts";
+export {
+  letterGroups,
+  type GroupFilter,
+  type LetterGroup,
+  type LetterGroups,
+} from "./dead-letters/groups.ts";
+export { letterAdmin, type LetterAdmin } from "./dead-letters/letter-admin.ts";
+export type { ReplayFilter, ReplayProgress, StagedReplayOptions } from "./dead-letters/replay-options.ts";
+export { showLetter, type LetterDetail } from "./dead-letters/show-letter.ts";
+export {
+  planReplay,
+  stagedReplay,
+  type GroupReport,
+  type ReplayPlan,
+  type ReplayReport,
+} from "./dead-letters/staged-replay.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
 export { failureText } from "./failure-text.ts";
 export { listIncidents, type Incident, type IncidentFilter } from "./incidents.ts";
@@ -39,3 +56,15 @@ export { roleNames, roles, type RoleName } from "./roles/roles.ts";
 export { rolesSql } from "./roles/roles-sql.ts";
 export { overview, type Overview } from "./overview/overview.ts";
 export { ageText, counted } from "./overview/judge-overview.ts";
+export { archiveOutbox, planArchive, type ArchivePlan, type ArchiveResult } from "./outbox/archive-outbox.ts";
+export { listOutbox, outboxStates, type OutboxFilter, type WaitingMessage } from "./outbox/list-outbox.ts";
+export { outboxStats, type OutboxStats } from "./outbox/outbox-stats.ts";
+export { planRepublish, republishWindow, type RepublishPlan } from "./outbox/republish-window.ts";
+export { cleanInbox, planInboxCleaning, type InboxPlan } from "./consumers/clean-inbox.ts";
+export {
+  handledStats,
+  listHandled,
+  whoHandled,
+  type Handled,
+  type HandledFilter,
+} from "./consumers/handled.ts";

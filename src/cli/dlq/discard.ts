@@ -1,0 +1,55 @@
+import { discardLetters, letterGroups } from "../../admin/index.ts";
+import { discardDeadLetter } from "../../dead-letter/index.ts";
+import { actorOf, reasonOf } from "../acting.ts";
+import { UsageError, type CommandInput, type Io } from "../command.ts";
+import { confirmed } from "../confirm.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
+import { interruptible } from "../interrupt.ts";
+import { json, safeLines, table } from "../print.ts";
+import { progress } from "../progress.ts";
+import { filterOf, isFiltered, short, withLetters } from "./input.ts";
+
+/** `dlq discard <letter>` */
+export async function discardOne(input: CommandInput, io: Io): Promise<number> {
+  const id = input.positionals[1] ?? "";
+  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const what = `Letter ${id} is closed for good, and its message is never handled.`;
+  if (!(await confirmed(input, io, { what }))) return STOPPED;
+  const letter = await withLetters(input, io, async (admin) => {
+    const closed = await discardDeadLetter(admin.store, id, by);
+    if (closed.held !== null) await admin.wake([closed.held.lane]);
+    return closed;
+  });
+  if (input.values["json"] === true)
+    io.out(json({ discarded: 1, letter: letter.id, messageId: letter.message.id }));
+  else io.out(safeLines(`Letter ${letter.id} of message ${letter.message.id} was discarded.`));
+  return DONE;
+}
+
+/** `dlq discard --group …`: says what it would do, and does it with --yes. */
+export async function discardMany(input: CommandInput, io: Io): Promise<number> {
+  if (!isFiltered(input) && input.values["all"] !== true) {
+    throw new UsageError('"sagabox dlq discard" needs a letter, a filter such as --group, or --all.');
+  }
+  const filter = filterOf(input);
+  if (input.values["yes"] !== true || input.values["dry-run"] === true) {
+    const { open, groups } = await withLetters(input, io, (admin) => letterGroups(admin, filter));
+    const rows = groups.map((group) => [group.fingerprint, group.open, short(group.label, 90)]);
+    if (input.values["json"] === true) io.out(json({ dryRun: true, letters: open, groups }));
+    else
+      io.out(
+        `${table(["group", "open", "cause"], rows)}\n\n${open} letters would be closed for good. Nothing was discarded: this ` +
+          "was a dry run. Add --yes and --reason <text> to do it.",
+      );
+    return DONE;
+  }
+  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const bar = progress(io, "Discarded");
+  const result = await withLetters(input, io, (admin) =>
+    interruptible(io, (signal) =>
+      discardLetters(admin, filter, { ...by, signal, onProgress: (done) => bar.at(done) }),
+    ),
+  ).finally(() => bar.end());
+  io.out(input.values["json"] === true ? json(result) : `${result.discarded} letters were discarded.`);
+  return result.finished ? DONE : STOPPED;
+}

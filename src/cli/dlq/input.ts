@@ -1,0 +1,84 @@
+import { letterAdmin, type LetterAdmin, type ReplayFilter } from "../../admin/index.ts";
+import { parseDuration } from "../../errors/index.ts";
+import { systemClock } from "../../runtime/index.ts";
+import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
+import { given } from "../saga/input.ts";
+import { withSchema } from "../settings.ts";
+
+/** The options that say which letters. */
+export const filterOptions: Readonly<Record<string, CommandOption>> = {
+  group: { type: "string", value: "<fingerprint>", help: "Only letters of this cause." },
+  consumer: { type: "string", value: "<name>", help: "Only those of this consumer." },
+  outbox: { type: "boolean", help: "Only those that could not be sent." },
+  type: { type: "string", value: "<name>", help: "Only messages of this type." },
+  topic: { type: "string", value: "<name>", help: "Only messages of this topic." },
+  died: {
+    type: "string",
+    value: "<reason>",
+    help: "Only those that are exhausted, rejected, expired, buried or poison.",
+  },
+  message: { type: "string", value: "<id>", help: "Only those of this message." },
+  key: { type: "string", value: "<key>", help: "Only messages with this key." },
+  "correlation-id": { type: "string", value: "<id>", help: "Only messages with this correlation id." },
+  text: { type: "string", value: "<text>", help: "Only those with this text in their error." },
+  since: {
+    type: "string",
+    value: "<time>",
+    help: "Died since then: 2026-11-16T08:00:00Z, or 2h for two hours ago.",
+  },
+  until: { type: "string", value: "<time>", help: "Died before then." },
+};
+
+export const filterNames: readonly string[] = Object.keys(filterOptions);
+
+export function withLetters<T>(
+  input: CommandInput,
+  io: Io,
+  work: (admin: LetterAdmin) => Promise<T>,
+): Promise<T> {
+  return withSchema(input, io, "operator", (database, schema) => work(letterAdmin(database, schema)));
+}
+
+export function isFiltered({ values }: CommandInput): boolean {
+  return filterNames.some((name) => values[name] !== undefined);
+}
+
+/** What the function behind gets; it checks the values, and says which are allowed. */
+export function filterOf(input: CommandInput): ReplayFilter {
+  return given({
+    fingerprint: textValue(input, "group"),
+    origin: input.values["outbox"] === true ? "outbox" : undefined,
+    consumer: textValue(input, "consumer"),
+    type: textValue(input, "type"),
+    topic: textValue(input, "topic"),
+    reason: textValue(input, "died"),
+    messageId: textValue(input, "message"),
+    key: textValue(input, "key"),
+    correlationId: textValue(input, "correlation-id"),
+    text: textValue(input, "text"),
+    since: timeValue(input, "since"),
+    until: timeValue(input, "until"),
+  }) as ReplayFilter;
+}
+
+function timeValue(input: CommandInput, name: string): Date | undefined {
+  const text = textValue(input, name);
+  if (text === undefined) return undefined;
+  const agoMs = parseDuration(text);
+  if (agoMs !== undefined) return new Date(systemClock.wallMs() - agoMs);
+  const time = new Date(text);
+  if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(time.getTime())) return time;
+  throw new UsageError(
+    `--${name} must be a time such as 2026-11-16T08:00:00Z, or how long ago: 30m, 2h, 3d.`,
+  );
+}
+
+export function short(text: string, most = 80): string {
+  const line = text.replaceAll("\n", " ");
+  return line.length <= most ? line : `${line.slice(0, most - 1)}…`;
+}
+
+/** As precise as people need: a second. */
+export function second(time: string): string {
+  return time.replace(/\.\d+Z$/, "Z");
+}

@@ -1,0 +1,69 @@
+import type { LetterDetail } from "../../admin/index.ts";
+import { second, short } from "./input.ts";
+
+/** One letter for people: what it is, why it is here, what it carries, and what was done about it. */
+export function letterText(letter: LetterDetail): string {
+  const { original_message: message, dlq_metadata: why } = letter;
+  const marks = [
+    ...(letter.isSealed ? ["personal fields sealed"] : []),
+    ...(letter.isClaimChecked ? ["payload in a store"] : []),
+  ];
+  const state = why.closed_as === null ? "open" : `${why.closed_as} at ${second(why.closed_at ?? "")}`;
+  return [
+    `Dead letter ${why.id}, ${state}`,
+    `group ${why.fingerprint ?? "none yet"}: ${letter.label}`,
+    "",
+    `died      ${second(why.failed_at)} at ${why.consumer_group ?? "the outbox"}, ${why.reason} after ${why.retry_count} attempts`,
+    `error     ${why.error_type}: ${why.error_message}`,
+    `message   ${message.id}, ${message.kind} ${message.type} version ${message.schemaVersion}, topic ${message.topic}`,
+    `key       ${message.key ?? "none"}, written ${second(message.writtenAt)} by ${message.source}`,
+    `trace     ${letter.traceId ?? "none"}, correlation id ${message.correlationId}` +
+      (message.sagaId === null ? "" : `, saga ${message.sagaId}`),
+    `headers   ${JSON.stringify(message.headers)}`,
+    `data      ${message.data}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`,
+    ...(why.stack_trace === null
+      ? []
+      : ["", ...why.stack_trace.split("\n").map((line) => `  ${line.trim()}`)]),
+    ...section("Other deaths of this message here:", letter.others.map(otherText)),
+    ...section("Replayed with other data:", letter.edits.map(editText)),
+    ...section("What was done:", letter.actions.map(actionText)),
+    ...next(letter),
+  ].join("\n");
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0 ? [] : ["", title, ...lines.map((line) => `  ${line}`)];
+}
+
+function otherText(other: LetterDetail["others"][number]): string {
+  const { id, failedAt, reason, errorType, errorMessage, closedAs } = other;
+  return `letter ${id}, ${second(failedAt)}, ${reason}, ${closedAs ?? "open"}: ${short(`${errorType}: ${errorMessage}`)}`;
+}
+
+function editText(edit: LetterDetail["edits"][number]): string {
+  const checked =
+    edit.contract === null ? "not checked against a contract" : `checked against ${edit.contract}`;
+  const change = `${edit.beforeHash.slice(0, 12)} → ${edit.afterHash.slice(0, 12)}`;
+  return `${second(edit.at)} version ${edit.version} by ${edit.actor}: ${edit.reason} (letter ${edit.letterId}, ${change}, ${checked})`;
+}
+
+function actionText({
+  at,
+  actor,
+  action,
+  reason,
+  outcome,
+  letterId,
+}: LetterDetail["actions"][number]): string {
+  return `${second(at)} ${action} of letter ${letterId} by ${actor}, ${outcome}${reason === null ? "" : `: ${reason}`}`;
+}
+
+function next({
+  original_message: message,
+  dlq_metadata: { id, closed_as: closed },
+}: LetterDetail): string[] {
+  const explain = `Its whole life:  sagabox explain ${message.id}`;
+  if (closed !== null) return ["", explain];
+  const act = `Once repaired:   sagabox dlq replay ${id} --reason <text>`;
+  return ["", explain, act, `Or for good:     sagabox dlq discard ${id} --reason <text> --yes`];
+}

@@ -1,0 +1,119 @@
+import { planReplay, stagedReplay, type ReplayPlan, type ReplayReport } from "../../admin/index.ts";
+import { replayDeadLetter } from "../../dead-letter/index.ts";
+import { actorOf, reasonOf } from "../acting.ts";
+import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
+import { interruptible } from "../interrupt.ts";
+import { json, safeLines, table } from "../print.ts";
+import { progress } from "../progress.ts";
+import { given, numberValue } from "../saga/input.ts";
+import { filterOf, isFiltered, short, withLetters } from "./input.ts";
+
+/** `dlq replay <letter>` */
+export async function replayOne(input: CommandInput, io: Io): Promise<number> {
+  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const { letter, table: line } = await withLetters(input, io, async (admin) => {
+    const replayed = await replayDeadLetter(admin.store, input.positionals[1] ?? "", by);
+    await admin.wake([replayed.lane]);
+    return replayed;
+  });
+  const { id, message, consumer } = letter;
+  if (input.values["json"] === true) io.out(json({ letter: id, messageId: message.id, consumer, line }));
+  else
+    io.out(
+      safeLines(
+        `Letter ${id} is on its way to ${consumer ?? "the outbox"} again. See: sagabox explain ${message.id}`,
+      ),
+    );
+  return DONE;
+}
+
+/** `dlq replay --group …`: says what it would do, and does it with --yes. */
+export async function replayMany(input: CommandInput, io: Io): Promise<number> {
+  if (!isFiltered(input) && input.values["all"] !== true) {
+    throw new UsageError('"sagabox dlq replay" needs a letter, a filter such as --group, or --all.');
+  }
+  const filter = filterOf(input);
+  const pace = given({ rate: numberValue(input, "rate"), canary: numberValue(input, "canary") });
+  const wait = textValue(input, "wait");
+  if (input.values["yes"] !== true || input.values["dry-run"] === true) {
+    const plan = await withLetters(input, io, (admin) => planReplay(admin, filter, pace));
+    io.out(input.values["json"] === true ? json({ dryRun: true, ...plan }) : planText(plan));
+    return DONE;
+  }
+  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const bar = progress(io, "Replayed");
+  const report = await withLetters(input, io, (admin) =>
+    interruptible(io, (signal) =>
+      stagedReplay(admin, filter, {
+        ...by,
+        ...pace,
+        ...given({ wait: wait as `${number}s` | undefined }),
+        signal,
+        onProgress: ({ replayed, total, stage, label }) =>
+          bar.at(replayed, total, `${stage}, ${short(label, 40)}`),
+      }),
+    ),
+  ).finally(() => bar.end());
+  io.out(input.values["json"] === true ? json(report) : reportText(report));
+  return report.verdict === "done" ? DONE : STOPPED;
+}
+
+function planText({ letters, groups, stages }: ReplayPlan): string {
+  if (letters === 0) return "There are no such open dead letters.";
+  const rows = groups.map((group) => [
+    group.fingerprint,
+    group.open,
+    group.consumer ?? "outbox",
+    group.notRunning === null ? "yes" : "no",
+    short(group.label, 90),
+  ]);
+  const [canary, ...ramp] = stages;
+  const paces = ramp.map(({ perSecond }) => String(Math.round(perSecond * 10) / 10)).join(", ");
+  const idle = groups.flatMap(({ notRunning, fingerprint }) =>
+    notRunning === null ? [] : [safeLines(`Would not be replayed: ${fingerprint}, ${notRunning}.`)],
+  );
+  return [
+    table(["group", "open", "consumer", "running", "cause"], rows),
+    "",
+    ...idle,
+    `Of each group ${canary?.letters ?? 1} go first; when all are handled, ${paces} a second. A group whose failure comes`,
+    "back is stopped, the others go on.",
+    "Nothing was replayed: this was a dry run. Add --yes and --reason <text> to do it.",
+  ].join("\n");
+}
+
+function reportText({ groups, replayed, handled, diedAgain, waiting, left, tookMs }: ReplayReport): string {
+  if (groups.length === 0) return "There are no such open dead letters.";
+  const rows = groups.map((group) => [
+    group.fingerprint,
+    group.verdict,
+    group.stage,
+    ...[group.planned, group.replayed, group.handled, group.diedAgain, group.waiting, group.left],
+    short(group.label, 60),
+  ]);
+  const headings = [
+    "group",
+    "verdict",
+    "stage",
+    "planned",
+    "replayed",
+    "handled",
+    "died again",
+    "waiting",
+    "left",
+  ];
+  const why = groups.flatMap(({ fingerprint, verdict, why: text }) =>
+    text === null ? [] : [safeLines(`${fingerprint}: ${verdict}, ${text.replaceAll("\n", " ")}`)],
+  );
+  const seconds = (tookMs / 1_000).toFixed(1);
+  return [
+    table([...headings, "cause"], rows),
+    "",
+    ...why,
+    `${replayed} replayed in ${seconds} s: ${handled} handled, ${diedAgain} died again, ${waiting} waiting; ${left} left.`,
+    ...(left + waiting === 0
+      ? []
+      : ["The same command goes on with what is left; it begins with a canary again."]),
+  ].join("\n");
+}

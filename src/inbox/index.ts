@@ -21,6 +21,7 @@ export { Consumer, type ConsumerParts } from "./consumer.ts";
 export { CrashLedger, type CrashLedgerOptions } from "./crash-ledger.ts";
 export { Inbox, type ForeignMessage, type InboxOptions, type Processed } from "./inbox.ts";
 export { receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
+export { inboxStatements } from "./statements.ts";
 export { inboxStats, type ConsumerStats } from "./stats.ts";
 export { forgetInbox, inboxRetentionMs } from "./janitor.ts";
 export type { ForgetInboxOptions, InboxRetentionOptions } from "./janitor.ts";

@@ -39,17 +39,20 @@ export interface ForgetInboxOptions {
   readonly batchSize?: number;
   /** Stops between two batches. */
   readonly signal?: AbortSignal;
+  /** Hears after each batch how many are gone. */
+  readonly onProgress?: (count: number) => void;
 }
 
 /** Deletes old dedupe rows in small batches; rows somebody has locked are passed over. Resolves with how many. */
 export async function forgetInbox(
   { database, sql, observer }: Pick<InboxEngine, "database" | "sql" | "observer">,
-  { olderThanMs, batchSize = 5_000, signal }: ForgetInboxOptions,
+  { olderThanMs, batchSize = 5_000, signal, onProgress }: ForgetInboxOptions,
 ): Promise<number> {
   let total = 0;
   while (signal?.aborted !== true) {
     const { rowCount } = await database.run(sql.forget, [olderThanMs, batchSize]);
     total += rowCount;
+    onProgress?.(total);
     if (rowCount < batchSize) break;
   }
   if (signal?.aborted !== true) await database.run(sql.forgetSuspects, [olderThanMs]);

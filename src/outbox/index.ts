@@ -27,5 +27,11 @@ export { Admission } from "./upkeep/admission.ts";
 export { measureBacklog, type BacklogSize } from "./upkeep/backlog.ts";
 export { DepthWatch } from "./upkeep/depth-watch.ts";
 export { ensurePartitions, History } from "./upkeep/history.ts";
-export { republish, type RepublishOptions, type RepublishResult } from "./upkeep/republish.ts";
+export {
+  countRepublish,
+  republish,
+  type RepublishCursor,
+  type RepublishOptions,
+  type RepublishResult,
+} from "./upkeep/republish.ts";
 export { ScheduleMover } from "./upkeep/schedule.ts";

@@ -50,9 +50,25 @@ export class History implements Service {
     return this.#loop.stop();
   }
 
+  get #retentionDays(): number {
+    return Math.ceil(this.#options.retentionMs / (24 * HOUR_MS));
+  }
+
+  /** What a round would do now, by the names of the partitions. */
+  async plan(): Promise<{ readonly attach: readonly string[]; readonly drop: readonly string[] }> {
+    const [attach, drop]: [string[], string[]] = [[], []];
+    for (const of of dailyTables) {
+      const state = await this.#keeper.look(of);
+      const plan = planPartitions(of, { ...state, retentionDays: this.#retentionDays, inUse: true });
+      attach.push(...plan.attach.map(({ name }) => name));
+      drop.push(...plan.retire.map(({ name }) => name));
+    }
+    return { attach, drop };
+  }
+
   /** One round. Resolves false when something has to be tried again soon. */
   async tidy(signal?: AbortSignal): Promise<boolean> {
-    const retentionDays = Math.ceil(this.#options.retentionMs / (24 * HOUR_MS));
+    const retentionDays = this.#retentionDays;
     let allDone = true;
     let today = "";
     for (const of of dailyTables) {

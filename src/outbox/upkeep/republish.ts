@@ -23,6 +23,7 @@ export interface RepublishOptions {
   /** … and before this one. */
   readonly to: Date;
   readonly topic?: string;
+  readonly type?: string;
   /** How many messages one transaction sends again. Default 500. */
   readonly pageSize?: number;
   /** No more than this many per second. Default: no limit. */
@@ -56,6 +57,7 @@ const KNOWN = [
   "from",
   "to",
   "topic",
+  "type",
   "pageSize",
   "ratePerSecond",
   "after",
@@ -88,6 +90,19 @@ export async function republish(
   });
 }
 
+/** How many messages `republish` would send again, as things stand. Reads what the window holds. */
+export async function countRepublish(
+  database: Database,
+  schema: string,
+  options: RepublishOptions,
+): Promise<number> {
+  const { from, to, topic, type, after } = checked(options);
+  const { count } = republishStatements(quotedSchema(schema));
+  const { writtenAt, seq } = after ?? { writtenAt: from.toISOString(), seq: "0" };
+  const params = [writtenAt, to.toISOString(), seq, topic ?? null, type ?? null];
+  return (await database.run<{ count: number }>(count, params)).rows[0]?.count ?? 0;
+}
+
 type NotePage = (tx: Queryable, sent: { readonly count: number; readonly upTo: string }) => Promise<void>;
 
 async function sendPages(
@@ -96,7 +111,7 @@ async function sendPages(
   options: RepublishOptions,
   note: NotePage,
 ): Promise<RepublishResult> {
-  const { to, topic, pageSize, ratePerSecond, signal, onProgress } = checked(options);
+  const { to, topic, type, pageSize, ratePerSecond, signal, onProgress } = checked(options);
   const { republish: page } = republishStatements(quotedSchema(schema));
   let after = options.after ?? { writtenAt: options.from.toISOString(), seq: "0" };
   let sliceMs = 1_000;
@@ -106,7 +121,7 @@ async function sendPages(
     const finished = Date.parse(after.writtenAt) >= to.getTime();
     if (finished || signal?.aborted === true) return { count, after, finished };
     const end = sliceEnd(after, sliceMs, to);
-    const params = [after.writtenAt, end, after.seq, topic ?? null, pageSize];
+    const params = [after.writtenAt, end, after.seq, topic ?? null, pageSize, type ?? null];
     const found = await sendPage(database, page, params, note);
     const sent = found?.count ?? 0;
     count += sent;
@@ -139,8 +154,8 @@ async function sendPage(
   }
 }
 
-function entryOf({ actor = "code", reason, from, to, topic }: RepublishOptions): AuditEntry & By {
-  const window = { from: timeText(from), to: timeText(to) };
+function entryOf({ actor = "code", reason, from, to, topic, type }: RepublishOptions): AuditEntry & By {
+  const window = { from: timeText(from), to: timeText(to), ...(type === undefined ? {} : { type }) };
   return {
     actor,
     reason,

@@ -38,7 +38,12 @@ export function depthStatements(schema: string) {
                    order by seq
                    limit 4) as head)::double precision as oldest_ms,
               (select count(*)::integer
-                 from (select 1 from ${schema}.dead_letter where closed_at is null limit 100000) as counted) as dead_letters`,
+                 from (select 1 from ${schema}.dead_letter where closed_at is null limit 100000) as counted) as dead_letters,
+              (select count(*)::integer
+                 from ${schema}.relay_lane as held
+                where held.scope = 0 and not exists (
+                  select 1 from ${schema}.member
+                   where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned`,
     ),
   };
 }
@@ -146,8 +151,22 @@ export function partitionStatements(
 
 /** Sending again what was sent: one page of the archive per statement, so a page is sent whole or not at all. */
 export function republishStatements(schema: string) {
+  // What still waits, or lies among the dead letters, was not sent; what never was in the outbox has seq 0.
+  const wasSent = `seq > 0
+            and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq)
+            and not exists (select 1 from ${schema}.dead_letter
+                             where message_id = message.id and origin = 'outbox' and closed_at is null)`;
   return {
-    // What still waits, or lies among the dead letters, was not sent; what never was in the outbox has seq 0.
+    count: statement(
+      "sagabox.outbox.republish_count",
+      `select count(*)::integer as count
+         from ${schema}.message
+        where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+          and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
+          and (written_at, seq) > ($1::text::timestamptz, $3::text::bigint)
+          and ($4::text is null or topic = $4::text) and ($5::text is null or type = $5::text)
+          and ${wasSent}`,
+    ),
     republish: statement(
       "sagabox.outbox.republish",
       `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), page as materialized (
@@ -156,11 +175,8 @@ export function republishStatements(schema: string) {
           where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
             and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
             and (written_at, seq) > ($1::text::timestamptz, $3::text::bigint)
-            and ($4::text is null or topic = $4::text)
-            and seq > 0
-            and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq)
-            and not exists (select 1 from ${schema}.dead_letter
-                             where message_id = message.id and origin = 'outbox' and closed_at is null)
+            and ($4::text is null or topic = $4::text) and ($6::text is null or type = $6::text)
+            and ${wasSent}
           order by written_at, seq
           limit $5::integer
        ), again as (

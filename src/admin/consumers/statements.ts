@@ -1,0 +1,58 @@
+import { statement } from "../../storage/index.ts";
+
+const utc = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
+const columns = `consumer, event_id, source_topic, event_type, ${utc("consumed_at")} as consumed_at,
+              processing_duration_ms, effect, effect_of, undone_by`;
+
+/** SQL about what consumers have handled; rights of a viewer suffice, but for `reach`. `schema` is quoted already. */
+export function consumerStatements(schema: string) {
+  return {
+    // The time is found by its block range, so it costs what the window holds and not what the table does.
+    list: statement(
+      "sagabox.inbox_admin.list",
+      `select ${columns}
+         from ${schema}.consumer_inbox as handled
+        where consumed_at > clock_timestamp() - $2::double precision * interval '1 ms'
+          and ($3::text is null or consumer = $3::text) and ($4::text is null or source_topic = $4::text)
+          and ($5::text is null or event_type = $5::text)
+        order by handled.consumed_at desc, consumer, event_id
+        limit $1::integer`,
+    ),
+    // The names of the consumers are walked along the primary key, and each is asked for the one message.
+    show: statement(
+      "sagabox.inbox_admin.show",
+      `with recursive name as (
+         (select consumer from ${schema}.consumer_inbox order by consumer limit 1)
+         union all
+         select (select next.consumer from ${schema}.consumer_inbox as next
+                  where next.consumer > name.consumer order by next.consumer limit 1)
+           from name where name.consumer is not null
+       )
+       select ${columns.replace("consumer,", "handled.consumer,")}
+         from name join ${schema}.consumer_inbox as handled on handled.consumer = name.consumer
+        where handled.event_id = $1::text
+        order by handled.consumed_at, handled.consumer`,
+    ),
+    // How far back something can still be sent again: the archive, and dead letters that nobody has decided about.
+    reach: statement(
+      "sagabox.inbox_admin.reach",
+      `select coalesce(extract(epoch from clock_timestamp() - least(
+                (select min(to_date(right(relname, 8), 'YYYYMMDD'))::timestamp at time zone 'UTC' from pg_class
+                  where relnamespace = $1::text::regnamespace and relkind = 'r' and relname ~ '^message_[0-9]{8}$'),
+                (select min(written_on)::timestamp at time zone 'UTC' from ${schema}.message_default))) * 1000, 0)::double precision
+                as archive_ms,
+              coalesce(extract(epoch from clock_timestamp() - (
+                select min(failed_at) from ${schema}.dead_letter where closed_at is null)) * 1000, 0)::double precision
+                as dead_letter_ms`,
+    ),
+    due: statement(
+      "sagabox.inbox_admin.due",
+      `select count(*)::integer as count
+         from (select 1 from ${schema}.consumer_inbox
+                where consumed_at < clock_timestamp() - $1::double precision * interval '1 ms'
+                limit 1000000) as old`,
+    ),
+  };
+}

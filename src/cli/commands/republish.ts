@@ -1,0 +1,120 @@
+import { planRepublish, republishWindow, type RepublishPlan } from "../../admin/index.ts";
+import { actorOf, actorOption, reasonOf, reasonOption } from "../acting.ts";
+import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
+import { confirmed, yesOption } from "../confirm.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
+import { interruptible } from "../interrupt.ts";
+import { json } from "../print.ts";
+import { progress } from "../progress.ts";
+import { given, numberValue } from "../saga/input.ts";
+import { withSchema } from "../settings.ts";
+
+const DEFAULT_RATE = 500;
+
+export const republish: Command = {
+  name: "republish",
+  summary: "Send a time window of the archive again, because a broker lost what it had acknowledged.",
+  usage: [
+    "republish --from <time> --to <time> [--topic <name>] [--type <name>] [--rate <number>] --reason <text>",
+  ],
+  details: `Messages go back into the outbox under their own ids and in their old order; whoever has handled one takes it for a
+duplicate. What still waits, or lies among the dead letters, is left out. The window is about when a message was written,
+so begin it early enough for those that were sent late. It is written to the audit log.
+
+Ctrl-C ends it after the page under way with exit code 4 and says how to go on: --after.
+
+Examples:
+  sagabox republish --from 2026-11-16T08:00:00Z --to 2026-11-16T08:30:00Z --dry-run
+  sagabox republish --from 2026-11-16T08:00:00Z --to 2026-11-16T08:30:00Z --rate 200 --reason "broker lost a disk" --yes
+
+The database is the one of DATABASE_URL; the operator role suffices.`,
+  options: {
+    from: { type: "string", value: "<time>", help: "Written at this time or later: 2026-11-16T08:00:00Z." },
+    to: { type: "string", value: "<time>", help: "And before this one." },
+    topic: { type: "string", value: "<name>", help: "Only this topic." },
+    type: { type: "string", value: "<name>", help: "Only this type." },
+    rate: {
+      type: "string",
+      value: "<number>",
+      help: `Messages in a second at most. Default: ${DEFAULT_RATE}.`,
+    },
+    after: { type: "string", value: "<cursor>", help: "Go on where an earlier one ended." },
+    "dry-run": { type: "boolean", help: "Only say how many there are." },
+    yes: yesOption,
+    actor: actorOption,
+    reason: reasonOption,
+    schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+    json: { type: "boolean", help: "Print JSON." },
+  },
+  async run(input, io) {
+    if (input.positionals.length > 0) {
+      throw new UsageError(`"sagabox republish" takes no argument, but got ${input.positionals.join(" ")}.`);
+    }
+    const window = windowOf(input);
+    const ratePerSecond = numberValue(input, "rate") ?? DEFAULT_RATE;
+    const dryRun = input.values["dry-run"] === true;
+    const by = dryRun ? undefined : { actor: actorOf(input, io), reason: reasonOf(input) };
+    return withSchema(input, io, "operator", async (database, schema) => {
+      const plan = await planRepublish(database, schema, window);
+      if (by === undefined) {
+        io.out(input.values["json"] === true ? json({ dryRun, ...plan }) : planText(plan));
+        return DONE;
+      }
+      if (plan.count > 0 && !(await confirmed(input, io, { what: planText(plan) }))) return STOPPED;
+      const told = progress(io, "messages");
+      const result = await interruptible(io, (signal) =>
+        republishWindow(database, schema, {
+          ...window,
+          ...by,
+          ratePerSecond,
+          pageSize: Math.max(1, Math.min(500, ratePerSecond)),
+          signal,
+          onProgress: ({ count }) => told.at(count, Math.max(count, plan.count)),
+        }),
+      ).finally(() => told.end());
+      const { count, finished } = result;
+      const after = `${result.after.writtenAt}/${result.after.seq}`;
+      if (input.values["json"] === true) io.out(json({ dryRun, count, finished, after }));
+      else
+        io.out(
+          finished
+            ? `${count} message(s) go out again.`
+            : `Stopped: ${count} go out again. Go on with --after ${after}`,
+        );
+      return finished ? DONE : STOPPED;
+    });
+  },
+};
+
+function windowOf(input: CommandInput) {
+  return {
+    from: timeOf(input, "from"),
+    to: timeOf(input, "to"),
+    ...given({ topic: textValue(input, "topic"), type: textValue(input, "type"), after: cursorOf(input) }),
+  };
+}
+
+function timeOf(input: CommandInput, name: string): Date {
+  const text = textValue(input, name);
+  if (text === undefined) throw new UsageError(`"sagabox republish" needs --${name} <time>.`);
+  const time = new Date(text);
+  if (!/^\d{4}-\d\d-\d\d(T|$)/.test(text) || Number.isNaN(time.getTime())) {
+    throw new UsageError(`--${name} must be a time such as 2026-11-16 or 2026-11-16T08:00:00Z.`);
+  }
+  return time;
+}
+
+function cursorOf(input: CommandInput): { writtenAt: string; seq: string } | undefined {
+  const text = textValue(input, "after");
+  if (text === undefined) return undefined;
+  const [writtenAt = "", seq = "", ...rest] = text.split("/");
+  if (rest.length > 0 || Number.isNaN(Date.parse(writtenAt)) || !/^\d{1,19}$/.test(seq)) {
+    throw new UsageError("--after must be what an earlier `sagabox republish` printed.");
+  }
+  return { writtenAt, seq };
+}
+
+function planText({ count, archiveFrom, isWhole }: RepublishPlan): string {
+  const gone = isWhole ? "" : ` The window begins before the archive does (${archiveFrom ?? "it is empty"}).`;
+  return `${count} message(s) of the window go out again.${gone}`;
+}

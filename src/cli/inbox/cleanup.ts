@@ -1,0 +1,40 @@
+import { cleanInbox, planInboxCleaning } from "../../admin/index.ts";
+import { actorOf } from "../acting.ts";
+import { textValue, type CommandInput, type Io } from "../command.ts";
+import { confirmed } from "../confirm.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
+import { interruptible } from "../interrupt.ts";
+import { keepOf } from "../keep.ts";
+import { json } from "../print.ts";
+import { progress } from "../progress.ts";
+import { withSchema } from "../settings.ts";
+
+const DAY_MS = 86_400_000;
+
+export function cleanup(input: CommandInput, io: Io): Promise<number> {
+  const keep = keepOf(input);
+  const actor = actorOf(input, io);
+  const reason = textValue(input, "reason");
+  const asJson = input.values["json"] === true;
+  return withSchema(input, io, "owner", async (database, schema) => {
+    const plan = await planInboxCleaning(database, schema, keep);
+    const kept = `Kept are ${Math.ceil(plan.keepMs / DAY_MS)} days: what could still arrive again, and two more.`;
+    if (input.values["dry-run"] === true) {
+      io.out(
+        asJson
+          ? json({ dryRun: true, ...plan })
+          : `Nothing was changed. ${plan.due} row(s) would go. ${kept}`,
+      );
+      return DONE;
+    }
+    const what = `${plan.due} row(s) of the inbox are forgotten.`;
+    if (plan.due > 0 && !(await confirmed(input, io, { what }))) return STOPPED;
+    const told = progress(io, "rows");
+    const result = await interruptible(io, (signal) => {
+      const onProgress = (count: number): void => told.at(count, Math.max(plan.due, count));
+      return cleanInbox(database, schema, { keep, actor, reason, signal, onProgress });
+    }).finally(() => told.end());
+    io.out(asJson ? json({ dryRun: false, ...result }) : `${result.forgotten} row(s) forgotten. ${kept}`);
+    return result.finished ? DONE : STOPPED;
+  });
+}

@@ -1,0 +1,47 @@
+import { archiveOutbox, planArchive, type ArchiveResult } from "../../admin/index.ts";
+import { actorOf } from "../acting.ts";
+import { textValue, type CommandInput, type Io } from "../command.ts";
+import { confirmed } from "../confirm.ts";
+import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
+import { interruptible } from "../interrupt.ts";
+import { keepOf } from "../keep.ts";
+import { json } from "../print.ts";
+import { progress } from "../progress.ts";
+import { withSchema } from "../settings.ts";
+
+export function archive(input: CommandInput, io: Io): Promise<number> {
+  const keep = keepOf(input);
+  const actor = actorOf(input, io);
+  const reason = textValue(input, "reason");
+  return withSchema(input, io, "owner", async (database, schema) => {
+    const plan = await planArchive(database, schema, keep);
+    if (input.values["dry-run"] === true) {
+      io.out(input.values["json"] === true ? json({ dryRun: true, ...plan }) : planText(plan));
+      return DONE;
+    }
+    const what = `${plan.drop.length} partition(s) older than ${keep} are dropped for ever.`;
+    if (plan.drop.length > 0 && !(await confirmed(input, io, { what }))) return STOPPED;
+    const told = progress(io, "partitions");
+    const total = plan.attach.length + plan.drop.length;
+    const result = await interruptible(io, async (signal) => {
+      const onPartition = (count: number): void => told.at(count, total);
+      const done = await archiveOutbox(database, schema, { keep, actor, reason, signal, onPartition });
+      return { ...done, stopped: signal.aborted };
+    }).finally(() => told.end());
+    io.out(input.values["json"] === true ? json({ dryRun: false, ...result }) : resultText(result));
+    if (result.stopped) return STOPPED;
+    return result.finished ? DONE : FAILED;
+  });
+}
+
+function planText({ attach, drop }: { attach: readonly string[]; drop: readonly string[] }): string {
+  return [
+    `Nothing was changed. ${attach.length} partition(s) would be attached, ${drop.length} dropped.`,
+    ...drop.map((name) => `  would drop ${name}`),
+  ].join("\n");
+}
+
+function resultText({ attached, dropped, kept, forgottenIds }: ArchiveResult): string {
+  const told = `${attached.length} partition(s) attached, ${dropped.length} dropped, ${forgottenIds} chosen id(s) forgotten.`;
+  return [told, ...kept.map((name) => `In use just now, to be tried again: ${name}`)].join("\n");
+}

@@ -43,6 +43,7 @@ interface Cursor {
   readonly id: string;
 }
 
+const SETTLE_MS = 2_000;
 const START: Cursor = { writtenAt: "-infinity", id: "0" };
 
 /** The replay of the letters of one cause: stage after stage, as long as the cause does not show itself. */
@@ -152,10 +153,22 @@ export class GroupReplay {
   async #goOn(): Promise<boolean> {
     if (this.#flights.dueMs === 0) await this.#flights.look();
     const why = reasonToStop(this.#stage, this.tally);
-    if (why !== undefined) this.#ended("stopped", why);
-    else if (this.#settings.signal?.aborted === true) this.#ended("interrupted", "somebody asked to end it");
+    if (why !== undefined) {
+      this.#ended("stopped", why);
+      await this.#settleDown();
+    } else if (this.#settings.signal?.aborted === true)
+      this.#ended("interrupted", "somebody asked to end it");
     else if (this.#flights.silentMs > this.#settings.waitMs) await this.#givenUp();
     return this.end === undefined;
+  }
+
+  // What was sent together with the one that failed is told as well, unless that takes long.
+  async #settleDown(): Promise<void> {
+    const untilMs = systemClock.monotonicMs() + Math.min(SETTLE_MS, this.#settings.waitMs);
+    while (this.#flights.size > this.tally.failing && systemClock.monotonicMs() < untilMs) {
+      if (!(await sleep(this.#flights.dueMs, this.#settings.signal))) return;
+      await this.#flights.look();
+    }
   }
 
   async #givenUp(): Promise<void> {

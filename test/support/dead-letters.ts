@@ -1,0 +1,38 @@
+import type pg from "pg";
+
+/** A cause of death, and how many messages it has killed. */
+export interface Cause {
+  readonly consumer: string;
+  readonly letters: number;
+  /** SQL of the error's text about message number `n`. */
+  readonly error: string;
+  readonly errorType?: string;
+  /** SQL of the key about message number `n`. Default: each its own. */
+  readonly key?: string;
+  readonly reason?: string;
+  /** What the ids of its messages begin with. Default: `m` and the number of the cause. */
+  readonly prefix?: string;
+}
+
+/** Writes dead letters of a consumer as if its handler had failed, with nothing else left of their messages. */
+export async function someDeadLetters(
+  pool: pg.Pool,
+  { type, topic }: { readonly type: string; readonly topic: string },
+  causes: readonly Cause[],
+): Promise<void> {
+  for (const [index, cause] of causes.entries()) {
+    const { consumer, letters, error, errorType = "Error", key = "'k' || n", reason = "exhausted" } = cause;
+    const prefix = cause.prefix ?? `m${index}`;
+    await pool.query(
+      `insert into sagabox.dead_letter
+         (origin, consumer, message_id, kind, type, schema_version, topic, key, correlation_id, traceparent, source,
+          priority, max_attempts, headers, data, written_at, reason, attempts, error_type, error_message)
+       select 'consumer', $1, $8 || '-' || n, 'event', $3, 1, $4, ${key}, 'c' || n,
+              '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'shop', 5, 3, '{}',
+              json_build_object('n', n, 'cause', $2::int)::text,
+              date_trunc('hour', now()) - interval '1 hour' + n * interval '1 ms', $5, 3, $6, ${error}
+         from generate_series(1, $7::int) as n`,
+      [consumer, index, type, topic, reason, errorType, letters, prefix],
+    );
+  }
+}

@@ -56,6 +56,7 @@ export function messageStatements(schema: string) {
               from ${schema}.receipt
              where receipt.lane = walk.lane and receipt.last_seq between edge.after and edge.high + ${REACH}
                and receipt.sent_on between $1::text::date and $1::text::date + 1
+            offset 0 -- looked up lane by lane, however few the planner thinks there are
           ) as receipt
           cross join lateral unnest(receipt.seqs) as named (seq)
           where named.seq between edge.after and edge.high
@@ -69,8 +70,10 @@ export function messageStatements(schema: string) {
            from page
           cross join edge
            left join sent on sent.lane = page.lane and sent.seq = page.seq
-           left join ${schema}.outbox as row
-             on row.lane = page.lane and row.seq = page.seq and row.message_id = page.id
+           left join lateral (
+             select own.seq, own.due_at from ${schema}.outbox as own
+              where own.lane = page.lane and own.seq = page.seq and own.message_id = page.id offset 0
+           ) as row on true
            left join lateral (
              select count(*)::integer as letters,
                     count(*) filter (where letter.closed_at is null)::integer as open,

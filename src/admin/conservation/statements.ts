@@ -133,7 +133,7 @@ export function placeStatements(schema: string) {
     limits: statement(
       "sagabox.conservation.limits",
       `select set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '250ms', true),
-              set_config('transaction_read_only', 'on', true)`,
+              set_config('transaction_read_only', 'on', true), set_config('enable_seqscan', 'off', true)`,
     ),
     kept: statement(
       "sagabox.conservation.kept",

@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { verifyConservation } from "../../src/admin/index.ts";
+import { ensurePartitions } from "../../src/outbox/index.ts";
+import { pgDatabase } from "../../src/storage/index.ts";
+import { temporaryDatabase } from "../support/database.ts";
+
+const full = process.env["SAGABOX_PROOF"] === "full";
+const MESSAGES = full ? 1_000_000 : 100_000;
+
+// Ids of callers, in no order of time: the walk must not depend on them. Batches of 2,000 make a receipt per lane.
+const written = `
+  insert into sagabox.message (id, written_on, seq, lane, kind, type, schema_version, topic, correlation_id, traceparent,
+                               source, priority, max_attempts, headers, data, written_at)
+  select md5(n::text), (clock_timestamp() at time zone 'utc')::date, n, n * 7 % 256, 'event', 'order.placed', 1, 'orders',
+         md5(n::text), '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'shop', 5, 10, '{}',
+         '{"orderId":"' || md5(n::text) || '","total":12.5,"note":"' || repeat('x', 200) || '"}', clock_timestamp()
+    from generate_series(1, $1) as n`;
+const sent = `
+  insert into sagabox.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on, again_seqs)
+  select n * 7 % 256, min(n), max(n), array_agg(n), 'r', clock_timestamp(), (clock_timestamp() at time zone 'utc')::date, '{}'
+    from generate_series(1, $1) as n group by n * 7 % 256, n / 2000`;
+
+test(`DESIGN 7C: proving ${MESSAGES} archived messages costs some microseconds each, a window some milliseconds`, async () => {
+  const { pool } = await temporaryDatabase({ migrated: true });
+  const database = pgDatabase(pool);
+  await ensurePartitions(database, "sagabox");
+  await pool.query(written, [MESSAGES]);
+  await pool.query(sent, [MESSAGES]);
+  await pool.query("analyze sagabox.message, sagabox.receipt");
+  let windows = 0;
+  const report = await verifyConservation(database, "sagabox", { progress: () => (windows += 1) });
+  const perMessageUs = (report.durationMs * 1_000) / MESSAGES;
+  const perWindowMs = report.durationMs / windows;
+  console.log(
+    `${MESSAGES} messages in ${windows} windows: ${Math.round(report.durationMs)} ms, ` +
+      `${perMessageUs.toFixed(1)} µs a message, ${Math.round(perWindowMs)} ms a window`,
+  );
+  expect(report).toMatchObject({ ok: true, skipped: 0, total: { written: MESSAGES, sent: MESSAGES } });
+  expect(perMessageUs).toBeLessThan(100);
+  expect(perWindowMs).toBeLessThan(1_000);
+  await pool.query("delete from sagabox.message where seq in (5, $1)", [MESSAGES - 5]);
+  const { findings } = await verifyConservation(database, "sagabox");
+  expect(findings.map(({ kind, count }) => [kind, count])).toEqual([
+    ["message_unarchived", 1],
+    ["message_unarchived", 1],
+  ]);
+}, 300_000);

@@ -12,8 +12,8 @@ export const reasonOption: CommandOption = {
 };
 
 /** Who does it. It is written down. */
-export function actorOf(input: CommandInput, io: Io): string {
-  const actor = textValue(input, "actor") ?? io.env["USER"] ?? "";
+export function actorOf(input: CommandInput, io: Io, otherwise = ""): string {
+  const actor = textValue(input, "actor") ?? io.env["USER"] ?? otherwise;
   if (actor.trim() !== "") return actor;
   throw new UsageError("It needs --actor <name>, or USER in the environment: who does it is written down.");
 }

@@ -11,8 +11,8 @@ export const erase: Command = {
     "erase --subject-file <file> --reason <text> [--yes]",
   ],
   details: `Destroys the keys of the person, writes the erasure log and tells other services. Without --yes nothing is
-destroyed: it only says what would be. It cannot be undone. Exits with 1 when nobody is known by the id. It is a technical measure; whether it is enough is for
-you to judge.
+destroyed: it only says what would be. It cannot be undone. Exits with 1 when nobody is known by the id. It is a technical
+measure; whether it is enough is for you to judge.
 
 Examples:
   sagabox erase --subject-file - --reason "request 4711" < id.txt

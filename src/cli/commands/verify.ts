@@ -14,8 +14,8 @@ export const verify: Command = {
   usage: ["verify [--since <day>] [--lanes] [--watch [seconds]] [--schema <name>] [--json]"],
   details: `Counts every message of the archive as far back as it can be proved (as long as dead letters are kept), and looks at
 what waits, deliveries, schedules, dead letters, the inbox, leases and incidents. It reads in small steps beside the running
-system, blocks nobody and changes nothing. Every worker with the part "upkeep" does the same all the time; this does all of it now.
-What a broker lost after it confirmed is not seen from here.
+system, blocks nobody and changes nothing. Every worker with the part "upkeep" does the same all the time; this does all of
+it now. What a broker lost after it confirmed is not seen from here.
 
 Exit code 3 when something is wrong; each finding names the ids and what to do. The role of an operator suffices.
 

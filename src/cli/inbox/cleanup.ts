@@ -13,7 +13,7 @@ const DAY_MS = 86_400_000;
 
 export function cleanup(input: CommandInput, io: Io): Promise<number> {
   const keep = keepOf(input);
-  const actor = actorOf(input, io);
+  const actor = actorOf(input, io, "scheduled job");
   const reason = textValue(input, "reason");
   const asJson = input.values["json"] === true;
   return withSchema(input, io, "owner", async (database, schema) => {

@@ -11,7 +11,7 @@ import { withSchema } from "../settings.ts";
 
 export function archive(input: CommandInput, io: Io): Promise<number> {
   const keep = keepOf(input);
-  const actor = actorOf(input, io);
+  const actor = actorOf(input, io, "scheduled job");
   const reason = textValue(input, "reason");
   return withSchema(input, io, "owner", async (database, schema) => {
     const plan = await planArchive(database, schema, keep);

@@ -9,7 +9,7 @@ import { Supervisor, systemClock, withDeadline, type SupervisedService } from ".
 import { assertMigrated, Notifications } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
-import { Backlog } from "./backlog.ts";
+import { Backlog, sagaBacklog } from "./backlog.ts";
 import { auditSealer } from "./bus-audit.ts";
 import { eraser, heardErasure } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
@@ -18,6 +18,7 @@ import { HealthServer, type Readiness } from "./health-server.ts";
 import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
+import { Vitals } from "./vitals.ts";
 import { chosenParts, extrasFor, rolesFor, type WorkerPart } from "./worker-parts.ts";
 
 export interface RunOptions {
@@ -159,6 +160,7 @@ export class Worker {
       ...services: readonly SupervisedService[]
     ): readonly SupervisedService[] => (this.#runs(part) ? services : []);
     return [
+      named("vitals", new Vitals(this.#parts)),
       ...when(
         "upkeep",
         named("history", history),
@@ -174,7 +176,7 @@ export class Worker {
       ...(depthWatch === undefined ? [] : when("relay", named("broker depth", depthWatch))),
       ...when("relay", named("schedule", mover)),
       named("notifications", this.#notifications()),
-      ...when("sagas", named("sagas", sagas.runner)),
+      ...when("sagas", named("sagas", sagas.runner), named("saga backlog", sagaBacklog(this.#parts))),
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => named(`consumer ${consumer.name}`, consumer)),
       named("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),

@@ -22,7 +22,7 @@ interface PlanNode {
 /** Tables whose size must not matter; of the daily ones also those that are still empty. */
 const LARGE = /^(outbox|queue|scheduled|message_\d{8}|receipt_\d{8}|dead_letter)$/;
 /** Hold exceptions only: urgent rows, and dead letters nobody has dealt with. */
-const SMALL_INDEX = /^((outbox|queue)_express|dead_letter_open$)/;
+const SMALL_INDEX = /^((outbox|queue)_express|dead_letter_open(_cause)?$)/;
 
 const CONDITIONS = ["Index Cond", "Recheck Cond", "TID Cond"] as const;
 

@@ -4,6 +4,7 @@
 export { systemClock, type Clock } from "./clock.ts";
 export { withDeadline } from "./deadline.ts";
 export { Loop, type LoopOptions } from "./loop.ts";
+export { ProcessWatch, type ProcessFigures } from "./process-figures.ts";
 export { random, randomBytes, randomToken } from "./random.ts";
 export type { Service } from "./service.ts";
 export { silentSignals, type Signals } from "./signal.ts";

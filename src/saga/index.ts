@@ -10,6 +10,7 @@ export type { Drawn } from "./drawn.ts";
 export { otherKey } from "./event-key.ts";
 export { forgetSagas, type ForgetSagasOptions } from "./forget.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
+export { measureSagas } from "./measure.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
 export { stuckPlaces } from "./operate.ts";
 export type { OpenTransaction } from "./instance-handle.ts";

@@ -229,6 +229,17 @@ export function sagaStatements(schema: string) {
           and type || '/' || definition_version <> all($1::text::text[])
         group by 1, 2 order by 1, 2 limit 100`,
     ),
+    // For gauges. Bounded, since nobody can tell two hundred thousand from one.
+    measure: statement(
+      "sagabox.saga.measure",
+      `select status, count(*)::integer as count
+         from (select status from ${schema}.saga_instance where ended_at is null limit 100000) as open
+        group by status
+       union all
+       select 'stuck', count(*)::integer
+         from (select 1 from ${schema}.saga_instance
+                where due_at < clock_timestamp() - interval '10 minutes' limit 10000) as overdue`,
+    ),
     // A child is kept for as long as its parent, which may still take it back. Their lines stay in the audit log.
     forget: statement(
       "sagabox.saga.forget",

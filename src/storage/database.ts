@@ -58,9 +58,19 @@ export interface OwnedTransaction extends Queryable, Sql {
   destroy(): void;
 }
 
+/** What became of the connections of a pool. */
+export interface PoolUsage {
+  readonly total: number;
+  readonly idle: number;
+  /** Callers that wait for one. */
+  readonly waiting: number;
+}
+
 export interface Database extends Queryable {
   /** How many connections there can be at once. */
   readonly size: number;
+  /** Undefined where that cannot be told. */
+  usage?(): PoolUsage | undefined;
   /** A connection of its own, for as long as the owner needs it. */
   session(purpose: string, settings?: Readonly<Record<string, string>>): Promise<Session>;
   begin(options?: TransactionOptions): Promise<OwnedTransaction>;

@@ -19,6 +19,7 @@ import {
   type EventEntries,
   type EventEntry,
 } from "./event-entry.ts";
+import { measuredEventCatalogue } from "./measured-event-catalogue.ts";
 import { payloadEventCatalogue } from "./payload-event-catalogue.ts";
 import { sagaEventCatalogue } from "./saga-event-catalogue.ts";
 import type { TelemetryEvents, TelemetryName } from "./events.ts";
@@ -32,6 +33,7 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
   ...consumerEventCatalogue,
   ...sagaEventCatalogue,
   ...payloadEventCatalogue,
+  ...measuredEventCatalogue,
   "outbox.written": {
     level: "debug",
     meaning: "Messages were written to the outbox; their transaction may still roll back.",
@@ -228,6 +230,7 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
       claimed: "Messages in lanes under a running lease.",
       oldestAgeMs: "How long the oldest one has been due, in milliseconds.",
       deadLetters: "Dead letters that nobody has dealt with.",
+      unownedLanes: "Lanes of the outbox that no living process holds.",
     },
   },
 };

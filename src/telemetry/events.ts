@@ -228,7 +228,27 @@ export interface TelemetryEvents {
     readonly claimed: number;
     readonly oldestAgeMs: number;
     readonly deadLetters: number;
+    readonly unownedLanes: number;
   };
+  /** Connections to the database. */
+  "pool.measured": {
+    readonly max: number;
+    readonly total: number;
+    readonly idle: number;
+    readonly waiting: number;
+  };
+  "process.measured": {
+    readonly startedMs: number;
+    readonly cpuMs: number;
+    readonly residentBytes: number;
+    readonly heapBytes: number;
+    readonly lagMaxMs: number;
+    readonly lagP99Ms: number;
+  };
+  /** Open sagas in one status, or `stuck`. */
+  "sagas.measured": { readonly status: string; readonly count: number };
+  /** Open dead letters of one consumer and type. */
+  "dead_letters.measured": { readonly consumer: string; readonly type: string; readonly count: number };
 }
 
 export type TelemetryName = keyof TelemetryEvents;

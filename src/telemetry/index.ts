@@ -19,4 +19,11 @@ export {
 } from "./spans.ts";
 export { silentSpan, type Span, type SpanAttributes, type SpanStart, type Tracing } from "./tracing.ts";
 export type { Telemetry } from "./telemetry.ts";
-export { prometheus, type PrometheusObserver, type PrometheusOptions } from "./prometheus.ts";
+export { MetricRegistry, type Instrument, type Metric, type Series } from "./metrics.ts";
+export {
+  prometheus,
+  recordersFor,
+  type PrometheusObserver,
+  type PrometheusOptions,
+  type Recorders,
+} from "./prometheus.ts";

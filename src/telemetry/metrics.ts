@@ -15,11 +15,19 @@ export interface Series {
   sum: number;
 }
 
+/** What can be done with a metric, wherever it is kept. Label values come in the order of the definition. */
+export interface Instrument {
+  add(amount: number, ...labels: string[]): void;
+  set(value: number, ...labels: string[]): void;
+  /** Records the same value several times at once, as a batch has one duration for all its messages. */
+  observe(value: number, times: number, ...labels: string[]): void;
+}
+
 const OVERFLOW = "other";
 const LONGEST_LABEL = 200;
 
 /** One metric and its series. New label values beyond the cap are counted together as "other". */
-export class Metric {
+export class Metric implements Instrument {
   readonly definition: MetricDefinition;
   readonly #cap: number;
   readonly #series = new Map<string, Series>();
@@ -43,7 +51,11 @@ export class Metric {
     this.#find(labels).value = value;
   }
 
-  /** Records the same value several times at once, as a batch has one duration for all its messages. */
+  /** The labels under which these are kept: within the cap, and as they are written. */
+  kept(labels: readonly string[]): readonly string[] {
+    return this.#find(labels).labels;
+  }
+
   observe(value: number, times: number, ...labels: string[]): void {
     const series = this.#find(labels);
     const buckets = this.definition.buckets ?? [];

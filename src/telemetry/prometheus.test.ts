@@ -7,7 +7,13 @@ const buried = { id: "1", type: "order.placed", topic: "orders", reason: "perman
 
 test("events are counted under the documented names", () => {
   const observer = prometheus();
-  observer.tell("backlog.measured", { pending: 7, claimed: 3, oldestAgeMs: 1500, deadLetters: 2 });
+  observer.tell("backlog.measured", {
+    pending: 7,
+    claimed: 3,
+    oldestAgeMs: 1500,
+    deadLetters: 2,
+    unownedLanes: 4,
+  });
   observer.tell("relay.fetched", { count: 5, durationMs: 1 });
   observer.tell("relay.published", { type: "order.placed", topic: "orders", count: 4, durationMs: 20 });
   observer.tell("relay.failed", { ...buried, attempt: 1, delayMs: 1, reason: "rejected" });
@@ -42,6 +48,7 @@ test("events are counted under the documented names", () => {
       'message_consume_total{queue="billing",status="dead"} 1',
       'processing_duration_seconds_count{queue="billing",message_type="order.placed"} 1',
       "dead_letters 2",
+      'lanes_unowned{scope="outbox"} 4',
     ]),
   );
 });
@@ -118,7 +125,7 @@ test("every line of the page is one the text format allows", () => {
   const observer = prometheus();
   observer.tell("consumer.processed", processed);
   const allowed =
-    /^(# HELP [a-z_]+ .+|# TYPE [a-z_]+ (counter|gauge|histogram)|[a-z_]+(\{([a-z_]+="([^"\\]|\\.)*",?)+\})? \S+)$/;
+    /^(# HELP \w+ .+|# TYPE \w+ (counter|gauge|histogram)|[a-z]\w+(\{([a-z_]+="([^"\\]|\\.)*",?)+\})? \S+)$/;
   const page = observer.text();
   expect(page.endsWith("\n")).toBe(true);
   for (const line of page.trimEnd().split("\n")) expect(line).toMatch(allowed);
@@ -132,4 +139,57 @@ test("every metric has a help text, and every metric without labels is there fro
     expect(page).toContain(`# HELP ${name} `);
     if (labels.length === 0) expect(page).toMatch(new RegExp(`^${name}(_count)? 0$`, "m"));
   }
+});
+
+test("G2: every metric the documents name exists under that name, with those labels", () => {
+  const named = {
+    outbox_pending_events_total: ["gauge"],
+    outbox_claimed_events_total: ["counter"],
+    outbox_published_events_total: ["counter", "event_type"],
+    outbox_failed_events_total: ["counter", "event_type", "reason"],
+    outbox_dead_letter_events_total: ["counter", "event_type"],
+    outbox_publish_duration_seconds: ["histogram", "event_type"],
+    outbox_batch_duration_seconds: ["histogram"],
+    outbox_optimistic_send_attempts_total: ["counter"],
+    outbox_optimistic_send_success_total: ["counter"],
+    outbox_optimistic_send_failures_total: ["counter", "reason"],
+    outbox_optimistic_send_latency_seconds: ["histogram"],
+    consumer_inbox_processed_total: ["counter", "consumer_name", "event_type"],
+    consumer_inbox_duplicates_total: ["counter", "consumer_name", "event_type"],
+    consumer_inbox_processing_duration_seconds: ["histogram", "consumer_name", "event_type"],
+    message_publish_total: ["counter", "exchange", "routing_key"],
+    publish_latency_seconds: ["histogram", "exchange"],
+    message_consume_total: ["counter", "queue", "status"],
+    processing_duration_seconds: ["histogram", "queue", "message_type"],
+  };
+  for (const [name, shape] of Object.entries(named)) {
+    const { kind, labels } = metricCatalogue[name as keyof typeof named];
+    expect([name, kind, ...labels]).toEqual([name, ...shape]);
+  }
+});
+
+test("pool, process, sagas and dead letters are gauges of what was measured last", () => {
+  const observer = prometheus();
+  observer.tell("pool.measured", { max: 30, total: 12, idle: 5, waiting: 2 });
+  observer.tell("sagas.measured", { status: "running", count: 3 });
+  observer.tell("sagas.measured", { status: "stuck", count: 1 });
+  observer.tell("dead_letters.measured", { consumer: "billing", type: "order.placed", count: 4 });
+  observer.tell("dead_letters.measured", { consumer: "billing", type: "order.placed", count: 0 });
+  const figures = { startedMs: 1_000, cpuMs: 500, residentBytes: 9, heapBytes: 8 };
+  observer.tell("process.measured", { ...figures, lagMaxMs: 20, lagP99Ms: 10 });
+  expect(observer.text().split("\n")).toEqual(
+    expect.arrayContaining([
+      "database_pool_connections_max 30",
+      'database_pool_connections{state="busy"} 7',
+      'database_pool_connections{state="idle"} 5',
+      "database_pool_waiting 2",
+      'sagas_open{status="running"} 3',
+      "sagas_stuck 1",
+      'dead_letters_open{consumer_name="billing",event_type="order.placed"} 0',
+      "process_start_time_seconds 1",
+      "process_cpu_seconds_total 0.5",
+      "process_resident_memory_bytes 9",
+      "nodejs_eventloop_lag_max_seconds 0.02",
+    ]),
+  );
 });

@@ -1,6 +1,6 @@
 import { EXPOSITION_CONTENT_TYPE, exposition } from "./exposition.ts";
 import { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
-import { MetricRegistry, type Metric } from "./metrics.ts";
+import { MetricRegistry, type Instrument } from "./metrics.ts";
 import type { TelemetryEvents, TelemetryName } from "./events.ts";
 import type { Observer } from "./observer.ts";
 import { packageVersion } from "./package-version.ts";
@@ -27,11 +27,12 @@ export function prometheus(options: PrometheusOptions = {}): PrometheusObserver 
   };
 }
 
-type Recorders = { readonly [Name in TelemetryName]: (fields: TelemetryEvents[Name]) => void };
+export type Recorders = { readonly [Name in TelemetryName]: (fields: TelemetryEvents[Name]) => void };
 
 const nothing = (): void => undefined;
 
-function recordersFor(metric: (name: MetricName) => Metric): Recorders {
+/** Which metrics an event changes; the same whoever keeps them. */
+export function recordersFor(metric: (name: MetricName) => Instrument): Recorders {
   return {
     ...outboxRecorders(metric),
     ...destinationRecorders(metric),
@@ -41,7 +42,7 @@ function recordersFor(metric: (name: MetricName) => Metric): Recorders {
   };
 }
 
-function outboxRecorders(metric: (name: MetricName) => Metric) {
+function outboxRecorders(metric: (name: MetricName) => Instrument) {
   return {
     "outbox.written": (e) => metric("outbox_written_events_total").add(e.count),
     "outbox.duplicate": (e) => metric("outbox_duplicate_events_total").add(1, e.type),
@@ -67,7 +68,7 @@ function outboxRecorders(metric: (name: MetricName) => Metric) {
   } satisfies Partial<Recorders>;
 }
 
-function destinationRecorders(metric: (name: MetricName) => Metric) {
+function destinationRecorders(metric: (name: MetricName) => Instrument) {
   const record = ({ topic, open }: { topic: string; open: number }, value: number, state: string): void => {
     metric("transport_breaker_state").set(value, topic);
     metric("transport_breakers_open").set(open);
@@ -84,7 +85,7 @@ function destinationRecorders(metric: (name: MetricName) => Metric) {
   } satisfies Partial<Recorders>;
 }
 
-function consumerRecorders(metric: (name: MetricName) => Metric) {
+function consumerRecorders(metric: (name: MetricName) => Instrument) {
   return {
     "consumer.processed": (e) => {
       metric("consumer_inbox_processed_total").add(1, e.consumer, e.type);
@@ -119,7 +120,7 @@ function consumerRecorders(metric: (name: MetricName) => Metric) {
   } satisfies Partial<Recorders>;
 }
 
-function payloadRecorders(metric: (name: MetricName) => Metric) {
+function payloadRecorders(metric: (name: MetricName) => Instrument) {
   return {
     "payload.stored": (e) => {
       metric("payloads_stored_total").add(1, e.store, e.as);
@@ -135,7 +136,7 @@ function payloadRecorders(metric: (name: MetricName) => Metric) {
   } satisfies Partial<Recorders>;
 }
 
-function houseRecorders(metric: (name: MetricName) => Metric) {
+function houseRecorders(metric: (name: MetricName) => Instrument) {
   return {
     "saga.changed": (e) => metric("sagas_total").add(1, e.type, e.to),
     "saga.step": (e) => {
@@ -186,6 +187,26 @@ function houseRecorders(metric: (name: MetricName) => Metric) {
       metric("outbox_claimed_events").set(e.claimed);
       metric("outbox_oldest_pending_age_seconds").set(e.oldestAgeMs / 1000);
       metric("dead_letters").set(e.deadLetters);
+      metric("lanes_unowned").set(e.unownedLanes, "outbox");
+    },
+    "dead_letters.measured": (e) => metric("dead_letters_open").set(e.count, e.consumer, e.type),
+    "sagas.measured": (e) => {
+      if (e.status === "stuck") metric("sagas_stuck").set(e.count);
+      else metric("sagas_open").set(e.count, e.status);
+    },
+    "pool.measured": (e) => {
+      metric("database_pool_connections_max").set(e.max);
+      metric("database_pool_connections").set(e.total - e.idle, "busy");
+      metric("database_pool_connections").set(e.idle, "idle");
+      metric("database_pool_waiting").set(e.waiting);
+    },
+    "process.measured": (e) => {
+      metric("process_start_time_seconds").set(e.startedMs / 1000);
+      metric("process_cpu_seconds_total").set(e.cpuMs / 1000);
+      metric("process_resident_memory_bytes").set(e.residentBytes);
+      metric("nodejs_heap_size_used_bytes").set(e.heapBytes);
+      metric("nodejs_eventloop_lag_max_seconds").set(e.lagMaxMs / 1000);
+      metric("nodejs_eventloop_lag_p99_seconds").set(e.lagP99Ms / 1000);
     },
   } satisfies Partial<Recorders>;
 }

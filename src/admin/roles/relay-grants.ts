@@ -34,8 +34,8 @@ export const relayGrants: readonly Grant[] = [
   { on: "receipt", can: { insert: "all" }, why: "notes what was sent" },
   {
     on: "dead_letter",
-    can: { insert: "all", select: ["closed_at"] },
-    why: "buries, and counts the open ones",
+    can: { insert: "all", select: ["closed_at", "failed_at", "consumer", "type"] },
+    why: "buries, and counts the open ones by consumer and type",
   },
   {
     on: "queue",

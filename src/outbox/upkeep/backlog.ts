@@ -5,12 +5,41 @@ export interface BacklogSize {
   readonly pending: number;
   readonly oldestMs: number;
   readonly deadLetters: number;
+  readonly unownedLanes: number;
 }
 
-/** How much is waiting, estimated cheaply; how long its oldest message has waited; how many dead letters are open. */
+export interface CountedLetters {
+  /** `outbox` for those that could not be sent. */
+  readonly consumer: string;
+  readonly type: string;
+  readonly count: number;
+}
+
+interface BacklogRow {
+  readonly pending: number;
+  readonly oldest_ms: number;
+  readonly dead_letters: number;
+  readonly unowned: number;
+}
+
+/** How much is waiting, estimated cheaply; how long its oldest message has waited; dead letters and lanes that nobody has. */
 export async function measureBacklog(database: Database, schema: string): Promise<BacklogSize> {
   const { backlog } = depthStatements(quotedSchema(schema));
-  const { rows } = await database.run<{ pending: number; oldest_ms: number; dead_letters: number }>(backlog);
-  const row = rows[0] ?? { pending: 0, oldest_ms: 0, dead_letters: 0 };
-  return { pending: row.pending, oldestMs: row.oldest_ms, deadLetters: row.dead_letters };
+  const { rows } = await database.run<BacklogRow>(backlog);
+  const row = rows[0] ?? { pending: 0, oldest_ms: 0, dead_letters: 0, unowned: 0 };
+  return {
+    pending: row.pending,
+    oldestMs: row.oldest_ms,
+    deadLetters: row.dead_letters,
+    unownedLanes: row.unowned,
+  };
+}
+
+/** The groups with the most open dead letters, at most fifty. */
+export async function measureDeadLetters(
+  database: Database,
+  schema: string,
+): Promise<readonly CountedLetters[]> {
+  const { rows } = await database.run<CountedLetters>(depthStatements(quotedSchema(schema)).letters);
+  return rows;
 }

@@ -45,6 +45,13 @@ export function depthStatements(schema: string) {
                   select 1 from ${schema}.member
                    where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned`,
     ),
+    letters: statement(
+      "sagabox.outbox.letters",
+      `select coalesce(consumer, 'outbox') as consumer, type, count(*)::integer as count
+         from (select consumer, type from ${schema}.dead_letter
+                where closed_at is null order by failed_at desc limit 10000) as newest
+        group by 1, 2 order by 3 desc, 1, 2 limit 50`,
+    ),
   };
 }
 

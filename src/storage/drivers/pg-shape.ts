@@ -36,6 +36,9 @@ export interface UsedPool {
   on(event: "error", hear: (error: Error) => void): unknown;
   connect(): Promise<PgClient>;
   end(): Promise<void>;
+  readonly totalCount: number;
+  readonly idleCount?: number;
+  readonly waitingCount?: number;
 }
 
 export function isPgPool(value: unknown): value is PgPool {

@@ -1,7 +1,7 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import type { Database, Notification, OwnedTransaction, Param, Rows, Session } from "../database.ts";
-import type { TransactionOptions } from "../database.ts";
+import type { PoolUsage, TransactionOptions } from "../database.ts";
 import { connectFailure, sessionSurvives } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import { checkIsolation, PgTransaction } from "./pg-transaction.ts";
@@ -20,6 +20,8 @@ export interface PgDatabaseOptions {
 export class PgDatabase implements Database {
   readonly #options: PgDatabaseOptions;
   #pool: Promise<UsedPool> | undefined;
+  #answered = false;
+  #used: UsedPool | undefined;
 
   constructor(options: PgDatabaseOptions) {
     this.#options = options;
@@ -28,11 +30,21 @@ export class PgDatabase implements Database {
     // An idle connection that broke is replaced by the pool; without a listener Node would end the process.
     pool.on("error", () => undefined);
     this.#pool = Promise.resolve(pool);
+    this.#used = pool;
   }
 
   get size(): number {
     const { pool, maxConnections } = this.#options;
     return pool === undefined ? (maxConnections ?? 30) : (pool.options?.max ?? 10);
+  }
+
+  usage(): PoolUsage | undefined {
+    const {
+      totalCount: total,
+      idleCount: idle = 0,
+      waitingCount: waiting = 0,
+    } = this.#used ?? { totalCount: 0 };
+    return { total, idle, waiting };
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
@@ -81,14 +93,24 @@ export class PgDatabase implements Database {
     const connecting = pool.connect().catch((error: unknown) => {
       throw connectFailure(error);
     });
-    return withDeadline(connecting, ACQUIRE_DEADLINE_MS, () => {
-      connecting.then((late) => late.release()).catch(() => undefined);
-      throw new SagaboxError(
-        "STORAGE_UNAVAILABLE",
-        `No database connection was free within ${ACQUIRE_DEADLINE_MS} ms. ` +
-          "Raise the pool's `max`, lower the concurrency, or look for transactions that never end.",
-      );
-    });
+    return withDeadline(
+      connecting.then((client) => this.#hear(client)),
+      ACQUIRE_DEADLINE_MS,
+      () => {
+        connecting.then((late) => late.release()).catch(() => undefined);
+        if (!this.#answered) throw connectFailure(new Error(`no answer within ${ACQUIRE_DEADLINE_MS} ms`));
+        throw new SagaboxError(
+          "STORAGE_UNAVAILABLE",
+          `No database connection was free within ${ACQUIRE_DEADLINE_MS} ms. ` +
+            "Raise the pool's `max`, lower the concurrency, or look for transactions that never end.",
+        );
+      },
+    );
+  }
+
+  #hear(client: PgClient): PgClient {
+    this.#answered = true;
+    return client;
   }
 
   async #open(): Promise<UsedPool> {
@@ -100,7 +122,8 @@ export class PgDatabase implements Database {
       keepAlive: true,
     });
     pool.on("error", () => undefined); // an idle connection that broke is replaced by the pool itself
-    return pool as unknown as UsedPool;
+    this.#used = pool as unknown as UsedPool;
+    return this.#used;
   }
 }
 

@@ -111,21 +111,21 @@ export function messageStatements(schema: string) {
       `select asked.id,
               exists (select 1 from ${schema}.receipt
                        where receipt.lane = asked.lane and receipt.last_seq >= asked.seq and receipt.first_seq <= asked.seq
-                         and receipt.sent_on >= $4::text::date and asked.seq = any(receipt.seqs)) as sent,
-              exists (select 1 from ${schema}.outbox where again and message_id = asked.id) as waits_again,
+                         and receipt.sent_on >= $4::text::date and asked.seq = any(receipt.seqs) offset 0) as sent,
+              exists (select 1 from ${schema}.outbox where again and message_id = asked.id offset 0) as waits_again,
               exists (select 1 from ${schema}.receipt
                        where receipt.lane = asked.lane and receipt.last_seq > asked.seq
-                         and asked.id = any(receipt.again_ids)) as sent_again,
+                         and asked.id = any(receipt.again_ids) offset 0) as sent_again,
               exists (select 1 from ${schema}.receipt
-                       where receipt.lane = asked.lane and receipt.last_seq > asked.seq and receipt.again_seqs is null) as untold,
+                       where receipt.lane = asked.lane and receipt.last_seq > asked.seq and receipt.again_seqs is null offset 0) as untold,
               exists (select 1 from ${schema}.consumer_group as known
-                        join ${schema}.consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = asked.id)
+                        join ${schema}.consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = asked.id offset 0)
                 or exists (select 1 from ${schema}.dead_letter as letter
-                            where letter.message_id = asked.id and letter.origin = 'consumer')
+                            where letter.message_id = asked.id and letter.origin = 'consumer' offset 0)
                 or exists (select 1 from ${schema}.consumer_group as known
-                             join ${schema}.queue on queue.lane = known.id * 256 + asked.lane and queue.message_id = asked.id)
+                             join ${schema}.queue on queue.lane = known.id * 256 + asked.lane and queue.message_id = asked.id offset 0)
                 or exists (select 1 from ${schema}.message as twin
-                            where twin.id = asked.id and twin.written_on <> $4::text::date) as delivered
+                            where twin.id = asked.id and twin.written_on <> $4::text::date offset 0) as delivered
          from unnest($1::text::text[], $2::text::integer[], $3::text::bigint[]) as asked (id, lane, seq)`,
     ),
     // Numbers that a receipt names and the pages of the window do not have: they may lie some pages further on …

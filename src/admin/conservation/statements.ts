@@ -8,19 +8,20 @@ const SOME = 200;
 
 /** The rows that move messages, and what they hang on. One page each. `schema` is quoted already. */
 export function placeStatements(schema: string) {
+  // The offsets keep these questions from becoming joins, which would read the whole archive.
   // Days that may be on their way out are left alone: between detaching and dropping, their messages are out of sight.
   const behind = (table: "outbox" | "queue") => `
               not exists (select 1 from ${schema}.message
-                           where message.id = row.message_id and message.written_on = row.written_on)
+                           where message.id = row.message_id and message.written_on = row.written_on offset 0)
                 as orphan${table === "outbox" ? mismatch : ""}`;
   const mismatch = `,
               not row.again and exists (select 1 from ${schema}.message
                            where message.id = row.message_id and message.written_on = row.written_on
-                             and (message.lane, message.seq) <> (row.lane, row.seq) and message.seq > 0) as stranger,
+                             and (message.lane, message.seq) <> (row.lane, row.seq) and message.seq > 0 offset 0) as stranger,
               row.due_at = 'infinity' and not exists (
                     select 1 from ${schema}.dead_letter as letter
                      where letter.message_id = row.message_id and letter.closed_at is null
-                       and letter.held_lane = row.lane and letter.held_seq = row.seq) as held_by_nobody`;
+                       and letter.held_lane = row.lane and letter.held_seq = row.seq offset 0) as held_by_nobody`;
   return {
     outbox: statement(
       "sagabox.conservation.outbox",
@@ -43,7 +44,7 @@ export function placeStatements(schema: string) {
     scheduled: statement(
       "sagabox.conservation.scheduled",
       `select scheduled.id, scheduled.lane::integer as lane,
-              exists (select 1 from ${schema}.message where message.id = scheduled.id) as written
+              exists (select 1 from ${schema}.message where message.id = scheduled.id offset 0) as written
          from ${schema}.scheduled
         where scheduled.id > $1::text
         order by scheduled.id
@@ -56,17 +57,17 @@ export function placeStatements(schema: string) {
       `select letter.id::text as letter, letter.message_id as id, letter.held_lane as lane,
               letter.closed_at is null and letter.held_lane is not null and not exists (
                 select 1 from ${schema}.outbox as row
-                 where row.lane = letter.held_lane and row.seq = letter.held_seq and row.due_at = 'infinity') as lost_place,
+                 where row.lane = letter.held_lane and row.seq = letter.held_seq and row.due_at = 'infinity' offset 0) as lost_place,
               letter.closed_as = 'replayed' and letter.origin = 'consumer' and letter.kind = 'command'
                 and not exists (select 1 from ${schema}.consumer_inbox as inbox
-                                 where inbox.consumer = letter.consumer and inbox.event_id = letter.message_id)
+                                 where inbox.consumer = letter.consumer and inbox.event_id = letter.message_id offset 0)
                 and not exists (select 1 from ${schema}.dead_letter as later
                                  where later.message_id = letter.message_id and later.consumer = letter.consumer
-                                   and later.id > letter.id)
+                                   and later.id > letter.id offset 0)
                 and not exists (select 1 from ${schema}.consumer_group as known
                                   join ${schema}.queue as row on row.lane between known.id * 256 and known.id * 256 + 255
                                    and row.message_id = letter.message_id
-                                 where known.name = letter.consumer) as vanished
+                                 where known.name = letter.consumer offset 0) as vanished
          from ${schema}.dead_letter as letter
         where letter.id > $1::text::bigint
         order by letter.id
@@ -78,11 +79,11 @@ export function placeStatements(schema: string) {
       `select count(*)::integer as rows,
               coalesce(json_agg(json_build_object('consumer', row.consumer, 'id', row.event_id)) filter (where row.undone_by is not null
                 and not exists (select 1 from ${schema}.consumer_inbox as undo
-                                 where undo.consumer = row.consumer and undo.event_id = row.undone_by)), '[]')::text as undone,
+                                 where undo.consumer = row.consumer and undo.event_id = row.undone_by offset 0)), '[]')::text as undone,
               coalesce(json_agg(json_build_object('consumer', row.consumer, 'id', row.event_id)) filter (where row.effect_of is not null
                 and exists (select 1 from ${schema}.consumer_inbox as origin
                              where origin.consumer = row.consumer and origin.event_id = row.effect_of
-                               and not origin.effect)), '[]')::text as borrowed
+                               and not origin.effect offset 0)), '[]')::text as borrowed
          from ${schema}.consumer_inbox as row
         where row.ctid >= $1::text::tid and row.ctid < $2::text::tid`,
     ),

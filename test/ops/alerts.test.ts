@@ -2,6 +2,7 @@
 // that is repaired. The rules are those of ops/prometheus, in a world a hundred times as fast (support/faster-rules.ts).
 // Only what kube-state-metrics would say is scripted (situations/jobs-failed.ts).
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { dashboards } from "../../scripts/dashboards/index.ts";
 import { auditForged } from "./situations/audit-forged.ts";
 import { badMessages } from "./situations/bad-messages.ts";
 import { brokerDown } from "./situations/broker-down.ts";
@@ -15,6 +16,11 @@ import { alertNames, ruleFiles } from "./support/rule-files.ts";
 
 const FACTOR = 100;
 const missing = prometheusMissing();
+
+/** A query as Grafana would send it, for all installations. */
+function asked(query: string): string {
+  return query.replaceAll("$__rate_interval", "4s").replaceAll(/\$(namespace|job)/g, ".*");
+}
 
 describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
   const prometheus = new PrometheusServer();
@@ -52,6 +58,18 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
       return [...fired].toSorted();
     };
     await expect.poll(look, { timeout: 60_000, interval: 200 }).toEqual(expected);
+  });
+
+  test("and meanwhile every query of every dashboard has data", { timeout: 60_000 }, async () => {
+    for (const { title, panels } of Object.values(dashboards))
+      for (const panel of panels)
+        for (const query of Object.values(panel.queries)) {
+          const figures = async (): Promise<boolean> =>
+            (await prometheus.query(asked(query))).some(({ value }) => Number.isFinite(value));
+          await expect
+            .poll(figures, { timeout: 10_000, message: `${title}, ${panel.title}: ${query}` })
+            .toBe(true);
+        }
   });
 
   test("and resolves when that is repaired", { timeout: 90_000 }, async () => {

@@ -16,6 +16,9 @@ const edition = saga("edition", { version: 1, input: z.object({ id: z.string() }
   .run("deliver", (): string => {
     throw permanent("nobody is at home");
   });
+const proof = saga("proof", { version: 1, input: z.object({ id: z.string() }), key: ({ id }) => id })
+  .tx("read", () => 1)
+  .noUndo("it only reads");
 
 /** A press whose broker is full and dislikes some messages, whose saga fails past its pivot, and whom nobody hears. */
 export async function badMessages(): Promise<Situation> {
@@ -34,9 +37,15 @@ export async function badMessages(): Promise<Situation> {
   });
   bus.on(Printed, { consumer: "archive", from: "beginning" }, () => undefined);
   bus.register(edition);
+  bus.register(proof);
   const { port } = await bus.run({ port: 0 });
   let n = 0;
-  const load = new Load(100, () => bus.transaction((tx) => tx.publish(Printed, { n: ++n })));
+  const print = async (): Promise<void> =>
+    bus.transaction(async (tx) => {
+      await tx.publish(Printed, { n: ++n });
+      if (n % 5 === 0) await bus.start(tx, proof, { id: String(n) });
+    });
+  const load = new Load(100, print);
   const publish = (contract: typeof Torn, count: number): Promise<unknown> =>
     bus.transaction(async (tx) => {
       for (let i = 0; i < count; i++) await tx.publish(contract, { n: ++n });

@@ -9,6 +9,7 @@ import { cloudEventAttributes } from "../src/message/index.ts";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
 import { sagaDiagram, sagaStatuses, statusDiagram, statusMoves, type SagaStatus } from "../src/saga/index.ts";
 import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
+import { cliPage } from "./reference/cli-page.ts";
 import { environmentPage, exampleEnvironment } from "./reference/environment-page.ts";
 import { optionTables } from "./reference/option-tables.ts";
 
@@ -20,6 +21,7 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
     "docs/telemetry.md": await page(telemetry()),
     "docs/environment.md": await page(environmentPage()),
     ".env.example": exampleEnvironment(),
+    "docs/reference/cli.md": await page(cliPage()),
     "docs/reference/configuration.md": await withTables("docs/reference/configuration.md", optionTables()),
     "docs/state-machines.md": await page(stateMachines()),
     "docs/guides/choreography.md": withDiagram(

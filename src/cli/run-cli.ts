@@ -4,6 +4,7 @@ import { explainPostgresError } from "../storage/index.ts";
 import { packageVersion } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./command.ts";
 import { audit } from "./commands/audit.ts";
+import { completion } from "./commands/completion.ts";
 import { dev } from "./commands/dev.ts";
 import { dlq } from "./commands/dlq.ts";
 import { erase } from "./commands/erase.ts";
@@ -37,6 +38,7 @@ export const commands: readonly Command[] = [
   audit,
   erase,
   privacy,
+  completion(() => commands),
 ];
 
 /** Runs one command line and returns its exit code; every failure is told on standard error. */

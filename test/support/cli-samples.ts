@@ -67,4 +67,5 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
   audit: [{ argv: ["list"] }, { argv: ["verify"] }, { argv: ["seal"] }],
   erase: [{ argv: ["person-1", ...why], findsNothing: true }],
   privacy: [{ argv: ["status"] }, { argv: ["erasures"], silent: true }, { argv: ["reapply", ...why] }],
+  completion: [{ argv: ["bash"], withoutDatabase: true, silent: true }],
 };

@@ -1,0 +1,51 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { parseCommand } from "../../src/cli/command.ts";
+import { commands } from "../../src/cli/run-cli.ts";
+import { commandsOf, readRunbook } from "../support/runbook.ts";
+import { filesBelow, projectRoot } from "./source-file.ts";
+
+const names = readdirSync(join(projectRoot, "docs/runbooks"))
+  .filter((file) => file.endsWith(".md") && file !== "README.md")
+  .map((file) => file.slice(0, -3));
+
+test("G7: every runbook is in the index and goes the same way", () => {
+  const index = readRunbook("README");
+  expect(names.length).toBeGreaterThan(10);
+  for (const name of names) {
+    expect(index).toContain(`](${name}.md)`);
+    if (name === "replay") continue; // numbered steps of its own, rehearsed with the tool
+    const headings = [...readRunbook(name).matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
+    expect(headings, name).toEqual(
+      expect.arrayContaining(["Symptom", "What it means", "First look", "Decide"]),
+    );
+    expect(headings.at(-1), name).toBe("Afterwards");
+  }
+});
+
+test("G7: the commands of the runbooks exist, with the options they use", () => {
+  for (const name of [...names, "README"]) {
+    for (const [program, command = "", ...args] of commandsOf(readRunbook(name))) {
+      expect(program, name).toBe("sagabox");
+      const found = commands.find((candidate) => candidate.name === command);
+      if (found === undefined) throw new Error(`${name}: there is no command "${command}".`);
+      expect(() => parseCommand(found, args), `${name}: sagabox ${command} ${args.join(" ")}`).not.toThrow();
+    }
+  }
+});
+
+test("G5, G7: every alert leads to a runbook, and every runbook of an alert names it", () => {
+  const rules = filesBelow("ops", ".yaml").concat(filesBelow("ops", ".yml"));
+  const linked = rules.flatMap(({ text }) =>
+    [
+      ...text.matchAll(/- alert: (\w+)\n(?:(?!- alert: )[^])*?runbook_url: docs\/runbooks\/([\w-]+)\.md/g),
+    ].map(([, alert = "", runbook = ""]) => ({ alert, runbook })),
+  );
+  expect(linked.length).toBeGreaterThan(10);
+  const silent = linked.filter(({ alert, runbook }) => {
+    const page = readFileSync(join(projectRoot, `docs/runbooks/${runbook}.md`), "utf8");
+    return !page.includes(`\`${alert}\``);
+  });
+  expect(silent).toEqual([]);
+});

@@ -1,0 +1,110 @@
+import { readFileSync } from "node:fs";
+import { cliInProcess } from "./cli-in-process.ts";
+
+type Fill = Readonly<Record<string, string>>;
+
+export interface Followed {
+  /** As it stands in the page. */
+  readonly command: string;
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A page of docs/runbooks, whose commands are run as they are written there. */
+export class Runbook {
+  readonly #sections: ReadonlyMap<string, readonly Block[]>;
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #followed = new Set<string>();
+
+  constructor(name: string, databaseUrl: string, env: Readonly<Record<string, string>> = {}) {
+    this.#sections = sectionsOf(readRunbook(name));
+    this.#env = { DATABASE_URL: databaseUrl, USER: "ann", ...env };
+  }
+
+  /** Runs the commands below a heading one after the other; `<message-id>` in them becomes what `fill` says. */
+  async follow(heading: string, fill: Fill = {}): Promise<readonly Followed[]> {
+    this.#followed.add(heading);
+    const results: Followed[] = [];
+    for (const command of this.#lines(heading, "sh").filter((line) => line.startsWith("sagabox "))) {
+      const [, ...args] = words(filled(command, fill));
+      results.push({ command, ...(await cliInProcess(args, this.#env)) });
+    }
+    if (results.length === 0) throw new Error(`There is no command below "${heading}".`);
+    return results;
+  }
+
+  /** The same, for steps that have to succeed; all that was printed. */
+  async done(heading: string, fill: Fill = {}): Promise<string> {
+    const results = await this.follow(heading, fill);
+    const failed = results.find(({ code }) => code !== 0);
+    if (failed !== undefined) {
+      throw new Error(`${failed.command} ended with ${failed.code}:\n${failed.stdout}${failed.stderr}`);
+    }
+    return results.map(({ stdout }) => stdout).join("\n");
+  }
+
+  /** The statements below a heading. */
+  sql(heading: string, fill: Fill = {}): readonly string[] {
+    this.#followed.add(heading);
+    return (this.#sections.get(heading) ?? [])
+      .filter(({ language }) => language === "sql")
+      .map(({ text }) => filled(text, fill));
+  }
+
+  /** Headings with commands that nobody has followed: a step that was never rehearsed. */
+  get forgotten(): readonly string[] {
+    return [...this.#sections].flatMap(([heading, blocks]) =>
+      blocks.some(({ language }) => language === "sh") && !this.#followed.has(heading) ? [heading] : [],
+    );
+  }
+
+  #lines(heading: string, language: string): readonly string[] {
+    const blocks = this.#sections.get(heading);
+    if (blocks === undefined) throw new Error(`The page has no heading "${heading}".`);
+    return blocks.filter((block) => block.language === language).flatMap(({ text }) => commandLines(text));
+  }
+}
+
+interface Block {
+  readonly language: string;
+  readonly text: string;
+}
+
+export function readRunbook(name: string): string {
+  return readFileSync(new URL(`../../docs/runbooks/${name}.md`, import.meta.url), "utf8");
+}
+
+/** Every command line of a page. */
+export function commandsOf(page: string): readonly (readonly string[])[] {
+  const blocks = [...sectionsOf(page).values()].flat().filter(({ language }) => language === "sh");
+  return blocks.flatMap(({ text }) => commandLines(text).map(words));
+}
+
+function sectionsOf(page: string): Map<string, readonly Block[]> {
+  const sections = page.split(/^#{2,3} /m).slice(1);
+  return new Map(
+    sections.map((section) => {
+      const [heading = ""] = section.split("\n", 1);
+      const blocks = [...section.matchAll(/^```(\w+)\n([^]*?)^```/gm)];
+      return [heading, blocks.map(([, language = "", text = ""]) => ({ language, text }))];
+    }),
+  );
+}
+
+function commandLines(text: string): readonly string[] {
+  return text
+    .replaceAll("\\\n", " ")
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line !== "" && !line.startsWith("#"));
+}
+
+function filled(text: string, fill: Fill): string {
+  return text.replace(/<([a-z-]+)>/g, (placeholder, name: string) => fill[name] ?? placeholder);
+}
+
+/** As a shell would split it, as far as the pages go: spaces, and quotes around what has some. */
+function words(line: string): readonly string[] {
+  return [...line.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? "");
+}

@@ -88,7 +88,7 @@ export class Bus {
     this.flows = parts.flows;
     this.sagas = busSagas(parts);
     this.privacy = busPrivacy(parts, this.sagas);
-    this.deadLetters = busDeadLetters(parts);
+    this.deadLetters = busDeadLetters(parts, registry);
     this.audit = busAudit(parts);
     this.payloads = busPayloads(parts.claimCheck);
     this.on = registry.on.bind(registry);

@@ -22,3 +22,5 @@ export { privacyStatus, type PrivacyStatus } from "./status.ts";
 export { SubjectErased, type ErasedSubject } from "./subject-erased.ts";
 export { scrub, sweepAll, type Scrubbed } from "./sweep.ts";
 export { Sweeper } from "./sweeper.ts";
+export { erasedIn, placesOf, sealedIn, valueAt, type Place } from "./places.ts";
+export { parseSealedHeader } from "./sealed-header.ts";

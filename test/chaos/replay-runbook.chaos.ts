@@ -7,6 +7,8 @@ const letters = process.env["SAGABOX_PROOF"] === "full" ? 10_000 : 2_000;
 
 test("E4, runbook replay: thousands of letters of three causes, two repaired, one not, by the command line alone", async () => {
   const { tookMs, mostInASecond } = await followReplayRunbook({ letters, rate: 1_000 });
-  console.log(`${letters * 0.75 + 3} of ${letters} letters replayed in ${tookMs} ms, at most ${mostInASecond} in a second`);
+  console.log(
+    `${letters * 0.75 + 3} of ${letters} letters replayed in ${tookMs} ms, at most ${mostInASecond} in a second`,
+  );
   expect(mostInASecond).toBeLessThanOrEqual(1_250);
 });

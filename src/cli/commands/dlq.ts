@@ -3,6 +3,8 @@ import { runAction, type Action } from "../actions.ts";
 import type { Command, CommandInput } from "../command.ts";
 import { yesOption } from "../confirm.ts";
 import { discardMany, discardOne } from "../dlq/discard.ts";
+import { bury } from "../dlq/bury.ts";
+import { edit } from "../dlq/edit.ts";
 import { filterNames, filterOptions } from "../dlq/input.ts";
 import { groups, list, show } from "../dlq/look.ts";
 import { replayMany, replayOne } from "../dlq/replay.ts";
@@ -10,14 +12,16 @@ import { watchOption } from "../watch.ts";
 
 export const dlq: Command = {
   name: "dlq",
-  summary: "Look at dead letters by their cause, replay them in stages, discard them.",
+  summary: "Look at dead letters by their cause, replay them in stages, edit, discard or bury.",
   usage: [
     "dlq groups [<filter>] [--check] [--watch [seconds]]",
     "dlq list [<filter>] [--letters] [--closed] [--limit <number>] [--after <letter>]",
     "dlq show <letter>",
     "dlq replay <letter> --reason <text>",
     "dlq replay <filter> | --all [--rate <number>] [--canary <number>] [--wait <time>] [--yes --reason <text>]",
+    "dlq edit <letter> --data-file <file> [--app <module>] [--yes --reason <text>]",
     "dlq discard <letter> | <filter> | --all --reason <text> --yes",
+    "dlq bury <message-id> [--consumer <name> | --outbox] --reason <text> --yes",
   ],
   details: `  groups   Open letters by cause: who fails, with what, since when, and one letter to look at.
   list     The same without a filter; with one, or with --letters, letter by letter, newest first.
@@ -25,7 +29,10 @@ export const dlq: Command = {
   replay   Back to where they failed, under their own ids. Many go in stages: of each cause a few first (--canary), and
            when those were handled more and more, up to --rate a second. A cause whose failure comes back is stopped, the
            others go on. Letters of one key keep their order. Without --yes it says what it would do.
+  edit     Replay one with other data, under its own id. With --app they are held to the contract. Sealed values must stay
+           as and where they are. The letter keeps what was. Without --yes it says what it would do.
   discard  Close them for good. Without --yes it says what it would do.
+  bury     Put a message that waits to be sent, or for a consumer, among the dead letters.
 
 A filter is any of --group, --consumer, --outbox, --type, --topic, --died, --message, --key, --correlation-id, --text,
 --since and --until. groups and list exit with 3 under --check when letters are open. A replay that was stopped, or had
@@ -36,6 +43,7 @@ Examples:
   sagabox dlq show 4711
   sagabox dlq replay --group 3f9a0c21b7de
   sagabox dlq replay --group 3f9a0c21b7de --rate 100 --reason "fixed in 2.4.1" --yes
+  sagabox dlq edit 4711 --data-file fixed.json --app dist/bus.js --reason "wrong currency" --yes
   sagabox dlq discard --type order.placed --until 2d --reason "test orders" --yes
 
 The database is the one of DATABASE_URL.`,
@@ -58,6 +66,12 @@ The database is the one of DATABASE_URL.`,
       type: "string",
       value: "<time>",
       help: "How long nothing may come of what was replayed. Default: 30s.",
+    },
+    "data-file": { type: "string", value: "<file>", help: "The new data of an edited letter, as JSON." },
+    app: {
+      type: "string",
+      value: "<module>",
+      help: "File that exports the bus with its handlers registered.",
     },
     "dry-run": { type: "boolean", help: "Only say what would be done." },
     actor: actorOption,
@@ -82,6 +96,8 @@ function actionsFor({ positionals }: CommandInput): Readonly<Record<string, Acti
     replay: one
       ? { reads: acting, argument: "a letter", run: replayOne }
       : { reads: [...acting, ...filterNames, "all", "rate", "canary", "wait", "dry-run"], run: replayMany },
+    edit: { reads: [...acting, "data-file", "app", "dry-run"], argument: "a letter", run: edit },
+    bury: { reads: [...acting, "consumer", "outbox"], argument: "the id of a message", run: bury },
     discard: one
       ? { reads: acting, argument: "a letter", run: discardOne }
       : { reads: [...acting, ...filterNames, "all", "dry-run"], run: discardMany },

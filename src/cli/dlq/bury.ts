@@ -1,0 +1,28 @@
+import { buryLive } from "../../admin/index.ts";
+import { actorOf, reasonOf } from "../acting.ts";
+import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { confirmed } from "../confirm.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
+import { json, safeLines } from "../print.ts";
+import { withLetters } from "./input.ts";
+
+/** `dlq bury <message-id>` */
+export async function bury(input: CommandInput, io: Io): Promise<number> {
+  const id = input.positionals[1] ?? "";
+  const consumer = textValue(input, "consumer") ?? (input.values["outbox"] === true ? null : undefined);
+  if (consumer !== undefined && consumer !== null && input.values["outbox"] === true) {
+    throw new UsageError('"sagabox dlq bury" takes --consumer or --outbox, not both.');
+  }
+  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const what = `Message ${id} leaves its line and becomes a dead letter.`;
+  if (!(await confirmed(input, io, { what }))) return STOPPED;
+  const buried = await withLetters(input, io, (admin) =>
+    buryLive(admin, id, { ...by, ...(consumer === undefined ? {} : { consumer }) }),
+  );
+  if (input.values["json"] === true) io.out(json(buried));
+  else {
+    const from = buried.consumer === null ? "the outbox" : `the line of ${buried.consumer}`;
+    io.out(safeLines(`Message ${id} was taken out of ${from}; it is dead letter ${buried.letter} now.`));
+  }
+  return DONE;
+}

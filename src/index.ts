@@ -4,10 +4,12 @@ export { Bus, createBus, message } from "./app/index.ts";
 export type {
   BusOptions,
   BusTransaction,
+  LogOptions,
   Prepared,
   Readiness,
   RunOptions,
   Running,
+  SagaNews,
   StopResult,
   WorkerPart,
 } from "./app/index.ts";
@@ -127,5 +129,5 @@ export type {
   WaitOptions,
 } from "./saga/index.ts";
 export type { CallerTransaction, Sql, TransactionTypes } from "./storage/index.ts";
-export type { Observer, TelemetryEvents } from "./telemetry/index.ts";
+export type { Observer, Telemetry, TelemetryEvents, Tracing } from "./telemetry/index.ts";
 export type { Transport } from "./transport/index.ts";

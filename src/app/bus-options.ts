@@ -14,7 +14,6 @@ import {
   allProblems,
   inPart,
   milliseconds,
-  oneOf,
   readEnvironment,
   refuse,
   rejectUnknownKeys,
@@ -29,6 +28,7 @@ import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/in
 import { quotedSchema, type PgPool } from "../storage/index.ts";
 import type { LogLevel, Observer, Telemetry } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
+import { logSettings, type LogOptions, type LogSettings } from "./log-options.ts";
 
 export interface BusOptions {
   /** The name of this service: the source of what it publishes. */
@@ -65,8 +65,8 @@ export interface BusOptions {
   readonly deadLetterRetention?: Duration | number;
   /** How long dedupe rows are kept, at least; never less than any copy that could be sent again. Default "30d". */
   readonly inboxRetention?: Duration | number;
-  /** How much is logged; false for silence. Default: LOG_LEVEL, else "info". */
-  readonly log?: LogLevel | false;
+  /** How much is logged and how; false for silence. Default: LOG_LEVEL, else "info". */
+  readonly log?: LogLevel | LogOptions | false;
   /** Called for every message that becomes a dead letter, beside the flow. Its failures are told and hurt nobody. */
   readonly onDeadLetter?: OnDeadLetter;
   /** Who outside is told of dead letters. Not promised to arrive: the dead letters themselves are the truth. */
@@ -96,7 +96,7 @@ export interface BusSettings {
   readonly deadLetterMs: number;
   readonly inboxMs: number;
   readonly notices: NoticeSettings;
-  readonly log: LogLevel | false;
+  readonly log: LogSettings | false;
   readonly host: string;
   readonly port: number;
   readonly concurrency: number | undefined;
@@ -128,7 +128,6 @@ const KNOWN = [
   "telemetry",
 ] as const;
 
-const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 const DAY_MS = 86_400_000;
 
 /** What the code says, then what the environment says, then the defaults. All problems are reported at once. */
@@ -185,7 +184,7 @@ function read(options: BusOptions, env: Environment): BusSettings {
       onDeadLetter: null,
       webhook: null,
     }),
-    log: options.log === false ? false : oneOf("log", options.log ?? around.logLevel ?? "info", LOG_LEVELS),
+    log: logSettings(options.log, around),
     host: around.host ?? "127.0.0.1",
     port: around.port ?? 8_000,
     concurrency: around.concurrency,

@@ -24,11 +24,17 @@ import {
 import type { AnyEvent, InputOf } from "../message/index.ts";
 import { instanceDiagram, instanceTimeline, type SagaDefinition } from "../saga/index.ts";
 import type { Parts } from "./parts.ts";
+import type { SagaNews } from "./saga-watch.ts";
 
 export type BusSagas = ReturnType<typeof busSagas>;
 
 /** What people may look at and decide about sagas. An action is done by whichever worker knows the definition. */
-export function busSagas({ database, settings, sagas }: Pick<Parts, "database" | "settings" | "sagas">) {
+export function busSagas({
+  database,
+  settings,
+  sagas,
+  sagaWatch,
+}: Pick<Parts, "database" | "settings" | "sagas" | "sagaWatch">) {
   const admin = sagaAdmin(database, settings.schema, () => sagas.registry.all(), sagas.engine.parts.vault);
   const poked = async (action: Promise<ActionResult>): Promise<ActionResult> => {
     const result = await action;
@@ -36,6 +42,8 @@ export function busSagas({ database, settings, sagas }: Pick<Parts, "database" |
     return result;
   };
   return {
+    /** Hears every step and every change of status that this process makes; what is returned ends it. */
+    watch: (hear: (news: SagaNews) => void): (() => void) => sagaWatch.listen(hear),
     list: (filter?: SagaFilter) => listSagas(admin, filter),
     show: (id: string) => showSaga(admin, id),
     history: (id: string, options?: HistoryOptions) => sagaHistory(admin, id, options),

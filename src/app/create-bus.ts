@@ -1,10 +1,11 @@
 import { HandlerRegistry } from "../inbox/index.ts";
 import { Notices } from "../notify/index.ts";
-import { fanOut, logger, prometheus } from "../telemetry/index.ts";
+import { fanOut, logger, prometheus, sagaLog, type Observer } from "../telemetry/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
 import { Bus } from "./bus.ts";
-import { busSettings, type BusOptions } from "./bus-options.ts";
+import { busSettings, type BusOptions, type BusSettings } from "./bus-options.ts";
 import { wire } from "./parts.ts";
+import { SagaWatch } from "./saga-watch.ts";
 import { Worker } from "./worker.ts";
 
 /** Reads the options, builds the rooms and joins them. Nothing connects before the first use. */
@@ -13,14 +14,21 @@ export function createBus(options: BusOptions): Bus {
   const metrics = prometheus();
   const { tracing, observer: hearing } = options.telemetry ?? {};
   const heard = hearing === undefined ? [] : [hearing];
-  const log = settings.log === false ? [] : [logger({ level: settings.log })];
-  const told = fanOut([metrics, ...log, ...(options.observers ?? []), ...heard]);
+  const watch = new SagaWatch();
+  const told = fanOut([metrics, ...logs(settings), ...(options.observers ?? []), ...heard, watch]);
   const notices = new Notices({ service: settings.service, settings: settings.notices, observer: told });
   const observer = fanOut([told, notices]);
   const registry = new HandlerRegistry(
     settings.routing,
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
   );
-  const parts = wire(settings, options.transport ?? postgres(), observer, registry, tracing);
+  const parts = wire(settings, options.transport ?? postgres(), observer, registry, { tracing, watch });
   return new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
+}
+
+function logs({ log }: BusSettings): Observer[] {
+  if (log === false) return [];
+  const { sagas, ...options } = log;
+  const stream = sagas === undefined ? [] : [sagaLog({ ...options, write: sagas })];
+  return [logger(options), ...stream];
 }

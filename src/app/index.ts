@@ -6,5 +6,7 @@ export { message, type Prepared } from "./prepared.ts";
 export type { BusOptions } from "./bus-options.ts";
 export type { BusTransaction } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
+export type { LogOptions } from "./log-options.ts";
+export type { SagaNews } from "./saga-watch.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";
 export { workerParts, type WorkerPart } from "./worker-parts.ts";

@@ -47,6 +47,7 @@ import { postgres, type PostgresTransport } from "../transports/postgres/index.t
 import type { BusSettings } from "./bus-options.ts";
 import { wireClaimCheck, type BusClaimCheck } from "./claim-check.ts";
 import { Payloads, type PayloadSeal } from "./payloads.ts";
+import type { SagaWatch } from "./saga-watch.ts";
 import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
@@ -77,6 +78,7 @@ export interface Parts {
   readonly replies: Replies;
   readonly requests: Requests;
   readonly sagas: Sagas;
+  readonly sagaWatch: SagaWatch;
   readonly flows: Flows;
   /** Undefined without keys. */
   readonly privacy: PrivacyEngine | undefined;
@@ -87,7 +89,7 @@ export function wire(
   given: Transport,
   observer: Observer,
   registry: HandlerRegistry,
-  tracing?: Tracing,
+  { tracing, watch }: { readonly tracing?: Tracing | undefined; readonly watch: SagaWatch },
 ): Parts {
   const { schema, worker } = settings;
   const spans = new Spans(tracing, given.name);
@@ -206,6 +208,7 @@ export function wire(
     replies,
     requests,
     sagas,
+    sagaWatch: watch,
     flows: new Flows({ database, schema, registry }),
     privacy,
   };

@@ -130,7 +130,8 @@ export class DeliveryProcessor {
     const { retry, classify, deadlineMs } = registration.settings;
     if (isSagaboxError(error, "HANDLER_TIMEOUT")) {
       const { name: consumer } = this.#definition;
-      this.#engine.observer.tell("consumer.stuck", { consumer, type: delivery.message.type, id, deadlineMs });
+      const fields = { consumer, type: delivery.message.type, id, deadlineMs };
+      this.#engine.observer.tell("consumer.stuck", fields, contextOf(delivery.message));
     }
     const decision = decideRetry(retry, delivery.attempt, failureOf(error, classify), random);
     if (decision.kind === "retry") return this.#settlement.retry(held, { ...decision, error }, behind);

@@ -116,6 +116,15 @@ export const environmentVariables = {
     read: (name: string, value: string) =>
       oneOf(name, level(value), ["debug", "info", "warn", "error", "silent"]),
   },
+  logFormat: {
+    ...plain,
+    names: ["SAGABOX_LOG_FORMAT"],
+    meaning:
+      "How lines are written: json for machines, pretty for people, auto for pretty on a terminal only.",
+    default: "auto",
+    advice: "Colours are for terminals only, and never with `NO_COLOR`.",
+    read: (name: string, value: string) => oneOf(name, value.toLowerCase(), ["auto", "json", "pretty"]),
+  },
   host: {
     ...plain,
     names: ["SAGABOX_HOST"],

@@ -106,7 +106,8 @@ export class OutboxWriter {
     for (const { message } of asked) {
       if (fresh.has(message.id)) continue;
       written.delete(message.id);
-      this.#observer.tell("outbox.duplicate", { id: message.id, type: message.type });
+      const { id, type, traceparent, sagaId } = message;
+      this.#observer.tell("outbox.duplicate", { id, type }, { traceparent, sagaId });
     }
   }
 

@@ -150,7 +150,12 @@ export class Requests {
   ): Promise<ReplyOf<C>> {
     const outcome: Outcome = given === "timeout" ? given : given.outcome;
     const durationMs = systemClock.monotonicMs() - asked.began;
-    this.#parts.observer.tell("request.settled", { type: contract.name, outcome, durationMs });
+    const { traceparent } = asked.outgoing.message;
+    this.#parts.observer.tell(
+      "request.settled",
+      { type: contract.name, outcome, durationMs },
+      { traceparent },
+    );
     if (given === "timeout") throw timedOut(contract.name, asked);
     if (given.outcome === "failed") throw failed(contract.name, asked.outgoing.message.id, given);
     if (given.sealed === undefined || given.reply === undefined || this.#parts.openReply === undefined) {

@@ -3,7 +3,7 @@
 export type { TelemetryContext, TelemetryEvents, TelemetryName } from "./events.ts";
 export { fanOut, silentObserver, type Observer } from "./observer.ts";
 export { eventCatalogue, type EventEntry, type LogLevel } from "./event-catalogue.ts";
-export { logger, type LoggerOptions } from "./logger.ts";
+export { logger, sagaLog, type LogFormat, type LoggerOptions } from "./logger.ts";
 export { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
 export { durationText, mermaidText } from "./mermaid-text.ts";
 export { packageVersion } from "./package-version.ts";

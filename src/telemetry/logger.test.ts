@@ -1,5 +1,6 @@
-import { expect, test } from "vitest";
-import { logger, type LoggerOptions } from "./logger.ts";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { runInMessageContext } from "../message/index.ts";
+import { logger, sagaLog, type LoggerOptions } from "./logger.ts";
 
 function setup(options: LoggerOptions = {}) {
   const lines: string[] = [];
@@ -138,4 +139,53 @@ test("the pretty form is one short line for people", () => {
   expect(lines).toEqual([
     '03:04:05.006 error storage.failed doing="reading lanes" error="no route" retry_in_ms=200\n',
   ]);
+});
+
+test("G4: what is told while a message is handled carries its trace and its saga", () => {
+  const { observer, parsed } = setup();
+  const traceId = "0af7651916cd43dd8448eb211c80319c";
+  const context = {
+    messageId: "m-1",
+    correlationId: "c-1",
+    traceparent: `00-${traceId}-b7ad6b7169203331-01`,
+  };
+  runInMessageContext({ ...context, sagaId: "saga-7" }, () =>
+    observer.tell("storage.failed", { doing: "reading", error: "no route", retryInMs: 1 }),
+  );
+  observer.tell("storage.failed", { doing: "reading", error: "no route", retryInMs: 1 });
+  expect(parsed()[0]).toMatchObject({ trace_id: traceId, saga_id: "saga-7" });
+  expect(parsed()[1]).not.toHaveProperty("trace_id");
+});
+
+test("G4: every step of a saga is on a stream of its own, which the level of the log does not thin out", () => {
+  const log = setup();
+  const lines: string[] = [];
+  const stream = sagaLog({ level: "error", format: "json", write: (line) => lines.push(line) });
+  const step = { type: "order", id: "s-1", step: "charge", status: "completed", durationMs: 3 };
+  for (const observer of [log.observer, stream]) {
+    for (let n = 0; n < 20; n++) observer.tell("saga.step", step, { sagaId: "s-1" });
+    observer.tell("relay.failed", failed);
+  }
+  expect(lines).toHaveLength(20);
+  expect(JSON.parse(lines[0] ?? "")).toMatchObject({ stream: "saga", event: "saga.step", saga_id: "s-1" });
+  expect(log.parsed()).toEqual([expect.objectContaining({ event: "relay.failed" })]);
+});
+
+test("colours are for terminals, and not for those who want none", () => {
+  const before = Object.getOwnPropertyDescriptor(process.stderr, "isTTY");
+  onTestFinished(() => {
+    vi.unstubAllEnvs();
+    if (before === undefined) Reflect.deleteProperty(process.stderr, "isTTY");
+    else Object.defineProperty(process.stderr, "isTTY", before);
+  });
+  const line = (isTTY: boolean, noColor: string): string => {
+    Object.defineProperty(process.stderr, "isTTY", { value: isTTY, configurable: true });
+    vi.stubEnv("NO_COLOR", noColor);
+    const { observer, lines } = setup({ format: "auto" });
+    observer.tell("worker.stopping", { worker: "w" });
+    return lines[0] ?? "";
+  };
+  expect(line(true, "")).toContain("\u001b[36minfo");
+  expect(line(true, "1")).toBe("03:04:05.006 info  worker.stopping worker=w\n");
+  expect(line(false, "")).toMatch(/^\{.*\}\n$/);
 });

@@ -1,4 +1,6 @@
+import { currentMessageContext } from "../message/index.ts";
 import { systemClock, type Clock } from "../runtime/index.ts";
+
 import { levelOf, type LogLevel } from "./event-catalogue.ts";
 import type { TelemetryContext, TelemetryName } from "./events.ts";
 import { jsonLine, prettyLine, type LogRecord } from "./log-line.ts";
@@ -6,11 +8,13 @@ import type { Observer } from "./observer.ts";
 import { withoutPasswords } from "./printable.ts";
 import { RepeatGuard } from "./repeat-guard.ts";
 
+export type LogFormat = "auto" | "json" | "pretty";
+
 export interface LoggerOptions {
   /** The least important level that is written. Default "info". */
   readonly level?: LogLevel;
   /** "auto" is pretty on a terminal and JSON everywhere else. Default "auto". */
-  readonly format?: "auto" | "json" | "pretty";
+  readonly format?: LogFormat;
   /** Written on every line, such as the service's name. */
   readonly bindings?: Readonly<Record<string, string>>;
   /** Where whole lines go, line end included. Default: standard error. */
@@ -43,14 +47,38 @@ export function logger(options: LoggerOptions = {}): Observer {
         timeMs: clock.wallMs(),
         level: own,
         event: name,
-        fields: { ...bindings, ...contextFields(context), ...plain, ...repeated },
+        fields: {
+          ...bindings,
+          ...contextFields(context),
+          ...(isAboutSagas(name) ? { stream: "saga" } : {}),
+          ...plain,
+          ...repeated,
+        },
       };
       write(`${format(record)}\n`);
     },
   };
 }
 
-function lineFormat(format: "auto" | "json" | "pretty"): (record: LogRecord) => string {
+/** The stream of its own for sagas: a line for every step of every saga, whatever the level. */
+export function sagaLog(options: LoggerOptions & Required<Pick<LoggerOptions, "write">>): Observer {
+  const { clock = systemClock, bindings = {}, write } = options;
+  const format = lineFormat(options.format ?? "auto");
+  return {
+    tell(name, fields, context) {
+      if (!isAboutSagas(name)) return;
+      const level = levelOf(name, fields);
+      const line = { ...bindings, ...contextFields(context), stream: "saga", ...plainFields(fields) };
+      write(`${format({ timeMs: clock.wallMs(), level, event: name, fields: line })}\n`);
+    },
+  };
+}
+
+function isAboutSagas(name: TelemetryName): boolean {
+  return name.startsWith("saga.");
+}
+
+function lineFormat(format: LogFormat): (record: LogRecord) => string {
   if (format === "json" || (format === "auto" && process.stderr.isTTY !== true)) return jsonLine;
   const colour = process.stderr.isTTY === true && !process.env["NO_COLOR"];
   return (record) => prettyLine(record, colour);
@@ -68,7 +96,10 @@ function plainFields(fields: object): Record<string, Value> {
   return plain;
 }
 
-function contextFields(context: TelemetryContext | undefined): Record<string, Value> {
+// What is told while a message is handled is told on its behalf, whoever tells it.
+function contextFields(
+  context: TelemetryContext | undefined = currentMessageContext(),
+): Record<string, Value> {
   const traceId = TRACEPARENT.exec(context?.traceparent ?? "")?.[1];
   const sagaId = context?.sagaId ?? undefined;
   return {

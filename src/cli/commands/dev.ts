@@ -45,6 +45,7 @@ Example:
       io.out(`Schema "${schema}" is ready (${applied.length} migration(s) applied).`);
       if (server !== undefined) announce(server, io);
       io.setEnv("SAGABOX_SCHEMA", schema);
+      if (env.logFormat === undefined) io.setEnv("SAGABOX_LOG_FORMAT", "pretty");
       io.out("Press Ctrl-C to stop.");
       await untilStopped(
         input,

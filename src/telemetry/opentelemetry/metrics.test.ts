@@ -19,7 +19,7 @@ function setup(seriesPerMetric?: number) {
   const { observer } = openTelemetry({ meterProvider, tracerProvider: false, ...capped });
   return {
     observer: observer as Observer,
-    async collected(): Promise<Map<string, MetricData>> {
+    collected: async (): Promise<Map<string, MetricData>> => {
       await reader.forceFlush();
       const all =
         exporter

@@ -61,6 +61,7 @@ export { ageText, counted } from "./overview/judge-overview.ts";
 export { archiveOutbox, planArchive, type ArchivePlan, type ArchiveResult } from "./outbox/archive-outbox.ts";
 export { listOutbox, outboxStates, type OutboxFilter, type WaitingMessage } from "./outbox/list-outbox.ts";
 export { outboxStats, type OutboxStats } from "./outbox/outbox-stats.ts";
+export { retryNow, type Retried } from "./outbox/retry-now.ts";
 export { planRepublish, republishWindow, type RepublishPlan } from "./outbox/republish-window.ts";
 export { cleanInbox, planInboxCleaning, type InboxPlan } from "./consumers/clean-inbox.ts";
 export {

@@ -88,6 +88,36 @@ test("outbox list, show and stats: what waits, why and behind whom; no key and n
   expect(await cli(operator, "outbox", "show", "nobody")).toMatchObject({ code: 1 });
 });
 
+test("G7: outbox retry-now has a failed message tried at once, and writes down who wanted it", async () => {
+  const { viewer, operator, cli, write, query } = await setup();
+  await write({ message: { id: "stuck" } }, { message: { id: "fine" } });
+  await query(
+    `update sagabox.outbox set attempts = 1, due_at = now() + interval '1 hour' where message_id = 'stuck'`,
+  );
+  const retry = (url: string, id: string) =>
+    cli(url, "outbox", "retry-now", id, "--reason", "the broker is back", "--json");
+  expect(await retry(viewer, "stuck")).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("operator role"),
+  });
+  const told = await retry(operator, "stuck");
+  expect(told).toMatchObject({ code: 0, stderr: "" });
+  expect(JSON.parse(told.stdout)).toMatchObject({ messageId: "stuck", attempts: 1 });
+  expect(
+    await query("select attempts, due_at <= now() as due from sagabox.outbox where message_id = 'stuck'"),
+  ).toEqual([{ attempts: 1, due: true }]);
+  for (const id of ["stuck", "fine", "nobody"]) {
+    expect(await retry(operator, id)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("sagabox explain"),
+    });
+  }
+  expect(
+    await query(`select target_id as id, actor, reason, outcome from sagabox.audit_log
+                  where action = 'outbox.retry_now' and outcome = 'done'`),
+  ).toEqual([{ id: "stuck", actor: "ann", reason: "the broker is back", outcome: "done" }]);
+});
+
 test("G6: outbox archive drops what is older than --keep, only when told so, and writes it down", async () => {
   const { url, viewer, cli, query } = await setup();
   await query(`create table sagabox.message_20200101 partition of sagabox.message

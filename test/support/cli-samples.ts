@@ -34,6 +34,7 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
     { argv: ["list", "--state", "scheduled"] },
     { argv: ["stats"] },
     { argv: ["show", "m-1"], findsNothing: true },
+    { argv: ["retry-now", "m-1", ...why], findsNothing: true },
     { argv: ["archive", "--keep", "30d", "--dry-run"] },
     { argv: ["archive", "--keep", "30d", "--yes", ...why] },
   ],

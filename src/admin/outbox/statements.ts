@@ -68,6 +68,11 @@ export function outboxStatements(schema: string) {
         where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
         order by scheduled.due_at, id limit $1::integer`,
     ),
+    retryNow: statement(
+      "sagabox.outbox_admin.retry_now",
+      `select retried_lane as lane, tried as attempts, ${utc("was_due")} as was_due
+         from ${schema}.outbox_retry_now($1::text)`,
+    ),
     archiveFrom: statement(
       "sagabox.outbox_admin.archive_from",
       `select min(to_date(right(relname, 8), 'YYYYMMDD'))::text as day

@@ -69,6 +69,7 @@ export const schemaObjects = {
   dead_letter_move_place: "function",
   dead_letter_bury_delivery: "function",
   dead_letter_bury_waiting: "function",
+  outbox_retry_now: "function",
   outbox_move_of: "function",
   refuse_illegal_move: "function",
   keep_saga_attachments: "function",

@@ -100,6 +100,7 @@ export const operatorGrants: readonly Grant[] = [
   },
   { on: "outbox", can: { insert: "all", select: "all" }, why: "sends again what is in the archive" },
   { on: "outbox_seq", can: { usage: "all" }, why: "draws its place" },
+  { on: "outbox_retry_now", can: { execute: "all" }, why: "has a failed message tried at once" },
   {
     on: "queue",
     can: { insert: "all", select: "all" },

@@ -5,6 +5,7 @@ import { yesOption } from "../confirm.ts";
 import { keepOption } from "../keep.ts";
 import { archive } from "../outbox/archive.ts";
 import { list, show, stats } from "../outbox/look.ts";
+import { retry } from "../outbox/retry.ts";
 import { watchOption } from "../watch.ts";
 
 export const outbox: Command = {
@@ -14,12 +15,16 @@ export const outbox: Command = {
     "outbox list [--state <state>] [--topic <name>] [--type <name>] [--key <key>] [--older-than <time>] …",
     "outbox show <message-id>",
     "outbox stats [--watch [seconds]]",
+    "outbox retry-now <message-id> --reason <text>",
     "outbox archive --keep <time> [--dry-run] [--yes]",
   ],
   details: `  list     What waits, oldest first: due, failed (tried again), held (dead, keeps its key standing still), or scheduled.
            It looks through the first 2000 of each lane. Keys and error texts are shown to operators only.
   show     One message: how often it was tried, when it is tried next, when it was sent.
   stats    Counts by topic and type.
+  retry-now
+           Have a message tried at once that failed before and waits for its next time. What stands behind it in its key
+           follows. Its attempts stay as they are.
   archive  One round of what a worker with the part "upkeep" does every hour: partitions for the days ahead, and those
            older than --keep dropped; what still waits is carried over. For a cron job; needs the owner role.
 
@@ -57,5 +62,6 @@ const actions: Readonly<Record<string, Action>> = {
   },
   show: { reads: [], argument: "the id of a message", run: show },
   stats: { reads: ["watch"], run: stats },
+  "retry-now": { reads: ["actor", "reason"], argument: "the id of a message", run: retry },
   archive: { reads: ["keep", "dry-run", "yes", "actor", "reason"], run: archive },
 };

@@ -44,6 +44,8 @@ const tests = [
 const tasks = {
   start: () => node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo.ts", ...rest]),
   sagabox: () => node(["--import", "tsx", "--conditions=sagabox:source", "scripts/sagabox.mjs", ...rest]),
+  "demo:incident": () =>
+    node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo-incident.ts", ...rest]),
   check: () => steps(check),
   test: () => (rest.length > 0 ? run.vitest(rest) : steps([...check, ...tests])),
   proof: () => run.vitest([...projects("proof"), ...rest], { SAGABOX_PROOF: "full" }),

@@ -1,0 +1,46 @@
+// npm run demo:incident: an incident from the first alarm to the report, with the real tools, on a database of its own
+// that is gone afterwards. With --fast nobody is given time to read.
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startEmbeddedPostgres } from "sagabox/embedded";
+import { playIncident } from "./incident/story.ts";
+
+const READING_MS = 2_500;
+const args = process.argv.slice(2);
+if (args.some((arg) => arg !== "--fast")) {
+  process.stderr.write("npm run demo:incident [-- --fast]\n");
+  process.exit(2);
+}
+
+const folder = mkdtempSync(join(tmpdir(), "sagabox-incident-"));
+chmodSync(folder, 0o755); // as root the server runs under another account, which has to get through
+const say = (line: string): void => void process.stdout.write(`${painted(line)}\n`);
+say("Starting PostgreSQL …");
+const server = await startEmbeddedPostgres({
+  dataDir: join(folder, "data"),
+  settings: { fsync: "off" },
+  onNotice: () => undefined,
+});
+const leave = async (code: number): Promise<void> => {
+  await server.stop();
+  rmSync(folder, { recursive: true, force: true });
+  process.exit(code);
+};
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => void leave(130));
+const pause = (): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, args.includes("--fast") ? 0 : READING_MS));
+try {
+  await playIncident({ url: server.url, say, pause });
+  await leave(0);
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  await leave(1);
+}
+
+// What a person types stands out from what is told and what is printed.
+function painted(line: string): string {
+  if (!process.stdout.isTTY || process.env["NO_COLOR"]) return line;
+  if (line.startsWith("\n$ ")) return `\u001b[1;36m${line}\u001b[0m`;
+  return line.startsWith("  ") ? line : `\u001b[1m${line}\u001b[0m`;
+}

@@ -4,6 +4,8 @@ import { z } from "zod";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { someDeadLetters } from "../../test/support/dead-letters.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
+import { until } from "../../test/support/relays.ts";
+import { startCli } from "../../test/support/run-cli.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -242,4 +244,33 @@ test("dlq: what makes no sense gets one line and 2; help has an example", async 
     expect(await dlq(...args), args.join(" ")).toMatchObject({ code: 2, stdout: "" });
   }
   expect((await cliInProcess(["help", "dlq"], {})).stdout).toContain("Examples:");
+});
+
+test("dlq: a replay that was killed, or ended with Ctrl-C, is gone on with by the same command: all once", async () => {
+  const { pool, seen, dlq, rows, env } = await setup();
+  await someDeadLetters(pool, place, [{ consumer: "billing", letters: 400, error: "'late by ' || n" }]);
+  const args = ["dlq", "replay", "--all", "--rate", "100", "--reason", "fixed", "--yes"];
+  const killed = startCli(args, { env });
+  await until(async () => seen.length > 20);
+  killed.child.kill("SIGKILL");
+  await killed.ended;
+  const ended = startCli(args, { env });
+  const before = seen.length;
+  await until(async () => seen.length > before + 20);
+  ended.child.kill("SIGINT");
+  expect(await ended.ended).toMatchObject({
+    code: 4,
+    stdout: expect.stringContaining("interrupted") as string,
+  });
+  const left = (await rows("select 1 from sagabox.dead_letter where closed_at is null")).length;
+  expect(left).toBeGreaterThan(100);
+  const last = await dlq("replay", "--all", "--rate", "2000", "--reason", "fixed", "--yes");
+  expect(last).toMatchObject({ code: 0, stdout: expect.stringContaining(`${left} replayed in`) as string });
+  await until(async () => seen.length === 400);
+  expect(new Set(seen).size).toBe(400);
+  expect(
+    await rows(
+      "select count(distinct target_id)::int as n from sagabox.audit_log where action = 'dead_letter.replay'",
+    ),
+  ).toEqual([{ n: 400 }]);
 });

@@ -1,7 +1,11 @@
 import type pg from "pg";
 import { expect, test, vi } from "vitest";
 import { adminStatements } from "../../src/admin/statements.ts";
+import { letterStatements } from "../../src/admin/dead-letters/statements.ts";
+import { consumerStatements } from "../../src/admin/consumers/statements.ts";
 import { explainStatements } from "../../src/admin/explain/statements.ts";
+import { outboxStatements } from "../../src/admin/outbox/statements.ts";
+import { overviewStatements } from "../../src/admin/overview/statements.ts";
 import type { Extra, RoleName } from "../../src/admin/index.ts";
 import { auditStatements } from "../../src/audit/statements.ts";
 import { chunkStatements, ledgerStatements } from "../../src/claim-check/statements.ts";
@@ -41,10 +45,12 @@ function only(of: object, names: readonly string[]): Statement[] {
 const write = writeStatements(schema);
 const settle = settleStatements(schema);
 const letters = deadLetterStatements(schema);
+const tools = letterStatements(schema);
 const privacy = privacyStatements(schema);
 const sagas = sagaStatements(schema);
 const inbox = inboxStatements(schema);
 const admin = adminStatements(schema);
+const outbox = outboxStatements(schema);
 const leased = ["publishLeased", "publishLeasedOne"];
 const ofLeased = ["sentLeased", "committedLeased", "releaseLeased"];
 const relayed = ["moveDue", "nextDue"];
@@ -74,10 +80,20 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
   [
     "operator",
     [],
+    [...all(tools), letters.list(["fingerprint", "text", "open"]), tools.groups(["consumer", "since"])],
+  ],
+  ["operator", [], [tools.page(["type"]), tools.held(["key"]), tools.discard(["topic"])]],
+  [
+    "operator",
+    [],
     [...all(admin), admin.listSagas(["type", "step"]), ...only(sagas, ["load", "post", "ignore"])],
   ],
   ["operator", [], [...all(republishStatements(schema)), inbox.stats]],
   ["operator", [], all(auditStatements(schema), ["seal"])],
+  ["viewer", [], [...all(overviewStatements(schema)), ...all(outbox, ["retryNow"]), outbox.list(false)]],
+  ["viewer", [], [...all(consumerStatements(schema), ["reach"]), inbox.stats]],
+  ["viewer", [], all(explainStatements(schema, false))],
+  ["operator", [], [outbox.list(true), outbox.retryNow]],
   ["privacy", [], [...all(privacy), auditStatements(schema).write]],
 ];
 

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
+import { rolesHouse } from "../../test/support/roles-house.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -86,4 +87,24 @@ test("explain: what is not there, what is no id, and no database each get one li
   expect(away).toMatchObject({ code: 1, stdout: "" });
   expect(away.stderr).not.toContain("secret");
   expect((await cliInProcess(["help", "explain"], {})).stdout).toContain("Example:");
+});
+
+test("explain: a viewer learns where it is, and neither its key nor why it failed", async () => {
+  const { login, bus } = await rolesHouse();
+  const shop = await bus(["worker"]);
+  shop.on(Placed, { consumer: "billing" }, () => {
+    throw permanent("no price for a-secret");
+  });
+  await shop.run({ parts: ["relay", "consumers"] });
+  const { id } = await shop.transaction((tx) => tx.publish(Placed, { id: "key-17" }));
+  const env = { DATABASE_URL: await login("viewer") };
+  await until(async () =>
+    (await cliInProcess(["explain", id], env)).stdout.includes("consumer billing: dead"),
+  );
+  const { code, stdout } = await cliInProcess(["explain", id], env);
+  expect(code).toBe(0);
+  expect(stdout).toContain("key hidden");
+  expect(stdout).toContain("seen by a viewer");
+  expect(stdout).toMatch(/^outbox: sent$/m);
+  expect(stdout).not.toMatch(/key-17|a-secret/);
 });

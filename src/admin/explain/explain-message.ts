@@ -3,12 +3,15 @@ import { claimHeader, laneOf, parseTraceparent, sealedHeader, type Headers } fro
 import { text } from "../../options/index.ts";
 import { quotedSchema, textArray, type Database } from "../../storage/index.ts";
 import { explainingDatabase, type AdminDatabase } from "../explaining-database.ts";
+import { seesContents } from "../sees-contents.ts";
 import { judgeLife, type Standing } from "./judge-life.ts";
 import type { InboxRow, LetterRow, MessageFacts, MessageLife, MovingRow } from "./message-life.ts";
 import { explainStatements } from "./statements.ts";
 import { timelineOf, type Moment } from "./timeline.ts";
 
 export interface Explanation extends MessageLife {
+  /** Seen by who may only look: without key, error texts, what people did, and who goes first in its key. */
+  readonly isMasked: boolean;
   /** Where it is, why, and what happens next. */
   readonly standings: readonly Standing[];
   /** What happened, oldest first. */
@@ -60,8 +63,9 @@ export async function explainMessage(source: Database, schema: string, id: strin
   text("explain: the message id", id, { max: 255 });
   const quoted = quotedSchema(schema);
   const database = explainingDatabase(source, quoted);
-  const life = await lifeOf(database, explainStatements(quoted), id);
-  return { ...life, standings: judgeLife(life), timeline: timelineOf(life) };
+  const open = await seesContents(database, quoted);
+  const life = await lifeOf(database, explainStatements(quoted, open), id);
+  return { ...life, isMasked: !open, standings: judgeLife(life), timeline: timelineOf(life) };
 }
 
 async function lifeOf(

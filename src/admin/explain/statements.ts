@@ -4,8 +4,9 @@ const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 // A row that moves a message, who owns its lane, and the oldest row in front of it in its key.
-const moving = (schema: string, table: "outbox" | "queue"): string =>
-  `moving.lane, moving.seq::text, moving.attempts, moving.max_attempts, moving.again, moving.last_error,
+const moving = (schema: string, table: "outbox" | "queue", open: boolean): string =>
+  `moving.lane, moving.seq::text, moving.attempts, moving.max_attempts, moving.again,
+       ${open ? "moving.last_error" : "null::text"} as last_error,
        ${table === "queue" ? `${schema}.consumer_group.name` : "null::text"} as consumer,
        case when moving.due_at = 'infinity' then null else ${utc("moving.due_at")} end as due_at,
        moving.due_at = 'infinity' as held, moving.due_at <= clock_timestamp() as is_due,
@@ -18,49 +19,63 @@ const moving = (schema: string, table: "outbox" | "queue"): string =>
   left join ${schema}.relay_lane as lane on lane.lane = moving.lane
   left join ${schema}.member as owner on owner.id = lane.owner and owner.lease_until > clock_timestamp()
   left join lateral (
-    select front.message_id, front.attempts, front.last_error, front.due_at
-      from ${schema}.${table} as front
-     where front.lane = moving.lane and front.stream = moving.stream and front.seq < moving.seq
-     order by front.seq limit 1
+    ${open ? aheadOf(schema, table) : NOBODY_AHEAD}
   ) as ahead on true`;
 
-/** SQL of the room. `schema` is quoted already. */
-export function explainStatements(schema: string) {
+const aheadOf = (schema: string, table: "outbox" | "queue"): string =>
+  `select front.message_id, front.attempts, front.last_error, front.due_at
+      from ${schema}.${table} as front
+     where front.lane = moving.lane and front.stream = moving.stream and front.seq < moving.seq
+     order by front.seq limit 1`;
+
+const NOBODY_AHEAD =
+  "select null::text as message_id, null::smallint as attempts, null::text as last_error, null::timestamptz as due_at";
+
+/**
+ * SQL of the room. `schema` is quoted already. Not `open` it is for who may only look: without keys, headers, error texts,
+ * what people did and who goes first in a key.
+ */
+export function explainStatements(schema: string, open = true) {
+  const named = (name: string): string => `sagabox.explain.${name}${open ? "" : "_masked"}`;
+  const [key, headers] = open ? ["key", "headers"] : ["null::text as key", "'{}' as headers"];
   // An operator may not read the data of what is in the archive, only how much it is.
   const bytes = (table: "message" | "scheduled", same: string): string =>
     `(select masked.data_bytes from ${schema}.masked_${table} as masked where masked.id = ${table}.id${same})`;
+  const letterBytes = open
+    ? "octet_length(data)"
+    : `(select masked.data_bytes from ${schema}.masked_dead_letter as masked where masked.id = dead_letter.id)`;
   return {
     // The archive first; what waits for its time, or died, has its own copy.
     message: statement(
-      "sagabox.explain.message",
+      named("message"),
       `select * from (
-         select 1 as rank, id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent,
-                source, priority, lane::integer, seq::text, headers,
+         select 1 as rank, id, kind, type, schema_version, topic, ${key}, saga_id, correlation_id, causation_id, traceparent,
+                source, priority, lane::integer, seq::text, ${headers},
                 ${bytes("message", " and masked.written_on = message.written_on")} as bytes, ${utc("written_at")} as written_at,
                 ${utc("expires_at")} as expires_at, null::text as scheduled_for, written_on::text
            from ${schema}.message where id = $1::text
          union all
-         select 2, id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent, source,
-                priority, lane::integer, null, headers, ${bytes("scheduled", "")}, ${utc("written_at")}, ${utc("expires_at")},
+         select 2, id, kind, type, schema_version, topic, ${key}, saga_id, correlation_id, causation_id, traceparent, source,
+                priority, lane::integer, null, ${headers}, ${bytes("scheduled", "")}, ${utc("written_at")}, ${utc("expires_at")},
                 ${utc("due_at")}, null
            from ${schema}.scheduled where id = $1::text
          union all
-         select 3, message_id, kind, type, schema_version, topic, key, saga_id, correlation_id, causation_id, traceparent,
-                source, priority, null, null, headers, octet_length(data), ${utc("written_at")}, ${utc("expires_at")}, null, null
+         select 3, message_id, kind, type, schema_version, topic, ${key}, saga_id, correlation_id, causation_id, traceparent,
+                source, priority, null, null, ${headers}, ${letterBytes}, ${utc("written_at")}, ${utc("expires_at")}, null, null
            from ${schema}.dead_letter where message_id = $1::text
        ) as found order by rank, written_on desc limit 1`,
     ),
     // By lane and seq for a message that was never sent again; a copy that a person asked for has an index of its own.
     outbox: statement(
-      "sagabox.explain.outbox",
-      `select ${moving(schema, "outbox")}
+      named("outbox"),
+      `select ${moving(schema, "outbox", open)}
         where (moving.lane = $2::integer and moving.seq = $3::text::bigint)
            or (moving.again and moving.message_id = $1::text)
         order by moving.seq`,
     ),
     queue: statement(
-      "sagabox.explain.queue",
-      `select ${moving(schema, "queue")}
+      named("queue"),
+      `select ${moving(schema, "queue", open)}
          join ${schema}.consumer_group on consumer_group.id = moving.lane / 256
         where moving.lane = any(array(select known.id * 256 + $2::integer from ${schema}.consumer_group as known))
           and moving.message_id = $1::text
@@ -91,8 +106,8 @@ export function explainStatements(schema: string) {
         order by inbox.consumed_at`,
     ),
     letters: statement(
-      "sagabox.explain.letters",
-      `select id::text, origin, consumer, reason, attempts, error_type, left(error_message, 500) as error_message,
+      named("letters"),
+      `select id::text, origin, consumer, reason, attempts, error_type, ${open ? "left(error_message, 500)" : "'(its text is for operators)'"} as error_message,
               ${utc("failed_at")} as failed_at, ${utc("closed_at")} as closed_at, closed_as
          from ${schema}.dead_letter as letter where message_id = $1::text order by letter.id`,
     ),
@@ -101,12 +116,15 @@ export function explainStatements(schema: string) {
       `select id, type, status, current_step from ${schema}.saga_instance where id = $1::text`,
     ),
     actions: statement(
-      "sagabox.explain.actions",
-      `select ${utc("log.at")} as at, log.actor, log.action, log.reason, log.outcome
-         from ${schema}.audit_log as log
-        where (log.target_kind = 'message' and log.target_id = $1::text)
-           or (log.target_kind = 'dead_letter' and log.target_id = any($2::text::text[]))
-        order by log.at limit 100`,
+      named("actions"),
+      open
+        ? `select ${utc("log.at")} as at, log.actor, log.action, log.reason, log.outcome
+             from ${schema}.audit_log as log
+            where (log.target_kind = 'message' and log.target_id = $1::text)
+               or (log.target_kind = 'dead_letter' and log.target_id = any($2::text::text[]))
+            order by log.at limit 100`
+        : `select null as at, null as actor, null as action, null as reason, null as outcome
+            where $1::text is null and $2::text is null and false`,
     ),
   };
 }

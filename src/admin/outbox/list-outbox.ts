@@ -9,6 +9,7 @@ import {
   type Duration,
 } from "../../options/index.ts";
 import { quotedSchema, type Database } from "../../storage/index.ts";
+import { seesContents } from "../sees-contents.ts";
 import { outboxStatements } from "./statements.ts";
 
 export const outboxStates = ["due", "failed", "held", "scheduled"] as const;
@@ -75,7 +76,7 @@ export async function listOutbox(
   if (state === "scheduled") {
     return (await database.run<Row>(sql.scheduled, [limit, topic, type])).rows.map(messageOf);
   }
-  const open = (await database.run<{ open: boolean }>(sql.open)).rows[0]?.open === true;
+  const open = await seesContents(database, quotedSchema(schema));
   if (key !== null && !open) throw mayNotReadKeys();
   const lane = key === null ? null : laneOf(key);
   const params = [limit, topic, type, lane, state ?? null, after, minAttempts, key, olderThanMs];

@@ -21,7 +21,8 @@ export function outboxStatements(schema: string) {
     open: statement(
       "sagabox.outbox_admin.open",
       `select has_column_privilege('${schema}.outbox', 'last_error', 'select')
-              and has_column_privilege('${schema}.message', 'key', 'select') as open`,
+              and has_column_privilege('${schema}.message', 'key', 'select')
+              and has_table_privilege('${schema}.audit_log', 'select') as open`,
     ),
     list: (open: boolean) =>
       statement(

@@ -34,16 +34,19 @@ function idOf({ positionals: [id, ...rest] }: CommandInput): string {
   return id;
 }
 
-function explanationText({ message, standings, timeline, saga }: Explanation): string {
+function explanationText({ message, standings, timeline, saga, isMasked }: Explanation): string {
   const sealed = [
     message.isSealed ? ["personal fields sealed"] : [],
     message.isClaimChecked ? ["payload in a store"] : [],
   ].flat();
   const facts = [
     `${message.kind} ${message.type} version ${message.schemaVersion}, topic ${message.topic}`,
-    `key ${message.key ?? "none"}, lane ${message.lane ?? "?"}, priority ${message.priority}, ${message.bytes} bytes` +
+    `key ${message.key ?? (isMasked ? "hidden" : "none")}, lane ${message.lane ?? "?"}, priority ${message.priority}, ${message.bytes} bytes` +
       (sealed.length === 0 ? "" : `, ${sealed.join(", ")}`),
     `correlation id ${message.correlationId}, trace ${message.traceId}`,
+    ...(isMasked
+      ? ["seen by a viewer: key, error texts, who goes first in its key and what people did are left out"]
+      : []),
     ...(message.expiresAt === null ? [] : [`good until ${message.expiresAt}`]),
     ...(saga === null
       ? []

@@ -25,6 +25,7 @@ import { logger } from "../../src/telemetry/index.ts";
 import { databaseFiles, foundInFiles, newCanaries } from "./canary.ts";
 import type { TemporaryDatabase } from "./database.ts";
 import { personsDatabase, ring, wholeDatabase } from "./persons.ts";
+import { recordedTraces, tracesText } from "./recorded-traces.ts";
 import { until } from "./relays.ts";
 
 const EACH = 12;
@@ -64,7 +65,7 @@ export interface CanaryPlace {
 
 /**
  * Personal values are planted in everything that can carry them, and looked for in clear in everything that is written:
- * tables, the files and the log of the database, the broker's files, the blobs, log lines, metrics. Beside them travels a
+ * tables, the files and the log of the database, the broker's files, the blobs, log lines, metrics, spans. Beside them travels a
  * text that is not personal: where it is not found, the search itself would be worth nothing.
  */
 export function canaryStory(place: () => CanaryPlace): void {
@@ -108,13 +109,15 @@ export function canaryStory(place: () => CanaryPlace): void {
 
       const tables = await wholeDatabase(database);
       const told = `${house.lines.join("")}\n${bus.metrics()}`;
+      const spans = tracesText(house.traces.spans());
       const letters = JSON.stringify(
         await Promise.all(
           (await bus.deadLetters.list({ limit: 100 })).map((one) => bus.deadLetters.show(one.id)),
         ),
       );
       for (const secret of secrets)
-        expect([tables, told, letters].map((sink) => sink.includes(secret))).toEqual([false, false, false]);
+        expect([tables, told, letters, spans].filter((sink) => sink.includes(secret))).toEqual([]);
+      expect(spans).toContain("[personal]"); // there were errors that named a person
       expect(tables).toContain(open);
       expect(letters).toContain("[personal]");
       const files = await databaseFiles(database.pool, rows[0]?.lsn ?? "0/0");
@@ -155,12 +158,14 @@ async function openHouse(database: TemporaryDatabase, transport: Transport | und
   const blobs = mkdtempSync(join(tmpdir(), "sagabox-canary-"));
   onTestFinished(() => rmSync(blobs, { recursive: true, force: true }));
   const lines: string[] = [];
+  const traces = recordedTraces();
   let repaired = false;
   const options: BusOptions = {
     service: "canary",
     database: database.pool,
     log: false,
     observers: [logger({ level: "debug", format: "json", write: (line) => void lines.push(line) })],
+    telemetry: traces.telemetry,
     privacy: { keys: ring() },
     claimCheck: { store: fileStore({ folder: blobs }), threshold: 20_000 },
     ...(transport === undefined ? {} : { transport }),
@@ -202,6 +207,7 @@ async function openHouse(database: TemporaryDatabase, transport: Transport | und
     bus,
     blobs,
     lines,
+    traces,
     seen,
     repair: () => void (repaired = true),
     settled: ({ letters, ...counts }: Readonly<Record<string, number>>) =>

@@ -50,3 +50,10 @@ export function recordedTraces() {
 export function eventsOf({ events }: ReadableSpan): string[] {
   return events.map(({ name }) => name);
 }
+
+/** Everything that spans say, as one text. */
+export function tracesText(spans: readonly ReadableSpan[]): string {
+  return JSON.stringify(
+    spans.map(({ name, attributes, events, status, links }) => ({ name, attributes, events, status, links })),
+  );
+}

@@ -33,6 +33,8 @@ export {
   type ReplayPlan,
   type ReplayReport,
 } from "./dead-letters/staged-replay.ts";
+export { examine, type Examination, type ExamineOptions } from "./doctor/examine.ts";
+export type { Diagnosis, Severity } from "./doctor/diagnosis.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
 export { failureText } from "./failure-text.ts";
 export { listIncidents, type Incident, type IncidentFilter } from "./incidents.ts";

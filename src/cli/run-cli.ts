@@ -7,6 +7,7 @@ import { audit } from "./commands/audit.ts";
 import { completion } from "./commands/completion.ts";
 import { dev } from "./commands/dev.ts";
 import { dlq } from "./commands/dlq.ts";
+import { doctor } from "./commands/doctor.ts";
 import { erase } from "./commands/erase.ts";
 import { explain } from "./commands/explain.ts";
 import { inbox } from "./commands/inbox.ts";
@@ -34,6 +35,7 @@ export const commands: readonly Command[] = [
   saga,
   explain,
   verify,
+  doctor,
   roles,
   audit,
   erase,

@@ -1,0 +1,158 @@
+import { advice, fine, problem, type Diagnosis } from "./diagnosis.ts";
+import type { ServerFacts } from "./server-checks.ts";
+
+export interface ProductionFacts {
+  /** Answers of the health server of this machine: null when there was none. */
+  readonly health: { readonly url: string; readonly status: number | null } | null;
+  readonly keyRing: boolean;
+  /** Persons whose data are sealed. */
+  readonly subjects: boolean;
+  readonly passwordInArguments: boolean;
+  readonly archiveMs: number | null;
+  readonly deadLetterMs: number | null;
+  readonly debugLog: boolean;
+}
+
+/** What only matters where real messages run. */
+export function judgeProduction(server: ServerFacts, facts: ProductionFacts): readonly Diagnosis[] {
+  return [
+    tls(server),
+    superuser(server),
+    workers(server),
+    archiving(server),
+    walLevel(server),
+    health(facts),
+    keys(facts),
+    password(facts),
+    retention(facts),
+    logging(facts),
+  ].flat();
+}
+
+function tls({ ssl, local }: ServerFacts): readonly Diagnosis[] {
+  if (ssl === true) return [fine("TLS", "the connection to the database is encrypted")];
+  if (local) return [fine("TLS", "not encrypted, but it does not leave this machine")];
+  return [
+    problem(
+      "TLS",
+      "the connection to the database is not encrypted",
+      "Payloads and the password can be read on the way.",
+      "Add sslmode=verify-full (and sslrootcert) to DATABASE_URL.",
+    ),
+  ];
+}
+
+function superuser({ superuser: is, user_name: user }: ServerFacts): readonly Diagnosis[] {
+  if (!is) return [fine("least privilege", `"${user}" is no superuser`)];
+  return [
+    problem(
+      "least privilege",
+      `"${user}" is a superuser`,
+      "One hole in an application then opens the whole server; nothing here needs it.",
+      "sagabox roles sql | psql -- then connect as a member of the role each process needs",
+    ),
+  ];
+}
+
+function workers({ workers: count }: ServerFacts): readonly Diagnosis[] {
+  if (count >= 2) return [fine("workers", `${count} processes are alive`)];
+  return [
+    problem(
+      "workers",
+      `${count} process(es) alive`,
+      "When it stops, is deployed or dies, nothing is sent or handled.",
+      "Run at least two, on different machines: replicas: 2, with a disruption budget.",
+    ),
+  ];
+}
+
+function archiving({ archive_mode: mode }: ServerFacts): readonly Diagnosis[] {
+  if (mode !== "off") return [fine("backups", `archive_mode is ${mode}`)];
+  return [
+    advice(
+      "backups",
+      "archive_mode is off",
+      "Without archived WAL a restore loses everything since the last base backup. Your provider may do it another way.",
+      "Set archive_mode = on and archive_command (or use pgBackRest, WAL-G); rehearse a restore.",
+    ),
+  ];
+}
+
+function walLevel({ wal_level: level }: ServerFacts): readonly Diagnosis[] {
+  if (level !== "minimal") return [fine("WAL level", level)];
+  return [
+    advice(
+      "WAL level",
+      "wal_level is minimal",
+      "Neither standbys nor archiving work, so a lost disk is lost data.",
+      "alter system set wal_level = replica; -- and restart the server",
+    ),
+  ];
+}
+
+function health({ health: found }: ProductionFacts): readonly Diagnosis[] {
+  if (found === null) {
+    return [fine("health", "not asked: neither SAGABOX_PORT nor SAGABOX_HOST is set here")];
+  }
+  if (found.status === 200) return [fine("health", `${found.url} answers that it is ready`)];
+  return [
+    advice(
+      "health",
+      found.status === null ? `nobody answers at ${found.url}` : `${found.url} answers ${found.status}`,
+      "Without it nobody restarts a process that hangs, and no metrics are read.",
+      "Start the worker with --port, and let the orchestrator ask /health/live and /health/ready.",
+    ),
+  ];
+}
+
+function keys({ keyRing, subjects }: ProductionFacts): readonly Diagnosis[] {
+  if (!subjects) return [fine("keys", "no personal data are sealed here")];
+  if (keyRing) return [fine("keys", "personal data are sealed, and there is a key ring")];
+  return [
+    problem(
+      "keys",
+      "personal data are sealed, and no key ring is set here",
+      "A process without it can neither send nor handle messages about persons.",
+      "Set SAGABOX_KEY_RING_FILE to a file that only this user may read.",
+    ),
+  ];
+}
+
+function password({ passwordInArguments: shown }: ProductionFacts): readonly Diagnosis[] {
+  if (!shown) return [fine("secrets", "no password among the arguments of this process")];
+  return [
+    problem(
+      "secrets",
+      "a password is among the arguments of this process",
+      "Everybody on the machine can read them (ps).",
+      "Give it in DATABASE_URL, or better DATABASE_URL_FILE.",
+    ),
+  ];
+}
+
+function retention({ archiveMs, deadLetterMs }: ProductionFacts): readonly Diagnosis[] {
+  if (archiveMs === null || deadLetterMs === null) {
+    return [
+      advice(
+        "retention",
+        "no worker has said yet how long things are kept",
+        "Without upkeep the archive grows until the disk is full.",
+        "Run a worker with the part upkeep; set outbox.retention and deadLetterRetention.",
+      ),
+    ];
+  }
+  const days = (ms: number): string => `${Math.round(ms / 86_400_000)} days`;
+  return [fine("retention", `messages ${days(archiveMs)}, dead letters ${days(deadLetterMs)}`)];
+}
+
+function logging({ debugLog }: ProductionFacts): readonly Diagnosis[] {
+  if (!debugLog) return [fine("logging", "not at debug")];
+  return [
+    advice(
+      "logging",
+      "the log level is debug",
+      "A line for each message costs more than the message.",
+      "SAGABOX_LOG_LEVEL=info",
+    ),
+  ];
+}

@@ -1,0 +1,208 @@
+import { advice, bytes, fine, problem, type Diagnosis } from "./diagnosis.ts";
+
+/** A part of the schema: what it is, its name, and what it looks like. */
+export interface SchemaPart {
+  readonly kind: "table" | "column" | "index" | "constraint" | "function" | "trigger" | "view" | "sequence";
+  readonly name: string;
+  readonly shape: string;
+  /** Of an index that was not built to its end. */
+  readonly invalid?: boolean;
+}
+
+const WHY_DRIFT = "Statements fail, get slow, or write what should have been refused.";
+const MOST = 20;
+
+/** Pure. The live schema against what the migrations make. */
+export function judgeDrift(
+  live: readonly SchemaPart[],
+  wanted: readonly SchemaPart[],
+  schema: string,
+): readonly Diagnosis[] {
+  const named = (parts: readonly SchemaPart[]) =>
+    new Map(parts.map((part) => [`${part.kind} ${part.name}`, part]));
+  const [there, expected] = [named(live), named(wanted)];
+  const missing = wanted.filter(({ kind, name }) => !there.has(`${kind} ${name}`));
+  const changed = wanted.filter(({ kind, name, shape }) => {
+    const found = there.get(`${kind} ${name}`);
+    return found !== undefined && found.shape !== shape;
+  });
+  const invalid = live.filter((part) => part.invalid === true);
+  const extra = live.filter(({ kind, name }) => !expected.has(`${kind} ${name}`));
+  const found = [
+    ...invalid.map(({ name }) =>
+      problem(
+        "schema",
+        `index ${name} is invalid`,
+        "It is kept up to date and used by nobody: all cost, no gain.",
+        `reindex index concurrently ${schema}.${name};`,
+      ),
+    ),
+    ...missing
+      .slice(0, MOST)
+      .map((part) =>
+        problem("schema", `${part.kind} ${part.name} is missing`, WHY_DRIFT, remedy(part, schema)),
+      ),
+    ...changed
+      .slice(0, MOST)
+      .map((part) =>
+        problem(
+          "schema",
+          `${part.kind} ${part.name} is not what the migrations make: ${there.get(`${part.kind} ${part.name}`)?.shape ?? ""}`,
+          WHY_DRIFT,
+          `It should be: ${part.shape}`,
+        ),
+      ),
+    ...(extra.length === 0
+      ? []
+      : [
+          advice(
+            "schema",
+            `${extra.length} thing(s) that no migration made: ${extra
+              .slice(0, 5)
+              .map(({ kind, name }) => `${kind} ${name}`)
+              .join(", ")}`,
+            "A later migration may want the name, and an index of your own makes every write dearer.",
+            "Keep what is yours in a schema of your own.",
+          ),
+        ]),
+  ];
+  return found.length > 0 ? found : [fine("schema", `${wanted.length} parts are what the migrations make`)];
+}
+
+// An index of a partitioned table cannot be built beside its writers, and belongs to all partitions.
+function remedy({ kind, name, shape }: SchemaPart, schema: string): string {
+  if (kind === "index") {
+    const made = shape.includes(" ON ONLY ")
+      ? shape.replace(" ON ONLY ", " ON ")
+      : shape.replace(/^CREATE (UNIQUE )?INDEX/, "CREATE $1INDEX CONCURRENTLY");
+    return `${made.replace(/ ON (\w+)/, ` ON ${schema}.$1`)};`;
+  }
+  const text = "`sagabox migrate sql` prints what makes it";
+  return `Make ${kind} ${name} of schema ${schema} again: ${text}.`;
+}
+
+export function judgeMigrations(applied: number, pending: readonly string[]): readonly Diagnosis[] {
+  if (pending.length === 0) return [fine("migrations", `${applied} applied, none pending`)];
+  return [
+    problem(
+      "migrations",
+      `${pending.length} pending: ${pending.join(", ")}`,
+      "This version does not run on the schema as it is.",
+      "sagabox migrate up",
+    ),
+  ];
+}
+
+export interface RightFacts {
+  readonly user_name: string;
+  readonly roles: readonly string[];
+  readonly superuser: boolean;
+}
+
+export function judgeRights({ user_name: user, roles, superuser }: RightFacts): readonly Diagnosis[] {
+  if (roles.length > 0) {
+    const all = superuser ? " (a superuser)" : "";
+    return [fine("rights", `"${user}"${all} can work as ${roles.join(", ")}`)];
+  }
+  return [
+    problem(
+      "rights",
+      `"${user}" has the rights of no role`,
+      "Nothing of sagabox can run as this user.",
+      `sagabox roles sql | psql -- then, for example: grant sagabox_relay to "${user}";`,
+    ),
+  ];
+}
+
+export interface TableFacts {
+  readonly name: string;
+  readonly live: number;
+  readonly dead: number;
+  readonly size: number;
+  readonly unlogged: boolean;
+  readonly vacuum_off: boolean;
+  readonly tuned: boolean;
+  readonly vacuumed_at: string | null;
+}
+
+/** So few dead rows are nothing to speak of. */
+const SOME_DEAD = 20_000;
+
+export function judgeTables(tables: readonly TableFacts[]): readonly Diagnosis[] {
+  const found = tables.flatMap(
+    ({ name, live, dead, size, unlogged, vacuum_off: off, tuned, vacuumed_at: at }) => [
+      ...(unlogged
+        ? [
+            problem(
+              "tables",
+              `${name} is unlogged`,
+              "After a crash of the server the table is empty: committed messages are lost.",
+              `alter table ${name} set logged;`,
+            ),
+          ]
+        : []),
+      ...(off
+        ? [
+            problem(
+              "tables",
+              `autovacuum is switched off for ${name}`,
+              "Dead rows pile up and every read gets slower.",
+              `alter table ${name} reset (autovacuum_enabled);`,
+            ),
+          ]
+        : []),
+      ...(!tuned && !off
+        ? [
+            advice(
+              "tables",
+              `${name} has lost its autovacuum settings`,
+              "With the server's defaults vacuum comes too late for a table whose rows live for milliseconds.",
+              `alter table ${name} set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);`,
+            ),
+          ]
+        : []),
+      ...(dead >= SOME_DEAD && dead > live
+        ? [
+            advice(
+              "tables",
+              `${name} holds ${dead} dead and ${live} live rows in ${bytes(size)}, vacuumed ${at ?? "never"}`,
+              "Reads walk over the dead ones. Usually a long transaction keeps vacuum from removing them.",
+              `vacuum (analyze) ${name}; -- after ending what is listed under long transactions`,
+            ),
+          ]
+        : []),
+    ],
+  );
+  return found.length > 0 ? found : [fine("tables", `${tables.length} busy tables are tidy`)];
+}
+
+export interface PartitionFacts {
+  readonly missing: readonly string[];
+  readonly strays: readonly string[];
+}
+
+export function judgePartitions({ missing, strays }: PartitionFacts): readonly Diagnosis[] {
+  const found = [
+    ...(missing.length === 0
+      ? []
+      : [
+          problem(
+            "partitions",
+            `missing for the coming days: ${missing.join(", ")}`,
+            "Nobody does the upkeep. Rows go to the default partition, and old days are never dropped.",
+            "Run a worker with the part upkeep as the owner of the tables, or once: sagabox migrate up",
+          ),
+        ]),
+    ...(strays.length === 0
+      ? []
+      : [
+          advice(
+            "partitions",
+            `rows lie in ${strays.join(", ")}`,
+            "They came on a day nobody had prepared; upkeep moves them when the day is over.",
+            "Run a worker with the part upkeep as the owner of the tables.",
+          ),
+        ]),
+  ];
+  return found.length > 0 ? found : [fine("partitions", "there for the coming days, nothing astray")];
+}

@@ -1,0 +1,88 @@
+import { examine, type Diagnosis, type Examination } from "../../admin/index.ts";
+import type { EnvironmentOptions } from "../../options/index.ts";
+import { textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { askHealth } from "../doctor/ask-health.ts";
+import { DONE, FOUND } from "../exit-codes.ts";
+import { json, safeLines } from "../print.ts";
+import { environment, schemaName, withDatabase } from "../settings.ts";
+
+export const doctor: Command = {
+  name: "doctor",
+  summary: "Examine server, schema, roles and traffic, and say what is wrong and what mends it.",
+  usage: ["doctor [--production] [--all] [--pool <number>] [--schema <name>] [--json]"],
+  details: `Version and settings of the server, migrations and drift of the schema, rights of this user, whether wake-ups arrive,
+clocks, connections, replication slots, long transactions, vacuum, partitions of the coming days, relay, consumers, topics
+nobody subscribed to, dead letters, stuck sagas, the audit log and the conservation check. It changes nothing; it sends one
+hint on the channel the workers listen on, to see whether it arrives.
+
+--production also asks for TLS, rights that are no wider than needed, two workers, backups, keys and retention.
+
+Exit code 3 when there is a problem; advice alone is no problem. The role of an operator sees everything.
+
+Examples:
+  sagabox doctor
+  sagabox doctor --production --json | jq -r '.findings[] | select(.severity == "problem") | .fix'
+
+The database is the one of DATABASE_URL.`,
+  options: {
+    production: { type: "boolean", help: "Ask what only matters in production, too." },
+    all: { type: "boolean", help: "Print what is fine, too." },
+    pool: { type: "string", value: "<number>", help: "Connections each worker may open. Default: 30." },
+    schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
+    json: { type: "boolean", help: "Print JSON." },
+  },
+  async run(input, io) {
+    if (input.positionals.length > 0) {
+      throw new UsageError(`"sagabox doctor" takes no argument, but got ${input.positionals.join(" ")}.`);
+    }
+    const poolSize = poolOf(input);
+    const env = environment(io);
+    const schema = schemaName(input, env);
+    const production = input.values["production"] === true ? await factsOf(env, io) : undefined;
+    const found = await withDatabase(env.databaseUrl, (database) =>
+      examine(database, schema, {
+        ...(production === undefined ? {} : { production }),
+        ...(poolSize === undefined ? {} : { poolSize }),
+      }),
+    );
+    io.out(
+      input.values["json"] === true ? json(found) : examinationText(found, input.values["all"] === true),
+    );
+    return found.healthy ? DONE : FOUND;
+  },
+};
+
+function poolOf(input: CommandInput): number | undefined {
+  const text = textValue(input, "pool");
+  if (text === undefined) return undefined;
+  const size = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (size < 1) throw new UsageError("--pool must be a whole number of at least 1.");
+  return size;
+}
+
+const PASSWORD = /^[a-z+]+:\/\/[^\s/:@]*:[^\s@]+@/i;
+
+async function factsOf(env: EnvironmentOptions, { env: variables }: Io) {
+  const { host = "127.0.0.1", port } = env;
+  const isAsked = port !== undefined || env.host !== undefined;
+  return {
+    health: isAsked ? await askHealth(`http://${host}:${port ?? 8_000}/health/ready`) : null,
+    keyRing: env.keyRing !== undefined || (variables["SAGABOX_KEY_RING_FILE"] ?? "") !== "",
+    passwordInArguments: process.argv.some((argument) => PASSWORD.test(argument)),
+    debugLog: env.logLevel === "debug",
+  };
+}
+
+function examinationText({ findings, problems, advice }: Examination, all: boolean): string {
+  const shown = findings.filter(({ severity }) => all || severity !== "fine");
+  const fine = findings.length - problems - advice;
+  const summary = `${problems} problem(s), ${advice} piece(s) of advice, ${fine} thing(s) fine.`;
+  return safeLines([...shown.map(diagnosisText), summary].join("\n\n"));
+}
+
+const MARKS = { problem: "✗", advice: "!", fine: "✓" } as const;
+
+function diagnosisText({ check, severity, seen, why, fix }: Diagnosis): string {
+  const lines = [`${MARKS[severity]} ${check}: ${seen}`, why, fix === null ? null : `→ ${fix}`];
+  return lines.filter((line) => line !== null).join("\n    ");
+}

@@ -1,0 +1,40 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { temporaryDatabase } from "../../test/support/database.ts";
+
+test("G13: doctor prints problems with what mends them and exits with 3; --all and --json tell the rest", async () => {
+  const { url, pool } = await temporaryDatabase({ migrated: true });
+  await pool.query("drop index sagabox.outbox_stream");
+  const env = { DATABASE_URL: url };
+  const plain = await cliInProcess(["doctor"], env);
+  expect(plain).toMatchObject({ code: 3, stderr: "" });
+  expect(plain.stdout).toContain("✗ schema: index outbox_stream is missing");
+  expect(plain.stdout).toContain("→ CREATE INDEX CONCURRENTLY outbox_stream ON sagabox.outbox");
+  expect(plain.stdout).not.toContain("✓");
+  expect(plain.stdout).not.toContain("least privilege");
+  expect((await cliInProcess(["doctor", "--all"], env)).stdout).toContain("✓ server version: PostgreSQL");
+  const server = createServer((_, response) => response.end("ready")).listen(0, "127.0.0.1");
+  onTestFinished(() => void server.close());
+  await new Promise((resolve) => server.once("listening", resolve));
+  const port = String((server.address() as AddressInfo).port);
+  const asked = await cliInProcess(["doctor", "--production", "--json", "--pool", "5"], {
+    ...env,
+    SAGABOX_PORT: port,
+  });
+  const report = JSON.parse(asked.stdout) as { findings: { check: string; severity: string }[] };
+  expect(report).toMatchObject({ healthy: false });
+  expect(report.findings.find(({ check }) => check === "health")).toMatchObject({ severity: "fine" });
+  expect(report.findings.find(({ check }) => check === "least privilege")?.severity).toBe("problem");
+});
+
+test("G13: doctor names pending migrations in a database without them, and refuses what it does not understand", async () => {
+  const { url } = await temporaryDatabase();
+  const { code, stdout } = await cliInProcess(["doctor"], { DATABASE_URL: url });
+  expect([code, stdout]).toEqual([3, expect.stringContaining("sagabox migrate up")]);
+  expect(await cliInProcess(["doctor", "--pool", "many"], {})).toMatchObject({ code: 2 });
+  expect((await cliInProcess(["doctor", "--help"], {})).stdout).toContain(
+    "sagabox doctor --production --json",
+  );
+});

@@ -52,6 +52,7 @@ export const writerGrants: readonly Grant[] = [
         "due_at",
         "lease_until",
         "expires_at",
+        "again",
       ],
       update: ["lease_until"],
       delete: "all",

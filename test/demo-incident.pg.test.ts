@@ -22,7 +22,7 @@ test("the incident is played with the real tools: two causes found, one repaired
   ]);
   expect(told).toContain("24 orders have no invoice.");
   expect(told).toMatch(/toUpperCase/);
-  expect(told).toContain("There is no currency XXX.");
+  expect(told).toContain("There is no currency ZZZ.");
   expect(told).toContain("healthy");
   expect(told).toContain("ticket 42");
   expect(told).toContain("56 invoices for 56 orders, 0 of them written twice.");

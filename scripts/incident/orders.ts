@@ -15,7 +15,7 @@ export const OrderPlaced = event("order.placed", { schema, key: ({ orderId }) =>
 /** Sixty: every third customer is a private one, and four are not real. */
 export const orders: readonly Order[] = Array.from({ length: 60 }, (_, n) => ({
   orderId: `order-${n + 1}`,
-  currency: n % 15 === 7 ? "XXX" : "EUR",
+  currency: n % 15 === 7 ? "ZZZ" : "EUR",
   customer: n % 3 === 0 ? { name: `person ${n}` } : { name: `firm ${n}`, vat: `de${n}` },
 }));
 

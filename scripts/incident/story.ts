@@ -71,7 +71,7 @@ async function play(
     return `VAT ${(order.customer as { vat: string }).vat.toUpperCase()}`;
   });
   for (const order of orders) await buggy.transaction((tx) => tx.publish(OrderPlaced, order));
-  const broken = orders.filter(({ customer, currency }) => customer.vat === undefined || currency === "XXX");
+  const broken = orders.filter(({ customer, currency }) => customer.vat === undefined || currency === "ZZZ");
   await until(async () => (await invoices.count()) + (await dead(buggy)) === orders.length);
   await tell(
     `${orders.length} orders later the pager goes off: DeadLettersOpen. ${broken.length} orders have no invoice.`,
@@ -135,7 +135,7 @@ async function play(
   await sagabox("verify");
   await tell("And who did what, for the report tomorrow:");
   await sagabox("audit", "list", "--limit", "5");
-  const real = orders.filter(({ currency }) => currency !== "XXX").length;
+  const real = orders.filter(({ currency }) => currency !== "ZZZ").length;
   await tell(
     `${await invoices.count()} invoices for ${real} orders, ${await invoices.doubles()} of them written twice.`,
     "The runbook of this incident is docs/runbooks/replay.md.",
@@ -143,7 +143,7 @@ async function play(
 }
 
 function assertCurrency({ currency }: Order): void {
-  if (currency === "XXX") throw permanent("There is no currency XXX.");
+  if (currency === "ZZZ") throw permanent("There is no currency ZZZ.");
 }
 
 async function dead(bus: Bus): Promise<number> {

@@ -49,3 +49,13 @@ test("G5, G7: every alert leads to a runbook, and every runbook of an alert name
   });
   expect(silent).toEqual([]);
 });
+
+test("G13: what the checklist says doctor looks at, doctor looks at", () => {
+  const checks = filesBelow("src/admin/doctor", ".ts")
+    .map(({ text }) => text)
+    .join("\n");
+  const page = readFileSync(join(projectRoot, "docs/guides/production-checklist.md"), "utf8");
+  const claimed = [...page.matchAll(/^\| `([^`]+)` /gm)].map(([, name = ""]) => name);
+  expect(claimed.length).toBeGreaterThan(15);
+  expect(claimed.filter((name) => !checks.includes(`"${name}"`))).toEqual([]);
+});

@@ -77,7 +77,7 @@ begin
   update {schema}.outbox as held
      set written_on = to_day
     from {schema}.dead_letter as letter, {schema}.dead_letter_edit as edit
-   where letter.id = letter_id and edit.letter_id = letter.id and letter.closed_as = 'replayed'
+   where letter.id = dead_letter_move_place.letter_id and edit.letter_id = letter.id and letter.closed_as = 'replayed'
      and held.lane = letter.held_lane and held.seq = letter.held_seq and held.due_at = 'infinity'
      and held.written_on < to_day;
   return found;

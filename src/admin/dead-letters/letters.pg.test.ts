@@ -1,0 +1,141 @@
+import { expect, test, vi } from "vitest";
+import { temporaryDatabase } from "../../../test/support/database.ts";
+import { someDeadLetters } from "../../../test/support/dead-letters.ts";
+import { aMessage } from "../../../test/support/messages.ts";
+import { buryMessage, deadLetterStatements } from "../../dead-letter/index.ts";
+import { pgDatabase } from "../../storage/index.ts";
+import { editLetter } from "./edit-letter.ts";
+import { letterGroups } from "./groups.ts";
+import { letterAdmin } from "./letter-admin.ts";
+import { replayLetters } from "./replay-letters.ts";
+
+vi.setConfig({ testTimeout: 90_000 });
+
+const place = { type: "order.placed", topic: "events.order.placed" };
+const by = { actor: "ann", reason: "fixed" };
+
+async function setup() {
+  const { pool } = await temporaryDatabase({ migrated: true });
+  const admin = letterAdmin(pgDatabase(pool), "sagabox");
+  const rows = async (sql: string, params: unknown[] = []) =>
+    (await pool.query<Record<string, unknown>>(sql, params)).rows;
+  return { pool, admin, rows };
+}
+
+test("among 100,000 letters groups, pages, keys and outcomes are found by their indexes", async () => {
+  const { pool, admin } = await setup();
+  await someDeadLetters(pool, place, [
+    { consumer: "billing", letters: 60_000, error: "'late'" },
+    { consumer: "mail", letters: 40_000, error: "'full'" },
+  ]);
+  await pool.query(
+    `update sagabox.dead_letter set fingerprint = case consumer when 'mail' then '0123456789ab' else 'ba9876543210' end,
+            closed_at = case when consumer = 'billing' and id % 3 > 0 then now() end,
+            closed_as = case when consumer = 'billing' and id % 3 > 0 then 'replayed' end`,
+  );
+  await pool.query("vacuum analyze sagabox.dead_letter");
+  const plan = async (text: string, values: readonly unknown[]): Promise<string> => {
+    const { rows } = await pool.query<{ "QUERY PLAN": string }>(`explain ${text}`, [...values]);
+    return rows.map((row) => row["QUERY PLAN"]).join("\n");
+  };
+  const page = await plan(admin.sql.page([]).text, ["0123456789ab", "999999", "-infinity", "0", 100]);
+  expect(page).toContain("dead_letter_open_cause");
+  expect(page).toContain("dead_letter_open_key");
+  expect(page).not.toContain("Seq Scan");
+  const outcomes = await plan(admin.sql.outcomes.text, ["{1,2}", "{queue,queue}", "{256,256}", "{1,2}"]);
+  expect(outcomes).toContain("dead_letter_message");
+  const { list } = deadLetterStatements("sagabox");
+  expect(await plan(list(["messageId", "open"]).text, [50, null, "m1-7"])).toContain("dead_letter_message");
+  expect(await plan(list(["fingerprint", "open"]).text, [50, null, "00000000000a"])).not.toContain(
+    "Seq Scan",
+  );
+  const beganMs = performance.now();
+  expect(await letterGroups(admin)).toMatchObject({
+    open: 60_000,
+    groups: [
+      { consumer: "mail", open: 40_000 },
+      { consumer: "billing", open: 20_000, replayed: 40_000 },
+    ],
+  });
+  expect(performance.now() - beganMs).toBeLessThan(5_000);
+});
+
+async function holdKey({ admin, rows }: Awaited<ReturnType<typeof setup>>, id: string, seq: number) {
+  const message = aMessage({ id, key: "k", data: '{"n":1}', topic: place.topic });
+  const { database, sql } = admin.store;
+  const death = {
+    message,
+    reason: "rejected",
+    attempts: 1,
+    maxAttempts: 10,
+    error: new Error("too large"),
+  } as const;
+  const letter = (await buryMessage(database, sql, { origin: "outbox", ...death })) ?? "";
+  await rows(
+    `insert into sagabox.message (id, written_on, seq, lane, kind, type, schema_version, topic, key, correlation_id,
+       traceparent, source, priority, max_attempts, holds_on_death, headers, data, written_at)
+     select message_id, current_date, $2, 7, kind, type, schema_version, topic, key, correlation_id, traceparent, source,
+            priority, max_attempts, true, headers, data, written_at from sagabox.dead_letter where id = $1`,
+    [letter, seq],
+  );
+  await rows(
+    `insert into sagabox.outbox (lane, seq, topic, type, message_id, written_on, attempts, due_at)
+     values (7, $2, $3, 'order.placed', $1, current_date, 10, 'infinity')`,
+    [id, seq, place.topic],
+  );
+  await rows("update sagabox.dead_letter set held_lane = 7, held_seq = $2 where id = $1", [letter, seq]);
+  return { letter, message };
+}
+
+test("an edited letter that held its key goes from its own place, with the new copy", async () => {
+  const house = await setup();
+  const { letter } = await holdKey(house, "m-1", 42);
+  await editLetter(house.admin, letter, { ...by, data: '{"n":2}' });
+  expect(
+    await house.rows(
+      `select seq::int, attempts, due_at <= clock_timestamp() as due, data
+         from sagabox.outbox join sagabox.message on id = message_id and message.written_on = outbox.written_on`,
+    ),
+  ).toEqual([{ seq: 42, attempts: 0, due: true, data: '{"n":2}' }]);
+  expect(await house.rows("select data from sagabox.dead_letter")).toEqual([{ data: '{"n":1}' }]);
+});
+
+test("letters of the outbox are replayed many at once: those that hold a key in place, the others behind", async () => {
+  const house = await setup();
+  const { letter, message } = await holdKey(house, "m-1", 42);
+  const free = aMessage({ id: "m-2", topic: place.topic });
+  const { database, sql } = house.admin.store;
+  const death = { reason: "rejected", attempts: 1, maxAttempts: 10, error: new Error("too large") } as const;
+  const other = (await buryMessage(database, sql, { origin: "outbox", message: free, ...death })) ?? "";
+  const flights = await replayLetters(
+    house.admin,
+    [
+      { id: letter, message_id: "m-1", topic: place.topic, key: message.key, written_at: message.writtenAt },
+      { id: other, message_id: "m-2", topic: place.topic, key: null, written_at: free.writtenAt },
+    ],
+    by,
+  );
+  expect(flights).toMatchObject([
+    { id: letter, line: "outbox", lane: 7, seq: "42" },
+    { id: other, line: "outbox" },
+  ]);
+  expect(
+    await house.rows(
+      "select message_id, again, due_at <= clock_timestamp() as due from sagabox.outbox order by 1",
+    ),
+  ).toEqual([
+    { message_id: "m-1", again: false, due: true },
+    { message_id: "m-2", again: true, due: true },
+  ]);
+});
+
+test("a letter whose group is unknown is not closed, and neither are those beside it", async () => {
+  const { pool, admin, rows } = await setup();
+  await someDeadLetters(pool, place, [{ consumer: "nobody", letters: 2, error: "'late'" }]);
+  const candidates = [1, 2].map((n) => ({
+    ...{ id: String(n), message_id: `m0-${n}`, topic: place.topic, key: `k${n}`, written_at: "" },
+  }));
+  await expect(replayLetters(admin, candidates, by)).rejects.toMatchObject({ code: "TRANSPORT_UNROUTABLE" });
+  expect(await rows("select 1 from sagabox.dead_letter where closed_at is null")).toHaveLength(2);
+  expect(await rows("select 1 from sagabox.audit_log")).toEqual([]);
+});

@@ -93,7 +93,7 @@ test("an edited letter that held its key goes from its own place, with the new c
   await editLetter(house.admin, letter, { ...by, data: '{"n":2}' });
   expect(
     await house.rows(
-      `select seq::int, attempts, due_at <= clock_timestamp() as due, data
+      `select outbox.seq::int, attempts, due_at <= clock_timestamp() as due, data
          from sagabox.outbox join sagabox.message on id = message_id and message.written_on = outbox.written_on`,
     ),
   ).toEqual([{ seq: 42, attempts: 0, due: true, data: '{"n":2}' }]);

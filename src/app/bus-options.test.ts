@@ -7,6 +7,7 @@ const wrong = {
   lease: "soon",
   outbox: { batchSize: 0, brake: {} },
   sagas: { concurrency: -1 },
+  claimCheck: { threshold: 1 },
   privacy: { indexKey: "hunter2", keys: {} },
   notify: { webhook: { url: "http://hunter2.example" } },
 } as unknown as BusOptions;
@@ -14,7 +15,13 @@ const wrong = {
 test("G11: all problems of the options and the environment are reported at once, without any value", () => {
   const read = () => busSettings(wrong, { SAGABOX_PORT: "hunter2", DATABASE_URL: "mysql://root:hunter2@db" });
   const told = ["DATABASE_URL", "SAGABOX_PORT", "service", "lease", "outbox.batchSize", '"brake"'];
-  for (const name of [...told, "sagas.concurrency", "privacy.", "notify.webhook.url"]) {
+  for (const name of [
+    ...told,
+    "sagas.concurrency",
+    "claimCheck.threshold",
+    "privacy.",
+    "notify.webhook.url",
+  ]) {
     expect(read).toThrowError(name);
   }
   expect(read).not.toThrowError(/hunter2|No database/);

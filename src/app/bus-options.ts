@@ -28,6 +28,7 @@ import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/in
 import { quotedSchema, type PgPool } from "../storage/index.ts";
 import type { LogLevel, Observer, Telemetry } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
+import { readClaimCheck } from "./claim-check.ts";
 import { logSettings, type LogOptions, type LogSettings } from "./log-options.ts";
 
 export interface BusOptions {
@@ -147,8 +148,7 @@ function read(options: BusOptions, env: Environment): BusSettings {
     ...(around.optimistic === undefined ? {} : { optimistic: around.optimistic }),
     ...options.outbox,
   };
-  outboxSettings(outbox); // read again where it is used; here for its problems
-  return Object.freeze({
+  const settings: BusSettings = Object.freeze({
     service: text("service", options.service, { pattern: /^[^\p{Cc}]+$/u }),
     database: options.database ?? around.databaseUrl ?? (given === undefined ? "" : noDatabase()),
     schema,
@@ -189,6 +189,9 @@ function read(options: BusOptions, env: Environment): BusSettings {
     port: around.port ?? 8_000,
     concurrency: around.concurrency,
   });
+  // Both are read again where they are used; here for their problems.
+  inPart(() => readClaimCheck(settings, outboxSettings(outbox), options.transport), undefined);
+  return settings;
 }
 
 function noDatabase(): string {

@@ -35,6 +35,21 @@ export interface BusPayloads {
 
 const INLINE_BYTES = 1_048_576;
 
+/** Undefined without a claim check. Without a transport PostgreSQL carries the messages. */
+export function readClaimCheck(
+  {
+    claimCheck,
+    deadLetterMs,
+    inboxMs: retention,
+  }: Pick<BusSettings, "claimCheck" | "deadLetterMs" | "inboxMs">,
+  { retentionMs: archiveMs }: Pick<OutboxSettings, "retentionMs">,
+  transport: Transport | undefined,
+): ReturnType<typeof claimCheckSettings> {
+  const inboxMs = inboxRetentionMs({ retention, deadLetters: deadLetterMs, archive: archiveMs });
+  const isHome = transport === undefined || isLocalTransport(transport);
+  return claimCheckSettings(claimCheck, isHome, { archiveMs, deadLetterMs, inboxMs });
+}
+
 export function wireClaimCheck(
   settings: BusSettings,
   outbox: OutboxSettings,
@@ -42,15 +57,8 @@ export function wireClaimCheck(
   { database, schema, observer }: HomeDatabase,
   sealer: AttachmentSealer,
 ): BusClaimCheck {
-  const { deadLetterMs, maxPayloadBytes } = settings;
-  const archiveMs = outbox.retentionMs;
-  const inboxMs = inboxRetentionMs({
-    retention: settings.inboxMs,
-    deadLetters: deadLetterMs,
-    archive: archiveMs,
-  });
-  const others = { archiveMs, deadLetterMs, inboxMs };
-  const chosen = claimCheckSettings(settings.claimCheck, isLocalTransport(transport), others);
+  const { maxPayloadBytes } = settings;
+  const chosen = readClaimCheck(settings, outbox, transport);
   if (chosen === undefined) return without(maxPayloadBytes ?? INLINE_BYTES);
   const home = { database, schema, observer };
   const carries = (): number => transport.capabilities.maxBytes;

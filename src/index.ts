@@ -2,6 +2,7 @@
 // of transports need have doors of their own.
 export { Bus, createBus, message } from "./app/index.ts";
 export type {
+  BusTopology,
   BusOptions,
   BusTransaction,
   LogOptions,

@@ -44,6 +44,7 @@ import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import type { Parts } from "./parts.ts";
 import { prepared, type Prepared } from "./prepared.ts";
 import { startSaga } from "./saga-transaction.ts";
+import type { BusTopology } from "./topology.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
 
 type RepublishOptions = Parameters<typeof republish>[2];
@@ -235,6 +236,11 @@ export class Bus {
   /** The page that Prometheus scrapes. */
   metrics(): string {
     return this.#worker.metricsText();
+  }
+
+  /** What this service consumes, and what is made at the broker for it. Asks neither broker nor database. */
+  topology(): BusTopology {
+    return this.#worker.topology();
   }
 
   /** Sends the messages of a time window again, under their own ids; whoever handled them takes them for duplicates. */

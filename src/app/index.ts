@@ -8,5 +8,6 @@ export type { BusTransaction } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
 export type { LogOptions } from "./log-options.ts";
 export type { SagaNews } from "./saga-watch.ts";
+export type { BusTopology } from "./topology.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";
 export { workerParts, type WorkerPart } from "./worker-parts.ts";

@@ -19,6 +19,7 @@ import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
 import { Vitals } from "./vitals.ts";
+import { topologyOf, type BusTopology } from "./topology.ts";
 import { chosenParts, extrasFor, rolesFor, type WorkerPart } from "./worker-parts.ts";
 
 export interface RunOptions {
@@ -100,6 +101,10 @@ export class Worker {
     const asking = this.#parts.requests.health();
     if (asking !== undefined) checks[`consumer ${asking.name}`] = asking.ok;
     return { ok, checks, destinations: destinations.states() };
+  }
+
+  topology(): BusTopology {
+    return topologyOf(this.#parts, this.#registry);
   }
 
   metricsText(): string {

@@ -22,9 +22,9 @@ export interface Terminal {
   /** Standard output is on the screen: it may be cleared and drawn again. */
   readonly out: boolean;
   /** Writes over the last line of standard error; null takes it away. Absent where that is not on the screen. */
-  draw?(line: string | null): void;
+  readonly draw?: (line: string | null) => void;
   /** Asks a question and waits for a line. Undefined when there was none (Ctrl-C, Ctrl-D). Absent without a keyboard. */
-  ask?(question: string): Promise<string | undefined>;
+  readonly ask?: (question: string) => Promise<string | undefined>;
 }
 
 export interface CommandOption {

@@ -19,7 +19,7 @@ test("bash completes commands, actions and options", async () => {
   };
   expect(completed("out")).toEqual(["outbox"]);
   expect(completed("")).toEqual([...commands.map(({ name }) => name), "help"]);
-  expect(completed("outbox", "")).toEqual(["list", "show", "stats", "archive"]);
+  expect(completed("outbox", "")).toEqual(["list", "show", "stats", "retry-now", "archive"]);
   expect(completed("saga", "c")).toEqual(["compensate", "cancel", "check"]);
   expect(completed("outbox", "list", "--st")).toEqual(["--state"]);
   expect(completed("outbox", "list", "--state", "")).toEqual([""]);

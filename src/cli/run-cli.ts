@@ -18,6 +18,8 @@ import { republish } from "./commands/republish.ts";
 import { roles } from "./commands/roles.ts";
 import { saga } from "./commands/saga.ts";
 import { status } from "./commands/status.ts";
+import { tune } from "./commands/tune.ts";
+import { topology } from "./commands/topology.ts";
 import { verify } from "./commands/verify.ts";
 import { worker } from "./commands/worker.ts";
 import { exitCodes, FAILED, MISUSED } from "./exit-codes.ts";
@@ -36,10 +38,12 @@ export const commands: readonly Command[] = [
   explain,
   verify,
   doctor,
+  tune,
   roles,
   audit,
   erase,
   privacy,
+  topology,
   completion(() => commands),
 ];
 

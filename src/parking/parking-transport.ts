@@ -1,10 +1,12 @@
 import type { Message } from "../message/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type {
+  BrokerTopology,
   Capabilities,
   Consumption,
   DeadLetterNote,
   Delivery,
+  PlannedGroup,
   PublishOptions,
   PublishOutcome,
   Subscription,
@@ -41,6 +43,10 @@ export class ParkingTransport implements Transport {
 
   depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
     return this.#broker.depths?.(topics) ?? Promise.resolve(new Map());
+  }
+
+  declares(groups: readonly PlannedGroup[]): BrokerTopology {
+    return this.#broker.declares?.(groups) ?? { objects: [], permissions: [] };
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {

@@ -88,8 +88,13 @@ export class Sagas {
 
   /** Adds the consumer of replies and events, once everything is registered. */
   listen(registry: HandlerRegistry): void {
-    const { transactionOf } = this.#parts;
     this.#listening = true;
+    this.describe(registry);
+  }
+
+  /** The same for a registry that is only looked at; what is registered later is not in it. */
+  describe(registry: HandlerRegistry): void {
+    const { transactionOf } = this.#parts;
     listen(registry, { engine: this.engine, transactionOf, hint: (id) => this.#runner.hint(id) });
   }
 

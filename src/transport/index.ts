@@ -10,6 +10,7 @@ export type {
 } from "./transport.ts";
 export type { DeadLetterNote, Delivery, RetryOptions } from "./delivery.ts";
 export type { Capabilities } from "./capabilities.ts";
+export type { BrokerObject, BrokerTopology, PlannedGroup } from "./topology.ts";
 export { assertCanBegin, type StartingPoint } from "./starting-point.ts";
 export { isLocalTransport, type HomeDatabase, type LocalHop, type LocalTransport } from "./local-hop.ts";
 export { contentType, fromWire, toWire, type Received, type WireForm, type WireMessage } from "./wire.ts";

@@ -2,6 +2,7 @@ import type { Message, MessageKind } from "../message/index.ts";
 import type { Capabilities } from "./capabilities.ts";
 import type { DeadLetterNote, Delivery } from "./delivery.ts";
 import type { StartingPoint } from "./starting-point.ts";
+import type { BrokerTopology, PlannedGroup } from "./topology.ts";
 
 /** What became of one message. `unknown` is not failure: it may be there already, and is sent again. */
 export type PublishOutcome =
@@ -70,4 +71,6 @@ export interface Transport {
    * left out is unknown, which is not the same as 0.
    */
   depths?(topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** What it makes at the broker for these groups. Asks nobody. */
+  declares?(groups: readonly PlannedGroup[]): BrokerTopology;
 }

@@ -16,6 +16,7 @@ export interface CliSample {
 }
 
 const app = fileURLToPath(new URL("./saga-app.ts", import.meta.url));
+const topologyApp = fileURLToPath(new URL("./topology-app.ts", import.meta.url));
 const why = ["--actor", "ann", "--reason", "ticket 7"];
 const window = ["--from", "2026-11-16T08:00:00Z", "--to", "2026-11-16T09:00:00Z"];
 
@@ -68,5 +69,6 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
   audit: [{ argv: ["list"] }, { argv: ["verify"] }, { argv: ["seal"] }],
   erase: [{ argv: ["person-1", ...why], findsNothing: true }],
   privacy: [{ argv: ["status"] }, { argv: ["erasures"], silent: true }, { argv: ["reapply", ...why] }],
+  topology: [{ argv: ["--app", topologyApp], withoutDatabase: true }],
   completion: [{ argv: ["bash"], withoutDatabase: true, silent: true }],
 };

@@ -3,6 +3,8 @@ import type { Message } from "../../message/index.ts";
 import { allProblems } from "../../options/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import type {
+  BrokerTopology,
+  PlannedGroup,
   Capabilities,
   Consumption,
   Delivery,
@@ -11,6 +13,7 @@ import type {
   Subscription,
   Transport,
 } from "../../transport/index.ts";
+import { kafkaTopology } from "./declared.ts";
 import { platformatic } from "./client.ts";
 import { messageOf } from "./connections.ts";
 import { Copies } from "./copies.ts";
@@ -58,6 +61,10 @@ export class KafkaTransport implements Transport {
       replaysFromTime: true,
       maxBytes: Math.max(1_024, settings.topics.maxBytes - ENVELOPE_BYTES),
     });
+  }
+
+  declares(groups: readonly PlannedGroup[]): BrokerTopology {
+    return kafkaTopology(this.#settings, groups);
   }
 
   async open(): Promise<void> {

@@ -2,6 +2,8 @@ import { isSagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { allProblems } from "../../options/index.ts";
 import type {
+  BrokerTopology,
+  PlannedGroup,
   Capabilities,
   Consumption,
   Delivery,
@@ -10,6 +12,7 @@ import type {
   Subscription,
   Transport,
 } from "../../transport/index.ts";
+import { natsTopology } from "./declared.ts";
 import { depthsOf } from "./depths.ts";
 import { Link, unreachable } from "./link.ts";
 import { withEnvironment } from "./environment.ts";
@@ -54,6 +57,10 @@ class NatsTransport implements Transport {
         return Math.max(1_024, link.maxPayload - aroundBytes);
       },
     };
+  }
+
+  declares(groups: readonly PlannedGroup[]): BrokerTopology {
+    return natsTopology(this.#settings, groups);
   }
 
   async open(): Promise<void> {

@@ -1,6 +1,8 @@
 import type { Message } from "../../message/index.ts";
 import { allProblems } from "../../options/index.ts";
 import {
+  type BrokerTopology,
+  type PlannedGroup,
   assertCanBegin,
   type Capabilities,
   type Consumption,
@@ -10,6 +12,7 @@ import {
   type Subscription,
   type Transport,
 } from "../../transport/index.ts";
+import { rabbitTopology } from "./declared.ts";
 import { amqp } from "./client.ts";
 import { Link } from "./connection.ts";
 import { Courier } from "./courier.ts";
@@ -51,6 +54,10 @@ export class RabbitMQTransport implements Transport {
       replaysFromTime: true,
       maxBytes: settings.maxBytes,
     });
+  }
+
+  declares(groups: readonly PlannedGroup[]): BrokerTopology {
+    return rabbitTopology(this.#settings, groups);
   }
 
   async open(): Promise<void> {

@@ -7,6 +7,15 @@ export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts"
 export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";
 export { LaneReader } from "./reader.ts";
 export type { LaneRow } from "./lane-row.ts";
-export { FENCED, ownedLanes, sameRow, type LaneTable } from "./statements.ts";
+export {
+  claimParams,
+  FENCED,
+  ownedLanes,
+  readStatements,
+  sameRow,
+  type ClaimedLane,
+  type LaneTable,
+} from "./statements.ts";
+export { readOf } from "./read.ts";
 export { placesOf, settleUnderClaims } from "./settle.ts";
 export { WakeUp, changedHints, hintFrom, hintOf, wakeUpChannel, type Hint } from "./wake-up.ts";

@@ -18,6 +18,7 @@ export {
   type MoveName,
 } from "./message-state.ts";
 export { canLease, OutboxWriter } from "./writer.ts";
+export { settleStatements } from "./statements.ts";
 export { Destinations, type DestinationState } from "./destinations.ts";
 export { Flusher } from "./flusher.ts";
 export { OptimisticSender } from "./optimistic-sender.ts";

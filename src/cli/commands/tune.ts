@@ -1,0 +1,107 @@
+import { availableParallelism } from "node:os";
+import { tune as measureAll, tuneConnections, type Measurement, type TuneReport } from "../../admin/index.ts";
+import { SagaboxError } from "../../errors/index.ts";
+import { pgDatabase } from "../../storage/index.ts";
+import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
+import { confirmed, yesOption } from "../confirm.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
+import { interruptible } from "../interrupt.ts";
+import { json, table } from "../print.ts";
+import { progress } from "../progress.ts";
+import { environment } from "../settings.ts";
+
+export const tune: Command = {
+  name: "tune",
+  summary: "Measure batch sizes and concurrency on your own server, and propose settings with the figures.",
+  usage: ["tune [--seconds <number>] [--cores <number>] [--yes] [--json]"],
+  details: `Makes a scratch schema (sagabox_tune_…) with all tables, writes, reads and settles messages there with the statements
+of the product, for batches of 10 to 500 and 1 to 8 connections at a time, and drops the schema again, also after Ctrl-C.
+It touches nothing else, but it loads the server for as long as it runs: choose a quiet hour, or a copy of the server.
+
+Proposed is the smallest setting within 5 % of the fastest.
+
+Examples:
+  sagabox tune
+  sagabox tune --seconds 120 --cores 8 --yes --json
+
+The database is the one of DATABASE_URL; its user must be allowed to create schemas.`,
+  options: {
+    seconds: { type: "string", value: "<number>", help: "How long it measures, all in all. Default: 60." },
+    cores: {
+      type: "string",
+      value: "<number>",
+      help: "Cores of the database server. Default: those of this machine.",
+    },
+    yes: yesOption,
+    json: { type: "boolean", help: "Print JSON." },
+  },
+  async run(input, io) {
+    if (input.positionals.length > 0) {
+      throw new UsageError(`"sagabox tune" takes no argument, but got ${input.positionals.join(" ")}.`);
+    }
+    const seconds = numberOf(input, "seconds", 3_600) ?? 60;
+    const cores = numberOf(input, "cores", 4_096);
+    const { databaseUrl } = environment(io);
+    if (databaseUrl === undefined) {
+      throw new SagaboxError(
+        "ENVIRONMENT_INVALID",
+        "DATABASE_URL is not set. Give the address of PostgreSQL, or run `sagabox dev` for one of its own.",
+      );
+    }
+    const what = `This loads the database server for about ${seconds} s, in a schema of its own that is dropped afterwards.`;
+    if (!(await confirmed(input, io, { what }))) return STOPPED;
+    const told = progress(io, "settings measured");
+    const database = pgDatabase(databaseUrl, tuneConnections);
+    const report = await interruptible(io, (signal) =>
+      measureAll(database, {
+        seconds,
+        cores: cores ?? availableParallelism(),
+        coresKnown: cores !== undefined,
+        signal,
+        onMeasured: (done, total, last) => told.at(done, total, settingText(last)),
+      }),
+    ).finally(async () => {
+      told.end();
+      await database.close();
+    });
+    io.out(input.values["json"] === true ? json(report) : reportText(report));
+    return report.finished ? DONE : STOPPED;
+  },
+};
+
+function numberOf(input: CommandInput, name: string, max: number): number | undefined {
+  const text = textValue(input, name);
+  if (text === undefined) return undefined;
+  const value = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (value < 1 || value > max) throw new UsageError(`--${name} must be a whole number from 1 to ${max}.`);
+  return value;
+}
+
+function settingText({ batchSize, concurrency, drain }: Measurement): string {
+  return `batches of ${batchSize}, ${concurrency} at a time: ${Math.round(drain.perSecond)}/s`;
+}
+
+function reportText({ measurements, proposals, schema, finished }: TuneReport): string {
+  const ms = (value: number): string => value.toFixed(1);
+  const rows = measurements.map(({ batchSize, concurrency, write, drain }) => [
+    batchSize,
+    concurrency,
+    Math.round(write.perSecond),
+    ms(write.p50Ms),
+    ms(write.p95Ms),
+    Math.round(drain.perSecond),
+    ms(drain.p50Ms),
+    ms(drain.p95Ms),
+  ]);
+  const headings = ["batch", "at a time", "written/s", "p50 ms", "p95 ms", "drained/s", "p50 ms", "p95 ms"];
+  return [
+    table(headings, rows),
+    "",
+    table(
+      ["proposed", "value", "why"],
+      proposals.map(({ setting, value, why }) => [setting, value, why]),
+    ),
+    "",
+    `${finished ? "" : "Stopped before the end. "}The scratch schema ${schema} is dropped.`,
+  ].join("\n");
+}

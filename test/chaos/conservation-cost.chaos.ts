@@ -2,10 +2,10 @@ import { expect, test } from "vitest";
 import { verifyConservation } from "../../src/admin/index.ts";
 import { ensurePartitions } from "../../src/outbox/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
+import { figure, report as figures } from "../support/chaos-figures.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
-const full = process.env["SAGABOX_PROOF"] === "full";
-const MESSAGES = full ? 1_000_000 : 100_000;
+const MESSAGES = figure(1_000_000);
 
 // Ids of callers, in no order of time: the walk must not depend on them. Batches of 2,000 make a receipt per lane.
 const written = `
@@ -31,10 +31,13 @@ test(`DESIGN 7C: proving ${MESSAGES} archived messages costs some microseconds e
   const report = await verifyConservation(database, "sagabox", { progress: () => (windows += 1) });
   const perMessageUs = (report.durationMs * 1_000) / MESSAGES;
   const perWindowMs = report.durationMs / windows;
-  console.log(
-    `${MESSAGES} messages in ${windows} windows: ${Math.round(report.durationMs)} ms, ` +
-      `${perMessageUs.toFixed(1)} µs a message, ${Math.round(perWindowMs)} ms a window`,
-  );
+  figures("conservation", {
+    messages: MESSAGES,
+    windows,
+    ms: Math.round(report.durationMs),
+    "µs a message": perMessageUs.toFixed(1),
+    "ms a window": Math.round(perWindowMs),
+  });
   expect(report).toMatchObject({ ok: true, skipped: 0, total: { written: MESSAGES, sent: MESSAGES } });
   expect(perMessageUs).toBeLessThan(100);
   expect(perWindowMs).toBeLessThan(1_000);

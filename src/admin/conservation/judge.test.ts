@@ -1,5 +1,6 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { findingsOf } from "./findings.ts";
+import { findingKinds, findingsOf } from "./findings.ts";
 import { judge, needsTrace, type Suspect, type Trace } from "./judge.ts";
 
 const suspect: Suspect = {
@@ -71,4 +72,13 @@ test("DESIGN 7C: breaches of a kind and lane are one finding, which names the fi
   expect([first?.count, first?.ids.length, first?.ids[0]]).toEqual([30, 20, "m-0"]);
   expect(second).toMatchObject({ kind: "message_lost", lane: 2, count: 1, ids: ["other"] });
   expect(first?.whatToDo).toContain("republish");
+});
+
+test("DESIGN 7C: every kind of finding is explained in the documentation", () => {
+  const text = readFileSync("docs/explanation/conservation.md", "utf8").replaceAll(/\s+/g, " ");
+  for (const [kind, { means, whatToDo }] of Object.entries(findingKinds)) {
+    expect(text).toContain(`| \`${kind}\``);
+    expect(text).toContain(means);
+    expect(text).toContain(whatToDo);
+  }
 });

@@ -52,20 +52,23 @@ The database is the one of DATABASE_URL; its user must be allowed to create sche
     if (!(await confirmed(input, io, { what }))) return STOPPED;
     const told = progress(io, "settings measured");
     const database = pgDatabase(databaseUrl, tuneConnections);
-    const report = await interruptible(io, (signal) =>
-      measureAll(database, {
-        seconds,
-        cores: cores ?? availableParallelism(),
-        coresKnown: cores !== undefined,
-        signal,
-        onMeasured: (done, total, last) => told.at(done, total, settingText(last)),
-      }),
-    ).finally(async () => {
+    try {
+      const report = await interruptible(io, (signal) =>
+        measureAll(database, {
+          seconds,
+          cores: cores ?? availableParallelism(),
+          coresKnown: cores !== undefined,
+          signal,
+          onMeasured: (done, total, last) => told.at(done, total, settingText(last)),
+        }),
+      );
+      told.end();
+      io.out(input.values["json"] === true ? json(report) : reportText(report));
+      return report.finished ? DONE : STOPPED;
+    } finally {
       told.end();
       await database.close();
-    });
-    io.out(input.values["json"] === true ? json(report) : reportText(report));
-    return report.finished ? DONE : STOPPED;
+    }
   },
 };
 

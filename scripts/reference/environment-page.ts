@@ -46,7 +46,11 @@ export function exampleEnvironment(): string {
     const shown = example ?? (isWord && !secret ? value : "");
     return [...about.map((line) => `# ${line.replaceAll("`", "")}`), `# ${names[0]}=${shown}`].join("\n");
   });
-  return `${[head.join("\n"), ...blocks].join("\n\n")}\n`;
+  const foreign = [
+    "# Not ours: read by the SDK of OpenTelemetry, when the application starts one.",
+    "# OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318",
+  ];
+  return `${[head.join("\n"), ...blocks, foreign.join("\n")].join("\n\n")}\n`;
 }
 
 // What a variable is held to is asked of the code that reads it; the value given for that may be refused.

@@ -64,6 +64,18 @@ export const optionSections: readonly OptionSection[] = [
     sample: () => busSettings({ ...home, maxPayloadBytes: 1 }, {}),
   },
   {
+    table: "log",
+    path: "log",
+    interfaces: [{ file: "src/app/log-options.ts", name: "LogOptions" }],
+    read: () => busSettings({ ...home, log: {} }, {}),
+  },
+  {
+    table: "openTelemetry",
+    path: "openTelemetry",
+    interfaces: [{ file: "src/telemetry/opentelemetry/index.ts", name: "OpenTelemetryOptions" }],
+    read: () => undefined,
+  },
+  {
     table: "outbox",
     path: "outbox",
     interfaces: [

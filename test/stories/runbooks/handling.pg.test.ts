@@ -40,11 +40,19 @@ test("G7, handler stuck: the hanging message is found, and the fixed handler car
   const [sql = ""] = book.sql("Look at one message", { "message-id": message });
   expect((await pool.query(sql)).rows).toMatchObject([{ status: "sent" }]);
 
+  const one = { consumer: "books", "message-id": message };
+  await expect
+    .poll(async () => (await book.follow("Put it aside", one))[0]?.code, { timeout: 20_000 })
+    .toBe(0);
+  expect(await waiting()).toEqual([]);
+  expect((await book.follow("Afterwards"))[0]).toMatchObject({ code: 3 });
+
   await broken.stop();
   const fixed = open();
   const seen: string[] = [];
   fixed.on(Placed, options, ({ data }) => void seen.push(data.id));
   await fixed.run();
+  await book.done("Bring it back", one);
   await expect.poll(() => seen, { timeout: 20_000 }).toEqual(["o-1"]);
   await expect.poll(() => book.done("Afterwards").catch(String), { timeout: 20_000 }).toContain("healthy");
   expect(book.forgotten).toEqual([]);

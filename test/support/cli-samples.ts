@@ -11,6 +11,8 @@ export interface CliSample {
   readonly ownProcess?: true;
   /** It prints no data: not tried with --json. */
   readonly silent?: true;
+  /** It has a test of its own for what it prints. */
+  readonly slow?: true;
   /** Nothing is there under that id in a fresh database; with --json it is not tried. */
   readonly findsNothing?: true;
 }
@@ -64,7 +66,8 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
   ],
   explain: [{ argv: ["m-1"], findsNothing: true }],
   verify: [{ argv: [] }],
-  doctor: [{ argv: [] }],
+  doctor: [{ argv: [], makesSchema: true }],
+  tune: [{ argv: ["--yes", "--seconds", "1"], makesSchema: true, slow: true }],
   roles: [{ argv: ["sql"], withoutDatabase: true }],
   audit: [{ argv: ["list"] }, { argv: ["verify"] }, { argv: ["seal"] }],
   erase: [{ argv: ["person-1", ...why], findsNothing: true }],

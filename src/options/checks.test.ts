@@ -82,7 +82,8 @@ test("G11: an empty secret file is told as such", () => {
 test("G11: the documents' ENCRYPTION_KEY is a ring of one key, which SAGABOX_KEY_RING wins over", () => {
   const key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
   const { keyRing = "" } = readEnvironment({ ENCRYPTION_KEY: key });
-  expect(keyRing).toMatch(/^encryption-key MDEyMzQ1\S+\nindex \S{44}$/);
+  // The guide to personal data computes the same with openssl.
+  expect(keyRing).toBe(`encryption-key ${key}\nindex szTOt7VlaXoO4gh91Zg7EVOecyIGoFl97bTSfU4mjlQ=`);
   expect(readEnvironment({ ENCRYPTION_KEY_FILE: "key" }, () => `${key}\n`).keyRing).toBe(keyRing);
   expect(readEnvironment({ ENCRYPTION_KEY: key, SAGABOX_KEY_RING: "k1 x" }).keyRing).toBe("k1 x");
   expect(readEnvironment({ ENCRYPTION_KEY: "something of the application" })).toEqual({});

@@ -1,4 +1,5 @@
 import { advice, bytes, fine, problem, type Diagnosis } from "./diagnosis.ts";
+import { remedies } from "./remedy-statements.ts";
 
 /** A part of the schema: what it is, its name, and what it looks like. */
 export interface SchemaPart {
@@ -137,7 +138,7 @@ export function judgeTables(tables: readonly TableFacts[]): readonly Diagnosis[]
               "tables",
               `${name} is unlogged`,
               "After a crash of the server the table is empty: committed messages are lost.",
-              `alter table ${name} set logged;`,
+              remedies.logged(name),
             ),
           ]
         : []),
@@ -147,7 +148,7 @@ export function judgeTables(tables: readonly TableFacts[]): readonly Diagnosis[]
               "tables",
               `autovacuum is switched off for ${name}`,
               "Dead rows pile up and every read gets slower.",
-              `alter table ${name} reset (autovacuum_enabled);`,
+              remedies.vacuumAgain(name),
             ),
           ]
         : []),
@@ -157,7 +158,7 @@ export function judgeTables(tables: readonly TableFacts[]): readonly Diagnosis[]
               "tables",
               `${name} has lost its autovacuum settings`,
               "With the server's defaults vacuum comes too late for a table whose rows live for milliseconds.",
-              `alter table ${name} set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);`,
+              remedies.vacuumSettings(name),
             ),
           ]
         : []),

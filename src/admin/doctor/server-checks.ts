@@ -1,4 +1,5 @@
 import { advice, bytes, fine, problem, spell, type Diagnosis } from "./diagnosis.ts";
+import { remedies } from "./remedy-statements.ts";
 
 export interface ServerFacts {
   readonly version_number: number;
@@ -69,7 +70,7 @@ export function judgeDurability(facts: ServerFacts): readonly Diagnosis[] {
       `${name} is off`,
       "A message whose commit was answered may be gone after a crash of the server.",
       name === "synchronous_commit"
-        ? `alter database "${facts.database_name}" set synchronous_commit = on; -- or: alter role "${facts.user_name}" reset synchronous_commit;`
+        ? remedies.commitSafely(facts.database_name, facts.user_name)
         : `alter system set ${name} = on; select pg_reload_conf();`,
     ),
   );
@@ -135,7 +136,7 @@ export function judgeSlots(slots: readonly SlotFacts[]): readonly Diagnosis[] {
           "replication slots",
           `Slot ${name} has lost the WAL it needs`,
           "Whoever reads from it can never go on.",
-          `select pg_drop_replication_slot('${name}'); -- and set its reader up again`,
+          `${remedies.dropSlot(name)} -- and set its reader up again`,
         ),
       ];
     }
@@ -143,7 +144,7 @@ export function judgeSlots(slots: readonly SlotFacts[]): readonly Diagnosis[] {
     const seen = `Slot ${name} has no reader and keeps ${bytes(retained)} of WAL`;
     const why =
       "The server keeps all WAL since its reader left, until the disk is full and everything stops.";
-    const fix = `Start its reader, or: select pg_drop_replication_slot('${name}');`;
+    const fix = `Start its reader, or: ${remedies.dropSlot(name)}`;
     return [(retained >= MUCH_WAL ? problem : advice)("replication slots", seen, why, fix)];
   });
   return found.length > 0 ? found : [fine("replication slots", `${slots.length} slot(s), none left behind`)];
@@ -173,7 +174,7 @@ export function judgeSessions(sessions: readonly SessionFacts[], longMs = LONG_M
       return problem("long transactions", seen, why, `rollback prepared '${name}'; -- or commit prepared`);
     }
     const seen = `${state ?? "open"} for ${spell(age)}: pid ${pid}, ${user ?? "?"}, ${application || "unnamed"}`;
-    const fix = `select pg_terminate_backend(${pid}); -- and set idle_in_transaction_session_timeout for that user`;
+    const fix = remedies.endSession(pid);
     const bad = state?.startsWith("idle in transaction") === true || age >= VERY_LONG_MS;
     return (bad ? problem : advice)("long transactions", seen, why, fix);
   });

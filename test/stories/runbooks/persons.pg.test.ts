@@ -23,8 +23,8 @@ async function people() {
     privacy: { keys: keyRingFile(ring) },
     outbox: { optimistic: false },
   });
-  await bus.transaction((tx) => tx.publish(Registered, ada));
-  return { ...database, bus, file, ring, env: { SAGABOX_KEY_RING_FILE: ring } };
+  const { id } = await bus.transaction((tx) => tx.publish(Registered, ada));
+  return { ...database, id, bus, file, ring, env: { SAGABOX_KEY_RING_FILE: ring } };
 }
 
 test("G7, C6, erasure request: a copy is given out, a held person is safe, then the person is erased", async () => {
@@ -45,7 +45,7 @@ test("G7, C6, erasure request: a copy is given out, a held person is safe, then 
 });
 
 test("G7, G14, restore from backup: a person erased since is erased again, and what waited goes out", async () => {
-  const { url, name, bus, file, ring, env } = await people();
+  const { url, pool, name, id, bus, file, ring, env } = await people();
   // The backup is a copy of the database as it is now, with a message that waits.
   await bus.stop();
   await cutConnections({ name });
@@ -54,10 +54,14 @@ test("G7, G14, restore from backup: a person erased since is erased again, and w
 
   const before = new Runbook("erasure-request", url, env);
   await before.done("Fix", { "subject-file": file("subject", "c-ada"), number: "12" });
+  // Then somebody empties a table, in the wrong window.
+  await pool.query("delete from sagabox.outbox");
   const lost = new Runbook("restore-from-backup", url, env);
-  const look = await lost.done("First look");
-  const erasures = look.split("\n").filter((line) => line.startsWith("{"));
-  expect(erasures).toHaveLength(1);
+  const [verify, audit, list] = await lost.follow("First look");
+  expect(verify).toMatchObject({ code: 3, stdout: expect.stringContaining(id) });
+  expect([audit?.code, list?.code]).toEqual([0, 0]);
+  const erasures = (list?.stdout ?? "").trim();
+  expect(erasures.split("\n")).toHaveLength(1);
 
   const book = new Runbook("restore-from-backup", restored.url, env);
   await book.done("First look");
@@ -68,7 +72,7 @@ test("G7, G14, restore from backup: a person erased since is erased again, and w
   onTestFinished(async () => void (await revived.stop()));
   expect((await revived.privacy.status()).destroyed).toBe(0);
   const window = {
-    "erasures-file": file("erasures.ndjson", erasures.join("\n")),
+    "erasures-file": file("erasures.ndjson", erasures),
     from: new Date(Date.now() - 60_000).toISOString(),
     to: new Date(Date.now() + 60_000).toISOString(),
   };

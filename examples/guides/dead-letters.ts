@@ -41,11 +41,19 @@ export async function look(bus: Bus, id: string): Promise<string> {
 }
 // #endregion show
 
+// #region groups
+export async function causes(bus: Bus): Promise<string[]> {
+  const { groups } = await bus.deadLetters.groups();
+  return groups.map(({ fingerprint, open, label }) => `${fingerprint} ${open} × ${label}`);
+}
+// #endregion groups
+
 // #region replay
 export async function replayAll(bus: Bus, consumer: string): Promise<number> {
-  const letters = await bus.deadLetters.list({ open: true, consumer, limit: 100 });
-  for (const { id } of letters.toReversed()) await bus.deadLetters.replay(id); // oldest first
-  return letters.length;
+  const by = { actor: "ann", reason: "fixed in 2.4.1" };
+  const { verdict, handled, groups } = await bus.deadLetters.replayAll({ consumer }, { ...by, rate: 100 });
+  if (verdict !== "done") console.error(groups.map(({ label, why }) => `${label}: ${why ?? "done"}`));
+  return handled;
 }
 // #endregion replay
 

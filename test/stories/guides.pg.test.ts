@@ -209,6 +209,9 @@ test("dead letters are looked at, replayed and discarded", async () => {
   expect(await deadLetters.look(bus, first?.id ?? "")).toMatch(
     /^guide\.order\.placed \{.*\} failed \d+ times/,
   );
+  expect(await deadLetters.causes(bus)).toEqual([
+    expect.stringMatching(/^[0-9a-f]{12} 2 × verdicts · guide/),
+  ]);
   await deadLetters.discard(bus, last?.id ?? "");
   closed = false;
   expect(await deadLetters.replayAll(bus, "verdicts")).toBe(1);

@@ -45,7 +45,11 @@ export async function buryLive(admin: LetterAdmin, messageId: string, options: B
     try {
       const statement = line === "outbox" ? sql.buryWaiting : sql.buryDelivery;
       const { rows } = await tx.run<{ letter: string | null }>(statement, [
-        ...[lane, seq, id, fingerprintOf(why), by.reason],
+        lane,
+        seq,
+        id,
+        fingerprintOf(why),
+        by.reason,
       ]);
       const letter = rows[0]?.letter ?? null;
       if (letter === null) throw inHand(id, place);
@@ -73,7 +77,11 @@ export async function placeOf(
   const found = consumer === undefined ? rows : rows.filter((row) => row.consumer === consumer);
   const [place] = found;
   if (place !== undefined && found.length === 1) return place;
-  if (place === undefined) throw refused(id, `it waits nowhere${consumer == null ? "" : ` for ${consumer}`}`);
+  if (place === undefined)
+    throw refused(
+      id,
+      `it waits nowhere${consumer === undefined || consumer === null ? "" : ` for ${consumer}`}`,
+    );
   const names = found.map((row) => row.consumer ?? "the outbox").join(", ");
   throw refused(id, `it waits in ${found.length} places, so one must be named: ${names}`);
 }

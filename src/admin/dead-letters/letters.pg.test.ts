@@ -133,7 +133,11 @@ test("a letter whose group is unknown is not closed, and neither are those besid
   const { pool, admin, rows } = await setup();
   await someDeadLetters(pool, place, [{ consumer: "nobody", letters: 2, error: "'late'" }]);
   const candidates = [1, 2].map((n) => ({
-    ...{ id: String(n), message_id: `m0-${n}`, topic: place.topic, key: `k${n}`, written_at: "" },
+    id: String(n),
+    message_id: `m0-${n}`,
+    topic: place.topic,
+    key: `k${n}`,
+    written_at: "",
   }));
   await expect(replayLetters(admin, candidates, by)).rejects.toMatchObject({ code: "TRANSPORT_UNROUTABLE" });
   expect(await rows("select 1 from sagabox.dead_letter where closed_at is null")).toHaveLength(2);

@@ -10,13 +10,25 @@ const failure = {
   errorMessage: "late by 7 ms ← socket closed",
 } as const;
 const flight: Flight = {
-  ...{ id: "1", line: "queue", lane: 256, seq: "9" },
+  id: "1",
+  line: "queue",
+  lane: 256,
+  seq: "9",
   fingerprint: fingerprintOf(failure),
   errorMessage: failure.errorMessage,
 };
 const row: OutcomeRow = {
-  ...{ id: "1", waiting: false, attempts: 0, last_error: null, letter: null, fingerprint: null },
-  ...{ consumer: null, type: null, reason: null, error_type: null, error_message: null },
+  id: "1",
+  waiting: false,
+  attempts: 0,
+  last_error: null,
+  letter: null,
+  fingerprint: null,
+  consumer: null,
+  type: null,
+  reason: null,
+  error_type: null,
+  error_message: null,
 };
 const again = {
   letter: "2",

@@ -140,8 +140,18 @@ async function reportOf(
   const { replayed, handled, diedSame, diedOtherwise } = tally;
   const diedAgain = diedSame + diedOtherwise;
   return {
-    ...{ fingerprint, label, consumer, verdict, why, stage, planned: group.open },
-    ...{ replayed, handled, diedAgain, waiting, left },
+    fingerprint,
+    label,
+    consumer,
+    verdict,
+    why,
+    stage,
+    planned: group.open,
+    replayed,
+    handled,
+    diedAgain,
+    waiting,
+    left,
   };
 }
 
@@ -166,7 +176,10 @@ async function noteStart(
 ): Promise<void> {
   const asked = Object.fromEntries(Object.entries(filter).map(([name, value]) => [name, String(value)]));
   await store.audit.done(store.database, {
-    ...{ actor, reason, action: "dead_letter.staged_replay", target: { kind: "dead_letters" } },
+    actor,
+    reason,
+    action: "dead_letter.staged_replay",
+    target: { kind: "dead_letters" },
     after: { filter: asked, letters, rate, canary },
   });
 }
@@ -178,7 +191,10 @@ async function noteEnd(
 ): Promise<void> {
   const action = report.verdict === "done" ? "dead_letter.replay_finished" : "dead_letter.replay_stopped";
   await store.audit.done(store.database, {
-    ...{ actor, reason, action, target: { kind: "dead_letter_group", id: fingerprint } },
+    actor,
+    reason,
+    action,
+    target: { kind: "dead_letter_group", id: fingerprint },
     after: { ...report, why: report.why?.slice(0, 1_000) ?? null },
   });
 }

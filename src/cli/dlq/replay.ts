@@ -89,7 +89,12 @@ function reportText({ groups, replayed, handled, diedAgain, waiting, left, tookM
     group.fingerprint,
     group.verdict,
     group.stage,
-    ...[group.planned, group.replayed, group.handled, group.diedAgain, group.waiting, group.left],
+    group.planned,
+    group.replayed,
+    group.handled,
+    group.diedAgain,
+    group.waiting,
+    group.left,
     short(group.label, 60),
   ]);
   const headings = [

@@ -82,6 +82,30 @@ test("a schema that is not migrated is told in one line that names the remedy, w
   );
 });
 
+test("a schema that is older or newer than the command is told in one line, and left alone", async () => {
+  const { url, pool } = await temporaryDatabase({ migrated: true });
+  const fits = ({ withoutDatabase, makesSchema, ownProcess }: CliSample) =>
+    withoutDatabase !== true && makesSchema !== true && ownProcess !== true;
+  await pool.query(
+    "delete from sagabox.schema_migration where version = (select max(version) from sagabox.schema_migration)",
+  );
+  await each(fits, async (name, sample) => {
+    expectOneLine(
+      await run(name, sample, url),
+      /^sagabox: .*`sagabox migrate up`.*\[STORAGE_NOT_MIGRATED\]$/m,
+    );
+  });
+  await pool.query(
+    "insert into sagabox.schema_migration (version, name, breaking, checksum) values (9999, 'later', true, 'x')",
+  );
+  await each(fits, async (name, sample) => {
+    expectOneLine(
+      await run(name, sample, url),
+      /^sagabox: .*Deploy a newer version; nothing was changed\. \[STORAGE_TOO_NEW\]$/m,
+    );
+  });
+});
+
 test("a role without rights is told in one line that names the role it needs, with exit code 1", async () => {
   const { login } = await rolesHouse();
   const url = await login();

@@ -16,7 +16,11 @@ export function environment(io: Io): EnvironmentOptions {
   return readEnvironment(io.env);
 }
 
+const mentioned = new WeakSet<Io>();
+
 export function mentionUnknown(io: Io): void {
+  if (mentioned.has(io)) return;
+  mentioned.add(io);
   for (const { name, suggestion } of unknownVariables(io.env)) {
     io.err(
       `${name} is set but read by nobody.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,

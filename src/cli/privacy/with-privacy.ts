@@ -3,9 +3,10 @@ import { resolve } from "node:path";
 import { createBus, type Bus } from "../../app/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { ringFrom } from "../../privacy/index.ts";
+import { assertMigrated } from "../../storage/index.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
-import { environment, schemaName } from "../settings.ts";
+import { environment, schemaName, withSchema } from "../settings.ts";
 
 export type Privacy = Bus["privacy"];
 
@@ -38,7 +39,7 @@ export async function withPrivacy<T>(
   work: (privacy: Privacy) => Promise<T>,
 ): Promise<T> {
   const app = textValue(input, "app");
-  const bus = app === undefined ? busFrom(input, io) : await loadApp(app, io.cwd);
+  const bus = app === undefined ? await busFrom(input, io) : await loadApp(app, io.cwd);
   if (!("privacy" in bus)) throw new UsageError(`"${String(app)}" exports no bus of sagabox.`);
   try {
     return await work(bus.privacy as Privacy);
@@ -47,16 +48,19 @@ export async function withPrivacy<T>(
   }
 }
 
-function busFrom(input: CommandInput, io: Io): Bus {
+async function busFrom(input: CommandInput, io: Io): Promise<Bus> {
   const env = environment(io);
   if (env.databaseUrl === undefined) {
     throw new SagaboxError("ENVIRONMENT_INVALID", "DATABASE_URL is not set. Give the address of PostgreSQL.");
   }
   const keys = ringFrom({ text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  const schema = schemaName(input, env);
+  // Nothing of a person may be destroyed by who does not know all the places where it can be.
+  await withSchema(input, io, "privacy", (database) => assertMigrated(database, schema));
   return createBus({
     service: "sagabox-cli",
     database: env.databaseUrl,
-    schema: schemaName(input, env),
+    schema,
     log: false,
     outbox: { optimistic: false }, // whoever runs a relay sends what was written here
     ...(keys === undefined ? {} : { privacy: { keys } }),

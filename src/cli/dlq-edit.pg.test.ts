@@ -29,7 +29,8 @@ async function house(url: string) {
     const { stdout } = await dlq("list", "--letters", "--json");
     return (JSON.parse(stdout) as { letters: { id: string; messageId: string }[] }).letters;
   };
-  return { dlq, file, letters };
+  const verify = () => cliInProcess(["verify"], { DATABASE_URL: url });
+  return { dlq, file, letters, verify };
 }
 
 async function setup() {
@@ -41,7 +42,7 @@ async function setup() {
 }
 
 test("dlq edit: one consumer gets the new data under the old id; the letter keeps the old, and each edit is told", async () => {
-  const { bus, rows, dlq, file, letters } = await setup();
+  const { bus, rows, dlq, file, letters, verify } = await setup();
   const seen: string[] = [];
   bus.on(Placed, { consumer: "mail" }, ({ id, data }) => void seen.push(`mail ${id} ${data.total}`));
   bus.on(Placed, { consumer: "billing" }, ({ id, data }) => {
@@ -80,6 +81,7 @@ test("dlq edit: one consumer gets the new data under the old id; the letter keep
     { actor: "bob", action: "dead_letter.edit", outcome: "done" },
   ]);
   expect(await rows("select count(*)::int as copies from sagabox.message")).toEqual([{ copies: 3 }]);
+  expect(await verify()).toMatchObject({ code: 0 });
 });
 
 test("dlq edit: what does not fit the contract, has another key, is no JSON or changes nothing is refused, and noted", async () => {
@@ -144,7 +146,7 @@ test("dlq edit: personal values stay sealed and in place, and the handler can st
 });
 
 test("dlq bury: a delivery that is put off, and a message that waits to be sent, become letters and can come back", async () => {
-  const { bus, dlq, letters, rows } = await setup();
+  const { bus, dlq, letters, rows, verify } = await setup();
   let late = true;
   const seen: string[] = [];
   for (const consumer of ["billing", "mail"]) {
@@ -162,6 +164,7 @@ test("dlq bury: a delivery that is put off, and a message that waits to be sent,
   expect(await letters()).toMatchObject([
     { messageId: id, consumer: null, reason: "buried", errorMessage: "a test order" },
   ]);
+  expect(await verify()).toMatchObject({ code: 0 });
   await bus.run();
   await dlq("replay", "1", "--reason", "after all");
   await until(
@@ -181,6 +184,7 @@ test("dlq bury: a delivery that is put off, and a message that waits to be sent,
   late = false;
   await dlq("replay", "--consumer", "mail", "--reason", "now", "--yes");
   expect(seen).toEqual(["mail o1"]);
+  expect(await verify()).toMatchObject({ code: 0 });
   expect(
     await rows(
       "select outcome, count(*)::int as n from sagabox.audit_log where action = 'dead_letter.bury' group by 1 order by 1",

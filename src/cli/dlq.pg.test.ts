@@ -184,7 +184,7 @@ test("dlq: nobody to handle it stops a replay before it begins, and one that end
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 3, error: "'late'" }]);
   const told = await dlq("replay", "--all", "--reason", "x", "--yes");
   expect(told.code).toBe(4);
-  expect(told.stdout).toContain('consumer "billing" has never run on this database; start it');
+  expect(told.stdout).toContain('consumer "billing" has never run on this database, or');
   await pool.query("insert into sagabox.consumer_group (name) values ('billing')");
   expect((await dlq("replay", "--all")).stdout).toContain('no worker runs consumer "billing"');
   await pool.query(

@@ -4,6 +4,7 @@ import { someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { aMessage } from "../../../test/support/messages.ts";
 import { buryMessage, deadLetterStatements } from "../../dead-letter/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
+import { verifyConservation } from "../conservation/verify.ts";
 import { editLetter } from "./edit-letter.ts";
 import { letterGroups } from "./groups.ts";
 import { letterAdmin } from "./letter-admin.ts";
@@ -98,6 +99,8 @@ test("an edited letter that held its key goes from its own place, with the new c
     ),
   ).toEqual([{ seq: 42, attempts: 0, due: true, data: '{"n":2}' }]);
   expect(await house.rows("select data from sagabox.dead_letter")).toEqual([{ data: '{"n":1}' }]);
+  const { findings } = await verifyConservation(house.admin.store.database, "sagabox");
+  expect(findings).toEqual([]);
 });
 
 test("letters of the outbox are replayed many at once: those that hold a key in place, the others behind", async () => {

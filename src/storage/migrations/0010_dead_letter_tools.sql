@@ -29,7 +29,8 @@ create table {schema}.dead_letter_edit (
 );
 
 -- Finds the newest copy of the message with this content, or writes one: for today, or for the first day on which the
--- archive has no other copy. Content that is not the letter's own must be what an edit says.
+-- archive has no other copy. Content that is not the letter's own must be what an edit says; it never was in the outbox,
+-- and its seq, 0, says so: nobody but the letter's own consumer is sent it again.
 create function {schema}.dead_letter_keep_copy(letter_id bigint, in_lane smallint, content text) returns date
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -56,7 +57,7 @@ begin
          (id, written_on, seq, lane, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
           correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death,
           headers, data, written_at, expires_at)
-  values (letter.message_id, kept, nextval('{schema}.outbox_seq'), in_lane, letter.kind, letter.type,
+  values (letter.message_id, kept, case when wanted = letter.data then nextval('{schema}.outbox_seq') else 0 end, in_lane, letter.kind, letter.type,
           letter.schema_version, letter.topic, letter.key, letter.aggregate_type, letter.aggregate_id, letter.saga_id,
           letter.correlation_id, letter.causation_id, letter.traceparent, letter.source, letter.target,
           letter.priority, letter.max_attempts, letter.held_lane is not null, letter.headers, wanted,

@@ -65,6 +65,16 @@ export const consumers: Dashboard = {
       },
     },
     {
+      title: "Connections to the Database",
+      description: "Busy and idle ones of each process, and who waits for one.",
+      unit: "short",
+      queries: {
+        "{{instance}} {{state}}": gauge("database_pool_connections", "instance, state"),
+        "{{instance}} waiting": gauge("database_pool_waiting", "instance"),
+        "{{instance}} at most": gauge("database_pool_connections_max", "instance"),
+      },
+    },
+    {
       title: "Failures of the Database",
       description: "By what was being done. The work is tried again.",
       unit: "cps",

@@ -1,4 +1,4 @@
-import { of, quantiles, rate, type Dashboard } from "./panel.ts";
+import { gauge, quantiles, rate, type Dashboard } from "./panel.ts";
 
 export const sagas: Dashboard = {
   uid: "sagabox-sagas",
@@ -12,10 +12,10 @@ export const sagas: Dashboard = {
       queries: { "{{saga_type}} {{status}}": `sum by (saga_type, status) (${rate("sagas_total")})` },
     },
     {
-      title: "Failed Since Start",
-      description: "Open incidents and those settled since, by type.",
+      title: "Open Sagas",
+      description: "Not ended yet, by status. Failed ones wait for a person, stuck ones for a worker.",
       unit: "short",
-      queries: { "{{saga_type}}": `sum by (saga_type) (${of("sagas_total", 'status="failed"')})` },
+      queries: { "{{status}}": gauge("sagas_open", "status"), stuck: gauge("sagas_stuck") },
     },
     {
       title: "Steps by Status",

@@ -16,10 +16,13 @@ const edition = saga("edition", { version: 1, input: z.object({ id: z.string() }
   .run("deliver", (): string => {
     throw permanent("nobody is at home");
   });
-const proof = saga("proof", { version: 1, input: z.object({ id: z.string() }), key: ({ id }) => id })
-  .tx("read", () => 1)
-  .noUndo("it only reads");
-
+const supplement = saga("supplement", {
+  version: 1,
+  input: z.object({ id: z.string() }),
+  key: ({ id }) => id,
+})
+  .tx("add", () => 1)
+  .noUndo("nobody runs it");
 /** A press whose broker is full and dislikes some messages, whose saga fails past its pivot, and whom nobody hears. */
 export async function badMessages(): Promise<Situation> {
   const database = await createDatabase({ migrated: true, leakGuard: false });
@@ -37,15 +40,13 @@ export async function badMessages(): Promise<Situation> {
   });
   bus.on(Printed, { consumer: "archive", from: "beginning" }, () => undefined);
   bus.register(edition);
-  bus.register(proof);
   const { port } = await bus.run({ port: 0 });
+  // Only this one knows the supplement, and it does not run.
+  const elsewhere = createBus({ service: "press", database: database.url, transport, log: false });
+  elsewhere.register(supplement);
+  const ofNobody = "where type = 'supplement'";
   let n = 0;
-  const print = async (): Promise<void> =>
-    bus.transaction(async (tx) => {
-      await tx.publish(Printed, { n: ++n });
-      if (n % 5 === 0) await bus.start(tx, proof, { id: String(n) });
-    });
-  const load = new Load(100, print);
+  const load = new Load(100, () => bus.transaction((tx) => tx.publish(Printed, { n: ++n })));
   const publish = (contract: typeof Torn, count: number): Promise<unknown> =>
     bus.transaction(async (tx) => {
       for (let i = 0; i < count; i++) await tx.publish(contract, { n: ++n });
@@ -59,6 +60,7 @@ export async function badMessages(): Promise<Situation> {
       "TransportPaused",
       "ConsumerBacklog",
       "SagaFailed",
+      "SagasStuck",
     ],
     targets: { press: local(port) },
     cause: async () => {
@@ -67,17 +69,25 @@ export async function badMessages(): Promise<Situation> {
       await publish(Torn, 10);
       await publish(Banned, 15);
       await bus.transaction((tx) => bus.start(tx, edition, { id: "e1" }));
+      await bus.transaction((tx) => elsewhere.start(tx, supplement, { id: "s1" }));
+      // Ten minutes in which nobody has taken it.
+      await database.pool.query(
+        `update sagabox.saga_instance set due_at = due_at - interval '11 minutes' ${ofNobody}`,
+      );
     },
     repair: async () => {
       transport.opinions.clear();
       transport.waiting.clear();
       const by = { actor: "operator", reason: "repaired" };
       for (const { id } of await bus.deadLetters.list()) await bus.deadLetters.discard(id, by);
-      for (const { id } of await bus.sagas.stuck()) await bus.sagas.skip(id, { ...by, step: "deliver" });
+      await database.pool.query(`update sagabox.saga_instance set due_at = 'infinity' ${ofNobody}`);
+      for (const { sagaId } of await bus.sagas.incidents())
+        await bus.sagas.skip(sagaId, { ...by, step: "deliver" });
     },
     end: async () => {
       await load.stop();
       await bus.stop();
+      await elsewhere.stop();
       await database.drop();
     },
   };

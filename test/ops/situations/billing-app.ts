@@ -17,9 +17,15 @@ export const reports = { hang: process.env["ANSWER"] !== "yes" };
 export default function application(database = process.env["DATABASE_URL"] ?? ""): Bus {
   const bus = createBus({ service: "billing", database, log: false, lease: "3s" });
   bus.on(Billed, { consumer: "books", from: "beginning" }, () => undefined);
-  const options = { consumer: "reports", from: "beginning", deadline: "300ms", concurrency: 4 } as const;
-  bus.on(Slow, { ...options, retry: { firstDelay: 100, maxDelay: 200, maxAttempts: 1_000 } }, async () => {
-    if (reports.hang) await new Promise(() => undefined);
-  });
+  // In the worker process a report hangs until that is killed.
+  const deadline = process.env["WORKER_ID"] === "remote" ? "30s" : "100ms";
+  const options = { consumer: "reports", from: "beginning", deadline, concurrency: 4 } as const;
+  bus.on(
+    Slow,
+    { ...options, retry: { firstDelay: 2_000, maxDelay: 2_000, maxAttempts: 1_000 } },
+    async () => {
+      if (reports.hang) await new Promise(() => undefined);
+    },
+  );
   return bus;
 }

@@ -21,7 +21,8 @@ export async function workerKilled(): Promise<Situation> {
   let n = 0;
   const bill = (): Promise<unknown> => bus.transaction((tx) => tx.publish(Billed, { n: ++n }));
   const from = new Date();
-  for (let i = 0; i < 20; i++) await bill();
+  for (let i = 0; i < 10; i++) await bill();
+  const to = new Date();
   const load = new Load(200, bill);
   let again: Load | undefined;
   return {
@@ -35,14 +36,13 @@ export async function workerKilled(): Promise<Situation> {
     ],
     targets: { billing: local(port), "billing-remote": local(remotePort) },
     cause: async () => {
-      const to = new Date();
-      again = new Load(200, () => bus.republish({ from, to, ratePerSecond: 1_000 }));
+      again = new Load(500, () => bus.republish({ from, to }));
       await bus.transaction(async (tx) => {
-        for (let i = 0; i < 12; i++) await tx.publish(Slow, { n: i });
+        for (let i = 0; i < 8; i++) await tx.publish(Slow, { n: i });
       });
       const runs = "select 1 from sagabox.running where member like 'remote.%' and consumer = 'reports'";
       await until(async () => (await database.pool.query(runs)).rowCount === 1, 10_000);
-      worker.kill("SIGKILL");
+      await kill(worker);
     },
     repair: async () => {
       await again?.stop();
@@ -52,9 +52,7 @@ export async function workerKilled(): Promise<Situation> {
     end: async () => {
       await again?.stop();
       await load.stop();
-      const gone = once(worker, "exit");
-      worker.kill("SIGKILL");
-      await gone;
+      await kill(worker);
       await bus.stop();
       await database.drop();
     },
@@ -75,9 +73,19 @@ async function startWorker(
       WORKER_ID: "remote",
       ...env,
     },
-    stdio: "ignore",
+    stdio: ["ignore", "ignore", "pipe"],
   });
+  let complaint = "";
+  child.stderr.on("data", (chunk: Buffer) => (complaint += chunk.toString()));
   const answer = () => fetch(`http://${local(port)}/health/ready`).catch(() => undefined);
-  await until(async () => (await answer())?.status === 200, 30_000);
+  await until(async () => (await answer())?.status === 200 || child.exitCode !== null, 30_000);
+  if (child.exitCode !== null) throw new Error(`The worker ended with ${child.exitCode}: ${complaint}`);
   return child;
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = once(child, "exit");
+  child.kill("SIGKILL");
+  await gone;
 }

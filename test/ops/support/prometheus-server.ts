@@ -13,6 +13,11 @@ export interface Sample {
   readonly value: number;
 }
 
+export interface FiringAlert {
+  readonly name: string;
+  readonly job: string;
+}
+
 export interface PrometheusWishes {
   readonly everyMs: number;
   /** Address and port by the name of the job. */
@@ -76,15 +81,15 @@ export class PrometheusServer {
     return data.result.map(({ metric, value }) => ({ metric, value: Number(value[1]) }));
   }
 
-  /** The names of all alerts that fire now. */
-  async firing(): Promise<ReadonlySet<string>> {
+  /** All alerts that fire now, each with the installation it is about. */
+  async firing(): Promise<readonly FiringAlert[]> {
     const response = await fetch(`${this.#url}/api/v1/alerts`);
     const { data } = (await response.json()) as {
-      data: { alerts: readonly { labels: { alertname: string }; state: string }[] };
+      data: { alerts: readonly { labels: { alertname: string; job?: string }; state: string }[] };
     };
-    return new Set(
-      data.alerts.filter(({ state }) => state === "firing").map(({ labels }) => labels.alertname),
-    );
+    return data.alerts
+      .filter(({ state }) => state === "firing")
+      .map(({ labels: { alertname: name, job = "" } }) => ({ name, job }));
   }
 
   async stop(): Promise<void> {

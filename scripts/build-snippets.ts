@@ -22,6 +22,7 @@ export const pages = [
   "docs/guides/audit.md",
   "docs/guides/privacy.md",
   "docs/guides/running.md",
+  "docs/guides/tracing.md",
   "docs/guides/nats.md",
   "docs/guides/kafka.md",
   "docs/guides/rabbitmq.md",

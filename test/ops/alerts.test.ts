@@ -63,7 +63,7 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
     expect(await told()).toEqual([]);
   });
 
-  test("each alert fires when its situation is there", { timeout: 90_000 }, async () => {
+  test("each alert fires when its situation is there", { timeout: 120_000 }, async () => {
     const fired = new Set<string>();
     await Promise.all(situations.map((one) => one.cause()));
     const expected = alertNames().toSorted();
@@ -71,10 +71,10 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
       for (const { name } of await prometheus.firing()) fired.add(name);
       return [...fired].toSorted();
     };
-    await expect.poll(look, { timeout: 60_000, interval: 200 }).toEqual(expected);
+    await expect.poll(look, { timeout: 90_000, interval: 200 }).toEqual(expected);
   });
 
-  test("and meanwhile every query of every dashboard has data", { timeout: 60_000 }, async () => {
+  test("and meanwhile every query of every dashboard has data", { timeout: 120_000 }, async () => {
     for (const { title, panels } of Object.values(dashboards))
       for (const panel of panels)
         for (const query of Object.values(panel.queries)) {
@@ -86,8 +86,8 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
         }
   });
 
-  test("and resolves when that is repaired", { timeout: 90_000 }, async () => {
+  test("and resolves when that is repaired", { timeout: 120_000 }, async () => {
     await Promise.all(situations.map((one) => one.repair()));
-    await expect.poll(told, { timeout: 60_000, interval: 200 }).toEqual([]);
+    await expect.poll(told, { timeout: 90_000, interval: 200 }).toEqual([]);
   });
 });

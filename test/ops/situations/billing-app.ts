@@ -15,7 +15,7 @@ export const Slow = event("report.asked", {
 export const reports = { hang: process.env["ANSWER"] !== "yes" };
 
 export default function application(database = process.env["DATABASE_URL"] ?? ""): Bus {
-  const bus = createBus({ service: "billing", database, log: false, lease: "3s" });
+  const bus = createBus({ service: "billing", database, log: false, lease: "8s" });
   bus.on(Billed, { consumer: "books", from: "beginning" }, () => undefined);
   // In the worker process a report hangs until that is killed.
   const deadline = process.env["WORKER_ID"] === "remote" ? "30s" : "100ms";

@@ -1,7 +1,7 @@
 import { LaneOwnership, LaneReader, type LaneRow, type LaneSettings } from "../lanes/index.ts";
 import { Loop, random, sleep, systemClock, type Service } from "../runtime/index.ts";
 import { SessionHolder, steadyPlans, type Database } from "../storage/index.ts";
-import type { Observer, Spans } from "../telemetry/index.ts";
+import { endSend, type Observer, type Spans } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
 import type { Destinations } from "./destinations.ts";
@@ -63,7 +63,7 @@ export class PollingRelay implements Service {
     this.#reader = new LaneReader({
       schema,
       table: "outbox",
-      messages: options.hop === undefined,
+      messages: options.hop === undefined || options.spans?.enabled === true, // a trace is known by the message alone
       ownership: this.#ownership,
       ageingMs: settings.ageingMs,
       resting: () => destinations.resting(),
@@ -211,9 +211,10 @@ export class PollingRelay implements Service {
 
   async #hop(rows: readonly LaneRow[]): Promise<void> {
     const began = systemClock.monotonicMs();
-    const span = this.#options.spans?.handOver(rows);
+    const messages = rows.flatMap((row) => row.message ?? []);
+    const sending = messages.length === 0 ? undefined : this.#options.spans?.send(messages, "relay");
     const settled = await this.#insist("handing a batch over", () => this.#settler.sent(rows));
-    span?.end();
+    if (sending !== undefined) endSend(sending, () => undefined);
     this.#tellSent(rows, settled ?? [], systemClock.monotonicMs() - began);
   }
 

@@ -74,13 +74,6 @@ export class Spans {
     return { each, trip: many ? trip : (each[0] ?? silentSpan) };
   }
 
-  /** A trip whose messages nobody has read: where PostgreSQL is the broker, rows are handed over as they lie. */
-  handOver(rows: readonly { readonly topic: string }[]): Span {
-    return this.#begin("send", "client", onlyTopic(rows), {
-      attributes: { "messaging.batch.message_count": rows.length, "sagabox.via": "relay" },
-    });
-  }
-
   /** A message is handled. What the handler does belongs to it. */
   process(message: Spanned, { consumer, attempt }: Delivered): Span {
     return this.#begin("process", "consumer", message.topic, {

@@ -21,7 +21,10 @@ async function house(telemetry = recordedTraces().telemetry) {
 }
 
 describe("traces over PostgreSQL", () => {
-  tracingStory(() => ({ transports: [postgres(), postgres()], system: "postgresql", together: true }));
+  const place = () =>
+    ({ transports: [postgres(), postgres()], system: "postgresql", together: true }) as const;
+  tracingStory("relay", place);
+  tracingStory("writer", place);
 
   test("G3: a request, its command and its reply are one trace", async () => {
     const traces = recordedTraces();

@@ -24,15 +24,16 @@ export interface TracingPlace {
 }
 
 /** One request becomes one trace over two services that share nothing but a broker. */
-export function tracingStory(place: () => TracingPlace): void {
-  test("G3: one trace id is on the spans of producer, relay, consumer and saga", async () => {
+export function tracingStory(sentBy: "relay" | "writer", place: () => TracingPlace): void {
+  test(`G3: one trace id is on the spans of producer, ${sentBy}, consumer and saga`, async () => {
     const { transports, system, together = false } = place();
     const traces = recordedTraces();
     const shared = together ? await temporaryDatabase({ max: 60 }) : undefined;
     const side = async (service: string, transport: Transport): Promise<Bus> => {
       const { pool } = shared ?? (await temporaryDatabase({ max: 30 }));
       const { telemetry } = traces;
-      const bus = createBus({ service, database: pool, transport, telemetry, log: false });
+      const outbox = { optimistic: sentBy === "writer" };
+      const bus = createBus({ service, database: pool, transport, outbox, telemetry, log: false });
       onTestFinished(async () => void (await bus.stop()));
       await bus.migrate();
       return bus;
@@ -82,6 +83,7 @@ export function tracingStory(place: () => TracingPlace): void {
     expect(traces.namesIn(traceId).toSorted()).toEqual(names.toSorted());
     const [created] = traces.named("create commands.traced.charge");
     const [sent] = traces.named("send commands.traced.charge");
+    expect(sent?.attributes["sagabox.via"]).toBe(sentBy === "relay" ? "relay" : "optimistic");
     const [first, second] = traces.named("process commands.traced.charge");
     const [terminal] = traces.named("card terminal");
     expect([created, sent, first].map((span) => span?.kind)).toEqual([

@@ -4,7 +4,7 @@ import { tracingStory } from "../../support/tracing-story.ts";
 import { brokerUrl, missing, ownPrefix } from "./broker.ts";
 
 describe.skipIf(missing !== undefined)("traces over RabbitMQ", () => {
-  tracingStory(() => {
+  tracingStory("relay", () => {
     const options = { url: brokerUrl, prefix: ownPrefix() };
     return { transports: [rabbitmq(options), rabbitmq(options)], system: "rabbitmq" };
   });

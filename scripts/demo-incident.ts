@@ -3,6 +3,7 @@
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { startEmbeddedPostgres } from "sagabox/embedded";
 import { playIncident } from "./incident/story.ts";
 
@@ -16,27 +17,28 @@ if (args.some((arg) => arg !== "--fast")) {
 const folder = mkdtempSync(join(tmpdir(), "sagabox-incident-"));
 chmodSync(folder, 0o755); // as root the server runs under another account, which has to get through
 const say = (line: string): void => void process.stdout.write(`${painted(line)}\n`);
+// Ctrl-C ends the story at its next pause, and everything it began with it; a second one ends the process.
+const interrupt = new AbortController();
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+  process.once(signal, () => interrupt.abort(new Error("Stopped.")));
+const pause = (): Promise<void> =>
+  setTimeout(args.includes("--fast") ? 0 : READING_MS, undefined, { signal: interrupt.signal });
+
 say("Starting PostgreSQL …");
 const server = await startEmbeddedPostgres({
   dataDir: join(folder, "data"),
   settings: { fsync: "off" },
   onNotice: () => undefined,
 });
-const leave = async (code: number): Promise<void> => {
-  await server.stop();
-  rmSync(folder, { recursive: true, force: true });
-  process.exit(code);
-};
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => void leave(130));
-const pause = (): Promise<void> =>
-  new Promise((resolve) => setTimeout(resolve, args.includes("--fast") ? 0 : READING_MS));
 try {
   await playIncident({ url: server.url, say, pause });
-  await leave(0);
 } catch (error) {
-  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  await leave(1);
+  process.exitCode = interrupt.signal.aborted ? 130 : 1;
+  const reason = interrupt.signal.aborted ? interrupt.signal.reason : error;
+  process.stderr.write(`${reason instanceof Error ? reason.message : String(reason)}\n`);
 }
+await server.stop();
+rmSync(folder, { recursive: true, force: true });
 
 // What a person types stands out from what is told and what is printed.
 function painted(line: string): string {

@@ -39,8 +39,8 @@ test(`DESIGN 7C: proving ${MESSAGES} archived messages costs some microseconds e
     "ms a window": Math.round(perWindowMs),
   });
   expect(report).toMatchObject({ ok: true, skipped: 0, total: { written: MESSAGES, sent: MESSAGES } });
-  expect(perMessageUs).toBeLessThan(100);
-  expect(perWindowMs).toBeLessThan(1_000);
+  expect(perMessageUs).toBeLessThan(500);
+  expect(perWindowMs).toBeLessThan(5_000);
   await pool.query("delete from sagabox.message where seq in (5, $1)", [MESSAGES - 5]);
   const { findings } = await verifyConservation(database, "sagabox");
   expect(findings.map(({ kind, count }) => [kind, count])).toEqual([

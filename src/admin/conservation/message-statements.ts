@@ -43,8 +43,9 @@ export function messageStatements(schema: string) {
            from ${schema}.message
           where written_on = $1::text::date and ctid >= $2::text::tid and ctid < $3::text::tid and seq > 0
        ), edge as materialized (
-         select coalesce(min(seq) filter (where not old), min(seq)) as low, max(seq) as high,
-                least(coalesce(min(seq) filter (where not old), min(seq)), $4::text::bigint + 1) as after
+         -- From here on numbers were drawn on this day: a lower one of an old message came from a day that was dropped.
+         select coalesce(least(min(seq) filter (where not old), $4::text::bigint + 1), max(seq) + 1) as fresh,
+                max(seq) as high
            from page
        ), noted as materialized (
          select receipt.lane, named.seq, receipt.sent_at,
@@ -54,16 +55,16 @@ export function messageStatements(schema: string) {
           cross join lateral (
             select lane, seqs, sent_at, again_seqs
               from ${schema}.receipt
-             where receipt.lane = walk.lane and receipt.last_seq between edge.after and edge.high + ${REACH}
+             where receipt.lane = walk.lane and receipt.last_seq between edge.fresh and edge.high + ${REACH}
                and receipt.sent_on between $1::text::date and $1::text::date + 1
             offset 0 -- looked up lane by lane, however few the planner thinks there are
           ) as receipt
           cross join lateral unnest(receipt.seqs) as named (seq)
-          where named.seq between edge.after and edge.high
+          where named.seq between edge.fresh and edge.high
        ), sent as materialized (
          select lane, seq, count(*)::integer as times, min(sent_at) as at from noted group by lane, seq
        ), facts as materialized (
-         select page.id, page.lane, page.seq, page.old and page.seq < edge.low as carried,
+         select page.id, page.lane, page.seq, page.old and page.seq < edge.fresh as carried,
                 coalesce(sent.times, 0) as times, sent.at as sent_at,
                 case when row.due_at = 'infinity' then 'held' when row.seq is not null then 'waiting' end as standing,
                 letters.*
@@ -136,7 +137,8 @@ export function messageStatements(schema: string) {
         where message.written_on = $3::text::date and message.ctid >= $4::text::tid and message.ctid < $5::text::tid
           and (message.lane::integer, message.seq) in (select * from unnest($1::text::integer[], $2::text::bigint[]))`,
     ),
-    // … or anywhere: this reads the whole days, so it is asked only before something is called lost.
+    // … or anywhere: this reads whole days, so it is asked only before something is called lost. Numbers are drawn together
+    // with the day, so one between two others belongs to a day between theirs, give or take midnight.
     presentAnywhere: statement(
       "sagabox.conservation.present_anywhere",
       `select message.lane::integer as lane, message.seq::text as seq

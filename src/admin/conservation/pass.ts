@@ -6,6 +6,7 @@ interface Spot {
   readonly day: string;
   readonly page: number;
   readonly after: string | null;
+  readonly afterDay: string | null;
 }
 
 /** What one look leaves behind for the next, in whichever process that is. */
@@ -82,7 +83,7 @@ class Pass {
     if (newest === undefined) return undefined;
     const before = this.#before.front;
     if (before !== undefined && days.some(({ day }) => day === before.day)) return before;
-    return { day: newest.day, page: lastWindow(newest), after: null };
+    return { day: newest.day, page: lastWindow(newest), after: null, afterDay: null };
   }
 
   async #walk(days: readonly DayPages[], from: Spot | undefined, most: number): Promise<Spot | undefined> {
@@ -96,10 +97,16 @@ class Pass {
     return spot;
   }
 
-  async #window({ day, page, after }: Spot): Promise<string | null> {
+  async #window({ day, page, after, afterDay }: Spot): Promise<string | null> {
     const name = `message ${day} ${page}`;
     if (this.#seen.has(name)) return after;
-    const checked = await this.#checker.window({ day, fromPage: page, toPage: page + WINDOW_PAGES, after });
+    const checked = await this.#checker.window({
+      day,
+      fromPage: page,
+      toPage: page + WINDOW_PAGES,
+      after,
+      afterDay,
+    });
     this.#messages += checked?.messages ?? 0;
     this.#note(name, checked);
     return checked?.high ?? null;
@@ -120,7 +127,7 @@ class Pass {
         // A day that can no longer be judged is no longer wrong.
         if (!days.some((known) => known.day === day)) continue;
         const after = lowest(breaches);
-        await this.#window({ day, page: Number(page), after });
+        await this.#window({ day, page: Number(page), after, afterDay: null });
       } else if (placeNames.includes(kind as PlaceName)) {
         await this.#place(kind as PlaceName, JSON.parse(rest.join(" ")) as Cursor);
       }
@@ -151,14 +158,15 @@ function lastWindow({ pages }: DayPages): number {
 }
 
 function firstSpot([first]: readonly DayPages[]): Spot | undefined {
-  return first === undefined ? undefined : { day: first.day, page: 0, after: null };
+  return first === undefined ? undefined : { day: first.day, page: 0, after: null, afterDay: null };
 }
 
 /** Pure. The window behind this one: on the same day, or the first of the next day that has any. */
 function follow(days: readonly DayPages[], { day, page }: Spot, after: string | null): Spot | undefined {
   const at = days.findIndex((known) => known.day === day);
   const own = days[at];
-  if (own !== undefined && page + WINDOW_PAGES < own.pages) return { day, page: page + WINDOW_PAGES, after };
+  if (own !== undefined && page + WINDOW_PAGES < own.pages)
+    return { day, page: page + WINDOW_PAGES, after, afterDay: day };
   const next = days[at + 1];
-  return next === undefined ? undefined : { day: next.day, page: 0, after };
+  return next === undefined ? undefined : { day: next.day, page: 0, after, afterDay: day };
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { ensurePartitions, History } from "../../outbox/index.ts";
 import { verifyConservation } from "./verify.ts";
 
 /** Six messages: m-1 to m-4 were sent, m-5 waits, m-6 is dead; and a consumer group with one delivery. */
@@ -166,4 +167,24 @@ test("DESIGN 7C: what was sent again has no message of its number, and that is n
                 from sagabox.message where id = 'm-6'`);
   await rows("update sagabox.dead_letter set closed_at = clock_timestamp(), closed_as = 'replayed'");
   expect(await found()).toMatchObject({ kinds: [], total: { sent: 5, dead: 0 } });
+});
+
+test("DESIGN 7C: what is carried forward from a day that goes is neither missed nor counted as lost", async () => {
+  const { rows, database, observer, found } = await setup();
+  await ensurePartitions(database, "sagabox");
+  const old = "(clock_timestamp() at time zone 'utc')::date - 40";
+  // m-1 was sent long ago and still waits for its consumer, m-5 still waits to be sent; receipts went with their day.
+  await rows("alter table sagabox.outbox disable trigger outbox_legal_moves");
+  for (const table of ["message", "outbox", "queue"])
+    await rows(`update sagabox.${table} set written_on = ${old}`);
+  await rows("update sagabox.message set written_at = written_at - interval '40 days'");
+  await rows("alter table sagabox.outbox enable trigger outbox_legal_moves");
+  await rows("delete from sagabox.receipt");
+  const history = new History({ database, schema: "sagabox", retentionMs: 30 * 86_400_000, observer });
+  expect(await history.tidy()).toBe(true);
+  expect(await history.tidy()).toBe(true);
+  expect(await rows("select id from sagabox.message order by id")).toEqual([{ id: "m-1" }, { id: "m-5" }]);
+  expect((await found()).kinds).toEqual([]);
+  await rows("delete from sagabox.queue");
+  expect((await found()).kinds).toEqual([]);
 });

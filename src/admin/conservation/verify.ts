@@ -70,14 +70,15 @@ async function walkMessages(
   { signal, progress }: VerifyConservationOptions,
 ): Promise<void> {
   const total = days.reduce((sum, { pages }) => sum + pages, 0);
-  let [done, after]: [number, string | null] = [0, null];
+  let [done, after, afterDay]: [number, string | null, string | null] = [0, null, null];
   for (const { day, pages } of days) {
     for (let page = 0; page < pages; page += WINDOW_PAGES) {
       if (signal?.aborted === true) return;
-      const window = { day, fromPage: page, toPage: page + WINDOW_PAGES, after };
+      const window = { day, fromPage: page, toPage: page + WINDOW_PAGES, after, afterDay };
       const checked = await checker.window(window);
       tally.window(checked);
       after = checked?.high ?? null;
+      afterDay = day;
       done += Math.min(WINDOW_PAGES, pages - page);
       progress?.(done, total);
     }

@@ -10,6 +10,8 @@ export interface Window {
   readonly toPage: number;
   /** The highest number of the window before it, so that what lay between the two is missed as well. */
   readonly after: string | null;
+  /** The day of that window. */
+  readonly afterDay: string | null;
 }
 
 export interface LaneAccount {
@@ -90,12 +92,14 @@ async function tracesOf(
 async function missing(
   tx: Queryable,
   sql: Sql,
-  { day, fromPage, toPage }: Window,
+  { day, fromPage, toPage, afterDay }: Window,
   strangers: readonly Place[],
 ): Promise<readonly Breach[]> {
   const near = [day, tid(Math.max(0, fromPage - AROUND)), tid(toPage + AROUND)];
   const further = await without(strangers, (params) => tx.run<Place>(sql.presentNear, [...params, ...near]));
-  const gone = await without(further, (params) => tx.run<Place>(sql.presentAnywhere, [...params, day]));
+  const gone = await without(further, (params) =>
+    tx.run<Place>(sql.presentAnywhere, [...params, afterDay ?? day]),
+  );
   return gone.map(({ lane, seq }) => ({ kind: "message_unarchived", lane, id: `${lane}/${seq}` }));
 }
 

@@ -121,4 +121,4 @@ test("G14: a base backup taken mid-flow and restored elsewhere loses nothing it 
   expect(await rows(after.pool, "charge")).toEqual(kept);
   const stuck = await cliInProcess(["saga", "stuck", "--json"], { DATABASE_URL: second.url });
   expect(JSON.parse(stuck.stdout)).toMatchObject({ stuck: [] });
-}, 60_000);
+}, 120_000);

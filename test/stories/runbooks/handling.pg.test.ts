@@ -1,8 +1,10 @@
 import { createBus, event, permanent, saga, type Bus } from "sagabox";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../support/database.ts";
 import { Runbook } from "../../support/runbook.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
 
 const id = z.object({ id: z.string() });
 const Placed = event("order.placed", { schema: id, key: (order) => order.id });

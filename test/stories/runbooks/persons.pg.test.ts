@@ -2,11 +2,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createBus } from "sagabox";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { createDatabase, cutConnections } from "../../support/database.ts";
 import { ada, personsBus, personsDatabase, Registered } from "../../support/persons.ts";
 import { Runbook } from "../../support/runbook.ts";
 import { keyRingFile } from "../../../src/privacy/index.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
 
 async function people() {
   const folder = mkdtempSync(join(tmpdir(), "runbook-"));

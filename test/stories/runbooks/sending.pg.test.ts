@@ -1,9 +1,11 @@
 import { createBus, event, type BusOptions } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cutConnections, temporaryDatabase } from "../../support/database.ts";
 import { Runbook } from "../../support/runbook.ts";
+
+vi.setConfig({ testTimeout: 60_000 });
 
 const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
 

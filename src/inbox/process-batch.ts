@@ -1,5 +1,5 @@
 import { classifyFailure } from "../retry/index.ts";
-import { spanFailure, type Span } from "../telemetry/index.ts";
+import { silentSpan, spanFailure, type Span } from "../telemetry/index.ts";
 import { answerOf, sealedBy } from "./answer.ts";
 import { deliveryLost, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -198,7 +198,7 @@ async function within<T>(
   try {
     return await span.run(work);
   } catch (thrown) {
-    span.fail(spanFailure(redact(asError(thrown), secrets)));
+    if (span !== silentSpan) span.fail(spanFailure(redact(asError(thrown), secrets)));
     throw thrown;
   } finally {
     span.end();

@@ -83,8 +83,9 @@ export default defineConfig({
           name: "ops",
           include: ["test/ops/**/*.test.ts"],
           globalSetup: globalPostgres,
+          fileParallelism: false,
           testTimeout: 60_000,
-          hookTimeout: 120_000,
+          hookTimeout: 180_000,
         },
       },
       {

@@ -42,6 +42,25 @@ test("the documents' alerts have their names, thresholds and times", () => {
   expect(told["ConsumerHighDuplicateRate"]).toMatch(/> 0\.1 10m warning$/);
 });
 
+test("the guide lists every alert with its wait, severity and runbook", () => {
+  const guide = readFileSync(join(root, "docs/guides/alerts.md"), "utf8");
+  const rows = guide.split("\n").filter((line) => line.startsWith("| `"));
+  const listed = rows.map((row) => row.split("|").map((cell) => cell.trim()));
+  const told = listed.map(([, name, , wait, severity, runbook]) => [
+    name?.replaceAll("`", ""),
+    wait === "–" ? undefined : wait?.replace(" min", "m"),
+    severity,
+    /\(\.\.\/(.*)\)/.exec(runbook ?? "")?.[1],
+  ]);
+  const wanted = alerts.map(({ alert, for: wait, labels, annotations }) => [
+    alert,
+    wait,
+    labels?.["severity"],
+    annotations?.["runbook_url"]?.replace("docs/", ""),
+  ]);
+  expect(told.toSorted()).toEqual(wanted.toSorted());
+});
+
 test("rules ask for nothing but metrics of the catalogue, figures recorded here, and those of others", () => {
   const recorded = allRules().flatMap(({ record }) => record ?? []);
   const known = new Set([...Object.keys(metricCatalogue), ...recorded, "up", "kube_job_status_failed"]);
@@ -94,7 +113,8 @@ test.skipIf(missing !== undefined)(
   "Alertmanager's own tool takes the routing example and sends alerts where they belong",
   () => {
     const config = join(root, "ops/alertmanager/alertmanager.yaml");
-    const amtool = (...args: string[]): string => execFileSync("amtool", args, { encoding: "utf8" }).trim();
+    const amtool = (...args: string[]): string =>
+      execFileSync("amtool", args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
     expect(amtool("check-config", config)).toContain("SUCCESS");
     const route = (severity: string): string =>
       amtool(

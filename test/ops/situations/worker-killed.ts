@@ -78,7 +78,7 @@ async function startWorker(
   let complaint = "";
   child.stderr.on("data", (chunk: Buffer) => (complaint += chunk.toString()));
   const answer = () => fetch(`http://${local(port)}/health/ready`).catch(() => undefined);
-  await until(async () => (await answer())?.status === 200 || child.exitCode !== null, 30_000);
+  await until(async () => (await answer())?.status === 200 || child.exitCode !== null, 60_000);
   if (child.exitCode !== null) throw new Error(`The worker ended with ${child.exitCode}: ${complaint}`);
   return child;
 }

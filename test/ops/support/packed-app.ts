@@ -49,7 +49,8 @@ function pack(folder: string): string {
     for (const name of sources) cpSync(join(checkout, name), join(copy, name), { recursive: true });
     mkdirSync(join(copy, "node_modules"));
     symlinkSync(join(checkout, "node_modules/typescript"), join(copy, "node_modules/typescript"));
-    const text = execFileSync("npm", ["pack", "--json", "--pack-destination", folder], {
+    execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: copy, stdio: "pipe" });
+    const text = execFileSync("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
       cwd: copy,
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],

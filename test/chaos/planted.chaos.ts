@@ -38,6 +38,7 @@ test("messages that vanish from the outbox are found missing, and whoever took t
   const conclusion = await conclusionOf({ sabotage });
   expect(conclusion.outcome.done).toBe(false);
   expect(broken(conclusion)).toEqual(expect.arrayContaining(["I-01", "I-03", "I-10"]));
+  expect(conclusion.outcome.accounting.join("\n")).toContain("message_lost");
 });
 
 test("deliveries numbered out of order are found, on the wire and in the effects", async () => {

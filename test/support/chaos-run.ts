@@ -1,5 +1,7 @@
 import pg from "pg";
 import { createBus } from "sagabox";
+import { verifyConservation } from "../../src/admin/index.ts";
+import { pgDatabase } from "../../src/storage/index.ts";
 import { onTestFinished } from "vitest";
 import { check, type Violation } from "../chaos/checker.ts";
 import {
@@ -182,6 +184,7 @@ export class ChaosRun {
         done,
         enough: evidence.committed.length >= this.#options.messages,
         violations,
+        accounting: await this.#accounting(),
         unexpected: this.fleet.unexpected,
         badExits: exits.filter((code) => code !== 0),
         rest: await whatIsLeft(this.pool),
@@ -191,6 +194,15 @@ export class ChaosRun {
       takeOvers: await takeOvers(this.pool, this.faults, this.#starvation),
       log: counted(this.fleet.log),
     };
+  }
+
+  /** The product's own account, beside ours: I-08. */
+  async #accounting(): Promise<readonly string[]> {
+    const { findings, total, skipped } = await verifyConservation(pgDatabase(this.pool), "sagabox");
+    const told = findings.map(({ kind, count, ids }) => `${kind} × ${count}: ${ids.slice(0, 3).join(" ")}`);
+    const uneven =
+      total.written === total.sent && skipped === 0 ? [] : [JSON.stringify({ ...total, skipped })];
+    return [...told, ...uneven];
   }
 
   // What the killed held is left for good when the others are sent home before they could take it.
@@ -259,6 +271,8 @@ export interface Conclusion {
     readonly done: boolean;
     readonly enough: boolean;
     readonly violations: readonly Violation[];
+    /** What the conservation check finds at the end. */
+    readonly accounting: readonly string[];
     readonly unexpected: readonly string[];
     readonly badExits: readonly (number | string)[];
     readonly rest: Readonly<Record<string, number>>;
@@ -275,6 +289,7 @@ export const PERFECT: Conclusion["outcome"] = {
   done: true,
   enough: true,
   violations: [],
+  accounting: [],
   unexpected: [],
   badExits: [],
   rest: NOTHING,

@@ -17,7 +17,14 @@ export {
   type SendSpans,
   type Spanned,
 } from "./spans.ts";
-export { silentSpan, type Span, type SpanAttributes, type SpanStart, type Tracing } from "./tracing.ts";
+export {
+  silentSpan,
+  type Span,
+  type SpanAttributes,
+  type SpanFailure,
+  type SpanStart,
+  type Tracing,
+} from "./tracing.ts";
 export type { Telemetry } from "./telemetry.ts";
 export { MetricRegistry, type Instrument, type Metric, type Series } from "./metrics.ts";
 export {

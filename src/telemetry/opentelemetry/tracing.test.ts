@@ -48,6 +48,24 @@ test("a tracer that throws keeps nobody from publishing", () => {
   expect([span.traceparent, span.run(() => "went on")]).toEqual([undefined, "went on"]);
 });
 
+test("a span that throws whatever one does with it keeps nobody from working, once", () => {
+  const throws = (): never => {
+    throw new Error("broken");
+  };
+  const span = { spanContext: throws, setAttribute: throws, setAttributes: throws, setStatus: throws };
+  const broken = { getTracer: () => ({ startSpan: () => ({ ...span, addEvent: throws, end: throws }) }) };
+  const { tracing } = openTelemetry({ tracerProvider: broken as never, meterProvider: false });
+  const made = (tracing ?? expect.fail()).begin({ name: "send orders", kind: "client", attributes: {} });
+  let done = 0;
+  expect(made.run(() => (done += 1))).toBe(1);
+  expect(() => made.run(throws)).toThrow("broken");
+  made.set({ a: 1 });
+  made.note("dead");
+  made.fail({ type: "Error", message: "no" });
+  made.end();
+  expect(made.traceparent).toBeUndefined();
+});
+
 test("a span of the caller's own is the parent of what is created in it; what the caller says goes before it", async () => {
   const traces = recordedTraces();
   const spans = spansOf(traces.telemetry.tracing);

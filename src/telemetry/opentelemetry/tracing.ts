@@ -11,7 +11,14 @@ import {
   type Tracer,
 } from "@opentelemetry/api";
 import { formatTraceparent, parseTraceparent } from "../../message/index.ts";
-import { silentSpan, type Span, type SpanAttributes, type SpanStart, type Tracing } from "../index.ts";
+import {
+  silentSpan,
+  type Span,
+  type SpanAttributes,
+  type SpanFailure,
+  type SpanStart,
+  type Tracing,
+} from "../index.ts";
 
 const KINDS = {
   producer: SpanKind.PRODUCER,
@@ -23,17 +30,12 @@ const KINDS = {
 /** Spans through the api of OpenTelemetry, which does nothing until somebody registers an SDK. */
 export function otelTracing(tracer: Tracer): Tracing {
   return {
-    begin(start) {
-      try {
-        return begin(tracer, start);
-      } catch {
-        return silentSpan; // a broken sampler or processor must not stop a message
-      }
-    },
-    active() {
-      const span = trace.getSpan(context.active());
-      return span === undefined ? undefined : spanOf(span, context.active());
-    },
+    begin: (start) => quietly(() => begin(tracer, start)) ?? silentSpan,
+    active: () =>
+      quietly(() => {
+        const span = trace.getSpan(context.active());
+        return span === undefined ? undefined : spanOf(span, context.active());
+      }),
   };
 }
 
@@ -56,22 +58,47 @@ function begin(tracer: Tracer, { name, kind, parent, links = [], attributes }: S
 function spanOf(span: OtelSpan, within: Context): Span {
   return {
     get traceparent() {
-      return written(span.spanContext());
+      return quietly(() => written(span.spanContext()));
     },
-    run: (work) => context.with(within, work),
-    set: (attributes) => void span.setAttributes(defined(attributes)),
-    note: (event, attributes = {}) => void span.addEvent(event, defined(attributes)),
-    fail({ type, message, stack }) {
-      span.setAttribute("error.type", type);
-      span.setStatus({ code: SpanStatusCode.ERROR, ...(message === undefined ? {} : { message }) });
-      if (message === undefined) return;
-      span.addEvent(
-        "exception",
-        defined({ "exception.type": type, "exception.message": message, "exception.stacktrace": stack }),
-      );
-    },
-    end: () => span.end(),
+    run: (work) => runIn(within, work),
+    set: (attributes) => void quietly(() => span.setAttributes(defined(attributes))),
+    note: (event, attributes = {}) => void quietly(() => span.addEvent(event, defined(attributes))),
+    fail: (failure) => quietly(() => fail(span, failure)),
+    end: () => quietly(() => span.end()),
   };
+}
+
+function fail(span: OtelSpan, { type, message, stack }: SpanFailure): void {
+  span.setAttribute("error.type", type);
+  span.setStatus({ code: SpanStatusCode.ERROR, ...(message === undefined ? {} : { message }) });
+  if (message === undefined) return;
+  span.addEvent(
+    "exception",
+    defined({ "exception.type": type, "exception.message": message, "exception.stacktrace": stack }),
+  );
+}
+
+/** A sampler, a processor or an exporter that is broken must not stop a message, least of all one that is sent already. */
+function quietly<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
+  }
+}
+
+/** The work is done once, whatever the context manager does. */
+function runIn<T>(within: Context, work: () => T): T {
+  let isBegun = false;
+  try {
+    return context.with(within, () => {
+      isBegun = true;
+      return work();
+    });
+  } catch (error) {
+    if (isBegun) throw error;
+    return work();
+  }
 }
 
 // The caller's own span is taken as it is: made anew from its text it would count as one of another process.

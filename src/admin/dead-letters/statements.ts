@@ -112,7 +112,7 @@ export function letterStatements(schema: string) {
             and not exists (
               select 1 from ${schema}.outbox as moving
                where given.stream is not null and letter.origin = 'outbox' and moving.again
-                 and moving.lane = given.lane and moving.stream = given.stream)
+                 and moving.due_at < 'infinity' and moving.lane = given.lane and moving.stream = given.stream)
           order by letter.id
             for update of letter skip locked
        )

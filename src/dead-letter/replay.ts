@@ -43,9 +43,12 @@ export function replayDeadLetter(
     const stream = key === null ? null : streamOf(topic, key);
     const edited = edit === undefined ? undefined : await keepEdited(tx, sql, letter, { lane, by, edit });
     if (letter.held !== null) {
-      if (edited !== undefined) await tx.run(sql.movePlace, [id, edited]);
-      if ((await tx.run(sql.rearm, [id])).rowCount > 0)
+      const moved = edited === undefined || (await tx.run(sql.movePlace, [id, edited])).rowCount > 0;
+      if ((await tx.run(sql.rearm, [id])).rowCount > 0) {
+        // Rolls everything back: its old data would go out, and everybody be told that the new ones did.
+        if (!moved) throw new Error(`letter ${id} holds its place, and its new data were not put there`);
         return { letter, table: "outbox", lane: letter.held.lane };
+      }
     }
     const kept = edited ?? (await tx.run<Kept>(sql.keepMessage, [id, lane])).rows[0]?.written_on;
     const where = [id, lane, stream, kept ?? null];

@@ -116,7 +116,7 @@ export function deadLetterStatements(schema: string) {
     ),
     movePlace: statement(
       "sagabox.dead_letter.move_place",
-      `select ${schema}.dead_letter_move_place($1::bigint, $2::text::date)`,
+      `select 1 where ${schema}.dead_letter_move_place($1::bigint, $2::text::date)`,
     ),
     // The letter was closed by an earlier statement of this transaction, so its xid is older than the seq drawn here.
     sendAgain: statement(

@@ -30,7 +30,8 @@ create table {schema}.dead_letter_edit (
 
 -- Finds the newest copy of the message with this content, or writes one: for today, or for the first day on which the
 -- archive has no other copy. Content that is not the letter's own must be what an edit says; it never was in the outbox,
--- and its seq, 0, says so: nobody but the letter's own consumer is sent it again.
+-- and its seq, 0, says so: nobody but the letter's own consumer is sent it again. Rows move to younger copies only, so
+-- data that were edited back to what they once were are a copy of their own.
 create function {schema}.dead_letter_keep_copy(letter_id bigint, in_lane smallint, content text) returns date
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -49,6 +50,9 @@ begin
   end if;
   select message.written_on into kept from {schema}.message
    where message.id = letter.message_id and message.data = wanted and message.headers = letter.headers
+     and (wanted = letter.data or not exists (
+           select 1 from {schema}.message as younger
+            where younger.id = message.id and younger.written_on > message.written_on))
    order by message.written_on desc limit 1;
   if kept is not null then return kept; end if;
   select greatest((clock_timestamp() at time zone 'UTC')::date, max(message.written_on) + 1) into kept

@@ -10,6 +10,8 @@ export interface Cause {
   /** SQL of the key about message number `n`. Default: each its own. */
   readonly key?: string;
   readonly reason?: string;
+  /** SQL of the data of message number `n`. */
+  readonly data?: string;
   /** What the ids of its messages begin with. Default: `m` and the number of the cause. */
   readonly prefix?: string;
 }
@@ -22,6 +24,7 @@ export async function someDeadLetters(
 ): Promise<void> {
   for (const [index, cause] of causes.entries()) {
     const { consumer, letters, error, errorType = "Error", key = "'k' || n", reason = "exhausted" } = cause;
+    const data = cause.data ?? "json_build_object('n', n, 'cause', $2::int)::text";
     const prefix = cause.prefix ?? `m${index}`;
     await pool.query(
       `insert into sagabox.dead_letter
@@ -29,7 +32,7 @@ export async function someDeadLetters(
           priority, max_attempts, headers, data, written_at, reason, attempts, error_type, error_message)
        select 'consumer', $1, $8 || '-' || n, 'event', $3, 1, $4, ${key}, 'c' || n,
               '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'shop', 5, 3, '{}',
-              json_build_object('n', n, 'cause', $2::int)::text,
+              case when $2::int >= 0 then ${data} end,
               date_trunc('hour', now()) - interval '1 hour' + n * interval '1 ms', $5, 3, $6, ${error}
          from generate_series(1, $7::int) as n`,
       [consumer, index, type, topic, reason, errorType, letters, prefix],

@@ -26,6 +26,11 @@ export class Flights {
     return this.#open.size;
   }
 
+  /** The streams that have one on its way. */
+  get moving(): ReadonlySet<string> {
+    return new Set([...this.#open.values()].flatMap(({ stream }) => (stream === null ? [] : [stream])));
+  }
+
   get tally(): Tally {
     return { ...this.#tally, failing: this.#failing.size };
   }

@@ -1,8 +1,10 @@
 import type { By } from "../../audit/index.ts";
 import { sleep, systemClock, type Clock } from "../../runtime/index.ts";
+import type { Param } from "../../storage/index.ts";
 import { Flights } from "./flights.ts";
 import type { LetterGroup } from "./groups.ts";
 import type { LetterAdmin } from "./letter-admin.ts";
+import { LetterLine } from "./letter-line.ts";
 import { reasonToStop, type Tally } from "./outcome.ts";
 import { replayLetters, type Candidate } from "./replay-letters.ts";
 import type { ReplaySettings } from "./replay-options.ts";
@@ -38,13 +40,7 @@ export interface GroupEnd {
   readonly why: string | null;
 }
 
-interface Cursor {
-  readonly writtenAt: string;
-  readonly id: string;
-}
-
 const SETTLE_MS = 2_000;
-const START: Cursor = { writtenAt: "-infinity", id: "0" };
 
 /** The replay of the letters of one cause: stage after stage, as long as the cause does not show itself. */
 export class GroupReplay {
@@ -54,9 +50,9 @@ export class GroupReplay {
   readonly #upTo: string;
   readonly #pacer: Pacer;
   readonly #flights: Flights;
+  readonly #line: LetterLine;
   readonly #stages: Stage[];
   readonly #by: By;
-  #cursor = START;
   #stage: Stage["name"] = "canary";
   end: GroupEnd | undefined;
 
@@ -72,6 +68,9 @@ export class GroupReplay {
     this.#by = { actor: settings.actor, reason: settings.reason };
     this.#pacer = pacer;
     this.#flights = new Flights(admin);
+    this.#line = new LetterLine((after, limit) =>
+      this.#read([after.place, after.writtenAt, after.messageId, limit]),
+    );
     this.#stages = [...stagesOf(settings)];
   }
 
@@ -106,38 +105,37 @@ export class GroupReplay {
     while (sent < stage.letters) {
       if (!(await this.#goOn())) return false;
       const room = Math.min(chunkOf(stage), stage.letters - sent, windowOf(stage) - this.#flights.size);
-      const page = room <= 0 ? undefined : await this.#page(room);
-      if (page?.length === 0) {
-        if (!(await this.#drained())) return false;
-        this.#cursor = START;
-        if (inPass === 0) return false;
-        inPass = 0; // keys whose first letter was handled have a next one
-      } else if (page === undefined) {
+      if (room <= 0) {
         await sleep(this.#flights.dueMs, this.#settings.signal);
-      } else {
+        continue;
+      }
+      // Once the canary has come through, a run of one key goes together: its line keeps the order.
+      const page = await this.#line.take(room, this.#flights.moving, stage.name !== "canary");
+      if (page.length > 0) {
         if (!(await this.#pacer.turn(page.length, stage.perSecond, this.#settings.signal))) continue;
         const flown = await replayLetters(this.#admin, page, this.#by);
         this.#flights.add(flown);
         sent += flown.length;
         inPass += flown.length;
         told();
+      } else if (this.#line.isOver(inPass)) {
+        if (!(await this.#drained())) return false;
+        this.#line.restart();
+        if (inPass === 0) return false;
+        inPass = 0; // keys whose first letter was handled have a next one
       }
     }
     return this.#drained();
   }
 
-  async #page(limit: number): Promise<readonly Candidate[]> {
+  async #read(after: readonly Param[]): Promise<readonly Candidate[]> {
     const { names, params } = this.#settings.conditions;
     const { rows } = await this.#admin.store.database.run<Candidate>(this.#admin.sql.page(names), [
       this.group.fingerprint,
       this.#upTo,
-      this.#cursor.writtenAt,
-      this.#cursor.id,
-      limit,
+      ...after,
       ...params,
     ]);
-    const last = rows.at(-1);
-    if (last !== undefined) this.#cursor = { writtenAt: last.written_at, id: last.id };
     return rows;
   }
 

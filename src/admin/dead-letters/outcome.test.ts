@@ -14,6 +14,7 @@ const flight: Flight = {
   line: "queue",
   lane: 256,
   seq: "9",
+  stream: null,
   fingerprint: fingerprintOf(failure),
   errorMessage: failure.errorMessage,
 };

@@ -7,6 +7,8 @@ export interface Flight {
   readonly line: "outbox" | "queue";
   readonly lane: number;
   readonly seq: string;
+  /** Of its topic and key; null where it has no key. */
+  readonly stream: string | null;
   readonly fingerprint: string;
   readonly errorMessage: string;
 }

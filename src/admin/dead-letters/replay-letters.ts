@@ -12,7 +12,10 @@ export interface Candidate {
   readonly message_id: string;
   readonly topic: string;
   readonly key: string | null;
+  readonly place: string;
   readonly written_at: string;
+  /** For an earlier letter of its key. */
+  readonly waits: boolean;
 }
 
 export interface ClosedRow {
@@ -45,7 +48,7 @@ interface Placed {
  */
 export async function replayLetters(
   admin: LetterAdmin,
-  candidates: readonly Candidate[],
+  candidates: readonly Pick<Candidate, "id" | "message_id" | "topic" | "key">[],
   by: By,
 ): Promise<readonly Flight[]> {
   const { store, sql } = admin;
@@ -127,5 +130,6 @@ function unroutable(consumer: string): SagaboxError {
 }
 
 function flightOf(row: ClosedRow, line: Flight["line"], { lane, seq }: Pick<Placed, "lane" | "seq">): Flight {
-  return { id: row.id, line, lane, seq, fingerprint: row.fingerprint, errorMessage: row.error_message };
+  const { id, stream, fingerprint, error_message: errorMessage } = row;
+  return { id, line, lane, seq, stream, fingerprint, errorMessage };
 }

@@ -63,6 +63,7 @@ export const schemaObjects = {
   audit_log_seq: "sequence",
   lock_subscriptions: "function",
   dead_letter_rearm: "function",
+  dead_letter_find_place: "function",
   dead_letter_free_key: "function",
   dead_letter_keep_message: "function",
   dead_letter_keep_copy: "function",

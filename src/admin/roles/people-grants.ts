@@ -65,7 +65,7 @@ const exceptData = [...about, "seq", "written_on", "ctid"]; // the place of a ro
 export const operatorGrants: readonly Grant[] = [
   {
     on: "dead_letter",
-    can: { select: "all", update: ["closed_at", "closed_as", "fingerprint"] },
+    can: { select: "all", update: ["closed_at", "closed_as", "fingerprint", "place"] },
     why: "reads dead letters, payload and all, groups and closes them",
   },
   {

@@ -1,17 +1,36 @@
 -- What the person on call needs: dead letters grouped by their cause, replayed in the order of their keys, replayed with
 -- other data, and live messages put among them by hand.
 
--- ── causes ──────────────────────────────────────────────────────────────────────────────────────────
--- Worked out by whoever buries. Null where a version before this one did: filled in when somebody looks.
+-- ── causes and order ────────────────────────────────────────────────────────────────────────────────
+-- The cause is worked out by whoever buries. Null where a version before this one did: filled in when somebody looks.
+-- The place is the seq of the message, which is its order within its key whatever the clocks said: 0 where the archive
+-- here has no such message, -1 until somebody looks at a letter from before this version. Neither has a check, which would
+-- read the whole table while nobody can bury.
 alter table {schema}.dead_letter
-  add column fingerprint text check (fingerprint ~ '^[0-9a-f]{12}$');
+  add column fingerprint text,
+  add column place bigint not null default -1;
 
--- The letters of a cause in the order in which their messages were written, which is the order of a replay.
-create index dead_letter_open_cause on {schema}.dead_letter (fingerprint, written_at, id) include (failed_at)
-  where closed_at is null;
+-- Whoever buries, in whatever version. A message that dies again keeps the place it had: its copy in the archive may be
+-- one that a replay has written.
+create function {schema}.dead_letter_find_place() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  new.place := case when new.key is null then 0 else coalesce(
+    (select min(earlier.place) from {schema}.dead_letter as earlier
+      where earlier.message_id = new.message_id and earlier.place >= 0),
+    (select min(message.seq) from {schema}.message where message.id = new.message_id and message.seq > 0), 0) end;
+  return new;
+end
+$$;
+create trigger dead_letter_place before insert on {schema}.dead_letter
+  for each row execute function {schema}.dead_letter_find_place();
+
+-- The letters of a cause in the order of their messages, which is the order of a replay.
+create index dead_letter_open_cause on {schema}.dead_letter (fingerprint, place, written_at, message_id)
+  include (failed_at) where closed_at is null;
 create index dead_letter_closed_cause on {schema}.dead_letter (fingerprint, closed_as) where closed_at is not null;
 -- Is an earlier message of this key dead as well? By a hash, for a key may be longer than an index takes.
-create index dead_letter_open_key on {schema}.dead_letter (hashtextextended(key, 0), written_at)
+create index dead_letter_open_key on {schema}.dead_letter (hashtextextended(key, 0), place, written_at)
   where closed_at is null and key is not null;
 
 -- ── other data ──────────────────────────────────────────────────────────────────────────────────────
@@ -172,6 +191,7 @@ select id, origin, consumer, message_id, kind, type, schema_version, topic, aggr
   from {schema}.dead_letter;
 
 revoke all on {schema}.dead_letter_edit from public;
+revoke all on function {schema}.dead_letter_find_place() from public;
 revoke all on function {schema}.dead_letter_keep_copy(bigint, smallint, text) from public;
 revoke all on function {schema}.dead_letter_move_place(bigint, date) from public;
 revoke all on function {schema}.dead_letter_bury_delivery(integer, bigint, text, text, text) from public;

@@ -1,6 +1,6 @@
 import type { Breach } from "./findings.ts";
 
-/** A message that is not plainly sent, nor plainly waiting: what its window shows of it. */
+/** A message whose account is not plain: what its window shows of it. */
 export interface Suspect {
   readonly id: string;
   readonly lane: number;

@@ -85,21 +85,28 @@ export function messageStatements(schema: string) {
               where letter.message_id = page.id and letter.origin = 'outbox'
            ) as letters on true
        ), judged as materialized (
+         -- The account of what needs no explanation; however many died while a broker refused them all.
          select facts.*,
-                (times = 1 and standing is null and open = 0)
-                  or (coalesce(standing, '') = 'waiting' and times = 0 and open = 0) as plain
+                case when times = 1 and standing is null and open = 0 then 'sent'
+                     when times <> 0 then null
+                     when standing = 'waiting' then case when open = 0 then 'waiting' end
+                     when standing = 'held' or open > 0 then 'dead'
+                     when letters > replayed then 'discarded' end as plain
            from facts
        )
        select (select count(*)::integer from page) as messages, (select high::text from edge) as high,
-              (select coalesce(json_agg(json_build_object('lane', lane, 'written', written, 'sent', sent, 'waiting', waiting)), '[]')
-                 from (select lane, count(*) as written, count(*) filter (where plain and times = 1) as sent,
-                              count(*) filter (where plain and times = 0) as waiting
+              (select coalesce(json_agg(json_build_object('lane', lane, 'written', written, 'sent', sent,
+                        'waiting', waiting, 'dead', dead, 'discarded', discarded)), '[]')
+                 from (select lane, count(*) as written, count(*) filter (where plain = 'sent') as sent,
+                              count(*) filter (where plain = 'waiting') as waiting,
+                              count(*) filter (where plain = 'dead') as dead,
+                              count(*) filter (where plain = 'discarded') as discarded
                          from judged group by lane) as lanes)::text as lanes,
               (select coalesce(json_agg(json_build_object('id', id, 'lane', lane, 'seq', seq::text, 'carried', carried,
                         'times', times, 'sentAt', sent_at, 'row', standing, 'letters', letters, 'open', open,
                         'openSince', open_since, 'replayed', replayed, 'replayedAt', replayed_at)), '[]')
-                 from (select * from judged where not plain order by lane, seq limit ${MOST_SUSPECTS}) as few)::text as suspects,
-              (select count(*)::integer from judged where not plain) as suspected,
+                 from (select * from judged where plain is null order by lane, seq limit ${MOST_SUSPECTS}) as few)::text as suspects,
+              (select count(*)::integer from judged where plain is null) as suspected,
               (select coalesce(json_agg(json_build_object('lane', lane, 'seq', seq::text)), '[]')
                  from (select lane, seq from noted
                         where again = false and not exists (

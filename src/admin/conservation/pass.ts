@@ -109,6 +109,7 @@ class Pass {
     });
     this.#messages += checked?.messages ?? 0;
     this.#note(name, checked);
+    if (checked?.whole === false) this.#skipped += 1;
     return checked?.high ?? null;
   }
 

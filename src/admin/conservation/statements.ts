@@ -5,6 +5,8 @@ const LONGEST_LEASE = "interval '1 hour 5 minutes'";
 /** A member whose lease is over is removed within a second or two; this long nobody may overlook it. */
 const OVERLOOKED = "interval '2 minutes'";
 const SOME = 200;
+/** How long ago the last look ended. */
+const SINCE_MS = "extract(epoch from clock_timestamp() - coalesce(checked_at, clock_timestamp())) * 1000";
 
 /** The rows that move messages, and what they hang on. One page each. `schema` is quoted already. */
 export function placeStatements(schema: string) {
@@ -146,13 +148,23 @@ export function placeStatements(schema: string) {
       "sagabox.conservation.today",
       `select ((clock_timestamp() - $1::double precision * interval '1 ms') at time zone 'utc')::date::text as day`,
     ),
+    // What is kept for longer from now on was not kept so before: what can be proved reaches back a day further each day.
     claim: statement(
       "sagabox.conservation.claim",
       `update ${schema}.conservation
           set claimed_by = $1::text, claimed_until = clock_timestamp() + $2::double precision * interval '1 ms',
-              dead_letter_ms = $3::double precision, archive_ms = $4::double precision
+              dead_letter_ms = least($3::double precision, dead_letter_ms + ${SINCE_MS}),
+              archive_ms = least($4::double precision, archive_ms + ${SINCE_MS})
         where claimed_until is null or claimed_until < clock_timestamp() or claimed_by = $1::text
-       returning state::text as state`,
+       returning state::text as state, dead_letter_ms, archive_ms`,
+    ),
+    // Another service that forgets earlier says so, whoever has the turn.
+    shorten: statement(
+      "sagabox.conservation.shorten",
+      `update ${schema}.conservation
+          set dead_letter_ms = least(dead_letter_ms, $1::double precision),
+              archive_ms = least(archive_ms, $2::double precision)
+        where dead_letter_ms > $1::double precision or archive_ms > $2::double precision`,
     ),
     save: statement(
       "sagabox.conservation.save",

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
 import { prometheus } from "../../telemetry/index.ts";
+import { verifyConservation } from "./verify.ts";
 import { ConservationWatch } from "./watch.ts";
 
 const DAY_MS = 86_400_000;
@@ -14,14 +15,14 @@ async function setup() {
       metrics.tell(name, fields);
     }) as typeof parts.observer.tell,
   };
-  const watch = (worker: string) =>
+  const watch = (worker: string, keptDays = 14) =>
     new ConservationWatch({
       database: parts.database,
       schema: "sagabox",
       worker,
       observer,
       everyMs: 1_000,
-      retentions: { deadLetterMs: 14 * DAY_MS, archiveMs: 30 * DAY_MS },
+      retentions: { deadLetterMs: keptDays * DAY_MS, archiveMs: 30 * DAY_MS },
     });
   const gauge = (): string | undefined => /^conservation_breaches (\d+)$/m.exec(metrics.text())?.[1];
   return { ...parts, watch, gauge };
@@ -70,6 +71,58 @@ test("DESIGN 7C: what was forgotten with its retention is not missed", async () 
   const retentions = { deadLetterMs: 2 * DAY_MS, archiveMs: 30 * DAY_MS };
   const options = { database, schema: "sagabox", worker: "w", observer, everyMs: 1_000 };
   expect(await new ConservationWatch({ ...options, retentions }).look()).toEqual([]);
+  await rows("update sagabox.conservation set checked_at = checked_at - interval '3 days'");
   const longer = { deadLetterMs: 5 * DAY_MS, archiveMs: 30 * DAY_MS };
   expect(await new ConservationWatch({ ...options, retentions: longer }).look()).toHaveLength(1);
+});
+
+test("DESIGN 7C: what is new in known damage is told, beyond the twenty ids that were named before", async () => {
+  const { watch, rows, write, observer } = await setup();
+  const look = watch("one");
+  await write(...Array.from({ length: 30 }, (_, n) => ({ message: { id: `m-${100 + n}`, key: "k" } })));
+  await rows("delete from sagabox.outbox where message_id <= 'm-121'");
+  await look.look();
+  await rows("delete from sagabox.outbox where message_id <= 'm-122'");
+  await look.look();
+  await look.look();
+  expect(observer.of("conservation.broken")).toMatchObject([{ count: 22 }, { count: 1, ids: "m-122" }]);
+});
+
+test("DESIGN 7C: a message nobody accounts for is found among thousands that died", async () => {
+  const { watch, rows, write, database } = await setup();
+  await write(...Array.from({ length: 2_500 }, (_, n) => ({ message: { id: `m-${n}`, key: `k-${n}` } })));
+  await rows("delete from sagabox.outbox");
+  const [last] = await rows<{ id: string }>(
+    "select id from sagabox.message order by lane desc, seq desc limit 1",
+  );
+  const lost = last?.id ?? "";
+  await rows(
+    `insert into sagabox.dead_letter
+       (origin, message_id, kind, type, schema_version, topic, correlation_id, traceparent, source, priority,
+        max_attempts, headers, data, written_at, reason, attempts, error_type, error_message)
+     select 'outbox', id, kind, type, schema_version, topic, correlation_id, traceparent, source, priority,
+            max_attempts, headers, data, written_at, 'rejected', 1, 'E', 'e' from sagabox.message where id <> $1`,
+    [lost],
+  );
+  expect(await watch("one").look()).toMatchObject([{ kind: "message_lost", ids: [lost] }]);
+  const { total, skipped } = await verifyConservation(database, "sagabox");
+  expect({ ...total, skipped }).toMatchObject({ written: 2_500, dead: 2_499, lost: 1, skipped: 0 });
+});
+
+test("DESIGN 7C: where two services keep letters for different times, the shorter one says how far back one can see", async () => {
+  const { watch, rows, write } = await setup();
+  await write({ message: { id: "m-1", key: "k" } });
+  await rows("delete from sagabox.outbox"); // died, and was forgotten by the service that keeps letters for three days
+  await rows(
+    "update sagabox.message set written_on = current_date - 5, written_at = now() - interval '5 days'",
+  );
+  const [short, long] = [watch("short", 3), watch("long")];
+  expect(await short.look()).toEqual([]);
+  await short.stop();
+  expect(await long.look()).toEqual([]);
+  await rows("update sagabox.conservation set dead_letter_ms = 14 * 86400000.0"); // as if nobody had said otherwise
+  expect(await short.look()).toEqual([]); // it has not the turn, and is heard all the same
+  expect(await long.look()).toEqual([]);
+  await rows("update sagabox.conservation set checked_at = checked_at - interval '4 days'");
+  expect(await long.look()).toMatchObject([{ kind: "message_lost" }]); // kept for longer by now
 });

@@ -53,21 +53,24 @@ export class ConservationWatch implements Service {
   /** One look, if it is this process's turn. Resolves with what is wrong as far as is known. */
   async look(signal?: AbortSignal): Promise<readonly ConservationFinding[]> {
     const { database, worker, everyMs, retentions } = this.#options;
-    const { claim, kept, save } = this.#checker.sql;
+    const { claim, kept, save, shorten } = this.#checker.sql;
     const startedMs = systemClock.monotonicMs();
     const leaseMs = Math.max(LEAST_LEASE_MS, everyMs * TURNS);
-    const claimed = await database.run<{ state: string }>(claim, [
+    const claimed = await database.run<Claimed>(claim, [
       worker,
       leaseMs,
       retentions.deadLetterMs,
       retentions.archiveMs,
     ]);
-    if (claimed.rows[0] === undefined) {
+    const [turn] = claimed.rows;
+    if (turn === undefined) {
+      await database.run(shorten, [retentions.deadLetterMs, retentions.archiveMs]);
       const { rows } = await database.run<{ state: string }>(kept);
       return this.#tell({ state: stateOf(rows[0]?.state), messages: 0, skipped: 0 }, "elsewhere", startedMs);
     }
-    const horizon = await this.#checker.horizon(retentions);
-    const result = await checkPass(this.#checker, horizon, stateOf(claimed.rows[0].state), signal);
+    const common = { deadLetterMs: turn.dead_letter_ms, archiveMs: turn.archive_ms };
+    const horizon = await this.#checker.horizon(common);
+    const result = await checkPass(this.#checker, horizon, stateOf(turn.state), signal);
     await database.run(save, [worker, JSON.stringify(result.state)]);
     const isBroken = Object.keys(result.state.wrong ?? {}).length > 0;
     return this.#tell(result, isBroken ? "broken" : "kept", startedMs);
@@ -84,12 +87,13 @@ export class ConservationWatch implements Service {
     const durationMs = systemClock.monotonicMs() - startedMs;
     observer.tell("conservation.checked", { outcome, messages, breaches, skipped, durationMs });
     if (outcome === "elsewhere") return findings;
-    for (const { kind, lane, count, ids } of findings) {
-      // The same damage is told once, not once a minute; what is new in it is told again.
-      if (ids.every((id) => this.#told.has(`${kind} ${id}`))) continue;
+    // The same damage is told once, not once a minute.
+    const all = breachesOf(state);
+    const fresh = all.filter((breach) => !this.#told.has(nameOf(breach)));
+    for (const { kind, lane, count, ids } of findingsOf(fresh)) {
       observer.tell("conservation.broken", { kind, lane, count, ids: ids.join(" ") });
     }
-    this.#told = new Set(breachesOf(state).map(({ kind, id }) => `${kind} ${id}`));
+    this.#told = new Set(all.map(nameOf));
     return findings;
   }
 
@@ -99,6 +103,16 @@ export class ConservationWatch implements Service {
     const told = explained instanceof Error ? explained.message : String(explained);
     observer.tell("storage.failed", { doing: "checking conservation", error: told, retryInMs: 1_000 });
   }
+}
+
+interface Claimed {
+  readonly state: string;
+  readonly dead_letter_ms: number;
+  readonly archive_ms: number;
+}
+
+function nameOf({ kind, id }: Breach): string {
+  return `${kind} ${id}`;
 }
 
 function breachesOf({ wrong }: PassState): readonly Breach[] {

@@ -120,7 +120,7 @@ function accounts(
   plain: readonly LaneAccount[],
   judged: readonly { readonly suspect: Suspect; readonly account: Account }[],
 ): readonly LaneAccount[] {
-  const none = { dead: 0, discarded: 0, unjudged: 0, lost: 0 };
+  const none = { unjudged: 0, lost: 0 };
   const byLane = new Map(plain.map((lane) => [lane.lane, { ...none, ...lane }]));
   for (const { suspect, account } of judged) {
     const lane = byLane.get(suspect.lane);

@@ -41,7 +41,8 @@ export function replayDeadLetter(
     const { sql } = store;
     const lane = laneOf(key ?? messageId);
     const stream = key === null ? null : streamOf(topic, key);
-    const edited = edit === undefined ? undefined : await keepEdited(tx, sql, letter, { lane, by, edit });
+    const edited =
+      edit === undefined ? undefined : await keepEdited(tx, sql, letter, { lane, stream, by, edit });
     if (letter.held !== null) {
       const moved = edited === undefined || (await tx.run(sql.movePlace, [id, edited])).rowCount > 0;
       if ((await tx.run(sql.rearm, [id])).rowCount > 0) {
@@ -50,7 +51,7 @@ export function replayDeadLetter(
         return { letter, table: "outbox", lane: letter.held.lane };
       }
     }
-    const kept = edited ?? (await tx.run<Kept>(sql.keepMessage, [id, lane])).rows[0]?.written_on;
+    const kept = edited ?? (await tx.run<Kept>(sql.keepMessage, [id, lane, stream])).rows[0]?.written_on;
     const where = [id, lane, stream, kept ?? null];
     if (letter.origin === "outbox") {
       await tx.run(sql.sendAgain, where);
@@ -68,11 +69,21 @@ async function keepEdited(
   tx: OwnedTransaction,
   sql: DeadLetterStatements,
   { id, message }: DeadLetter,
-  { lane, by, edit }: { readonly lane: number; readonly by: By; readonly edit: Edit },
+  {
+    lane,
+    stream,
+    by,
+    edit,
+  }: {
+    readonly lane: number;
+    readonly stream: string | null;
+    readonly by: By;
+    readonly edit: Edit;
+  },
 ): Promise<string | undefined> {
   const [before, after] = [dataHash(message.data), dataHash(edit.data)];
   await tx.run(sql.noteEdit, [id, by.actor, by.reason ?? "", before, after, edit.contract]);
-  const { rows } = await tx.run<Kept>(sql.keepCopy, [id, lane, edit.data]);
+  const { rows } = await tx.run<Kept>(sql.keepCopy, [id, lane, stream, edit.data]);
   return rows[0]?.written_on;
 }
 

@@ -103,7 +103,7 @@ export function deadLetterStatements(schema: string) {
     freeKey: statement("sagabox.dead_letter.free_key", `select ${schema}.dead_letter_free_key($1::bigint)`),
     keepMessage: statement(
       "sagabox.dead_letter.keep_message",
-      `select ${schema}.dead_letter_keep_message($1::bigint, $2::smallint)::text as written_on`,
+      `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, null, $3::text::bigint)::text as written_on`,
     ),
     noteEdit: statement(
       "sagabox.dead_letter.note_edit",
@@ -112,7 +112,7 @@ export function deadLetterStatements(schema: string) {
     ),
     keepCopy: statement(
       "sagabox.dead_letter.keep_copy",
-      `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, $3::text)::text as written_on`,
+      `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, $4::text, $3::text::bigint)::text as written_on`,
     ),
     movePlace: statement(
       "sagabox.dead_letter.move_place",

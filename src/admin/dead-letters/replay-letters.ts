@@ -97,6 +97,7 @@ async function putBack(
   const kept = await tx.run<{ id: string; written_on: string }>(sql.keep, [
     textArray(rest.map(({ id }) => id)),
     textArray(rest.map(({ lane }) => lane)),
+    textArray(rest.map(({ stream }) => stream)),
   ]);
   const days = new Map(kept.rows.map((row) => [row.id, row.written_on]));
   const place = async (origin: ClosedRow["origin"]): Promise<readonly Flight[]> => {

@@ -102,8 +102,8 @@ export function replayStatements(schema: string) {
     ),
     keep: statement(
       "sagabox.letters.keep",
-      `select given.id::text, ${schema}.dead_letter_keep_message(given.id, given.lane)::text as written_on
-         from unnest($1::text::bigint[], $2::text::smallint[]) as given (id, lane)`,
+      `select given.id::text, ${schema}.dead_letter_keep_copy(given.id, given.lane, null, given.stream)::text as written_on
+         from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[]) as given (id, lane, stream)`,
     ),
     deliver: statement(
       "sagabox.letters.deliver",

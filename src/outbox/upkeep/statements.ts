@@ -158,11 +158,20 @@ export function partitionStatements(
 
 /** Sending again what was sent: one page of the archive per statement, so a page is sent whole or not at all. */
 export function republishStatements(schema: string) {
-  // What still waits, or lies among the dead letters, was not sent; what never was in the outbox has seq 0.
+  // What still waits, lies among the dead letters or was discarded there was not sent; what never was in the outbox has
+  // seq 0.
   const wasSent = `seq > 0
             and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq)
+            and not exists (select 1 from ${schema}.outbox where outbox.again and outbox.message_id = message.id)
             and not exists (select 1 from ${schema}.dead_letter
-                             where message_id = message.id and origin = 'outbox' and closed_at is null)`;
+                             where message_id = message.id and origin = 'outbox'
+                               and (closed_at is null or closed_as = 'discarded'))`;
+  // Whoever gave a message other data before it was sent has had those sent.
+  const editedOn = `(select edit.kept_on
+                     from ${schema}.dead_letter as letter
+                     join ${schema}.dead_letter_edit as edit on edit.letter_id = letter.id
+                    where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
+                    order by letter.id desc limit 1)`;
   return {
     count: statement(
       "sagabox.outbox.republish_count",
@@ -177,7 +186,8 @@ export function republishStatements(schema: string) {
     republish: statement(
       "sagabox.outbox.republish",
       `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), page as materialized (
-         select id, lane, stream, topic, type, written_on, priority, max_attempts, seq, written_at
+         select id, lane, stream, topic, type, priority, max_attempts, seq, written_at,
+                coalesce(${editedOn}, written_on) as sent_on
            from ${schema}.message
           where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
             and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
@@ -189,7 +199,7 @@ export function republishStatements(schema: string) {
        ), again as (
          insert into ${schema}.outbox
                 (again, lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at)
-         select true, lane, nextval('${schema}.outbox_seq'), stream, topic, type, id, written_on, priority, max_attempts, moment.at
+         select true, lane, nextval('${schema}.outbox_seq'), stream, topic, type, id, sent_on, priority, max_attempts, moment.at
            from moment, (select * from page order by written_at, seq) as page
           where moment.xid is not null
        )

@@ -44,6 +44,7 @@ create table {schema}.dead_letter_edit (
   before_hash  text        not null check (before_hash ~ '^[0-9a-f]{64}$'),
   after_hash   text        not null check (after_hash ~ '^[0-9a-f]{64}$'),
   contract     text,       -- name and version it was checked against; null when nobody gave a contract
+  kept_on      date,       -- the day of the copy with the new data
   check (before_hash <> after_hash)
 );
 
@@ -51,7 +52,8 @@ create table {schema}.dead_letter_edit (
 -- archive has no other copy. Content that is not the letter's own must be what an edit says; it never was in the outbox,
 -- and its seq, 0, says so: nobody but the letter's own consumer is sent it again. Rows move to younger copies only, so
 -- data that were edited back to what they once were are a copy of their own.
-create function {schema}.dead_letter_keep_copy(letter_id bigint, in_lane smallint, content text) returns date
+create function {schema}.dead_letter_keep_copy(letter_id bigint, in_lane smallint, content text, in_stream bigint default null)
+returns date
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   letter {schema}.dead_letter;
@@ -73,18 +75,20 @@ begin
            select 1 from {schema}.message as younger
             where younger.id = message.id and younger.written_on > message.written_on))
    order by message.written_on desc limit 1;
-  if kept is not null then return kept; end if;
-  select greatest((clock_timestamp() at time zone 'UTC')::date, max(message.written_on) + 1) into kept
-    from {schema}.message where message.id = letter.message_id;
-  insert into {schema}.message
-         (id, written_on, seq, lane, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
-          correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death,
-          headers, data, written_at, expires_at)
-  values (letter.message_id, kept, case when wanted = letter.data then nextval('{schema}.outbox_seq') else 0 end, in_lane, letter.kind, letter.type,
-          letter.schema_version, letter.topic, letter.key, letter.aggregate_type, letter.aggregate_id, letter.saga_id,
-          letter.correlation_id, letter.causation_id, letter.traceparent, letter.source, letter.target,
-          letter.priority, letter.max_attempts, letter.held_lane is not null, letter.headers, wanted,
-          letter.written_at, null);
+  if kept is null then
+    select greatest((clock_timestamp() at time zone 'UTC')::date, max(message.written_on) + 1) into kept
+      from {schema}.message where message.id = letter.message_id;
+    insert into {schema}.message
+           (id, written_on, seq, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id,
+            saga_id, correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death,
+            headers, data, written_at, expires_at)
+    values (letter.message_id, kept, case when wanted = letter.data then nextval('{schema}.outbox_seq') else 0 end,
+            in_lane, in_stream, letter.kind, letter.type, letter.schema_version, letter.topic, letter.key,
+            letter.aggregate_type, letter.aggregate_id, letter.saga_id, letter.correlation_id, letter.causation_id,
+            letter.traceparent, letter.source, letter.target, letter.priority, letter.max_attempts,
+            letter.held_lane is not null, letter.headers, wanted, letter.written_at, null);
+  end if;
+  update {schema}.dead_letter_edit as edit set kept_on = kept where edit.letter_id = letter.id;
   return kept;
 end
 $$;
@@ -192,7 +196,7 @@ select id, origin, consumer, message_id, kind, type, schema_version, topic, aggr
 
 revoke all on {schema}.dead_letter_edit from public;
 revoke all on function {schema}.dead_letter_find_place() from public;
-revoke all on function {schema}.dead_letter_keep_copy(bigint, smallint, text) from public;
+revoke all on function {schema}.dead_letter_keep_copy(bigint, smallint, text, bigint) from public;
 revoke all on function {schema}.dead_letter_move_place(bigint, date) from public;
 revoke all on function {schema}.dead_letter_bury_delivery(integer, bigint, text, text, text) from public;
 revoke all on function {schema}.dead_letter_bury_waiting(integer, bigint, text, text, text) from public;

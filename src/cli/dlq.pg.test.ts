@@ -184,8 +184,11 @@ test("dlq: nobody to handle it stops a replay before it begins, and one that end
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 3, error: "'late'" }]);
   const told = await dlq("replay", "--all", "--reason", "x", "--yes");
   expect(told.code).toBe(4);
-  expect(told.stdout).toContain('consumer "billing" has never run on this database, or');
+  expect(told.stdout).toContain('consumer "billing" has never read from this database');
   await pool.query("insert into sagabox.consumer_group (name) values ('billing')");
+  await pool.query(
+    "insert into sagabox.relay_lane (lane, scope) select id * 256, id from sagabox.consumer_group",
+  );
   expect((await dlq("replay", "--all")).stdout).toContain('no worker runs consumer "billing"');
   await pool.query(
     `insert into sagabox.member (id, scope, worker, lease_until)

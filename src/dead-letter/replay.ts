@@ -184,7 +184,7 @@ function closed(letter: DeadLetter): SagaboxError {
 function noGroup(letter: DeadLetter): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_UNROUTABLE",
-    `Consumer group "${letter.consumer ?? ""}" does not exist in this database, so letter ${letter.id} cannot be ` +
-      "delivered to it. Start the consumer once, or discard the letter.",
+    `No worker of consumer "${letter.consumer ?? ""}" has ever read from the tables of this database, so letter ${letter.id} ` +
+      "would lie there unread. Start the consumer once, or discard the letter.",
   );
 }

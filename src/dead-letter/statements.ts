@@ -129,7 +129,7 @@ export function deadLetterStatements(schema: string) {
          from ${schema}.dead_letter as letter
         where letter.id = $1::bigint`,
     ),
-    // One consumer failed, so only its group gets another copy.
+    // One consumer failed, so only its group gets another copy. A group without lanes has never read from here.
     deliverAgain: statement(
       "sagabox.dead_letter.deliver_again",
       `insert into ${schema}.queue
@@ -140,6 +140,7 @@ export function deadLetterStatements(schema: string) {
          from ${schema}.dead_letter as letter
          join ${schema}.consumer_group on consumer_group.name = letter.consumer
         where letter.id = $1::bigint
+          and exists (select 1 from ${schema}.relay_lane where relay_lane.scope = consumer_group.id)
        returning lane`,
     ),
     // Rows another cleaner or an operator has locked are passed over. A letter that is still open takes the

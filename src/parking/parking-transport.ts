@@ -16,7 +16,7 @@ import type { PostgresTransport } from "../transports/postgres/index.ts";
 import { KeyGate } from "./key-gate.ts";
 import { ParkedDelivery } from "./parked-delivery.ts";
 
-/** A broker whose keyed retries wait in Postgres. Everything else is the broker's own. */
+/** A broker whose keyed retries and replayed letters wait in Postgres. Everything else is the broker's own. */
 export class ParkingTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities;
@@ -50,34 +50,36 @@ export class ParkingTransport implements Transport {
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
-    if (!subscription.ordered) return this.#broker.subscribe(subscription, receive);
-    const { group } = subscription;
-    const gate = new KeyGate({
-      lot: await this.#tables.parkingLot(group),
-      group,
-      observer: this.#observer,
-      receive,
-    });
+    const { group, ordered } = subscription;
+    const gate = ordered
+      ? new KeyGate({ lot: await this.#tables.parkingLot(group), group, observer: this.#observer, receive })
+      : undefined;
     let fresh: Consumption | undefined = undefined;
     const copy = (message: Message, note: DeadLetterNote): Promise<void> => this.#copy(fresh, message, note);
+    // Retries of an unordered group wait at the broker, but its replayed letters come from the tables as well.
     const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, (delivery) =>
       receive(new ParkedDelivery(delivery, copy)),
     );
     const consumption = await this.#broker
-      .subscribe(subscription, (delivery) => gate.arrived(delivery))
+      .subscribe(subscription, (delivery) =>
+        gate === undefined ? receive(delivery) : gate.arrived(delivery),
+      )
       .catch(async (error: unknown) => {
         await parked.close();
         throw error;
       });
     fresh = consumption;
+    const closing = (): void => {
+      if (gate !== undefined) gate.closing = true;
+    };
     return {
       pause: async () => {
-        gate.closing = true;
+        closing();
         await Promise.all([consumption.pause(), parked.pause()]);
       },
       close: async () => {
-        gate.closing = true;
-        await gate.idle();
+        closing();
+        await gate?.idle();
         await consumption.close();
         await parked.close();
       },

@@ -22,6 +22,7 @@ async function setup() {
   });
   onTestFinished(async () => void (await bus.stop()));
   const handled: { id: string; n: number }[] = [];
+  const loose: number[] = [];
   const world = { broken: true };
   for (const [consumer, ordered] of [
     ["billing", true],
@@ -30,11 +31,12 @@ async function setup() {
     bus.on(Placed, { consumer, ordered }, ({ id, data }) => {
       if (world.broken) throw permanent("no price");
       if (consumer === "billing") handled.push({ id, n: data.n });
+      else loose.push(data.n);
     });
   }
   const publish = async (n: number): Promise<string> =>
     (await bus.transaction((tx) => tx.publish(Placed, { n }))).id;
-  return { bus, handled, world, publish };
+  return { bus, pool, handled, loose, world, publish };
 }
 
 test("E4: letters of a consumer behind a broker are replayed in stages, under their ids, in the order of their keys", async () => {
@@ -58,14 +60,40 @@ test("E4: letters of a consumer behind a broker are replayed in stages, under th
   ]);
 });
 
-test("E4: a consumer that reads nothing from this database is said to be so, and nothing is replayed to it", async () => {
-  const { bus, publish } = await setup();
+test("E4: letters of a consumer that keeps no order behind a broker are replayed to it, all or one", async () => {
+  const { bus, world, loose, publish } = await setup();
+  await bus.run();
+  for (const n of [1, 2, 3]) await publish(n);
+  const open = () => bus.deadLetters.list({ open: true, consumer: "loose" });
+  await until(async () => (await open()).length === 3);
+  world.broken = false;
+  const [newest] = await open();
+  await bus.deadLetters.replay(newest?.id ?? "", { actor: "ann", reason: "fixed" });
+  await until(async () => loose.length === 1);
+  expect(await bus.deadLetters.replayAll({ consumer: "loose" }, by)).toMatchObject({
+    verdict: "done",
+    handled: 2,
+  });
+  expect(loose.toSorted()).toEqual([1, 2, 3]);
+});
+
+test("E4: nothing is put where nobody has ever read", async () => {
+  const { bus, pool, publish } = await setup();
   await bus.run();
   await publish(1);
   await until(async () => (await bus.deadLetters.list({ open: true, consumer: "loose" })).length === 1);
-  const report = await bus.deadLetters.replayAll({ consumer: "loose" }, by);
-  expect(report).toMatchObject({ verdict: "not running", replayed: 0, left: 1 });
-  expect(report.groups[0]?.why).toContain("takes all its messages from a broker");
+  await pool.query("update sagabox.dead_letter set consumer = 'elsewhere' where consumer = 'loose'");
+  await pool.query("insert into sagabox.consumer_group (name) values ('elsewhere')");
+  const [letter] = await bus.deadLetters.list({ open: true, consumer: "elsewhere" });
+  await expect(
+    bus.deadLetters.replay(letter?.id ?? "", { actor: "ann", reason: "fixed" }),
+  ).rejects.toMatchObject({ code: "TRANSPORT_UNROUTABLE" });
+  expect(await bus.deadLetters.replayAll({ consumer: "elsewhere" }, by)).toMatchObject({
+    verdict: "not running",
+    replayed: 0,
+    left: 1,
+  });
+  expect((await pool.query("select 1 from sagabox.queue")).rows).toEqual([]);
 });
 
 test("E4: what could not be sent is replayed to the relay, which has to run", async () => {

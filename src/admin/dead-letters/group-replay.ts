@@ -109,8 +109,8 @@ export class GroupReplay {
         await sleep(this.#flights.dueMs, this.#settings.signal);
         continue;
       }
-      // Once the canary has come through, a run of one key goes together: its line keeps the order.
-      const page = await this.#line.take(room, this.#flights.moving, stage.name !== "canary");
+      // Once the ramp has come through, a run of one key goes together: its line keeps the order.
+      const page = await this.#line.take(room, this.#flights.moving, stage.name === "rest");
       if (page.length > 0) {
         if (!(await this.#pacer.turn(page.length, stage.perSecond, this.#settings.signal))) continue;
         const flown = await replayLetters(this.#admin, page, this.#by);

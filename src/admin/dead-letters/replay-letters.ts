@@ -126,7 +126,8 @@ async function putBack(
 function unroutable(consumer: string): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_UNROUTABLE",
-    `Consumer group "${consumer}" does not exist in this database, so nothing was replayed to it. Start the consumer once.`,
+    `No worker of consumer "${consumer}" has ever read from the tables of this database, so nothing was replayed to it. ` +
+      "Start the consumer once.",
   );
 }
 

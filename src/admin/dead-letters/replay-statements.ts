@@ -116,6 +116,7 @@ export function replayStatements(schema: string) {
               as given (id, lane, stream, written_on)
          join ${schema}.dead_letter as letter on letter.id = given.id
          join ${schema}.consumer_group as reader on reader.name = letter.consumer
+        where exists (select 1 from ${schema}.relay_lane where relay_lane.scope = reader.id)
         order by ${place("letter")}
        returning message_id, lane, seq::text`,
     ),

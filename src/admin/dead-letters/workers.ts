@@ -31,6 +31,5 @@ function idle(consumer: string | null, known: boolean): string {
   const name = JSON.stringify(consumer);
   return known
     ? `no worker runs consumer ${name}; start it, then run this again`
-    : `consumer ${name} has never run on this database, or takes all its messages from a broker (\`ordered: false\`); ` +
-        "start it, then run this again";
+    : `consumer ${name} has never read from this database; start it, then run this again`;
 }

@@ -12,10 +12,11 @@ import { chunkOf, stagesOf, windowOf, type Stage } from "./stages.ts";
 import { workersOf } from "./workers.ts";
 
 /**
- * done: everything whose turn came was replayed · stopped: a failure came back · not running: nobody would handle it ·
- * unknown yet: nothing came of what was replayed · interrupted: somebody asked to end it.
+ * done: everything was replayed · stopped: a failure came back · not running: nobody would handle it ·
+ * unknown yet: nothing came of what was replayed · interrupted: somebody asked to end it · incomplete: letters are left
+ * whose turn did not come.
  */
-export type ReplayVerdict = "done" | "stopped" | "not running" | "unknown yet" | "interrupted";
+export type ReplayVerdict = "done" | "incomplete" | "stopped" | "not running" | "unknown yet" | "interrupted";
 
 /** Lets letters of all groups go at one pace. */
 export class Pacer {

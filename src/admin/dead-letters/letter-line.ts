@@ -13,7 +13,7 @@ export type ReadLetters = (after: Cursor, limit: number) => Promise<readonly Can
 const START: Cursor = { place: "-2", writtenAt: "-infinity", messageId: "" };
 const WINDOW = 500;
 /** How many letters may be passed over in vain while others are on their way that they may be waiting for. */
-const PATIENCE = 4 * WINDOW;
+const PATIENCE = 2 * WINDOW;
 
 /**
  * The letters of a cause in the order of their messages, pass after pass. A key of which one letter had to wait is left

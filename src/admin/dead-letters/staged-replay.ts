@@ -1,6 +1,6 @@
 import { systemClock } from "../../runtime/index.ts";
 import { GroupReplay, Pacer, type ReplayVerdict } from "./group-replay.ts";
-import { letterGroups, type LetterGroup } from "./groups.ts";
+import { letterGroups, type LetterGroup, type LetterGroups } from "./groups.ts";
 import type { LetterAdmin } from "./letter-admin.ts";
 import {
   paceSettings,
@@ -38,7 +38,7 @@ export interface GroupReport {
   readonly diedAgain: number;
   /** Replayed, and neither handled nor dead yet. */
   readonly waiting: number;
-  /** Not replayed: the group was stopped, or an earlier letter of the same key is dead. */
+  /** Not replayed: the group was stopped, an earlier letter of the same key is dead, or somebody else has it in hand. */
   readonly left: number;
 }
 
@@ -54,7 +54,10 @@ export interface ReplayReport {
   readonly groups: readonly GroupReport[];
 }
 
-const MOST_GROUPS = 1_000;
+const PAGE = 1_000;
+const MOST_GROUPS = 10_000;
+/** What a person may have typed that is about a person; the audit log cannot be erased. */
+const HIDDEN = ["key", "text"];
 
 /** What would be replayed, and whether anybody would handle it. Changes nothing. */
 export async function planReplay(
@@ -64,7 +67,7 @@ export async function planReplay(
 ): Promise<ReplayPlan> {
   replayConditions(filter);
   const stages = stagesOf(paceSettings(pace));
-  const { open, groups } = await letterGroups(admin, { ...filter, limit: MOST_GROUPS });
+  const { open, groups } = await allGroups(admin, filter);
   const workers = await workersOf(admin, [...new Set(groups.map(({ consumer }) => consumer))]);
   const idle = new Map(workers.map(({ consumer, why }) => [consumer, why ?? null]));
   return {
@@ -72,6 +75,20 @@ export async function planReplay(
     groups: groups.map((group) => ({ ...group, notRunning: idle.get(group.consumer) ?? null })),
     stages,
   };
+}
+
+// Letters come and go between two pages, so a group may be seen twice; one that is missed counts as left.
+async function allGroups(admin: LetterAdmin, filter: ReplayFilter): Promise<Omit<LetterGroups, "count">> {
+  const found = new Map<string, LetterGroup>();
+  for (let offset = 0; ; offset += PAGE) {
+    const { open, count, groups } = await letterGroups(admin, { ...filter, limit: PAGE, offset });
+    for (const group of groups) if (!found.has(group.fingerprint)) found.set(group.fingerprint, group);
+    const letters = Math.max(
+      open,
+      [...found.values()].reduce((sum, group) => sum + group.open, 0),
+    );
+    if (offset + PAGE >= Math.min(count, MOST_GROUPS)) return { open: letters, groups: [...found.values()] };
+  }
 }
 
 /**
@@ -96,10 +113,14 @@ export async function stagedReplay(
   const reports: GroupReport[] = [];
   for (const replay of replays) {
     const report = await reportOf(admin, settings, upTo, replay);
-    await noteEnd(admin, settings, report);
+    await noteEnd(admin, settings, report, replay.tally.error);
     reports.push(report);
   }
-  return { ...totals(reports), tookMs: Math.round(systemClock.monotonicMs() - beganMs), groups: reports };
+  return {
+    ...totals(reports, letters),
+    tookMs: Math.round(systemClock.monotonicMs() - beganMs),
+    groups: reports,
+  };
 }
 
 // A key may have letters of two causes, so one group can make room for another: as long as anything moves, all get a turn.
@@ -135,8 +156,13 @@ async function reportOf(
     ...params,
   ]);
   const left = rows[0]?.count ?? 0;
-  const behind = left === 0 ? null : `${left} wait behind an earlier letter of their key that is dead`;
-  const { verdict, why } = replay.end ?? { verdict: "done", why: behind };
+  const { verdict, why } = replay.end ?? {
+    verdict: left === 0 ? "done" : "incomplete",
+    why:
+      left === 0
+        ? null
+        : `${left} wait behind an earlier letter of their key, or somebody else has them in hand`,
+  };
   const { replayed, handled, diedSame, diedOtherwise } = tally;
   const diedAgain = diedSame + diedOtherwise;
   return {
@@ -155,16 +181,19 @@ async function reportOf(
   };
 }
 
-function totals(groups: readonly GroupReport[]): Omit<ReplayReport, "tookMs" | "groups"> {
+function totals(groups: readonly GroupReport[], letters: number): Omit<ReplayReport, "tookMs" | "groups"> {
   const sum = (pick: (group: GroupReport) => number): number =>
     groups.reduce((total, group) => total + pick(group), 0);
+  // Of more causes than one replay takes.
+  const beyond = letters - sum(({ planned }) => planned);
+  const first = groups.find(({ verdict }) => verdict !== "done")?.verdict;
   return {
-    verdict: groups.find(({ verdict }) => verdict !== "done")?.verdict ?? "done",
+    verdict: first ?? (beyond > 0 ? "incomplete" : "done"),
     replayed: sum(({ replayed }) => replayed),
     handled: sum(({ handled }) => handled),
     diedAgain: sum(({ diedAgain }) => diedAgain),
     waiting: sum(({ waiting }) => waiting),
-    left: sum(({ left }) => left),
+    left: sum(({ left }) => left) + beyond,
   };
 }
 
@@ -174,7 +203,9 @@ async function noteStart(
   filter: ReplayFilter,
   letters: number,
 ): Promise<void> {
-  const asked = Object.fromEntries(Object.entries(filter).map(([name, value]) => [name, String(value)]));
+  const asked = Object.fromEntries(
+    Object.entries(filter).map(([name, value]) => [name, HIDDEN.includes(name) ? "…" : String(value)]),
+  );
   await store.audit.done(store.database, {
     actor,
     reason,
@@ -187,14 +218,18 @@ async function noteStart(
 async function noteEnd(
   { store }: LetterAdmin,
   { actor, reason }: ReplaySettings,
-  { fingerprint, ...report }: GroupReport,
+  report: GroupReport,
+  error: string | null,
 ): Promise<void> {
-  const action = report.verdict === "done" ? "dead_letter.replay_finished" : "dead_letter.replay_stopped";
+  const { fingerprint, consumer, verdict, stage, planned, replayed, handled, diedAgain, waiting, left } =
+    report;
+  // Without what the error said: that goes when its letter goes.
+  const why = error === null ? report.why : (report.why?.replace(`: ${error}`, "") ?? null);
   await store.audit.done(store.database, {
     actor,
     reason,
-    action,
+    action: verdict === "done" ? "dead_letter.replay_finished" : "dead_letter.replay_stopped",
     target: { kind: "dead_letter_group", id: fingerprint },
-    after: { ...report, why: report.why?.slice(0, 1_000) ?? null },
+    after: { consumer, verdict, why, stage, planned, replayed, handled, diedAgain, waiting, left },
   });
 }

@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { failureLabel, fingerprintOf, isSameFailure, normalisedError, type Failure } from "./fingerprint.ts";
+import {
+  failureLabel,
+  fingerprintOf,
+  isSameFailure,
+  normalisedError,
+  tellingPart,
+  type Failure,
+} from "./fingerprint.ts";
 
 const failure: Failure = {
   consumer: "billing",
@@ -60,6 +67,21 @@ test("a text of megabytes costs no more than its beginning", () => {
   const long = "a1 ".repeat(1_000_000);
   expect(normalisedError(long).length).toBeLessThanOrEqual(300);
   expect(fingerprintOf({ ...failure, errorMessage: long })).toHaveLength(12);
+});
+
+test.each([["x"], ["a/"], ["7"], ["'"], ["«"], ["“"], ["@"], ["a@"], ["# "], ["a.b@"], ["+-"]])(
+  "200 kB of %s are cut before anything is looked for in them",
+  (piece) => {
+    const hostile = piece.repeat(200_000 / piece.length);
+    expect(tellingPart(hostile)).toHaveLength(1_200);
+    expect(normalisedError(hostile)).toBe(normalisedError(tellingPart(hostile)));
+  },
+);
+
+test("marks that open and never close are left as they are, and what is closed behind them is found", () => {
+  expect(normalisedError("««« «one» left")).toBe("««« … left");
+  expect(normalisedError("a/b/c:d-e no digit, x/y-7 has")).toBe("a/b/c:d-e no digit, # has");
+  expect(normalisedError("a@b@c@example.org bounced")).toBe("a@b@… bounced");
 });
 
 test("the text of an attempt is recognised in the letter, whatever causes the letter tells of as well", () => {

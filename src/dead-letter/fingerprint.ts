@@ -14,24 +14,27 @@ export interface Failure {
 const LONGEST_TEXT = 300;
 const DIGITS = 12;
 
-// From the most telling to the least: what one of them took is not looked at again.
+// From the most telling to the least: what one of them took is not looked at again. Texts may come from outside, so each
+// pattern begins only where a run begins, and looks at no character of it more than a few times.
 const VARIABLE: readonly (readonly [RegExp, string])[] = [
-  [/"[^"]*"|`[^`]*`|«[^»]*»|“[^”]*”/g, "…"],
+  [/"[^"]*"|`[^`]*`|«[^«»]*»|“[^“”]*”/g, "…"],
   // A single quote is an apostrophe as well, so it must stand where a quotation begins and where one ends.
   [/(?<=^|[\s(=:,[{])'[^']*'(?=$|[\s).,:;\]}])/g, "…"],
-  [/[^\s@<>()]+@[^\s@<>()]+\.[a-z]+/gi, "…"],
+  [/(?<![^\s@<>()])[^\s@<>()]+@[^\s@<>()]+\.[a-z]+/gi, "…"],
   // Uuids, numbers, times, addresses and names with a number in them.
-  [/[\p{L}\p{N}_+:/-]*\p{N}(?:[\p{L}\p{N}_+:/.-]*[\p{L}\p{N}_])?/gu, "#"],
+  [/(?<![\p{L}\p{N}_+:/-])[\p{L}\p{N}_+:/-]*\p{N}(?:[\p{L}\p{N}_+:/.-]*[\p{L}\p{N}_])?/gu, "#"],
   [/\b(?:[a-f]{8,}|[A-F]{8,})\b/g, "#"],
   [/#(?:[\s,;]+#)+/g, "#"],
 ];
 
+/** As much of an error's text as is looked at. */
+export function tellingPart(text: string): string {
+  return text.slice(0, LONGEST_TEXT * 4);
+}
+
 /** An error's text without what differs from one message to the next, so that the same cause has the same text. */
 export function normalisedError(text: string): string {
-  const plain = text
-    .slice(0, LONGEST_TEXT * 4)
-    .replace(/\s+/g, " ")
-    .trim();
+  const plain = tellingPart(text).replace(/\s+/g, " ").trim();
   const same = VARIABLE.reduce((left, [pattern, mark]) => left.replace(pattern, mark), plain);
   return same.slice(0, LONGEST_TEXT);
 }

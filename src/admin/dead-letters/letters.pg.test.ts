@@ -61,6 +61,18 @@ test("among 100,000 letters groups, pages, keys and outcomes are found by their 
   expect(performance.now() - beganMs).toBeLessThan(5_000);
 });
 
+test("among 100,000 that wait, a message is found by its place", async () => {
+  const { pool, admin, rows } = await setup();
+  await pool.query(
+    `insert into sagabox.outbox (lane, seq, topic, type, message_id, written_on, due_at)
+     select n % 256, nextval('sagabox.outbox_seq'), 't', 't', 'x-' || n, current_date, clock_timestamp()
+       from generate_series(1, 100000) as n`,
+  );
+  await pool.query("analyze sagabox.outbox");
+  const plan = await rows(`explain ${admin.sql.waiting.text}`, ["m-1"]);
+  expect(plan.map((row) => row["QUERY PLAN"]).join("\n")).not.toMatch(/Seq Scan on outbox/);
+});
+
 async function holdKey({ admin, rows }: Awaited<ReturnType<typeof setup>>, id: string, seq: number) {
   const message = aMessage({ id, key: "k", data: '{"n":1}', topic: place.topic });
   const { database, sql } = admin.store;

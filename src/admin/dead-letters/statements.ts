@@ -116,10 +116,15 @@ export function letterStatements(schema: string) {
     // ── what lives ──
     waiting: statement(
       "sagabox.letters.waiting",
-      `select 'outbox' as line, moving.lane, moving.seq::text, null::text as consumer, moving.type, moving.attempts
-         from ${schema}.outbox as moving
-        where moving.due_at < 'infinity' and ((moving.again and moving.message_id = $1::text)
-           or (moving.lane, moving.seq) in (select message.lane, message.seq from ${schema}.message where message.id = $1::text))
+      `with place as materialized (
+         select message.lane::integer as lane, message.seq from ${schema}.message where message.id = $1::text
+         union
+         select again.lane, again.seq from ${schema}.outbox as again where again.again and again.message_id = $1::text
+       )
+       select 'outbox' as line, moving.lane, moving.seq::text, null::text as consumer, moving.type, moving.attempts
+         from place
+         join ${schema}.outbox as moving on moving.lane = place.lane and moving.seq = place.seq
+        where moving.message_id = $1::text and moving.due_at < 'infinity'
        union all
        select 'queue', moving.lane, moving.seq::text, reader.name, moving.type, moving.attempts
          from ${schema}.queue as moving

@@ -45,10 +45,9 @@ test("what another operator has in hand is left, and the replay does not call it
   const other = await pool.connect();
   await other.query("begin");
   await other.query("select 1 from sagabox.dead_letter where id = 2 for update");
-  const report = await stagedReplay(admin, {}, by).finally(async () => {
-    await other.query("rollback");
-    other.release();
-  });
+  const report = await stagedReplay(admin, {}, by);
+  await other.query("rollback");
+  other.release();
   expect(report).toMatchObject({ verdict: "incomplete", handled: 2, left: 1 });
   expect(report.groups[0]?.why).toContain("somebody else has them in hand");
   expect(await stagedReplay(admin, {}, by)).toMatchObject({ verdict: "done", handled: 1, left: 0 });

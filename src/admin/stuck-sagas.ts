@@ -57,7 +57,7 @@ function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "wh
         whatToDo:
           row.last_error === personErased
             ? `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`
-            : `Repair the cause and retry; or do it by hand and settle it; or skip it. See: saga show ${id}`,
+            : `Repair the cause and retry; or do it by hand and settle it; or skip it. See: sagabox saga show ${id}`,
       };
     case "unclaimed":
       return unclaimed(admin, row, `${type} version ${version}`);

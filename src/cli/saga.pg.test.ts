@@ -56,12 +56,16 @@ test("F10: show tells steps, incident and the ways out; history tells who and wh
   expect(shown.stdout).not.toContain("\u001b");
   const json = JSON.parse((await cli("show", broken, "--json")).stdout) as object;
   expect(json).toMatchObject({ id: broken, pivoted: true, incident: { steps: ["ship"] } });
-  expect(await cli("settle", broken, "--step", "ship", "--result", '"by hand"', ...why)).toMatchObject({
+  expect(
+    await cli("settle", broken, "--step", "ship", "--result", '"by hand"', "--yes", ...why),
+  ).toMatchObject({
     code: 0,
     stdout: `Asked for "settle". A worker does it next; see: sagabox saga show ${broken}\n`,
   });
   await at(broken, "completed");
-  expect(await cli("cancel", broken, "--actor", "bo", "--reason", "too late")).toMatchObject({ code: 1 });
+  expect(await cli("cancel", broken, "--yes", "--actor", "bo", "--reason", "too late")).toMatchObject({
+    code: 1,
+  });
   const history = await cli("history", broken);
   expect(history.stdout).toMatch(/^at +nr +event +step +change +note +cause +by$/m);
   expect(history.stdout).toMatch(/ settle by ann: ticket 7 +operator:ann +ann: ticket 7$/m);
@@ -81,6 +85,11 @@ test("F10: stuck says why and what to do", async () => {
     new RegExp(`^${broken} {2}order broken.* failed {2}\\(incident\\)\\n {2}Step ship failed`),
   );
   expect(stdout).toContain("retry");
+  expect((await cli("stuck", "--check")).code).toBe(3);
+  expect(await cli("stuck", "--check", "--type", "parcel")).toMatchObject({
+    code: 0,
+    stdout: "No saga is stuck.\n",
+  });
   const json = JSON.parse((await cli("stuck", "--older-than", "1h", "--json")).stdout) as object;
   expect(json).toMatchObject({ stuck: [{ id: broken, reason: "incident" }] });
 });
@@ -100,21 +109,44 @@ test("F10: actions need a reason, are done by a worker, and are refused with cod
     stderr: expect.stringContaining("needs --step"),
   });
   expect(await cli("settle", broken, "--step", "ship", "--result", "{", ...why)).toMatchObject({ code: 2 });
-  expect(await cli("cancel", broken, ...why)).toMatchObject({
+  expect(await cli("cancel", broken, "--yes", ...why)).toMatchObject({
     code: 1,
     stderr: expect.stringContaining("past its pivot"),
   });
   const user = { ...env, USER: "bo" };
-  const cancelled = await cliInProcess(["saga", "cancel", waiting, "--reason", "ticket 8", "--json"], user);
+  const cancelled = await cliInProcess(
+    ["saga", "cancel", waiting, "--reason", "ticket 8", "--yes", "--json"],
+    user,
+  );
   expect(JSON.parse(cancelled.stdout)).toEqual({ action: "cancel", sagaId: waiting, accepted: true });
   await at(waiting, "compensated");
   expect((await bus.sagas.history(waiting)).some(({ actor }) => actor === "bo")).toBe(true);
-  expect(await cli("compensate", waiting, ...why)).toMatchObject({
+  expect(await cli("compensate", waiting, "--yes", ...why)).toMatchObject({
     code: 0,
     stdout: expect.stringContaining("Nothing to do"),
   });
-  await cli("skip", broken, "--step", "ship", ...why);
+  await cli("skip", broken, "--step", "ship", "--yes", ...why);
   await at(broken, "completed");
+});
+
+test("what cannot be taken back is refused in a script without --yes, and asked about at a terminal", async () => {
+  const { waiting, at, bus, env } = await setup();
+  const decide = (kind: string, answer?: string) => {
+    const terminal = { out: true, ask: () => Promise.resolve(answer) };
+    const step = kind === "skip" || kind === "settle" ? ["--step", "approval"] : [];
+    return cliInProcess(
+      ["saga", kind, waiting, ...step, ...why],
+      env,
+      answer === undefined ? {} : { terminal },
+    );
+  };
+  for (const kind of ["skip", "settle", "compensate", "cancel"]) {
+    expect(await decide(kind), kind).toMatchObject({ code: 2, stderr: expect.stringContaining("add --yes") });
+  }
+  expect(await decide("cancel", "no")).toMatchObject({ code: 4, stdout: "", stderr: "Nothing was done.\n" });
+  expect((await bus.sagas.show(waiting)).status).toBe("running");
+  expect((await decide("cancel", "yes")).stdout).toContain('Asked for "cancel"');
+  await at(waiting, "compensated");
 });
 
 test("F8: check ends with 0 on the same definitions and with 3 on changed ones, naming each instance", async () => {

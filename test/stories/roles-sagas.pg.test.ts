@@ -55,14 +55,14 @@ test("G10, E4: a saga runs under its role, and an operator decides about it thro
   const env = { DATABASE_URL: await house.login("operator") };
   const cli = (...args: string[]) => cliInProcess(["saga", ...args], env);
   const why = ["--actor", "ann", "--reason", "ticket 7"];
-  expect(await cli("cancel", started.given.sagaId, ...why)).toMatchObject({ code: 0, stderr: "" });
+  expect(await cli("cancel", started.given.sagaId, "--yes", ...why)).toMatchObject({ code: 0, stderr: "" });
   await until(async () => (await status(started.given.sagaId, "compensated")) === 1);
   for (const args of [["list"], ["show", started.fine.sagaId], ["history", started.fine.sagaId], ["stuck"]]) {
     expect(await cli(...args), args.join(" ")).toMatchObject({ code: 0, stderr: "" });
   }
   const operator = await house.bus(["operator"]);
   expect(await operator.sagas.incidents()).toEqual([]);
-  const refused = await cli("cancel", started.fine.sagaId, ...why);
+  const refused = await cli("cancel", started.fine.sagaId, "--yes", ...why);
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("SAGA_ACTION_REFUSED") });
   const viewer = { DATABASE_URL: await house.login("viewer") };
   const denied = await cliInProcess(["saga", "list"], viewer);

@@ -62,7 +62,7 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
     { argv: ["stuck"] },
     { argv: ["show", "s-1"], findsNothing: true },
     { argv: ["history", "s-1"], findsNothing: true },
-    { argv: ["cancel", "s-1", ...why], findsNothing: true },
+    { argv: ["cancel", "s-1", "--yes", ...why], findsNothing: true },
   ],
   explain: [{ argv: ["m-1"], findsNothing: true }],
   verify: [{ argv: [] }],

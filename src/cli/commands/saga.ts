@@ -1,5 +1,6 @@
 import { nearest } from "../../options/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { yesOption } from "../confirm.ts";
 import { act } from "../saga/act.ts";
 import { diagram } from "../saga/draw.ts";
 import { history, list, show, stuck } from "../saga/look.ts";
@@ -15,10 +16,10 @@ export const saga: Command = {
     "saga list [--type <name>] [--status <status>] [--step <name>] [--key <key>] [--older-than <time>] …",
     "saga show <id>",
     "saga history <id>",
-    "saga stuck [--older-than <time>] [--type <name>]",
+    "saga stuck [--older-than <time>] [--type <name>] [--check]",
     "saga retry <id> [--step <name>] --reason <text>",
-    "saga skip|settle <id> --step <name> --reason <text>",
-    "saga compensate|cancel <id> --reason <text>",
+    "saga skip|settle <id> --step <name> --reason <text> [--yes]",
+    "saga compensate|cancel <id> --reason <text> [--yes]",
     "saga signal <id> --event <name> --data-file <file> --app <module> --reason <text>",
     "saga check --app <module> [--type <name>] [--ended <number>]",
     "saga diagram <id | name> [--app <module>] [--version <number>]",
@@ -26,7 +27,7 @@ export const saga: Command = {
   details: `  list        Instances, newest first. --after takes the last id of the page before.
   show        One instance: its steps, what it waits for, what a person has to decide.
   history     Everything that happened to it, and who or what caused it.
-  stuck       Instances that do not get on by themselves, why, and what to do.
+  stuck       Instances that do not get on by themselves, why, and what to do. --check exits with 3 if there are any.
   retry       Try a step that failed for good, or its undo, again; without --step all that failed.
   skip        Go on as if the failed step, or its undo, were not there.
   settle      Say that the failed step, or its undo, was done by hand; --result is what it would have returned.
@@ -41,7 +42,8 @@ export const saga: Command = {
               along the time.
 
 An action is done by a worker that knows the definition, usually within a second. It is written to the history with
---actor and --reason, and so is one that is refused. The database is the one of DATABASE_URL.
+--actor and --reason, and so is one that is refused. What cannot be taken back (skip, settle, compensate, cancel) asks
+before it is done; show says what is possible. The database is the one of DATABASE_URL.
 
 Examples:
   sagabox saga stuck
@@ -62,6 +64,8 @@ Examples:
     after: { type: "string", value: "<id>", help: "Go on behind this one." },
     actor: { type: "string", value: "<name>", help: "Who decides. Default: USER." },
     reason: { type: "string", value: "<text>", help: "Why. Needed for every action." },
+    yes: yesOption,
+    check: { type: "boolean", help: "Exit with 3 if any saga is stuck." },
     result: { type: "string", value: "<json>", help: "The result of a settled step." },
     event: { type: "string", value: "<name>", help: "The event a signal brings." },
     "data-file": { type: "string", value: "<file>", help: "File with the event's data as JSON." },

@@ -2,6 +2,8 @@ import { cancelSaga, compensateSaga, retryStep, settleStep, skipStep } from "../
 import type { ActionResult, SagaAdmin } from "../../admin/index.ts";
 import type { Json } from "../../message/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { confirmed } from "../confirm.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
 import { json, safeLines } from "../print.ts";
 import { given, idOf, onlyOptions, withSagas } from "./input.ts";
 
@@ -14,16 +16,34 @@ export function act(kind: Act): (input: CommandInput, io: Io) => Promise<number>
     onlyOptions(input, ["actor", "reason", ...optionsOf(kind)]);
     const id = idOf(input);
     const wish = wishOf(kind, id, input, io);
+    const what = warning(kind, id, textValue(input, "step"));
+    if (what !== undefined && !(await confirmed(input, io, { what }))) return STOPPED;
     const result = await withSagas(input, io, wish);
     if (input.values["json"] === true) io.out(json({ action: kind, ...result }));
     else io.out(safeLines(told(kind, result)));
-    return 0;
+    return DONE;
   };
 }
 
 function optionsOf(kind: Act): readonly string[] {
-  if (kind === "settle") return ["step", "result"];
-  return kind === "compensate" || kind === "cancel" ? [] : ["step"];
+  if (kind === "settle") return ["step", "result", "yes"];
+  if (kind === "skip") return ["step", "yes"];
+  return kind === "retry" ? ["step"] : ["yes"];
+}
+
+/** What a person should know before; a retry can be asked for again and again. */
+function warning(kind: Act, id: string, step = ""): string | undefined {
+  switch (kind) {
+    case "retry":
+      return undefined;
+    case "skip":
+      return `Saga ${id} would go on without step ${step}. That cannot be taken back.`;
+    case "settle":
+      return `Step ${step} of saga ${id} would count as done by hand. That cannot be taken back.`;
+    case "compensate":
+    case "cancel":
+      return `Saga ${id} would undo what it did. That cannot be taken back.`;
+  }
 }
 
 function wishOf(kind: Act, id: string, input: CommandInput, io: Io): Wish {

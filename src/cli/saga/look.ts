@@ -1,6 +1,7 @@
 import { listSagas, sagaHistory, showSaga, stuckSagas } from "../../admin/index.ts";
 import type { SagaFilter, StuckOptions } from "../../admin/index.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
+import { DONE, FOUND } from "../exit-codes.ts";
 import { json, safeLines, table } from "../print.ts";
 import { given, idOf, noArgument, numberValue, onlyOptions, withSagas } from "./input.ts";
 import { sagaText } from "./saga-text.ts";
@@ -70,7 +71,7 @@ export async function history(input: CommandInput, io: Io): Promise<number> {
 }
 
 export async function stuck(input: CommandInput, io: Io): Promise<number> {
-  onlyOptions(input, ["older-than", "type", "limit"]);
+  onlyOptions(input, ["older-than", "type", "limit", "check"]);
   noArgument(input);
   const options = given({
     olderThan: textValue(input, "older-than"),
@@ -78,16 +79,17 @@ export async function stuck(input: CommandInput, io: Io): Promise<number> {
     limit: numberValue(input, "limit"),
   }) as StuckOptions;
   const sagas = await withSagas(input, io, (admin) => stuckSagas(admin, options));
+  const code = input.values["check"] === true && sagas.length > 0 ? FOUND : DONE;
   if (input.values["json"] === true) {
     io.out(json({ stuck: sagas }));
-    return 0;
+    return code;
   }
   if (sagas.length === 0) io.out("No saga is stuck.");
   for (const { id, type, correlationId, status, reason, why, whatToDo } of sagas) {
     io.out(safeLines(`${id}  ${type} ${correlationId}  ${status}  (${reason})`));
     io.out(safeLines(`  ${why.replaceAll("\n", " ")}\n  ${whatToDo}`));
   }
-  return 0;
+  return code;
 }
 
 function short(text: string | null): string | null {

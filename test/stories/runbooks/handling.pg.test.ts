@@ -95,7 +95,8 @@ test("G7, F10, saga stuck: the failed step is found; retry, settle and cancel br
   const [sql = ""] = book.sql("Look at one saga", { "saga-id": first });
   expect((await pool.query(sql)).rows).toMatchObject([{ event_type: "order.placed" }]);
 
-  const status = (saga: string) => () => book.done("Afterwards", { "saga-id": saga });
+  const status = (saga: string) => async () =>
+    (await book.follow("Afterwards", { "saga-id": saga }))[0]?.stdout;
   await book.done("Settle", { "saga-id": second, step: "ship", json: `'"by hand"'` });
   await expect.poll(status(second), { timeout: 20_000 }).toContain("completed");
   isBroken = false;
@@ -103,5 +104,6 @@ test("G7, F10, saga stuck: the failed step is found; retry, settle and cancel br
   await expect.poll(status(first), { timeout: 20_000 }).toContain("completed");
   await book.done("Cancel", { "saga-id": third });
   await expect.poll(status(third), { timeout: 20_000 }).toContain("compensated");
+  expect(await book.done("Afterwards", { "saga-id": third })).toContain("No saga is stuck.");
   expect(book.forgotten).toEqual([]);
 });

@@ -25,6 +25,8 @@ test("G12: status shows what is pending, then what was applied and when", async 
   expect(before.stdout).toMatch(
     /^version +name +breaking +applied at\n.*\n1 +message_path +false +pending\n/,
   );
+  expect(before.stdout).toMatch(/\n\d+ pending in schema "sagabox"\. Apply them: sagabox migrate up\n$/);
+  expect(before.code).toBe(3);
   const up = await runCli(["migrate", "up"], { env });
   expect(up).toMatchObject({
     code: 0,
@@ -34,7 +36,7 @@ test("G12: status shows what is pending, then what was applied and when", async 
   expect(again.stdout).toBe('Schema "sagabox" is up to date.\n');
   const after = await runCli(["migrate", "status", "--json"], { env });
   const status = JSON.parse(after.stdout) as { applied: object[]; pending: object[] };
-  expect(status.pending).toEqual([]);
+  expect([after.code, status.pending]).toEqual([0, []]);
   expect(status.applied[0]).toMatchObject({
     version: 1,
     name: "message_path",

@@ -2,10 +2,11 @@ import { ensurePartitions } from "../../outbox/index.ts";
 import { migrateUp, migrationSql, migrationStatus } from "../../storage/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { nearest } from "../../options/index.ts";
+import { DONE, FOUND } from "../exit-codes.ts";
 import { json, table } from "../print.ts";
 import { environment, schemaName, withDatabase } from "../settings.ts";
 
-type Action = (input: CommandInput, io: Io) => Promise<void>;
+type Action = (input: CommandInput, io: Io) => Promise<number>;
 
 export const migrate: Command = {
   name: "migrate",
@@ -16,7 +17,7 @@ export const migrate: Command = {
     "migrate sql [--schema <name>]",
   ],
   details: `  up      Apply what is missing. Any number of processes may do so at once.
-  status  List what is applied and what is pending.
+  status  List what is applied and what is pending. Exit code 3 if anything is pending.
   sql     Print the SQL of all migrations, for people who apply it with their own tool.
 
 Examples:
@@ -32,14 +33,13 @@ The database is the one of DATABASE_URL.`,
     const [action = "", ...rest] = input.positionals;
     const chosen = Object.hasOwn(actions, action) ? actions[action] : undefined;
     if (chosen === undefined || rest.length > 0) throw new UsageError(actionProblem(action, rest));
-    await chosen(input, io);
-    return 0;
+    return chosen(input, io);
   },
 };
 
 const actions: Readonly<Record<string, Action>> = { up, status, sql };
 
-async function up(input: CommandInput, io: Io): Promise<void> {
+async function up(input: CommandInput, io: Io): Promise<number> {
   const env = environment(io);
   const schema = schemaName(input, env);
   const applied = await withDatabase(env.databaseUrl, async (database) => {
@@ -52,13 +52,14 @@ async function up(input: CommandInput, io: Io): Promise<void> {
     io.out(
       json({ schema, applied: applied.map(({ version, name, breaking }) => ({ version, name, breaking })) }),
     );
-    return;
+    return DONE;
   }
   if (applied.length === 0) io.out(`Schema "${schema}" is up to date.`);
   for (const { version, name } of applied) io.out(`Applied ${version} ${name} to schema "${schema}".`);
+  return DONE;
 }
 
-async function status(input: CommandInput, io: Io): Promise<void> {
+async function status(input: CommandInput, io: Io): Promise<number> {
   const env = environment(io);
   const schema = schemaName(input, env);
   const found = await withDatabase(env.databaseUrl, (database) => migrationStatus(database, schema));
@@ -69,21 +70,29 @@ async function status(input: CommandInput, io: Io): Promise<void> {
     appliedAt: row.applied_at,
   }));
   const pending = found.pending.map(({ version, name, breaking }) => ({ version, name, breaking }));
+  const code = pending.length === 0 ? DONE : FOUND;
   if (input.values["json"] === true) {
     io.out(json({ schema, applied, pending }));
-    return;
+    return code;
   }
   const rows = [
     ...applied.map((row) => [row.version, row.name, row.breaking, row.appliedAt]),
     ...pending.map((row) => [row.version, row.name, row.breaking, "pending"]),
   ];
   io.out(table(["version", "name", "breaking", "applied at"], rows));
+  io.out(
+    pending.length === 0
+      ? `\nSchema "${schema}" is up to date.`
+      : `\n${pending.length} pending in schema "${schema}". Apply them: sagabox migrate up`,
+  );
+  return code;
 }
 
-async function sql(input: CommandInput, io: Io): Promise<void> {
+async function sql(input: CommandInput, io: Io): Promise<number> {
   const schema = schemaName(input, environment(io));
   const text = migrationSql(schema);
   io.out(input.values["json"] === true ? json({ schema, sql: text }) : text.trimEnd());
+  return DONE;
 }
 
 function actionProblem(action: string, rest: readonly string[]): string {

@@ -21,7 +21,7 @@ export const privacy: Command = {
   usage: [
     "privacy status",
     "privacy export <subject> | --subject-file <file> --reason <text>",
-    "privacy hold|release <subject> --reason <text>",
+    "privacy hold|release <subject> | --subject-file <file> --reason <text>",
     "privacy rewrap",
     "privacy erasures",
     "privacy reapply [<file>]",

@@ -1,10 +1,12 @@
-// npm run sagabox -- <command>: the command line from its sources. Without DATABASE_URL it talks to the database of a
-// running `npm start`.
+// npm run sagabox -- <command>: the command line from its sources. Without an address of its own it talks to the database of
+// a running `npm start`; `dev` starts a server instead.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 const left = join(import.meta.dirname, "..", ".sagabox", "shop.url");
-if (!process.env.DATABASE_URL && !process.env.SAGABOX_DATABASE_URL && existsSync(left)) {
+const names = ["DATABASE_URL", "SAGABOX_DATABASE_URL", "DATABASE_URL_FILE", "SAGABOX_DATABASE_URL_FILE"];
+const isNamed = names.some((name) => process.env[name]) || process.argv[2] === "dev";
+if (!isNamed && existsSync(left)) {
   process.env.DATABASE_URL = readFileSync(left, "utf8").trim();
 }
 await import("../src/cli/main.ts");

@@ -132,6 +132,41 @@ test.skipIf(missing !== undefined)(
   },
 );
 
+test.skipIf(missing !== undefined)("a page about two topics at once says which, and is never empty", () => {
+  const { receivers } = parse(readFileSync(join(root, "ops/alertmanager/alertmanager.yaml"), "utf8")) as {
+    receivers: readonly Record<string, readonly Record<string, string>[]>[];
+  };
+  const folder = mkdtempSync(join(tmpdir(), "alertmanager-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const data = join(folder, "group.json");
+  const alert = (topic: string) => ({
+    status: "firing",
+    labels: { topic },
+    annotations: { summary: `Nothing is sent to ${topic}`, description: "Wait.", runbook_url: "docs/x.md" },
+  });
+  const alerts = [alert("orders"), alert("bills")];
+  writeFileSync(data, JSON.stringify({ status: "firing", alerts, commonLabels: {}, commonAnnotations: {} }));
+  const rendered = (template = ""): string =>
+    execFileSync(
+      "amtool",
+      [
+        "template",
+        "render",
+        `--template.glob=${folder}/*.tmpl`,
+        `--template.data=${data}`,
+        `--template.text=${template}`,
+      ],
+      { encoding: "utf8" },
+    ).trim();
+  writeFileSync(join(folder, "none.tmpl"), "");
+  const pagerduty = receivers[0]?.["pagerduty_configs"]?.[0];
+  const opsgenie = receivers[1]?.["opsgenie_configs"]?.[0];
+  expect(rendered(pagerduty?.["description"])).toBe("Nothing is sent to orders (2 alerts)");
+  expect(rendered(opsgenie?.["message"])).toBe("Nothing is sent to orders (2 alerts)");
+  expect(rendered(opsgenie?.["description"])).toContain("[firing] Nothing is sent to bills\nWait.");
+  expect(rendered(opsgenie?.["note"])).toMatch(/docs\/x\.md$/);
+});
+
 interface Verdict {
   readonly alert: string;
   readonly fires: boolean;

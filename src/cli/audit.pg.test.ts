@@ -26,6 +26,7 @@ test("SEC-20: list shows lines in columns or as JSON, filtered, and obeys no esc
   expect(head).toMatch(/^at +who +what +target +outcome +change +why$/);
   expect(rows).toHaveLength(3);
   for (const steering of ["\u001b", "\r", "\u202e"]) expect(all.stdout).not.toContain(steering);
+  expect((await cli("list", "--saga", "nobody")).stdout).toBe("There are no such lines in the audit log.\n");
   const page = await cli("list", "--saga", "s-1", "--limit", "1");
   const cursor = /--after (\S+)/.exec(page.stdout)?.[1] ?? "";
   const next = await cli("list", "--saga", "s-1", "--after", cursor, "--json");

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import type { Io } from "./command.ts";
+import { fitTables } from "./fit-tables.ts";
 import { safeLines } from "./print.ts";
 import { runCli } from "./run-cli.ts";
 import { terminalOf } from "./terminal.ts";
@@ -8,11 +9,15 @@ import { terminalOf } from "./terminal.ts";
 process.stdout.on("error", () => process.exit(0));
 process.stderr.on("error", () => undefined);
 
+// In a pipe nothing is cut.
+const onScreen = (text: string): string =>
+  process.stdout.isTTY && process.stdout.columns > 0 ? fitTables(text, process.stdout.columns) : text;
+
 const io: Io = {
   env: process.env,
   cwd: process.cwd(),
   signals: process,
-  out: (text) => void process.stdout.write(`${text}\n`),
+  out: (text) => void process.stdout.write(`${onScreen(text)}\n`),
   err: (text) => void process.stderr.write(`${safeLines(text)}\n`),
   setEnv: (name, value) => {
     process.env[name] = value;

@@ -9,7 +9,8 @@ export const watchOption: CommandOption = {
   help: "Look again every so often, until Ctrl-C. Default: 2 seconds.",
 };
 
-const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
+/** Empties the screen. */
+export const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
 
 /**
  * Prints what `look` returns: once, or with --watch again and again until Ctrl-C, on a cleared screen if it is one. The

@@ -30,6 +30,10 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     io.out(json({ lines }));
     return 0;
   }
+  if (lines.length === 0) {
+    io.out("There are no such lines in the audit log.");
+    return 0;
+  }
   io.out(table(["at", "who", "what", "target", "outcome", "change", "why"], lines.map(rowOf)));
   const last = lines.at(-1);
   if (last !== undefined && lines.length === (filter.limit ?? 50)) {

@@ -11,7 +11,7 @@ export function letterText(letter: LetterDetail): string {
   const state = why.closed_as === null ? "open" : `${why.closed_as} at ${second(why.closed_at ?? "")}`;
   return [
     `Dead letter ${why.id}, ${state}`,
-    `group ${why.fingerprint ?? "none yet"}: ${letter.label}`,
+    `group ${why.fingerprint ?? "none yet"}: ${short(letter.label, 120)}`,
     "",
     `died      ${second(why.failed_at)} at ${why.consumer_group ?? "the outbox"}, ${why.reason} after ${why.retry_count} attempts`,
     `error     ${why.error_type}: ${why.error_message}`,
@@ -21,14 +21,29 @@ export function letterText(letter: LetterDetail): string {
       (message.sagaId === null ? "" : `, saga ${message.sagaId}`),
     `headers   ${JSON.stringify(message.headers)}`,
     `data      ${message.data}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`,
-    ...(why.stack_trace === null
-      ? []
-      : ["", ...why.stack_trace.split("\n").map((line) => `  ${line.trim()}`)]),
+    ...stackLines(why.stack_trace, why.error_message),
     ...section("Other deaths of this message here:", letter.others.map(otherText)),
     ...section("Replayed with other data:", letter.edits.map(editText)),
     ...section("What was done:", letter.actions.map(actionText)),
     ...next(letter),
   ].join("\n");
+}
+
+/** Where it was thrown. Most stacks begin with the error itself, which was told already. */
+export function stackLines(stack: string | null, message: string): readonly string[] {
+  if (stack === null) return [];
+  const frames = stack.search(/^\s+at /m);
+  const head = frames === -1 ? stack : stack.slice(0, frames);
+  const rest = head.includes(message) ? stack.slice(head.length) : stack;
+  return rest.trim() === ""
+    ? []
+    : [
+        "",
+        ...rest
+          .trimEnd()
+          .split("\n")
+          .map((line) => `  ${line.trim()}`),
+      ];
 }
 
 function section(title: string, lines: readonly string[]): readonly string[] {

@@ -43,9 +43,9 @@ function groupsText({ open, count, groups: all }: LetterGroups): string {
     "",
     `${open} open dead ${open === 1 ? "letter" : "letters"} of ${count} ${count === 1 ? "cause" : "causes"}.` +
       (count > all.length ? ` ${all.length} are shown; --limit shows more.` : ""),
-    `Look at one:       sagabox dlq show ${largest?.sampleId ?? "<letter>"}`,
+    `Look at one:        sagabox dlq show ${largest?.sampleId ?? "<letter>"}`,
     `Letters of a group: sagabox dlq list --group ${largest?.fingerprint ?? "<group>"}`,
-    `Try a replay:      sagabox dlq replay --group ${largest?.fingerprint ?? "<group>"}`,
+    `Try a replay:       sagabox dlq replay --group ${largest?.fingerprint ?? "<group>"}`,
   ].join("\n");
 }
 
@@ -96,7 +96,7 @@ function lettersText(letters: Awaited<ReturnType<typeof listDeadLetters>>, limit
     "error",
     "at",
   ];
-  const more = letters.length < limit ? [] : [`More: add --after ${letters.at(-1)?.id ?? ""}`];
+  const more = letters.length < limit ? [] : ["", `More: add --after ${letters.at(-1)?.id ?? ""}`];
   return [table([...headings, "closed"], rows), ...more].join("\n");
 }
 

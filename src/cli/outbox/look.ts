@@ -53,7 +53,7 @@ function listText(messages: readonly WaitingMessage[], { limit = 50 }: OutboxFil
     "last error",
   ];
   const last = messages.at(-1)?.seq ?? null;
-  const more = messages.length === limit && last !== null ? [`More: add --after ${last}`] : [];
+  const more = messages.length === limit && last !== null ? ["", `More: add --after ${last}`] : [];
   return [table(headings, rows), ...more].join("\n");
 }
 

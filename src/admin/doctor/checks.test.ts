@@ -215,4 +215,15 @@ test("G13: drift is told part by part, with the statement that mends an index", 
   ]);
   expect(found[1]?.fix).toBe("CREATE INDEX CONCURRENTLY outbox_stream ON box.outbox (lane);");
   expect(found[2]?.fix).toBe("CREATE INDEX m ON box.message (lane);");
+  expect(found[3]?.fix).toContain("It should be: integer. Find column outbox.lane in `sagabox migrate sql");
+});
+
+test("a function that was changed is named, with what to do, and without a fingerprint nobody can read", () => {
+  const wanted: SchemaPart = { kind: "function", name: "audit_refuse()", shape: "a".repeat(32) };
+  const [found] = judgeDrift([{ ...wanted, shape: "b".repeat(32) }], [wanted], "box");
+  expect(found?.seen).toBe("function audit_refuse() is not what the migrations make");
+  expect(found?.fix).toMatch(
+    /Find function audit_refuse\(\) in `sagabox migrate sql --schema box` and make it so/,
+  );
+  expect(JSON.stringify(found)).not.toMatch(/[ab]{32}/);
 });

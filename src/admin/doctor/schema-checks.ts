@@ -48,9 +48,9 @@ export function judgeDrift(
       .map((part) =>
         problem(
           "schema",
-          `${part.kind} ${part.name} is not what the migrations make: ${there.get(`${part.kind} ${part.name}`)?.shape ?? ""}`,
+          `${part.kind} ${part.name} is not what the migrations make${told(there.get(`${part.kind} ${part.name}`)?.shape)}`,
           WHY_DRIFT,
-          `It should be: ${part.shape}`,
+          restoring(part, schema),
         ),
       ),
     ...(extra.length === 0
@@ -80,6 +80,21 @@ function remedy({ kind, name, shape }: SchemaPart, schema: string): string {
   }
   const text = "`sagabox migrate sql` prints what makes it";
   return `Make ${kind} ${name} of schema ${schema} again: ${text}.`;
+}
+
+// Of a body only a fingerprint is kept, which tells nobody anything.
+const FINGERPRINT = /^[0-9a-f]{32}$/;
+
+function told(shape = ""): string {
+  return FINGERPRINT.test(shape) ? "" : `: ${shape}`;
+}
+
+function restoring({ kind, name, shape }: SchemaPart, schema: string): string {
+  const wanted = FINGERPRINT.test(shape) ? "" : ` It should be: ${shape}.`;
+  return (
+    `Somebody changed it by hand, or a migration changed after it was applied.${wanted} Find ${kind} ${name} in ` +
+    `\`sagabox migrate sql --schema ${schema}\` and make it so again, as the owner.`
+  );
 }
 
 export function judgeMigrations(applied: number, pending: readonly string[]): readonly Diagnosis[] {

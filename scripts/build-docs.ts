@@ -21,7 +21,7 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
     "docs/telemetry.md": await page(telemetry()),
     "docs/environment.md": await page(environmentPage()),
     ".env.example": exampleEnvironment(),
-    "docs/reference/cli.md": await page(cliPage()),
+    "docs/reference/cli.md": await page(await cliPage()),
     "docs/reference/configuration.md": await withTables("docs/reference/configuration.md", optionTables()),
     "docs/state-machines.md": await page(stateMachines()),
     "docs/guides/choreography.md": withDiagram(

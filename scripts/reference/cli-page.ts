@@ -1,9 +1,10 @@
 import type { Command } from "../../src/cli/command.ts";
 import { exitCodes } from "../../src/cli/exit-codes.ts";
-import { commands } from "../../src/cli/run-cli.ts";
+import { allCommands } from "../../src/cli/commands.ts";
 
 /** The reference of the command line, from the commands themselves. */
-export function cliPage(): string {
+export async function cliPage(): Promise<string> {
+  const commands = await allCommands();
   const codes = exitCodes.map(({ code, meaning }) => `| ${code} | ${meaning} |`);
   const list = commands.map(({ name, summary }) => `| [\`${name}\`](#sagabox-${name}) | ${cell(summary)} |`);
   return `# The command line

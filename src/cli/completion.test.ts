@@ -2,7 +2,9 @@ import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { wordsOf } from "./completion-scripts.ts";
-import { commands } from "./run-cli.ts";
+import { allCommands } from "./commands.ts";
+
+const commands = await allCommands();
 
 const script = async (shell: string) => (await cliInProcess(["completion", shell], {})).stdout;
 

@@ -6,7 +6,9 @@ import { cliSamples, type CliSample } from "../../test/support/cli-samples.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { rolesHouse } from "../../test/support/roles-house.ts";
 import { runCli } from "../../test/support/run-cli.ts";
-import { commands } from "./run-cli.ts";
+import { allCommands } from "./commands.ts";
+
+const commands = await allCommands();
 
 vi.setConfig({ testTimeout: 120_000 });
 

@@ -1,51 +1,10 @@
 import { isSagaboxError, type ErrorCode } from "../errors/index.ts";
-import { nearest } from "../options/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
 import { packageVersion } from "../telemetry/index.ts";
-import { commandHelp, parseCommand, UsageError, type Command, type Io } from "./command.ts";
-import { audit } from "./commands/audit.ts";
-import { completion } from "./commands/completion.ts";
-import { dev } from "./commands/dev.ts";
-import { dlq } from "./commands/dlq.ts";
-import { doctor } from "./commands/doctor.ts";
-import { erase } from "./commands/erase.ts";
-import { explain } from "./commands/explain.ts";
-import { inbox } from "./commands/inbox.ts";
-import { migrate } from "./commands/migrate.ts";
-import { outbox } from "./commands/outbox.ts";
-import { privacy } from "./commands/privacy.ts";
-import { republish } from "./commands/republish.ts";
-import { roles } from "./commands/roles.ts";
-import { saga } from "./commands/saga.ts";
-import { status } from "./commands/status.ts";
-import { tune } from "./commands/tune.ts";
-import { topology } from "./commands/topology.ts";
-import { verify } from "./commands/verify.ts";
-import { worker } from "./commands/worker.ts";
+import { commandHelp, parseCommand, UsageError, type Io } from "./command.ts";
+import { allCommands, commandNamed, commandNames } from "./commands.ts";
 import { exitCodes, FAILED, MISUSED } from "./exit-codes.ts";
 import { errorText } from "./print.ts";
-
-export const commands: readonly Command[] = [
-  dev,
-  worker,
-  migrate,
-  status,
-  outbox,
-  inbox,
-  republish,
-  dlq,
-  saga,
-  explain,
-  verify,
-  doctor,
-  tune,
-  roles,
-  audit,
-  erase,
-  privacy,
-  topology,
-  completion(() => commands),
-];
 
 /** Runs one command line and returns its exit code; every failure is told on standard error. */
 export async function runCli(args: readonly string[], io: Io): Promise<number> {
@@ -65,30 +24,22 @@ async function dispatch([name = "help", ...rest]: readonly string[], io: Io): Pr
     return 0;
   }
   if (name === "help" || name === "--help" || name === "-h") {
-    io.out(rest[0] === undefined ? overview() : commandHelp(find(rest[0])));
+    io.out(rest[0] === undefined ? await overview() : commandHelp(await commandNamed(rest[0])));
     return 0;
   }
-  const command = find(name);
+  const command = await commandNamed(name);
   if (rest.includes("-h")) return dispatch(["help", name], io);
   const input = parseCommand(command, rest);
   if (input.values["help"] === true) return dispatch(["help", name], io);
   return command.run(input, io);
 }
 
-function find(name: string): Command {
-  const command = commands.find((candidate) => candidate.name === name);
-  if (command !== undefined) return command;
-  const names = commands.map((candidate) => candidate.name);
-  const suggestion = nearest(name, names);
-  const hint = suggestion === undefined ? `Known are: ${names.join(", ")}.` : `Did you mean ${suggestion}?`;
-  throw new UsageError(`There is no command "${name}". ${hint}`);
-}
-
 function helpFor([name]: readonly string[]): string {
-  return commands.some((command) => command.name === name) ? `help ${name}` : "help";
+  return name !== undefined && commandNames.includes(name) ? `help ${name}` : "help";
 }
 
-function overview(): string {
+async function overview(): Promise<string> {
+  const commands = await allCommands();
   const width = Math.max(...commands.map((command) => command.name.length));
   return [
     "Sagas, outbox and inbox for TypeScript services on PostgreSQL.",

@@ -2,10 +2,11 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseCommand } from "../../src/cli/command.ts";
-import { commands } from "../../src/cli/run-cli.ts";
+import { allCommands } from "../../src/cli/commands.ts";
 import { commandsOf, readRunbook } from "../support/runbook.ts";
 import { filesBelow, projectRoot } from "./source-file.ts";
 
+const commands = await allCommands();
 const names = readdirSync(join(projectRoot, "docs/runbooks"))
   .filter((file) => file.endsWith(".md") && file !== "README.md")
   .map((file) => file.slice(0, -3));

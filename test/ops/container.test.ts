@@ -58,7 +58,8 @@ describe.skipIf(missing !== undefined)("as uid 1000 on a read-only root", () => 
   });
 
   function start({ args, env = [] }: Container, more: Record<string, string> = {}) {
-    const given = env.map(({ name, value = "worker-0" }) => [name, value] as const);
+    const named = env.filter(({ valueFrom }) => valueFrom?.configMapKeyRef?.optional !== true);
+    const given = named.map(({ name, value = "worker-0" }) => [name, value] as const);
     const child = runInRoot({
       app: made.app,
       secrets: join(made.folder, "secrets"),

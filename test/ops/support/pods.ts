@@ -7,7 +7,7 @@ export interface Container {
   readonly env?: readonly {
     name: string;
     value?: string;
-    valueFrom?: { fieldRef?: { fieldPath: string } };
+    valueFrom?: { fieldRef?: { fieldPath: string }; configMapKeyRef?: { key: string; optional?: boolean } };
   }[];
   readonly ports?: readonly { name: string; containerPort: number }[];
   readonly livenessProbe?: { httpGet: { path: string; port: string | number } };

@@ -133,6 +133,9 @@ async function play(
   await tell("Is all well? `status --check` and `verify` end with 0 only if it is.");
   await sagabox("status", "--check");
   await sagabox("verify");
+  await tell(
+    "It counts what the outbox sent, the orders of the test too: they were sent, and died later, at a consumer.",
+  );
   await tell("And who did what, for the report tomorrow:");
   await sagabox("audit", "list", "--limit", "5");
   const real = orders.filter(({ currency }) => currency !== "ZZZ").length;

@@ -12,8 +12,8 @@ export type {
   Running,
   SagaNews,
   StopResult,
-  WorkerPart,
 } from "./app/index.ts";
+export type { WorkerPart } from "./options/index.ts";
 export type {
   Acting,
   AuditFilter,

@@ -10,4 +10,3 @@ export type { LogOptions } from "./log-options.ts";
 export type { SagaNews } from "./saga-watch.ts";
 export type { BusTopology } from "./topology.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";
-export { workerParts, type WorkerPart } from "./worker-parts.ts";

@@ -4,7 +4,7 @@ import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { command, event } from "../message/index.ts";
 import { createBus } from "./create-bus.ts";
-import type { WorkerPart } from "./worker-parts.ts";
+import type { WorkerPart } from "../options/index.ts";
 
 const Placed = event("order.placed", { schema: z.object({ n: z.number() }) });
 

@@ -1,15 +1,7 @@
 import type { Extra, RoleName } from "../admin/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { oneOf } from "../options/index.ts";
+import { oneOf, workerParts, type WorkerPart } from "../options/index.ts";
 import type { OutboxSettings } from "../outbox/index.ts";
-
-/**
- * What a running bus is made of. `relay` sends what was published, `consumers` handles what arrives and receives replies,
- * `sagas` moves sagas on, `upkeep` keeps partitions and forgets what is old, which only the owner of the tables may do.
- */
-export const workerParts = ["relay", "consumers", "sagas", "upkeep"] as const;
-
-export type WorkerPart = (typeof workerParts)[number];
 
 /** Which parts run: all of them unless said otherwise. */
 export function chosenParts(given: readonly WorkerPart[] | undefined): ReadonlySet<WorkerPart> {

@@ -20,7 +20,8 @@ import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
 import { Vitals } from "./vitals.ts";
 import { topologyOf, type BusTopology } from "./topology.ts";
-import { chosenParts, extrasFor, rolesFor, type WorkerPart } from "./worker-parts.ts";
+import type { WorkerPart } from "../options/index.ts";
+import { chosenParts, extrasFor, rolesFor } from "./worker-parts.ts";
 
 export interface RunOptions {
   /** Serve /health/live, /health/ready and /metrics here. Default: no server. */

@@ -31,7 +31,12 @@ export const environmentVariables = {
     advice:
       "Use a file in production. A pool of cores × 2 + spindles connections is a good start for the server as a whole; see the production checklist.",
     example: "postgres://app:change-me@localhost:5432/shop",
-    read: (name: string, value: string) => text(name, value, { max: 4_096, pattern: /^postgres(ql)?:\/\// }),
+    read: (name: string, value: string) =>
+      text(name, value, {
+        max: 4_096,
+        pattern: /^postgres(ql)?:\/\//,
+        like: "postgres://user@host:5432/database",
+      }),
   },
   schema: {
     ...plain,

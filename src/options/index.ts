@@ -7,5 +7,6 @@ export { flag, nearest, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds
 export { readBrokerEnvironment, type BrokerEnvironment } from "./broker-environment.ts";
 export { allBrokerVariables, messageFormats } from "./broker-variables.ts";
 export { checkEnvironment } from "./check-environment.ts";
+export { workerParts, type WorkerPart } from "./worker-parts.ts";
 export { readEnvironment, type Environment, type EnvironmentOptions } from "./environment.ts";
 export { environmentVariables, unknownVariables, type EnvironmentVariable } from "./environment-variables.ts";

@@ -52,6 +52,7 @@ test("a text is held to its length and pattern", () => {
   expect(text("t", "abc", { pattern: /^[a-c]+$/ })).toBe("abc");
   expect(() => text("t", "")).toThrowError("t must have 1 to 255 characters, but has 0.");
   expect(() => text("t", "d", { pattern: /^[a-c]+$/ })).toThrowError("t must match /^[a-c]+$/.");
+  expect(() => text("t", "d", { pattern: /^[a-c]+$/, like: "abc" })).toThrowError("t must look like abc.");
   expect(() => text("t", 1)).toThrowError("t must be a text, but is 1.");
 });
 

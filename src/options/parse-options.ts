@@ -54,9 +54,15 @@ interface TextRules {
   readonly min?: number;
   readonly max?: number;
   readonly pattern?: RegExp;
+  /** One that fits the pattern, for people. */
+  readonly like?: string;
 }
 
-export function text(name: string, value: unknown, { min = 1, max = 255, pattern }: TextRules = {}): string {
+export function text(
+  name: string,
+  value: unknown,
+  { min = 1, max = 255, pattern, like }: TextRules = {},
+): string {
   checking({ name, kind: "text", value, min, max, ...(pattern !== undefined && { pattern }) });
   if (typeof value !== "string") {
     return refuse("OPTIONS_INVALID", `${name} must be a text, but is ${describe(value)}.`, "");
@@ -66,7 +72,11 @@ export function text(name: string, value: unknown, { min = 1, max = 255, pattern
     return refuse("OPTIONS_INVALID", bounds, "");
   }
   if (pattern === undefined || pattern.test(value)) return value;
-  return refuse("OPTIONS_INVALID", `${name} must match ${String(pattern)}.`, "");
+  return refuse(
+    "OPTIONS_INVALID",
+    like === undefined ? `${name} must match ${String(pattern)}.` : `${name} must look like ${like}.`,
+    "",
+  );
 }
 
 /** The candidate a person most likely meant, if one is near enough. */

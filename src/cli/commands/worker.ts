@@ -1,5 +1,10 @@
-import { workerParts, type WorkerPart } from "../../app/index.ts";
-import { checkEnvironment, oneOf, readEnvironment } from "../../options/index.ts";
+import {
+  checkEnvironment,
+  oneOf,
+  readEnvironment,
+  workerParts,
+  type WorkerPart,
+} from "../../options/index.ts";
 import { portValue, textValue, UsageError, type Command } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { runApp } from "../run-app.ts";

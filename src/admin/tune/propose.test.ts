@@ -17,7 +17,7 @@ test("G11: the smallest setting within five per cent of the fastest is proposed"
 test("G11: proposals carry their figures, and two workers are the least", () => {
   const proposals = propose([measured(100, 1, 1_000)], machine);
   expect(proposals.map(({ setting, value }) => [setting, value])).toEqual([
-    ["BATCH_SIZE", "100"],
+    ["SAGABOX_BATCH_SIZE", "100"],
     ["workers", "2"],
     ["pool size", "9"],
     ["lanes", "256"],

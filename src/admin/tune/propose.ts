@@ -47,7 +47,7 @@ export function propose(measured: readonly Measurement[], machine: Machine): rea
   const pool = Math.min(machine.cores * 2 + 1, machine.usableConnections);
   return [
     {
-      setting: "BATCH_SIZE",
+      setting: "SAGABOX_BATCH_SIZE",
       value: String(batchSize),
       why: `${Math.round(drain.perSecond)} messages/s, ${share} % of the fastest, with ${drain.p95Ms.toFixed(1)} ms for a batch (p95)`,
     },
@@ -62,7 +62,7 @@ export function propose(measured: readonly Measurement[], machine: Machine): rea
       setting: "pool size",
       value: String(pool),
       why:
-        `cores × 2 + spindles (${machine.cores} × 2 + 1)` +
+        `cores × 2 + spindles (${machine.cores} × 2 + 1), a start for all workers together; a worker waits for a free one` +
         (machine.sameMachine
           ? ""
           : "; counted with the cores of this machine, give those of the server with --cores"),

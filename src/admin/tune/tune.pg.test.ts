@@ -34,7 +34,7 @@ test("G11: every setting is measured on the server, and nothing is left behind",
     expect(drain.p95Ms).toBeGreaterThanOrEqual(drain.p50Ms);
   }
   expect([report.finished, seen, await schemas()]).toEqual([true, [1, 2, 3, 4], 0]);
-  expect(report.proposals.map(({ setting }) => setting)).toContain("BATCH_SIZE");
+  expect(report.proposals.map(({ setting }) => setting)).toContain("SAGABOX_BATCH_SIZE");
 });
 
 test("G11: stopped in the middle it says so, and drops its schema all the same", async () => {

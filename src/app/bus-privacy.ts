@@ -38,7 +38,7 @@ export function heardErasure(payload: string): string | undefined {
 /** Data about persons: finding them without naming them, giving them out, holding and erasing them. */
 export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
   const engine = (): PrivacyEngine => {
-    if (parts.privacy === undefined) throw keysMissing("anybody");
+    if (parts.privacy === undefined) throw keysMissing();
     return parts.privacy;
   };
   const explained = <T>(work: Promise<T>): Promise<T> =>

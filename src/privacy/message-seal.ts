@@ -183,10 +183,15 @@ function subjectUnlessErased(contract: PersonalContract, data: unknown): string 
   }
 }
 
-export function keysMissing(what: string): SagaboxError {
+/** Without a word of what: nothing was to be sealed, somebody only asked. */
+export function keysMissing(what?: string): SagaboxError {
+  const problem =
+    what === undefined
+      ? "There is no key ring here, so nothing can be said or done about personal data; where none are sealed there are none."
+      : `Personal data of ${what} cannot be sealed: there is no key ring.`;
   return new SagaboxError(
     "PRIVACY_KEYS_MISSING",
-    `Personal data of ${what} cannot be sealed: there is no key ring. ` +
+    `${problem} ` +
       "Set SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING, or pass `privacy: { keys }` to createBus().",
   );
 }

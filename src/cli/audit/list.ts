@@ -51,11 +51,19 @@ function rowOf(line: AuditLine): readonly (string | null)[] {
     saga?.step === undefined || saga.step === null ? line.action : `${line.action} ${saga.step}`,
     target,
     line.errorCode === null ? line.outcome : `${line.outcome} (${line.errorCode})`,
-    saga === null || (saga.from === null && saga.to === null)
-      ? null
-      : `${saga.from ?? ""} → ${saga.to ?? ""}`,
+    saga === null ? short(outcomeOf(line.after)) : changeOf(saga),
     short(line.reason ?? saga?.note ?? null),
   ];
+}
+
+function changeOf({ from, to }: NonNullable<AuditLine["saga"]>): string | null {
+  return from === null && to === null ? null : `${from ?? ""} → ${to ?? ""}`;
+}
+
+/** What came of it, where that was written down in words: the rest of it is in the JSON. */
+function outcomeOf(after: AuditLine["after"]): string | null {
+  if (after === null || typeof after !== "object" || !("why" in after)) return null;
+  return typeof after["why"] === "string" ? after["why"] : null;
 }
 
 function targetValue(input: CommandInput): { kind: string; id?: string } | undefined {

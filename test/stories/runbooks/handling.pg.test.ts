@@ -17,7 +17,7 @@ function closing(bus: Bus): Bus {
 test("G7, handler stuck: the hanging message is found, and the fixed handler carries it out", async () => {
   const { url, pool } = await temporaryDatabase({ migrated: true });
   const open = (): Bus =>
-    closing(createBus({ service: "shop", database: url, log: false, lease: "1s", shutdownTimeout: 200 }));
+    closing(createBus({ service: "shop", database: url, log: false, lease: "1s", shutdownTimeout: 2_000 }));
   const broken = open();
   const options = {
     consumer: "books",
@@ -54,7 +54,10 @@ test("G7, handler stuck: the hanging message is found, and the fixed handler car
   const seen: string[] = [];
   fixed.on(Placed, options, ({ data }) => void seen.push(data.id));
   await fixed.run();
-  await book.done("Bring it back", one);
+  // It is refused until the consumer is seen to run, and says so.
+  await expect
+    .poll(async () => (await book.follow("Bring it back", one))[0]?.code, { timeout: 20_000 })
+    .toBe(0);
   await expect.poll(() => seen, { timeout: 20_000 }).toEqual(["o-1"]);
   await expect.poll(() => book.done("Afterwards").catch(String), { timeout: 20_000 }).toContain("healthy");
   expect(book.forgotten).toEqual([]);

@@ -38,6 +38,8 @@ test(
     expect(await ask(url, "select count(*)::int as n from sagabox.relay_lane")).toEqual([
       { n: expect.any(Number) },
     ]);
+    const today = "to_regclass('sagabox.message_' || to_char(now() at time zone 'utc', 'YYYYMMDD'))";
+    expect(await ask(url, `select ${today} is not null as made`)).toEqual([{ made: true }]);
     await ask(url, "create table mine as select 7 as n");
     first.child.kill("SIGINT");
     expect((await first.ended).code).toBe(0);

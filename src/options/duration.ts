@@ -6,6 +6,19 @@ export type { Duration };
 // Longer waits overflow the timers of Node, which then fire at once.
 const longestTimerMs = 2_147_483_647;
 
+const units = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["m", 60_000],
+  ["s", 1_000],
+] as const;
+
+/** As it could be written: 7d, not 604800000 ms. */
+function spoken(ms: number): string {
+  const [unit, size] = units.find(([, one]) => ms >= one && ms % one === 0) ?? [" ms", 1];
+  return `${ms / size}${unit}`;
+}
+
 /** Whole milliseconds from "30s" or from a number of milliseconds, within bounds (by default up to 24 days). */
 export function milliseconds(
   name: string,
@@ -23,5 +36,9 @@ export function milliseconds(
     );
   }
   if (ms >= min && ms <= max) return ms;
-  return refuse("OPTIONS_INVALID", `${name} must be from ${min} ms to ${max} ms, but is ${ms} ms.`, min);
+  return refuse(
+    "OPTIONS_INVALID",
+    `${name} must be from ${spoken(min)} to ${spoken(max)}, but is ${spoken(ms)}.`,
+    min,
+  );
 }

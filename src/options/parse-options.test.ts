@@ -67,5 +67,8 @@ test("durations become milliseconds within bounds", () => {
   expect(() => milliseconds("lease", "soon")).toThrowError(/^lease must be a length of time/);
   expect(() => milliseconds("lease", "1ms", { min: 10 })).toThrowError("lease must be from 10 ms to");
   expect(() => milliseconds("lease", "25d")).toThrowError(/^lease must be from 0 ms/);
+  expect(() => milliseconds("keep", "90m", { min: 7 * 86_400_000, max: 30 * 86_400_000 })).toThrowError(
+    "keep must be from 7d to 30d, but is 90m.",
+  );
   expect(milliseconds("ttl", "90d", { max: Number.MAX_SAFE_INTEGER })).toBe(7_776_000_000);
 });

@@ -69,7 +69,8 @@ export const catalogue = {
   DEAD_LETTER_NOT_FOUND: "There is no dead letter with this id.",
   DEAD_LETTER_CLOSED: "The dead letter was already replayed or discarded.",
   DEAD_LETTER_EDIT_REFUSED: "A dead letter cannot be replayed with these data.",
-  BURIAL_REFUSED: "A message cannot be put among the dead letters: it does not wait, or somebody has it in hand.",
+  BURIAL_REFUSED:
+    "A message cannot be put among the dead letters: it does not wait, or somebody has it in hand.",
 
   REQUEST_TIMEOUT: "No reply to a request came in time, so nobody knows whether the command was carried out.",
   REQUEST_FAILED: "The command of a request was given up.",

@@ -22,6 +22,8 @@ const broker = (name: string) => ({
 });
 
 const quickProof = process.env["SAGABOX_PROOF"] !== "full";
+// Figures of size, whose small version is a story of its own.
+const onlyFull = ["test/chaos/replay-runbook.chaos.ts", "test/chaos/conservation-cost.chaos.ts"];
 
 export default defineConfig({
   ...shared,
@@ -93,6 +95,7 @@ export default defineConfig({
         test: {
           name: "proof",
           include: ["test/chaos/**/*.chaos.ts"],
+          exclude: quickProof ? onlyFull : [],
           globalSetup: globalPostgres,
           fileParallelism: false,
           testTimeout: quickProof ? 180_000 : 1_800_000,

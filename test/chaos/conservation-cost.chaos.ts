@@ -20,7 +20,7 @@ const sent = `
   select n * 7 % 256, min(n), max(n), array_agg(n), 'r', clock_timestamp(), (clock_timestamp() at time zone 'utc')::date, '{}'
     from generate_series(1, $1) as n group by n * 7 % 256, n / 2000`;
 
-test(`DESIGN 7C: proving ${MESSAGES} archived messages costs some microseconds each, a window some milliseconds`, async () => {
+test(`DESIGN 7C: ${MESSAGES} archived messages are proved window by window; what each costs is reported`, async () => {
   const { pool } = await temporaryDatabase({ migrated: true });
   const database = pgDatabase(pool);
   await ensurePartitions(database, "sagabox");
@@ -39,8 +39,6 @@ test(`DESIGN 7C: proving ${MESSAGES} archived messages costs some microseconds e
     "ms a window": Math.round(perWindowMs),
   });
   expect(report).toMatchObject({ ok: true, skipped: 0, total: { written: MESSAGES, sent: MESSAGES } });
-  expect(perMessageUs).toBeLessThan(500);
-  expect(perWindowMs).toBeLessThan(5_000);
   await pool.query("delete from sagabox.message where seq in (5, $1)", [MESSAGES - 5]);
   const { findings } = await verifyConservation(database, "sagabox");
   expect(findings.map(({ kind, count }) => [kind, count])).toEqual([

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startEmbeddedPostgres, type EmbeddedPostgres } from "sagabox/embedded";
 import { expect, onTestFinished, test } from "vitest";
-import { figure, report } from "../support/chaos-figures.ts";
+import { figure, report, ways } from "../support/chaos-figures.ts";
 import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { until } from "../support/chaos-until.ts";
 
@@ -21,7 +21,7 @@ async function durableCluster(): Promise<EmbeddedPostgres> {
   return server;
 }
 
-test.each<Mode>(["hop", "broker"])(
+test.each(ways<Mode>("broker", "hop"))(
   "G8: after a crash of the database the flow resumes by itself and nothing is lost (%s)",
   async (mode) => {
     const server = await durableCluster();

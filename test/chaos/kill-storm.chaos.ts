@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
-import { figure, full, report } from "../support/chaos-figures.ts";
+import { figure, full, report, ways } from "../support/chaos-figures.ts";
 import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { lateTakeOvers, takeOverFigures } from "../support/chaos-take-over.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;
 
-test.each<Mode>(["hop", "broker"])(
+test.each(ways<Mode>("hop", "broker"))(
   "G6, G25: kill -9 of random workers under load loses nothing, repeats no effect, keeps the order (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
-    const messages = figure(30_000, mode === "hop" ? 3_000 : 1_500);
+    const messages = figure(30_000);
     const kills = figure(30);
     const run = await ChaosRun.begin({
       mode,

@@ -81,22 +81,27 @@ export class KeyGate {
   /** One statement for all the keys that arrived while the last one was under way. */
   async #ask(): Promise<void> {
     while (this.#asking.size > 0 && !this.closing) {
-      const asked = [...this.#asking].filter((stream) => this.#streets.has(stream));
+      const asked = new Map(
+        [...this.#asking].flatMap((stream) => {
+          const street = this.#streets.get(stream);
+          return street === undefined ? [] : [[stream, street] as const];
+        }),
+      );
       this.#asking.clear();
-      const streets = asked.flatMap((stream) => this.#streets.get(stream) ?? []);
       const occupied = await this.#insist("looking for parked messages", () =>
-        this.#options.lot.occupied(streets),
+        this.#options.lot.occupied([...asked.values()]),
       );
       if (occupied === undefined || this.closing) break;
-      for (const stream of asked) this.#answered(stream, occupied.has(stream));
+      for (const [stream, street] of asked) this.#answered(stream, street, occupied.has(stream));
     }
     // At once, not when the promise is settled: whoever arrives in between would wait for ever.
     this.#look = undefined;
   }
 
-  #answered(stream: string, occupied: boolean): void {
-    const street = this.#streets.get(stream);
-    if (street === undefined) return;
+  // An answer counts only for the street that was asked about: since then all of it may have failed and been parked, and
+  // what arrived behind that has to ask for itself.
+  #answered(stream: string, street: Street, occupied: boolean): void {
+    if (this.#streets.get(stream) !== street) return;
     if (occupied) street.parking = true;
     if (street.parking) return this.#flush(stream, street);
     for (const delivery of street.waiting.splice(0)) {

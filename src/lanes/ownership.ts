@@ -170,7 +170,7 @@ export class LaneOwnership implements Service {
     const { rows } = await this.#run<Look>(this.#sql.look, [
       this.#options.scope,
       this.#member ?? "",
-      this.#tokens(),
+      this.#known(),
     ]);
     return rows[0] ?? { members: 0, rank: 0, present: false, free: 0, ghosts: 0 };
   }
@@ -206,11 +206,11 @@ export class LaneOwnership implements Service {
   }
 
   async #disown(): Promise<void> {
-    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", this.#tokens()]);
+    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", this.#known()]);
   }
 
-  #tokens(): string {
-    return textArray([...new Set([...this.#claims.values()].map((claim) => claim.token))]);
+  #known(): string {
+    return textArray([...this.#claims.keys()]);
   }
 
   async #giveUp(surplus: number): Promise<void> {

@@ -170,7 +170,7 @@ export class LaneOwnership implements Service {
     const { rows } = await this.#run<Look>(this.#sql.look, [
       this.#options.scope,
       this.#member ?? "",
-      this.#known(),
+      this.#tokens(),
     ]);
     return rows[0] ?? { members: 0, rank: 0, present: false, free: 0, ghosts: 0 };
   }
@@ -206,11 +206,11 @@ export class LaneOwnership implements Service {
   }
 
   async #disown(): Promise<void> {
-    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", this.#known()]);
+    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", this.#tokens()]);
   }
 
-  #known(): string {
-    return textArray([...this.#claims.keys()]);
+  #tokens(): string {
+    return textArray([...new Set([...this.#claims.values()].map((claim) => claim.token))]);
   }
 
   async #giveUp(surplus: number): Promise<void> {

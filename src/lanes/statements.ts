@@ -43,9 +43,8 @@ export function sameRow(given: string): string {
 export function ownershipStatements(schema: string) {
   const alive = "member.lease_until > (select clock_timestamp())";
   const free = `not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})`;
-  // A lane that is ours and that we do not know of was leased by a statement whose answer we never got, or given back by one
-  // that a crash of the server undid.
-  const ghost = `lane.scope = $1::integer and lane.owner = $2::text and lane.lane <> all($3::text::integer[])`;
+  // A lane that is ours under a token we do not know was leased by a statement whose answer we never got.
+  const ghost = `lane.scope = $1::integer and lane.owner = $2::text and lane.token <> all($3::text::text[])`;
   return {
     join: statement(
       "sagabox.lanes.join",

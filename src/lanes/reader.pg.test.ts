@@ -75,17 +75,19 @@ test("rule 6: a row that commits long after its successors were read and settled
 
 test("rule 6: with no writer under way the mark moves up, so that a scan leaves the dead entries behind", async () => {
   const { publish, fetch, settle, database } = await setup();
-  const marks: string[] = [];
-  for (let round = 0; round < 4; round++) {
+  const marks: number[] = [];
+  // A transaction of another test may be open in the same cluster; the mark moves when it has ended.
+  await until(async () => {
     await publish(outgoing({ key: "k" }));
     database.once("sagabox.outbox.fetch", (run, params) => {
-      marks.push(String(params[1]));
+      marks.push(Math.max(...String(params[1]).slice(1, -1).split(",").map(Number)));
       return run();
     });
     await settle(await fetch());
-  }
-  const highest = marks.map((list) => Math.max(...list.slice(1, -1).split(",").map(Number)));
-  expect(highest).toEqual([0, 0, 1, 2]);
+    return (marks.at(-1) ?? 0) > 0;
+  });
+  // It stays behind the row that was settled last.
+  expect(marks.at(-1)).toBeLessThanOrEqual(marks.length - 2);
 });
 
 test("rule 6: rows that commit late are all found when one read cannot hold them", async () => {

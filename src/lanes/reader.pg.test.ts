@@ -211,3 +211,13 @@ test("rows given back are handed out again in order, after their time", async ()
   await until(() => reader.nextDueMs() === 0);
   expect(await ids()).toEqual(["1", "2", "3"]);
 });
+
+test("what was due again is not left in flight when the read behind it fails", async () => {
+  const { publish, fetch, ids, reader, database } = await setup();
+  await publish(outgoing({ id: "m-1", key: "k" }));
+  reader.back(await fetch(), 0);
+  await publish(outgoing({ id: "m-2", key: "other" }));
+  database.failOnce("sagabox.outbox.fetch"); // which comes after the statement for what is due again
+  await expect(fetch()).rejects.toThrow("the connection was lost");
+  expect((await ids()).toSorted()).toEqual(["m-1", "m-2"]);
+});

@@ -91,29 +91,35 @@ export class LaneReader implements LaneWorker {
 
   /** Up to `limit` rows that may be worked on now. They are in flight from here on. */
   async fetch(session: Queryable, limit: number): Promise<LaneRow[]> {
-    const rows = await this.#due(session, limit);
-    if (!this.#options.messages || rows.every((row) => row.message !== null)) return rows;
+    const rows: LaneRow[] = [];
     try {
-      const bare = await withMessages(
-        session,
-        this.#sql.messages,
-        rows.filter((row) => row.message === null),
-      );
-      return rows.map((row) => (row.message === null ? (bare.shift() ?? row) : row));
+      await this.#take(session, limit, rows);
+      return await this.#whole(session, rows);
     } catch (error) {
-      this.back(rows, 0); // nobody has seen them yet
+      // Nobody has seen them yet, and a later statement failed: left in flight, nobody ever would.
+      this.back(rows, 0);
       throw error;
     }
   }
 
-  async #due(session: Queryable, limit: number): Promise<LaneRow[]> {
-    const rows = await this.#reenter(session, limit);
-    if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return rows;
+  /** Adds to `rows` what is in flight from then on, statement by statement. */
+  async #take(session: Queryable, limit: number, rows: LaneRow[]): Promise<void> {
+    rows.push(...(await this.#reenter(session, limit)));
+    if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return;
     const express = this.#express ? await this.#expressRows(session, limit - rows.length) : [];
     rows.push(...this.#takeExpress(express, (rank) => rank >= DEFAULT_PRIORITY));
     if (rows.length < limit) rows.push(...(await this.#walk(session, limit - rows.length)));
     if (rows.length < limit) rows.push(...this.#takeExpress(express, (rank) => rank < DEFAULT_PRIORITY));
-    return rows;
+  }
+
+  async #whole(session: Queryable, rows: LaneRow[]): Promise<LaneRow[]> {
+    if (!this.#options.messages || rows.every((row) => row.message !== null)) return rows;
+    const bare = await withMessages(
+      session,
+      this.#sql.messages,
+      rows.filter((row) => row.message === null),
+    );
+    return rows.map((row) => (row.message === null ? (bare.shift() ?? row) : row));
   }
 
   /** These rows are gone from the table, in a transaction with this number. */

@@ -21,7 +21,7 @@ async function durableCluster(): Promise<EmbeddedPostgres> {
   return server;
 }
 
-test.each(ways<Mode>("broker", "hop"))(
+test.each(ways<Mode>("hop", "broker"))(
   "G8: after a crash of the database the flow resumes by itself and nothing is lost (%s)",
   async (mode) => {
     const server = await durableCluster();

@@ -6,6 +6,7 @@ import { Days } from "./days.ts";
 import { join, withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
+import { progressOf, type ReadLimits } from "./progress.ts";
 import { DEFAULT_PRIORITY, readOf, type Read, type ReadRow } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { Unread } from "./unread.ts";
@@ -244,28 +245,14 @@ export class LaneReader implements LaneWorker {
     return [...this.#custody.passedOver(lanes), textArray(resting)];
   }
 
-  #remember(
-    lanes: readonly number[],
-    read: Read,
-    how: { readonly perLane: number; readonly limit: number; readonly resting: boolean },
-  ): void {
+  #remember(lanes: readonly number[], read: Read, how: ReadLimits & { readonly resting: boolean }): void {
     if (read.moment === undefined) return;
     const horizon = BigInt(read.moment.horizon);
-    const counts = new Map<number, { count: number; last: number }>();
-    for (const { row } of read.rows) {
-      counts.set(row.lane, { count: (counts.get(row.lane)?.count ?? 0) + 1, last: row.seq });
-    }
-    const last = read.rows.at(-1)?.row.lane ?? -1;
-    const cutAt = read.rows.length >= how.limit ? lanes.indexOf(last) : lanes.length;
-    for (const [turn, lane] of lanes.entries()) {
-      if (turn > cutAt) break;
+    for (const { lane, whole, last } of progressOf(lanes, read.rows, how)) {
       if (!read.still(lane)) continue;
-      const found = counts.get(lane);
-      const whole = turn < cutAt && (found?.count ?? 0) < how.perLane;
       if (whole) this.#unread.delete(lane);
       else this.#unread.putLast(lane);
-      if (!how.resting)
-        this.#marks.read(lane, whole ? Number(read.moment.tail) : (found?.last ?? 0), horizon);
+      if (!how.resting) this.#marks.read(lane, whole ? Number(read.moment.tail) : last, horizon);
     }
   }
 

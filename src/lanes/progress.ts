@@ -1,0 +1,35 @@
+import type { ReadRow } from "./read.ts";
+
+export interface ReadLimits {
+  readonly perLane: number;
+  readonly limit: number;
+}
+
+/** How far a read came in one lane. */
+export interface LaneProgress {
+  readonly lane: number;
+  /** Nothing more was waiting there. */
+  readonly whole: boolean;
+  /** The last row that was seen, 0 when there was none. */
+  readonly last: number;
+}
+
+/**
+ * How far one read over several lanes came, in their turn. Rows come lane by lane, so a read that reached its limit
+ * says nothing of the lanes behind the one it stopped in.
+ */
+export const progressOf = (
+  lanes: readonly number[],
+  rows: readonly Pick<ReadRow, "row">[],
+  { perLane, limit }: ReadLimits,
+): LaneProgress[] => {
+  const found = new Map<number, { count: number; last: number }>();
+  for (const { row } of rows)
+    found.set(row.lane, { count: (found.get(row.lane)?.count ?? 0) + 1, last: row.seq });
+  const stoppedIn = rows.at(-1)?.row.lane ?? -1;
+  const cutAt = rows.length >= limit ? lanes.indexOf(stoppedIn) : lanes.length;
+  return lanes.slice(0, cutAt + 1).map((lane, turn) => {
+    const { count, last } = found.get(lane) ?? { count: 0, last: 0 };
+    return { lane, whole: turn < cutAt && count < perLane, last };
+  });
+};

@@ -32,9 +32,10 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
     hearReply(parts, message, context),
   );
   for (const { event, sagas: interested } of sagas.awaited()) {
-    // A consumer for each: whoever runs only versions that wait for others must not be handed this one.
-    registry.on(event, { consumer: `${consumer}.${event.name}` }, async (message, context) => {
-      for (const [type, versions] of interested) {
+    for (const [type, versions] of interested) {
+      // A consumer for each event and saga: whoever runs only versions that wait for others must not be handed this
+      // one, and a saga that fails to find its key in an event keeps it from no other.
+      registry.on(event, { consumer: `${consumer}.${event.name}.${type}` }, async (message, context) => {
         const keys = new Map<string, Set<number>>();
         for (const { version, keyOf } of versions) {
           const key = keyOf(message.data);
@@ -42,8 +43,8 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
         }
         for (const [key, those] of keys)
           await hearEvent(parts, message, context, { event, type, key, those });
-      }
-    });
+      });
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { refuse, saga } from "sagabox";
-import { Order, sagaShop } from "../support/saga-shop.ts";
+import { Order, Paid, sagaShop } from "../support/saga-shop.ts";
 
 const begin = () => saga("order", { version: 1, input: Order, key: (i) => i.orderId });
 
@@ -45,4 +45,22 @@ test("F6: whatever a choice throws, its saga ends", async () => {
   const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
   await ends(sagaId, "compensated");
   expect((await lines(sagaId)).map(({ note }) => note)).toContain("its own function failed: a\uFFFDb");
+});
+
+test("F4: a saga that fails to find its key in an event keeps it from no other saga", async () => {
+  const { bus, ends } = await sagaShop();
+  const waiting = (name: string, by: (paid: { readonly orderId: string }) => string) =>
+    saga(name, { version: 1, input: Order, key: (i) => i.orderId }).waitFor("paid", Paid, {
+      by,
+      timeout: "1h",
+    });
+  const broken = waiting("broken", () => {
+    throw new Error("no key in here");
+  });
+  const sound = waiting("sound", ({ orderId }) => orderId);
+  bus.register(broken, sound);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, sound, { orderId: "o1" }));
+  await bus.transaction((tx) => tx.publish(Paid, { orderId: "o1" }));
+  await ends(sagaId, "completed");
 });

@@ -2,7 +2,7 @@
 import pg from "pg";
 import { createBus } from "sagabox";
 import { signedUrl, transportOf, type ChildOptions } from "../support/chaos-contract.ts";
-import { playParticipants, tripSaga } from "../support/chaos-saga.ts";
+import { playParticipants, tripSagas } from "../support/chaos-saga.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
 const database = signedUrl(options.url, options.id);
@@ -16,7 +16,8 @@ const bus = createBus({
   sagas: { pollInterval: 100 },
   ...transportOf(options),
 });
-bus.register(tripSaga(outside, options.id));
+const { hasty, patient } = tripSagas(outside, options.id);
+bus.register(hasty, patient);
 playParticipants(bus, options.id);
 
 process.once("SIGTERM", () => {

@@ -49,9 +49,13 @@ async function outside(pool: pg.Pool, key: string, step: string, act: string, wo
   }
 }
 
-/** The saga, and those who carry its commands out. */
-export function tripSaga(pool: pg.Pool, worker: string) {
-  const bookTrip = saga("book-trip", { version: 1, input: Trip, key: (trip) => trip.tripId })
+/** The saga in two versions: one that soon gives a car up, and one that waits until its turn comes. */
+export function tripSagas(pool: pg.Pool, worker: string) {
+  return { hasty: tripSaga(pool, worker, 1, "3s"), patient: tripSaga(pool, worker, 2, "10m") };
+}
+
+function tripSaga(pool: pg.Pool, worker: string, version: number, timeout: "3s" | "10m") {
+  return saga("book-trip", { version, input: Trip, key: (trip) => trip.tripId })
     .tx("open", async (c) => {
       await c.tx.query(INSERT, [c.sagaId, "open", "do", worker]);
     })
@@ -67,7 +71,7 @@ export function tripSaga(pool: pg.Pool, worker: string) {
     .undo((c) => outside(pool, c.idempotencyKey, "pay", "undo", worker))
     .all("travel", (g) =>
       g
-        .send("car", BookCar, (c) => c.input, { timeout: "3s", undo: [CancelCar, (c) => c.input] })
+        .send("car", BookCar, (c) => c.input, { timeout, undo: [CancelCar, (c) => c.input] })
         .send("flight", BookFlight, (c) => c.input, { undo: [CancelFlight, (c) => c.input] }),
     )
     .tx("confirm", async (c) => {
@@ -75,7 +79,6 @@ export function tripSaga(pool: pg.Pool, worker: string) {
     })
     .pivot()
     .send("tickets", SendTickets, (c) => c.input);
-  return bookTrip;
 }
 
 export function playParticipants(bus: Bus, worker: string): void {

@@ -22,8 +22,10 @@ const broker = (name: string) => ({
 });
 
 const quickProof = process.env["SAGABOX_PROOF"] !== "full";
-// Figures of size, whose small version is a story of its own.
-const onlyFull = ["test/chaos/replay-runbook.chaos.ts", "test/chaos/conservation-cost.chaos.ts"];
+// Figures of size, whose small versions are stories and broker tests of their own.
+const onlyFull = ["broker-outage", "conservation-cost", "replay-runbook"].map(
+  (name) => `test/chaos/${name}.chaos.ts`,
+);
 
 export default defineConfig({
   ...shared,

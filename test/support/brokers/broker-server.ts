@@ -8,6 +8,8 @@ export interface BrokerServer {
   readonly folder: string;
   /** SIGKILL, and the process is gone. The data stay. */
   kill(): Promise<void>;
+  /** It stands still, with everything it was told, or goes on. */
+  signal(word: "SIGSTOP" | "SIGCONT"): void;
   /** Up again on the same port with the same data; resolves when clients are served. */
   start(): Promise<void>;
   /** Stops it cleanly and removes everything. */

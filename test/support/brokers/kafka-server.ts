@@ -62,6 +62,7 @@ function serverOf(
     ...folders,
     folder: folders.data,
     kill: () => running.kill(),
+    signal: (word) => running.signal(word),
     start: () => running.start(),
     stop: () => running.stop(),
   };
@@ -112,6 +113,10 @@ class KafkaProcess {
 
   kill(): Promise<void> {
     return this.#end("SIGKILL");
+  }
+
+  signal(word: "SIGSTOP" | "SIGCONT"): void {
+    this.#child?.kill(word);
   }
 
   async stop(): Promise<void> {

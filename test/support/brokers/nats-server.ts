@@ -63,6 +63,10 @@ class NatsServer implements BrokerServer {
     await this.#end("SIGKILL");
   }
 
+  signal(word: "SIGSTOP" | "SIGCONT"): void {
+    this.#process?.kill(word);
+  }
+
   async stop(): Promise<void> {
     await this.#end("SIGTERM");
     rmSync(this.folder, { recursive: true, force: true });

@@ -72,6 +72,10 @@ export class RabbitServer implements BrokerServer {
     await this.#end("SIGKILL");
   }
 
+  signal(word: "SIGSTOP" | "SIGCONT"): void {
+    process.kill(-Number(readFileSync(join(this.folder, "server.pid"), "utf8")), word);
+  }
+
   async stop(): Promise<void> {
     await this.#end("SIGTERM");
     rmSync(this.folder, { recursive: true, force: true });

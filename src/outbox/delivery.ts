@@ -1,0 +1,144 @@
+import type { LaneOwnership, LaneReader, LaneRow } from "../lanes/index.ts";
+import { random, sleep, systemClock } from "../runtime/index.ts";
+import { endSend, type Observer, type Spans } from "../telemetry/index.ts";
+import type { LocalHop, Transport } from "../transport/index.ts";
+import { countByType } from "./count-by-type.ts";
+import type { Destinations } from "./destinations.ts";
+import { deathOf, failureText } from "./failures.ts";
+import { learn, type Lot } from "./lots.ts";
+import type { OutboxSettings } from "./options.ts";
+import { publishBatch, sortOutcomes, type Sorted } from "./publish-batch.ts";
+import { tellBuried, tellFailed } from "./relay-reports.ts";
+import { retryOrDie } from "./retry-or-die.ts";
+import type { Dying, Failed, Settler } from "./settler.ts";
+
+export interface DeliveryOptions {
+  readonly transport: Transport;
+  readonly hop?: LocalHop | undefined;
+  readonly settings: OutboxSettings;
+  readonly destinations: Destinations;
+  readonly observer: Observer;
+  readonly spans?: Spans;
+}
+
+const ORPHAN_RECHECK_MS = 5_000;
+
+/** Takes what was read through the transport, and settles it by what became of it. */
+export class Delivery {
+  readonly #options: DeliveryOptions;
+  readonly #ownership: LaneOwnership;
+  readonly #reader: LaneReader;
+  readonly #settler: Settler;
+
+  constructor(
+    options: DeliveryOptions,
+    parts: { readonly ownership: LaneOwnership; readonly reader: LaneReader; readonly settler: Settler },
+  ) {
+    this.#options = options;
+    this.#ownership = parts.ownership;
+    this.#reader = parts.reader;
+    this.#settler = parts.settler;
+  }
+
+  async deliver(lot: Lot<LaneRow>): Promise<void> {
+    const began = systemClock.monotonicMs();
+    const expired = lot.rows.filter((row) => row.expired);
+    const alive = lot.rows.filter((row) => !row.expired);
+    if (expired.length > 0) await this.#bury(expired.map((row) => deathOf(row, "expired")));
+    if (alive.length > 0) {
+      await (this.#options.hop === undefined ? this.#publish({ ...lot, rows: alive }) : this.#hop(alive));
+    }
+    this.#options.observer.tell("relay.batch", {
+      count: lot.rows.length,
+      durationMs: systemClock.monotonicMs() - began,
+    });
+  }
+
+  async #hop(rows: readonly LaneRow[]): Promise<void> {
+    const began = systemClock.monotonicMs();
+    const messages = rows.flatMap((row) => row.message ?? []);
+    const sending = messages.length === 0 ? undefined : this.#options.spans?.send(messages, "relay");
+    const settled = await this.#insist("handing a batch over", () => this.#settler.sent(rows));
+    if (sending !== undefined) endSend(sending, () => undefined);
+    this.#tellSent(rows, settled ?? [], systemClock.monotonicMs() - began);
+  }
+
+  async #publish(lot: Lot<LaneRow>): Promise<void> {
+    const began = systemClock.monotonicMs();
+    const { destinations, transport, settings, spans } = this.#options;
+    const whole = this.#withoutOrphans(lot.rows).flatMap((row) =>
+      row.message === null ? [] : [{ stream: row.stream, row, message: row.message }],
+    );
+    const outcomes = await publishBatch(transport, whole, {
+      timeoutMs: settings.publishTimeoutMs,
+      mayGoOn: () => this.#ownership.remainingMs() > 0,
+      ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
+    });
+    const rows = whole.map((item) => item.row);
+    const { waitMs, outcomes: judged } = learn(destinations, { ...lot, rows }, outcomes);
+    const sorted = sortOutcomes(rows, judged);
+    for (const { row } of sorted.uncharged) this.#reader.back([row], waitMs(row));
+    await this.#settle(sorted, systemClock.monotonicMs() - began);
+  }
+
+  // A row whose message was not found goes back, with its successors: the message may just be on its way into a younger
+  // partition. If it is really gone, the log says so again and again.
+  #withoutOrphans(rows: readonly LaneRow[]): readonly LaneRow[] {
+    const orphans = rows.filter((row) => row.message === null);
+    if (orphans.length === 0) return rows;
+    const streams = new Set(orphans.map((row) => row.stream ?? row.seq));
+    const back = rows.filter((row) => streams.has(row.stream ?? row.seq));
+    this.#reader.back(back, ORPHAN_RECHECK_MS);
+    this.#troubled("finding the message of an outbox row", new Error(`no message ${orphans[0]?.messageId}`));
+    return rows.filter((row) => !streams.has(row.stream ?? row.seq));
+  }
+
+  async #settle(sorted: Sorted, durationMs: number): Promise<void> {
+    const decisions = retryOrDie(sorted, this.#options.settings.retry, random);
+    if (sorted.sent.length > 0) {
+      const settled = await this.#insist("settling a batch", () => this.#settler.sent(sorted.sent));
+      this.#tellSent(sorted.sent, settled ?? [], durationMs);
+    }
+    if (decisions.failed.length > 0) await this.#fail(decisions.failed);
+    if (decisions.dead.length > 0) await this.#bury(decisions.dead);
+    this.#reader.back(sorted.skipped, 0);
+  }
+
+  async #fail(failed: readonly Failed[]): Promise<void> {
+    await this.#insist("noting failures", () => this.#settler.failed(failed));
+    tellFailed(this.#options.observer, failed);
+  }
+
+  async #bury(deaths: readonly Dying[]): Promise<void> {
+    const settled = new Set((await this.#insist("burying messages", () => this.#settler.dead(deaths))) ?? []);
+    tellBuried(
+      this.#options.observer,
+      deaths.filter((death) => settled.has(death.row)),
+    );
+  }
+
+  // What went out must be noted. Only the loss of the lanes ends the trying: then others will send it again.
+  async #insist<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await work();
+      } catch (error) {
+        this.#troubled(doing, error);
+        await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
+        if (this.#ownership.size === 0 && this.#ownership.remainingMs() <= 0) return undefined;
+      }
+    }
+  }
+
+  #tellSent(asked: readonly LaneRow[], settled: readonly LaneRow[], durationMs: number): void {
+    const { observer } = this.#options;
+    for (const entry of countByType(settled)) observer.tell("relay.published", { ...entry, durationMs });
+    if (settled.length < asked.length) {
+      observer.tell("relay.lost", { lanes: 0, count: asked.length - settled.length });
+    }
+  }
+
+  #troubled(doing: string, error: unknown): void {
+    this.#options.observer.tell("storage.failed", { doing, error: failureText(error), retryInMs: 100 });
+  }
+}

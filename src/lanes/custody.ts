@@ -21,16 +21,16 @@ export class Custody {
     this.#nowMs = nowMs;
   }
 
-  /** Into flight if it may be worked on now; else it holds its stream back. */
-  take(row: LaneRow, blocked: boolean): LaneRow[] {
-    if (this.inFlight.knows(row.seq) || this.holds.has(row)) return [];
+  /** Into flight if it may be worked on now, and true; else it holds its stream back. */
+  take(row: LaneRow, blocked: boolean): boolean {
+    if (this.inFlight.knows(row) || this.holds.has(row)) return false;
     const nowMs = this.#nowMs();
     if (blocked || row.waitMs > 0) {
       this.holds.hold(row, blocked ? nowMs : nowMs + patience(row));
-      return [];
+      return false;
     }
     this.inFlight.add(row, nowMs);
-    return [row];
+    return true;
   }
 
   // A held stream is let go only when nothing of it was left and no later row of it can have been passed over since.
@@ -63,8 +63,8 @@ export class Custody {
 
   settled(row: LaneRow): boolean {
     if (!this.inFlight.remove(row)) return false;
-    const more = row.stream !== null && this.inFlight.hasStream(row.stream);
-    if (row.stream !== null && this.holds.has(row) && !more) this.holds.hold(row, this.#nowMs());
+    if (row.stream !== null && this.holds.has(row) && !this.inFlight.hasStream(row.stream))
+      this.holds.hold(row, this.#nowMs());
     return true;
   }
 
@@ -103,7 +103,7 @@ export class Custody {
     }
     const taken: LaneRow[] = [];
     for (const row of rows) {
-      if (row.waitMs > 0 || this.inFlight.knows(row.seq)) break;
+      if (row.waitMs > 0 || this.inFlight.knows(row)) break;
       this.inFlight.add(row, nowMs);
       taken.push(row);
     }

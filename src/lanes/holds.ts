@@ -1,3 +1,5 @@
+import { detached } from "./known-names.ts";
+
 /** A stream (or a single row without a key) that must wait, and when to look at it again. */
 export interface Hold {
   readonly lane: number;
@@ -22,7 +24,8 @@ export class Holds {
   }
 
   has(row: RowPlace): boolean {
-    return row.stream === null ? this.#rows.has(row.seq) : this.#streams.has(row.stream);
+    if (row.stream === null) return this.#rows.has(row.seq);
+    return this.#streams.size > 0 && this.#streams.has(row.stream);
   }
 
   hold(row: RowPlace, untilMs: number): void {
@@ -31,7 +34,11 @@ export class Holds {
     this.#earliestMs = Math.min(this.#earliestMs, untilMs);
     if (held !== undefined) held.untilMs = untilMs;
     else if (stream === null) this.#rows.set(seq, { lane, stream, seq, untilMs });
-    else this.#streams.set(stream, { lane, stream, seq, untilMs });
+    else this.#holdStream({ lane, stream: detached(stream), seq, untilMs });
+  }
+
+  #holdStream(hold: Hold & { readonly stream: string }): void {
+    this.#streams.set(hold.stream, hold);
   }
 
   /** Somebody changed rows of these lanes by hand: everything held there is looked at again. */

@@ -7,9 +7,9 @@ test("rule 7: what settles while a read runs is still known to that read, and fo
   inFlight.add(aRow(1), 0);
   inFlight.beginRead();
   expect(inFlight.remove(aRow(1))).toBe(true);
-  expect([inFlight.size, inFlight.knows(1)]).toEqual([0, true]);
+  expect([inFlight.size, inFlight.knows(aRow(1))]).toEqual([0, true]);
   inFlight.beginRead();
-  expect(inFlight.knows(1)).toBe(false);
+  expect(inFlight.knows(aRow(1))).toBe(false);
 });
 
 test("a row is taken out once", () => {

@@ -5,14 +5,13 @@ import type { LaneRow } from "./lane-row.ts";
  * with everything that was in flight at any moment since it began; otherwise rows are sent twice with no fault at all.
  */
 export class InFlight {
-  readonly #rows = new Map<number, LaneRow>();
-  readonly #lanes = new Map<number, Set<number>>();
+  readonly #lanes = new Map<number, BusyLane>();
   readonly #streams = new Map<string, number>();
-  readonly #since = new Map<number, number>();
   readonly #ghosts = new Set<number>();
+  #size = 0;
 
   get size(): number {
-    return this.#rows.size;
+    return this.#size;
   }
 
   beginRead(): void {
@@ -20,8 +19,8 @@ export class InFlight {
   }
 
   /** In flight now, or at some moment since the read began. */
-  knows(seq: number): boolean {
-    return this.#rows.has(seq) || this.#ghosts.has(seq);
+  knows({ lane, seq }: LaneRow): boolean {
+    return this.#lanes.get(lane)?.rows.has(seq) === true || this.#ghosts.has(seq);
   }
 
   hasStream(stream: string): boolean {
@@ -29,24 +28,19 @@ export class InFlight {
   }
 
   add(row: LaneRow, nowMs: number): void {
-    this.#rows.set(row.seq, row);
-    const seqs = this.#lanes.get(row.lane);
-    if (seqs === undefined) {
-      this.#lanes.set(row.lane, new Set([row.seq]));
-      this.#since.set(row.lane, nowMs);
-    } else seqs.add(row.seq);
+    let lane = this.#lanes.get(row.lane);
+    if (lane === undefined) this.#lanes.set(row.lane, (lane = { sinceMs: nowMs, rows: new Map() }));
+    lane.rows.set(row.seq, row);
+    this.#size += 1;
     if (row.stream !== null) this.#streams.set(row.stream, (this.#streams.get(row.stream) ?? 0) + 1);
   }
 
   remove(row: LaneRow): boolean {
-    if (!this.#rows.delete(row.seq)) return false;
+    const lane = this.#lanes.get(row.lane);
+    if (lane?.rows.delete(row.seq) !== true) return false;
     this.#ghosts.add(row.seq);
-    const seqs = this.#lanes.get(row.lane);
-    seqs?.delete(row.seq);
-    if (seqs?.size === 0) {
-      this.#lanes.delete(row.lane);
-      this.#since.delete(row.lane);
-    }
+    this.#size -= 1;
+    if (lane.rows.size === 0) this.#lanes.delete(row.lane);
     if (row.stream !== null) this.#leaveStream(row.stream);
     return true;
   }
@@ -57,12 +51,12 @@ export class InFlight {
 
   /** How long the lane has had something in flight without a pause. */
   busyMs(lane: number, nowMs: number): number {
-    const since = this.#since.get(lane);
-    return since === undefined ? 0 : nowMs - since;
+    const busy = this.#lanes.get(lane);
+    return busy === undefined ? 0 : nowMs - busy.sinceMs;
   }
 
   rowsIn(lane: number): LaneRow[] {
-    return [...(this.#lanes.get(lane) ?? [])].flatMap((seq) => this.#rows.get(seq) ?? []);
+    return [...(this.#lanes.get(lane)?.rows.values() ?? [])];
   }
 
   forget(lane: number): void {
@@ -74,4 +68,9 @@ export class InFlight {
     if (left > 0) this.#streams.set(stream, left);
     else this.#streams.delete(stream);
   }
+}
+
+interface BusyLane {
+  readonly sinceMs: number;
+  readonly rows: Map<number, LaneRow>;
 }

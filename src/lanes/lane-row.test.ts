@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { sampleMessage } from "../../test/support/sample-message.ts";
 import { aRow } from "../../test/support/lane-rows.ts";
-import { laneRow, messageOf } from "./lane-row.ts";
-import { join } from "./with-messages.ts";
+import { laneRow, messageFor, packedMessages } from "./lane-row.ts";
 
 const packed = (...fields: readonly (string | number | null)[]): string => fields.join("\u001f");
 
@@ -44,19 +43,20 @@ const message = packed(
   sampleMessage.data,
 );
 
+const own = { messageId: sampleMessage.id, writtenOn: "2026-11-15", expiresAt: null };
+
 test("a message is put together again unchanged, and expires when its row says so", () => {
-  expect(messageOf(message)).toEqual({ ...sampleMessage, expiresAt: null });
-  const own = { messageId: sampleMessage.id, writtenOn: "2026-11-15" };
-  const rows = [aRow(1, { ...own, expiresAt: sampleMessage.expiresAt }), aRow(2)];
-  expect(join(rows, [message]).map((joined) => joined.message)).toEqual([sampleMessage, null]);
+  const messages = packedMessages([message]);
+  expect(messageFor(own, messages)).toEqual({ ...sampleMessage, expiresAt: null });
+  expect(messageFor({ ...own, expiresAt: sampleMessage.expiresAt }, messages)).toEqual(sampleMessage);
+  expect(messageFor(aRow(2), messages)).toBe(null);
 });
 
 test("of two copies of a message a row gets the one of its own day", () => {
   const edited = message.replace("2026-11-15", "2026-11-16").replace(sampleMessage.data, '{"edited":true}');
-  const rows = ["2026-11-15", "2026-11-16", "2026-11-17"].map((writtenOn, n) =>
-    aRow(n, { messageId: sampleMessage.id, writtenOn }),
-  );
-  expect(join(rows, [edited, message]).map((joined) => joined.message?.data)).toEqual([
+  const messages = packedMessages([edited, message]);
+  const dataOf = (writtenOn: string) => messageFor({ ...own, writtenOn }, messages)?.data;
+  expect(["2026-11-15", "2026-11-16", "2026-11-17"].map(dataOf)).toEqual([
     sampleMessage.data,
     '{"edited":true}',
     undefined,
@@ -64,7 +64,7 @@ test("of two copies of a message a row gets the one of its own day", () => {
 });
 
 test("a row keeps numbers too big for a number as text", () => {
-  expect(laneRow(row)).toMatchObject({
+  expect(laneRow(row.split("\u001f"), packedMessages([]))).toMatchObject({
     lane: 3,
     seq: 9007199254740991,
     stream: "-8446744073709551615",
@@ -82,5 +82,10 @@ test("a row keeps numbers too big for a number as text", () => {
 
 test("of a row that is due, nobody's and without an end nothing more is told", () => {
   const plain = `${row.split("\u001f").slice(0, 9).join("\u001f")}\u001f`;
-  expect(laneRow(plain)).toMatchObject({ waitMs: 0, leased: false, expired: false, expiresAt: null });
+  expect(laneRow(plain.split("\u001f"), packedMessages([]))).toMatchObject({
+    waitMs: 0,
+    leased: false,
+    expired: false,
+    expiresAt: null,
+  });
 });

@@ -1,4 +1,5 @@
 import type { Message, MessageKind } from "../message/index.ts";
+import { known } from "./known-names.ts";
 
 /** A narrow row as its reader sees it. */
 export interface LaneRow {
@@ -38,47 +39,73 @@ export interface RawRow {
   readonly horizon: string | null;
   readonly tail: string | null;
   readonly express: boolean | null;
-  /** The row's fields, joined; null where there is none. */
-  readonly row: string | null;
-  /** An earlier row of its stream has another priority and goes first. */
-  readonly blocked?: boolean | null;
-  /** Its priority, raised by its age. */
+  /** One row or several, joined, each of joined fields; null where there is none. */
+  readonly rows: string | null;
+  /** The priority of the one row, raised by its age. */
   readonly rank?: number;
   /** The fields of a message, joined. Messages come after the rows they belong to. */
   readonly message?: string | null;
 }
 
-export function laneRow(raw: string): LaneRow {
-  const fields = raw.split(SEPARATOR);
+export function laneRow(fields: readonly string[], messages: PackedMessages): LaneRow {
+  const messageId = fields[5] ?? "";
+  const writtenOn = fields[8] ?? "";
+  const expiresAt = fields[12] ? isoTime(fields[12]) : null;
   return {
     lane: Number(fields[0]),
     seq: Number(fields[1]),
     stream: fields[2] || null,
-    topic: fields[3] ?? "",
-    type: fields[4] ?? "",
-    messageId: fields[5] ?? "",
+    topic: known(fields[3] ?? ""),
+    type: known(fields[4] ?? ""),
+    messageId,
     attempts: Number(fields[6]),
     maxAttempts: Number(fields[7]),
-    writtenOn: fields[8] ?? "",
+    writtenOn,
     // Left out of a row that is due, nobody's and without an end.
     waitMs: Number(fields[9]),
     leased: fields[10] === "1",
     expired: fields[11] === "1",
-    expiresAt: fields[12] ? isoTime(fields[12]) : null,
-    message: null,
+    expiresAt,
+    message: messageFor({ messageId, writtenOn, expiresAt }, messages),
   };
 }
 
-/** The message as it was written; when it expires, the row decides. */
-export function messageOf(raw: string): Message {
+/** An earlier row of its stream has another priority and goes first. */
+export function isBlocked(fields: readonly string[]): boolean {
+  return fields[13] === "1";
+}
+
+/** Messages by id and day: one whose letter was edited has a second copy on another day. */
+export type PackedMessages = ReadonlyMap<string, string>;
+
+export function packedMessages(texts: readonly string[]): PackedMessages {
+  const byName = new Map<string, string>();
+  for (const text of texts) {
+    byName.set(text.slice(0, text.indexOf(SEPARATOR, text.indexOf(SEPARATOR) + 1)), text);
+  }
+  return byName;
+}
+
+/** The message a row stands for, in the copy of the day that the row names; null where it is gone. */
+export function messageFor(
+  row: Pick<LaneRow, "messageId" | "writtenOn" | "expiresAt">,
+  messages: PackedMessages,
+): Message | null {
+  if (messages.size === 0) return null;
+  const packed = messages.get(row.messageId + SEPARATOR + row.writtenOn);
+  return packed === undefined ? null : messageOf(packed, row.expiresAt);
+}
+
+// As it was written; when it expires, the row decides.
+function messageOf(raw: string, expiresAt: string | null): Message {
   const fields = raw.split(SEPARATOR);
   const headers = fields[17] ?? "{}";
   return {
     id: fields[0] ?? "",
     kind: fields[2] as MessageKind,
-    type: fields[3] ?? "",
+    type: known(fields[3] ?? ""),
     schemaVersion: Number(fields[7]),
-    topic: fields[4] ?? "",
+    topic: known(fields[4] ?? ""),
     key: fields[5] || null,
     data: fields[18] ?? "",
     headers: headers === "{}" ? {} : (JSON.parse(headers) as Record<string, string>),
@@ -88,11 +115,11 @@ export function messageOf(raw: string): Message {
     sagaId: fields[11] || null,
     aggregateType: fields[12] || null,
     aggregateId: fields[13] || null,
-    source: fields[14] ?? "",
+    source: known(fields[14] ?? ""),
     target: fields[15] || null,
     priority: Number(fields[6]),
     writtenAt: isoTime(fields[16] ?? ""),
-    expiresAt: null,
+    expiresAt,
   };
 }
 
@@ -102,10 +129,14 @@ export function momentOf(rows: readonly RawRow[]): ReadMoment | undefined {
   return horizon === null || tail === null ? undefined : { horizon, tail, express: express === true };
 }
 
-const SEPARATOR = "\u001f";
+export const SEPARATOR = "\u001f";
+export const ROW_SEPARATOR = "\u001e";
+
+const WHOLE_TIME = "2026-11-15 08:09:10.500000".length;
 
 /** A timestamp as the server writes it, in UTC, e.g. `2026-11-15 08:09:10.5`, always with six digits. */
 function isoTime(text: string): string {
+  if (text.length === WHOLE_TIME) return `${text.slice(0, 10)}T${text.slice(11)}Z`;
   const [whole = "", fraction = ""] = text.split(".");
   return `${whole.replace(" ", "T")}.${fraction.padEnd(6, "0")}Z`;
 }

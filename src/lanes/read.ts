@@ -1,4 +1,14 @@
-import { laneRow, momentOf, type LaneRow, type RawRow, type ReadMoment } from "./lane-row.ts";
+import {
+  isBlocked,
+  laneRow,
+  momentOf,
+  packedMessages,
+  ROW_SEPARATOR,
+  SEPARATOR,
+  type LaneRow,
+  type RawRow,
+  type ReadMoment,
+} from "./lane-row.ts";
 
 export const DEFAULT_PRIORITY = 5;
 
@@ -14,19 +24,19 @@ export interface ReadRow {
 export interface Read {
   readonly moment: ReadMoment | undefined;
   readonly rows: readonly ReadRow[];
-  /** In no order. */
-  readonly messages: readonly string[];
   /** Whether the lane is still ours under the claim it was read with. */
   still(lane: number): boolean;
 }
 
 export function readOf(raw: readonly RawRow[], still: Read["still"]): Read {
-  return {
-    moment: momentOf(raw),
-    rows: raw.flatMap(({ row, blocked, rank = DEFAULT_PRIORITY }) =>
-      row === null ? [] : [{ row: laneRow(row), blocked: blocked === true, rank }],
-    ),
-    messages: raw.flatMap(({ message }) => message ?? []),
-    still,
-  };
+  const messages = packedMessages(raw.flatMap(({ message }) => message ?? []));
+  const rows: ReadRow[] = [];
+  for (const { rows: several, rank = DEFAULT_PRIORITY } of raw) {
+    if (several === null) continue;
+    for (const text of several.split(ROW_SEPARATOR)) {
+      const fields = text.split(SEPARATOR);
+      rows.push({ row: laneRow(fields, messages), blocked: isBlocked(fields), rank });
+    }
+  }
+  return { moment: momentOf(raw), rows, still };
 }

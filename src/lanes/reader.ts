@@ -3,7 +3,7 @@ import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
 import type { LaneRow, RawRow } from "./lane-row.ts";
 import { Days } from "./days.ts";
-import { join, withMessages } from "./with-messages.ts";
+import { withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { progressOf, type ReadLimits } from "./progress.ts";
@@ -187,10 +187,11 @@ export class LaneReader implements LaneWorker {
     ]);
     if (messages) this.#days.met(read.rows);
     this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
-    const taken = read.rows.flatMap(({ row, blocked }) =>
-      read.still(row.lane) ? this.#custody.take(row, blocked) : [],
-    );
-    return join(taken, read.messages);
+    const taken: LaneRow[] = [];
+    for (const { row, blocked } of read.rows) {
+      if (read.still(row.lane) && this.#custody.take(row, blocked)) taken.push(row);
+    }
+    return taken;
   }
 
   async #expressRows(session: Queryable, limit: number): Promise<ReadRow[]> {
@@ -209,11 +210,13 @@ export class LaneReader implements LaneWorker {
 
   // Low ones go when nothing else wants the place, or when they have waited long enough to have risen.
   #takeExpress(read: readonly ReadRow[], fits: (rank: number) => boolean): LaneRow[] {
-    return read.flatMap(({ row, rank }) => {
-      if (!fits(rank)) return [];
-      if (row.stream !== null && this.#custody.inFlight.hasStream(row.stream)) return [];
-      return this.#custody.take(row, false);
-    });
+    const taken: LaneRow[] = [];
+    for (const { row, rank } of read) {
+      if (!fits(rank)) continue;
+      if (row.stream !== null && this.#custody.inFlight.hasStream(row.stream)) continue;
+      if (this.#custody.take(row, false)) taken.push(row);
+    }
+    return taken;
   }
 
   async #reenter(session: Queryable, limit: number): Promise<LaneRow[]> {
@@ -273,10 +276,13 @@ export class LaneReader implements LaneWorker {
       throw error;
     });
     this.#marks.finishRead();
-    const read = readOf(rows, (lane) => {
-      const claim = ownership.claim(lane);
-      return claim !== undefined && claim === claims.get(lane);
-    });
+    const still = new Set(
+      lanes.filter((lane) => {
+        const claim = ownership.claim(lane);
+        return claim !== undefined && claim === claims.get(lane);
+      }),
+    );
+    const read = readOf(rows, (lane) => still.has(lane));
     if (read.moment?.express === true) this.#express = true;
     return read;
   }

@@ -36,9 +36,10 @@ export async function settleUnderClaims(
   params: (own: readonly LaneRow[]) => Param[],
 ): Promise<Settled> {
   for (;;) {
-    const rows = asked.filter((row) => ownership.claimToSettle(row.lane) !== undefined);
-    if (rows.length === 0) return { rows, woken: [] };
-    const claims = claimsOf(ownership, rows);
+    const claims = claimsOf(ownership, asked);
+    if (claims.length === 0) return { rows: [], woken: [] };
+    const ours = new Set(claims.map((claim) => claim.lane));
+    const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
     const session = await holder.get();
     const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params(rows)]);
@@ -59,6 +60,8 @@ export function placesOf(rows: readonly LaneRow[]): [string, string, string] {
 }
 
 function claimsOf(ownership: LaneOwnership, rows: readonly LaneRow[]): Claim[] {
-  const lanes = [...new Set(rows.map((row) => row.lane))].toSorted((a, b) => a - b);
-  return lanes.flatMap((lane) => ownership.claimToSettle(lane) ?? []);
+  const lanes = new Set<number>();
+  for (const row of rows) lanes.add(row.lane);
+  const sorted = [...lanes].sort((a, b) => a - b);
+  return sorted.flatMap((lane) => ownership.claimToSettle(lane) ?? []);
 }

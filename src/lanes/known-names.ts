@@ -1,0 +1,19 @@
+/** More are not remembered: topics may be made by the thousand. */
+const MOST = 1_000;
+
+const names = new Map<string, string>();
+
+/** The few names that come again with every row, each as one text instead of a piece of every answer. */
+export function known(name: string): string {
+  const same = names.get(name);
+  if (same !== undefined) return same;
+  if (names.size >= MOST) names.clear();
+  const own = detached(name);
+  names.set(own, own);
+  return own;
+}
+
+/** A copy. A piece of a text keeps the whole text in memory, which matters for what is remembered. */
+export function detached(text: string): string {
+  return Buffer.from(text).toString();
+}

@@ -5,12 +5,14 @@ interface Typed {
 
 /** One entry per type and topic: metrics are told once per batch, not once per message. */
 export function countByType(messages: readonly Typed[]): (Typed & { readonly count: number })[] {
-  const counts = new Map<string, Typed & { count: number }>();
+  const counts: (Typed & { count: number })[] = [];
+  let last: (Typed & { count: number }) | undefined;
   for (const { type, topic } of messages) {
-    const name = `${type} ${topic}`;
-    const seen = counts.get(name);
-    if (seen === undefined) counts.set(name, { type, topic, count: 1 });
-    else seen.count += 1;
+    if (last?.type !== type || last.topic !== topic) {
+      last = counts.find((seen) => seen.type === type && seen.topic === topic);
+      if (last === undefined) counts.push((last = { type, topic, count: 0 }));
+    }
+    last.count += 1;
   }
-  return [...counts.values()];
+  return counts;
 }

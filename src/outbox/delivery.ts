@@ -1,4 +1,5 @@
 import type { LaneOwnership, LaneReader, LaneRow } from "../lanes/index.ts";
+import type { Message } from "../message/index.ts";
 import { random, sleep, systemClock } from "../runtime/index.ts";
 import { endSend, type Observer, type Spans } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
@@ -23,6 +24,12 @@ export interface DeliveryOptions {
 
 const ORPHAN_RECHECK_MS = 5_000;
 
+type WholeRow = LaneRow & { readonly message: Message };
+
+function isWhole(row: LaneRow): row is WholeRow {
+  return row.message !== null;
+}
+
 /** Takes what was read through the transport, and settles it by what became of it. */
 export class Delivery {
   readonly #options: DeliveryOptions;
@@ -43,7 +50,7 @@ export class Delivery {
   async deliver(lot: Lot<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
     const expired = lot.rows.filter((row) => row.expired);
-    const alive = lot.rows.filter((row) => !row.expired);
+    const alive = expired.length === 0 ? lot.rows : lot.rows.filter((row) => !row.expired);
     if (expired.length > 0) await this.#bury(expired.map((row) => deathOf(row, "expired")));
     if (alive.length > 0) {
       await (this.#options.hop === undefined ? this.#publish({ ...lot, rows: alive }) : this.#hop(alive));
@@ -66,15 +73,12 @@ export class Delivery {
   async #publish(lot: Lot<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
     const { destinations, transport, settings, spans } = this.#options;
-    const whole = this.#withoutOrphans(lot.rows).flatMap((row) =>
-      row.message === null ? [] : [{ stream: row.stream, row, message: row.message }],
-    );
-    const outcomes = await publishBatch(transport, whole, {
+    const rows = this.#withoutOrphans(lot.rows);
+    const outcomes = await publishBatch(transport, rows, {
       timeoutMs: settings.publishTimeoutMs,
       mayGoOn: () => this.#ownership.remainingMs() > 0,
       ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
     });
-    const rows = whole.map((item) => item.row);
     const { waitMs, outcomes: judged } = learn(destinations, { ...lot, rows }, outcomes);
     const sorted = sortOutcomes(rows, judged);
     for (const { row } of sorted.uncharged) this.#reader.back([row], waitMs(row));
@@ -83,14 +87,14 @@ export class Delivery {
 
   // A row whose message was not found goes back, with its successors: the message may just be on its way into a younger
   // partition. If it is really gone, the log says so again and again.
-  #withoutOrphans(rows: readonly LaneRow[]): readonly LaneRow[] {
-    const orphans = rows.filter((row) => row.message === null);
-    if (orphans.length === 0) return rows;
+  #withoutOrphans(rows: readonly LaneRow[]): readonly WholeRow[] {
+    if (rows.every(isWhole)) return rows;
+    const orphans = rows.filter((row) => !isWhole(row));
     const streams = new Set(orphans.map((row) => row.stream ?? row.seq));
     const back = rows.filter((row) => streams.has(row.stream ?? row.seq));
     this.#reader.back(back, ORPHAN_RECHECK_MS);
     this.#troubled("finding the message of an outbox row", new Error(`no message ${orphans[0]?.messageId}`));
-    return rows.filter((row) => !streams.has(row.stream ?? row.seq));
+    return rows.filter(isWhole).filter((row) => !streams.has(row.stream ?? row.seq));
   }
 
   async #settle(sorted: Sorted, durationMs: number): Promise<void> {

@@ -97,7 +97,7 @@ export function learn<R extends Addressed>(
     if (outcome.kind === "unreachable" || outcome.kind === "unknown") failed.push({ row, outcome });
     else {
       answered.add(row.topic);
-      destinations.doubts.answered(row.messageId);
+      if (!destinations.doubts.isEmpty) destinations.doubts.answered(row.messageId);
     }
   }
   const [first] = failed;
@@ -165,8 +165,9 @@ function inOrderOf<R>(all: readonly R[], some: readonly R[]): readonly R[] {
 function groupBy<T, K>(items: readonly T[], by: (item: T) => K): Map<K, T[]> {
   const groups = new Map<K, T[]>();
   for (const item of items) {
-    const group = groups.get(by(item));
-    if (group === undefined) groups.set(by(item), [item]);
+    const name = by(item);
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, [item]);
     else group.push(item);
   }
   return groups;

@@ -7,6 +7,8 @@ import type { PublishOutcome, Transport } from "../transport/index.ts";
 /** `skipped`: an earlier message of its stream did not get through, so this one was not tried. */
 export type SendOutcome = PublishOutcome | { readonly kind: "skipped" };
 
+const SKIPPED: SendOutcome = Object.freeze({ kind: "skipped" });
+
 export interface SendItem {
   readonly stream: string | null;
   readonly message: Message;
@@ -32,12 +34,12 @@ export async function publishBatch(
   options: SendOptions,
 ): Promise<SendOutcome[]> {
   const began = systemClock.monotonicMs();
-  const outcomes: SendOutcome[] = items.map(() => ({ kind: "skipped" }));
+  const outcomes: SendOutcome[] = items.map(() => SKIPPED);
   const stopped = new Set<string>();
   for (const wave of wavesOf(items, transport.capabilities.failsLaterOfKey)) {
     const usedMs = options.wholeBatch === true ? systemClock.monotonicMs() - began : 0;
     if (!options.mayGoOn() || usedMs >= options.timeoutMs) break;
-    const going = wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
+    const going = stopped.size === 0 ? wave : wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
     const results = await tracedWave(transport, pick(items, going), options.timeoutMs - usedMs, options);
     for (const [n, i] of going.entries()) {
       const outcome = results[n] ?? missing();
@@ -100,7 +102,12 @@ async function publishWave(
 }
 
 function pick(items: readonly SendItem[], indexes: readonly number[]): Message[] {
-  return indexes.flatMap((i) => items[i]?.message ?? []);
+  const messages: Message[] = [];
+  for (const i of indexes) {
+    const item = items[i];
+    if (item !== undefined) messages.push(item.message);
+  }
+  return messages;
 }
 
 function missing(): PublishOutcome {

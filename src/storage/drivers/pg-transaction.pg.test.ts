@@ -50,6 +50,19 @@ test("a transaction of nothing but its last statements commits too", async () =>
   expect(await notes()).toEqual(["a"]);
 });
 
+test("a transaction in which nothing is asked never bothers the server", async () => {
+  const { database, pool } = await setup();
+  const asked: unknown[] = [];
+  pool.once("connect", (client) => {
+    const send = client.query.bind(client) as (...args: unknown[]) => unknown;
+    Object.assign(client, { query: (...args: unknown[]) => (asked.push(args[0]), send(...args)) });
+  });
+  const tx = await database.begin();
+  await tx.rollback();
+  expect(asked).toEqual([]);
+  expect([pool.totalCount, pool.idleCount, tx.open]).toEqual([1, 1, false]);
+});
+
 test("a last statement that fails takes everything back and tells why", async () => {
   const { database, pool, notes } = await setup();
   const tx = await database.begin();

@@ -1,9 +1,8 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { yieldToEventLoop } from "../../runtime/index.ts";
 import type { OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
 import { sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import type { PgClient, PgResult } from "./pg-shape.ts";
+import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 
 type Isolation = NonNullable<TransactionOptions["isolation"]>;
 
@@ -25,12 +24,12 @@ export class PgTransaction implements OwnedTransaction {
   readonly isolation: Isolation;
   beforeSavepoint?: () => Promise<void>;
   readonly #client: PgClient;
-  readonly #begun: Promise<PgResult>;
+  readonly #beginText: string;
   readonly #inFlight = new Set<Promise<PgResult>>();
   #state: "open" | "closed" = "open";
   #released = false;
+  #begun: Promise<PgResult> | undefined;
   #asked = false;
-  #heldBack = false;
   #lost: { readonly cause: unknown } | undefined;
 
   constructor(client: PgClient, options: TransactionOptions) {
@@ -39,10 +38,7 @@ export class PgTransaction implements OwnedTransaction {
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process
     client.pipeline = true;
-    this.#holdBack();
-    this.#begun = client.query(beginText(this.isolation, options.idleTimeoutMs));
-    this.#begun.catch(() => undefined); // told again by the first statement that needs it
-    void yieldToEventLoop().then(() => this.#letGo()); // in case no statement follows
+    this.#beginText = beginText(this.isolation, options.idleTimeoutMs);
   }
 
   get open(): boolean {
@@ -70,19 +66,20 @@ export class PgTransaction implements OwnedTransaction {
     await Promise.allSettled(this.#inFlight); // what nobody awaited may still end or abort the transaction
     this.#assertNotLost();
     this.#assertNotEndedByOthers();
-    this.#holdBack();
-    const sent = last.map(({ statement, params }) =>
-      this.#client.query({ name: statement.preparedName, text: statement.text, values: params }),
-    );
-    const commit = this.#client.query("commit");
-    this.#letGo();
-    return this.#judge(await Promise.allSettled([this.#begun, ...sent, commit]));
+    const answers = this.#together(() => {
+      const begun = this.#begin();
+      const sent = last.map(({ statement, params }) =>
+        this.#client.query({ name: statement.preparedName, text: statement.text, values: params }),
+      );
+      return [begun, ...sent, this.#client.query("commit")];
+    });
+    return this.#judge(await Promise.allSettled(answers));
   }
 
   async rollback(): Promise<void> {
     if (this.#state === "closed") return;
     this.#state = "closed";
-    this.#letGo();
+    if (this.#begun === undefined) return this.#release(this.lost);
     try {
       await this.#begun;
       await this.#client.query("rollback");
@@ -101,11 +98,10 @@ export class PgTransaction implements OwnedTransaction {
     this.#lost ??= { cause };
   };
 
-  async #send<R>(query: { text: string; name?: string; values?: readonly unknown[] }): Promise<Rows<R>> {
+  async #send<R>(query: PgQuery): Promise<Rows<R>> {
     this.#assertOpen();
     this.#asked = true;
-    const answer = this.#client.query(query);
-    this.#letGo();
+    const answer = this.#begun === undefined ? this.#first(query) : this.#client.query(query);
     this.#inFlight.add(answer);
     try {
       return rowsOf<R>(await answer);
@@ -114,16 +110,30 @@ export class PgTransaction implements OwnedTransaction {
     }
   }
 
-  #holdBack(): void {
-    if (this.#heldBack) return;
-    this.#heldBack = true;
-    this.#client.connection?.stream?.cork?.();
+  #first(query: PgQuery): Promise<PgResult> {
+    return this.#together(() => {
+      void this.#begin();
+      return this.#client.query(query);
+    });
   }
 
-  #letGo(): void {
-    if (!this.#heldBack) return;
-    this.#heldBack = false;
-    this.#client.connection?.stream?.uncork?.();
+  #begin(): Promise<PgResult> {
+    if (this.#begun === undefined) {
+      this.#begun = this.#client.query(this.#beginText);
+      this.#begun.catch(() => undefined); // told again by the first statement that needs it
+    }
+    return this.#begun;
+  }
+
+  /** What is sent meanwhile leaves as one packet. */
+  #together<T>(send: () => T): T {
+    const stream = this.#client.connection?.stream;
+    stream?.cork?.();
+    try {
+      return send();
+    } finally {
+      stream?.uncork?.();
+    }
   }
 
   #judge(answers: PromiseSettledResult<PgResult>[]): Rows<unknown>[] {
@@ -178,7 +188,6 @@ export class PgTransaction implements OwnedTransaction {
   #release(destroy: boolean): void {
     if (this.#released) return;
     this.#released = true;
-    this.#letGo();
     // A pipelining client would wait for its queries before it ends; a destroyed one must not.
     this.#client.pipeline = false;
     this.#client.removeListener("error", this.#onLoss);

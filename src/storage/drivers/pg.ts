@@ -89,28 +89,26 @@ export class PgDatabase implements Database {
 
   async #acquire(): Promise<PgClient> {
     this.#pool ??= this.#open();
-    const pool = await this.#pool;
-    const connecting = pool.connect().catch((error: unknown) => {
-      throw connectFailure(error);
-    });
-    return withDeadline(
-      connecting.then((client) => this.#hear(client)),
-      ACQUIRE_DEADLINE_MS,
-      () => {
+    const connecting = (this.#used ?? (await this.#pool)).connect();
+    try {
+      const client = await withDeadline(connecting, ACQUIRE_DEADLINE_MS, () => {
         connecting.then((late) => late.release()).catch(() => undefined);
-        if (!this.#answered) throw connectFailure(new Error(`no answer within ${ACQUIRE_DEADLINE_MS} ms`));
-        throw new SagaboxError(
-          "STORAGE_UNAVAILABLE",
-          `No database connection was free within ${ACQUIRE_DEADLINE_MS} ms. ` +
-            "Raise the pool's `max`, lower the concurrency, or look for transactions that never end.",
-        );
-      },
-    );
+        throw this.#noneFree();
+      });
+      this.#answered = true;
+      return client;
+    } catch (error) {
+      throw connectFailure(error);
+    }
   }
 
-  #hear(client: PgClient): PgClient {
-    this.#answered = true;
-    return client;
+  #noneFree(): unknown {
+    if (!this.#answered) return connectFailure(new Error(`no answer within ${ACQUIRE_DEADLINE_MS} ms`));
+    return new SagaboxError(
+      "STORAGE_UNAVAILABLE",
+      `No database connection was free within ${ACQUIRE_DEADLINE_MS} ms. ` +
+        "Raise the pool's `max`, lower the concurrency, or look for transactions that never end.",
+    );
   }
 
   async #open(): Promise<UsedPool> {

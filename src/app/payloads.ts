@@ -2,6 +2,7 @@ import {
   claimHeader,
   decodeJson,
   encodeJson,
+  noHeaders,
   sealedHeader,
   type AnyContract,
   type Headers,
@@ -41,7 +42,6 @@ export interface PayloadSeal {
   open(message: Message, data: Json): Promise<Unpacked>;
 }
 
-const none = Object.freeze({});
 const nothing: readonly never[] = [];
 
 /** From data to what is stored and sent, and back: first sealed, then shelved; fetched, then opened. */
@@ -93,7 +93,7 @@ export class Payloads {
 export function noShelf(maxBytes: number, refused: () => Error): PayloadShelf {
   return {
     maxBytes,
-    deposit: (data) => ({ data, headers: none }),
+    deposit: (data) => ({ data, headers: noHeaders }),
     fetch: () => Promise.reject(refused()),
   };
 }

@@ -5,6 +5,7 @@ import {
   attachmentsIn,
   claimHeader,
   isContentType,
+  noHeaders,
   unsealedBytes,
   type Attachment,
   type BlobReference,
@@ -41,7 +42,6 @@ export interface AttachOptions {
   readonly subject?: string;
 }
 
-const none = Object.freeze({});
 const claimed = Object.freeze({ [claimHeader]: "1" });
 /** Headers, key and names travel with the data. */
 const AROUND_BYTES = 8_192;
@@ -90,7 +90,7 @@ export class ClaimCheck {
   ): Packed | Promise<Packed> {
     const large = this.#isLarge(text);
     const attached = attachmentsIn(clear).map(({ $attachment: { key } }) => key);
-    if (!large && attached.length === 0) return { data: text, headers: none };
+    if (!large && attached.length === 0) return { data: text, headers: noHeaders };
     return this.#deposit(text, id, tx, attached, large);
   }
 
@@ -169,7 +169,7 @@ export class ClaimCheck {
     large: boolean,
   ): Promise<Packed> {
     if (attached.length > 0) await this.#ledger.use(tx, attached, id);
-    if (!large) return { data: text, headers: none };
+    if (!large) return { data: text, headers: noHeaders };
     const reference = await this.#put(
       new Meter(limited(Buffer.from(text), this.maxBytes)),
       "payload",

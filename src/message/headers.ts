@@ -33,8 +33,12 @@ const namePattern = /^[a-z0-9][a-z0-9._-]{0,127}$/;
 const mostHeaders = 64;
 const mostValueBytes = 8_192;
 
+/** What most messages carry. */
+export const noHeaders: Headers = Object.freeze({});
+
 /** The caller's headers, names in lower case, held to what every transport can carry. */
-export function checkHeaders(given: Readonly<Record<string, string>> = {}): Headers {
+export function checkHeaders(given?: Readonly<Record<string, string>>): Headers {
+  if (given === undefined) return noHeaders;
   const entries = Object.entries(given);
   if (entries.length > mostHeaders)
     throw invalid(`There are ${entries.length} headers; at most ${mostHeaders} travel.`);

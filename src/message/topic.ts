@@ -15,7 +15,7 @@ const prefix: Record<MessageKind, string> = { event: "events", command: "command
 /** The contract's own topic, else the routing function's, else e.g. `events.order.created`. */
 export function topicOf(contract: Routed, routing?: Routing): string {
   const { kind, name } = contract;
-  const topic = contract.topic ?? routing?.({ kind, type: name }) ?? `${prefix[kind]}.${dotted(name)}`;
+  const topic = contract.topic ?? routing?.({ kind, type: name }) ?? defaultTopic(contract);
   if (isValidTopic(topic)) return topic;
   throw new SagaboxError(
     "TOPIC_INVALID",
@@ -27,6 +27,17 @@ export function isValidTopic(topic: unknown): topic is string {
   return (
     typeof topic === "string" && /^[A-Za-z0-9._-]{1,249}$/.test(topic) && topic !== "." && topic !== ".."
   );
+}
+
+// Spelling a name costs more than all else that is done for a topic, and contracts are made once.
+const known = new WeakMap<Routed, string>();
+
+function defaultTopic(contract: Routed): string {
+  const found = known.get(contract);
+  if (found !== undefined) return found;
+  const topic = `${prefix[contract.kind]}.${dotted(contract.name)}`;
+  known.set(contract, topic);
+  return topic;
 }
 
 // OrderCreated, order_created and order-created are one name in three spellings.

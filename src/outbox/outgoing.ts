@@ -7,6 +7,7 @@ import {
   isValidTopic,
   keyOf,
   laneOf,
+  noHeaders,
   streamOf,
   topicOf,
   validate,
@@ -20,7 +21,7 @@ import {
   type Routing,
 } from "../message/index.ts";
 import { flag, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
-import { textArray, type Param, type Queryable } from "../storage/index.ts";
+import type { Queryable } from "../storage/index.ts";
 import { failureType, type Spans } from "../telemetry/index.ts";
 
 export interface PublishOptions {
@@ -121,7 +122,8 @@ export async function compose(
 ): Promise<Outgoing> {
   rejectUnknownKeys("publish", options, KNOWN);
   assertContract(contract);
-  const data = await validate(contract, input);
+  const checked: unknown = validate(contract, input);
+  const data = checked instanceof Promise ? ((await checked) as unknown) : checked;
   const id = checkedId(options.id) ?? context.newId();
   const key = checkedKey(options.key) ?? keyOf(contract, data);
   const topic = checkedTopic(options.topic) ?? topicOf(contract, context.routing);
@@ -129,13 +131,22 @@ export async function compose(
   const headers = checkHeaders(options.headers);
   const { kind, name: type, version: schemaVersion } = contract;
   const names = { id, kind, type, schemaVersion, topic, key };
-  const { packed, origin } = await created(context, contract, names, data, options, tx);
+  const making = created(context, contract, names, data, options, tx);
+  const { packed, origin } = making instanceof Promise ? await making : making;
   return {
+    // Member by member: copying other objects into one costs more than all the checks, and this is every message.
     message: {
-      ...names,
+      id,
+      kind,
+      type,
+      schemaVersion,
+      topic,
+      key,
       data: packed.data,
-      headers: { ...headers, ...packed.headers },
-      ...origin,
+      headers: packed.headers === noHeaders ? headers : { ...headers, ...packed.headers },
+      correlationId: origin.correlationId,
+      causationId: origin.causationId,
+      traceparent: origin.traceparent,
       sagaId: checkedId(options.sagaId) ?? current?.sagaId ?? null,
       aggregateType: contract.aggregate,
       aggregateId: checkedId(options.aggregateId) ?? (contract.aggregate === null ? null : key),
@@ -158,15 +169,38 @@ export async function compose(
   };
 }
 
-/** What may take time, under a span of its own; the message carries that span's traceparent. */
-async function created(
+interface Created {
+  readonly packed: Packed;
+  readonly origin: DerivedContext;
+}
+
+/** Everything that may take time. Where nobody traces and nothing is kept elsewhere, it takes none. */
+function created(
+  context: ComposeContext,
+  contract: AnyContract,
+  names: PackedMessage,
+  data: unknown,
+  options: PublishOptions,
+  tx: Queryable | undefined,
+): Created | Promise<Created> {
+  const { spans, pack, randomBytes } = context;
+  if (spans.enabled) return createdInSpan(context, contract, names, data, options, tx);
+  const origin = deriveContext(currentMessageContext(), options, { messageId: names.id, randomBytes });
+  const packing = pack(contract, names, data, tx);
+  return packing instanceof Promise
+    ? packing.then((packed) => ({ packed, origin }))
+    : { packed: packing, origin };
+}
+
+/** The same under a span of its own; the message carries that span's traceparent. */
+async function createdInSpan(
   { spans, pack, randomBytes }: ComposeContext,
   contract: AnyContract,
   names: PackedMessage,
   data: unknown,
   options: PublishOptions,
   tx: Queryable | undefined,
-): Promise<{ readonly packed: Packed; readonly origin: DerivedContext }> {
+): Promise<Created> {
   const current = currentMessageContext();
   const span = spans.create(names, current?.traceparent, options.traceparent);
   try {
@@ -184,46 +218,6 @@ async function created(
   } finally {
     span.end();
   }
-}
-
-/** The lists that the write statements take, in their order. */
-export function outgoingParams(outgoing: readonly Outgoing[]): Param[] {
-  return fieldsOf((pick) => textArray(outgoing.map(pick)));
-}
-
-/** The same for a statement that takes one message. */
-export function oneParams(outgoing: Outgoing): Param[] {
-  return fieldsOf((pick) => {
-    const value = pick(outgoing);
-    return value === null ? null : String(value);
-  });
-}
-
-function fieldsOf(list: (pick: (one: Outgoing) => string | number | boolean | null) => Param): Param[] {
-  return [
-    list((one) => one.message.id),
-    list((one) => one.lane),
-    list((one) => one.stream),
-    list((one) => one.message.kind),
-    list((one) => one.message.type),
-    list((one) => one.message.schemaVersion),
-    list((one) => one.message.topic),
-    list((one) => one.message.key),
-    list((one) => one.message.aggregateType),
-    list((one) => one.message.aggregateId),
-    list((one) => one.message.sagaId),
-    list((one) => one.message.correlationId),
-    list((one) => one.message.causationId),
-    list((one) => one.message.traceparent),
-    list((one) => one.message.source),
-    list((one) => one.message.target),
-    list((one) => one.message.priority),
-    list((one) => one.maxAttempts),
-    list((one) => one.holdsOnDeath),
-    list((one) => JSON.stringify(one.message.headers)),
-    list((one) => one.message.data),
-    list((one) => one.ttlMs),
-  ];
 }
 
 function scheduleOf(options: PublishOptions): Outgoing["schedule"] {

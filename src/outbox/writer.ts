@@ -1,7 +1,8 @@
 import type { Message } from "../message/index.ts";
 import { quotedSchema, textArray, type Param, type Queryable, type Statement } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { oneParams, outgoingParams, type Outgoing } from "./outgoing.ts";
+import { oneParams, outgoingParams } from "./outgoing-params.ts";
+import type { Outgoing } from "./outgoing.ts";
 import { writeStatements } from "./statements.ts";
 
 export interface WrittenRow {

@@ -11,6 +11,8 @@ export interface WakeUpOptions {
 /** A transaction whose end we are not told of may commit at any time, so the hints come at growing distances. */
 const LATER_MS = [1, 4, 16, 64, 256];
 const QUIET_MS = 2;
+/** Under load: a relay lingers then anyway, and each hint takes processor time from those who write. */
+const LONGEST_QUIET_MS = 10;
 const MOST_LANES = 64;
 
 /**
@@ -25,6 +27,8 @@ export class WakeUp {
   readonly #timers = new Set<CancelTimer>();
   readonly #onTheirWay = new Set<Promise<void>>();
   #quiet = false;
+  #quietMs = QUIET_MS;
+  #gathered = 0;
   #closed = false;
 
   constructor(options: WakeUpOptions) {
@@ -36,7 +40,8 @@ export class WakeUp {
     const all = [...new Set(lanes)];
     if (all.length === 0 || this.#closed || this.#options.local(all)) return;
     for (const lane of all) this.#lanes.add(lane);
-    if (!this.#quiet) this.#send();
+    if (this.#quiet) this.#gathered += 1;
+    else this.#send();
   }
 
   /** Rows of these lanes were changed by hand, so what their readers remember is no longer true. */
@@ -97,11 +102,13 @@ export class WakeUp {
     const payload = hintOf([...this.#lanes]);
     this.#lanes.clear();
     this.#quiet = true;
+    this.#gathered = 0;
     const cancel = after(
-      QUIET_MS,
+      this.#quietMs,
       () => {
         this.#timers.delete(cancel);
         this.#quiet = false;
+        this.#quietMs = quietAfter(this.#quietMs, this.#gathered);
         if (this.#lanes.size > 0 && !this.#closed) this.#send();
       },
       { unref: true },
@@ -116,6 +123,12 @@ export class WakeUp {
       .finally(() => this.#onTheirWay.delete(sending));
     this.#onTheirWay.add(sending);
   }
+}
+
+/** Grows while hints come closer together than the shortest pause, and shrinks when they do not. */
+export function quietAfter(quietMs: number, gathered: number): number {
+  const dense = gathered * QUIET_MS >= quietMs;
+  return dense ? Math.min(LONGEST_QUIET_MS, quietMs * 2) : Math.max(QUIET_MS, quietMs / 2);
 }
 
 /** Where those who work on a schema listen. */

@@ -63,9 +63,7 @@ export async function startSaga(
   const [scope, owned] = [scopeOf(tx), ownedOf(tx)];
   const known = scope !== undefined && owned !== undefined;
   const transaction = known ? insideOf(owned, scope) : ofCaller(tx, write);
-  const started = await sagas.start(transaction, saga, input);
-  if (started.started) transaction.whenCommitted(() => sagas.hint());
-  return started;
+  return sagas.start(transaction, saga, input);
 }
 
 // Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking.

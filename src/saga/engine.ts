@@ -7,6 +7,7 @@ import type { Queryable } from "../storage/index.ts";
 import type { Observer, Spans } from "../telemetry/index.ts";
 import { messageOf } from "./begin.ts";
 import { tellFamily } from "./children.ts";
+import { DatabaseClock } from "./database-clock.ts";
 import { decide } from "./decide.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
@@ -18,7 +19,6 @@ import type { SagaRegistry } from "./registry.ts";
 import {
   actorOf,
   after,
-  saveParams,
   insertParams,
   reasonOf,
   type Birth,
@@ -30,6 +30,7 @@ import {
 import { noKeyHere, SEALED_TEXT, sealedText, type PersonSeal, type SagaVault } from "./sealing.ts";
 import type { SagaStatements } from "./statements.ts";
 import { tracedTransition } from "./trace-saga.ts";
+import { transitionOf, type Transition } from "./transition.ts";
 
 /** An open transaction that can also take messages. */
 export interface SagaTransaction extends Queryable {
@@ -76,6 +77,7 @@ type Send = Extract<SagaEffect, { kind: "send" }>;
 /** Moves instances: one decision, and everything that follows from it in one transaction. */
 export class SagaEngine {
   readonly parts: SagaEngineParts;
+  readonly clock = new DatabaseClock();
 
   constructor(parts: SagaEngineParts) {
     this.parts = parts;
@@ -133,12 +135,12 @@ export class SagaEngine {
     { release = false, birth, whole = false }: ApplyOptions,
   ): Promise<Applied> {
     const { decision: sendable, outgoing } = await this.#compose(tx, definition, before, decision, cause);
-    const params = this.#params(definition, before, sendable, cause, { release, whole });
-    if (params === undefined) return this.#withoutResult(tx, definition, before, cause);
+    const transition = this.#transition(definition, before, sendable, cause, { release, whole });
+    if (transition === undefined) return this.#withoutResult(tx, definition, before, cause);
     const written =
       birth === undefined
-        ? await tx.run(this.sql.save, params)
-        : await tx.run(this.sql.insert, insertParams(before, birth, params));
+        ? await tx.run(this.sql.save, [`[${transition.text}]`])
+        : await tx.run(this.sql.insert, insertParams(before, birth, transition));
     if (written.rows.length === 0) throw conflict(before.id);
     for (const one of outgoing) await tx.send(one);
     for (const effect of sendable.effects) await tellFamily(this, tx, before, sendable, effect);
@@ -193,16 +195,16 @@ export class SagaEngine {
     }
   }
 
-  #params(
+  #transition(
     definition: SagaDefinition,
     before: Loaded,
     decision: Decision,
     cause: Cause,
     { release, whole }: Required<Pick<ApplyOptions, "release" | "whole">>,
-  ): ReturnType<typeof saveParams> | undefined {
+  ): Transition | undefined {
     const { maxStateBytes } = this.parts;
     try {
-      return saveParams(definition, before, decision, cause, { release, maxStateBytes });
+      return transitionOf(definition, before, decision, cause, { release, maxStateBytes });
     } catch (error) {
       // Whoever starts a saga with too much is told.
       if (!isSagaboxError(error, "SAGA_STATE_TOO_LARGE") || cause.input.kind === "start" || whole)

@@ -9,9 +9,11 @@ import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { openLetter } from "./letter.ts";
 import { doInside } from "./local-step.ts";
-import { after, saveParams, saved, type Cause, type Loaded } from "./saga-store.ts";
+import { after, type Cause, type Loaded } from "./saga-store.ts";
 import { hasEnded } from "./state.ts";
 import { tracedStep, tracedTransition } from "./trace-saga.ts";
+import { transitionOf } from "./transition.ts";
+import type { TransitionWriter } from "./transition-writer.ts";
 import { clockIsDue, localWork, nextDueMs, type LocalWork } from "./timers.ts";
 
 /** A transaction of ours: commits when the work resolves, rolls back when it throws. */
@@ -29,6 +31,7 @@ export interface HandleParts {
   readonly engine: SagaEngine;
   readonly database: Database;
   readonly begin: OpenTransaction;
+  readonly writer: TransitionWriter;
   readonly worker: string;
   readonly definition: SagaDefinition;
   readonly instance: Loaded;
@@ -106,18 +109,18 @@ export class InstanceHandle {
     outcome: WorkOutcome,
     isLast: (decision: Decision) => boolean,
   ): Promise<boolean> {
-    const { engine, database, definition, begin } = this.#parts;
+    const { engine, writer, definition, begin } = this.#parts;
     const cause = this.ended(work, outcome);
     const known = { ...this.#instance, nowMs: this.nowMs };
     const decision = this.#decide(cause.input);
     if (engine.isAlone(decision)) {
       const { maxStateBytes } = engine.parts;
       const release = isLast(decision);
-      const params = tolerated(() =>
-        saveParams(definition, known, decision, cause, { release, maxStateBytes }),
+      const transition = tolerated(() =>
+        transitionOf(definition, known, decision, cause, { release, maxStateBytes }),
       );
       const write = async (): Promise<{ readonly instance?: Loaded }> =>
-        params !== undefined && (await saved(database, engine.sql, params))
+        transition !== undefined && (await writer.save(transition))
           ? { instance: after(known, decision) }
           : {};
       const { instance } = await tracedTransition(engine.parts.spans, known, cause, write);

@@ -4,7 +4,7 @@ import { stepAt, type SagaDefinition } from "./definition.ts";
 import type { Decision } from "./decision.ts";
 import { replaying, type Drawn } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
-import { linesOf } from "./saga-store.ts";
+import { linesOf } from "./transition.ts";
 import { firstDifference } from "./state-difference.ts";
 import { hasEnded, newState, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
 

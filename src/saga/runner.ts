@@ -6,6 +6,7 @@ import type { OpenTransaction } from "./instance-handle.ts";
 import { InstanceTask } from "./instance-task.ts";
 import { messageOf } from "./begin.ts";
 import type { Claim, InstanceRow, Loaded } from "./saga-store.ts";
+import { TransitionWriter } from "./transition-writer.ts";
 
 export interface SagaRunnerParts {
   readonly engine: SagaEngine;
@@ -30,6 +31,7 @@ export class SagaRunner implements Service {
   readonly #opening = new Map<string, Promise<void>>();
   readonly #claimedTwice = new Set<string>();
   readonly #lettingGo = new Set<Promise<void>>();
+  readonly #writer: TransitionWriter;
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
@@ -38,7 +40,11 @@ export class SagaRunner implements Service {
 
   constructor(parts: SagaRunnerParts) {
     this.#parts = parts;
-    const { observer } = parts.engine.parts;
+    const {
+      sql,
+      parts: { observer },
+    } = parts.engine;
+    this.#writer = new TransitionWriter(parts.database, sql.save);
     const onError =
       (doing: string) =>
       (error: unknown): void =>
@@ -77,8 +83,9 @@ export class SagaRunner implements Service {
     return this.#parts.concurrency - this.#tasks.size - this.#opening.size;
   }
 
-  /** An instance that was started and claimed here. */
+  /** An instance that was started and claimed here. What came before it did is found when it is given back. */
   take(instance: Loaded): void {
+    this.#hinted = true;
     if (this.#loop.running) this.#take(instance, false);
   }
 
@@ -167,7 +174,16 @@ export class SagaRunner implements Service {
     }
     const definition = engine.parts.registry.get(instance.type, instance.definitionVersion);
     if (definition === undefined) return;
-    const task = new InstanceTask({ engine, database, begin, worker, definition, instance, mail });
+    const task = new InstanceTask({
+      engine,
+      database,
+      begin,
+      writer: this.#writer,
+      worker,
+      definition,
+      instance,
+      mail,
+    });
     this.#tasks.set(instance.id, task);
     void task.run().finally(() => {
       const letGo = this.#letGo(instance.id, task).finally(() => this.#lettingGo.delete(letGo));

@@ -26,6 +26,8 @@ export interface Started {
 export interface Taker {
   readonly claim: Claim | undefined;
   take(instance: Loaded): void;
+  /** There is a new one for whoever has room. */
+  hint(): void;
 }
 
 interface Origin {
@@ -97,8 +99,7 @@ async function startWith(
   context: DerivedContext,
   origin: Origin,
 ): Promise<Started> {
-  const { sql } = engine;
-  const { rows } = await tx.run<{ now_ms: string | number }>(sql.meet, [definition.name, key]);
+  const met = meet(engine, tx, definition, key);
   const before: Loaded = {
     id,
     type: definition.name,
@@ -112,7 +113,7 @@ async function startWith(
     correlationId: context.correlationId,
     parent: origin.parent ?? null,
     claims: 0,
-    nowMs: Number(rows[0]?.now_ms),
+    nowMs: (tx.knowsCommit ? engine.clock.nowMs : undefined) ?? (await met),
     seal: await sealFor(engine, tx, definition, subject),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
@@ -124,12 +125,31 @@ async function startWith(
   try {
     const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
     const { instance } = await engine.apply(tx, definition, before, cause, { birth });
-    if (claim !== undefined) tx.whenCommitted(() => origin.taker?.take({ ...instance, claims: 1 }));
+    const { taker } = origin;
+    tx.whenCommitted(() => (claim === undefined ? taker?.hint() : taker?.take({ ...instance, claims: 1 })));
     return { sagaId: id, started: true };
   } catch (error) {
-    if (isSagaboxError(error, "SAGA_CONFLICT")) return existing(engine, tx, definition, key);
+    if (isSagaboxError(error, "SAGA_CONFLICT")) return await existing(engine, tx, definition, key);
     throw error;
+  } finally {
+    await met; // if it failed, whatever was sent behind it failed for that reason
   }
+}
+
+/** The database's clock once the place is ours. In a transaction of ours what follows is sent behind it at once. */
+function meet(
+  engine: SagaEngine,
+  tx: SagaTransaction,
+  { name }: SagaDefinition,
+  key: string,
+): Promise<number> {
+  const met = tx.run<{ now_ms: string | number }>(engine.sql.meet, [name, key]).then(({ rows }) => {
+    const nowMs = Number(rows[0]?.now_ms);
+    engine.clock.hear(nowMs);
+    return nowMs;
+  });
+  met.catch(() => undefined); // told to whoever waits for it
+  return met;
 }
 
 async function sealFor(

@@ -7,52 +7,64 @@ const columns = `instance.id, instance.type, instance.definition_version, instan
        instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
        extract(epoch from clock_timestamp()) * 1000 as now_ms`;
 
-const claimed = (schema: string): string =>
-  `update ${schema}.saga_instance as instance
+// Always true. A list in JSON is taken for a hundred rows, and a plan made while the table was small would read all of
+// it to find them, for ever after; with this the list is taken for one row, and instances are looked up by their id.
+const few = (text: string): string => `${text} = ${text} || ''`;
+
+const claimed = (schema: string, due: string): string =>
+  `with due as (${due} for update skip locked)
+       update ${schema}.saga_instance as instance
           set claimed_by = $1::text, claims = instance.claims + 1,
               claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
-        where instance.id = any(array(`;
+         from due
+        where instance.id = due.id
+       returning ${columns}`;
 
-// What one transition leaves beside the new state: its lines in the history, and its incident if it opens one.
-const logged = (schema: string, first: number): string => {
-  const [lines, cause, actor, input, steps, error, drawn, changes] = Array.from(
-    { length: 8 },
-    (_, n) => `$${first + n}`,
-  );
-  return `logged as (
+// What a transition is made of, as one object of a JSON text.
+const transition = `(id text, version integer, status text, state json, step text, waits text, since double precision,
+            error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
+            input json, drawn json, changes json, steps text[], incident text, resolution text, attachments text[])`;
+
+const instant = (ms: string): string => `to_timestamp(${ms} / 1000)`;
+
+const ended = (status: string): string =>
+  `case when ${status} in ('completed', 'compensated') then clock_timestamp() end`;
+
+// What it leaves beside the new state: its lines in the history, and its incident if it opens one.
+const logged = (schema: string, made: string, from: string): string =>
+  `logged as (
          insert into ${schema}.saga_audit_log
            (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
             drawn, changes)
-         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${cause}::text,
-                ${actor}::text, line.reason, saved.trace_id, case when line.nr = 1 then ${input}::json end,
-                case when line.nr = 1 then ${drawn}::json end, case when line.nr = 1 then ${changes}::json end
-           from saved, json_to_recordset(${lines}::json) as line
+         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${made}.cause,
+                ${made}.actor, line.reason, saved.trace_id, case when line.nr = 1 then ${made}.input end,
+                case when line.nr = 1 then ${made}.drawn end, case when line.nr = 1 then ${made}.changes end
+           from ${from}, json_to_recordset(${made}.lines) as line
              (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
           order by line.nr),
        opened as (
          insert into ${schema}.saga_incident (saga_id, steps, error)
-         select saved.id, ${steps}::text::text[], ${error}::text from saved where ${error}::text is not null
+         select saved.id, ${made}.steps, ${made}.incident from ${from} where ${made}.incident is not null
          on conflict (saga_id) where closed_at is null
          do update set steps = excluded.steps, error = excluded.error)`;
-};
 
 export function sagaStatements(schema: string) {
   return {
     // The instance as it is after its first decision; nothing else is written if its key is taken.
     insert: statement(
       "sagabox.saga.insert",
-      `with saved as (
+      `with made as (select * from json_to_record($14::json) as one ${transition}),
+       saved as (
          insert into ${schema}.saga_instance
            (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
             parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
             due_at, version, ended_at, claimed_by, claimed_until, claims, subject, attachments)
-         values ($1::text, $2::text, $3::integer, $4::text, $5::json, $6::text, $7::text, $8::text, $9::text,
-                 $10::text, $11::text, $12::json, $13::text, $14::text,
-                 to_timestamp($15::double precision / 1000), $16::text, $17::integer,
-                 to_timestamp($18::double precision / 1000), 1,
-                 case when $11::text in ('completed', 'compensated') then clock_timestamp() end,
-                 $27::text, clock_timestamp() + $28::double precision * interval '1 ms',
-                 case when $27::text is null then 0 else 1 end, $29::text, $30::text::text[])
+         select $1::text, $2::text, $3::integer, $4::text, $5::json, $6::text, $7::text, $8::text, $9::text, $10::text,
+                made.status, made.state, made.step, made.waits, ${instant("made.since")}, made.error, made.retries,
+                ${instant("made.due")}, 1, ${ended("made.status")},
+                $11::text, clock_timestamp() + $12::double precision * interval '1 ms',
+                case when $11::text is null then 0 else 1 end, $13::text, made.attachments
+           from made
          on conflict (type, correlation_id) do nothing
          returning id, version, trace_id, type, correlation_id),
        collected as (
@@ -60,18 +72,19 @@ export function sagaStatements(schema: string) {
            from saved
           where mail.type = saved.type and mail.correlation_id = saved.correlation_id and mail.saga_id is null
             and mail.expires_at > clock_timestamp()),
-       ${logged(schema, 19)}
+       ${logged(schema, "made", "saved, made")}
        select id from saved`,
     ),
     idOf: statement(
       "sagabox.saga.id_of",
       `select id from ${schema}.saga_instance where type = $1::text and correlation_id = $2::text`,
     ),
-    // Whoever starts an instance and whoever has something for it before it exists meet here.
+    // Whoever starts an instance and whoever has something for it before it exists meet here. The clock is read after
+    // the wait for the other one.
     meet: statement(
       "sagabox.saga.meet",
-      `select extract(epoch from clock_timestamp()) * 1000 as now_ms,
-              pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453))`,
+      `select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453)),
+              extract(epoch from clock_timestamp()) * 1000 as now_ms`,
     ),
     load: statement(
       "sagabox.saga.load",
@@ -86,28 +99,36 @@ export function sagaStatements(schema: string) {
       `select ${columns} from ${schema}.saga_instance as instance
         where instance.type = $1::text and instance.correlation_id = $2::text for update`,
     ),
-    // The version-checked update comes first; nothing else is written unless it took place.
+    // Transitions of different instances, each checked by the version of its own: nothing of one that is not saved is
+    // written. One whose row is locked is not waited for, since all the others would wait with it.
     save: statement(
       "sagabox.saga.save",
-      `with saved as (
-         update ${schema}.saga_instance
-            set status = $3::text, state = $4::json, current_step = $5::text, waits_for = $6::text,
-                waiting_since = to_timestamp($7::double precision / 1000), last_error = $8::text,
-                retry_count = $9::integer,
-                due_at = case when due_at <= clock_timestamp()
-                               and to_timestamp($10::double precision / 1000) <= clock_timestamp()
-                              then due_at else to_timestamp($10::double precision / 1000) end,
-                version = version + 1, claims = 0, updated_at = clock_timestamp(), attachments = $21::text::text[],
-                ended_at = case when $3::text in ('completed', 'compensated') then clock_timestamp() end,
-                claimed_by = case when $11::boolean then null else claimed_by end,
-                claimed_until = case when $11::boolean then null else claimed_until end
-          where id = $1::text and version = $2::integer
-          returning id, version, trace_id),
-       ${logged(schema, 12)},
+      `with free as (
+         select made.* from json_to_recordset($1::json) as made ${transition}
+           join ${schema}.saga_instance as instance on instance.id = made.id and instance.version = made.version
+          where ${few("made.id")}
+            for update of instance skip locked),
+       saved as (
+         update ${schema}.saga_instance as instance
+            set status = free.status, state = free.state, current_step = free.step, waits_for = free.waits,
+                waiting_since = ${instant("free.since")}, last_error = free.error, retry_count = free.retries,
+                due_at = case when instance.due_at <= clock_timestamp() and ${instant("free.due")} <= clock_timestamp()
+                              then instance.due_at else ${instant("free.due")} end,
+                version = instance.version + 1, claims = 0, updated_at = clock_timestamp(),
+                attachments = free.attachments, ended_at = ${ended("free.status")},
+                claimed_by = case when free.release then null else instance.claimed_by end,
+                claimed_until = case when free.release then null else instance.claimed_until end
+           from free
+          where instance.id = free.id and instance.version = free.version
+         returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
+                   free.drawn, free.changes, free.steps, free.incident, free.resolution),
+       ${logged(schema, "saved", "saved")},
        closed as (
-         update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = $20::text
-          where saga_id = (select id from saved) and closed_at is null and $20::text is not null)
-       select version from saved`,
+         update ${schema}.saga_incident as incident
+            set closed_at = clock_timestamp(), resolution = saved.resolution
+           from saved
+          where incident.saga_id = saved.id and incident.closed_at is null and saved.resolution is not null)
+       select id from saved`,
     ),
     ignore: statement(
       "sagabox.saga.ignore",
@@ -144,23 +165,25 @@ export function sagaStatements(schema: string) {
     // Of what is due, only what this process knows how to go on with.
     claim: statement(
       "sagabox.saga.claim",
-      `${claimed(schema)}
-          select due.id from ${schema}.saga_instance as due
+      claimed(
+        schema,
+        `select due.id from ${schema}.saga_instance as due
            where due.due_at <= (select clock_timestamp())
              and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
              and due.type || '/' || due.definition_version = any($3::text::text[])
-           order by due.due_at limit $4::integer for update skip locked))
-        returning ${columns}`,
+           order by due.due_at limit $4::integer`,
+      ),
     ),
     claimMail: statement(
       "sagabox.saga.claim_mail",
-      `${claimed(schema)}
-          select due.id from ${schema}.saga_instance as due
+      claimed(
+        schema,
+        `select due.id from ${schema}.saga_instance as due
            where due.id in (select mail.saga_id from ${schema}.saga_mail as mail where mail.saga_id is not null)
              and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
              and due.type || '/' || due.definition_version = any($3::text::text[])
-           limit $4::integer for update skip locked))
-        returning ${columns}`,
+           limit $4::integer`,
+      ),
     ),
     nextDue: statement(
       "sagabox.saga.next_due",

@@ -7,7 +7,7 @@ import {
 } from "../../src/saga/index.ts";
 import { recording } from "../../src/saga/drawn.ts";
 import type { RecordedSaga, RecordedTurn } from "../../src/saga/replay.ts";
-import { linesOf } from "../../src/saga/saga-store.ts";
+import { linesOf } from "../../src/saga/transition.ts";
 import type { SagaStatus } from "../../src/saga/index.ts";
 
 /** Something that happens so many milliseconds after the start. What it needs of the state it finds there. */

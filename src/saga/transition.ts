@@ -1,0 +1,137 @@
+import { SagaboxError } from "../errors/index.ts";
+import { attachmentsIn, encodeJson } from "../message/index.ts";
+import type { SagaDefinition } from "./definition.ts";
+import type { Change, Decision } from "./decision.ts";
+import type { SagaInput } from "./input.ts";
+import { actorOf, reasonOf, type Cause, type Loaded } from "./saga-store.ts";
+import { changesText } from "./state-changes.ts";
+import { sealedText, SEALED_TEXT } from "./sealing.ts";
+import type { SagaState } from "./state.ts";
+import { hasEnded } from "./state.ts";
+import { nextDueMs, waitingFor } from "./timers.ts";
+
+/** Everything that one decision writes about its instance, as `save` and `insert` read it. */
+export interface Transition {
+  /** Of the instance. */
+  readonly id: string;
+  /** A JSON object. */
+  readonly text: string;
+}
+
+interface TransitionOptions {
+  /** Gives the claim back in the same statement. */
+  readonly release: boolean;
+  readonly maxStateBytes: number;
+}
+
+export function transitionOf(
+  definition: SagaDefinition,
+  before: Loaded,
+  decision: Decision,
+  { cause, input }: Cause,
+  { release, maxStateBytes }: TransitionOptions,
+): Transition {
+  const { status, state, effects } = decision;
+  const waits = waitingFor(definition, state);
+  const opened = effects.find((effect) => effect.kind === "open incident");
+  const closed = effects.find((effect) => effect.kind === "close incident");
+  const stateText = JSON.stringify(state); // results and events were checked when they came, errors when they were noted
+  const bytes = bringsData(before, input) ? Buffer.byteLength(stateText) : 0;
+  if (bytes > maxStateBytes) throw tooLarge(before.id, bytes, maxStateBytes);
+  const { id, seal } = before;
+  const version = before.version + 1;
+  const hidden = (error: string | undefined): string | undefined =>
+    error === undefined || seal === undefined ? error : SEALED_TEXT;
+  const sealed = (text: string | null, place: string): string | null =>
+    sealedText(seal, text, id, [place, version]);
+  const plain = {
+    id,
+    version: before.version,
+    status,
+    step: waits?.step,
+    waits: waits?.what,
+    since: waits?.sinceMs,
+    error: hidden(lastErrorOf(state)),
+    retries: Object.values(state.records).reduce((sum, { attempt }) => sum + attempt - 1, 0),
+    due: nextDueMs(state, hasEnded(status)),
+    release,
+    cause,
+    actor: actorOf(input),
+    steps: opened?.places,
+    incident: hidden(opened?.error),
+    resolution: closed?.resolution,
+    attachments: seal === undefined ? undefined : attachedKeys(JSON.stringify(before.input), stateText),
+  };
+  const parts = {
+    state: sealed(stateText, "state"),
+    lines: encodeJson(linesWritten(decision, input, (note) => sealed(note, "note"))),
+    input: sealed(JSON.stringify(input), "cause"),
+    drawn: sealed(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn"),
+    changes: sealed(changesText(before.state, state, input), "changes"),
+  };
+  return { id, text: withParts(JSON.stringify(plain), parts) };
+}
+
+// Texts that are JSON already go in as they are.
+function withParts(plain: string, parts: Readonly<Record<string, string | null>>): string {
+  let text = plain.slice(0, -1);
+  for (const [name, part] of Object.entries(parts)) if (part !== null) text += `,"${name}":${part}`;
+  return `${text}}`;
+}
+
+/** The lines of the history. No transition is without one, not even that which only sends a command again. */
+export function linesOf(changes: readonly Change[]): readonly Change[] {
+  return changes.length > 0 ? changes : [{ event: "noted", note: "tried again" }];
+}
+
+function linesWritten(
+  { changes }: Decision,
+  input: SagaInput,
+  sealed: (note: string) => string | null,
+): readonly object[] {
+  const reason = reasonOf(input);
+  return linesOf(changes).map((line, index) => ({
+    nr: index + 1,
+    ...line,
+    ...(line.note === undefined ? {} : { note: sealed(line.note) }),
+    ...(index > 0 || reason === null ? {} : { reason }),
+  }));
+}
+
+// The database finds by itself what a saga in clear holds; in a sealed one it sees nothing.
+function attachedKeys(...texts: readonly string[]): readonly string[] | undefined {
+  const keys = texts.flatMap(attachmentsIn).map(({ $attachment: { key } }) => key);
+  return keys.length === 0 ? undefined : keys;
+}
+
+// The limit is for what others put into the state. Nothing may keep a saga from failing, and from being undone.
+function bringsData({ state }: Loaded, input: SagaInput): boolean {
+  if (state.direction === "backward") return false;
+  switch (input.kind) {
+    case "start":
+    case "event":
+    case "settle":
+    case "child":
+      return true;
+    case "reply":
+    case "worked":
+      return input.outcome.kind === "done";
+    default:
+      return false;
+  }
+}
+
+function lastErrorOf({ records }: SagaState): string | undefined {
+  const failed = Object.values(records)
+    .flatMap((record) => [record, ...(record.undo === undefined ? [] : [record.undo])])
+    .filter(({ error }) => error !== undefined)
+    .sort((a, b) => (b.endedAtMs ?? b.startedAtMs) - (a.endedAtMs ?? a.startedAtMs));
+  return failed[0]?.error;
+}
+
+function tooLarge(id: string, bytes: number, limit: number): SagaboxError {
+  return new SagaboxError(
+    "SAGA_STATE_TOO_LARGE",
+    `The state of saga ${id} would have ${bytes} bytes; ${limit} are allowed. Keep large results elsewhere and return a reference.`,
+  );
+}

@@ -17,6 +17,9 @@ export interface LoopOptions {
   readonly maxBackoffMs?: number;
 }
 
+/** Without a reason of ours each abort would make an exception, with its stack. */
+const WOKEN = "woken";
+
 /**
  * Runs a step again and again until it is stopped. A step that throws is reported and tried again after a
  * growing wait, so one failure never ends the loop nor the process.
@@ -55,7 +58,7 @@ export class Loop implements Service {
   /** Ends the current wait; during a step, makes the next one follow at once. A failing loop keeps its wait. */
   wake(): void {
     this.#wakeRequested = true;
-    this.#waiting?.abort();
+    this.#waiting?.abort(WOKEN);
   }
 
   async #repeat(stopping: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { sampleMessage } from "../../test/support/sample-message.ts";
 import { aRow } from "../../test/support/lane-rows.ts";
-import { laneRow, messageFor, packedMessages } from "./lane-row.ts";
+import { isWhole, messageFor, packedMessages, PackedRow } from "./lane-row.ts";
 
 const packed = (...fields: readonly (string | number | null)[]): string => fields.join("\u001f");
 
@@ -45,6 +45,8 @@ const message = packed(
 
 const own = { messageId: sampleMessage.id, writtenOn: "2026-11-15", expiresAt: null };
 
+const bare = (text: string): PackedRow => new PackedRow(text.split("\u001f"), packedMessages([]));
+
 test("a message is put together again unchanged, and expires when its row says so", () => {
   const messages = packedMessages([message]);
   expect(messageFor(own, messages)).toEqual({ ...sampleMessage, expiresAt: null });
@@ -64,7 +66,7 @@ test("of two copies of a message a row gets the one of its own day", () => {
 });
 
 test("a row keeps numbers too big for a number as text", () => {
-  expect(laneRow(row.split("\u001f"), packedMessages([]))).toMatchObject({
+  expect(bare(row)).toMatchObject({
     lane: 3,
     seq: 9007199254740991,
     stream: "-8446744073709551615",
@@ -82,10 +84,16 @@ test("a row keeps numbers too big for a number as text", () => {
 
 test("of a row that is due, nobody's and without an end nothing more is told", () => {
   const plain = `${row.split("\u001f").slice(0, 9).join("\u001f")}\u001f`;
-  expect(laneRow(plain.split("\u001f"), packedMessages([]))).toMatchObject({
+  expect(bare(plain)).toMatchObject({
     waitMs: 0,
     leased: false,
     expired: false,
     expiresAt: null,
   });
+});
+
+test("a row that was read with its message has it, in the copy of its day", () => {
+  const whole = new PackedRow(row.split("\u001f"), packedMessages([message]));
+  expect([isWhole(whole), isWhole(bare(row))]).toEqual([true, false]);
+  expect(whole.message).toEqual({ ...sampleMessage, expiresAt: "2026-11-15T08:09:10.500000Z" });
 });

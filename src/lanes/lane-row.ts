@@ -47,27 +47,55 @@ export interface RawRow {
   readonly message?: string | null;
 }
 
-export function laneRow(fields: readonly string[], messages: PackedMessages): LaneRow {
-  const messageId = fields[5] ?? "";
-  const writtenOn = fields[8] ?? "";
-  const expiresAt = fields[12] ? isoTime(fields[12]) : null;
-  return {
-    lane: Number(fields[0]),
-    seq: Number(fields[1]),
-    stream: fields[2] || null,
-    topic: known(fields[3] ?? ""),
-    type: known(fields[4] ?? ""),
-    messageId,
-    attempts: Number(fields[6]),
-    maxAttempts: Number(fields[7]),
-    writtenOn,
+/** A row as it was read. Its message is taken apart when somebody asks for it, when the next read is on its way. */
+export class PackedRow implements LaneRow {
+  readonly lane: number;
+  readonly seq: number;
+  readonly stream: string | null;
+  readonly topic: string;
+  readonly type: string;
+  readonly messageId: string;
+  readonly attempts: number;
+  readonly maxAttempts: number;
+  readonly writtenOn: string;
+  readonly waitMs: number;
+  readonly leased: boolean;
+  readonly expired: boolean;
+  readonly expiresAt: string | null;
+  readonly #packed: string | undefined;
+  #message: Message | undefined;
+
+  constructor(fields: readonly string[], messages: PackedMessages) {
+    this.lane = Number(fields[0]);
+    this.seq = Number(fields[1]);
+    this.stream = fields[2] || null;
+    this.topic = known(fields[3] ?? "");
+    this.type = known(fields[4] ?? "");
+    this.messageId = fields[5] ?? "";
+    this.attempts = Number(fields[6]);
+    this.maxAttempts = Number(fields[7]);
+    this.writtenOn = fields[8] ?? "";
     // Left out of a row that is due, nobody's and without an end.
-    waitMs: Number(fields[9]),
-    leased: fields[10] === "1",
-    expired: fields[11] === "1",
-    expiresAt,
-    message: messageFor({ messageId, writtenOn, expiresAt }, messages),
-  };
+    this.waitMs = Number(fields[9]);
+    this.leased = fields[10] === "1";
+    this.expired = fields[11] === "1";
+    this.expiresAt = fields[12] ? isoTime(fields[12]) : null;
+    this.#packed = packedFor(this, messages);
+  }
+
+  get isWhole(): boolean {
+    return this.#packed !== undefined;
+  }
+
+  get message(): Message | null {
+    if (this.#packed === undefined) return null;
+    return (this.#message ??= messageOf(this.#packed, this.expiresAt));
+  }
+}
+
+/** Whether it came with its message. */
+export function isWhole(row: LaneRow): boolean {
+  return row instanceof PackedRow ? row.isWhole : row.message !== null;
 }
 
 /** An earlier row of its stream has another priority and goes first. */
@@ -88,12 +116,17 @@ export function packedMessages(texts: readonly string[]): PackedMessages {
 
 /** The message a row stands for, in the copy of the day that the row names; null where it is gone. */
 export function messageFor(
-  row: Pick<LaneRow, "messageId" | "writtenOn" | "expiresAt">,
+  row: RowName & Pick<LaneRow, "expiresAt">,
   messages: PackedMessages,
 ): Message | null {
-  if (messages.size === 0) return null;
-  const packed = messages.get(row.messageId + SEPARATOR + row.writtenOn);
+  const packed = packedFor(row, messages);
   return packed === undefined ? null : messageOf(packed, row.expiresAt);
+}
+
+type RowName = Pick<LaneRow, "messageId" | "writtenOn">;
+
+function packedFor({ messageId, writtenOn }: RowName, messages: PackedMessages): string | undefined {
+  return messages.size === 0 ? undefined : messages.get(messageId + SEPARATOR + writtenOn);
 }
 
 // As it was written; when it expires, the row decides.

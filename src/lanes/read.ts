@@ -1,8 +1,8 @@
 import {
   isBlocked,
-  laneRow,
   momentOf,
   packedMessages,
+  PackedRow,
   ROW_SEPARATOR,
   SEPARATOR,
   type LaneRow,
@@ -35,7 +35,7 @@ export function readOf(raw: readonly RawRow[], still: Read["still"]): Read {
     if (several === null) continue;
     for (const text of several.split(ROW_SEPARATOR)) {
       const fields = text.split(SEPARATOR);
-      rows.push({ row: laneRow(fields, messages), blocked: isBlocked(fields), rank });
+      rows.push({ row: new PackedRow(fields, messages), blocked: isBlocked(fields), rank });
     }
   }
   return { moment: momentOf(raw), rows, still };

@@ -1,7 +1,7 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
-import type { LaneRow, RawRow } from "./lane-row.ts";
+import { isWhole, type LaneRow, type RawRow } from "./lane-row.ts";
 import { Days } from "./days.ts";
 import { withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
@@ -114,13 +114,13 @@ export class LaneReader implements LaneWorker {
   }
 
   async #whole(session: Queryable, rows: LaneRow[]): Promise<LaneRow[]> {
-    if (!this.#options.messages || rows.every((row) => row.message !== null)) return rows;
+    if (!this.#options.messages || rows.every(isWhole)) return rows;
     const bare = await withMessages(
       session,
       this.#sql.messages,
-      rows.filter((row) => row.message === null),
+      rows.filter((row) => !isWhole(row)),
     );
-    return rows.map((row) => (row.message === null ? (bare.shift() ?? row) : row));
+    return rows.map((row) => (isWhole(row) ? row : (bare.shift() ?? row)));
   }
 
   /** These rows are gone from the table, in a transaction with this number. */

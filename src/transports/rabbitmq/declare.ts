@@ -1,7 +1,7 @@
 import type { Channel, Options } from "amqplib";
 import type { Link, Live } from "./connection.ts";
 import { backBinding, type WaitingQueue } from "./ladder.ts";
-import { laneBinding } from "./names.ts";
+import { laneBindings } from "./names.ts";
 import type { RabbitSettings } from "./options.ts";
 import { sharedExchanges, type GroupNames, type Route } from "./topology.ts";
 
@@ -72,8 +72,8 @@ async function declareGroupExchange(channel: Channel, { exchange, restExchange }
 
 async function spread(channel: Channel, { exchange, restExchange, queues }: GroupNames): Promise<void> {
   for (const [n, queue] of queues.entries()) {
-    const binding = restExchange === undefined ? "" : laneBinding(n, queues.length);
-    await channel.bindQueue(queue, exchange, binding);
+    const bindings = restExchange === undefined ? [""] : laneBindings(n, queues.length);
+    for (const binding of bindings) await channel.bindQueue(queue, exchange, binding);
   }
   const [first] = queues;
   if (restExchange !== undefined && first !== undefined) await channel.bindQueue(first, restExchange, "");

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { laneOf, type Message } from "../../message/index.ts";
+import { laneCount, laneOf, type Message } from "../../message/index.ts";
 
 /** The broker allows 255 bytes for a name or a routing key; what is longer keeps its beginning and gets a digest. */
 export function fit(text: string, most: number): string {
@@ -25,20 +25,28 @@ export function groupId(service: string, group: string): string {
   return `${word(service)}.${fit(readable(group), 110)}`;
 }
 
-const laneBits = 8;
+const laneWord = 16;
+
+const laneKeys = Array.from({ length: laneCount }, (_, lane) => keyOf(lane));
 
 /**
- * The second routing key of every message: its lane in binary, lowest bit first, one bit a word. A group of 2^k
- * partitions reads k words of it, so each group chooses its own number and no publisher has to know it.
+ * The second routing key of every message: its lane as two words of four bits, the lower ones first. A group reads one
+ * word or both, so each group chooses its own number of partitions and no publisher has to know it.
  */
 export function laneKey(message: Pick<Message, "key" | "id">): string {
-  return `~lane.${bitsOf(laneOf(message.key ?? message.id), laneBits).join(".")}`;
+  const lane = laneOf(message.key ?? message.id);
+  return laneKeys[lane] ?? keyOf(lane);
 }
 
-export function laneBinding(partition: number, partitions: number): string {
-  return ["~lane", ...bitsOf(partition, Math.log2(partitions)), "#"].join(".");
+/** The broker looks at each word of a key in turn, so up to 16 partitions are bound by the first word alone. */
+export function laneBindings(partition: number, partitions: number): string[] {
+  const oneWord = partitions <= laneWord;
+  const bindings: string[] = [];
+  for (let lane = partition; lane < (oneWord ? laneWord : laneCount); lane += partitions)
+    bindings.push(oneWord ? `~${lane}.*` : keyOf(lane));
+  return bindings;
 }
 
-function bitsOf(value: number, count: number): number[] {
-  return Array.from({ length: count }, (_, bit) => (value >> bit) & 1);
+function keyOf(lane: number): string {
+  return `~${lane % laneWord}.${Math.floor(lane / laneWord)}`;
 }

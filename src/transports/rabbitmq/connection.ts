@@ -1,8 +1,10 @@
+import type { Duplex } from "node:stream";
 import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
 import { SagaboxError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
 import type { BrokerAddress } from "./address.ts";
 import { amqp } from "./client.ts";
+import { gatherWrites, roomToGather } from "./gathered-writes.ts";
 import type { RabbitSettings } from "./options.ts";
 
 /** A connection while it lives. */
@@ -84,11 +86,8 @@ export class Link {
   /** Gives a connection up that does not answer, without waiting for anybody to agree. */
   drop(live: Live, reason: Error): void {
     this.#gone(live, reason);
-    const { stream } = live.model.connection as {
-      readonly stream?: { readonly destroy?: (reason: Error) => void };
-    };
     // The client hears of a socket's end by its error alone; without one its channels wait for a missed heartbeat.
-    stream?.destroy?.(reason);
+    socketOf(live.model)?.destroy(reason);
   }
 
   /** Every answer is awaited under a deadline; a broker that owes one is given up. */
@@ -143,9 +142,12 @@ export class Link {
         timeout: timeoutMs,
         noDelay: true,
         keepAlive: true,
+        ...roomToGather,
         clientProperties: { connection_name: `sagabox ${this.#purpose}` },
       },
     );
+    const socket = socketOf(model);
+    if (socket !== undefined) gatherWrites(socket);
     return quiet(model);
   }
 
@@ -205,6 +207,11 @@ export function unreachable(message: string, cause?: unknown): SagaboxError {
 function quiet<T extends { on(event: "error", listener: () => void): unknown }>(emitter: T): T {
   emitter.on("error", () => undefined);
   return emitter;
+}
+
+// The client has it under this name, and tells nobody.
+function socketOf(model: ChannelModel): Duplex | undefined {
+  return (model.connection as { readonly stream?: Duplex }).stream;
 }
 
 function close(model: ChannelModel): void {

@@ -5,20 +5,23 @@ import type { PublishOutcome } from "../../transport/index.ts";
 import { unreachable } from "./connection.ts";
 import type { Parcel } from "./properties.ts";
 
+const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
+
 /** One message between its sending and its outcome; the first outcome counts. */
 class Sent {
+  readonly parcel: Parcel;
   readonly outcome: Promise<PublishOutcome>;
   returned: string | undefined;
   #settle: (outcome: PublishOutcome) => void = () => undefined;
 
-  constructor() {
+  constructor(parcel: Parcel) {
+    this.parcel = parcel;
     this.outcome = new Promise((resolve) => (this.#settle = resolve));
   }
 
   /** Answered by the broker, or given up by its channel. */
   answered(error: unknown): void {
-    if (error === null)
-      this.#settle(this.returned === undefined ? { kind: "published" } : unrouted(this.returned));
+    if (error === null) this.#settle(this.returned === undefined ? PUBLISHED : unrouted(this.returned));
     else if (error instanceof Error && error.message === "message nacked") this.#settle(nacked());
     else this.giveUp(unknownFate("The connection to RabbitMQ was lost before it confirmed.", error));
   }
@@ -36,8 +39,7 @@ class Sent {
 /** What one confirm channel has sent and not yet heard of. */
 export class InFlight {
   readonly #channel: ConfirmChannel;
-  readonly #byId = new Map<string, Set<Sent>>();
-  #count = 0;
+  readonly #unanswered = new Set<Sent>();
   #full = false;
   #open = true;
   #answeredAtMs = systemClock.monotonicMs();
@@ -48,8 +50,8 @@ export class InFlight {
     channel.on("return", ({ fields, properties }) => {
       const { exchange, routingKey } = fields;
       const reason = `exchange ${exchange}, routing key ${routingKey}`;
-      for (const sent of this.#byId.get(idOf({ exchange, routingKey, properties })) ?? [])
-        sent.returned = reason;
+      for (const sent of this.#unanswered)
+        if (isSame(sent.parcel, { exchange, routingKey, properties })) sent.returned = reason;
     });
     channel.on("drain", () => {
       this.#full = false;
@@ -67,7 +69,7 @@ export class InFlight {
 
   /** Something is owed, and not one answer came for so long. */
   isStuck(silenceMs: number): boolean {
-    return this.#count > 0 && systemClock.monotonicMs() - this.#answeredAtMs >= silenceMs;
+    return this.#unanswered.size > 0 && systemClock.monotonicMs() - this.#answeredAtMs >= silenceMs;
   }
 
   /** All it holds becomes unknown. */
@@ -76,7 +78,7 @@ export class InFlight {
   }
 
   hasRoom(most: number): boolean {
-    return !this.#full && this.#count < most;
+    return !this.#full && this.#unanswered.size < most;
   }
 
   /** Resolves when anything may have changed. */
@@ -85,24 +87,24 @@ export class InFlight {
   }
 
   wake(): void {
+    if (this.#wake.length === 0) return;
     for (const wake of this.#wake.splice(0)) wake();
   }
 
   send(parcel: Parcel): Sent {
-    const sent = new Sent();
-    const id = idOf(parcel);
-    this.#remember(id, sent);
+    const sent = new Sent(parcel);
+    this.#unanswered.add(sent);
     try {
       const { exchange, routingKey, body, properties } = parcel;
       // False means that the buffer is full: this one is taken, the next has to wait.
-      if (this.#count === 1) this.#answeredAtMs = systemClock.monotonicMs();
+      if (this.#unanswered.size === 1) this.#answeredAtMs = systemClock.monotonicMs();
       this.#full = !this.#channel.publish(exchange, routingKey, body, properties, (error: unknown) => {
         this.#answeredAtMs = systemClock.monotonicMs();
-        this.#forget(id, sent);
+        this.#forget(sent);
         sent.answered(error);
       });
     } catch (error) {
-      this.#forget(id, sent);
+      this.#forget(sent);
       // What the client cannot write, it never will: a header or a text that does not fit.
       if (error instanceof RangeError || error instanceof TypeError) sent.refuse(error);
       else sent.answered(error);
@@ -110,31 +112,22 @@ export class InFlight {
     return sent;
   }
 
-  #remember(id: string, sent: Sent): void {
-    const same = this.#byId.get(id);
-    if (same === undefined) this.#byId.set(id, new Set([sent]));
-    else same.add(sent);
-    this.#count += 1;
-  }
-
-  #forget(id: string, sent: Sent): void {
-    const same = this.#byId.get(id);
-    if (same?.delete(sent) !== true) return;
-    if (same.size === 0) this.#byId.delete(id);
-    this.#count -= 1;
-    this.wake();
+  #forget(sent: Sent): void {
+    if (this.#unanswered.delete(sent)) this.wake();
   }
 }
 
 export type { Sent };
 
+type Carried = Pick<Parcel, "exchange" | "routingKey" | "properties">;
+
 // A returned message is known by what it carries; two that are equal in this have the same fate.
-function idOf({
-  exchange,
-  routingKey,
-  properties,
-}: Pick<Parcel, "exchange" | "routingKey" | "properties">): string {
-  return `${exchange}\0${routingKey}\0${properties.messageId ?? ""}`;
+function isSame(one: Carried, other: Carried): boolean {
+  return (
+    (one.properties.messageId ?? "") === (other.properties.messageId ?? "") &&
+    one.routingKey === other.routingKey &&
+    one.exchange === other.exchange
+  );
 }
 
 export function unknownFate(message: string, cause?: unknown): SagaboxError {

@@ -24,7 +24,11 @@ export interface Parcel {
 }
 
 /** A message as it goes to the broker, without its address. */
-export function parcelOf(message: Message, format: MessageFormat): Pick<Parcel, "body" | "properties"> {
+export function parcelOf(
+  message: Message,
+  format: MessageFormat,
+  mandatory = true,
+): Pick<Parcel, "body" | "properties"> {
   const { body, headers } = wireOf(message, format);
   return {
     body,
@@ -37,7 +41,7 @@ export function parcelOf(message: Message, format: MessageFormat): Pick<Parcel, 
       contentType: headers["content-type"] ?? contentType,
       priority: message.priority,
       persistent: true,
-      mandatory: true,
+      mandatory,
       BCC: [laneKey(message)],
     },
   };
@@ -56,6 +60,10 @@ const short = (text: string): string => fit(text, 255);
 
 function held(headers: Readonly<Record<string, string>>): boolean {
   let bytes = 0;
+  // UTF-8 needs up to three bytes for a unit of the text: if that fits, nothing has to be counted.
+  for (const name in headers) bytes += name.length + 3 * (headers[name]?.length ?? 0) + 8;
+  if (bytes <= MOST_HEADER_BYTES) return true;
+  bytes = 0;
   for (const [name, value] of Object.entries(headers)) bytes += name.length + Buffer.byteLength(value) + 8;
   return bytes <= MOST_HEADER_BYTES;
 }

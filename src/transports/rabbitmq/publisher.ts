@@ -2,18 +2,21 @@ import { SagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { after } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
+import { Addresses } from "./addresses.ts";
 import { unreachable, type Link, type Live } from "./connection.ts";
 import { declareRoute, declaring } from "./declare.ts";
 import { InFlight, unknownFate, type Sent } from "./in-flight.ts";
 import type { RabbitSettings } from "./options.ts";
 import { parcelOf, type Parcel } from "./properties.ts";
-import { routeOf, routingKeyOf, type Route } from "./topology.ts";
+import type { Route } from "./topology.ts";
 
 /** What holds as long as one channel lives. */
 interface Session {
   readonly live: Live;
   readonly inFlight: InFlight;
   readonly declared: Map<string, Promise<void>>;
+  /** Those of them that are done. */
+  readonly ready: Set<string>;
 }
 
 type Item = { readonly parcel: Parcel; readonly route?: Route } | { readonly outcome: PublishOutcome };
@@ -31,12 +34,14 @@ interface Round {
 export class Publisher {
   readonly #link: Link;
   readonly #settings: RabbitSettings;
+  readonly #addresses: Addresses;
   #session: Promise<Session> | undefined;
-  #inUse: InFlight | undefined;
+  #inUse: Session | undefined;
 
   constructor(link: Link, settings: RabbitSettings) {
     this.#link = link;
     this.#settings = settings;
+    this.#addresses = new Addresses(settings);
   }
 
   publish(batch: readonly Message[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
@@ -53,18 +58,16 @@ export class Publisher {
   }
 
   #prepare(message: Message): Item {
-    const route = routeOf(message.topic, message.kind, this.#settings);
-    const contents = parcelOf(message, this.#settings.format);
-    const { maxBytes } = this.#settings;
+    const { maxBytes, format, unrouted } = this.#settings;
     const bytes = Buffer.byteLength(message.data);
     if (bytes > maxBytes) {
       const text = `The data of the message has ${bytes} bytes; at most ${maxBytes} are sent to RabbitMQ.`;
       return { outcome: { kind: "refused", error: new SagaboxError("PAYLOAD_TOO_LARGE", text) } };
     }
-    const { exchange } = route;
-    const mandatory = message.kind !== "event" || this.#settings.unrouted === "reject";
-    const properties = { ...contents.properties, mandatory };
-    return { route, parcel: { ...contents, properties, exchange, routingKey: routingKeyOf(message, route) } };
+    const { route, routingKey } = this.#addresses.of(message);
+    const mandatory = message.kind !== "event" || unrouted === "reject";
+    const { body, properties } = parcelOf(message, format, mandatory);
+    return { route, parcel: { body, properties, exchange: route.exchange, routingKey } };
   }
 
   async #sendAll(items: readonly Item[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
@@ -89,7 +92,8 @@ export class Publisher {
       const outcomes: Promise<PublishOutcome>[] = [];
       // One after the other up to the wire, so that they arrive in the order given; confirms are awaited together.
       for (const item of items) {
-        const { outcome } = await this.#send(item, { sent, over: over.signal, ended, late });
+        const round = { sent, over: over.signal, ended, late };
+        const { outcome } = this.#sendNow(item, round) ?? (await this.#send(item, round));
         outcomes.push(outcome);
       }
       return await Promise.all(outcomes);
@@ -97,6 +101,19 @@ export class Publisher {
       cancel();
       signal.removeEventListener("abort", stop);
     }
+  }
+
+  /** If nothing has to be waited for, which is the rule. */
+  #sendNow(item: Item, { sent, over }: Round): Sent | undefined {
+    const session = this.#inUse;
+    if ("outcome" in item || session === undefined || over.aborted) return undefined;
+    const { live, blocked } = this.#link;
+    if (live !== session.live || blocked !== undefined || !session.inFlight.open) return undefined;
+    if (item.route !== undefined && !session.ready.has(nameOf(item.route))) return undefined;
+    if (!session.inFlight.hasRoom(this.#settings.maxInFlight)) return undefined;
+    const one = session.inFlight.send(item.parcel);
+    sent.push(one);
+    return one;
   }
 
   async #send(item: Item, round: Round): Promise<{ readonly outcome: Promise<PublishOutcome> }> {
@@ -118,14 +135,17 @@ export class Publisher {
     this.#session ??= this.#open();
     const session = await this.#session;
     if (route === undefined) return session;
-    const name = `${route.exchange} ${route.streamQueue ?? ""}`;
+    const name = nameOf(route);
     let declared = session.declared.get(name);
     if (declared === undefined) {
       declared = declaring(this.#link, session.live, (channel) =>
         declareRoute(channel, route, this.#settings),
       );
       session.declared.set(name, declared);
-      declared.catch(() => session.declared.delete(name));
+      declared.then(
+        () => session.ready.add(name),
+        () => session.declared.delete(name),
+      );
     }
     await declared;
     return session;
@@ -138,12 +158,13 @@ export class Publisher {
       const channel = await this.#link.confirmChannel(live);
       const inFlight = new InFlight(channel);
       const unhear = this.#link.onChange(() => inFlight.wake());
+      const session: Session = { live, inFlight, declared: new Map(), ready: new Set() };
       channel.on("close", () => {
         unhear();
-        if (this.#inUse === inFlight) this.#session = undefined;
+        if (this.#inUse === session) this.#forget();
       });
-      this.#inUse = inFlight;
-      return { live, inFlight, declared: new Map() };
+      this.#inUse = session;
+      return session;
     } catch (error) {
       this.#session = undefined;
       throw error;
@@ -154,8 +175,13 @@ export class Publisher {
   async #dropStuck(): Promise<void> {
     const session = await this.#session?.catch(() => undefined);
     if (session?.inFlight.isStuck(this.#settings.confirmMs) !== true) return;
-    this.#session = undefined;
+    this.#forget();
     session.inFlight.abandon();
+  }
+
+  #forget(): void {
+    this.#session = undefined;
+    this.#inUse = undefined;
   }
 
   async #room({ inFlight }: Session, { over, ended }: Round): Promise<void> {
@@ -175,6 +201,8 @@ export class Publisher {
     if (blocked !== undefined) throw unreachable(`RabbitMQ takes no messages at the moment: ${blocked}.`);
   }
 }
+
+const nameOf = ({ exchange, streamQueue }: Route): string => `${exchange} ${streamQueue ?? ""}`;
 
 function tooLate(): SagaboxError {
   return unreachable("The time to publish was over before it was this message's turn.");

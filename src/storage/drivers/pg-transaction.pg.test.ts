@@ -1,28 +1,15 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { temporaryDatabase } from "../../../test/support/database.ts";
 import { asleep, endSleepers } from "../../../test/support/end-sleepers.ts";
+import { notebook } from "../../../test/support/notebook.ts";
 import { Wire } from "../../../test/support/wire.ts";
 import { statement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
 
 const insert = statement("test.insert", "insert into note (text) values ($1::text) returning id");
 
-async function setup(options: pg.PoolConfig = {}) {
-  const temporary = await temporaryDatabase();
-  await temporary.pool.query("create table note (id int generated always as identity, text text unique)");
-  const pool = new pg.Pool({ connectionString: temporary.url, max: 1, ...options });
-  pool.on("error", () => undefined);
-  onTestFinished(() => pool.end());
-  const notes = async () => {
-    const { rows } = await temporary.pool.query<{ text: string }>("select text from note order by id");
-    return rows.map((row) => row.text);
-  };
-  return { ...temporary, admin: temporary.pool, pool, database: pgDatabase(pool), notes };
-}
-
 test("what was written is there after the commit, and the connection is free again", async () => {
-  const { database, pool, notes } = await setup();
+  const { database, pool, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
   await tx.query("insert into note (text) values ($1)", ["b"]);
@@ -32,7 +19,7 @@ test("what was written is there after the commit, and the connection is free aga
 });
 
 test("statements sent together with the COMMIT are part of it and answer with their rows", async () => {
-  const { database, notes } = await setup();
+  const { database, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
   const answers = await tx.commit([
@@ -44,14 +31,14 @@ test("statements sent together with the COMMIT are part of it and answer with th
 });
 
 test("a transaction of nothing but its last statements commits too", async () => {
-  const { database, notes } = await setup();
+  const { database, notes } = await notebook();
   const tx = await database.begin();
   await tx.commit([{ statement: insert, params: ["a"] }]);
   expect(await notes()).toEqual(["a"]);
 });
 
 test("a transaction in which nothing is asked never bothers the server", async () => {
-  const { database, pool } = await setup();
+  const { database, pool } = await notebook();
   const asked: unknown[] = [];
   pool.once("connect", (client) => {
     const send = client.query.bind(client) as (...args: unknown[]) => unknown;
@@ -64,7 +51,7 @@ test("a transaction in which nothing is asked never bothers the server", async (
 });
 
 test("a last statement that fails takes everything back and tells why", async () => {
-  const { database, pool, notes } = await setup();
+  const { database, pool, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
   const last = { statement: insert, params: ["a"] };
@@ -76,7 +63,7 @@ test("a last statement that fails takes everything back and tells why", async ()
 });
 
 test("a COMMIT that the server answers with ROLLBACK is an error, not a success", async () => {
-  const { database, notes } = await setup();
+  const { database, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
   await tx.query("select 1 / 0").catch(() => "swallowed");
@@ -88,7 +75,7 @@ test.each([
   ["a COMMIT", "commit", ["a"]],
   ["a ROLLBACK", "rollback", []],
 ])("%s of the user's own inside the transaction is found out", async (_name, sql, left) => {
-  const { database, notes } = await setup();
+  const { database, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
   await tx.query(sql);
@@ -99,7 +86,7 @@ test.each([
 });
 
 test("a COMMIT of the user's own is found out although nobody awaited it", async () => {
-  const { database, notes } = await setup();
+  const { database, notes } = await notebook();
   const tx = await database.begin();
   const forgotten = [tx.run(insert, ["a"]), tx.query("commit")];
   await expect(tx.commit([{ statement: insert, params: ["b"] }])).rejects.toMatchObject({
@@ -110,7 +97,7 @@ test("a COMMIT of the user's own is found out although nobody awaited it", async
 });
 
 test("a failure nobody awaited still keeps the transaction from counting as committed", async () => {
-  const { database, notes } = await setup();
+  const { database, notes } = await notebook();
   const tx = await database.begin();
   const forgotten = tx.query("select 1 / 0").catch(() => "swallowed");
   await expect(tx.commit([{ statement: insert, params: ["b"] }])).rejects.toThrow();
@@ -119,7 +106,7 @@ test("a failure nobody awaited still keeps the transaction from counting as comm
 });
 
 test("a deferred constraint that fails at the COMMIT is a clear no", async () => {
-  const { database, admin, notes } = await setup();
+  const { database, admin, notes } = await notebook();
   await admin.query("alter table note add constraint later unique (text) deferrable initially deferred");
   await admin.query("alter table note drop constraint note_text_key");
   const tx = await database.begin();
@@ -130,7 +117,7 @@ test("a deferred constraint that fails at the COMMIT is a clear no", async () =>
 });
 
 test("a connection that ends before the COMMIT is answered leaves it unknown, and here it did happen", async () => {
-  const { url, notes } = await setup();
+  const { url, notes } = await notebook();
   const wire = await Wire.to(url);
   onTestFinished(() => wire.close());
   wire.cutAfter("commit\u0000");
@@ -145,7 +132,7 @@ test("a connection that ends before the COMMIT is answered leaves it unknown, an
 });
 
 test("a server that is told to end the session during the COMMIT leaves it unknown", async () => {
-  const { database, admin } = await setup();
+  const { database, admin } = await notebook();
   await admin.query(
     `create function wait() returns trigger language plpgsql as 'begin perform pg_sleep(60); return null; end';
      create constraint trigger slow after insert on note deferrable initially deferred for each row execute function wait()`,
@@ -160,7 +147,7 @@ test("a server that is told to end the session during the COMMIT leaves it unkno
 });
 
 test("a transaction that sat idle too long is ended by the server, and its COMMIT is a clear no", async () => {
-  const { database, pool, notes } = await setup();
+  const { database, pool, notes } = await notebook();
   const ended = new Promise<void>((resolve) => {
     pool.once("acquire", (client) => client.once("error", () => resolve()));
   });
@@ -173,7 +160,7 @@ test("a transaction that sat idle too long is ended by the server, and its COMMI
 });
 
 test("the idle limit does not outlive its transaction", async () => {
-  const { database, pool } = await setup();
+  const { database, pool } = await notebook();
   const tx = await database.begin({ idleTimeoutMs: 60_000 });
   await tx.run(insert, ["a"]);
   await tx.commit();
@@ -182,7 +169,7 @@ test("the idle limit does not outlive its transaction", async () => {
 });
 
 test("a destroyed transaction cuts its running query off and does not give its connection back", async () => {
-  const { database, pool, admin, notes } = await setup();
+  const { database, pool, admin, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
   const hanging = tx.query("select pg_sleep(60)");
@@ -199,7 +186,7 @@ test("a destroyed transaction cuts its running query off and does not give its c
 });
 
 test("a rollback that waits behind a hanging query can be cut off", async () => {
-  const { database, pool, admin } = await setup();
+  const { database, pool, admin } = await notebook();
   const tx = await database.begin();
   const hanging = expect(tx.query("select pg_sleep(60)")).rejects.toThrow();
   await asleep(admin);
@@ -211,7 +198,7 @@ test("a rollback that waits behind a hanging query can be cut off", async () => 
 });
 
 test("after a rollback the connection is clean, and a second rollback does nothing", async () => {
-  const { database, pool, notes } = await setup();
+  const { database, pool, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
   await tx.rollback();
@@ -221,7 +208,7 @@ test("after a rollback the connection is clean, and a second rollback does nothi
 });
 
 test("the isolation asked for is the one the server uses", async () => {
-  const { database } = await setup();
+  const { database } = await notebook();
   const tx = await database.begin({ isolation: "serializable" });
   const { rows } = await tx.query("show transaction_isolation");
   await tx.rollback();
@@ -229,85 +216,8 @@ test("the isolation asked for is the one the server uses", async () => {
 });
 
 test("an isolation level that does not exist is refused before a connection is taken", async () => {
-  const { database, pool } = await setup();
+  const { database, pool } = await notebook();
   const isolation = "serializable; create table planted ()" as "serializable";
   await expect(database.begin({ isolation })).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
   expect(pool.totalCount).toBe(pool.idleCount);
-});
-
-test("a query that timed out on the client does not leave its connection in the pool", async () => {
-  const { database, pool, admin } = await setup({ query_timeout: 1_000 });
-  await expect(database.run(statement("test.sleep", "select pg_sleep(60)"))).rejects.toThrow(
-    "Query read timeout",
-  );
-  expect(pool.totalCount).toBe(0);
-  await endSleepers(admin);
-  for (let i = 0; i < 1_000; i++) {
-    const { rows } = await database.run<{ n: number }>(statement("test.n", "select $1::int as n"), [i]);
-    expect(rows).toEqual([{ n: i }]);
-  }
-});
-
-test("an SQL error leaves the connection usable, a session ended by the server does not", async () => {
-  const { database, pool } = await setup();
-  await expect(database.run(statement("test.div", "select 1 / 0"))).rejects.toMatchObject({ code: "22012" });
-  expect(pool.totalCount).toBe(1);
-  const suicide = statement("test.end", "select pg_terminate_backend(pg_backend_pid())");
-  await expect(database.run(suicide)).rejects.toMatchObject({ code: "57P01" });
-  expect(pool.totalCount).toBe(0);
-});
-
-test("a session that breaks says so once, and its connection is not used again", async () => {
-  const { database, pool } = await setup();
-  const session = await database.session("test", { lock_timeout: "1234ms" });
-  const { rows } = await session.run(statement("test.show", "show lock_timeout"));
-  expect(rows).toEqual([{ lock_timeout: "1234ms" }]);
-  let told = 0;
-  session.onBreak(() => (told += 1));
-  await expect(
-    session.run(statement("test.end", "select pg_terminate_backend(pg_backend_pid())")),
-  ).rejects.toThrow();
-  expect([session.broken, told]).toEqual([true, 1]);
-  session.release();
-  session.release();
-  expect(pool.totalCount).toBe(0);
-});
-
-test("a session hears what it listens to", async () => {
-  const { database, admin } = await setup();
-  const session = await database.session("test");
-  let hear: (notification: unknown) => void = () => undefined;
-  const heard = new Promise((resolve) => (hear = resolve));
-  await session.listen("news", (notification) => hear(notification));
-  await admin.query("notify news, 'hello'");
-  expect(await heard).toEqual({ channel: "news", payload: "hello" });
-  session.release();
-});
-
-test.each([
-  ["nobody listens", (url: URL) => (url.port = "1"), /cannot be reached.*ECONNREFUSED/],
-  ["the database does not exist", (url: URL) => (url.pathname = "/nowhere"), /does not exist/],
-  ["the role does not exist", (url: URL) => (url.username = "nobody_here"), /refused the login/],
-])("when %s the error is typed and says so", async (_name, change, text) => {
-  const { url } = await setup();
-  const address = new URL(url);
-  change(address);
-  const database = pgDatabase(address.href);
-  onTestFinished(() => database.close());
-  await expect(database.begin()).rejects.toMatchObject({
-    code: "STORAGE_UNAVAILABLE",
-    message: expect.stringMatching(text),
-  });
-});
-
-test("a client in the pool that breaks while idle is replaced without anybody noticing", async () => {
-  const { database, pool, admin } = await setup();
-  await database.run(statement("test.one", "select 1"));
-  const removed = new Promise((resolve) => pool.once("remove", resolve));
-  await admin.query(
-    "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
-  );
-  await removed;
-  const { rowCount } = await database.run(statement("test.one", "select 1"));
-  expect(rowCount).toBe(1);
 });

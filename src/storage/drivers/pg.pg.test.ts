@@ -1,0 +1,97 @@
+import { expect, onTestFinished, test } from "vitest";
+import { endSleepers } from "../../../test/support/end-sleepers.ts";
+import { notebook } from "../../../test/support/notebook.ts";
+import { statement } from "../statement.ts";
+import { pgDatabase } from "./pg.ts";
+
+test("a query that timed out on the client does not leave its connection in the pool", async () => {
+  const { database, pool, admin } = await notebook({ query_timeout: 1_000 });
+  await expect(database.run(statement("test.sleep", "select pg_sleep(60)"))).rejects.toThrow(
+    "Query read timeout",
+  );
+  expect(pool.totalCount).toBe(0);
+  await endSleepers(admin);
+  for (let i = 0; i < 1_000; i++) {
+    const { rows } = await database.run<{ n: number }>(statement("test.n", "select $1::int as n"), [i]);
+    expect(rows).toEqual([{ n: i }]);
+  }
+});
+
+test("an SQL error leaves the connection usable, a session ended by the server does not", async () => {
+  const { database, pool } = await notebook();
+  await expect(database.run(statement("test.div", "select 1 / 0"))).rejects.toMatchObject({ code: "22012" });
+  expect(pool.totalCount).toBe(1);
+  const suicide = statement("test.end", "select pg_terminate_backend(pg_backend_pid())");
+  await expect(database.run(suicide)).rejects.toMatchObject({ code: "57P01" });
+  expect(pool.totalCount).toBe(0);
+});
+
+test("a session that breaks says so once, and its connection is not used again", async () => {
+  const { database, pool } = await notebook();
+  const session = await database.session("test", { lock_timeout: "1234ms" });
+  const { rows } = await session.run(statement("test.show", "show lock_timeout"));
+  expect(rows).toEqual([{ lock_timeout: "1234ms" }]);
+  let told = 0;
+  session.onBreak(() => (told += 1));
+  await expect(
+    session.run(statement("test.end", "select pg_terminate_backend(pg_backend_pid())")),
+  ).rejects.toThrow();
+  expect([session.broken, told]).toEqual([true, 1]);
+  session.release();
+  session.release();
+  expect(pool.totalCount).toBe(0);
+});
+
+test("a session hears what it listens to", async () => {
+  const { database, admin } = await notebook();
+  const session = await database.session("test");
+  let hear: (notification: unknown) => void = () => undefined;
+  const heard = new Promise((resolve) => (hear = resolve));
+  await session.listen("news", (notification) => hear(notification));
+  await admin.query("notify news, 'hello'");
+  expect(await heard).toEqual({ channel: "news", payload: "hello" });
+  session.release();
+});
+
+test.each([
+  ["nobody listens", (url: URL) => (url.port = "1"), /cannot be reached.*ECONNREFUSED/],
+  ["the database does not exist", (url: URL) => (url.pathname = "/nowhere"), /does not exist/],
+  ["the role does not exist", (url: URL) => (url.username = "nobody_here"), /refused the login/],
+])("when %s the error is typed and says so", async (_name, change, text) => {
+  const { url } = await notebook();
+  const address = new URL(url);
+  change(address);
+  const database = pgDatabase(address.href);
+  onTestFinished(() => database.close());
+  await expect(database.begin()).rejects.toMatchObject({
+    code: "STORAGE_UNAVAILABLE",
+    message: expect.stringMatching(text),
+  });
+});
+
+test("a client in the pool that breaks while idle is replaced without anybody noticing", async () => {
+  const { database, pool, admin } = await notebook();
+  await database.run(statement("test.one", "select 1"));
+  const removed = new Promise((resolve) => pool.once("remove", resolve));
+  await admin.query(
+    "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+  );
+  await removed;
+  const { rowCount } = await database.run(statement("test.one", "select 1"));
+  expect(rowCount).toBe(1);
+});
+
+test("what a session is asked while it answers waits its turn, also behind a question that fails", async () => {
+  const { database } = await notebook();
+  const session = await database.session("test");
+  const numbered = (n: number) => session.run<{ n: number }>(statement("test.n", "select $1::int as n"), [n]);
+  const answers = await Promise.allSettled([
+    numbered(1),
+    session.run(statement("test.div", "select 1 / 0")),
+    numbered(2),
+    numbered(3),
+  ]);
+  const told = answers.map((answer) => (answer.status === "fulfilled" ? answer.value.rows : "failed"));
+  expect(told).toEqual([[{ n: 1 }], "failed", [{ n: 2 }], [{ n: 3 }]]);
+  session.release();
+});

@@ -141,7 +141,7 @@ test("A17: for an open destination the optimistic sender leases nothing and call
 test("A17: messages already leased when their destination opens are released, uncharged and in order", async () => {
   const house = await relays();
   const destinations = new Destinations({
-    breaker: { failures: 1, cooldownMs: 50, maxCooldownMs: 50 },
+    breaker: { failures: 1, cooldownMs: 1_500, maxCooldownMs: 1_500 },
     observer: house.observer,
   });
   const { send } = house.optimistic({ destinations });

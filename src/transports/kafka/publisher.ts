@@ -12,6 +12,7 @@ import type { KafkaDriver, TopicView } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
 import type { Outgoing } from "./partition-line.ts";
 import { partitionOf } from "./partitioner.ts";
+import { headerBytes } from "./record-headers.ts";
 import { Sender, unknown, unreachable } from "./sender.ts";
 import type { TopicDirectory, TopicPurpose } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
@@ -27,13 +28,9 @@ interface Parcel {
   readonly headers: Map<Buffer, Buffer>;
 }
 
-interface Addressed extends Parcel {
-  readonly partition: number;
-  readonly bytes: number;
-}
-
 /** One call of publish. */
 interface Round {
+  readonly timestamp: bigint;
   /** Partitions that take no more of it, since an earlier message was refused. */
   readonly stopped: Set<string>;
   readonly open: Set<Outgoing>;
@@ -43,6 +40,14 @@ interface Layout {
   partitions: number;
   open: number;
   next: number;
+}
+
+/** What a message needs to be sent, beside itself. */
+interface Way {
+  readonly partition: number;
+  readonly bytes: number;
+  readonly layout: Layout;
+  readonly round: Round;
 }
 
 /** Messages to partitions, and an outcome for each. */
@@ -82,11 +87,12 @@ export class Publisher {
     signal: AbortSignal,
   ): Promise<readonly PublishOutcome[]> {
     const topics = await this.#topics(new Set(parcels.map(({ topic }) => topic)), purpose, signal);
-    const round: Round = { stopped: new Set(), open: new Set() };
-    const outcomes = parcels.map(async (parcel) => {
+    const timestamp = BigInt(Math.floor(systemClock.wallMs()));
+    const round: Round = { timestamp, stopped: new Set(), open: new Set() };
+    const outcomes = parcels.map((parcel) => {
       const topic = topics.get(parcel.topic);
       if (topic === undefined || topic instanceof Error || signal.aborted)
-        return unreachable(topic instanceof Error ? messageOf(topic) : NOT_SENT);
+        return Promise.resolve(unreachable(topic instanceof Error ? messageOf(topic) : NOT_SENT));
       return this.#route(parcel, topic, round);
     });
     const giveUp = (): void => {
@@ -114,18 +120,18 @@ export class Publisher {
     return found;
   }
 
-  #route(parcel: Parcel, topic: TopicView, round: Round): Promise<PublishOutcome> | PublishOutcome {
+  #route(parcel: Parcel, topic: TopicView, round: Round): Promise<PublishOutcome> {
     const bytes = sizeOf(parcel);
     const layout = this.#layout(topic);
     const { key } = parcel;
     const partition =
       key === undefined ? layout.next++ % layout.partitions : partitionOf(key, layout.partitions);
-    const line = `${parcel.topic}/${partition}`;
-    if (round.stopped.has(line)) return unreachable("an earlier message for the same partition was refused");
+    if (round.stopped.size > 0 && round.stopped.has(lineOf(parcel, partition)))
+      return Promise.resolve(unreachable("an earlier message for the same partition was refused"));
     const flaw = this.#flaw(bytes);
-    if (flaw === undefined) return this.#send({ ...parcel, partition, bytes }, layout, round);
-    round.stopped.add(line);
-    return flaw;
+    if (flaw === undefined) return this.#send(parcel, { partition, bytes, layout, round });
+    round.stopped.add(lineOf(parcel, partition));
+    return Promise.resolve(flaw);
   }
 
   #flaw(bytes: number): PublishOutcome | undefined {
@@ -137,16 +143,13 @@ export class Publisher {
     return undefined;
   }
 
-  #send(
-    { topic, partition, bytes, ...rest }: Addressed,
-    layout: Layout,
-    round: Round,
-  ): Promise<PublishOutcome> {
+  #send(parcel: Parcel, { partition, bytes, layout, round }: Way): Promise<PublishOutcome> {
     return new Promise((resolve) => {
       layout.open += 1;
       this.#buffered += bytes;
+      const { key, value, headers } = parcel;
       const outgoing: Outgoing = {
-        record: { ...rest, timestamp: BigInt(Math.floor(systemClock.wallMs())) },
+        record: { key, value, headers, timestamp: round.timestamp },
         bytes,
         settled: false,
         taken: false,
@@ -160,7 +163,7 @@ export class Publisher {
         },
       };
       round.open.add(outgoing);
-      this.#sender.add(topic, partition, outgoing);
+      this.#sender.add(parcel.topic, partition, outgoing);
     });
   }
 
@@ -185,12 +188,12 @@ export class Publisher {
       topic: this.#topology.topic(message.topic),
       key: message.key === null ? undefined : Buffer.from(message.key),
       value: body,
-      headers: new Map(
-        Object.entries(headers).map(([name, value]) => [Buffer.from(name), Buffer.from(value)]),
-      ),
+      headers: headerBytes(headers),
     };
   }
 }
+
+const lineOf = ({ topic }: Parcel, partition: number): string => `${topic}/${partition}`;
 
 function sizeOf({ key, value, headers }: Parcel): number {
   let bytes = RECORD_OVERHEAD + value.length + (key?.length ?? 0);

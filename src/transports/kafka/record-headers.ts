@@ -21,6 +21,25 @@ function textOf(name: Buffer, value: Buffer): string {
   return isAttribute && !isUtf8(value) ? unreadable(text) : text;
 }
 
+const MOST_NAMES = 1_000;
+const names = new Map<string, Buffer>();
+
+/** As Kafka carries them. Names come again with every message, so their bytes are kept. */
+export function headerBytes(headers: Readonly<Record<string, string>>): Map<Buffer, Buffer> {
+  const bytes = new Map<Buffer, Buffer>();
+  for (const name of Object.keys(headers)) bytes.set(nameBytes(name), Buffer.from(headers[name] ?? ""));
+  return bytes;
+}
+
+function nameBytes(name: string): Buffer {
+  const known = names.get(name);
+  if (known !== undefined) return known;
+  if (names.size >= MOST_NAMES) names.clear();
+  const bytes = Buffer.from(name);
+  names.set(name, bytes);
+  return bytes;
+}
+
 /** 1, or what a copy says. */
 export function attemptOf(headers: RawHeaders): number {
   const said = Number(valueOf(headers, attemptHeader));

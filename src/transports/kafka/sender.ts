@@ -21,7 +21,8 @@ export class Sender {
   readonly #driver: KafkaDriver;
   readonly #directory: TopicDirectory;
   readonly #settings: KafkaSettings;
-  readonly #lines = new Map<string, PartitionLine>();
+  readonly #lines: PartitionLine[] = [];
+  readonly #byTopic = new Map<string, PartitionLine[]>();
   readonly #requests = new Map<number, number>();
   readonly #timers = new Set<CancelTimer>();
   #identity: Promise<ProducerIdentity> | undefined;
@@ -46,7 +47,7 @@ export class Sender {
     this.#closed = true;
     this.#linger?.();
     for (const cancel of this.#timers) cancel();
-    for (const line of this.#lines.values()) {
+    for (const line of this.#lines) {
       const { inFlight } = line;
       for (const message of inFlight?.messages ?? []) message.settle(unknown("the transport was closed"));
       for (const message of line.fail()) message.settle(unreachable("the transport was closed"));
@@ -54,11 +55,13 @@ export class Sender {
   }
 
   #line(topic: string, partition: number): PartitionLine {
-    const key = `${topic}/${partition}`;
-    const known = this.#lines.get(key);
+    const lines = this.#byTopic.get(topic) ?? [];
+    const known = lines[partition];
     if (known !== undefined) return known;
     const line = new PartitionLine(topic, partition);
-    this.#lines.set(key, line);
+    lines[partition] = line;
+    this.#byTopic.set(topic, lines);
+    this.#lines.push(line);
     return line;
   }
 
@@ -67,7 +70,7 @@ export class Sender {
     this.#linger = undefined;
     if (this.#closed) return;
     const requests = new Map<number, Request[]>();
-    for (const line of this.#lines.values()) {
+    for (const line of this.#lines) {
       if (!line.ready) continue;
       const node = this.#leader(line);
       const mine = requests.get(node) ?? [];

@@ -1,17 +1,24 @@
 import { createHash } from "node:crypto";
 
 const LONGEST_NAME = 249;
+const MOST_KEPT = 1_000;
 
 /** Every name at the broker, made from the prefix alone, so that two processes always agree. */
 export class Topology {
   readonly #prefix: string;
+  readonly #topics = new Map<string, string>();
 
   constructor(prefix = "") {
     this.#prefix = prefix;
   }
 
   topic(topic: string): string {
-    return short(`${this.#prefix}${topic}`, "");
+    const known = this.#topics.get(topic);
+    if (known !== undefined) return known;
+    if (this.#topics.size >= MOST_KEPT) this.#topics.clear();
+    const name = short(`${this.#prefix}${topic}`, "");
+    this.#topics.set(topic, name);
+    return name;
   }
 
   group(service: string, group: string): string {

@@ -11,33 +11,21 @@ const MOST = 1_000;
 /** Where messages go. They are many and their addresses few, so these are remembered. */
 export class Addresses {
   readonly #settings: TopologySettings;
-  readonly #routes = new Map<string, Route>();
   readonly #known = new Map<string, Address>();
 
   constructor(settings: TopologySettings) {
     this.#settings = settings;
   }
 
-  /** Of two messages with the same route it is the same object. */
   of(message: Message): Address {
     const { kind, topic, source, headers } = message;
     const name = `${kind}\0${topic}\0${source}\0${headers["severity"] ?? ""}`;
     const known = this.#known.get(name);
     if (known !== undefined) return known;
-    const route = this.#route(topic, kind);
+    if (this.#known.size >= MOST) this.#known.clear();
+    const route = routeOf(topic, kind, this.#settings);
     const address = { route, routingKey: routingKeyOf(message, route) };
     this.#known.set(name, address);
     return address;
-  }
-
-  #route(topic: string, kind: Message["kind"]): Route {
-    if (this.#known.size >= MOST) {
-      this.#known.clear();
-      this.#routes.clear();
-    }
-    const name = `${kind}\0${topic}`;
-    const route = this.#routes.get(name) ?? routeOf(topic, kind, this.#settings);
-    this.#routes.set(name, route);
-    return route;
   }
 }

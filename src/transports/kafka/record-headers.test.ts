@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { attemptOf, deadLetterHeaders, dueOf, headerTexts, retryHeaders } from "./record-headers.ts";
+import {
+  attemptOf,
+  deadLetterHeaders,
+  dueOf,
+  headerBytes,
+  headerTexts,
+  retryHeaders,
+} from "./record-headers.ts";
 
 const raw = (headers: Record<string, string | Buffer>) =>
   Object.entries(headers).map(([name, value]) => [Buffer.from(name), Buffer.from(value)] as const);
@@ -36,4 +43,11 @@ test("E3: a dead letter carries the note and no trace of its retries", () => {
 test("C2, D-08: an attribute of a CloudEvent that is no UTF-8 is not taken for a text", () => {
   const headers = raw({ ce_id: Buffer.from([0x61, 0xff]), other: Buffer.from([0x61, 0xff]), ce_type: "t" });
   expect(headerTexts(headers)).toEqual({ ce_id: "\u0080a\uFFFD", other: "a\uFFFD", ce_type: "t" });
+});
+
+test("headers come back from their bytes, again and again and with more names than are kept", () => {
+  for (let n = 0; n < 2_500; n++) {
+    const headers = { message_id: `m-${n}`, [`name-${n}`]: "Grüße", empty: "" };
+    expect(headerTexts([...headerBytes(headers)])).toEqual(headers);
+  }
 });

@@ -74,18 +74,7 @@ test("rule 6: a row that commits long after its successors were read and settled
 });
 
 test("rule 6: with no writer under way the mark moves up, so that a scan leaves the dead entries behind", async () => {
-  const { publish, fetch, settle, database } = await setup();
-  const marks: number[] = [];
-  // A transaction of another test may be open in the same cluster; the mark moves when it has ended.
-  await until(async () => {
-    await publish(outgoing({ key: "k" }));
-    database.once("sagabox.outbox.fetch", (run, params) => {
-      marks.push(Math.max(...String(params[1]).slice(1, -1).split(",").map(Number)));
-      return run();
-    });
-    await settle(await fetch());
-    return (marks.at(-1) ?? 0) > 0;
-  });
+  const marks = await moveTheMark(await setup());
   // It stays behind the row that was settled last.
   expect(marks.at(-1)).toBeLessThanOrEqual(marks.length - 2);
 });
@@ -137,11 +126,9 @@ test("rule 6: the first message of a fresh database is found, however long the r
 });
 
 test("rule 6: after a failed read everything is read from its beginning: a crashed server may draw a seq twice", async () => {
-  const { publish, ids, fetch, settle, database, pool } = await setup();
-  for (let round = 0; round < 4; round++) {
-    await publish(outgoing({ key: "k" }));
-    await settle(await fetch());
-  }
+  const house = await setup();
+  const { publish, ids, fetch, database, pool } = house;
+  await moveTheMark(house);
   database.failOnce("sagabox.outbox.fetch");
   await expect(fetch()).rejects.toThrow("the connection was lost");
   await pool.query("select setval('sagabox.outbox_seq', 1, false)");
@@ -150,11 +137,9 @@ test("rule 6: after a failed read everything is read from its beginning: a crash
 });
 
 test("rule 6: a new lease starts from the beginning", async () => {
-  const { publish, ids, fetch, settle, ownership, pool } = await setup();
-  for (let round = 0; round < 4; round++) {
-    await publish(outgoing({ key: "k" }));
-    await settle(await fetch());
-  }
+  const house = await setup();
+  const { publish, ids, ownership, pool } = house;
+  await moveTheMark(house);
   await pool.query("select setval('sagabox.outbox_seq', 1, false)");
   await publish(outgoing({ id: "low", key: "k" }));
   expect(await ids()).toEqual([]);
@@ -221,3 +206,20 @@ test("what was due again is not left in flight when the read behind it fails", a
   await expect(fetch()).rejects.toThrow("the connection was lost");
   expect((await ids()).toSorted()).toEqual(["m-1", "m-2"]);
 });
+
+/** Publishes and settles until a read begins behind the first row; answers where each read began. */
+async function moveTheMark(house: Awaited<ReturnType<typeof setup>>): Promise<number[]> {
+  const { publish, fetch, settle, database } = house;
+  const marks: number[] = [];
+  // A transaction of another test may be open in the same cluster; the mark moves when it has ended.
+  await until(async () => {
+    await publish(outgoing({ key: "k" }));
+    database.once("sagabox.outbox.fetch", (run, params) => {
+      marks.push(Math.max(...String(params[1]).slice(1, -1).split(",").map(Number)));
+      return run();
+    });
+    await settle(await fetch());
+    return (marks.at(-1) ?? 0) > 0;
+  });
+  return marks;
+}

@@ -1,8 +1,9 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { allBrokerVariables } from "../../src/options/broker-variables.ts";
 import { pages, withSnippets } from "../../scripts/build-snippets.ts";
+import { rooms } from "./rooms.ts";
 import { filesBelow, projectRoot } from "./source-file.ts";
 
 const markdown = filesBelow(".", ".md");
@@ -35,6 +36,15 @@ test.each(["rabbitmq", "kafka", "nats"] as const)(
     expect(wanted.filter((name) => !guide.includes(`\`${name}\``))).toEqual([]);
   },
 );
+
+test("the map of the house names every room", () => {
+  const map = readFileSync(join(projectRoot, "ARCHITECTURE.md"), "utf8");
+  const outer = Object.keys(rooms).filter(
+    (name) => !name.includes("/") && existsSync(join(projectRoot, "src", name)),
+  );
+  expect(outer.length).toBeGreaterThan(20);
+  expect(outer.filter((name) => !map.includes(`[${name}](src/${name}/index.ts)`))).toEqual([]);
+});
 
 test("every page is reached from the README", () => {
   const docs = markdown.filter(({ path }) => path.startsWith("docs/"));

@@ -4,16 +4,16 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
 import { expect, test } from "vitest";
-import { milliseconds } from "../../src/options/index.ts";
+import { milliseconds, workerParts } from "../../src/options/index.ts";
 import { LANES } from "../../src/lanes/index.ts";
 import { render } from "./support/kustomize.ts";
-import type { Container, Pod } from "./support/pods.ts";
+import { secretsOf, type Container, type Pod } from "./support/pods.ts";
 
 const ops = fileURLToPath(new URL("../../ops", import.meta.url));
 const resources = render(join(ops, "kubernetes/overlays/production"));
 
 test("3 replicas roll one by one without a gap, on different nodes", () => {
-  const spec = part<{ replicas: number; strategy: unknown }>("Deployment");
+  const spec = part<{ replicas: number; strategy: unknown }>("Deployment", "sagabox-worker");
   expect(spec.replicas).toBe(3);
   expect(spec.strategy).toEqual({ type: "RollingUpdate", rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } });
   expect(worker().pod).toMatchObject({
@@ -71,8 +71,44 @@ test("a worker asks for 200m and 256Mi, and is stopped at 1 and 1Gi", () => {
   });
 });
 
-test("probes, scrapes, service and process agree on a port that is reached from outside the pod", () => {
-  const { pod, container, annotations } = worker();
+test("every part of a worker runs somewhere: upkeep once and as the owner, all others without the owner's password", () => {
+  const deployments = ["sagabox-worker", "sagabox-upkeep"].map(started);
+  const [parts, urls] = [
+    deployments.map(({ container }) => container.args[container.args.indexOf("--parts") + 1]?.split(",")),
+    deployments.map(({ container }) =>
+      container.env?.find(({ name }) => name === "SAGABOX_DATABASE_URL_FILE"),
+    ),
+  ];
+  expect(parts).toEqual([["relay", "consumers", "sagas"], ["upkeep"]]);
+  expect(parts.flat()).toEqual(workerParts);
+  expect(urls.map((url) => url?.value)).toEqual([
+    "/run/secrets/sagabox/database-url",
+    "/run/secrets/sagabox/owner-database-url",
+  ]);
+  expect(deployments.map(({ pod }) => secretsOf(pod))).toEqual([["database-url"], ["owner-database-url"]]);
+  expect(part("Deployment", "sagabox-upkeep")).toMatchObject({ replicas: 1 });
+});
+
+test("the heap of each process stays below its memory", () => {
+  const { container } = started("sagabox-upkeep");
+  expect(data()["NODE_OPTIONS"]).toBe("--max-old-space-size=768");
+  expect(container.env).toContainEqual({ name: "NODE_OPTIONS", value: "--max-old-space-size=384" });
+  expect(container.resources?.limits.memory).toBe("512Mi");
+});
+
+test("what selects the workers does not select the upkeep, which the network lets do as much", () => {
+  expect(started("sagabox-upkeep").labels).toMatchObject({ "app.kubernetes.io/name": "sagabox-upkeep" });
+  expect(part("NetworkPolicy")).toMatchObject({
+    podSelector: {
+      matchExpressions: [
+        { key: "app.kubernetes.io/name", values: ["sagabox-worker", "sagabox-upkeep", "sagabox-job"] },
+      ],
+    },
+  });
+});
+
+test.each(["sagabox-worker", "sagabox-upkeep"])("probes and scrapes of %s reach the process", (name) => {
+  const { pod, container, annotations } = started(name);
   const config = data();
   expect(config).toMatchObject({ SAGABOX_HOST: "0.0.0.0", SAGABOX_PORT: "8000" });
   expect(container.ports).toEqual([{ name: "http", containerPort: 8000, protocol: "TCP" }]);
@@ -83,21 +119,27 @@ test("probes, scrapes, service and process agree on a port that is reached from 
     "prometheus.io/port": "8000",
     "prometheus.io/path": "/metrics",
   });
+  expect(pod.serviceAccountName).toBe("sagabox-worker");
+});
+
+test("the service leads to that port of the workers", () => {
   expect(part("Service")).toMatchObject({
     selector: selector.matchLabels,
     ports: [{ port: 8000, targetPort: "http" }],
   });
-  expect(pod.serviceAccountName).toBe("sagabox-worker");
 });
 
-test("the grace of 60 s is longer than preStop and drain together", () => {
-  const { pod, container } = worker();
-  expect(pod.terminationGracePeriodSeconds).toBe(60);
-  const [program, seconds] = container.lifecycle?.preStop.exec.command ?? [];
-  expect(program).toBe("sleep");
-  const drainMs = milliseconds("drain", data()["SAGABOX_SHUTDOWN_TIMEOUT"] ?? "");
-  expect(Number(seconds) * 1_000 + drainMs + 5_000).toBeLessThan(60_000);
-});
+test.each(["sagabox-worker", "sagabox-upkeep"])(
+  "%s has 60 s of grace, more than preStop and drain",
+  (name) => {
+    const { pod, container } = started(name);
+    expect(pod.terminationGracePeriodSeconds).toBe(60);
+    const [program, seconds] = container.lifecycle?.preStop.exec.command ?? [];
+    expect(program).toBe("sleep");
+    const drainMs = milliseconds("drain", data()["SAGABOX_SHUTDOWN_TIMEOUT"] ?? "");
+    expect(Number(seconds) * 1_000 + drainMs + 5_000).toBeLessThan(60_000);
+  },
+);
 
 test("a worker is named after its pod", () => {
   expect(worker().container.env).toContainEqual({
@@ -127,9 +169,24 @@ function data(): Readonly<Record<string, string>> {
   return (config?.["data"] ?? {}) as Record<string, string>;
 }
 
-function worker(): { pod: Pod; container: Container; annotations: unknown } {
-  const { template } = part<{ template: { spec: Pod; metadata: { annotations: unknown } } }>("Deployment");
+interface Started {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly labels: unknown;
+  readonly annotations: unknown;
+}
+
+function worker(): Started {
+  return started("sagabox-worker");
+}
+
+/** What a deployment starts. */
+function started(name: string): Started {
+  const { template } = part<{ template: { spec: Pod; metadata: Omit<Started, "pod" | "container"> } }>(
+    "Deployment",
+    name,
+  );
   const [container] = template.spec.containers;
   if (container === undefined) throw new Error("there is no container");
-  return { pod: template.spec, container, annotations: template.metadata.annotations };
+  return { pod: template.spec, container, ...template.metadata };
 }

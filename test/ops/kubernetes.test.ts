@@ -7,7 +7,7 @@ import { parseAllDocuments } from "yaml";
 import { describe, expect, test } from "vitest";
 import { schemaProblem, unknownFields } from "./support/kubernetes-schemas.ts";
 import { render, type Resource } from "./support/kustomize.ts";
-import { podOf, podProblems } from "./support/pods.ts";
+import { podOf, podProblems, secretsOf, type Pod } from "./support/pods.ts";
 
 const root = fileURLToPath(new URL("../../ops/kubernetes", import.meta.url));
 const overlays = readdirSync(join(root, "overlays")).map((name) => join("overlays", name));
@@ -24,17 +24,28 @@ describe.each(folders)("%s", (folder) => {
 
   test("asks for nothing that pod security forbids", () => {
     const pods = resources.flatMap((resource) => podOf(resource) ?? []);
-    expect(pods).toHaveLength(4);
+    expect(pods).toHaveLength(5);
     expect(pods.flatMap(podProblems)).toEqual([]);
   });
 
   test("mounts only secrets that its ExternalSecret makes", () => {
-    const made = resources.filter(({ kind }) => kind === "ExternalSecret").flatMap(secretFiles);
-    const read = resources.flatMap(
-      (resource) => JSON.stringify(resource).match(/\/run\/secrets\/sagabox\/[\w-]+/g) ?? [],
-    );
-    if (made.length > 0) expect([...new Set(read)].toSorted()).toEqual(made.toSorted());
+    const made = resources.filter(({ kind }) => kind === "ExternalSecret").flatMap(secretKeys);
+    const mounted = resources.flatMap((resource) => podOf(resource) ?? []).flatMap(secretsOf);
+    if (made.length > 0) expect([...new Set(mounted)].toSorted()).toEqual(made.toSorted());
     else expect(folder).toBe("overlays/dev");
+  });
+
+  test("gives each pod the secrets that it reads, and no others", () => {
+    const config = resources.filter(({ kind }) => kind === "ConfigMap");
+    const readBy = (pod: Pod): string[] => {
+      const shared = pod.containers.some(({ envFrom }) => envFrom !== undefined) ? config : [];
+      const text = JSON.stringify([pod.containers, shared]);
+      return [
+        ...new Set([...text.matchAll(/\/run\/secrets\/sagabox\/([\w-]+)/g)].map(([, name = ""]) => name)),
+      ];
+    };
+    for (const pod of resources.flatMap((resource) => podOf(resource) ?? []))
+      expect(secretsOf(pod).toSorted()).toEqual(readBy(pod).toSorted());
   });
 
   test.runIf(hasKubectl())("is what kubectl builds", () => {
@@ -58,9 +69,9 @@ test("a misspelt field, a wrong type and a lax pod would be found", { timeout: 6
   expect(podProblems({ containers: [{ name: "x", image: "y:latest", args: [] }] })).toHaveLength(11);
 });
 
-function secretFiles({ spec }: Resource): string[] {
+function secretKeys({ spec }: Resource): string[] {
   const { data } = spec as { data: readonly { secretKey: string }[] };
-  return data.map(({ secretKey }) => `/run/secrets/sagabox/${secretKey}`);
+  return data.map(({ secretKey }) => secretKey);
 }
 
 function byName(resources: readonly Resource[]): Record<string, Resource> {

@@ -24,7 +24,7 @@ export interface RolesHouse extends TemporaryDatabase {
 export async function rolesHouse(extras: readonly Extra[] = []): Promise<RolesHouse> {
   const made: string[] = [];
   // Registered first and so run last: a role can go when the database with its rights is gone.
-  onTestFinished(() => asAdmin(made.map((role) => `drop role if exists "${role}"`).join(";")));
+  onTestFinished(() => dropRoles(made));
   const database = await temporaryDatabase({ migrated: true });
   const prefix = `${database.name}_`;
   made.push(...roleNames.map((name) => `${prefix}${name}`));
@@ -74,6 +74,11 @@ export async function rolesHouse(extras: readonly Extra[] = []): Promise<RolesHo
     },
     troubles: () => observer.of("storage.failed").map(({ doing, error }) => `${doing}: ${error}`),
   };
+}
+
+/** Roles belong to the whole server, so whoever makes them takes them away, once their database is gone. */
+export async function dropRoles(names: readonly string[]): Promise<void> {
+  await asAdmin(names.map((role) => `drop role if exists "${role}"`).join(";"));
 }
 
 async function asAdmin(sql: string): Promise<void> {

@@ -4,6 +4,7 @@ export interface Container {
   readonly name: string;
   readonly image: string;
   readonly args: readonly string[];
+  readonly envFrom?: readonly unknown[];
   readonly env?: readonly {
     name: string;
     value?: string;
@@ -49,6 +50,15 @@ interface Spec {
 export function podOf({ spec }: Resource): Pod | undefined {
   const { template, jobTemplate } = (spec ?? {}) as Spec;
   return template?.spec ?? jobTemplate?.spec.template?.spec;
+}
+
+/** The files of secrets that a pod is given: those it names, as a volume without a list of them would hold every one. */
+export function secretsOf({ volumes = [] }: Pod): readonly string[] {
+  return volumes.flatMap(({ secret }) => {
+    const { items } = (secret ?? { items: [] }) as { items?: readonly { key: string; path: string }[] };
+    if (items === undefined) throw new Error("a pod mounts a whole secret");
+    return items.map(({ path }) => path);
+  });
 }
 
 /** The kinds of volume that the restricted profile allows. */

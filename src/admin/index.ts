@@ -16,7 +16,7 @@ export type { ConservationFinding } from "./conservation/findings.ts";
 export { ConservationWatch } from "./conservation/watch.ts";
 export { buryLive, type Buried, type BuryOptions } from "./dead-letters/bury-live.ts";
 export { editLetter, planEdit, type EditOptions, type EditPlan } from "./dead-letters/edit-letter.ts";
-export { discardLetters, type DiscardOptions } from "./dead-letters/discard-letters.ts";
+export { discardLetters, type Discarding, type DiscardOptions } from "./dead-letters/discard-letters.ts";
 export {
   letterGroups,
   type GroupFilter,

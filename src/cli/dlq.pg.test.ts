@@ -220,9 +220,14 @@ test("dlq: one letter is replayed or discarded by its id, many are discarded by 
   expect((await dlq("discard", "--all")).stdout).toContain("3 letters would be closed for good.");
   expect(await json("discard", "--key", "k3", "--reason", "x", "--yes")).toEqual({
     discarded: 1,
+    left: 0,
     finished: true,
   });
-  expect(await json("discard", "--all", "--reason", "x", "--yes")).toEqual({ discarded: 2, finished: true });
+  expect(await json("discard", "--all", "--reason", "x", "--yes")).toEqual({
+    discarded: 2,
+    left: 0,
+    finished: true,
+  });
   expect(
     await rows(
       "select action, outcome, count(*)::int as n from sagabox.audit_log group by 1, 2 order by 1, 2",

@@ -15,15 +15,22 @@ export interface DiscardOptions {
 const WHERE = "deadLetters.discardAll";
 const PAGE = 500;
 
+export interface Discarding {
+  readonly discarded: number;
+  /** Letters that are still open: somebody else held them just then, or it was stopped. */
+  readonly left: number;
+  readonly finished: boolean;
+}
+
 /**
  * Closes the open letters of a filter for good, page by page, each page with its lines in the audit log. What dies
- * meanwhile stays. Resolves with how many.
+ * meanwhile stays, and what another operator is about to close is passed over. Resolves with how many, and how many not.
  */
 export async function discardLetters(
   admin: LetterAdmin,
   filter: Omit<LetterFilter, "open">,
   { signal, onProgress, ...by }: DiscardOptions,
-): Promise<{ readonly discarded: number; readonly finished: boolean }> {
+): Promise<Discarding> {
   rejectUnknownKeys(
     WHERE,
     filter,
@@ -40,9 +47,11 @@ export async function discardLetters(
     });
     discarded += count;
     onProgress?.(discarded);
-    if (count < PAGE) return { discarded, finished: true };
+    if (count < PAGE) break;
   }
-  return { discarded, finished: false };
+  const { rows } = await store.database.run<{ left_open: number }>(sql.leftOpen(names), [upTo, ...params]);
+  const left = rows[0]?.left_open ?? 0;
+  return { discarded, left, finished: left === 0 };
 }
 
 type Discarded = Omit<ClosedRow, "lane" | "stream">;

@@ -88,6 +88,15 @@ export function letterStatements(schema: string) {
                    letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
                    letter.held_lane, letter.held_seq::text`,
       ),
+    // What somebody else had locked was passed over, and may well stay open.
+    leftOpen: (names: readonly Condition[]) =>
+      statement(
+        "sagabox.letters.left_open",
+        `select count(*)::integer as left_open
+           from ${schema}.dead_letter as letter
+          where letter.closed_at is null and letter.id <= $1::text::bigint
+            and ${lettersWhere(names, 2)}`,
+      ),
     freeKeys: statement(
       "sagabox.letters.free_keys",
       `select ${schema}.dead_letter_free_key(id) from unnest($1::text::bigint[]) as id`,

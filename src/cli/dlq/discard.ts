@@ -1,4 +1,4 @@
-import { discardLetters, letterGroups } from "../../admin/index.ts";
+import { discardLetters, letterGroups, type Discarding } from "../../admin/index.ts";
 import { discardDeadLetter } from "../../dead-letter/index.ts";
 import { actorOf, reasonOf } from "../acting.ts";
 import { UsageError, type CommandInput, type Io } from "../command.ts";
@@ -50,6 +50,12 @@ export async function discardMany(input: CommandInput, io: Io): Promise<number> 
       discardLetters(admin, filter, { ...by, signal, onProgress: (done) => bar.at(done) }),
     ),
   ).finally(() => bar.end());
-  io.out(input.values["json"] === true ? json(result) : `${result.discarded} letters were discarded.`);
+  io.out(input.values["json"] === true ? json(result) : discardingText(result));
   return result.finished ? DONE : STOPPED;
+}
+
+function discardingText({ discarded, left }: Discarding): string {
+  const done = `${discarded} letters were discarded.`;
+  if (left === 0) return done;
+  return `${done} ${left} are still open: it was stopped, or somebody else is at work on them. Run it again for the rest.`;
 }

@@ -1,5 +1,8 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
@@ -28,6 +31,28 @@ test("G13: doctor prints problems with what mends them and exits with 3; --all a
   expect(report.findings.find(({ check }) => check === "health")).toMatchObject({ severity: "fine" });
   expect(report.findings.find(({ check }) => check === "least privilege")?.severity).toBe("problem");
 });
+
+test.runIf(process.platform !== "win32")(
+  "G13: a password in a file that everybody reads is told",
+  async () => {
+    const { url } = await temporaryDatabase({ migrated: true });
+    const folder = mkdtempSync(join(tmpdir(), "sagabox-doctor-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const file = join(folder, "url");
+    writeFileSync(file, url);
+    chmodSync(folder, 0o755);
+    const said = async (mode: number): Promise<string> => {
+      chmodSync(file, mode);
+      return (await cliInProcess(["doctor", "--production", "--all"], { DATABASE_URL_FILE: file })).stdout;
+    };
+    const open = await said(0o644);
+    expect(open).toContain(
+      "! secrets: every user of this machine can read or change the file of DATABASE_URL_FILE",
+    );
+    expect(open).toContain('→ chmod o= "$DATABASE_URL_FILE"');
+    expect(await said(0o640)).toContain("✓ secrets: 1 file(s) with secrets, closed to other users");
+  },
+);
 
 test("G13: doctor names pending migrations in a database without them, and refuses what it does not understand", async () => {
   const { url } = await temporaryDatabase();

@@ -152,13 +152,29 @@ export const environmentVariables = {
 export function unknownVariables(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly { name: string; suggestion: string | undefined }[] {
-  const all = [...Object.values<EnvironmentVariable>(environmentVariables), ...allBrokerVariables()];
-  const known = all.flatMap((variable) =>
+  const known = allVariables().flatMap((variable) =>
     variable.secret ? variable.names.flatMap((name) => [name, `${name}_FILE`]) : [...variable.names],
   );
   return Object.keys(env)
     .filter((name) => name.startsWith("SAGABOX_") && !known.includes(name))
     .map((name) => ({ name, suggestion: nearest(name, known) }));
+}
+
+/** The variables that name a file with a secret, and what they name. */
+export function secretFiles(
+  env: Readonly<Record<string, string | undefined>>,
+): readonly { readonly name: string; readonly path: string }[] {
+  return allVariables()
+    .filter(({ secret }) => secret)
+    .flatMap(({ names }) => names.map((name) => `${name}_FILE`))
+    .flatMap((name) => {
+      const path = env[name];
+      return path ? [{ name, path }] : [];
+    });
+}
+
+function allVariables(): readonly EnvironmentVariable[] {
+  return [...Object.values<EnvironmentVariable>(environmentVariables), ...allBrokerVariables()];
 }
 
 // The key of blind indexes follows from the only key there is, so that it is the same after every start.

@@ -9,4 +9,9 @@ export { allBrokerVariables, messageFormats } from "./broker-variables.ts";
 export { checkEnvironment } from "./check-environment.ts";
 export { workerParts, type WorkerPart } from "./worker-parts.ts";
 export { readEnvironment, type Environment, type EnvironmentOptions } from "./environment.ts";
-export { environmentVariables, unknownVariables, type EnvironmentVariable } from "./environment-variables.ts";
+export {
+  environmentVariables,
+  secretFiles,
+  unknownVariables,
+  type EnvironmentVariable,
+} from "./environment-variables.ts";

@@ -47,7 +47,7 @@ const production: ProductionFacts = {
   health: null,
   keyRing: true,
   subjects: true,
-  passwordInArguments: false,
+  secrets: { files: 2, open: [] },
   archiveMs: 30 * 86_400_000,
   deadLetterMs: 14 * 86_400_000,
   debugLog: false,
@@ -63,6 +63,7 @@ const table = {
   vacuumed_at: null,
 };
 const session = { pid: 7, user_name: "app", application: "", state: "active", age_ms: 0, prepared: null };
+const shown = { hidden: 0, user_name: "app" };
 const prod = (change: Partial<ProductionFacts>, other: Partial<ServerFacts> = {}) =>
   judgeProduction({ ...server, ...other }, { ...production, ...change });
 
@@ -100,17 +101,29 @@ test.each<[string, readonly Diagnosis[], readonly string[], RegExp]>([
     ["problem"],
     /lost/,
   ],
-  ["a short transaction", judgeSessions([session]), ["fine"], /none/],
+  ["a short transaction", judgeSessions([session], shown), ["fine"], /none/],
+  [
+    "sessions it is not shown",
+    judgeSessions([session], { hidden: 2, user_name: 'o"p' }),
+    ["advice"],
+    /could not be looked at: 2 session.*grant pg_read_all_stats to \\*"o\\*"\\*"p/,
+  ],
+  [
+    "sessions it is not shown beside one that is long",
+    judgeSessions([{ ...session, age_ms: 400_000 }], { hidden: 1, user_name: "op" }),
+    ["advice", "advice"],
+    /7 min.*could not be looked at/,
+  ],
   [
     "one that sits idle",
-    judgeSessions([{ ...session, state: "idle in transaction", age_ms: 400_000 }]),
+    judgeSessions([{ ...session, state: "idle in transaction", age_ms: 400_000 }], shown),
     ["problem"],
     /pg_terminate_backend\(7\)/,
   ],
-  ["a long report", judgeSessions([{ ...session, age_ms: 400_000 }]), ["advice"], /7 min/],
+  ["a long report", judgeSessions([{ ...session, age_ms: 400_000 }], shown), ["advice"], /7 min/],
   [
     "a prepared one",
-    judgeSessions([{ ...session, prepared: "it's", age_ms: 400_000 }]),
+    judgeSessions([{ ...session, prepared: "it's", age_ms: 400_000 }], shown),
     ["problem"],
     /'it''s'/,
   ],
@@ -176,7 +189,13 @@ test.each<[string, readonly Diagnosis[], readonly string[], RegExp]>([
     /--port/,
   ],
   ["no key ring", prod({ keyRing: false }).slice(6, 7), ["problem"], /KEY_RING_FILE/],
-  ["a shown password", prod({ passwordInArguments: true }).slice(7, 8), ["problem"], /DATABASE_URL/],
+  [
+    "a secret that everybody reads",
+    prod({ secrets: { files: 2, open: ["DATABASE_URL_FILE"] } }).slice(7, 8),
+    ["advice"],
+    /chmod o= "\$DATABASE_URL_FILE"/,
+  ],
+  ["no secret in a file", prod({ secrets: { files: 0, open: [] } }).slice(7, 8), ["fine"], /none/],
   ["no retention", prod({ archiveMs: null }).slice(8, 9), ["advice"], /retention/],
   ["a debug log", prod({ debugLog: true }).slice(9, 10), ["advice"], /info/],
 ])("G13: the doctor judges %s", (_, found, severities, said) => {

@@ -147,7 +147,7 @@ test("G13: a pooler that swallows hints is found out", async () => {
 test("G13: running workers make relay, conservation and retention fine; production adds its own questions", async () => {
   const { bus, database, pool } = await setup();
   await bus.run();
-  const production = { health: null, keyRing: false, passwordInArguments: false, debugLog: false };
+  const production = { health: null, keyRing: false, secrets: { files: 1, open: [] }, debugLog: false };
   const look = () => examine(database, "sagabox", { production });
   await expect
     .poll(
@@ -167,10 +167,47 @@ test("G13: running workers make relay, conservation and retention fine; producti
   expect(of("workers")).toMatchObject([{ severity: "problem", seen: "1 process(es) alive" }]);
 });
 
+test("G13: an operator is not told that all is well with sessions of others, and sees them once it may", async () => {
+  const { as, pool } = await rolesHouse();
+  const [operator, worker] = [await as("operator"), await as("worker")];
+  const { rows: names } = await operator.query<{ name: string }>("select current_user as name");
+  const client = await worker.connect();
+  await client.query("begin; select 1");
+  const look = async () => {
+    const { findings } = await examine(pgDatabase(operator), "sagabox", { longMs: 0 });
+    return findings.filter(({ check }) => check === "long transactions");
+  };
+  const before = await look();
+  await pool.query(`grant pg_read_all_stats to "${names[0]?.name}"`);
+  const after = await look();
+  await client.query("rollback");
+  client.release();
+  expect(before).toMatchObject([
+    {
+      severity: "advice",
+      seen: expect.stringMatching(/^could not be looked at: \d+ session\(s\) of other users/) as string,
+      fix: expect.stringContaining(`grant pg_read_all_stats to "${names[0]?.name}"`) as string,
+    },
+  ]);
+  expect(after.filter(({ seen }) => seen.startsWith("idle in transaction for"))).toHaveLength(1);
+  expect(after.filter(({ seen }) => seen.startsWith("could not"))).toEqual([]);
+});
+
+test("G13: an operator counts the connections of others, whose kind it is not shown", async () => {
+  const { as, pool } = await rolesHouse();
+  const clients = await Promise.all([pool.connect(), pool.connect(), pool.connect()]);
+  const { findings } = await examine(pgDatabase(await as("operator")), "sagabox");
+  for (const client of clients) client.release();
+  const [connections] = findings.filter(({ check }) => check === "connections");
+  expect(Number(/^(\d+) of/.exec(connections?.seen ?? "")?.[1])).toBeGreaterThan(3);
+});
+
 test("G13: an operator may ask the doctor everything; whoever may do nothing is told what was not looked at", async () => {
   const { as } = await rolesHouse();
   const { findings } = await examine(pgDatabase(await as("operator")), "sagabox");
-  expect(findings.filter(({ seen }) => seen.startsWith("could not"))).toEqual([]);
+  expect(findings.filter(({ seen }) => seen.startsWith("could not")).map(({ check }) => check)).toEqual([
+    "long transactions",
+  ]);
   expect(findings.find(({ check }) => check === "rights")?.seen).toContain("operator");
   const viewer = await examine(pgDatabase(await as("viewer")), "sagabox");
   expect(viewer.findings.some(({ seen }) => seen.startsWith("could not be looked at"))).toBe(true);

@@ -26,6 +26,7 @@ import {
   judgeSlots,
   judgeVersion,
   judgeWakeUp,
+  type HiddenFacts,
   type ServerFacts,
   type SessionFacts,
   type SlotFacts,
@@ -114,7 +115,11 @@ function checksOf(database: Database, schema: string, options: ExamineOptions): 
     ["clock", () => clock(() => one<{ now_ms: number }>("clock"))],
     ["connections", async () => judgeConnections(await server(), options.poolSize)],
     ["replication slots", async () => judgeSlots(await all<SlotFacts>("slots"))],
-    ["long transactions", async () => judgeSessions(await all<SessionFacts>("sessions"), options.longMs)],
+    [
+      "long transactions",
+      async () =>
+        judgeSessions(await all<SessionFacts>("sessions"), await one<HiddenFacts>("hidden"), options.longMs),
+    ],
     ["tables", async () => judgeTables(await all<TableFacts>("tables", quoted))],
     ["partitions", async () => judgePartitions(await one<PartitionFacts>("partitions", quoted))],
     ["relay", async () => judgeRelay(await one<RelayFacts>("relay"))],

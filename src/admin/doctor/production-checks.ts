@@ -7,7 +7,8 @@ export interface ProductionFacts {
   readonly keyRing: boolean;
   /** Persons whose data are sealed. */
   readonly subjects: boolean;
-  readonly passwordInArguments: boolean;
+  /** Files with secrets that the environment names, and the variables of those that every user of the machine can read. */
+  readonly secrets: { readonly files: number; readonly open: readonly string[] };
   readonly archiveMs: number | null;
   readonly deadLetterMs: number | null;
   readonly debugLog: boolean;
@@ -23,7 +24,7 @@ export function judgeProduction(server: ServerFacts, facts: ProductionFacts): re
     walLevel(server),
     health(facts),
     keys(facts),
-    password(facts),
+    secrets(facts),
     retention(facts),
     logging(facts),
   ].flat();
@@ -118,14 +119,16 @@ function keys({ keyRing, subjects }: ProductionFacts): readonly Diagnosis[] {
   ];
 }
 
-function password({ passwordInArguments: shown }: ProductionFacts): readonly Diagnosis[] {
-  if (!shown) return [fine("secrets", "no password among the arguments of this process")];
+// Only advice: in a container nobody else may be there, and some platforms mount secrets so.
+function secrets({ secrets: { files, open } }: ProductionFacts): readonly Diagnosis[] {
+  if (files === 0) return [fine("secrets", "none is read from a file here")];
+  if (open.length === 0) return [fine("secrets", `${files} file(s) with secrets, closed to other users`)];
   return [
-    problem(
+    advice(
       "secrets",
-      "a password is among the arguments of this process",
-      "Everybody on the machine can read them (ps).",
-      "Give it in DATABASE_URL, or better DATABASE_URL_FILE.",
+      `every user of this machine can read or change the file of ${open.join(", ")}`,
+      "Whoever gets onto the machine, as anybody, has the password or the keys in it.",
+      `chmod o= ${open.map((name) => `"$${name}"`).join(" ")}`,
     ),
   ];
 }

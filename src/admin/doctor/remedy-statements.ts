@@ -9,4 +9,6 @@ export const remedies = {
   dropSlot: (slot: string) => `select pg_drop_replication_slot('${slot}');`,
   endSession: (pid: number) =>
     `select pg_terminate_backend(${pid}); -- and set idle_in_transaction_session_timeout for that user`,
+  readStatistics: (user: string) =>
+    `grant pg_read_all_stats to "${user.replaceAll('"', '""')}"; -- as a superuser, or run the doctor as one who has it`,
 } as const;

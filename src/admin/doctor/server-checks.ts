@@ -159,13 +159,39 @@ export interface SessionFacts {
   readonly prepared: string | null;
 }
 
+/** Sessions of others that this user is not shown. */
+export interface HiddenFacts {
+  readonly hidden: number;
+  readonly user_name: string;
+}
+
 const LONG_MS = 300_000;
 const VERY_LONG_MS = 3_600_000;
 
 /** Transactions that stay open: vacuum cannot remove what they might still see. */
-export function judgeSessions(sessions: readonly SessionFacts[], longMs = LONG_MS): readonly Diagnosis[] {
+export function judgeSessions(
+  sessions: readonly SessionFacts[],
+  hidden: HiddenFacts,
+  longMs = LONG_MS,
+): readonly Diagnosis[] {
   const long = sessions.filter(({ age_ms: age }) => age >= longMs);
-  if (long.length === 0) return [fine("long transactions", `none longer than ${spell(longMs)}`)];
+  const found = [...longOnes(long), ...unseen(hidden)];
+  return found.length > 0 ? found : [fine("long transactions", `none longer than ${spell(longMs)}`)];
+}
+
+function unseen({ hidden, user_name: user }: HiddenFacts): readonly Diagnosis[] {
+  if (hidden === 0) return [];
+  return [
+    advice(
+      "long transactions",
+      `could not be looked at: ${hidden} session(s) of other users hide from "${user}" when they began`,
+      "Any of them may keep vacuum from its work without being named here.",
+      remedies.readStatistics(user),
+    ),
+  ];
+}
+
+function longOnes(long: readonly SessionFacts[]): readonly Diagnosis[] {
   return long.slice(0, 10).map(({ pid, user_name: user, application, state, age_ms: age, prepared }) => {
     const why = "Vacuum cannot clean up behind it: the outbox grows dead rows and every read gets slower.";
     if (prepared !== null) {

@@ -7,6 +7,12 @@ const TUNED = "'outbox', 'queue'";
 /** Days, months and default partitions come and go; the parent stands for them. */
 const PARTITION = "'_([0-9]{8}|[0-9]{6}|default)$'";
 
+/**
+ * A session of another user, of which only its name shows to who may not read all statistics: state, times and kind are null.
+ * Processes of the server itself have no user.
+ */
+const HIDDEN = "(backend_type is null and usesysid is not null)";
+
 /** One question each. `schema` is quoted already; $1 is always it, as text, where it is asked for. */
 export function doctorStatements(schema: string) {
   return {
@@ -19,7 +25,8 @@ export function doctorStatements(schema: string) {
               current_setting('wal_level') as wal_level, current_setting('archive_mode') as archive_mode,
               current_setting('max_connections')::integer as max_connections,
               current_setting('superuser_reserved_connections')::integer as reserved,
-              (select count(*)::integer from pg_stat_activity where backend_type = 'client backend') as used,
+              (select count(*)::integer from pg_stat_activity
+                where backend_type = 'client backend' or (${HIDDEN} and datid is not null)) as used,
               (select count(distinct worker)::integer from ${schema}.member where lease_until > clock_timestamp()) as workers,
               pg_notification_queue_usage() as notify_queue, current_database() as database_name,
               current_user as user_name, (select rolsuper from pg_roles where rolname = current_user) as superuser,
@@ -37,7 +44,6 @@ export function doctorStatements(schema: string) {
                 ::double precision as retained
          from pg_replication_slots order by slot_name`,
     ),
-    // What belongs to others shows without its times, unless this user may read all statistics.
     sessions: statement(
       "sagabox.doctor.sessions",
       `select pid, usename as user_name, application_name as application, state, null as prepared,
@@ -50,6 +56,13 @@ export function doctorStatements(schema: string) {
          from pg_prepared_xacts where database = current_database()
         order by age_ms desc
         limit 100`,
+    ),
+    // They cannot be judged, so they must not be passed over either.
+    hidden: statement(
+      "sagabox.doctor.hidden",
+      `select count(*)::integer as hidden, current_user as user_name
+         from pg_stat_activity
+        where datname = current_database() and pid <> pg_backend_pid() and ${HIDDEN}`,
     ),
     tables: statement(
       "sagabox.doctor.tables",

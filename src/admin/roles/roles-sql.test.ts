@@ -37,6 +37,13 @@ test("SEC-13: a schema name that could not be one is refused before anything is 
   );
 });
 
+test("SEC-35: the statistics of the whole server are offered to operators, and given to nobody", () => {
+  const lines = rolesSql({ schema: "sagabox" }).split("\n");
+  expect(lines.filter((line) => line.includes("pg_read_all_stats"))).toEqual([
+    '-- grant pg_read_all_stats to "sagabox_operator";',
+  ]);
+});
+
 test("SEC-35: a plain writer inserts, and reads nothing but ids it chose and keys it seals with", () => {
   const reads = [...rightsOf("writer")].filter(([, can]) => can.select !== undefined).map(([name]) => name);
   expect(reads.toSorted()).toEqual(

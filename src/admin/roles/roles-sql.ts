@@ -28,6 +28,7 @@ export function rolesSql({ schema, prefix = "sagabox_", extras = [] }: RolesOpti
   return rolesScript({
     schema: quoted,
     owner: names.owner,
+    operator: names.operator,
     all: roleNames.map((name) => names[name]),
     memberships,
     grants,

@@ -8,12 +8,14 @@ const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 export function rolesScript({
   schema,
   owner,
+  operator,
   all,
   memberships,
   grants,
 }: {
   readonly schema: string;
   readonly owner: string;
+  readonly operator: string;
   readonly all: readonly string[];
   readonly memberships: readonly { readonly role: string; readonly of: string }[];
   readonly grants: readonly string[];
@@ -78,6 +80,10 @@ ${memberships.map(({ role, of }) => `grant ${of} to ${role};`).join("\n")}
 
 ${grants.join("\n")}
 commit;
+
+-- With this \`sagabox doctor\` tells an operator of long transactions of other users, too. It belongs to the whole server, whose
+-- queries it shows, and only a superuser or an administrator of that role can give it, so it is yours to decide:
+-- grant pg_read_all_stats to ${operator};
 `;
 }
 

@@ -1,7 +1,8 @@
 import { examine, type Diagnosis, type Examination } from "../../admin/index.ts";
 import type { EnvironmentOptions } from "../../options/index.ts";
 import { textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { askHealth } from "../doctor/ask-health.ts";
+import { askHealth, healthUrl } from "../doctor/ask-health.ts";
+import { openSecrets } from "../doctor/open-secrets.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { json, safeLines } from "../print.ts";
 import { environment, schemaName, withDatabase } from "../settings.ts";
@@ -15,9 +16,11 @@ clocks, connections, replication slots, long transactions, vacuum, partitions of
 nobody subscribed to, dead letters, stuck sagas, the audit log and the conservation check. It changes nothing; it sends one
 hint on the channel the workers listen on, to see whether it arrives.
 
---production also asks for TLS, rights that are no wider than needed, two workers, backups, keys and retention.
+--production also asks for TLS, rights that are no wider than needed, two workers, backups, keys, files with secrets
+that others cannot read, and retention.
 
-Exit code 3 when there is a problem; advice alone is no problem. The role of an operator sees everything.
+Exit code 3 when there is a problem; advice alone is no problem. The role of an operator sees everything but when sessions
+of other users began, which needs pg_read_all_stats; what could not be looked at is said so.
 
 Examples:
   sagabox doctor
@@ -60,15 +63,13 @@ function poolOf(input: CommandInput): number | undefined {
   return size;
 }
 
-const PASSWORD = /^[a-z+]+:\/\/[^\s/:@]*:[^\s@]+@/i;
-
 async function factsOf(env: EnvironmentOptions, { env: variables }: Io) {
   const { host = "127.0.0.1", port } = env;
   const isAsked = port !== undefined || env.host !== undefined;
   return {
-    health: isAsked ? await askHealth(`http://${host}:${port ?? 8_000}/health/ready`) : null,
+    health: isAsked ? await askHealth(healthUrl(host, port ?? 8_000)) : null,
     keyRing: env.keyRing !== undefined || (variables["SAGABOX_KEY_RING_FILE"] ?? "") !== "",
-    passwordInArguments: process.argv.some((argument) => PASSWORD.test(argument)),
+    secrets: openSecrets(variables),
     debugLog: env.logLevel === "debug",
   };
 }

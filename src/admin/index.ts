@@ -55,7 +55,7 @@ export type { SagaSummary } from "./saga-summary.ts";
 export { signalSaga, type SagaTarget, type SignalOptions } from "./signal-saga.ts";
 export { stuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./stuck-sagas.ts";
 export { tune, tuneConnections, type TuneOptions, type TuneReport } from "./tune/tune.ts";
-export type { Measurement, Proposal } from "./tune/propose.ts";
+export type { Handling, Measurement, Proposal } from "./tune/propose.ts";
 export { assertRights } from "./roles/assert-rights.ts";
 export { type Extent, type Extra } from "./roles/grant.ts";
 export { roleNames, roles, type RoleName } from "./roles/roles.ts";

@@ -93,7 +93,8 @@ export const environmentVariables = {
     names: ["SAGABOX_CONCURRENCY"],
     meaning: "How many messages the handlers of this process work on at a time.",
     default: "10",
-    advice: "Each handler needs a connection: keep it below the size of the pool.",
+    advice:
+      "Each handler needs a connection: keep it below the size of the pool. `sagabox tune` measures how many this server is good for; handlers that wait for other services want more.",
     read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 1_000 }),
   },
   optimistic: {

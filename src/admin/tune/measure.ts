@@ -74,7 +74,8 @@ interface Work {
   readonly signal: AbortSignal | undefined;
 }
 
-async function timed(
+/** So many loops at once, until the time is over or nothing is left. */
+export async function timed(
   { concurrency, untilMs, signal }: Work,
   batch: (n: number) => Promise<number>,
 ): Promise<Speed> {

@@ -1,10 +1,16 @@
 import { expect, test } from "vitest";
-import { chosenOf, percentile, propose, type Measurement } from "./propose.ts";
+import { environmentVariables } from "../../options/index.ts";
+import { chosenHandling, chosenOf, percentile, propose, type Handling, type Measurement } from "./propose.ts";
+import { tuneBatchSizes, tuneHandlers } from "./tune.ts";
 
 const measured = (batchSize: number, concurrency: number, perSecond: number): Measurement => {
   const speed = { perSecond, p50Ms: 1, p95Ms: 2 };
   return { batchSize, concurrency, drain: speed, write: { ...speed, perSecond: perSecond / 2 } };
 };
+const handled = (concurrency: number, perSecond: number): Handling => ({
+  concurrency,
+  handled: { perSecond, p50Ms: 1, p95Ms: 3 },
+});
 const machine = { cores: 4, sameMachine: true, usableConnections: 97 };
 
 test("G11: the smallest setting within five per cent of the fastest is proposed", () => {
@@ -15,22 +21,36 @@ test("G11: the smallest setting within five per cent of the fastest is proposed"
 });
 
 test("G11: proposals carry their figures, and two workers are the least", () => {
-  const proposals = propose([measured(100, 1, 1_000)], machine);
+  const proposals = propose([measured(100, 1, 1_000)], [handled(10, 400), handled(20, 410)], machine);
   expect(proposals.map(({ setting, value }) => [setting, value])).toEqual([
     ["SAGABOX_BATCH_SIZE", "100"],
+    ["SAGABOX_CONCURRENCY", "10"],
     ["workers", "2"],
     ["pool size", "9"],
     ["lanes", "256"],
     ["expect", "500 messages/s"],
   ]);
   expect(proposals[0]?.why).toBe("1000 messages/s, 100 % of the fastest, with 2.0 ms for a batch (p95)");
-  const elsewhere = propose([measured(100, 4, 1_000)], {
+  expect(proposals[1]?.why).toMatch(/^400 messages\/s .*3\.0 ms each \(p95\).*want more$/);
+  const elsewhere = propose([measured(100, 4, 1_000)], [], {
     ...machine,
     sameMachine: false,
     usableConnections: 5,
   });
   expect(elsewhere[1]?.value).toBe("4");
   expect(elsewhere[2]).toMatchObject({ value: "5", why: expect.stringContaining("--cores") as string });
+});
+
+test("G11: as few handlers as come within five per cent of the fastest are proposed, however many that are", () => {
+  expect(chosenHandling([handled(40, 1_000), handled(20, 960), handled(10, 900)])).toMatchObject({
+    concurrency: 20,
+  });
+  expect(chosenHandling([])).toBeUndefined();
+});
+
+test("G11: what is measured reaches beyond what holds without it, so that a default can be found too small", () => {
+  expect(Math.max(...tuneBatchSizes)).toBeGreaterThan(Number(environmentVariables.batchSize.default));
+  expect(Math.max(...tuneHandlers)).toBeGreaterThan(Number(environmentVariables.concurrency.default));
 });
 
 test("a percentile is a value that was measured", () => {

@@ -6,9 +6,15 @@ export interface Measurement {
   readonly drain: Speed;
 }
 
+/** How fast messages were handled by so many handlers at a time. */
+export interface Handling {
+  readonly concurrency: number;
+  readonly handled: Speed;
+}
+
 export interface Speed {
   readonly perSecond: number;
-  /** Of one batch. */
+  /** Of one batch, or of one message where they are handled one by one. */
   readonly p50Ms: number;
   readonly p95Ms: number;
 }
@@ -38,9 +44,35 @@ export function chosenOf(measured: readonly Measurement[]): Measurement | undefi
     .toSorted((a, b) => a.concurrency - b.concurrency || a.batchSize - b.batchSize)[0];
 }
 
-export function propose(measured: readonly Measurement[], machine: Machine): readonly Proposal[] {
-  const chosen = chosenOf(measured);
+/** Pure. Fewer handlers need fewer connections, so the same holds for them. */
+export function chosenHandling(measured: readonly Handling[]): Handling | undefined {
+  const best = Math.max(0, ...measured.map(({ handled }) => handled.perSecond));
+  return measured
+    .filter(({ handled }) => handled.perSecond >= best * (1 - TOLERANCE))
+    .toSorted((a, b) => a.concurrency - b.concurrency)[0];
+}
+
+function handlersOf(handling: readonly Handling[]): readonly Proposal[] {
+  const chosen = chosenHandling(handling);
   if (chosen === undefined) return [];
+  return [
+    {
+      setting: "SAGABOX_CONCURRENCY",
+      value: String(chosen.concurrency),
+      why:
+        `${Math.round(chosen.handled.perSecond)} messages/s handled one by one, with ${chosen.handled.p95Ms.toFixed(1)} ms each (p95), ` +
+        "by handlers that wait for this server only; those that wait for something else want more",
+    },
+  ];
+}
+
+export function propose(
+  measured: readonly Measurement[],
+  handling: readonly Handling[],
+  machine: Machine,
+): readonly Proposal[] {
+  const chosen = chosenOf(measured);
+  if (chosen === undefined) return handlersOf(handling);
   const { batchSize, concurrency, drain, write } = chosen;
   const best = Math.max(...measured.map((one) => one.drain.perSecond));
   const share = Math.round((drain.perSecond / best) * 100);
@@ -51,6 +83,7 @@ export function propose(measured: readonly Measurement[], machine: Machine): rea
       value: String(batchSize),
       why: `${Math.round(drain.perSecond)} messages/s, ${share} % of the fastest, with ${drain.p95Ms.toFixed(1)} ms for a batch (p95)`,
     },
+    ...handlersOf(handling),
     {
       setting: "workers",
       value: String(Math.max(2, concurrency)),

@@ -19,6 +19,7 @@ test("G11: every setting is measured on the server, and nothing is left behind",
     seconds: 1,
     batchSizes: [10, 50],
     concurrencies: [1, 2],
+    handlers: [1, 3, 1_000],
     cores: 2,
     onMeasured: (done) => seen.push(done),
   });
@@ -33,8 +34,11 @@ test("G11: every setting is measured on the server, and nothing is left behind",
     expect(drain.perSecond).toBeGreaterThan(0);
     expect(drain.p95Ms).toBeGreaterThanOrEqual(drain.p50Ms);
   }
-  expect([report.finished, seen, await schemas()]).toEqual([true, [1, 2, 3, 4], 0]);
-  expect(report.proposals.map(({ setting }) => setting)).toContain("SAGABOX_BATCH_SIZE");
+  expect(report.handling.map(({ concurrency }) => concurrency)).toEqual([1, 3]); // more than it may take is left out
+  for (const { handled } of report.handling) expect(handled.perSecond).toBeGreaterThan(0);
+  expect([report.finished, seen, await schemas()]).toEqual([true, [1, 2, 3, 4, 5, 6], 0]);
+  const settings = report.proposals.map(({ setting }) => setting);
+  expect(settings).toEqual(expect.arrayContaining(["SAGABOX_BATCH_SIZE", "SAGABOX_CONCURRENCY"]));
 });
 
 test("G11: stopped in the middle it says so, and drops its schema all the same", async () => {
@@ -66,7 +70,10 @@ test("G11: the command asks before it loads a server, prints the table and the p
   const { code, stdout } = await cliInProcess(["tune", "--seconds", "1", "--cores", "4", "--yes"], env);
   expect([code, await schemas()]).toEqual([0, 0]);
   expect(stdout).toMatch(/batch +at a time +written\/s/);
+  expect(stdout).toMatch(/^2000 +8 /m);
+  expect(stdout).toMatch(/handlers at a time +handled\/s/);
   expect(stdout).toMatch(/BATCH_SIZE +\d+ +\d+ messages\/s/);
+  expect(stdout).toMatch(/CONCURRENCY +\d+ +\d+ messages\/s handled/);
   expect(stdout).toMatch(/pool size +9 +cores × 2/);
   expect((await cliInProcess(["tune", "--help"], {})).stdout).toContain("sagabox tune --seconds 120");
 });

@@ -3,26 +3,32 @@ import { wholeNumber } from "../../options/index.ts";
 import { randomToken } from "../../runtime/index.ts";
 import { migrateUp, quotedSchema, type Database } from "../../storage/index.ts";
 import { measure, openConnections, type Connections } from "./measure.ts";
-import { propose, type Machine, type Measurement, type Proposal } from "./propose.ts";
+import { measureHandling } from "./measure-handling.ts";
+import { propose, type Handling, type Machine, type Measurement, type Proposal } from "./propose.ts";
 import { scratchStatements, serverStatements } from "./statements.ts";
 
-export const tuneBatchSizes = [10, 50, 100, 200, 500] as const;
+// Both reach beyond the defaults (500 and 10), which could not be found too small otherwise.
+export const tuneBatchSizes = [10, 50, 100, 200, 500, 1_000, 2_000] as const;
+export const tuneHandlers = [1, 5, 10, 20, 40] as const;
 export const tuneConcurrencies = [1, 2, 4, 8] as const;
 
-/** Three connections for each that works at a time: one writes, one reads, one settles. */
-export const tuneConnections = Math.max(...tuneConcurrencies) * 3;
+/** Three connections for each relay that works at a time: one writes, one reads, one settles; one for each handler. */
+export const tuneConnections = Math.max(Math.max(...tuneConcurrencies) * 3, ...tuneHandlers);
 
 export interface TuneOptions {
   /** How long all measurements take together. Default 60 seconds. */
   readonly seconds?: number;
   readonly batchSizes?: readonly number[];
+  /** Relays at a time. */
   readonly concurrencies?: readonly number[];
+  /** Handlers at a time. More than half of the server's connections are never taken. */
+  readonly handlers?: readonly number[];
   /** Of the database server. */
   readonly cores: number;
   /** Whether `cores` was given by somebody who knows. */
   readonly coresKnown?: boolean;
   readonly signal?: AbortSignal;
-  readonly onMeasured?: (done: number, total: number, last: Measurement) => void;
+  readonly onMeasured?: (done: number, total: number, last: Measurement | Handling) => void;
 }
 
 export interface TuneReport {
@@ -31,6 +37,7 @@ export interface TuneReport {
   /** False when it was stopped before its end. */
   readonly finished: boolean;
   readonly measurements: readonly Measurement[];
+  readonly handling: readonly Handling[];
   readonly proposals: readonly Proposal[];
 }
 
@@ -46,36 +53,52 @@ export async function tune(database: Database, options: TuneOptions): Promise<Tu
   const settings = concurrencies.flatMap((concurrency) =>
     batchSizes.map((batchSize) => ({ batchSize, concurrency })),
   );
+  const most = Math.min(database.size, Math.floor(server.usable / 2));
+  const handlers = (options.handlers ?? tuneHandlers).filter((count) => count <= most);
+  const total = settings.length + handlers.length;
   const stopped = (): boolean => signal?.aborted === true;
-  const forMs = (seconds * 1_000) / settings.length;
+  const forMs = (seconds * 1_000) / total;
   const measurements: Measurement[] = [];
+  const handling: Handling[] = [];
   const sql = scratchStatements(quotedSchema(schema));
-  let connections: readonly Connections[] = [];
+  const connections: Connections[] = [];
   try {
     await migrateUp(database, schema);
     await database.run(sql.own);
-    connections = await openConnections(database, Math.max(...concurrencies));
+    connections.push(...(await openConnections(database, Math.max(...concurrencies))));
     for (const setting of settings) {
       if (stopped()) break;
       const measured = await measure(database, connections, schema, { ...setting, forMs, signal });
       if (stopped()) break; // cut short, so it says nothing
       measurements.push(measured);
-      options.onMeasured?.(measurements.length, settings.length, measured);
+      options.onMeasured?.(measurements.length, total, measured);
+    }
+    release(connections.splice(0));
+    for (const concurrency of handlers) {
+      if (stopped()) break;
+      const measured = await measureHandling(database, schema, { concurrency, forMs, signal });
+      if (stopped()) break;
+      handling.push(measured);
+      options.onMeasured?.(measurements.length + handling.length, total, measured);
     }
   } finally {
-    for (const { reading, settling } of connections) {
-      reading.release(true);
-      settling.release(true);
-    }
+    release(connections);
     await database.run(sql.drop);
   }
-  const finished = measurements.length === settings.length;
+  const finished = measurements.length + handling.length === total;
   const machine: Machine = {
     cores: options.cores,
     sameMachine: options.coresKnown === true || server.local,
     usableConnections: server.usable,
   };
-  return { schema, finished, measurements, proposals: propose(measurements, machine) };
+  return { schema, finished, measurements, handling, proposals: propose(measurements, handling, machine) };
+}
+
+function release(connections: readonly Connections[]): void {
+  for (const { reading, settling } of connections) {
+    reading.release(true);
+    settling.release(true);
+  }
 }
 
 interface Server {

@@ -1,5 +1,11 @@
 import { availableParallelism } from "node:os";
-import { tune as measureAll, tuneConnections, type Measurement, type TuneReport } from "../../admin/index.ts";
+import {
+  tune as measureAll,
+  tuneConnections,
+  type Handling,
+  type Measurement,
+  type TuneReport,
+} from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
 import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
@@ -15,8 +21,9 @@ export const tune: Command = {
   summary: "Measure batch sizes and concurrency on your own server, and propose settings with the figures.",
   usage: ["tune [--seconds <number>] [--cores <number>] [--yes] [--json]"],
   details: `Makes a scratch schema (sagabox_tune_…) with all tables, writes, reads and settles messages there with the statements
-of the product, for batches of 10 to 500 and 1 to 8 connections at a time, and drops the schema again, also after Ctrl-C.
-It touches nothing else, but it loads the server for as long as it runs: choose a quiet hour, or a copy of the server.
+of the product, for batches of 10 to 2000 and 1 to 8 relays at a time; then it handles messages, each in a transaction of its
+own, with 1 to 40 handlers at a time. The schema is dropped again, also after Ctrl-C. It measures the database: no broker, and
+handlers that do nothing themselves. It touches nothing else, but it loads the server for as long as it runs: choose a quiet hour, or a copy of the server.
 
 Proposed is the smallest setting within 5 % of the fastest.
 
@@ -80,11 +87,15 @@ function numberOf(input: CommandInput, name: string, max: number): number | unde
   return value;
 }
 
-function settingText({ batchSize, concurrency, drain }: Measurement): string {
+function settingText(measured: Measurement | Handling): string {
+  if ("handled" in measured) {
+    return `${measured.concurrency} handlers at a time: ${Math.round(measured.handled.perSecond)}/s`;
+  }
+  const { batchSize, concurrency, drain } = measured;
   return `batches of ${batchSize}, ${concurrency} at a time: ${Math.round(drain.perSecond)}/s`;
 }
 
-function reportText({ measurements, proposals, schema, finished }: TuneReport): string {
+function reportText({ measurements, handling, proposals, schema, finished }: TuneReport): string {
   const ms = (value: number): string => value.toFixed(1);
   const rows = measurements.map(({ batchSize, concurrency, write, drain }) => [
     batchSize,
@@ -97,8 +108,16 @@ function reportText({ measurements, proposals, schema, finished }: TuneReport): 
     ms(drain.p95Ms),
   ]);
   const headings = ["batch", "at a time", "written/s", "p50 ms", "p95 ms", "drained/s", "p50 ms", "p95 ms"];
+  const handled = handling.map(({ concurrency, handled: { perSecond, p50Ms, p95Ms } }) => [
+    concurrency,
+    Math.round(perSecond),
+    ms(p50Ms),
+    ms(p95Ms),
+  ]);
   return [
     table(headings, rows),
+    "",
+    table(["handlers at a time", "handled/s", "p50 ms", "p95 ms"], handled),
     "",
     table(
       ["proposed", "value", "why"],

@@ -62,18 +62,22 @@ test("G11: who may not create schemas is told so before anything is done", async
   });
 });
 
-test("G11: the command asks before it loads a server, prints the table and the proposals", async () => {
-  const { schemas, url } = await setup();
-  const env = { DATABASE_URL: url };
-  const refused = await cliInProcess(["tune"], env);
-  expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining("--yes")]);
-  const { code, stdout } = await cliInProcess(["tune", "--seconds", "1", "--cores", "4", "--yes"], env);
-  expect([code, await schemas()]).toEqual([0, 0]);
-  expect(stdout).toMatch(/batch +at a time +written\/s/);
-  expect(stdout).toMatch(/^2000 +8 /m);
-  expect(stdout).toMatch(/handlers at a time +handled\/s/);
-  expect(stdout).toMatch(/BATCH_SIZE +\d+ +\d+ messages\/s/);
-  expect(stdout).toMatch(/CONCURRENCY +\d+ +\d+ messages\/s handled/);
-  expect(stdout).toMatch(/pool size +9 +cores × 2/);
-  expect((await cliInProcess(["tune", "--help"], {})).stdout).toContain("sagabox tune --seconds 120");
-});
+test(
+  "G11: the command asks before it loads a server, prints the table and the proposals",
+  { timeout: 90_000 },
+  async () => {
+    const { schemas, url } = await setup();
+    const env = { DATABASE_URL: url };
+    const refused = await cliInProcess(["tune"], env);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining("--yes")]);
+    const { code, stdout } = await cliInProcess(["tune", "--seconds", "1", "--cores", "4", "--yes"], env);
+    expect([code, await schemas()]).toEqual([0, 0]);
+    expect(stdout).toMatch(/batch +at a time +written\/s/);
+    expect(stdout).toMatch(/^2000 +8 /m);
+    expect(stdout).toMatch(/handlers at a time +handled\/s/);
+    expect(stdout).toMatch(/BATCH_SIZE +\d+ +\d+ messages\/s/);
+    expect(stdout).toMatch(/CONCURRENCY +\d+ +\d+ messages\/s handled/);
+    expect(stdout).toMatch(/pool size +9 +cores × 2/);
+    expect((await cliInProcess(["tune", "--help"], {})).stdout).toContain("sagabox tune --seconds 120");
+  },
+);

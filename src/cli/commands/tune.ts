@@ -23,7 +23,8 @@ export const tune: Command = {
   details: `Makes a scratch schema (sagabox_tune_…) with all tables, writes, reads and settles messages there with the statements
 of the product, for batches of 10 to 2000 and 1 to 8 relays at a time; then it handles messages, each in a transaction of its
 own, with 1 to 40 handlers at a time. The schema is dropped again, also after Ctrl-C. It measures the database: no broker, and
-handlers that do nothing themselves. It touches nothing else, but it loads the server for as long as it runs: choose a quiet hour, or a copy of the server.
+handlers that do nothing themselves. It touches nothing else, but it loads the server for as long as it runs: choose a quiet
+hour, or a copy of the server.
 
 Proposed is the smallest setting within 5 % of the fastest.
 

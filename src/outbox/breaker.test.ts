@@ -1,5 +1,14 @@
 import { expect, test } from "vitest";
-import { admittance, begun, CLOSED, failed, undecided, type Breaker } from "./breaker.ts";
+import {
+  admittance,
+  begun,
+  believedMs,
+  CLOSED,
+  failed,
+  isOutdated,
+  undecided,
+  type Breaker,
+} from "./breaker.ts";
 
 const settings = { failures: 3, cooldownMs: 1_000, maxCooldownMs: 8_000 };
 
@@ -57,9 +66,24 @@ test("a batch that was under way when it opened neither lengthens the cool-down 
 
 test("a probe that never reached the broker leaves the place to the next one", () => {
   const open = failTimes(3);
-  const back = undecided(begun(open));
+  const back = undecided(begun(open), open.untilMs);
   expect([back.kind, admittance(back, open.untilMs)]).toEqual(["open", "probe"]);
-  expect(undecided(begun(fail(CLOSED)))).toEqual(fail(CLOSED));
+  expect(undecided(begun(fail(CLOSED)), 100)).toEqual(fail(CLOSED));
+});
+
+test("an open breaker that nobody has tried for long after its rest is outdated, one that is tried is not", () => {
+  const open = failTimes(3);
+  const endMs = open.untilMs + believedMs(settings);
+  expect([isOutdated(open, settings, endMs - 1), isOutdated(open, settings, endMs)]).toEqual([false, true]);
+  expect(isOutdated(begun(open), settings, endMs)).toBe(false);
+  expect(isOutdated(fail(begun(open), endMs), settings, endMs)).toBe(false);
+  expect(isOutdated(undecided(begun(open), endMs), settings, endMs)).toBe(false);
+  expect(isOutdated(fail(CLOSED), settings, endMs)).toBe(false);
+});
+
+test("it is believed for longer than any relay waits between two looks, and than any message is put aside", () => {
+  expect(believedMs(settings)).toBe(60_000);
+  expect(believedMs({ ...settings, maxCooldownMs: 3_600_000 })).toBe(7_200_000);
 });
 
 test("with a threshold of one the first failure opens it", () => {

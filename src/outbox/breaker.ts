@@ -2,7 +2,8 @@
  * The life of a destination, as its messages see it. `closed`: they flow. After as many failed batches in a row as the
  * settings allow it is `open`: nobody calls the broker for it, and its messages wait uncharged. When the cool-down is
  * over, one message is let through and the breaker is `half-open`: an answer closes it, another failure opens it again
- * for longer. A destination that failed less often rests for a moment and is then tried with one batch at a time.
+ * for longer. A destination that failed less often rests for a moment and is then tried with one batch at a time. One
+ * that nobody has had anything for since is `outdated`: others may have sent to it long ago, so it is forgotten.
  */
 export type BreakerKind = "closed" | "open" | "half-open";
 
@@ -30,6 +31,8 @@ export type Admittance = "all" | "trial" | "probe" | "none";
 export const CLOSED: Breaker = { kind: "closed", failures: 0, trips: 0, untilMs: 0, trial: false };
 
 const FIRST_REST_MS = 100;
+/** No relay looks less often than this, so what waits has been tried by then. */
+const LONGEST_LOOK_MS = 60_000;
 
 export function admittance({ kind, failures, untilMs, trial }: Breaker, nowMs: number): Admittance {
   if (failures === 0) return "all";
@@ -43,8 +46,26 @@ export function begun(breaker: Breaker): Breaker {
 }
 
 /** It never reached the broker, so nothing was found out: the next one may try. */
-export function undecided(breaker: Breaker): Breaker {
-  return { ...breaker, kind: breaker.kind === "half-open" ? "open" : breaker.kind, trial: false };
+export function undecided(breaker: Breaker, nowMs: number): Breaker {
+  const kind = breaker.kind === "half-open" ? "open" : breaker.kind;
+  return { ...breaker, kind, untilMs: Math.max(breaker.untilMs, nowMs), trial: false };
+}
+
+/** How long after its rest a breaker is believed that nobody has tried. */
+export function believedMs({ maxCooldownMs }: BreakerSettings): number {
+  return Math.max(LONGEST_LOOK_MS, 2 * maxCooldownMs);
+}
+
+/**
+ * Whether an open breaker says nothing any more. Whatever waits here is tried as soon as the rest is over, so a process
+ * that has tried nothing for long has nothing to send: its lanes went to others, and only those know the broker now.
+ */
+export function isOutdated(
+  { kind, untilMs, trial }: Breaker,
+  settings: BreakerSettings,
+  nowMs: number,
+): boolean {
+  return kind === "open" && !trial && nowMs - untilMs >= believedMs(settings);
 }
 
 /** One more failed batch. What was under way when it opened changes nothing: only a trial says something new. */

@@ -7,13 +7,15 @@ const failure = { reason: "unreachable", error: "no" } as const;
 function setup(failures = 2) {
   const clock = { nowMs: 0 };
   const observer = new RecordingObserver();
+  const timers: (() => void)[] = [];
   const destinations = new Destinations({
     breaker: { failures, cooldownMs: 1_000, maxCooldownMs: 10_000 },
     observer,
     clock: { monotonicMs: () => clock.nowMs, wallMs: () => 0 },
     random: () => 1,
+    later: (delayMs, action) => timers.push(() => ((clock.nowMs += delayMs), action())),
   });
-  return { clock, observer, destinations };
+  return { clock, observer, destinations, timers };
 }
 
 test("only the failing destination rests, until its time is over or it has answered", () => {
@@ -80,4 +82,42 @@ test("asking whether a topic is accepted does not use up its probe", () => {
   ]);
   destinations.undecided("a");
   expect(destinations.admit("a")).toBe("probe");
+});
+
+test("a breaker whose lanes went to another process is forgotten, so that it does not count as open for ever", () => {
+  const { observer, destinations, timers } = setup(1);
+  destinations.failed("moved", failure, false);
+  destinations.failed("kept", failure, false);
+  expect([destinations.states(), timers.length]).toEqual([{ moved: "open", kept: "open" }, 1]);
+  timers.shift()?.(); // a minute after it opened: its rest of a second is over, but not for a minute
+  expect(destinations.states()).toEqual({ moved: "open", kept: "open" });
+  expect(destinations.admit("kept")).toBe("probe");
+  destinations.failed("kept", failure, true);
+  timers.shift()?.();
+  expect(destinations.states()).toEqual({ kept: "open" });
+  expect([destinations.admit("moved"), destinations.admit("kept")]).toEqual(["all", "probe"]);
+  expect(observer.of("breaker.forgotten")).toEqual([{ topic: "moved", durationMs: 120_000, open: 1 }]);
+  destinations.answered("kept");
+  timers.shift()?.();
+  expect([timers, observer.of("breaker.forgotten").length]).toEqual([[], 1]);
+});
+
+test("a probe under way is waited for, however long it takes", () => {
+  const { destinations, timers } = setup(1);
+  destinations.failed("slow", failure, false);
+  timers.shift()?.();
+  expect(destinations.admit("slow")).toBe("probe");
+  timers.shift()?.();
+  timers.shift()?.();
+  expect(destinations.states()).toEqual({ slow: "half-open" });
+});
+
+test("whoever asks which topics are in use does not take away the answer that a message is judged by", () => {
+  const { clock, destinations } = setup();
+  destinations.doubt("guilty");
+  clock.nowMs = 1;
+  destinations.answered("a");
+  clock.nowMs = 100_000;
+  expect(destinations.recent(60_000)).toEqual([]);
+  expect(destinations.answersOthers({ topic: "a", messageId: "guilty" })).toBe(true);
 });

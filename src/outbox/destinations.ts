@@ -1,10 +1,12 @@
-import { random as systemRandom, systemClock, type Clock } from "../runtime/index.ts";
+import { after, random as systemRandom, systemClock, type Clock } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import {
   admittance,
   begun,
+  believedMs,
   CLOSED,
   failed,
+  isOutdated,
   undecided,
   type Admittance,
   type Breaker,
@@ -17,6 +19,8 @@ export interface DestinationsOptions {
   readonly observer: Observer;
   readonly clock?: Clock;
   readonly random?: () => number;
+  /** Runs something later, without keeping the process alive for it. */
+  readonly later?: (delayMs: number, action: () => void) => void;
 }
 
 export interface Failure {
@@ -38,16 +42,19 @@ export class Destinations {
   readonly #options: DestinationsOptions;
   readonly #clock: Clock;
   readonly #random: () => number;
+  readonly #later: (delayMs: number, action: () => void) => void;
   readonly #breakers = new Map<string, Breaker>();
   readonly #openedMs = new Map<string, number>();
   readonly #pausedMs = new Map<string, number>();
   readonly #answeredMs = new Map<string, number>();
   readonly #listeners: (() => void)[] = [];
+  #forgetting = false;
 
   constructor(options: DestinationsOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#random = options.random ?? systemRandom;
+    this.#later = options.later ?? ((delayMs, action) => void after(delayMs, action, { unref: true }));
   }
 
   /** Told whenever a topic that rested flows again. */
@@ -102,11 +109,10 @@ export class Destinations {
     return [...this.#pausedMs.keys()];
   }
 
-  /** Topics whose broker has answered within this time. */
+  /** Topics whose broker has answered within this time. Forgets nothing: a message may be judged by an older answer. */
   recent(withinMs: number): string[] {
     const sinceMs = this.#clock.monotonicMs() - withinMs;
-    for (const [topic, atMs] of this.#answeredMs) if (atMs < sinceMs) this.#answeredMs.delete(topic);
-    return [...this.#answeredMs.keys()];
+    return [...this.#answeredMs].filter(([, atMs]) => atMs >= sinceMs).map(([topic]) => topic);
   }
 
   /** A batch for this topic failed by the broker's fault; returns how long its messages wait. */
@@ -123,6 +129,7 @@ export class Destinations {
       if (before.kind === "closed") this.#openedMs.set(topic, nowMs);
       const { failures } = after;
       observer.tell("breaker.opened", { topic, failures, delayMs, open: this.#openCount(), ...failure });
+      this.#forgetLater();
     }
     return delayMs;
   }
@@ -130,7 +137,9 @@ export class Destinations {
   /** A trial ended without a word from the broker, or was never sent. */
   undecided(topic: string): void {
     const breaker = this.#breakers.get(topic);
-    if (breaker?.trial === true) this.#breakers.set(topic, undecided(breaker));
+    if (breaker?.trial === true) {
+      this.#breakers.set(topic, undecided(breaker, this.#clock.monotonicMs()));
+    }
   }
 
   /** A message failed without an answer; `guilty` when that was its own fault. */
@@ -190,9 +199,35 @@ export class Destinations {
   }
 
   #tellClosed(topic: string): void {
-    const durationMs = this.#clock.monotonicMs() - (this.#openedMs.get(topic) ?? 0);
+    const durationMs = this.#openForMs(topic);
     this.#openedMs.delete(topic);
     this.#options.observer.tell("breaker.closed", { topic, durationMs, open: this.#openCount() });
+  }
+
+  // Looked at while any is open, by a timer of its own: a process that only publishes has no loop that could.
+  #forgetLater(): void {
+    if (this.#forgetting) return;
+    this.#forgetting = true;
+    this.#later(believedMs(this.#options.breaker), () => {
+      this.#forgetting = false;
+      this.#forgetOutdated();
+      if (this.#openCount() > 0) this.#forgetLater();
+    });
+  }
+
+  #forgetOutdated(): void {
+    const { breaker: settings, observer } = this.#options;
+    for (const [topic, breaker] of this.#breakers) {
+      if (!isOutdated(breaker, settings, this.#clock.monotonicMs())) continue;
+      const durationMs = this.#openForMs(topic);
+      this.#breakers.delete(topic);
+      this.#openedMs.delete(topic);
+      observer.tell("breaker.forgotten", { topic, durationMs, open: this.#openCount() });
+    }
+  }
+
+  #openForMs(topic: string): number {
+    return this.#clock.monotonicMs() - (this.#openedMs.get(topic) ?? 0);
   }
 
   #tellRecovery(): void {

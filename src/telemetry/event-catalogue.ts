@@ -97,6 +97,12 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
     meaning: "A destination answers again, and its messages flow.",
     fields: { topic, durationMs: "How long it had been open, in milliseconds.", open },
   },
+  "breaker.forgotten": {
+    level: "info",
+    meaning:
+      "This process has had nothing to send to an open destination for so long that it no longer counts as open here: others send to it now, or nobody does.",
+    fields: { topic, durationMs: "How long it had been open, in milliseconds.", open },
+  },
   "depth.measured": {
     level: "debug",
     meaning: "The broker told how much waits in a topic.",

@@ -47,6 +47,8 @@ export interface TelemetryEvents {
   /** The cool-down is over: one message finds out whether the broker is back. */
   "breaker.probing": { readonly topic: string; readonly open: number };
   "breaker.closed": { readonly topic: string; readonly durationMs: number; readonly open: number };
+  /** This process has had nothing to send there for so long that what it knew is out of date. */
+  "breaker.forgotten": { readonly topic: string; readonly durationMs: number; readonly open: number };
   /** One look at the queue of a topic at the broker. */
   "depth.measured": { readonly topic: string; readonly depth: number };
   "depth.unknown": { readonly failures: number; readonly error: string };

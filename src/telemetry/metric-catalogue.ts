@@ -142,12 +142,18 @@ export const metricCatalogue = {
   lanes_lost_total: counter("Lanes taken over before they could be renewed.", "scope"),
   members_gone_total: counter("Processes whose lease ran out without a good-bye.", "scope"),
   transport_breaker_state: gauge(
-    "Whether a destination flows: 0 closed, 1 half-open, 2 open. Topics that never failed are not shown.",
+    "Whether a destination flows: 0 closed or forgotten, 1 half-open, 2 open. Topics that never failed are not shown.",
     "topic",
   ),
   transport_breakers_open: gauge("Destinations of this process that are open or half-open."),
-  transport_breaker_changes_total: counter("How often a destination opened, was probed or closed.", "state"),
-  transport_depth: gauge("Messages waiting at the broker for their slowest group.", "topic"),
+  transport_breaker_changes_total: counter(
+    "How often a destination opened, was probed, closed or was forgotten.",
+    "state",
+  ),
+  transport_depth: gauge(
+    "Messages waiting at the broker, or in the queue of PostgreSQL, for their slowest group. Use max, not sum.",
+    "topic",
+  ),
   transport_paused: gauge(
     "1 while nothing is sent to a topic because too much waits at the broker.",
     "topic",

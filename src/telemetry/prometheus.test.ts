@@ -73,6 +73,8 @@ test("A17: a destination shows whether it is open, half-open or closed, and how 
   expect(observer.text()).toContain("transport_breakers_open 2\n");
   observer.tell("breaker.closed", { topic: "b", durationMs: 5, open: 1 });
   expect(shown("b")).toBe("0");
+  observer.tell("breaker.forgotten", { topic: "a", durationMs: 5, open: 0 });
+  expect([shown("a"), observer.text().includes("transport_breakers_open 0\n")]).toEqual(["0", true]);
   expect(observer.text()).toContain('transport_breaker_changes_total{state="open"} 2\n');
 });
 

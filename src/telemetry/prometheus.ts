@@ -78,6 +78,7 @@ function destinationRecorders(metric: (name: MetricName) => Instrument) {
     "breaker.opened": (e) => record(e, 2, "open"),
     "breaker.probing": (e) => record(e, 1, "half-open"),
     "breaker.closed": (e) => record(e, 0, "closed"),
+    "breaker.forgotten": (e) => record(e, 0, "forgotten"),
     "depth.measured": (e) => metric("transport_depth").set(e.depth, e.topic),
     "depth.unknown": nothing,
     "destination.paused": (e) => metric("transport_paused").set(1, e.topic),

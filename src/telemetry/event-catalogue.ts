@@ -233,7 +233,7 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
     meaning: "The waiting work was counted.",
     fields: {
       pending: "Messages waiting to be sent, failed ones included.",
-      claimed: "Messages in lanes under a running lease.",
+      claimed: "Messages this process has read under its lease and not settled yet.",
       oldestAgeMs: "How long the oldest one has been due, in milliseconds.",
       deadLetters: "Dead letters that nobody has dealt with.",
       unownedLanes: "Lanes of the outbox that no living process holds.",

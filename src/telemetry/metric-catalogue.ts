@@ -19,7 +19,9 @@ export const metricCatalogue = {
   outbox_pending_events_total: gauge(
     "Messages waiting to be sent, failed ones included. Every process shows the same figure: use max, not sum.",
   ),
-  outbox_claimed_events: gauge("Messages in lanes under a running lease. Use max, not sum."),
+  outbox_claimed_events: gauge(
+    "Messages that this process has read under its lease and not settled yet. Each process shows its own: use sum.",
+  ),
   outbox_oldest_pending_age_seconds: gauge(
     "How long the oldest unsent message has been due. Use max, not sum.",
   ),

@@ -155,6 +155,18 @@ test("G2: every metric the documents name exists under that name, with those lab
     outbox_optimistic_send_attempts_total: ["counter"],
     outbox_optimistic_send_success_total: ["counter"],
     outbox_optimistic_send_failures_total: ["counter", "reason"],
+test("figures of one process are never said to be those of all", () => {
+  const ofOneProcess = [
+    "outbox_claimed_events",
+    "lanes_owned",
+    "transport_breakers_open",
+    "database_pool_waiting",
+  ] as const;
+  for (const name of ofOneProcess) expect(metricCatalogue[name].help).not.toMatch(/use max/i);
+  for (const name of ofOneProcess) expect(metricCatalogue[name].help).toMatch(/this process/i);
+  expect(metricCatalogue.outbox_claimed_events.help).toContain("use sum");
+});
+
     outbox_optimistic_send_latency_seconds: ["histogram"],
     consumer_inbox_processed_total: ["counter", "consumer_name", "event_type"],
     consumer_inbox_duplicates_total: ["counter", "consumer_name", "event_type"],

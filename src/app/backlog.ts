@@ -1,21 +1,29 @@
-import { measureBacklog, measureDeadLetters } from "../outbox/index.ts";
+import { measureBacklog, measureDeadLetters, measureQueue } from "../outbox/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
 import { measureSagas } from "../saga/index.ts";
+import { isLocalTransport } from "../transport/index.ts";
 import type { Parts } from "./parts.ts";
 
 const EVERY_MS = 5_000;
 /** What reads rows instead of counting in an index is looked at less often. */
-const LETTERS_EVERY = 6;
+const ROWS_EVERY = 6;
+
+type Looked = Pick<Parts, "database" | "observer" | "transport"> & {
+  readonly settings: Pick<Parts["settings"], "schema">;
+  readonly relay: Pick<Parts["relay"], "inFlight">;
+};
 
 /** Looks now and then how much is waiting, for the gauges and for people. */
 export class Backlog implements Service {
-  readonly #parts: Parts;
+  readonly #parts: Looked;
   readonly #loop: Loop;
   /** Groups that were told: once they are empty, that is told too. */
   readonly #groups = new Map<string, { readonly consumer: string; readonly type: string }>();
+  /** The same for topics whose messages wait in the queue of PostgreSQL. */
+  #queued: ReadonlyMap<string, number> = new Map();
   #looks = 0;
 
-  constructor(parts: Parts) {
+  constructor(parts: Looked) {
     this.#parts = parts;
     this.#loop = new Loop({ step: () => this.#look(), maxBackoffMs: EVERY_MS });
   }
@@ -33,8 +41,22 @@ export class Backlog implements Service {
     const { pending, oldestMs, deadLetters, unownedLanes } = await measureBacklog(database, settings.schema);
     const claimed = relay.inFlight;
     observer.tell("backlog.measured", { pending, claimed, oldestAgeMs: oldestMs, deadLetters, unownedLanes });
-    if (this.#looks++ % LETTERS_EVERY === 0) await this.#countLetters();
+    if (this.#looks++ % ROWS_EVERY === 0) {
+      await this.#countLetters();
+      await this.#countQueue();
+    }
     return EVERY_MS;
+  }
+
+  /** A broker is asked by the outbox's own watch; here it is the database that knows. */
+  async #countQueue(): Promise<void> {
+    const { database, settings, observer, transport } = this.#parts;
+    if (!isLocalTransport(transport)) return;
+    const queued = await measureQueue(database, settings.schema);
+    for (const topic of this.#queued.keys())
+      if (!queued.has(topic)) observer.tell("depth.measured", { topic, depth: 0 });
+    for (const [topic, depth] of queued) observer.tell("depth.measured", { topic, depth });
+    this.#queued = queued;
   }
 
   async #countLetters(): Promise<void> {

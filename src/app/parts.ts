@@ -191,9 +191,15 @@ export function wire(
     relay,
     destinations,
     depthWatch:
-      outbox.brokerDepth === null
+      outbox.brokerDepth === null && given.depths === undefined
         ? undefined
-        : new DepthWatch({ transport: given, destinations, limits: outbox.brokerDepth, observer }),
+        : new DepthWatch({
+            transport: given,
+            destinations,
+            limits: outbox.brokerDepth,
+            consumed: () => topicsOf(registry),
+            observer,
+          }),
     mover,
     history: new History({
       database,
@@ -243,6 +249,10 @@ function withParking(broker: Transport, home: HomeDatabase): Pick<Parts, "transp
 
 function hopOf(transport: Transport, home: HomeDatabase): LocalHop | undefined {
   return isLocalTransport(transport) ? transport.settleIn(home) : undefined;
+}
+
+function topicsOf(registry: HandlerRegistry): string[] {
+  return registry.consumers().flatMap(({ handlers }) => Array.from(handlers.values(), ({ topic }) => topic));
 }
 
 function handlerScope(tx: OwnedTransaction, scope: TransactionScope, { open }: Pick<BusClaimCheck, "open">) {

@@ -179,7 +179,9 @@ export class Worker {
         : when("upkeep", named("sweeper", new Sweeper(eraser(this.#parts, privacy), observer)))),
       ...(claimCheck.collector === undefined ? [] : when("upkeep", named("collector", claimCheck.collector))),
       ...when("relay", named("backlog", new Backlog(this.#parts)), named("relay", relay)),
-      ...(depthWatch === undefined ? [] : when("relay", named("broker depth", depthWatch))),
+      ...(depthWatch !== undefined && this.#runs("relay", "consumers", "sagas")
+        ? [named("broker depth", depthWatch)]
+        : []),
       ...when("relay", named("schedule", mover)),
       named("notifications", this.#notifications()),
       ...when("sagas", named("sagas", sagas.runner), named("saga backlog", sagaBacklog(this.#parts))),

@@ -25,7 +25,7 @@ export { OptimisticSender } from "./optimistic-sender.ts";
 export { PollingRelay } from "./polling-relay.ts";
 export { TransactionScope, type Published, type ScopeParts } from "./transaction-scope.ts";
 export { Admission } from "./upkeep/admission.ts";
-export { measureBacklog, measureDeadLetters, type BacklogSize } from "./upkeep/backlog.ts";
+export { measureBacklog, measureDeadLetters, measureQueue, type BacklogSize } from "./upkeep/backlog.ts";
 export { DepthWatch } from "./upkeep/depth-watch.ts";
 export { ensurePartitions, History } from "./upkeep/history.ts";
 export {

@@ -153,6 +153,7 @@ const ON_PURPOSE: Readonly<Record<string, string>> = {
   "sagabox.history.still_needed": "Seq Scan",
   "sagabox.outbox.depths": "Sample Scan",
   "sagabox.outbox.backlog": "Sample Scan",
+  "sagabox.outbox.queued": "Sample Scan",
   "sagabox.outbox.next_due": "Index Only Scan",
 };
 

@@ -59,7 +59,7 @@ export interface OutboxOptions {
   readonly overflow?: OverflowOptions;
   /** When a topic is left alone because its broker does not answer. Nothing is charged to its messages. */
   readonly breaker?: BreakerOptions;
-  /** Pauses a topic whose queue at the broker is full, where the transport tells. No limit unless given. */
+  /** Pauses a topic whose queue at the broker is full, where the transport tells. No limit unless given; `transport_depth` is shown all the same. */
   readonly brokerDepth?: BrokerDepthOptions;
 }
 

@@ -105,8 +105,14 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
   },
   "depth.measured": {
     level: "debug",
-    meaning: "The broker told how much waits in a topic.",
+    meaning: "The broker, or the queue in PostgreSQL, told how much waits in a topic.",
     fields: { topic, depth },
+  },
+  "depth.forgotten": {
+    level: "debug",
+    meaning:
+      "The broker has not told for some looks how much waits in a topic, so the last figure is no longer shown.",
+    fields: { topic },
   },
   "depth.unknown": {
     level: "warn",

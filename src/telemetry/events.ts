@@ -51,6 +51,8 @@ export interface TelemetryEvents {
   "breaker.forgotten": { readonly topic: string; readonly durationMs: number; readonly open: number };
   /** One look at the queue of a topic at the broker. */
   "depth.measured": { readonly topic: string; readonly depth: number };
+  /** The broker has not told for so long that the last figure is out of date. */
+  "depth.forgotten": { readonly topic: string };
   "depth.unknown": { readonly failures: number; readonly error: string };
   /** The queue at the broker is full: nothing more is sent to this topic, the others flow. */
   "destination.paused": { readonly topic: string; readonly depth: number };

@@ -21,6 +21,8 @@ export interface Instrument {
   set(value: number, ...labels: string[]): void;
   /** Records the same value several times at once, as a batch has one duration for all its messages. */
   observe(value: number, times: number, ...labels: string[]): void;
+  /** A gauge only: what nobody knows any more is not shown. */
+  forget(...labels: string[]): void;
 }
 
 const OVERFLOW = "other";
@@ -65,8 +67,12 @@ export class Metric implements Instrument {
     series.sum += value * times;
   }
 
+  forget(...labels: string[]): void {
+    this.#series.delete(keyOf(labels.map(asWritten)));
+  }
+
   #find(labels: readonly string[]): Series {
-    const key = labels.length === 1 ? (labels[0] ?? "") : labels.join("\u0000");
+    const key = keyOf(labels);
     return this.#series.get(key) ?? this.#create(key, labels);
   }
 
@@ -91,6 +97,10 @@ export class Metric implements Instrument {
     this.#series.set(key, series);
     return series;
   }
+}
+
+function keyOf(labels: readonly string[]): string {
+  return labels.length === 1 ? (labels[0] ?? "") : labels.join("\u0000");
 }
 
 function asWritten(label: string): string {

@@ -78,6 +78,18 @@ test("A17: a destination shows whether it is open, half-open or closed, and how 
   expect(observer.text()).toContain('transport_breaker_changes_total{state="open"} 2\n');
 });
 
+test("a depth that nobody knows any more is not shown, and a topic of that name may come back", () => {
+  const observer = prometheus();
+  observer.tell("depth.measured", { topic: "a", depth: 12_000 });
+  observer.tell("depth.measured", { topic: "b", depth: 1 });
+  observer.tell("depth.forgotten", { topic: "a" });
+  observer.tell("depth.forgotten", { topic: "never told" });
+  const shown = (): string[] => observer.text().match(/^transport_depth\{.*$/gm) ?? [];
+  expect(shown()).toEqual(['transport_depth{topic="b"} 1']);
+  observer.tell("depth.measured", { topic: "a", depth: 2 });
+  expect(shown()).toEqual(['transport_depth{topic="b"} 1', 'transport_depth{topic="a"} 2']);
+});
+
 test("histogram buckets add up and end with +Inf", () => {
   const observer = prometheus();
   observer.tell("relay.batch", { count: 1, durationMs: 5 });
@@ -143,18 +155,6 @@ test("every metric has a help text, and every metric without labels is there fro
   }
 });
 
-test("G2: every metric the documents name exists under that name, with those labels", () => {
-  const named = {
-    outbox_pending_events_total: ["gauge"],
-    outbox_claimed_events_total: ["counter"],
-    outbox_published_events_total: ["counter", "event_type"],
-    outbox_failed_events_total: ["counter", "event_type", "reason"],
-    outbox_dead_letter_events_total: ["counter", "event_type"],
-    outbox_publish_duration_seconds: ["histogram", "event_type"],
-    outbox_batch_duration_seconds: ["histogram"],
-    outbox_optimistic_send_attempts_total: ["counter"],
-    outbox_optimistic_send_success_total: ["counter"],
-    outbox_optimistic_send_failures_total: ["counter", "reason"],
 test("figures of one process are never said to be those of all", () => {
   const ofOneProcess = [
     "outbox_claimed_events",
@@ -167,6 +167,18 @@ test("figures of one process are never said to be those of all", () => {
   expect(metricCatalogue.outbox_claimed_events.help).toContain("use sum");
 });
 
+test("G2: every metric the documents name exists under that name, with those labels", () => {
+  const named = {
+    outbox_pending_events_total: ["gauge"],
+    outbox_claimed_events_total: ["counter"],
+    outbox_published_events_total: ["counter", "event_type"],
+    outbox_failed_events_total: ["counter", "event_type", "reason"],
+    outbox_dead_letter_events_total: ["counter", "event_type"],
+    outbox_publish_duration_seconds: ["histogram", "event_type"],
+    outbox_batch_duration_seconds: ["histogram"],
+    outbox_optimistic_send_attempts_total: ["counter"],
+    outbox_optimistic_send_success_total: ["counter"],
+    outbox_optimistic_send_failures_total: ["counter", "reason"],
     outbox_optimistic_send_latency_seconds: ["histogram"],
     consumer_inbox_processed_total: ["counter", "consumer_name", "event_type"],
     consumer_inbox_duplicates_total: ["counter", "consumer_name", "event_type"],

@@ -80,6 +80,7 @@ function destinationRecorders(metric: (name: MetricName) => Instrument) {
     "breaker.closed": (e) => record(e, 0, "closed"),
     "breaker.forgotten": (e) => record(e, 0, "forgotten"),
     "depth.measured": (e) => metric("transport_depth").set(e.depth, e.topic),
+    "depth.forgotten": (e) => metric("transport_depth").forget(e.topic),
     "depth.unknown": nothing,
     "destination.paused": (e) => metric("transport_paused").set(1, e.topic),
     "destination.resumed": (e) => metric("transport_paused").set(0, e.topic),

@@ -1,4 +1,5 @@
 import { quotedSchema, type Database } from "../../storage/index.ts";
+import { estimate, type SampledTopic } from "./depths.ts";
 import { depthStatements } from "./statements.ts";
 
 export interface BacklogSize {
@@ -33,6 +34,12 @@ export async function measureBacklog(database: Database, schema: string): Promis
     deadLetters: row.dead_letters,
     unownedLanes: row.unowned,
   };
+}
+
+/** How much waits in the queue for the slowest group of each topic, where PostgreSQL carries the messages. */
+export async function measureQueue(database: Database, schema: string): Promise<ReadonlyMap<string, number>> {
+  const { rows } = await database.run<SampledTopic>(depthStatements(quotedSchema(schema)).queued);
+  return new Map(rows.map((row) => [row.topic, estimate(row)]));
 }
 
 /** The groups with the most open dead letters, at most fifty. */

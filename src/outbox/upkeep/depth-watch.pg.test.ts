@@ -20,7 +20,7 @@ test("A16, P-04: a full queue at the broker pauses its own topic only, uncharged
     );
   const limits = settings.brokerDepth;
   if (limits === null) throw new Error("a limit was given");
-  const watch = new DepthWatch({ transport, destinations, limits, observer });
+  const watch = new DepthWatch({ transport, destinations, limits, consumed: () => [], observer });
   onTestFinished(() => watch.stop());
   await watch.start();
   await house.relay({ destinations, batchSize: 100 }).start();

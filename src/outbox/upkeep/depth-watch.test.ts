@@ -7,13 +7,25 @@ import { DepthWatch, depthVerdict } from "./depth-watch.ts";
 
 const limits = { limit: 100, resumeAt: 50, everyMs: 10 };
 
-function setup() {
+function setup(options: { readonly limits?: null; readonly consumed?: readonly string[] } = {}) {
   const observer = new RecordingObserver();
   const transport = new ScriptedTransport();
-  const destinations = new Destinations({ breaker: outboxSettings().breaker, observer });
-  const watch = new DepthWatch({ transport, destinations, limits, observer });
+  const clock = { nowMs: 0 };
+  const destinations = new Destinations({
+    breaker: outboxSettings().breaker,
+    observer,
+    clock: { monotonicMs: () => clock.nowMs, wallMs: () => 0 },
+  });
+  const watch = new DepthWatch({
+    transport,
+    destinations,
+    limits: options.limits === null ? null : limits,
+    consumed: () => options.consumed ?? [],
+    shownEveryMs: 10,
+    observer,
+  });
   onTestFinished(() => watch.stop());
-  return { observer, transport, destinations, watch };
+  return { observer, transport, clock, destinations, watch };
 }
 
 test.each([
@@ -89,7 +101,64 @@ test("a transport that cannot tell is refused when the limit is given", () => {
   const { observer, destinations } = setup();
   const { depths: _, ...mute } = new ScriptedTransport();
   const transport = { ...mute, name: "mute" } as unknown as ScriptedTransport;
-  expect(() => new DepthWatch({ transport, destinations, limits, observer })).toThrow(
+  expect(() => new DepthWatch({ transport, destinations, limits, consumed: () => [], observer })).toThrow(
     expect.objectContaining({ code: "OPTIONS_INVALID" }),
   );
+});
+
+test("a topic nothing is sent to any more is asked about until it is empty, so that its gauge comes down", async () => {
+  const { observer, transport, clock, destinations, watch } = setup({ limits: null });
+  const depths = [12_000, 700, 0];
+  const asked: string[][] = [];
+  transport.depths = (topics) => {
+    asked.push([...topics]);
+    clock.nowMs += 120_000; // longer than what was sent counts as recent
+    const depth = depths.shift() ?? 0;
+    if (depth === 0) destinations.answered("next");
+    return Promise.resolve(new Map(topics.map((topic) => [topic, depth])));
+  };
+  destinations.answered("t");
+  await watch.start();
+  const told = await observer.until("depth.measured", 4);
+  expect(told.map(({ topic, depth }) => `${topic} ${depth}`)).toEqual(["t 12000", "t 700", "t 0", "next 0"]);
+  expect(asked.slice(0, 4)).toEqual([["t"], ["t"], ["t"], ["next"]]);
+});
+
+test("without a limit the depth is shown all the same, and nothing is paused however much waits", async () => {
+  const { observer, transport, destinations, watch } = setup({ limits: null, consumed: ["heard"] });
+  transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 1_000_000])));
+  destinations.answered("sent");
+  await watch.start();
+  const told = await observer.until("depth.measured", 4);
+  expect(told.slice(0, 2)).toEqual([
+    { topic: "sent", depth: 1_000_000 },
+    { topic: "heard", depth: 1_000_000 },
+  ]);
+  expect(destinations.paused()).toEqual([]);
+});
+
+test("a topic that is only consumed here is shown, never paused", async () => {
+  const { observer, transport, destinations, watch } = setup({ consumed: ["heard"] });
+  transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 500])));
+  await watch.start();
+  await observer.until("depth.measured", 3);
+  expect([destinations.paused(), observer.of("destination.paused")]).toEqual([[], []]);
+});
+
+test("a depth the broker no longer tells disappears after some looks, of one topic or of all", async () => {
+  const { observer, transport, destinations, watch } = setup();
+  const answers = [
+    new Map([
+      ["gone", 60],
+      ["kept", 60],
+    ]),
+  ];
+  transport.depths = () => Promise.resolve(answers.shift() ?? new Map([["kept", 60]]));
+  destinations.answered("gone");
+  destinations.answered("kept");
+  await watch.start();
+  expect(await observer.until("depth.forgotten")).toEqual([{ topic: "gone" }]);
+  transport.depths = () => Promise.reject(new Error("not authorized"));
+  expect(await observer.until("depth.forgotten", 2)).toEqual([{ topic: "gone" }, { topic: "kept" }]);
+  expect(observer.of("depth.unknown").map(({ failures }) => failures)).toEqual([1, 2, 3, 4, 5]);
 });

@@ -11,14 +11,22 @@ type Limits = NonNullable<OutboxSettings["brokerDepth"]>;
 export interface DepthWatchOptions {
   readonly transport: Transport;
   readonly destinations: Destinations;
-  readonly limits: Limits;
+  /** Null when nothing is to be paused: then the figures are only shown. */
+  readonly limits: Limits | null;
+  /** Topics that are consumed here: how much waits in them is asked whoever sends to them. */
+  readonly consumed: () => readonly string[];
+  /** How often the broker is asked without limits. Default 30 000. */
+  readonly shownEveryMs?: number;
   readonly observer: Observer;
 }
 
-/** Topics nothing was sent to for longer than this are not asked about. */
+/** Topics nothing was sent to for longer than this are asked about only until they are empty. */
 const RECENT_MS = 60_000;
+/** How often, where nothing depends on it but a gauge. */
+const SHOWN_EVERY_MS = 30_000;
+const LONGEST_BACKOFF_MS = 300_000;
 const LONGEST_ASK_MS = 5_000;
-/** After this many looks in vain paused topics go on: not knowing must not stop messages. */
+/** After this many looks in vain paused topics go on, and nothing is shown: not knowing must not stop messages. */
 const PATIENCE = 5;
 
 /** Pure. Between the two bounds everything stays as it is, so that a topic does not start and stop with every look. */
@@ -31,25 +39,36 @@ export function depthVerdict(
   return depth <= resumeAt ? "resume" : "stay";
 }
 
-/** Asks the broker now and then how much waits there, and pauses a topic that is full until it has been drained. */
+/**
+ * Asks the broker now and then how much waits there, for the gauge and for those who are called when consumers fall
+ * behind. With limits it also pauses a topic that is full until it has been drained.
+ */
 export class DepthWatch implements Service {
   readonly #options: DepthWatchOptions;
   readonly #loop: Loop;
-  /** How often in a row nothing was told about a topic that is paused. */
+  /** Topics in which something was left when the broker told last. */
+  readonly #filled = new Set<string>();
+  /** Topics whose depth is in the gauge. */
+  readonly #shown = new Set<string>();
+  /** How often in a row nothing was told about a topic that is paused or shown. */
   readonly #untold = new Map<string, number>();
+  #isFirst = true;
 
   constructor(options: DepthWatchOptions) {
-    const { transport, limits } = options;
+    const { transport, limits, shownEveryMs = SHOWN_EVERY_MS } = options;
     if (transport.depths === undefined) throw cannotTell(transport.name);
     this.#options = options;
+    const everyMs = limits?.everyMs ?? shownEveryMs;
     this.#loop = new Loop({
       step: async () => {
-        await this.#look();
-        return limits.everyMs;
+        // At the start nothing has been sent, and consumers are only about to subscribe.
+        if (!this.#isFirst) await this.#look();
+        this.#isFirst = false;
+        return everyMs;
       },
       onError: (error, failures) => this.#failed(error, failures),
-      backoffMs: limits.everyMs,
-      maxBackoffMs: Math.max(limits.everyMs, 30_000),
+      backoffMs: everyMs,
+      maxBackoffMs: limits === null ? LONGEST_BACKOFF_MS : Math.max(everyMs, 30_000),
     });
   }
 
@@ -62,8 +81,9 @@ export class DepthWatch implements Service {
   }
 
   async #look(): Promise<void> {
-    const { destinations, limits, observer, transport } = this.#options;
-    const topics = [...new Set([...destinations.recent(RECENT_MS), ...destinations.paused()])];
+    const { destinations, transport, consumed } = this.#options;
+    const sent = new Set([...destinations.recent(RECENT_MS), ...destinations.paused()]);
+    const topics = [...new Set([...sent, ...consumed(), ...this.#filled])];
     if (topics.length === 0) return;
     const asked = transport.depths?.(topics) ?? Promise.resolve(new Map<string, number>());
     const depths = await withDeadline(asked, LONGEST_ASK_MS, () => {
@@ -72,33 +92,56 @@ export class DepthWatch implements Service {
     const paused = new Set(destinations.paused());
     for (const topic of topics) {
       const depth = depths.get(topic);
-      if (depth === undefined) {
-        if (paused.has(topic)) this.#miss(topic);
-        continue;
+      if (depth === undefined) this.#miss(topic, paused.has(topic));
+      else {
+        this.#show(topic, depth);
+        if (sent.has(topic)) this.#judge(topic, depth, paused.has(topic));
       }
-      this.#untold.delete(topic);
-      observer.tell("depth.measured", { topic, depth });
-      const verdict = depthVerdict(depth, paused.has(topic), limits);
-      if (verdict === "pause") destinations.pause(topic, depth);
-      else if (verdict === "resume") destinations.resume(topic, depth);
     }
   }
 
-  // Not told is not empty: nothing is decided by it, except that a topic is not paused for ever.
-  #miss(topic: string): void {
+  #show(topic: string, depth: number): void {
+    this.#untold.delete(topic);
+    this.#shown.add(topic);
+    if (depth > 0) this.#filled.add(topic);
+    else this.#filled.delete(topic);
+    this.#options.observer.tell("depth.measured", { topic, depth });
+  }
+
+  #judge(topic: string, depth: number, paused: boolean): void {
+    const { destinations, limits } = this.#options;
+    if (limits === null) return;
+    const verdict = depthVerdict(depth, paused, limits);
+    if (verdict === "pause") destinations.pause(topic, depth);
+    else if (verdict === "resume") destinations.resume(topic, depth);
+  }
+
+  // Not told is not empty: nothing is decided by it, except that a topic is neither paused nor shown for ever.
+  #miss(topic: string, paused: boolean): void {
+    if (!paused && !this.#shown.has(topic)) return;
     const { destinations, observer } = this.#options;
     const failures = (this.#untold.get(topic) ?? 0) + 1;
     this.#untold.set(topic, failures);
-    observer.tell("depth.unknown", { failures, error: `nothing was told about the topic "${topic}"` });
+    if (paused)
+      observer.tell("depth.unknown", { failures, error: `nothing was told about the topic "${topic}"` });
     if (failures < PATIENCE) return;
     this.#untold.delete(topic);
+    this.#filled.delete(topic);
+    this.#hide(topic);
     destinations.resume(topic, null);
   }
 
   #failed(error: unknown, failures: number): void {
     const { destinations, observer } = this.#options;
     observer.tell("depth.unknown", { failures, error: failureText(error) });
-    if (failures >= PATIENCE) for (const topic of destinations.paused()) destinations.resume(topic, null);
+    if (failures < PATIENCE) return;
+    for (const topic of destinations.paused()) destinations.resume(topic, null);
+    for (const topic of this.#shown) this.#hide(topic);
+  }
+
+  // A figure that nobody renews must not call anybody.
+  #hide(topic: string): void {
+    if (this.#shown.delete(topic)) this.#options.observer.tell("depth.forgotten", { topic });
   }
 }
 

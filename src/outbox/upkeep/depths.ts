@@ -4,7 +4,7 @@ import { depthStatements } from "./statements.ts";
 
 export type DepthByTopic = ReadonlyMap<string, number>;
 
-interface SampledTopic {
+export interface SampledTopic {
   readonly topic: string;
   readonly seen: number;
   /** How much of the table was read. */

@@ -45,6 +45,14 @@ export function depthStatements(schema: string) {
                   select 1 from ${schema}.member
                    where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned`,
     ),
+    // A lane of a group is its number times 256 and the lane of the outbox.
+    queued: statement(
+      "sagabox.outbox.queued",
+      `with ${sampled(schema, "queue", "topic, lane / 256 as group_id")}
+       select topic, max(seen)::integer as seen, percent::double precision
+         from (select topic, percent, count(*) as seen from queue_waiting group by topic, percent, group_id) as groups
+        group by topic, percent`,
+    ),
     letters: statement(
       "sagabox.outbox.letters",
       `select coalesce(consumer, 'outbox') as consumer, type, count(*)::integer as count

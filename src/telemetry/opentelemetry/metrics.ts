@@ -56,6 +56,7 @@ function recorded(meter: Meter, metric: Metric): Instrument {
   return {
     add: () => undefined,
     set: () => undefined,
+    forget: () => undefined,
     observe(value, times, ...labels) {
       const attributes = attributesOf(metric, metric.kept(labels));
       for (let n = 0; n < times; n++) histogram.record(value, attributes);

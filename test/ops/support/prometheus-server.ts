@@ -81,7 +81,7 @@ export class PrometheusServer {
     return data.result.map(({ metric, value }) => ({ metric, value: Number(value[1]) }));
   }
 
-  /** All alerts that fire now, each with the installation it is about. */
+  /** All alerts that fire now, each with the installation it is about; the jobs of a cluster are told of by kube-state-metrics. */
   async firing(): Promise<readonly FiringAlert[]> {
     const response = await fetch(`${this.#url}/api/v1/alerts`);
     const { data } = (await response.json()) as {
@@ -89,7 +89,7 @@ export class PrometheusServer {
     };
     return data.alerts
       .filter(({ state }) => state === "firing")
-      .map(({ labels: { alertname: name, job = "" } }) => ({ name, job }));
+      .map(({ labels: { alertname: name, job = "kube-state-metrics" } }) => ({ name, job }));
   }
 
   async stop(): Promise<void> {

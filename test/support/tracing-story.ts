@@ -23,23 +23,31 @@ export interface TracingPlace {
   readonly together?: boolean;
 }
 
-/** One request becomes one trace over two services that share nothing but a broker. */
-export function tracingStory(sentBy: "relay" | "writer", place: () => TracingPlace): void {
-  test(`G3: one trace id is on the spans of producer, ${sentBy}, consumer and saga`, async () => {
+type Sender = "relay" | "writer";
+
+const via = { relay: "relay", writer: "optimistic" } as const;
+
+/**
+ * One request becomes one trace over two services that share nothing but a broker. Who sends may be another for what the
+ * first service asks and for what the second answers.
+ */
+export function tracingStory(sentBy: Sender, place: () => TracingPlace, answeredBy = sentBy): void {
+  const senders = [...new Set([sentBy, answeredBy])].join(", ");
+  test(`G3: one trace id is on the spans of producer, ${senders}, consumer and saga`, async () => {
     const { transports, system, together = false } = place();
     const traces = recordedTraces();
     const shared = together ? await temporaryDatabase({ max: 60 }) : undefined;
-    const side = async (service: string, transport: Transport): Promise<Bus> => {
+    const side = async (service: string, transport: Transport, sender: Sender): Promise<Bus> => {
       const { pool } = shared ?? (await temporaryDatabase({ max: 30 }));
       const { telemetry } = traces;
-      const outbox = { optimistic: sentBy === "writer" };
+      const outbox = { optimistic: sender === "writer" };
       const bus = createBus({ service, database: pool, transport, outbox, telemetry, log: false });
       onTestFinished(async () => void (await bus.stop()));
       await bus.migrate();
       return bus;
     };
-    const shop = await side("traced-shop", transports[0]);
-    const others = await side("traced-others", transports[1]);
+    const shop = await side("traced-shop", transports[0], sentBy);
+    const others = await side("traced-others", transports[1], answeredBy);
     others.on(Charge, { consumer: "traced-till", retry: { firstDelay: "10ms" } }, async (_, { attempt }) => {
       if (attempt === 1) throw new Error("the till is closed");
       return traces.tracer.startActiveSpan("card terminal", (span) => {
@@ -83,7 +91,11 @@ export function tracingStory(sentBy: "relay" | "writer", place: () => TracingPla
     expect(traces.namesIn(traceId).toSorted()).toEqual(names.toSorted());
     const [created] = traces.named("create commands.traced.charge");
     const [sent] = traces.named("send commands.traced.charge");
-    expect(sent?.attributes["sagabox.via"]).toBe(sentBy === "relay" ? "relay" : "optimistic");
+    const [answered] = traces.named("send replies.traced-shop.sagas");
+    expect([sent, answered].map((span) => span?.attributes["sagabox.via"])).toEqual([
+      via[sentBy],
+      via[answeredBy],
+    ]);
     const [first, second] = traces.named("process commands.traced.charge");
     const [terminal] = traces.named("card terminal");
     expect([created, sent, first].map((span) => span?.kind)).toEqual([

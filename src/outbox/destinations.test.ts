@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import { Destinations } from "./destinations.ts";
 
@@ -120,4 +120,19 @@ test("whoever asks which topics are in use does not take away the answer that a 
   clock.nowMs = 100_000;
   expect(destinations.recent(60_000)).toEqual([]);
   expect(destinations.answersOthers({ topic: "a", messageId: "guilty" })).toBe(true);
+});
+
+test("a process that only publishes, and has no loop, forgets by itself", () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const observer = new RecordingObserver();
+  const destinations = new Destinations({
+    breaker: { failures: 1, cooldownMs: 1_000, maxCooldownMs: 10_000 },
+    observer,
+  });
+  destinations.failed("moved", failure, false);
+  vi.advanceTimersByTime(59_000);
+  expect(destinations.states()).toEqual({ moved: "open" });
+  vi.advanceTimersByTime(62_000);
+  expect([destinations.states(), vi.getTimerCount()]).toEqual([{}, 0]);
 });

@@ -115,9 +115,9 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
     "what waits for consumers is known without any setting, at a broker and in PostgreSQL",
     { timeout: 60_000 },
     async () => {
-      const known = async (): Promise<unknown[]> =>
+      const known = async (): Promise<string[]> =>
         (await prometheus.query('group by (job) (last_over_time(transport_depth{job=~"mill|billing"}[1h]))'))
-          .map(({ metric }) => metric["job"])
+          .map(({ metric }) => metric["job"] ?? "")
           .toSorted();
       await expect.poll(known, { timeout: 45_000 }).toEqual(["billing", "mill"]);
     },

@@ -2,11 +2,8 @@
 // all call these. Reading needs nothing but the database. Changing needs to say who and why, is checked against the
 // row under its lock, and is carried out by whichever worker knows the definition.
 export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./check-sagas.ts";
-export {
-  verifyConservation,
-  type ConservationReport,
-  type VerifyConservationOptions,
-} from "./conservation/verify.ts";
+export { verifyConservation, type VerifyConservationOptions } from "./conservation/verify.ts";
+export type { ConservationReport, ConservationVerdict } from "./conservation/tally.ts";
 export {
   conservationSettings,
   type ConservationOptions,

@@ -16,6 +16,6 @@ export const exitCodes: readonly { readonly code: number; readonly meaning: stri
   {
     code: STOPPED,
     meaning:
-      "It was stopped half-way on purpose, by Ctrl-C or by its own rules, and says what was done by then.",
+      "It did not get to its end: stopped by Ctrl-C or by its own rules, or something could not be looked at. It says what was done by then.",
   },
 ];

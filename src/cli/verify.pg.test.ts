@@ -1,3 +1,4 @@
+import { EventEmitter } from "node:events";
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { rolesHouse } from "../../test/support/roles-house.ts";
@@ -25,11 +26,49 @@ test("G13: verify as an operator says that all is well, then finds what was lost
   const report = JSON.parse((await cliInProcess(["verify", "--json"], env)).stdout) as object;
   expect(report).toMatchObject({
     ok: false,
+    verdict: "broken",
+    finished: true,
     total: { written: 2, waiting: 1, lost: 1 },
     skipped: 0,
     findings: [{ kind: "message_lost", count: 1, ids: ["m-\u001b[31m2"] }],
   });
 });
+
+test("G13: verify does not say that all is well when it could not look, and exits with 4", async () => {
+  const { pool, login } = await rolesHouse();
+  const env = { DATABASE_URL: await login("operator") };
+  await new OutboxWriter("sagabox", silentObserver).write(pgDatabase(pool), [anOutgoing()]);
+  const client = await pool.connect();
+  await client.query("begin; lock table sagabox.receipt in access exclusive mode");
+  const text = await cliInProcess(["verify", "--since", "0d"], env);
+  await client.query("rollback");
+  client.release();
+  expect(text.code).toBe(4);
+  expect(text.stdout).toContain("NOT PROVED: not everything could be looked at.");
+  expect(text.stdout).toMatch(/^\d window\(s\) or table\(s\) were too busy/m);
+  expect(text.stdout).not.toContain("Kept");
+});
+
+test.each([[["--watch", "60"]], [[]]])(
+  "G13: Ctrl-C ends verify %j between two windows, and it says so",
+  async (more) => {
+    const { pool, login } = await rolesHouse();
+    await new OutboxWriter("sagabox", silentObserver).write(pgDatabase(pool), [anOutgoing()]);
+    const signals = new EventEmitter();
+    signals.on("newListener", (name) => {
+      if (name === "SIGINT") setImmediate(() => signals.emit("SIGINT"));
+    });
+    const env = { DATABASE_URL: await login("operator") };
+    const { code, stdout } = await cliInProcess(["verify", "--json", ...more], env, { signals });
+    expect(code).toBe(4);
+    expect(JSON.parse(stdout)).toMatchObject({
+      ok: false,
+      verdict: "incomplete",
+      finished: false,
+      total: { written: 0 },
+    });
+  },
+);
 
 test("verify refuses what it does not understand, and has an example in its help", async () => {
   expect(await cliInProcess(["verify", "--since", "soon"], {})).toMatchObject({ code: 2 });

@@ -14,12 +14,12 @@ export const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
 
 /**
  * Prints what `look` returns: once, or with --watch again and again until Ctrl-C, on a cleared screen if it is one. The
- * exit code is that of the last look.
+ * exit code is that of the last look, which may end early when its signal aborts.
  */
 export async function watched(
   input: CommandInput,
   io: Io,
-  look: () => Promise<{ readonly text: string; readonly code: number }>,
+  look: (signal?: AbortSignal) => Promise<{ readonly text: string; readonly code: number }>,
 ): Promise<number> {
   const seconds = watchSeconds(input);
   if (seconds === undefined) {
@@ -30,7 +30,7 @@ export async function watched(
   return interruptible(io, async (signal) => {
     let code = 0;
     do {
-      const seen = await look();
+      const seen = await look(signal);
       const cleared = io.terminal?.out === true && input.values["json"] !== true;
       io.out(cleared ? `${CLEAR}${seen.text}` : seen.text);
       code = seen.code;

@@ -6,7 +6,8 @@ export const conservationEventCatalogue: EventEntries<`conservation.${string}`> 
     level: "debug",
     meaning: "The check that nothing is lost has taken another look.",
     fields: {
-      outcome: "`kept`, `broken`, or `elsewhere` when another process has the turn.",
+      outcome:
+        "`kept`, `broken`, `incomplete` when something was too busy to be looked at, or `elsewhere` when another process has the turn.",
       messages: "How many messages were looked at this time.",
       breaches: "How many things are known to be wrong.",
       skipped: "Windows that were too busy to be looked at; their turn comes again.",

@@ -107,7 +107,7 @@ export interface TelemetryEvents {
   "audit.broken": { readonly kind: string; readonly seal: string | null; readonly error: string };
   /** One look of the conservation check. */
   "conservation.checked": {
-    readonly outcome: "kept" | "broken" | "elsewhere";
+    readonly outcome: "kept" | "broken" | "incomplete" | "elsewhere";
     readonly messages: number;
     readonly breaches: number;
     readonly skipped: number;

@@ -117,7 +117,7 @@ export const metricCatalogue = {
   ),
   conservation_checked_messages_total: counter("Messages the conservation check has looked at."),
   conservation_checks_total: counter(
-    "Looks of the conservation check by their end: kept, broken, elsewhere.",
+    "Looks of the conservation check by their end: kept, broken, incomplete, elsewhere.",
     "outcome",
   ),
   dead_letters_open: gauge(

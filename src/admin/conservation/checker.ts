@@ -9,7 +9,7 @@ import type { Breach } from "./findings.ts";
 import { messageStatements } from "./message-statements.ts";
 import { checkPlace, checkStanding, type CheckedPage, type Cursor, type PlaceName } from "./places.ts";
 import { placeStatements } from "./statements.ts";
-import { checkWindow, type CheckedWindow, type Window } from "./window.ts";
+import { checkWindow, joinWindows, type CheckedWindow, type Window } from "./window.ts";
 
 /** Pages of a window: some 4 MB of messages. */
 export const WINDOW_PAGES = 512;
@@ -76,8 +76,26 @@ export class Checker {
     return (await this.#database.run<DayPages>(this.#messages.days, [this.#schema, oldest])).rows;
   }
 
-  window(window: Window): Promise<CheckedWindow | undefined> {
-    return this.#twice((tx) => checkWindow(tx, this.#messages, window));
+  /** A window with more to explain than one question can ask for is looked at in halves. */
+  async window(window: Window): Promise<CheckedWindow | undefined> {
+    const checked = await this.#twice((tx) => checkWindow(tx, this.#messages, window));
+    if (checked === undefined || checked.whole || window.toPage - window.fromPage <= 1) return checked;
+    return this.pieces(window, 2);
+  }
+
+  /** The same window in smaller pieces, one after the other. Undefined when one of them could not be looked at. */
+  async pieces(window: Window, count: number, signal?: AbortSignal): Promise<CheckedWindow | undefined> {
+    const { fromPage, toPage } = window;
+    const size = Math.ceil((toPage - fromPage) / count);
+    let [rest, joined]: [Window, CheckedWindow | undefined] = [window, undefined];
+    for (let page = fromPage; page < toPage; page += size) {
+      if (signal?.aborted === true) return undefined;
+      const piece = await this.window({ ...rest, fromPage: page, toPage: Math.min(page + size, toPage) });
+      if (piece === undefined) return undefined;
+      joined = joined === undefined ? piece : joinWindows(joined, piece);
+      rest = { ...window, after: piece.high, afterDay: window.day };
+    }
+    return joined;
   }
 
   place(name: PlaceName, after: Cursor, oldest: string): Promise<CheckedPage | undefined> {

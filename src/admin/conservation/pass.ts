@@ -1,6 +1,7 @@
 import { WINDOW_PAGES, type Checker, type DayPages, type Horizon } from "./checker.ts";
 import type { Breach } from "./findings.ts";
 import { placeNames, type Cursor, type PlaceName } from "./places.ts";
+import { verdictOf, type ConservationVerdict } from "./tally.ts";
 
 interface Spot {
   readonly day: string;
@@ -16,6 +17,8 @@ export interface PassState {
   /** Where the round over the past stands. */
   readonly back?: Spot;
   readonly places?: Readonly<Partial<Record<PlaceName, Cursor>>>;
+  /** Windows that were too busy to be looked at. Their turn comes again every time, until they were seen. */
+  readonly missed?: readonly Spot[];
   /** What is wrong, by the place where it was seen; these are looked at again every time. */
   readonly wrong?: Readonly<Record<string, readonly Breach[]>>;
 }
@@ -23,7 +26,9 @@ export interface PassState {
 export interface PassResult {
   readonly state: PassState;
   readonly messages: number;
+  /** What was too busy to be looked at this time. */
   readonly skipped: number;
+  readonly verdict: ConservationVerdict;
 }
 
 /** Windows of new messages, and of the past, that one look takes at most. */
@@ -31,6 +36,10 @@ const FRONT = 20;
 const BACK = 10;
 /** How many places with damage are looked at again, and remembered. */
 const MOST_WRONG = 50;
+/** How many windows are remembered that could not be looked at. The round over the past comes to the others. */
+const MOST_MISSED = 50;
+/** How many of them one look tries: each may take as long as a statement may. */
+const MISSED_AGAIN = 5;
 
 /** One look: the newest messages, some of the past, a page of each table, and whatever was wrong before. */
 export async function checkPass(
@@ -49,6 +58,7 @@ class Pass {
   readonly #before: PassState;
   readonly #signal: AbortSignal | undefined;
   readonly #wrong = new Map<string, readonly Breach[]>();
+  readonly #missed: Spot[] = [];
   readonly #seen = new Set<string>();
   #messages = 0;
   #skipped = 0;
@@ -69,12 +79,20 @@ class Pass {
       places[name] = await this.#place(name, this.#before.places?.[name] ?? null);
     this.#note("standing", await this.#checker.standing());
     await this.#again(days);
+    await this.#missedBefore(days);
     const wrong = Object.fromEntries([...this.#wrong].slice(0, MOST_WRONG));
+    const missed = this.#missed.slice(0, MOST_MISSED);
+    const everything = this.#skipped === 0 && missed.length === 0 && !this.#isStopped;
     return {
-      state: { ...(front ? { front } : {}), ...(back ? { back } : {}), places, wrong },
+      state: { ...(front ? { front } : {}), ...(back ? { back } : {}), places, missed, wrong },
       messages: this.#messages,
       skipped: this.#skipped,
+      verdict: verdictOf({ broken: this.#wrong.size > 0, everything }),
     };
+  }
+
+  get #isStopped(): boolean {
+    return this.#signal?.aborted === true;
   }
 
   // A window that was not full yet is looked at again: messages came, and those it had have moved on.
@@ -88,7 +106,7 @@ class Pass {
 
   async #walk(days: readonly DayPages[], from: Spot | undefined, most: number): Promise<Spot | undefined> {
     let spot = from !== undefined && days.some(({ day }) => day === from.day) ? from : firstSpot(days);
-    for (let n = 0; n < most && spot !== undefined && this.#signal?.aborted !== true; n++) {
+    for (let n = 0; n < most && spot !== undefined && !this.#isStopped; n++) {
       const high = await this.#window(spot);
       const next = follow(days, spot, high);
       if (next === undefined) return most === FRONT ? spot : undefined;
@@ -98,7 +116,7 @@ class Pass {
   }
 
   async #window({ day, page, after, afterDay }: Spot): Promise<string | null> {
-    const name = `message ${day} ${page}`;
+    const name = windowName({ day, page });
     if (this.#seen.has(name)) return after;
     const checked = await this.#checker.window({
       day,
@@ -109,7 +127,7 @@ class Pass {
     });
     this.#messages += checked?.messages ?? 0;
     this.#note(name, checked);
-    if (checked?.whole === false) this.#skipped += 1;
+    if (checked === undefined) this.#missed.push({ day, page, after, afterDay });
     return checked?.high ?? null;
   }
 
@@ -121,7 +139,11 @@ class Pass {
 
   async #again(days: readonly DayPages[]): Promise<void> {
     for (const [name, breaches] of Object.entries(this.#before.wrong ?? {})) {
-      if (this.#seen.has(name) || this.#signal?.aborted === true) continue;
+      if (this.#seen.has(name)) continue;
+      if (this.#isStopped) {
+        this.#wrong.set(name, breaches);
+        continue;
+      }
       const [kind = "", ...rest] = name.split(" ");
       if (kind === "message") {
         const [day = "", page = "0"] = rest;
@@ -135,6 +157,17 @@ class Pass {
     }
   }
 
+  async #missedBefore(days: readonly DayPages[]): Promise<void> {
+    const missed = (this.#before.missed ?? []).filter(
+      (spot) => !this.#seen.has(windowName(spot)) && days.some(({ day }) => day === spot.day),
+    );
+    for (const [turn, spot] of missed.entries()) {
+      // Those that have to wait come first the next time.
+      if (turn >= MISSED_AGAIN || this.#isStopped) this.#missed.unshift(spot);
+      else await this.#window(spot);
+    }
+  }
+
   #note(name: string, checked: { readonly breaches: readonly Breach[] } | undefined): void {
     this.#seen.add(name);
     if (checked === undefined) {
@@ -143,6 +176,10 @@ class Pass {
       if (before !== undefined) this.#wrong.set(name, before);
     } else if (checked.breaches.length > 0) this.#wrong.set(name, checked.breaches.slice(0, 100));
   }
+}
+
+function windowName({ day, page }: Pick<Spot, "day" | "page">): string {
+  return `message ${day} ${page}`;
 }
 
 // What a window lacked in front of its first message is only seen from there.

@@ -3,7 +3,8 @@ import { explainPostgresError, quotedSchema, type Database } from "../../storage
 import type { Observer } from "../../telemetry/index.ts";
 import { Checker, type Retentions } from "./checker.ts";
 import { findingsOf, type Breach, type ConservationFinding } from "./findings.ts";
-import { checkPass, type PassState } from "./pass.ts";
+import { checkPass, type PassResult, type PassState } from "./pass.ts";
+import type { ConservationVerdict } from "./tally.ts";
 
 export interface ConservationWatchOptions {
   readonly database: Database;
@@ -72,13 +73,12 @@ export class ConservationWatch implements Service {
     const horizon = await this.#checker.horizon(common);
     const result = await checkPass(this.#checker, horizon, stateOf(turn.state), signal);
     await database.run(save, [worker, JSON.stringify(result.state)]);
-    const isBroken = Object.keys(result.state.wrong ?? {}).length > 0;
-    return this.#tell(result, isBroken ? "broken" : "kept", startedMs);
+    return this.#tell(result, result.verdict, startedMs);
   }
 
   #tell(
-    { state, messages, skipped }: { state: PassState; messages: number; skipped: number },
-    outcome: "kept" | "broken" | "elsewhere",
+    { state, messages, skipped }: Omit<PassResult, "verdict">,
+    outcome: ConservationVerdict | "elsewhere",
     startedMs: number,
   ): readonly ConservationFinding[] {
     const { observer } = this.#options;

@@ -26,6 +26,16 @@ export interface LaneAccount {
   readonly lost: number;
 }
 
+export const noAccount: Omit<LaneAccount, "lane"> = {
+  written: 0,
+  sent: 0,
+  waiting: 0,
+  dead: 0,
+  discarded: 0,
+  unjudged: 0,
+  lost: 0,
+};
+
 export interface CheckedWindow {
   readonly messages: number;
   readonly high: string | null;
@@ -127,6 +137,38 @@ function accounts(
     if (lane !== undefined) lane[account] += 1;
   }
   return [...byLane.values()];
+}
+
+/** Pure. */
+export function addAccounts(
+  a: Omit<LaneAccount, "lane">,
+  b: Omit<LaneAccount, "lane">,
+): Omit<LaneAccount, "lane"> {
+  return {
+    written: a.written + b.written,
+    sent: a.sent + b.sent,
+    waiting: a.waiting + b.waiting,
+    dead: a.dead + b.dead,
+    discarded: a.discarded + b.discarded,
+    unjudged: a.unjudged + b.unjudged,
+    lost: a.lost + b.lost,
+  };
+}
+
+/** Pure. Two windows, of which the second follows the first, as one. */
+export function joinWindows(first: CheckedWindow, second: CheckedWindow): CheckedWindow {
+  const byLane = new Map(first.lanes.map((account) => [account.lane, account]));
+  for (const account of second.lanes) {
+    const { lane } = account;
+    byLane.set(lane, { lane, ...addAccounts(byLane.get(lane) ?? noAccount, account) });
+  }
+  return {
+    messages: first.messages + second.messages,
+    high: second.high,
+    lanes: [...byLane.values()],
+    breaches: [...first.breaches, ...second.breaches],
+    whole: first.whole && second.whole,
+  };
 }
 
 function tid(page: number): string {

@@ -159,6 +159,7 @@ export function doctorStatements(schema: string) {
       "sagabox.doctor.conservation",
       `select (extract(epoch from clock_timestamp() - checked_at) * 1000)::double precision as age_ms,
               (select count(*)::integer from json_object_keys(coalesce(state -> 'wrong', '{}'))) as wrong,
+              json_array_length(coalesce(state -> 'missed', '[]')) as missed,
               dead_letter_ms, archive_ms
          from ${schema}.conservation`,
     ),

@@ -137,9 +137,11 @@ export function judgeSeals({ unsealed_ms: lag }: SealFacts): readonly Diagnosis[
 export interface ConservationFacts {
   readonly age_ms: number | null;
   readonly wrong: number;
+  /** Windows that the last look found too busy. */
+  readonly missed: number;
 }
 
-export function judgeConservation({ age_ms: age, wrong }: ConservationFacts): readonly Diagnosis[] {
+export function judgeConservation({ age_ms: age, wrong, missed }: ConservationFacts): readonly Diagnosis[] {
   if (wrong > 0) {
     return [
       problem(
@@ -157,6 +159,16 @@ export function judgeConservation({ age_ms: age, wrong }: ConservationFacts): re
         age === null ? "never checked here" : `last checked ${spell(age)} ago`,
         "Nobody would notice a message that is lost.",
         "Run a worker with the part upkeep, or once: sagabox verify",
+      ),
+    ];
+  }
+  if (missed > 0) {
+    return [
+      advice(
+        "conservation",
+        `${missed} window(s) of messages were too busy to be looked at`,
+        "Nobody would notice a message that is lost there.",
+        "Look what keeps the tables busy. All of it, now, and again where it was busy: sagabox verify",
       ),
     ];
   }

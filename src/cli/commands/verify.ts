@@ -1,4 +1,4 @@
-import { verifyConservation, type ConservationReport } from "../../admin/index.ts";
+import { verifyConservation, type ConservationReport, type ConservationVerdict } from "../../admin/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
 import { DONE, FOUND, STOPPED } from "../exit-codes.ts";
@@ -17,7 +17,9 @@ what waits, deliveries, schedules, dead letters, the inbox, leases and incidents
 system, blocks nobody and changes nothing. Every worker with the part "upkeep" does the same all the time; this does all of
 it now. What a broker lost after it confirmed is not seen from here.
 
-Exit code 3 when something is wrong; each finding names the ids and what to do. The role of an operator suffices.
+What is too busy is looked at again, and then in smaller pieces. Exit code 3 when something is wrong; each finding names the
+ids and what to do. Exit code 4 when nothing wrong was seen, but not everything could be looked at. The role of an operator
+suffices.
 
 Examples:
   sagabox verify
@@ -49,11 +51,10 @@ The database is the one of DATABASE_URL.`,
           ...(signal === undefined ? {} : { signal }),
           progress: (done, total) => told.at(done, total),
         }).finally(() => told.end());
-        const stopped = signal?.aborted === true;
-        const text = input.values["json"] === true ? json(report) : reportText(report, input, stopped);
-        return { text, code: report.ok ? (stopped ? STOPPED : DONE) : FOUND };
+        const text = input.values["json"] === true ? json(report) : reportText(report, input);
+        return { text, code: codes[report.verdict] };
       };
-      if (textValue(input, "watch") !== undefined) return watched(input, io, () => look());
+      if (textValue(input, "watch") !== undefined) return watched(input, io, look);
       return interruptible(io, async (signal) => {
         const { text, code } = await look(signal);
         io.out(text);
@@ -61,6 +62,12 @@ The database is the one of DATABASE_URL.`,
       });
     });
   },
+};
+
+const codes: Readonly<Record<ConservationVerdict, number>> = {
+  kept: DONE,
+  broken: FOUND,
+  incomplete: STOPPED,
 };
 
 const DAY_MS = 86_400_000;
@@ -74,15 +81,30 @@ function sinceOf(input: CommandInput): string | undefined {
   return new Date(at).toISOString().slice(0, 10);
 }
 
-function reportText(report: ConservationReport, input: CommandInput, stopped: boolean): string {
-  const { total, lanes, findings, from, skipped, rows, durationMs } = report;
+function verdictText({ verdict, total, findings, from, rows }: ConservationReport): string {
   const wrong = findings.reduce((sum, { count }) => sum + count, 0);
+  const texts: Readonly<Record<ConservationVerdict, string>> = {
+    kept: `Kept: all ${total.written} message(s) written since ${from} are accounted for; ${rows} other row(s) are in order.`,
+    broken: `BROKEN: ${wrong} thing(s) are not as they should be, of ${total.written} message(s) written since ${from}.`,
+    incomplete:
+      `NOT PROVED: not everything could be looked at. ${total.written} message(s) written since ${from} are accounted for, and ` +
+      `${rows} other row(s) are in order.`,
+  };
+  return texts[verdict];
+}
+
+function reportText(report: ConservationReport, input: CommandInput): string {
+  const { total, lanes, findings, skipped, finished, durationMs } = report;
   const sums = Object.entries(total).map(([name, count]) => [name, count] as const);
   const lines = [
-    report.ok
-      ? `Kept: all ${total.written} message(s) written since ${from} are accounted for; ${rows} other row(s) are in order.`
-      : `BROKEN: ${wrong} thing(s) are not as they should be, of ${total.written} message(s) written since ${from}.`,
-    ...(stopped ? ["Stopped before the end; what was looked at by then is counted."] : []),
+    verdictText(report),
+    ...(finished ? [] : ["Stopped before the end; what was looked at by then is counted."]),
+    ...(skipped === 0
+      ? []
+      : [
+          `${skipped} window(s) or table(s) were too busy, also when asked again: nothing is said about them. ` +
+            "Look again when there is less to do.",
+        ]),
     "",
     table(["messages", "count"], sums),
     ...(input.values["lanes"] === true ? ["", laneTable(lanes)] : []),
@@ -94,7 +116,7 @@ function reportText(report: ConservationReport, input: CommandInput, stopped: bo
       ...(count > ids.length ? [`  … and ${count - ids.length} more.`] : []),
     ]),
     "",
-    `Looked for ${Math.round(durationMs)} ms.${skipped > 0 ? ` ${skipped} window(s) were too busy: nothing is said about them.` : ""}`,
+    `Looked for ${Math.round(durationMs)} ms.`,
   ];
   return lines.join("\n");
 }

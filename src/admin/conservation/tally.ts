@@ -1,0 +1,75 @@
+import { findingsOf, type Breach, type ConservationFinding } from "./findings.ts";
+import type { CheckedPage } from "./places.ts";
+import { addAccounts, noAccount, type CheckedWindow, type LaneAccount } from "./window.ts";
+
+/**
+ * `broken`: something is wrong. `incomplete`: what could be looked at is in order, but not everything could. Only `kept`
+ * says that nothing is lost.
+ */
+export type ConservationVerdict = "kept" | "broken" | "incomplete";
+
+export interface ConservationReport {
+  /** All of it was looked at, and nothing is wrong: the verdict is `kept`. */
+  readonly ok: boolean;
+  readonly verdict: ConservationVerdict;
+  /** False when it was stopped before its end; what was looked at by then is counted. */
+  readonly finished: boolean;
+  /** The first day whose messages were counted; older ones cannot be proved any more. */
+  readonly from: string;
+  /** Written = sent + waiting + dead + discarded + unjudged; anything else is lost. */
+  readonly total: Omit<LaneAccount, "lane">;
+  readonly lanes: readonly LaneAccount[];
+  /** Rows looked at in the outbox, the queue, the schedule, the dead letters and the inbox. */
+  readonly rows: number;
+  /** Windows of messages, and tables from some row on, that were too busy each time: nothing is said about them. */
+  readonly skipped: number;
+  readonly findings: readonly ConservationFinding[];
+  readonly durationMs: number;
+}
+
+/** Pure. What may be said about what was seen. */
+export function verdictOf(seen: {
+  readonly broken: boolean;
+  readonly everything: boolean;
+}): ConservationVerdict {
+  if (seen.broken) return "broken";
+  return seen.everything ? "kept" : "incomplete";
+}
+
+/** Adds up what the walk of one verification sees. */
+export class Tally {
+  readonly #lanes = new Map<number, LaneAccount>();
+  readonly #breaches: Breach[] = [];
+  #rows = 0;
+  #skipped = 0;
+  #finished = true;
+
+  window(checked: CheckedWindow | undefined): void {
+    if (checked === undefined || !checked.whole) this.#skipped += 1;
+    for (const account of checked?.lanes ?? []) {
+      const { lane } = account;
+      this.#lanes.set(lane, { lane, ...addAccounts(this.#lanes.get(lane) ?? noAccount, account) });
+    }
+    this.#breaches.push(...(checked?.breaches ?? []));
+  }
+
+  page(checked: CheckedPage | undefined): void {
+    if (checked === undefined) this.#skipped += 1;
+    this.#rows += checked?.rows ?? 0;
+    this.#breaches.push(...(checked?.breaches ?? []));
+  }
+
+  stopped(): void {
+    this.#finished = false;
+  }
+
+  report(from: string, durationMs: number): ConservationReport {
+    const lanes = [...this.#lanes.values()].toSorted((a, b) => a.lane - b.lane);
+    const findings = findingsOf(this.#breaches);
+    const [rows, skipped, finished] = [this.#rows, this.#skipped, this.#finished];
+    const verdict = verdictOf({ broken: findings.length > 0, everything: finished && skipped === 0 });
+    const total = lanes.reduce(addAccounts, noAccount);
+    const ok = verdict === "kept";
+    return { ok, verdict, finished, from, total, lanes, rows, skipped, findings, durationMs };
+  }
+}

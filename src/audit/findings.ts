@@ -10,7 +10,8 @@ export interface Finding {
     | "rows_missing"
     | "seal_changed"
     | "seal_missing"
-    | "anchor_missing";
+    | "anchor_missing"
+    | "retention_untrue";
   /** Which log, where it is about rows. */
   readonly log: LogName | null;
   /** The row, by its id. */

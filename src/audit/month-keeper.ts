@@ -1,8 +1,8 @@
 import type { Json } from "../message/index.ts";
 import { quotedSchema, SQLSTATE, sqlState, type Database, type OwnedTransaction } from "../storage/index.ts";
-import type { Link } from "./findings.ts";
 import { planMonths, type MonthlyTable, type MonthPartition, type MonthPlan } from "./months.ts";
-import { retentionRecord } from "./retention-record.ts";
+import { RETENTION_ACTOR, RETENTION_TARGET, type RetentionRecord } from "./retention-line.ts";
+import { readRetention } from "./retention-record.ts";
 import {
   auditStatements,
   logTables,
@@ -25,6 +25,13 @@ const NOT_POSSIBLE: readonly string[] = [
 
 /** `kept`: something of it is still needed. `busy`: a table was in use. `taken`: nothing to do for us. */
 export type MonthOutcome = "done" | "kept" | "busy" | "taken" | "broken";
+
+interface LastSeal {
+  readonly number: string;
+  readonly hash: string;
+  /** How many seals the month has. */
+  readonly count: string;
+}
 
 type Work = (tx: OwnedTransaction) => Promise<MonthOutcome>;
 
@@ -64,17 +71,22 @@ export class MonthKeeper {
   drop(part: MonthPartition): Promise<MonthOutcome> {
     const { drop } = this.#partition(part);
     return this.#alone(async (tx) => {
-      const hindrance = await this.#hindrance(tx, part);
+      const before = await readRetention(tx, this.#audit, quotedSchema(this.#schema));
+      const last = part.table === "audit_seal" ? await this.#lastSeal(tx, part) : undefined;
+      const hindrance =
+        part.table === "audit_seal"
+          ? await this.#sealHindrance(tx, part, before, last)
+          : await this.#hindrance(tx, part);
       if (hindrance !== undefined) return hindrance;
-      const { anchor: before } = await retentionRecord(tx, this.#audit);
       await tx.query(drop);
-      const after = await this.#whatIsLeft(tx, before);
+      const dropped = await this.#droppedMonths(tx, before, part);
+      const anchor = last === undefined ? before.anchor : { number: last.number, hash: last.hash };
       await new AuditWriter(this.#schema).done(tx, {
-        actor: "sagabox",
+        actor: RETENTION_ACTOR,
         action: "audit.retention",
-        target: { kind: "partition", id: part.name },
+        target: { kind: RETENTION_TARGET, id: part.name },
         reason: "older than the retention",
-        after: after as unknown as Json,
+        after: { dropped, anchor } as unknown as Json,
       });
       return "done";
     });
@@ -82,11 +94,8 @@ export class MonthKeeper {
 
   async #hindrance(tx: OwnedTransaction, part: MonthPartition): Promise<MonthOutcome | undefined> {
     const sql = this.#partition(part);
-    const isTrue = async (text: string): Promise<boolean> =>
-      (await tx.query<{ needed: boolean }>(text)).rows[0]?.needed === true;
-    if (part.table === "audit_seal") return (await isTrue(sql.sealsNeeded)) ? "kept" : undefined;
-    if (part.table === "saga_audit_log" && (await isTrue(sql.needed))) return "kept";
-    const log: LogName = part.table === logTables.saga ? "saga" : "action";
+    if (part.table === "saga_audit_log" && (await isNeeded(tx, sql.needed))) return "kept";
+    const log = logOf(part.table);
     const rows = BigInt((await tx.query<{ count: string }>(sql.rows)).rows[0]?.count ?? "0");
     const sealed = await tx.run<{ count: string }>(this.#sql.sealed, [log, part.month]);
     const covered = BigInt(sealed.rows[0]?.count ?? "0");
@@ -94,19 +103,36 @@ export class MonthKeeper {
     return rows > covered ? "kept" : rows < covered ? "broken" : undefined;
   }
 
-  async #whatIsLeft(
+  async #sealHindrance(
     tx: OwnedTransaction,
-    before: Link,
-  ): Promise<{ readonly dropped: readonly object[]; readonly anchor: Link }> {
+    part: MonthPartition,
+    { anchor }: RetentionRecord,
+    last: LastSeal | undefined,
+  ): Promise<MonthOutcome | undefined> {
+    if (await isNeeded(tx, this.#partition(part).sealsNeeded)) return "kept";
+    if (last === undefined) return undefined;
+    // Somebody removed some, and the rest is evidence.
+    return BigInt(last.number) - BigInt(anchor.number) === BigInt(last.count) ? undefined : "broken";
+  }
+
+  async #lastSeal(tx: OwnedTransaction, part: MonthPartition): Promise<LastSeal | undefined> {
+    return (await tx.query<LastSeal>(this.#partition(part).lastSeal)).rows[0];
+  }
+
+  // Only what we dropped ourselves: a month that somebody else emptied stays missing.
+  async #droppedMonths(
+    tx: OwnedTransaction,
+    before: RetentionRecord,
+    part: MonthPartition,
+  ): Promise<RetentionRecord["dropped"]> {
     const { rows: months } = await tx.run<{ log: LogName; month: string; gone: boolean }>(
       this.#sql.sealedMonths,
     );
-    const [first] = (await tx.run<{ number: string; previous_hash: string }>(this.#sql.firstSeal)).rows;
-    const anchor =
-      first === undefined
-        ? before
-        : { number: (BigInt(first.number) - 1n).toString(), hash: first.previous_hash };
-    return { dropped: months.filter(({ gone }) => gone).map(({ log, month }) => ({ log, month })), anchor };
+    const log = part.table === "audit_seal" ? null : logOf(part.table);
+    const known = [...before.dropped, { log, month: part.month }];
+    const isOurs = (one: { readonly log: LogName; readonly month: string }): boolean =>
+      known.some(({ log, month }) => log === one.log && month === one.month);
+    return months.filter((one) => one.gone && isOurs(one)).map(({ log, month }) => ({ log, month }));
   }
 
   #partition(part: MonthPartition): ReturnType<typeof partitionStatements> {
@@ -131,4 +157,12 @@ export class MonthKeeper {
       await tx.rollback();
     }
   }
+}
+
+async function isNeeded(tx: OwnedTransaction, text: string): Promise<boolean> {
+  return (await tx.query<{ needed: boolean }>(text)).rows[0]?.needed === true;
+}
+
+function logOf(table: MonthlyTable): LogName {
+  return table === logTables.saga ? "saga" : "action";
 }

@@ -1,24 +1,77 @@
-import type { Queryable } from "../storage/index.ts";
-import { chainBegin, type Link } from "./findings.ts";
-import type { AuditStatements, LogName } from "./statements.ts";
+import { textArray, type Queryable } from "../storage/index.ts";
+import { chainBegin, type Finding, type Link } from "./findings.ts";
+import { judgeRetentionLine, type RetentionLine, type RetentionRecord } from "./retention-line.ts";
+import { logTables, type AuditStatements, type LogName } from "./statements.ts";
 
-/** What the newest line about dropped months says: the log itself accounts for what is not there any more. */
-export interface RetentionRecord {
-  /** Months of which seals are left, but no rows. */
-  readonly dropped: readonly { readonly log: LogName; readonly month: string }[];
-  /** The last seal that was dropped. The chain goes on from here. */
-  readonly anchor: Link;
+/** What the lines about dropped months say, as far as they can be believed. */
+export interface Retention extends RetentionRecord {
+  /** Lines that say what cannot be: nobody but the upkeep should write such lines. */
+  readonly findings: readonly Finding[];
 }
 
-export async function retentionRecord(tx: Queryable, sql: AuditStatements): Promise<RetentionRecord> {
-  const [row] = (await tx.run<{ after: string | null }>(sql.retentionRecord)).rows;
-  if (row === undefined || row.after === null) return { dropped: [], anchor: chainBegin };
-  return JSON.parse(row.after) as RetentionRecord;
+/** Far more than the months that are kept have. */
+const MOST_LINES = 1_000;
+
+/**
+ * What all lines together say that can be believed. Those that cannot are named and legitimise nothing; and none can take
+ * back what another one says, since what was dropped stays so.
+ */
+export async function readRetention(
+  database: Queryable,
+  sql: AuditStatements,
+  schema: string,
+): Promise<Retention> {
+  const { rows } = await database.run<RetentionLine>(sql.retentionLines, [MOST_LINES]);
+  if (rows.length === 0) return { dropped: [], anchor: chainBegin, findings: [] };
+  const named = rows.map(({ target_id: name }) => name ?? "");
+  const left = await tablesLeft(database, sql, schema, named);
+  const begins = await chainBeginsAt(database, sql);
+  const judged = rows.map((line) => judgeRetentionLine(line, { left, begins }));
+  const records = judged.flatMap((one) => ("record" in one ? [one.record] : []));
+  const months = new Map(
+    records.flatMap(({ dropped }) => dropped.map((one) => [`${one.log} ${one.month}`, one])),
+  );
+  return {
+    dropped: [...months.values()],
+    anchor: records.map(({ anchor }) => anchor).reduce(laterLink, chainBegin),
+    findings: judged.flatMap((one) => ("finding" in one ? [one.finding] : [])),
+  };
 }
 
-export function isDropped(
-  { dropped }: RetentionRecord,
-  { log, month }: { log: string; month: string },
-): boolean {
-  return dropped.some((one) => one.log === log && one.month === month);
+// None that is believed lies behind where the chain begins, so the latest is the one that leads there.
+function laterLink(one: Link, other: Link): Link {
+  return BigInt(other.number) > BigInt(one.number) ? other : one;
+}
+
+/**
+ * Whether a month without rows was dropped by the upkeep. It drops the table of a month whole; one that is there and empty
+ * was emptied by somebody else, whatever a line says.
+ */
+export async function wasDropped(
+  database: Queryable,
+  sql: AuditStatements,
+  schema: string,
+  { log, month }: { readonly log: LogName; readonly month: string },
+): Promise<boolean> {
+  const { dropped } = await readRetention(database, sql, schema);
+  if (!dropped.some((one) => one.log === log && one.month === month)) return false;
+  const table = `${logTables[log]}_${month.slice(0, 4)}${month.slice(5, 7)}`;
+  return (await tablesLeft(database, sql, schema, [table])).size === 0;
+}
+
+/** What the first seal that is left follows. Undefined while there is none. */
+async function chainBeginsAt(database: Queryable, sql: AuditStatements): Promise<Link | undefined> {
+  const [first] = (await database.run<{ number: string; previous_hash: string }>(sql.firstSeal)).rows;
+  if (first === undefined) return undefined;
+  return { number: (BigInt(first.number) - 1n).toString(), hash: first.previous_hash };
+}
+
+async function tablesLeft(
+  database: Queryable,
+  sql: AuditStatements,
+  schema: string,
+  names: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const { rows } = await database.run<{ name: string }>(sql.tablesLeft, [schema, textArray([...names])]);
+  return new Set(rows.map(({ name }) => name));
 }

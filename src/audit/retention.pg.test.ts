@@ -1,51 +1,8 @@
 import { expect, test } from "vitest";
-import { auditHouse } from "../../test/support/audit.ts";
-import { statement } from "../storage/index.ts";
-import { sealRound } from "./seal-round.ts";
-import { auditStatements } from "./statements.ts";
-import { tidyMonths } from "./tidy-months.ts";
-
-const DAY_MS = 86_400_000;
-const MONTHS = ["2025-01-01", "2025-02-01", "2025-03-01"];
-
-/** Three months of long ago, each with four lines of a saga and one action, sealed at their end. */
-async function setup() {
-  const house = await auditHouse();
-  const { pool, database } = house;
-  for (const month of MONTHS) {
-    for (const table of ["saga_audit_log", "audit_log", "audit_seal"]) {
-      await pool.query(
-        `create table sagabox.${table}_${month.slice(0, 7).replace("-", "")} partition of sagabox.${table}
-         for values from ('${month}T00:00:00Z') to (timestamptz '${month}T00:00:00Z' + interval '1 month')`,
-      );
-    }
-    await pool.query(
-      `insert into sagabox.saga_audit_log (at, saga_id, version, event_type, cause)
-       select timestamptz '${month} 12:00Z', 'saga-${month}', n, 'noted', 'x' from generate_series(1, 4) as n`,
-    );
-    await pool.query(
-      `insert into sagabox.audit_log (at, actor, action, target_kind, outcome)
-       values ('${month} 12:00Z', 'ada', 'test.done', 'test', 'done')`,
-    );
-    await house.final();
-    const sql = auditStatements('"sagabox"');
-    const then = sql.head.text.replace("clock_timestamp()", `timestamptz '${month} 13:00Z'`);
-    const tx = await database.begin();
-    await sealRound(tx, { ...sql, head: statement("test.head", then) }, 100);
-    await tx.commit();
-  }
-  const partitions = async (): Promise<string[]> => {
-    const { rows } = await pool.query<{ name: string }>(
-      "select relname as name from pg_class where relkind = 'r' and relname ~ 'audit.*_2025[0-9]{2}$' order by 1",
-    );
-    return rows.map(({ name }) => name);
-  };
-  const tidy = () => tidyMonths(database, "sagabox", { retentionMs: 400 * DAY_MS, observer: house.observer });
-  return { ...house, partitions, tidy };
-}
+import { auditMonths } from "../../test/support/audit-months.ts";
 
 test("SEC-19: old months are dropped whole, and the chain verifies from its anchor on", async () => {
-  const { verify, tidy, partitions, lines, seal, tamper, observer } = await setup();
+  const { verify, tidy, partitions, lines, seal, tamper, observer } = await auditMonths();
   expect(await verify()).toMatchObject({ ok: true, rows: 15, seals: 6 });
   await tidy();
   // The last seal of all stays, whatever its age: the next one follows it.
@@ -66,7 +23,7 @@ test("SEC-19: old months are dropped whole, and the chain verifies from its anch
 });
 
 test("F3: a month stays as long as an instance that is not forgotten has lines in it", async () => {
-  const { verify, tidy, partitions, pool } = await setup();
+  const { verify, tidy, partitions, pool } = await auditMonths();
   await pool.query(
     `insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
             traceparent, message_correlation_id, started_at)
@@ -82,7 +39,7 @@ test("F3: a month stays as long as an instance that is not forgotten has lines i
 });
 
 test("a month with rows that are not sealed yet is not dropped", async () => {
-  const { tidy, partitions, pool } = await setup();
+  const { tidy, partitions, pool } = await auditMonths();
   await pool.query(
     `insert into sagabox.audit_log (at, actor, action, target_kind, outcome)
      values ('2025-01-02', 'ada', 'test.late', 'test', 'done')`,
@@ -93,7 +50,7 @@ test("a month with rows that are not sealed yet is not dropped", async () => {
 });
 
 test("SEC-19: a month in which sealed rows are missing is kept as evidence, and told", async () => {
-  const { tidy, partitions, tamper, observer, verify } = await setup();
+  const { tidy, partitions, tamper, observer, verify } = await auditMonths();
   await tamper("delete from sagabox.saga_audit_log where id = 1");
   await tidy();
   expect(await partitions()).toContain("saga_audit_log_202501");
@@ -102,7 +59,7 @@ test("SEC-19: a month in which sealed rows are missing is kept as evidence, and 
 });
 
 test("months are attached ahead while others write, and refuse to be emptied like the rest", async () => {
-  const { tidy, pool, observer } = await setup();
+  const { tidy, pool, observer } = await auditMonths();
   await pool.query("drop table sagabox.audit_log_" + (await lastMonth(pool)));
   await tidy();
   const attached = observer.of("history.partition").filter(({ action }) => action === "attached");

@@ -104,6 +104,21 @@ export function auditStatements(schema: string) {
       `select chain, saga_after::text, action_after::text, count(*)::integer as seals
          from ${schema}.audit_seal group by chain, saga_after, action_after order by chain`,
     ),
+    // The same without counting. Chains follow each other, so where the first seal and the last are of one, there is one;
+    // only after a restore from a dump are all of them read.
+    chains: statement(
+      "sagabox.audit.chains",
+      `with ends as materialized (
+         (select chain, saga_after, action_after from ${schema}.audit_seal order by number limit 1)
+         union
+         (select chain, saga_after, action_after from ${schema}.audit_seal order by number desc limit 1))
+       select chain, saga_after::text, action_after::text
+         from (select * from ends where (select count(*) from ends) = 1
+               union
+               select chain, saga_after, action_after from ${schema}.audit_seal
+                where (select count(*) from ends) > 1) as found
+        order by found.chain`,
+    ),
     // What no seal covers: rows that are not sealed yet, rows from transactions that never were, rows from before the
     // first seal that is kept.
     unsealed: statement(
@@ -124,10 +139,23 @@ export function auditStatements(schema: string) {
           where row.id <= $3::text::bigint or (row.xid < $1::text::xid8 and row.id <= $5::text::bigint)) as found
         order by found.log, found.id limit 100`,
     ),
-    retentionRecord: statement(
-      "sagabox.audit.retention_record",
-      `select after::text as after from ${schema}.audit_log
-        where action = 'audit.retention' and outcome = 'done' order by id desc limit 1`,
+    firstSeal: statement(
+      "sagabox.audit.first_seal",
+      `select number::text, encode(previous_hash, 'hex') as previous_hash from ${schema}.audit_seal as seal
+        order by seal.number limit 1`,
+    ),
+    // A few for each month that was dropped.
+    retentionLines: statement(
+      "sagabox.audit.retention_lines",
+      `select row.id::text, ${utc("row.at")} as at, row.actor, row.target_kind, row.target_id, row.after::text as after
+         from ${schema}.audit_log as row
+        where row.action = 'audit.retention' and row.outcome = 'done' order by row.id desc limit $1::integer`,
+    ),
+    // Which of these months still have a table of their own.
+    tablesLeft: statement(
+      "sagabox.audit.tables_left",
+      `select relname as name from pg_class
+        where relnamespace = $1::text::regnamespace and relname = any($2::text::text[])`,
     ),
   };
 }
@@ -212,11 +240,6 @@ export function monthStatements(schema: string) {
          from (select distinct log, month from ${schema}.audit_seal) as seal
         order by 1, 2`,
     ),
-    firstSeal: statement(
-      "sagabox.audit.first_seal",
-      `select number::text, encode(previous_hash, 'hex') as previous_hash from ${schema}.audit_seal as seal
-        order by seal.number limit 1`,
-    ),
   };
 }
 
@@ -235,6 +258,8 @@ export function partitionStatements(
              for values from ('${from}T00:00:00Z') to ('${next}T00:00:00Z')`,
     drop: `alter table ${parent} detach partition ${child}; drop table ${child}`,
     rows: `select count(*)::text as count from ${child}`,
+    lastSeal: `select number::text, encode(hash, 'hex') as hash, (count(*) over ())::text as count
+                 from ${child} as seal order by seal.number desc limit 1`,
     // An instance that has not been forgotten must stay readable, whatever its age.
     needed: `select exists (
                select 1 from ${schema}.saga_instance as instance

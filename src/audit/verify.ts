@@ -1,9 +1,9 @@
 import { rejectUnknownKeys, text } from "../options/index.ts";
 import { explainPostgresError, quotedSchema, type Queryable } from "../storage/index.ts";
-import { LAST_ID, type ChainBounds, type Seal } from "./chain.ts";
-import { addedRows, judgeRows, judgeSeal, type Finding, type Link } from "./findings.ts";
-import { isDropped, retentionRecord } from "./retention-record.ts";
-import { byLogAndMonth, type LeafRow } from "./seal-round.ts";
+import type { ChainBounds, Seal } from "./chain.ts";
+import { boundsOf, ChainJudge, type Bounds } from "./chain-judge.ts";
+import type { Finding, Link } from "./findings.ts";
+import { readRetention } from "./retention-record.ts";
 import { roundsOf, type Round } from "./seal-rounds.ts";
 import { auditStatements, type AuditStatements } from "./statements.ts";
 import { judgeRest, type Rest } from "./verify-rest.ts";
@@ -52,7 +52,7 @@ export async function verifyAudit(
   rejectUnknownKeys("audit.verify", options, ["anchor", "onProgress", "signal"]);
   const quoted = quotedSchema(schema);
   try {
-    return await new Verification(database, auditStatements(quoted), options).run();
+    return await new Verification(database, quoted, options).run();
   } catch (error) {
     throw explainPostgresError(error, quoted);
   }
@@ -60,7 +60,9 @@ export async function verifyAudit(
 
 class Verification {
   readonly #database: Queryable;
+  readonly #schema: string;
   readonly #sql: AuditStatements;
+  readonly #judge: ChainJudge;
   readonly #options: VerifyOptions;
   readonly #anchor: { readonly number: string | undefined; readonly hash: string } | undefined;
   readonly #findings: Finding[] = [];
@@ -70,9 +72,11 @@ class Verification {
   #rows = 0;
   #droppedRows = 0;
 
-  constructor(database: Queryable, sql: AuditStatements, options: VerifyOptions) {
+  constructor(database: Queryable, quoted: string, options: VerifyOptions) {
     this.#database = database;
-    this.#sql = sql;
+    this.#schema = quoted;
+    this.#sql = auditStatements(quoted);
+    this.#judge = new ChainJudge(database, this.#sql, quoted);
     this.#options = options;
     this.#anchor = options.anchor === undefined ? undefined : anchorOf(options.anchor);
   }
@@ -80,7 +84,8 @@ class Verification {
   async run(): Promise<VerifyReport> {
     const { rows: chains } = await this.#database.run<ChainBounds & { seals: number }>(this.#sql.sealTotals);
     const totalSeals = chains.reduce((sum, { seals }) => sum + seals, 0);
-    const { anchor } = await retentionRecord(this.#database, this.#sql);
+    const { anchor, findings } = await readRetention(this.#database, this.#sql, this.#schema);
+    this.#say(findings);
     let link: Link = anchor;
     this.#meet(link);
     let first: Seal | undefined;
@@ -99,47 +104,14 @@ class Verification {
     return this.#report(link, chains.length, finished, rest);
   }
 
-  async #judgeRound(before: Link, { seals, gapBehind }: Round, bounds: Bounds): Promise<Link> {
-    let link = before;
-    let whole = !gapBehind;
-    for (const seal of seals) {
-      const findings = judgeSeal(link, seal);
-      this.#say(findings);
-      if (findings.length > 0) whole = false;
-      this.#seals += 1;
-      this.#meet(seal);
-      link = seal;
-    }
-    const [one] = seals;
-    if (one === undefined) return link;
-    const { rows } = await this.#database.run<LeafRow>(this.#sql.leaves, [
-      one.xid_from,
-      one.xid_to,
-      ...bounds,
-    ]);
-    const groups = new Map(byLogAndMonth(rows).map((group) => [keyOf(group[0] ?? one), group]));
-    for (const seal of seals) {
-      await this.#judgeRows(seal, groups.get(keyOf(seal)) ?? []);
-      groups.delete(keyOf(seal));
-    }
-    // Where seals are missing, or say something else than they did, these may well be rows of theirs.
-    if (whole) {
-      for (const [{ log, month }, group] of [...groups.values()].map(
-        (rows) => [rows[0] ?? one, rows] as const,
-      ))
-        this.#say(addedRows(log, month, one.number, group));
-    }
+  async #judgeRound(before: Link, round: Round, bounds: Bounds): Promise<Link> {
+    const { link, rows, droppedRows, findings } = await this.#judge.round(before, round, bounds);
+    for (const seal of round.seals) this.#meet(seal);
+    this.#seals += round.seals.length;
+    this.#rows += rows;
+    this.#droppedRows += droppedRows;
+    this.#say(findings);
     return link;
-  }
-
-  async #judgeRows(seal: Seal, found: readonly LeafRow[]): Promise<void> {
-    // Looked up late: the month may have been dropped while we were on our way to it.
-    if (found.length === 0 && isDropped(await retentionRecord(this.#database, this.#sql), seal)) {
-      this.#droppedRows += seal.row_count;
-      return;
-    }
-    this.#rows += found.length;
-    this.#say(judgeRows(seal, found));
   }
 
   #meet({ number, hash }: Link): void {
@@ -182,23 +154,6 @@ class Verification {
       findingCount: this.#findingCount,
     };
   }
-}
-
-type Bounds = readonly [string, string, string, string];
-
-/** Which ids belong to the chain of a round: up to where the next chain begins. */
-function boundsOf({ seals: [seal] }: Round, chains: readonly ChainBounds[]): Bounds {
-  const next = chains.find(({ chain }) => chain === (seal?.chain ?? 0) + 1);
-  return [
-    seal?.saga_after ?? "0",
-    next?.saga_after ?? LAST_ID,
-    seal?.action_after ?? "0",
-    next?.action_after ?? LAST_ID,
-  ];
-}
-
-function keyOf({ log, month }: { readonly log: string; readonly month: string }): string {
-  return `${log} ${month}`;
 }
 
 function anchorOf(given: string): { readonly number: string | undefined; readonly hash: string } {

@@ -1,13 +1,21 @@
 import type pg from "pg";
 import { AuditSealer, AuditWriter, verifyAudit, type VerifyOptions } from "../../src/audit/index.ts";
 import { pgDatabase, type Database } from "../../src/storage/index.ts";
-import { temporaryDatabase } from "./database.ts";
+import { temporaryDatabase, type TemporaryDatabase } from "./database.ts";
 import { RecordingObserver } from "./recording-observer.ts";
 import { until } from "./relays.ts";
 
+export interface AuditHouseOptions {
+  readonly batchSize?: number;
+  readonly max?: number;
+  /** A migrated database that is there already. Default: one of its own. */
+  readonly place?: Pick<TemporaryDatabase, "pool" | "url">;
+}
+
 /** A migrated database, and what tests of the audit log ask of it. */
-export async function auditHouse(options: { readonly batchSize?: number; readonly max?: number } = {}) {
-  const { pool, url } = await temporaryDatabase({ migrated: true, max: options.max ?? 10 });
+export async function auditHouse(options: AuditHouseOptions = {}) {
+  const { pool, url } =
+    options.place ?? (await temporaryDatabase({ migrated: true, max: options.max ?? 10 }));
   const database: Database = pgDatabase(pool);
   const observer = new RecordingObserver();
   const sealer = new AuditSealer({

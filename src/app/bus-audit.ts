@@ -1,5 +1,6 @@
 import {
   AuditSealer,
+  AuditWatch,
   listAudit,
   verifyAudit,
   type AuditFilter,
@@ -11,6 +12,10 @@ import {
 import type { Parts } from "./parts.ts";
 
 type Needed = Pick<Parts, "database" | "settings" | "observer">;
+
+/** Comparing goes on as often as sealing does, within these. */
+const LEAST_REST_MS = 1_000;
+const MOST_REST_MS = 60_000;
 
 /** What can be asked of the audit log. */
 export interface BusAudit {
@@ -42,4 +47,10 @@ export function busAudit(parts: Needed): BusAudit {
 export function auditSealer({ database, settings, observer }: Needed): AuditSealer {
   const { schema, audit } = settings;
   return new AuditSealer({ database, schema, observer, sealEveryMs: audit.sealEveryMs });
+}
+
+export function auditWatch({ database, settings, observer }: Needed): AuditWatch {
+  const { schema, audit } = settings;
+  const everyMs = Math.min(Math.max(audit.sealEveryMs, LEAST_REST_MS), MOST_REST_MS);
+  return new AuditWatch({ database, schema, observer, everyMs });
 }

@@ -10,7 +10,7 @@ import { assertMigrated, Notifications } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog, sagaBacklog } from "./backlog.ts";
-import { auditSealer } from "./bus-audit.ts";
+import { auditSealer, auditWatch } from "./bus-audit.ts";
 import { eraser, heardErasure } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
@@ -172,6 +172,7 @@ export class Worker {
         named("history", history),
         named("janitor", new Janitor(this.#parts)),
         named("audit sealer", auditSealer(this.#parts)),
+        named("audit watch", auditWatch(this.#parts)),
         named("conservation", this.#conservation()),
       ),
       ...(privacy === undefined

@@ -8,4 +8,5 @@ export { actingAs, auditSettings, type Acting, type AuditOptions, type AuditSett
 export { AuditSealer, type SealResult, type SealerOptions } from "./sealer.ts";
 export { tidyMonths, type TidyMonthsOptions } from "./tidy-months.ts";
 export { verifyAudit, type VerifyOptions, type VerifyProgress, type VerifyReport } from "./verify.ts";
+export { AuditWatch, type AuditWatchOptions } from "./watch.ts";
 export { AuditWriter, type Details } from "./writer.ts";

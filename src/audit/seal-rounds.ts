@@ -11,10 +11,14 @@ export interface Round {
 
 const PAGE = 20;
 
-/** All seals in order, by their rounds. Holds no more than a page of them. */
-export async function* roundsOf(database: Queryable, sql: AuditStatements): AsyncGenerator<Round> {
+/** All seals behind that one in order, by their rounds. Holds no more than a page of them. */
+export async function* roundsOf(
+  database: Queryable,
+  sql: AuditStatements,
+  behind = "0",
+): AsyncGenerator<Round> {
   let open: Seal[] = [];
-  for await (const seal of sealsOf(database, sql)) {
+  for await (const seal of sealsOf(database, sql, behind)) {
     const last = open.at(-1);
     if (last !== undefined && !sameRange(last, seal)) {
       yield { seals: open, gapBehind: BigInt(seal.number) !== BigInt(last.number) + 1n };
@@ -25,8 +29,8 @@ export async function* roundsOf(database: Queryable, sql: AuditStatements): Asyn
   if (open.length > 0) yield { seals: open, gapBehind: false };
 }
 
-async function* sealsOf(database: Queryable, sql: AuditStatements): AsyncGenerator<Seal> {
-  for (let after = "0"; ;) {
+async function* sealsOf(database: Queryable, sql: AuditStatements, behind: string): AsyncGenerator<Seal> {
+  for (let after = behind; ;) {
     const { rows } = await database.run<Seal>(sql.seals, [after, PAGE]);
     yield* rows;
     const last = rows.at(-1);
@@ -35,6 +39,7 @@ async function* sealsOf(database: Queryable, sql: AuditStatements): AsyncGenerat
   }
 }
 
-function sameRange(one: Seal, other: Seal): boolean {
+/** Pure. Whether two seals were made together. */
+export function sameRange(one: Seal, other: Seal): boolean {
   return one.chain === other.chain && one.xid_from === other.xid_from && one.xid_to === other.xid_to;
 }

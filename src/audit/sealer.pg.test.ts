@@ -6,6 +6,7 @@ import { statement } from "../storage/index.ts";
 import { sealRound } from "./seal-round.ts";
 import { AuditSealer } from "./sealer.ts";
 import { auditStatements } from "./statements.ts";
+import { AuditWatch } from "./watch.ts";
 
 test("SEC-19: four writers with short and long transactions: nothing is lost, nothing slips in, and it verifies", async () => {
   const { pool, sealer, seal, verify, observer } = await auditHouse({ batchSize: 20, max: 12 });
@@ -145,7 +146,10 @@ test("a database that is restored where transaction ids are lower gets a new cha
     "select actor, reason from sagabox.audit_log where action = 'audit.chain'",
   );
   expect(rows).toMatchObject([{ actor: "sagabox", reason: expect.stringContaining("restored") as string }]);
+  const watch = new AuditWatch({ database, schema: "sagabox", observer, everyMs: 1_000, begin: () => 0 });
+  expect(await watch.look()).toEqual([]);
   await tamper("update sagabox.saga_audit_log set note = 'x' where version = 2");
+  expect(await watch.look()).toHaveLength(3);
   expect((await verify()).findings.map(({ kind, id }) => [kind, id])).toEqual([
     ["row_changed", "2"],
     ["row_changed", "5"],

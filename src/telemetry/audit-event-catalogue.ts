@@ -1,4 +1,4 @@
-import { type EventEntries } from "./event-entry.ts";
+import { durationMs, type EventEntries } from "./event-entry.ts";
 
 /** What the audit log tells. */
 export const auditEventCatalogue: EventEntries<`audit.${string}`> = {
@@ -16,6 +16,17 @@ export const auditEventCatalogue: EventEntries<`audit.${string}`> = {
     meaning:
       "Transaction ids are lower than those sealed: the database was restored from a dump. The old chain was closed and a new one begun.",
     fields: { chain: "Number of the new chain." },
+  },
+  "audit.verified": {
+    level: "debug",
+    meaning: "A worker has compared another piece of the sealed log with its seals.",
+    fields: {
+      rows: "How many rows.",
+      seals: "How many seals.",
+      findings: "How many things are not as they were sealed, told before or not.",
+      wrapped: "Whether it reached the end of the chain. The next piece is at its beginning.",
+      durationMs,
+    },
   },
   "audit.broken": {
     level: "error",

@@ -103,6 +103,14 @@ export interface TelemetryEvents {
   "audit.sealed": { readonly rows: number; readonly seals: number; readonly head: string };
   /** Transaction ids went backwards, so a new chain was begun. */
   "audit.chain_begun": { readonly chain: number };
+  /** A piece of the sealed log was compared with its seals. */
+  "audit.verified": {
+    readonly rows: number;
+    readonly seals: number;
+    readonly findings: number;
+    readonly wrapped: boolean;
+    readonly durationMs: number;
+  };
   /** Something in the audit log is not as it was sealed. */
   "audit.broken": { readonly kind: string; readonly seal: string | null; readonly error: string };
   /** One look of the conservation check. */

@@ -111,6 +111,7 @@ export const metricCatalogue = {
   ),
   saga_failures_total: counter("Tries to move a saga that failed because of the database.", "saga_type"),
   audit_sealed_rows_total: counter("Rows of the audit log that were sealed."),
+  audit_verified_rows_total: counter("Rows of the audit log that were compared with their seals."),
   audit_broken_total: counter("Findings that the audit log is not as it was sealed.", "kind"),
   conservation_breaches: gauge(
     "Things known to be wrong: messages not accounted for or in two states. Every process shows the same figure: use max, not sum.",

@@ -163,6 +163,7 @@ function houseRecorders(metric: (name: MetricName) => Instrument) {
     "member.gone": (e) => metric("members_gone_total").add(1, e.scope),
     "audit.sealed": (e) => metric("audit_sealed_rows_total").add(e.rows),
     "audit.chain_begun": nothing,
+    "audit.verified": (e) => metric("audit_verified_rows_total").add(e.rows),
     "audit.broken": (e) => metric("audit_broken_total").add(1, e.kind),
     "conservation.checked": (e) => {
       metric("conservation_breaches").set(e.breaches);

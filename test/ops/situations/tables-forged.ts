@@ -7,12 +7,12 @@ import { local, type Situation } from "./situation.ts";
 
 const Drawn = event("cheque.drawn", { schema: z.object({ n: z.number() }) });
 
-/** A bank in which somebody with all rights takes the receipt of a sent message and changes a seal of the audit log. */
+/** A bank in which somebody with all rights takes the receipt of a sent message and changes a line of the audit log. */
 export async function tablesForged(): Promise<Situation> {
   const database = await createDatabase({ migrated: true, leakGuard: false });
   const transport = new TroubledBroker();
-  const conservation = { every: "1s" } as const;
-  const bus = createBus({ service: "bank", database: database.url, transport, log: false, conservation });
+  const often = { conservation: { every: "1s" }, audit: { sealEvery: "1s" } } as const;
+  const bus = createBus({ service: "bank", database: database.url, transport, log: false, ...often });
   bus.on(Drawn, { consumer: "books" }, () => undefined);
   const { port } = await bus.run({ port: 0 });
   const query = (sql: string) => database.pool.query(`set session_replication_role = replica; ${sql}`);
@@ -33,8 +33,8 @@ export async function tablesForged(): Promise<Situation> {
       });
       // Nothing is sealed while an older transaction is open anywhere in the cluster.
       await until(async () => (await bus.audit.seal()).head !== null);
-      await query("update sagabox.audit_seal set hash = sha256('forged')");
-      await bus.audit.verify();
+      // Nobody asks for it to be verified: the worker compares the log with its seals all the time.
+      await query("update sagabox.audit_log set actor = 'forged'");
     },
     // The audit's alert tells of findings: it ends when for a while there were no new ones.
     repair: async () => void (await query("insert into sagabox.receipt table taken")),

@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { auditMonths } from "../../test/support/audit-months.ts";
 import { rolesHouse } from "../../test/support/roles-house.ts";
+import { pgDatabase } from "../storage/index.ts";
+import { verifyAudit } from "./verify.ts";
 
 const NO_HASH = "00".repeat(32);
 
@@ -23,7 +25,7 @@ async function setup() {
       [actor, target, after],
     );
   const kinds = async () => (await house.verify()).findings.map(({ kind, seal }) => [kind, seal]);
-  return { ...house, forge, kinds };
+  return { ...house, operator, forge, kinds };
 }
 
 const says = (dropped: readonly object[], anchor: object = { number: "0", hash: NO_HASH }): string =>
@@ -46,7 +48,7 @@ test.each(["null", "[]", "1", '"x"', "{}", '{"dropped":[]}', '{"dropped":[null],
 );
 
 test("SEC-19: no line of an operator makes a month that was emptied one that was dropped", async () => {
-  const { forge, kinds, tamper } = await setup();
+  const { forge, kinds, tamper, operator } = await setup();
   await tamper("delete from sagabox.saga_audit_log where saga_id = 'saga-2025-01-01'");
   expect(await kinds()).toEqual([["rows_missing", "2"]]);
   await forge({ after: says([january]) });
@@ -57,6 +59,8 @@ test("SEC-19: no line of an operator makes a month that was emptied one that was
   // About another table, which is gone indeed.
   await forge({ target: "saga_audit_log_202001", after: says([january]) });
   expect(await kinds()).toContainEqual(["rows_missing", "2"]);
+  // Nor do they hide it from themselves: an operator may verify, and sees the same.
+  expect(await verifyAudit(pgDatabase(operator), "sagabox")).toMatchObject({ ok: false, findingCount: 2 });
 });
 
 test("SEC-19: nor does the next line of the upkeep itself, about another month", async () => {

@@ -1,5 +1,5 @@
 import type { Json } from "../message/index.ts";
-import type { StepNode } from "./definition.ts";
+import { pathOf, type StepNode } from "./definition.ts";
 import type { SagaEffect } from "./decision.ts";
 import { end, newEffort, storable, undoing, type Draft } from "./draft.ts";
 import type { StepRecord } from "./state.ts";
@@ -38,7 +38,7 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
         record.dueAtMs = undefined; // whoever does the work watches its time
         return;
       case "wait":
-        return takeEarly(draft, place, work.event.name, record);
+        return takeEarly(draft, place, record);
       case "delay":
         record.dueAtMs = nowMs + checkedDelay(work.delayMs(draft.seen()));
         return;
@@ -136,9 +136,9 @@ export function completeUndo(draft: Draft, place: string, record: StepRecord): v
   draft.note({ event: "compensated", place, from, to: "compensated" });
 }
 
-function takeEarly(draft: Draft, place: string, type: string, record: StepRecord): void {
+function takeEarly(draft: Draft, place: string, record: StepRecord): void {
   const { early } = draft.state;
-  const index = early.findIndex((event) => event.type === type);
+  const index = early.findIndex((event) => draft.stepsFor(event).has(pathOf(place)));
   const [event] = index === -1 ? [] : early.splice(index, 1);
   if (event !== undefined) completeStep(draft, place, record, event.data);
 }

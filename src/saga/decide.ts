@@ -1,6 +1,6 @@
 import { completeStep } from "./begin.ts";
 import { goBackward } from "./backward.ts";
-import { stepAt, stepsOf, type SagaDefinition } from "./definition.ts";
+import { pathOf, stepAt, type SagaDefinition } from "./definition.ts";
 import type { Decision, DecisionPorts } from "./decision.ts";
 import { Draft } from "./draft.ts";
 import { wasBeaten } from "./beaten.ts";
@@ -118,23 +118,20 @@ function passDeadline(draft: Draft): void {
   else draft.note({ event: "noted", note: "its deadline has passed" });
 }
 
+// Two steps may wait for the same event by different keys: it is only for those that find this instance by it.
 function hear(draft: Draft, { id, type, data }: Extract<SagaInput, { kind: "event" }>): Ignored {
-  const { state, status, definition } = draft;
+  const { state, status } = draft;
   if (hasEnded(status)) return "it has ended";
-  const isWaitFor = (place: string): boolean => {
-    const work = stepAt(definition, place)?.work;
-    return work?.kind === "wait" && work.event.name === type;
-  };
+  const meant = draft.stepsFor({ type, data });
   const waiting = Object.entries(state.records).find(
-    ([place, { status: step }]) => step === "in_progress" && isWaitFor(place),
+    ([place, { status: step }]) => step === "in_progress" && meant.has(pathOf(place)),
   );
   if (waiting !== undefined) {
     completeStep(draft, waiting[0], waiting[1], data);
     return undefined;
   }
   if (state.direction === "backward") return "it is being compensated";
-  const hasWait = stepsOf(definition.nodes).some(({ path }) => isWaitFor(path));
-  if (!hasWait) return "no step of it waits for that";
+  if (meant.size === 0) return "no step of it waits for that";
   if (state.early.some((event) => event.id === id)) return "it is known already";
   if (state.early.length >= MAX_EARLY) return `${MAX_EARLY} events wait for it already`;
   state.early.push({ id, type, data });

@@ -2,6 +2,7 @@ import type { Json } from "../message/index.ts";
 import { retryDelay } from "../retry/index.ts";
 import { pathOf, type SagaDefinition, type Seen, type StepNode, type Undoing } from "./definition.ts";
 import type { Change, DecisionPorts, SagaEffect } from "./decision.ts";
+import { stepsFor } from "./event-key.ts";
 import type { Effort, SagaState, SagaStatus, Snapshot, StepRecord } from "./state.ts";
 
 /** A decision being made: a copy of the state that may be changed, and what follows from the changes. */
@@ -29,6 +30,12 @@ export class Draft {
   /** What the functions of the definition see now. */
   seen(): Seen {
     return { input: this.snapshot.input, steps: resultsOf(this.state), sagaId: this.snapshot.id };
+  }
+
+  /** The paths of the steps that an event is for. */
+  stepsFor(heard: { readonly type: string; readonly data: Json }): ReadonlySet<string> {
+    const { definition, snapshot } = this;
+    return stepsFor(definition, () => snapshot.key ?? definition.key(snapshot.input), heard);
   }
 
   note(change: Change): void {

@@ -1,14 +1,58 @@
-import { stepsOf, type SagaDefinition } from "./definition.ts";
+import { stepsOf, type SagaDefinition, type Work } from "./definition.ts";
+
+type Wait = Extract<Work, { kind: "wait" }>;
+
+interface Heard {
+  readonly type: string;
+  readonly data: unknown;
+}
+
+/** The key of an event as a step that waits for it has it. */
+export function keyFor({ event, by }: Wait, data: unknown): string {
+  return by === null ? (event.key?.(data) ?? "") : by(data);
+}
 
 /** The key that an event has for the steps that wait for it, if it is another than that of the instance. */
-export function otherKey(
-  definition: SagaDefinition,
-  key: string,
-  { type, data }: { readonly type: string; readonly data: unknown },
-): string | undefined {
-  const keys = stepsOf(definition.nodes).flatMap(({ step: { work } }) => {
-    if (work.kind !== "wait" || work.event.name !== type) return [];
-    return [work.by?.(data) ?? work.event.key?.(data) ?? ""];
-  });
+export function otherKey(definition: SagaDefinition, key: string, { type, data }: Heard): string | undefined {
+  const keys = waitsOf(definition, type).map(({ wait }) => keyFor(wait, data));
   return keys.includes(key) ? undefined : keys[0];
+}
+
+/**
+ * The paths of the steps that an event is for: those that wait for it and find the key of the instance in it. What is
+ * left of erased data may tell no key at all; then it is for all that wait for it, since it came here by its key.
+ */
+export function stepsFor(
+  definition: SagaDefinition,
+  key: () => string,
+  { type, data }: Heard,
+): ReadonlySet<string> {
+  const waits = waitsOf(definition, type);
+  if (waits.length === 0) return new Set();
+  const ours = said(key);
+  const meant = waits.filter(({ wait }) => ours !== undefined && said(() => keyFor(wait, data)) === ours);
+  const found = meant.length === 0 && holdsErased(data) ? waits : meant;
+  return new Set(found.map(({ path }) => path));
+}
+
+function waitsOf(
+  { nodes }: SagaDefinition,
+  type: string,
+): readonly { readonly path: string; readonly wait: Wait }[] {
+  return stepsOf(nodes).flatMap(({ path, step: { work } }) =>
+    work.kind === "wait" && work.event.name === type ? [{ path, wait: work }] : [],
+  );
+}
+
+// The functions of one version are asked about what another one was sent: what they throw is no answer.
+function said(key: () => string): string | undefined {
+  try {
+    return key();
+  } catch {
+    return undefined;
+  }
+}
+
+function holdsErased(data: unknown): boolean {
+  return (JSON.stringify(data) ?? "").includes('"$erased":true');
 }

@@ -41,8 +41,13 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
           const key = keyOf(message.data);
           keys.set(key, (keys.get(key) ?? new Set()).add(version));
         }
-        for (const [key, those] of keys)
-          await hearEvent(parts, message, context, { event, type, key, those });
+        // In one order for all: two events that name the same instances the other way round must not wait for each other.
+        const inOrder = [...keys].sort(([one], [other]) => (one < other ? -1 : 1));
+        for (const [nr, [key, those]] of inOrder.entries()) {
+          // What is left for one instance must not stand in the way of what is left for another.
+          const letterId = nr === 0 ? message.id : `${message.id}+${nr}`;
+          await hearEvent(parts, message, context, { event, type, key, those, letterId });
+        }
       });
     }
   }
@@ -80,13 +85,15 @@ interface Interested {
   readonly type: string;
   readonly key: string;
   readonly those: ReadonlySet<number>;
+  /** By which it is known where it is left for an instance. */
+  readonly letterId: string;
 }
 
 async function hearEvent(
   parts: ListenParts,
   { id, type, data }: Received,
   { tx }: HandlerContext,
-  { event, type: saga, key, those }: Interested,
+  { event, type: saga, key, those, letterId }: Interested,
 ): Promise<void> {
   const { engine } = parts;
   const transaction = parts.transactionOf(tx);
@@ -99,10 +106,10 @@ async function hearEvent(
     if (before === undefined) return; // erased
     const known = engine.parts.registry.get(saga, before.definitionVersion) !== undefined;
     if (known && !those.has(before.definitionVersion)) return; // its version knows this event by another key
-    return move(parts, transaction, before, { id, cause, input });
+    return move(parts, transaction, before, { id: letterId, cause, input });
   }
-  const text = await earlyLetter(engine, event, input, transaction);
-  await transaction.run(engine.sql.keep, [id, saga, key, cause, text, engine.parts.earlyMs]);
+  const text = await earlyLetter(engine, event, letterId, input, transaction);
+  await transaction.run(engine.sql.keep, [letterId, saga, key, cause, text, engine.parts.earlyMs]);
 }
 
 // There is no instance yet whose key could seal it, but the event says itself whose data it carries, unless they were
@@ -110,15 +117,16 @@ async function hearEvent(
 async function earlyLetter(
   { parts: { vault } }: SagaEngine,
   { name, personal }: AnyEvent,
+  letterId: string,
   input: Extract<SagaInput, { kind: "event" }>,
   tx: SagaTransaction,
 ): Promise<string> {
-  if (personal === null || vault === undefined) return letterText(undefined, input.id, input);
+  if (personal === null || vault === undefined) return letterText(undefined, letterId, input);
   const frame = { ...input, data: withoutFields(input.data, personal.fields) };
   if (JSON.stringify(frame.data) === JSON.stringify(input.data))
-    return letterText(undefined, input.id, input);
+    return letterText(undefined, letterId, input);
   const seal = await vault.forPerson(subjectOf(name, personal, input.data), tx);
-  return letterText(seal, input.id, input, frame);
+  return letterText(seal, letterId, input, frame);
 }
 
 /** Here if its version is known here, else left for somebody who knows it. */

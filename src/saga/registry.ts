@@ -1,6 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { AnyEvent } from "../message/index.ts";
 import { stepsOf, type SagaDefinition } from "./definition.ts";
+import { keyFor } from "./event-key.ts";
 
 /** The definitions this process knows, every version of them. */
 export class SagaRegistry {
@@ -41,11 +42,11 @@ export class SagaRegistry {
     for (const definition of this.all()) {
       for (const { step } of stepsOf(definition.nodes)) {
         if (step.work.kind !== "wait") continue;
-        const { event, by } = step.work;
-        const keyOfEvent = by ?? ((data: unknown) => event.key?.(data) ?? "");
+        const { work } = step;
+        const { event } = work;
         const entry = found.get(event.name) ?? { event, sagas: new Map() };
         const versions = entry.sagas.get(definition.name) ?? [];
-        versions.push({ version: definition.version, keyOf: keyOfEvent });
+        versions.push({ version: definition.version, keyOf: (data: unknown) => keyFor(work, data) });
         entry.sagas.set(definition.name, versions);
         found.set(event.name, entry);
       }

@@ -88,6 +88,8 @@ export function newState(): SagaState {
 /** An instance as `decide` sees it. */
 export interface Snapshot {
   readonly id: string;
+  /** By which it is found. Where it is not known: what the definition makes of the input. */
+  readonly key?: string;
   readonly input: Json;
   readonly status: SagaStatus;
   readonly state: SagaState;

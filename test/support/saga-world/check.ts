@@ -51,6 +51,16 @@ class Check {
       this.#wrong(`I-13: ${place} was undone before it was done`);
     if (record.undo === undefined && undos.length > 0)
       this.#wrong(`${place} was undone without being told to`);
+    this.#heard(place, record);
+  }
+
+  /** A wait goes on with nothing but what was meant for it: the event itself says by which of its keys it was. */
+  #heard(place: string, { result }: StepRecord): void {
+    const work = stepAt(this.#instance.definition, place)?.work;
+    const { meant } = (result ?? {}) as { readonly meant?: readonly string[] };
+    if (work?.kind !== "wait" || meant === undefined) return;
+    if (!meant.includes(work.by === null ? "key" : "other"))
+      this.#wrong(`${place} went on with an event of another key`);
   }
 
   /** A child that is parked keeps its parent waiting. */

@@ -15,8 +15,12 @@ export interface Generated {
   readonly participants: ReadonlyMap<string, Participant>;
 }
 
-const any = z.object({ key: z.string().optional() });
-export const events = ["a", "b"].map((name) => event(`sim.${name}`, { schema: any, key: () => "k" }));
+const any = z.object({ key: z.string().optional(), other: z.string().optional() });
+/** Each has two keys, and a step that waits for it goes by one of them. */
+export const events = ["a", "b"].map((name) =>
+  event(`sim.${name}`, { schema: any, key: ({ key }) => key ?? "" }),
+);
+const byOther = { by: ({ other }: { other?: string }) => other ?? "" };
 const Do = command("sim.do", { schema: any, reply: any });
 const Undo = command("sim.undo", { schema: any });
 
@@ -123,6 +127,7 @@ class Maker {
       return built.waitFor(name, c.of([events[0], events[1]]), {
         timeout: c.of([60_000, 5_000, 300_000]),
         onTimeout,
+        ...(this.#names % 2 === 0 ? byOther : {}),
       });
     }
     if (kind === "child") {

@@ -60,6 +60,13 @@ export const planted = {
     };
   },
 
+  "an event is for whoever waits for one of its name": (definition, snapshot, input, ports) => {
+    if (input.kind !== "event") return decide(definition, snapshot, input, ports);
+    const key = definition.key(snapshot.input);
+    const data = { ...(input.data as object), key, other: key };
+    return decide(definition, snapshot, { ...input, data }, ports);
+  },
+
   "a cancellation is obeyed past the pivot": (definition, snapshot, input, ports) =>
     decide(
       definition,

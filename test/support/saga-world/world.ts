@@ -54,6 +54,7 @@ export class World {
   readonly #worker = new LocalWorker(this);
   readonly #waking = new Map<string, number>();
   #nr = 0;
+  #events = 0;
   #ids = 0;
   #operations = 6;
 
@@ -214,12 +215,17 @@ export class World {
   }
 
   #scheduleEvents(instance: Instance): void {
-    const waits = stepsOf(instance.definition.nodes).filter(({ step }) => step.work.kind === "wait");
+    const { definition, input } = instance;
+    const waits = stepsOf(definition.nodes).filter(({ step }) => step.work.kind === "wait");
+    const key = definition.key(input);
     for (const { step } of waits) {
       const { work } = step;
       const type = work.kind === "wait" ? work.event.name : (events[0]?.name ?? "");
       for (let count = this.choices.of([1, 0, 2, 3]); count > 0; count -= 1) {
-        this.tell(instance.id, { kind: "event", id: this.newId(), type, data: { round: 1 } });
+        // In turn and not by chance, which would be used up by what seldom matters.
+        const keys = [{ key, other: key }, { key }, { other: key }][(this.#events += 1) % 3] ?? {};
+        const data = { round: 1, ...keys, meant: Object.keys(keys) };
+        this.tell(instance.id, { kind: "event", id: this.newId(), type, data });
       }
     }
   }

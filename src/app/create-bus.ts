@@ -5,6 +5,7 @@ import { postgres } from "../transports/postgres/index.ts";
 import { Bus } from "./bus.ts";
 import { busSettings, type BusOptions, type BusSettings } from "./bus-options.ts";
 import { wire } from "./parts.ts";
+import { withSagaVault } from "./saga-vault-of.ts";
 import { SagaWatch } from "./saga-watch.ts";
 import { Worker } from "./worker.ts";
 
@@ -23,7 +24,8 @@ export function createBus(options: BusOptions): Bus {
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
   );
   const parts = wire(settings, options.transport ?? postgres(), observer, registry, { tracing, watch });
-  return new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
+  const bus = new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
+  return withSagaVault(bus, parts.sagas.engine.parts.vault);
 }
 
 function logs({ log }: BusSettings): Observer[] {

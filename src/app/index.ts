@@ -7,6 +7,7 @@ export type { BusOptions } from "./bus-options.ts";
 export type { BusTransaction } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
 export type { LogOptions } from "./log-options.ts";
+export { sagaVaultOf } from "./saga-vault-of.ts";
 export type { SagaNews } from "./saga-watch.ts";
 export type { BusTopology } from "./topology.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";

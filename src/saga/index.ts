@@ -17,7 +17,7 @@ export type { OpenTransaction } from "./instance-handle.ts";
 export type { SagaTransaction } from "./engine.ts";
 export { replay, type RecordedLine, type RecordedSaga, type RecordedTurn, type Replayed } from "./replay.ts";
 export { openInstance, type InstanceRow, type Loaded } from "./saga-store.ts";
-export { openedText, sealedText, sealOf } from "./sealing.ts";
+export { noKeyHere, openedText, sealedText, sealOf } from "./sealing.ts";
 export type { SagaVault, SealedPlace } from "./sealing.ts";
 export { Sagas, type Defined, type SagasParts } from "./sagas.ts";
 export { sagaStatements } from "./statements.ts";

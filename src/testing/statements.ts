@@ -17,7 +17,7 @@ export function timeStatements(schema: string) {
     // Instances first and in order, as everybody locks them before anything that belongs to them.
     lockSagas: statement(
       "sagabox.testing.lock_sagas",
-      `select id, state::text as state from ${schema}.saga_instance where ended_at is null order by id for update`,
+      `select id, version, state::text as state from ${schema}.saga_instance where ended_at is null order by id for update`,
     ),
     // A new version, so that no worker goes on with what it remembers of the instance.
     moveSagas: statement(

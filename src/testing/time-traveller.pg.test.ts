@@ -1,10 +1,12 @@
 import { retryAfter, type Bus, type Phase, type Saga } from "sagabox";
 import { eventually, MemoryTransport, sagaEnds, sagaWaitsFor, timeTraveller } from "sagabox/testing";
 import { afterEach, expect, test, vi } from "vitest";
+import { ring } from "../../test/support/persons-keys.ts";
 import { sagaShop } from "../../test/support/saga-shop.ts";
 import {
   approval,
   Approved,
+  confidentialApproval,
   everyKind,
   limited,
   Release,
@@ -73,6 +75,36 @@ test("an approval that comes after a week was waited for all the same", async ()
   const { waitingSince, startedAt, endedAt } = await sagaEnds(bus, sagaId, "completed");
   expect(waitingSince).toBeNull();
   expect(Date.parse(endedAt ?? "") - Date.parse(startedAt)).toBeGreaterThan(7 * 86_400_000 - 1_000);
+});
+
+test("a saga about a person is opened, moved and sealed again", async () => {
+  const saga = confidentialApproval();
+  const { bus, pool, time } = await shopWith(saga, { ...slow, privacy: { keys: ring() } });
+  const [late, soon, gone] = [
+    await started(bus, saga, { orderId: "late" }),
+    await started(bus, saga, { orderId: "soon" }),
+    await started(bus, saga, { orderId: "gone" }),
+  ];
+  for (const id of [late, soon, gone]) await sagaWaitsFor(bus, id, "approved");
+  await bus.privacy.erase("customer of gone", { reason: "request", force: true });
+  expect(await time.advance("13d")).toEqual({ sagas: 2, messages: 0 });
+  const { rows } = await pool.query<{ state: object }>("select state from sagabox.saga_instance");
+  expect(rows.flatMap(({ state }) => Object.keys(state))).toEqual(["$sealed", "$sealed", "$sealed"]);
+  await bus.transaction((tx) => tx.publish(Approved, { orderId: "soon" }));
+  const { steps } = await sagaEnds(bus, soon, "completed");
+  expect(steps[0]?.result).toEqual({ asked: "soon" });
+  await sagaWaitsFor(bus, late, "approved");
+  await time.advance("1d");
+  expect((await sagaEnds(bus, late, "compensated")).cause).toContain("approved");
+});
+
+test("a saga about a person cannot be moved without the keys", async () => {
+  const saga = confidentialApproval();
+  const { bus, another } = await shopWith(saga, { privacy: { keys: ring() } });
+  const sagaId = await started(bus, saga, { orderId: "o1" });
+  await sagaWaitsFor(bus, sagaId, "approved");
+  const blind = timeTraveller(another({ privacy: {} }));
+  await expect(blind.advance("1d")).rejects.toMatchObject({ code: "PRIVACY_KEYS_UNAVAILABLE" });
 });
 
 test("a worker that is in the middle of a step takes no harm, and finds the deadline passed", async () => {

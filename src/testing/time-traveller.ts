@@ -1,10 +1,16 @@
-import type { Bus, BusTransaction } from "../app/index.ts";
-import { decodeJson, encodeJson } from "../message/index.ts";
+import { sagaVaultOf, type Bus, type BusTransaction } from "../app/index.ts";
 import { milliseconds, readEnvironment, rejectUnknownKeys, type Duration } from "../options/index.ts";
-import type { SagaState } from "../saga/index.ts";
-import { quotedSchema, SQLSTATE, sqlState, type Statement } from "../storage/index.ts";
+import type { SagaVault } from "../saga/index.ts";
+import {
+  quotedSchema,
+  SQLSTATE,
+  sqlState,
+  type Param,
+  type Queryable,
+  type Statement,
+} from "../storage/index.ts";
 import { timeText } from "./eventually.ts";
-import { earlier } from "./move-times.ts";
+import { movedSaga, type MovedSaga, type OpenSaga } from "./move-saga.ts";
 import { onlyInTests } from "./only-in-tests.ts";
 import { timeStatements } from "./statements.ts";
 
@@ -40,29 +46,45 @@ export function timeTraveller(bus: Bus, options: TimeTravellerOptions = {}): Tim
   const schema = options.schema ?? readEnvironment(process.env).schema ?? "sagabox";
   const sql = timeStatements(quotedSchema(schema));
   const channel = `sagabox_${schema}`.slice(0, 63);
+  const vault = sagaVaultOf(bus);
   return {
     advance: async (time) => {
       const byMs = milliseconds("advance", time, { min: 1, max: TEN_YEARS_MS });
       const note = `time was moved by a test: ${timeText(time)}`;
-      return withoutDeadlock(() => bus.transaction((tx) => move(tx, sql, { byMs, note, channel })));
+      return withoutDeadlock(() => bus.transaction((tx) => move(tx, sql, { byMs, note, channel, vault })));
     },
   };
 }
 
 type TimeStatements = ReturnType<typeof timeStatements>;
 
+interface Journey {
+  readonly byMs: number;
+  /** For the history of each saga. */
+  readonly note: string;
+  readonly channel: string;
+  readonly vault: SagaVault | undefined;
+}
+
 async function move(
   tx: BusTransaction,
   sql: TimeStatements,
-  { byMs, note, channel }: { readonly byMs: number; readonly note: string; readonly channel: string },
+  { byMs, note, channel, vault }: Journey,
 ): Promise<TimeMoved> {
   const run = <R>({ text }: Statement, ...params: (string | number)[]) => tx.query<R>(text, params);
-  const { rows: open } = await run<{ id: string; state: string }>(sql.lockSagas);
-  const moved = open.map(({ id, state }) => ({
-    id,
-    state: earlier(decodeJson(state) as unknown as SagaState, byMs),
-  }));
-  if (moved.length > 0) await run(sql.moveSagas, byMs, encodeJson(moved), note);
+  const within: Queryable = {
+    run: async <R>({ text }: Statement, params?: readonly Param[]) => ({
+      ...(await tx.query<R>(text, params)),
+      command: "",
+    }),
+  };
+  const { rows: open } = await run<OpenSaga>(sql.lockSagas);
+  const moved: MovedSaga[] = [];
+  for (const one of open) {
+    const sooner = await movedSaga(vault, one, byMs, within);
+    if (sooner !== undefined) moved.push(sooner);
+  }
+  if (moved.length > 0) await run(sql.moveSagas, byMs, JSON.stringify(moved), note);
   for (const one of [sql.moveMail, sql.moveIncidents, sql.moveMessages, sql.moveFlows]) await run(one, byMs);
   const { rows: scheduled } = await run(sql.moveScheduled, byMs);
   const { rows: sent } = await run<{ lane: number }>(sql.moveOutbox, byMs);

@@ -28,6 +28,16 @@ export function approval() {
   return saga(name, options).waitFor("approved", Approved, { timeout: "14d" });
 }
 
+/** The same about a person, so that everything it holds is sealed. */
+export function confidentialApproval() {
+  const { name, options } = named("tested-confidential");
+  const personal = { subject: (order: { orderId: string }) => `customer of ${order.orderId}` };
+  return saga(name, { ...options, personal })
+    .run("ask", (c) => ({ asked: c.input.orderId }))
+    .undo(() => undefined)
+    .waitFor("approved", Approved, { timeout: "14d" });
+}
+
 /** Its work takes as long as the test wants, and all of it no more than a quarter of an hour. */
 export function limited(work: (signal: AbortSignal) => Promise<string>) {
   const { name, options } = named("tested-limited");

@@ -1,0 +1,34 @@
+import type { Json } from "../message/index.ts";
+import { noKeyHere, openedText, sealedText, sealOf, type SagaState, type SagaVault } from "../saga/index.ts";
+import type { Queryable } from "../storage/index.ts";
+import { earlier } from "./move-times.ts";
+
+/** An open saga as it was locked. */
+export interface OpenSaga {
+  readonly id: string;
+  readonly version: number;
+  readonly state: string;
+}
+
+export interface MovedSaga {
+  readonly id: string;
+  readonly state: Json;
+}
+
+/**
+ * The state it gets with its next version, by which it is sealed where it is about a person. Undefined when that
+ * person was erased: nobody can read it any more, and it waits for nothing.
+ */
+export async function movedSaga(
+  vault: SagaVault | undefined,
+  { id, version, state }: OpenSaga,
+  byMs: number,
+  tx: Queryable,
+): Promise<MovedSaga | undefined> {
+  const seal = await sealOf(vault, state, tx);
+  if (seal === "sealed") throw noKeyHere(id);
+  if (seal === "erased") return undefined;
+  const known = JSON.parse(openedText(seal, state, id, ["state", version])) as SagaState;
+  const text = sealedText(seal, JSON.stringify(earlier(known, byMs)), id, ["state", version + 1]);
+  return { id, state: JSON.parse(text ?? "null") as Json };
+}

@@ -4,6 +4,7 @@ import { replyContract, replyTopicOf, type AnyEvent, type Json, type ReplyBody }
 import type { Sql } from "../storage/index.ts";
 import { storable } from "./draft.ts";
 import { conflict, type SagaEngine, type SagaTransaction } from "./engine.ts";
+import { eventConsumer, replyConsumer } from "./event-consumer.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { letterText, withoutFields } from "./letter.ts";
 import { sagaReplies } from "./saga-command.ts";
@@ -23,11 +24,9 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
   const { engine } = parts;
   const { service, registry: sagas } = engine.parts;
   if (sagas.all().length === 0) return;
-  const topic = replyTopicOf(sagaReplies(service));
-  const replies = replyContract(topic);
-  // Named after the service: two services in one database wait for different events. A reply may be there before its
-  // first reader is; of events, all that happened before anybody waited would be too many.
-  const consumer = topic.slice(topic.indexOf(".") + 1);
+  const replies = replyContract(replyTopicOf(sagaReplies(service)));
+  const consumer = replyConsumer(service);
+  // A reply may be there before its first reader is; of events, all that happened before anybody waited would be too many.
   registry.on(replies, { consumer, from: "beginning" }, async (message, context) =>
     hearReply(parts, message, context),
   );
@@ -35,7 +34,7 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
     for (const [type, versions] of interested) {
       // A consumer for each event and saga: whoever runs only versions that wait for others must not be handed this
       // one, and a saga that fails to find its key in an event keeps it from no other.
-      registry.on(event, { consumer: `${consumer}.${event.name}.${type}` }, async (message, context) => {
+      registry.on(event, { consumer: eventConsumer(service, event.name, type) }, async (message, context) => {
         const keys = new Map<string, Set<number>>();
         for (const { version, keyOf } of versions) {
           const key = keyOf(message.data);

@@ -4,6 +4,7 @@ import type { Service } from "../runtime/index.ts";
 import { quotedSchema, type Database, type Sql } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { SagaEngine, type SagaEngineParts, type SagaTransaction } from "./engine.ts";
+import { checkEventConsumers } from "./event-consumer.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { listen } from "./listen.ts";
 import type { SagaSettings } from "./options.ts";
@@ -84,6 +85,7 @@ export class Sagas {
       if (isNew && this.#listening) throw tooLate(name);
       this.#registry.register(saga.definition);
     }
+    checkEventConsumers(this.#parts.service, this.#registry.awaited());
   }
 
   /** Adds the consumer of replies and events, once everything is registered. */

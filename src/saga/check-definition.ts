@@ -4,7 +4,12 @@ import { stepsOf, type Node, type SagaDefinition, type Work } from "./definition
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,99}$/;
 const MAX_STEPS = 500;
 
-/** What the compiler cannot see, or a caller without one did not. Throws at the first mistake. */
+/**
+ * What the compiler cannot see, or a caller without one did not. Throws at the first mistake. That every step can be
+ * reached needs no look at the whole: no word of a definition ends a saga or leaps over steps, so whatever stands behind
+ * a block is come to once that block is done. Only blocks could keep something from ever being done, and those in which
+ * there is nothing to do are refused.
+ */
 export function checkDefinition({ name, nodes, personal }: SagaDefinition): void {
   if (!NAME.test(name)) throw mistake(`saga "${name}"`, "its name", NAME_RULE);
   const names = new Set<string>();
@@ -59,7 +64,15 @@ function checkNames(saga: string, nodes: readonly Node[], names: Set<string>): v
       checkNames(`${saga}", group "${node.name}`, node.members, new Set());
     } else if (node.kind === "branch") {
       if (Object.keys(node.ways).length === 0) throw mistake(where, "the choice", "has no way");
-      for (const way of Object.values(node.ways)) checkNames(saga, way, names);
+      for (const [name, way] of Object.entries(node.ways)) {
+        if (way.length === 0)
+          throw mistake(
+            where,
+            `the way "${name}"`,
+            "is empty: leave it out, and choose null for nothing to do",
+          );
+        checkNames(saga, way, names);
+      }
     } else if (node.kind === "repeat") {
       if (node.body.length === 0) throw mistake(where, "the repetition", "is empty");
       checkNames(saga, node.body, names);

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { command, event, saga } from "sagabox";
 import { z } from "zod";
 import { playSaga, replied, worked } from "../../test/support/play-saga.ts";
+import type { SagaDefinition } from "./index.ts";
 import { replay, type RecordedSaga } from "./replay.ts";
 import { statusMoves } from "./status-moves.ts";
 
@@ -144,11 +145,14 @@ test("F8: a choice that would be made otherwise diverges", () => {
 });
 
 test("a choice without a step of its own shows in the state", () => {
-  const choosing = (way: "a" | "b") =>
-    saga("order", options)
-      .choose("which", () => way, { a: (s) => s, b: (s) => s })
-      .run("charge", () => 1)
-      .undo(() => undefined).definition;
+  const charging = saga("order", options)
+    .run("charge", () => 1)
+    .undo(() => undefined).definition;
+  // Nobody can write such a choice any more; whoever did has histories of it.
+  const choosing = (way: "a" | "b"): SagaDefinition => ({
+    ...charging,
+    nodes: [{ kind: "branch", name: "which", choose: () => way, ways: { a: [], b: [] } }, ...charging.nodes],
+  });
   const recorded = playSaga(choosing("a"), { id: "o1" }, []);
   expect(replay(choosing("b"), recorded)).toMatchObject({
     verdict: "diverges",

@@ -167,7 +167,7 @@ export interface Saga<I, R, P extends Phase> {
     test: (c: Ctx<I, R>) => boolean,
     then: (s: Saga<I, R, P>) => Saga<I, R & G, P>,
   ): Saga<I, R & Partial<Omit<G, keyof R>>, P>;
-  /** One of several ways. A way that is not named is nothing to do. */
+  /** One of several ways, each with a step in it at least; null is nothing to do. */
   choose<const N extends string, W extends Readonly<Record<string, (s: Saga<I, R, P>) => Way<I, P>>>>(
     name: Fresh<N, R>,
     which: (c: Ctx<I, R>) => (keyof W & string) | null,

@@ -1,4 +1,5 @@
 import { describe } from "vitest";
+import { sagaRows } from "../../support/saga-rows-story.ts";
 import { sagaStory } from "../../support/saga-story.ts";
 import { missing, newPrefix, sharedUrl, transportOf } from "./harness.ts";
 
@@ -6,5 +7,9 @@ describe.skipIf(missing)("sagas over NATS", () => {
   sagaStory(() => {
     const options = { servers: sharedUrl, prefix: newPrefix() };
     return [transportOf(options), transportOf(options)];
+  });
+  sagaRows(() => {
+    const options = { servers: sharedUrl, prefix: newPrefix() };
+    return () => transportOf(options);
   });
 });

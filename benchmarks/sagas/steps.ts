@@ -2,11 +2,12 @@ import { z } from "zod";
 import { command, createBus, saga, type Bus } from "../../src/index.ts";
 import type { Observer } from "../../src/telemetry/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
-import { compare } from "../harness/compare.ts";
+import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
 import { median, ratioOf } from "../harness/statistics.ts";
 import { FiveTrips } from "../references/five-trips.ts";
 import { openDbos } from "./dbos.ts";
+import { StepTimes, type StepNews } from "./step-times.ts";
 
 const STEPS = 3;
 const AT_ONCE = 8;
@@ -36,6 +37,8 @@ const remote = start("remote")
   .send("three", Work, (c) => c.input)
   .noUndo("a measurement");
 
+type Measured = typeof local | typeof inside | typeof remote;
+
 /** Sagas of three steps of each kind: steps a second against five trips by hand, and whole sagas against DBOS. */
 export async function sagaSteps(bench: Bench): Promise<Result[]> {
   const count = size(bench, 1_000, 300);
@@ -45,11 +48,17 @@ export async function sagaSteps(bench: Bench): Promise<Result[]> {
   const dbos = await openDbos(bench);
   const samples = await compare(bench, "P13, steps/s", {
     raw: ({ warmUp }) => raw.rate(warmUp ? 100 : count, STEPS),
-    local: ({ warmUp, round }) => product.rate(local, warmUp ? 100 : count, `l${round}`),
-    inside: ({ warmUp, round }) => product.rate(inside, warmUp ? 100 : count, `i${round}`),
-    remote: ({ warmUp, round }) => product.rate(remote, warmUp ? 100 : count, `r${round}`),
+    local: (run) => product.rate(local, run, count),
+    inside: (run) => product.rate(inside, run, count),
+    remote: (run) => product.rate(remote, run, count),
     dbos: async ({ warmUp }) => dbos?.rate(warmUp ? 20 : Math.ceil(count / 5)) ?? 0,
   });
+  const few = Math.ceil(count / 5);
+  const alone = {
+    local: await product.latency(local, few),
+    inside: await product.latency(inside, few),
+    remote: await product.latency(remote, few),
+  };
   await product.close();
   await rawPlace.drop();
   await dbos?.close();
@@ -57,6 +66,9 @@ export async function sagaSteps(bench: Bench): Promise<Result[]> {
     "local steps/s": median(samples.local),
     "transactional steps/s": median(samples.inside),
     "remote steps/s": median(samples.remote),
+    ...alone.local.detail("local"),
+    ...alone.inside.detail("transactional"),
+    ...alone.remote.detail("remote"),
     "five trips, steps/s": median(samples.raw),
   };
   const results = [
@@ -72,10 +84,12 @@ export async function sagaSteps(bench: Bench): Promise<Result[]> {
 async function openProduct(bench: Bench) {
   const place = await bench.server.database("sagas");
   const pool = place.pool(30);
+  let heard: StepTimes | undefined;
   let ended = 0;
   let reached: { readonly count: number; readonly told: () => void } | undefined;
   const counter: Observer = {
     tell(name, fields) {
+      if (name === "saga.step") heard?.hear(fields as StepNews);
       if (name !== "saga.changed" || (fields as { to: string }).to !== "completed") return;
       ended += 1;
       if (reached !== undefined && ended >= reached.count) reached.told();
@@ -92,25 +106,33 @@ async function openProduct(bench: Bench) {
   bus.on(Work, { consumer: "work", concurrency: AT_ONCE }, async () => ({ ok: true }));
   await bus.migrate();
   await bus.run();
+  const run = async (which: Measured, count: number, name: string): Promise<void> => {
+    const done = new Promise<void>((told) => (reached = { count: ended + count, told }));
+    let next = 0;
+    await Promise.all(
+      Array.from({ length: AT_ONCE }, async () => {
+        for (let n = next++; n < count; n = next++) {
+          await bus.transaction((tx) => bus.start(tx, which, { id: `${name}-${n}` }));
+        }
+      }),
+    );
+    await done;
+  };
   return {
     /** Steps a second, the start of each saga included. */
-    async rate(
-      which: typeof local | typeof inside | typeof remote,
-      count: number,
-      round: string,
-    ): Promise<number> {
-      const done = new Promise<void>((told) => (reached = { count: ended + count, told }));
+    async rate(which: Measured, { warmUp, round }: Parameters<Contender>[0], most: number): Promise<number> {
+      const count = warmUp ? 100 : most;
       const began = performance.now();
-      let next = 0;
-      await Promise.all(
-        Array.from({ length: AT_ONCE }, async () => {
-          for (let n = next++; n < count; n = next++) {
-            await bus.transaction((tx) => bus.start(tx, which, { id: `${round}-${count}-${n}` }));
-          }
-        }),
-      );
-      await done;
+      await run(which, count, `${round}-${count}`);
       return ((count * STEPS) / (performance.now() - began)) * 1_000;
+    },
+    /** How long a step takes when nothing else waits: one saga after the other. */
+    async latency(which: Measured, count: number): Promise<StepTimes> {
+      const times = new StepTimes();
+      heard = times;
+      for (let n = 0; n < count; n++) await run(which, 1, `alone-${n}`);
+      heard = undefined;
+      return times;
     },
     async close(): Promise<void> {
       await bus.stop();

@@ -1,15 +1,17 @@
-import { readFile } from "node:fs/promises";
 import { createBus, event, permanent } from "sagabox";
 import { expect, onTestFinished } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "./cli-in-process.ts";
 import { temporaryDatabase } from "./database.ts";
 import { someDeadLetters } from "./dead-letters.ts";
+import { Runbook } from "./runbook.ts";
 
 const Placed = event("order.placed", {
   schema: z.object({ n: z.number(), cause: z.number() }),
   key: ({ n }) => `k${n}`,
 });
+
+const placed = { type: "order.placed", topic: "events.order.placed" };
+const reason = "fixed in 2.4.1";
 
 export interface RunbookSize {
   /** Of all three causes together; a multiple of 20. */
@@ -17,18 +19,7 @@ export interface RunbookSize {
   readonly rate: number;
 }
 
-/** The commands of the runbook, in their order. */
-async function runbook(): Promise<readonly string[]> {
-  const text = await readFile(new URL("../../docs/runbooks/replay.md", import.meta.url), "utf8");
-  return [...text.matchAll(/```sh\n(.*?)\n```/gs)].map(([, command = ""]) => command);
-}
-
-/** A line as a shell would take it apart. */
-function words(line: string): string[] {
-  return [...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? "");
-}
-
-async function setup({ letters, rate }: RunbookSize) {
+async function setup({ letters }: RunbookSize) {
   const { pool, url } = await temporaryDatabase({ max: 30, migrated: true });
   const bus = createBus({ service: "shop", database: pool, log: false });
   onTestFinished(async () => void (await bus.stop()));
@@ -38,7 +29,7 @@ async function setup({ letters, rate }: RunbookSize) {
     if (broken.has(data.cause)) throw permanent(`no price for article ${data.n}`);
     handled += 1;
   });
-  await someDeadLetters(pool, { type: "order.placed", topic: "events.order.placed" }, [
+  await someDeadLetters(pool, placed, [
     {
       consumer: "billing",
       letters: letters * 0.4,
@@ -59,16 +50,9 @@ async function setup({ letters, rate }: RunbookSize) {
     },
   ]);
   await bus.run();
-  const values: Record<string, string> = { rate: String(rate), reason: "fixed in 2.4.1" };
-  const follow = async (command: string | undefined, ...more: string[]) => {
-    const line = (command ?? "").replaceAll(/<(\w+)>/g, (_, name: string) => values[name] ?? `<${name}>`);
-    expect(line).not.toContain("<");
-    const [program, ...args] = words(line);
-    expect(program).toBe("sagabox");
-    return cliInProcess([...args, ...more], { DATABASE_URL: url, USER: "ann" });
-  };
   const rows = async <T>(sql: string) => (await pool.query(sql)).rows as T[];
-  return { broken, values, follow, rows, handled: () => handled };
+  const book = new Runbook("replay", url);
+  return { pool, broken, book, rows, handled: () => handled };
 }
 
 interface Groups {
@@ -83,23 +67,24 @@ interface Groups {
 
 /** Follows the runbook with letters of three causes, of which two are repaired, by the command line alone. */
 export async function followReplayRunbook(size: RunbookSize) {
-  const { broken, values, follow, rows, handled } = await setup(size);
+  const house = await setup(size);
+  const { book, broken, rows, handled } = house;
   const { letters, rate } = size;
   const repaired = letters * 0.75;
-  const [see, show, explain, dryRun, replay, stopped, check, replayGroup, , , done, audit] = await runbook();
 
-  const seen = await follow(see, "--json");
+  const seen = await book.step("1. See the causes", 0, {}, "--json");
   expect(seen.code).toBe(3);
   const { open, groups } = JSON.parse(seen.stdout) as Groups;
   expect(open).toBe(letters);
   expect(groups.map((group) => group.open)).toEqual([letters * 0.4, letters * 0.35, letters * 0.25]);
-  values["letter"] = groups[2]?.sampleId ?? "";
-  expect((await follow(show)).stdout).toContain(`Permanent: no price for article ${letters * 0.25}`);
-  values["message"] = groups[2]?.sampleMessageId ?? "";
-  expect((await follow(explain)).stdout).toContain("consumer billing: dead");
+  const [, , third] = groups;
+  const one = { letter: third?.sampleId ?? "", message: third?.sampleMessageId ?? "" };
+  const looked = await book.done("2. Look at one letter of each", one);
+  expect(looked).toContain(`Permanent: no price for article ${letters * 0.25}`);
+  expect(looked).toContain("consumer billing: dead");
 
-  expect((await follow(dryRun)).stdout).toContain("Nothing was replayed: this was a dry run.");
-  const told = await follow(replay, "--json");
+  expect(await book.done("3. Repair the cause")).toContain("Nothing was replayed: this was a dry run.");
+  const told = await book.step("4. Replay in stages", 0, { rate: String(rate), reason }, "--json");
   expect(told.code).toBe(4);
   const report = JSON.parse(told.stdout) as { tookMs: number; groups: object[] };
   expect(report).toMatchObject({
@@ -125,11 +110,12 @@ export async function followReplayRunbook(size: RunbookSize) {
   expect(most?.most).toBeLessThanOrEqual(rate * 1.25);
   expect(most?.most).toBeGreaterThan(rate * 0.6);
 
-  expect((await follow(stopped)).stdout).toContain(`dead_letter_group ${groups[2]?.fingerprint ?? ""}`);
-  expect(await follow(check)).toMatchObject({ code: 3 });
+  const stopped = "5. Deal with what was stopped";
+  expect((await book.step(stopped, 0)).stdout).toContain(`dead_letter_group ${third?.fingerprint ?? ""}`);
+  expect(await book.step(stopped, 1)).toMatchObject({ code: 3 });
   expect(
     await rows(`select action, outcome, count(*)::int as lines, count(distinct target_id)::int as targets
-                  from sagabox.audit_log where actor = 'ann' and reason = 'fixed in 2.4.1' group by 1, 2 order by 1`),
+                  from sagabox.audit_log where actor = 'ann' and reason = '${reason}' group by 1, 2 order by 1`),
   ).toEqual([
     { action: "dead_letter.replay", outcome: "done", lines: repaired + 3, targets: repaired + 3 },
     { action: "dead_letter.replay_finished", outcome: "done", lines: 2, targets: 2 },
@@ -138,14 +124,36 @@ export async function followReplayRunbook(size: RunbookSize) {
   ]);
 
   broken.clear();
-  values["group"] = groups[2]?.fingerprint ?? "";
-  values["rate"] = "4000";
-  expect(await follow(replayGroup)).toMatchObject({ code: 0 });
+  const group = third?.fingerprint ?? "";
+  expect(await book.step(stopped, 2, { group, rate: "4000", reason })).toMatchObject({ code: 0 });
   expect(handled()).toBe(letters);
-  expect(await follow(done)).toMatchObject({ code: 0, stdout: "There are no open dead letters.\n" });
-  expect((await follow(audit)).stdout).toContain("dead_letter.replay");
+  await discardHopeless(house);
+  expect(await book.done("6. See that it worked")).toMatch(
+    /^There are no open dead letters\.\n[^]*\bdead_letter\.replay [^]*\bdead_letter\.discard /,
+  );
   expect(await rows("select count(*)::int as n from sagabox.consumer_inbox where effect")).toEqual([
     { n: letters },
   ]);
+  expect(book.forgotten).toEqual([]);
   return { tookMs: report.tookMs, mostInASecond: most?.most ?? 0 };
+}
+
+/** Letters that nothing can repair come in; they are counted first, and then closed for good without being handled. */
+async function discardHopeless({ pool, book, rows, handled }: Awaited<ReturnType<typeof setup>>) {
+  const before = handled();
+  const error = "'the shop of order ' || n || ' has closed for ever'";
+  await someDeadLetters(pool, placed, [{ consumer: "billing", letters: 40, error, prefix: "hopeless" }]);
+  const { stdout } = await book.step("1. See the causes", 0, {}, "--json");
+  const { groups } = JSON.parse(stdout) as Groups;
+  expect(groups).toMatchObject([{ open: 40 }]);
+  const group = groups[0]?.fingerprint ?? "";
+  const stopped = "5. Deal with what was stopped";
+  const counted = await book.step(stopped, 3, { group });
+  expect(counted).toMatchObject({ code: 0, stdout: expect.stringContaining("40 letters would be closed") });
+  const openOnes = "select count(*)::int as n from sagabox.dead_letter where closed_at is null";
+  expect(await rows(openOnes)).toEqual([{ n: 40 }]);
+  const closed = await book.step(stopped, 4, { group, reason: "that shop is gone" });
+  expect(closed).toMatchObject({ code: 0, stdout: "40 letters were discarded.\n" });
+  expect(await rows(openOnes)).toEqual([{ n: 0 }]);
+  expect(handled()).toBe(before);
 }

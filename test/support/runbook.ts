@@ -24,17 +24,19 @@ export class Runbook {
 
   /** Runs the commands below a heading one after the other; `<message-id>` in them becomes what `fill` says. */
   async follow(heading: string, fill: Fill = {}): Promise<readonly Followed[]> {
-    this.#followed.add(heading);
     const results: Followed[] = [];
-    for (const command of this.#lines(heading, "sh").filter((line) => line.startsWith("sagabox "))) {
-      const [, ...args] = words(filled(command, fill));
-      results.push({ command, ...(await cliInProcess(args, this.#env)) });
-    }
-    if (results.length === 0) throw new Error(`There is no command below "${heading}".`);
+    for (const command of this.#commands(heading)) results.push(await this.#run(heading, command, fill));
     return results;
   }
 
-  /** The same, for steps that have to succeed; all that was printed. */
+  /** Runs one command below a heading, the first or the one of that place, with more arguments behind it. */
+  async step(heading: string, place = 0, fill: Fill = {}, ...more: readonly string[]): Promise<Followed> {
+    const command = this.#commands(heading)[place];
+    if (command === undefined) throw new Error(`There is no command ${place + 1} below "${heading}".`);
+    return this.#run(heading, command, fill, more);
+  }
+
+  /** All commands below a heading, which have to succeed; all that was printed. */
   async done(heading: string, fill: Fill = {}): Promise<string> {
     const results = await this.follow(heading, fill);
     const failed = results.find(({ code }) => code !== 0);
@@ -46,24 +48,44 @@ export class Runbook {
 
   /** The statements below a heading. */
   sql(heading: string, fill: Fill = {}): readonly string[] {
-    this.#followed.add(heading);
-    return (this.#sections.get(heading) ?? [])
-      .filter(({ language }) => language === "sql")
-      .map(({ text }) => filled(text, fill));
+    return this.#blocks(heading, "sql").map((text) => {
+      this.#followed.add(noted(heading, text));
+      return filled(text, fill);
+    });
   }
 
-  /** Headings with commands that nobody has followed: a step that was never rehearsed. */
+  /** Commands and statements that nobody has run: steps that were never rehearsed. */
   get forgotten(): readonly string[] {
-    return [...this.#sections].flatMap(([heading, blocks]) =>
-      blocks.some(({ language }) => language === "sh") && !this.#followed.has(heading) ? [heading] : [],
-    );
+    return [...this.#sections.keys()]
+      .flatMap((heading) =>
+        [...this.#blocks(heading, "sh").flatMap(commandLines), ...this.#blocks(heading, "sql")].map((text) =>
+          noted(heading, text),
+        ),
+      )
+      .filter((one) => !this.#followed.has(one));
   }
 
-  #lines(heading: string, language: string): readonly string[] {
+  async #run(heading: string, command: string, fill: Fill, more: readonly string[] = []): Promise<Followed> {
+    this.#followed.add(noted(heading, command));
+    const [, ...args] = words(filled(command, fill));
+    return { command, ...(await cliInProcess([...args, ...more], this.#env)) };
+  }
+
+  #commands(heading: string): readonly string[] {
+    const commands = this.#blocks(heading, "sh").flatMap(commandLines);
+    if (commands.length === 0) throw new Error(`There is no command below "${heading}".`);
+    return commands;
+  }
+
+  #blocks(heading: string, wanted: string): readonly string[] {
     const blocks = this.#sections.get(heading);
     if (blocks === undefined) throw new Error(`The page has no heading "${heading}".`);
-    return blocks.filter((block) => block.language === language).flatMap(({ text }) => commandLines(text));
+    return blocks.filter(({ language }) => language === wanted).map(({ text }) => text);
   }
+}
+
+function noted(heading: string, text: string): string {
+  return `${heading}: ${text}`;
 }
 
 interface Block {
@@ -101,7 +123,11 @@ function commandLines(text: string): readonly string[] {
 }
 
 function filled(text: string, fill: Fill): string {
-  return text.replace(/<([a-z-]+)>/g, (placeholder, name: string) => fill[name] ?? placeholder);
+  return text.replace(/<([a-z-]+)>/g, (placeholder, name: string) => {
+    const value = fill[name];
+    if (value === undefined) throw new Error(`Nobody said what ${placeholder} is in: ${text}`);
+    return value;
+  });
 }
 
 /** As a shell would split it, as far as the pages go: spaces, and quotes around what has some. */

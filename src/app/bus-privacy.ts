@@ -41,10 +41,19 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
     if (parts.privacy === undefined) throw keysMissing();
     return parts.privacy;
   };
+  const explanation = (error: unknown): unknown =>
+    explainPostgresError(error, quotedSchema(parts.settings.schema), "privacy");
   const explained = <T>(work: Promise<T>): Promise<T> =>
     work.catch((error: unknown) => {
-      throw explainPostgresError(error, quotedSchema(parts.settings.schema), "privacy");
+      throw explanation(error);
     });
+  const explainedEach = async function* <T>(lines: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
+    try {
+      yield* lines;
+    } catch (error) {
+      throw explanation(error);
+    }
+  };
   return {
     /** A name for the value that tells nothing without the key: for message keys, and for finding. */
     blindIndex: (value: string, purpose: string): string =>
@@ -56,17 +65,19 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
     endSaga: async (id: string, options: Because) => explained(endErasedSaga(engine(), id, options)),
     /** Everything that is held about a person, opened, one by one. That it was handed out is in the audit log. */
     export: (subject: string, because: Because) =>
-      exportSubject(
-        {
-          engine: engine(),
-          open: async (message) => parts.inbox.unpack(SubjectErased, message),
-          openSaga: async ({ id, status }) => {
-            const { input, steps } = await show(id);
-            return JSON.parse(JSON.stringify({ status, input, steps })) as Json;
+      explainedEach(
+        exportSubject(
+          {
+            engine: engine(),
+            open: async (message) => parts.inbox.unpack(SubjectErased, message),
+            openSaga: async ({ id, status }) => {
+              const { input, steps } = await show(id);
+              return JSON.parse(JSON.stringify({ status, input, steps })) as Json;
+            },
           },
-        },
-        subject,
-        because,
+          subject,
+          because,
+        ),
       ),
     /** Keeps a person from being erased. False when they are held already. */
     hold: async (subject: string, options: HoldOptions) => explained(hold(engine(), subject, options)),
@@ -75,7 +86,7 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
     /** Wraps every data key with the current key of the ring. */
     rewrap: async (options?: RewrapOptions) => explained(rewrap(engine(), options)),
     /** The erasure log, oldest first: keep a copy apart from the backups of the database. */
-    erasures: () => erasures(engine()),
+    erasures: () => explainedEach(erasures(engine())),
     /** After a restore: destroys again what the backup brought back. */
     reapply: async (list?: Parameters<typeof reapply>[1], by?: Acted) =>
       explained(reapply(engine(), list, by)),

@@ -45,6 +45,8 @@ export interface Command {
   readonly name: string;
   readonly summary: string;
   readonly usage: readonly string[];
+  /** What may follow its name: list, show … Absent where it does one thing. */
+  readonly actions?: readonly string[];
   readonly details: string;
   readonly options: Readonly<Record<string, CommandOption>>;
   run(input: CommandInput, io: Io): Promise<number>;

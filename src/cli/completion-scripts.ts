@@ -12,17 +12,13 @@ export interface CommandWords {
 export const shells = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof shells)[number];
 
-export function wordsOf({ name, summary, usage, options }: Command): CommandWords {
-  const actions = usage.flatMap((line) => {
-    const [, next = ""] = line.split(" ");
-    return /^[a-z][a-z|-]*$/.test(next) ? next.split("|") : [];
-  });
+export function wordsOf({ name, summary, actions = [], options }: Command): CommandWords {
   const all = Object.entries(options).map(([option, { help, type }]) => ({
     name: option,
     help,
     takesValue: type === "string",
   }));
-  return { name, summary, actions: [...new Set(actions)], options: [...all, helpOption] };
+  return { name, summary, actions, options: [...all, helpOption] };
 }
 
 const helpOption = { name: "help", help: "Show this text.", takesValue: false };

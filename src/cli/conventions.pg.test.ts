@@ -1,32 +1,24 @@
-import { randomBytes } from "node:crypto";
 import { createServer, type AddressInfo } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { cliHouse } from "../../test/support/cli-house.ts";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { cliSamples, type CliSample } from "../../test/support/cli-samples.ts";
+import {
+  cliSamples,
+  runSample,
+  sampleFiles,
+  type CliSample,
+  type Told,
+} from "../../test/support/cli-samples.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { rolesHouse } from "../../test/support/roles-house.ts";
-import { runCli } from "../../test/support/run-cli.ts";
 import { allCommands } from "./commands.ts";
 
 const commands = await allCommands();
+const actions = commands.flatMap(({ name, actions: all = [] }) =>
+  all.map((action) => [name, action] as const),
+);
 
 vi.setConfig({ testTimeout: 120_000 });
-
-const keyRing = ["first", "index"].map((name) => `${name} ${randomBytes(32).toString("base64")}`).join("\n");
-
-interface Told {
-  readonly line: string;
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-async function run(name: string, sample: CliSample, url: string, ...more: string[]): Promise<Told> {
-  const argv = [name, ...sample.argv, ...more];
-  const env = { DATABASE_URL: url, SAGABOX_KEY_RING: keyRing, USER: "ann" };
-  const told = sample.ownProcess === true ? await runCli(argv, { env }) : await cliInProcess(argv, env);
-  return { line: `sagabox ${argv.join(" ")}`, ...told };
-}
 
 /** All samples that fit, one after the other. */
 async function each(
@@ -44,9 +36,18 @@ function expectOneLine({ line, code, stderr }: Told, text: RegExp): void {
   expect(code, line).toBe(1);
 }
 
-test("every command is tried here (otherwise: add it to test/support/cli-samples.ts)", () => {
-  const untried = commands.filter(({ name }) => (cliSamples[name] ?? []).length === 0);
-  expect(untried.map(({ name }) => name)).toEqual([]);
+test("every action of every command is tried here (otherwise: add it to test/support/cli-samples.ts)", () => {
+  const tried = (name: string): readonly CliSample[] => cliSamples[name] ?? [];
+  expect(commands.filter(({ name }) => tried(name).length === 0).map(({ name }) => name)).toEqual([]);
+  const untried = actions.filter(([name, action]) => !tried(name).some(({ argv }) => argv[0] === action));
+  expect(untried).toEqual([]);
+});
+
+test("the usage of a command names each of its actions, and nothing that it cannot do", () => {
+  for (const { name, usage, actions: all = [] } of commands) {
+    const named = usage.flatMap((line) => /^\S+ ([a-z][a-z|-]*)(?: |$)/.exec(line)?.[1]?.split("|") ?? []);
+    expect([...new Set(named)].sort(), name).toEqual([...all].sort());
+  }
 });
 
 test.each(commands.map((command) => [command.name]))("sagabox %s --help shows an example", async (name) => {
@@ -56,12 +57,21 @@ test.each(commands.map((command) => [command.name]))("sagabox %s --help shows an
   expect(told.stdout.split("\n").filter((line) => line.length > 130)).toEqual([]);
 });
 
+test.each(actions)("sagabox %s %s --help shows an example of it", async (name, action) => {
+  const told = await cliInProcess([name, action, "--help"], {});
+  expect(told).toMatchObject({ code: 0, stderr: "" });
+  expect(told.stdout).toMatch(
+    new RegExp(`^Examples?:\\n(  .*\\n)*  .*sagabox ${name} ${action}(?: |\\)|$)`, "m"),
+  );
+});
+
 test("a database that cannot be reached is told in one line, with exit code 1", async () => {
   const closed = "postgres://u:secret@127.0.0.1:1/x";
+  const fill = sampleFiles();
   await each(
     (sample) => sample.withoutDatabase !== true,
     async (name, sample) => {
-      const told = await run(name, sample, closed);
+      const told = await runSample(name, sample, { url: closed, fill });
       expectOneLine(
         told,
         /^sagabox: The database cannot be reached; .*ECONNREFUSED.*\[STORAGE_UNAVAILABLE\]$/m,
@@ -73,11 +83,12 @@ test("a database that cannot be reached is told in one line, with exit code 1", 
 
 test("a schema that is not migrated is told in one line that names the remedy, with exit code 1", async () => {
   const { url } = await temporaryDatabase();
+  const fill = sampleFiles();
   await each(
     (sample) => sample.withoutDatabase !== true && sample.makesSchema !== true,
     async (name, sample) => {
       expectOneLine(
-        await run(name, sample, url),
+        await runSample(name, sample, { url, fill }),
         /^sagabox: .*`sagabox migrate up`.*\[STORAGE_NOT_MIGRATED\]$/m,
       );
     },
@@ -86,6 +97,7 @@ test("a schema that is not migrated is told in one line that names the remedy, w
 
 test("a schema that is older or newer than the command is told in one line, and left alone", async () => {
   const { url, pool } = await temporaryDatabase({ migrated: true });
+  const fill = sampleFiles();
   const fits = ({ withoutDatabase, makesSchema, ownProcess }: CliSample) =>
     withoutDatabase !== true && makesSchema !== true && ownProcess !== true;
   await pool.query(
@@ -93,7 +105,7 @@ test("a schema that is older or newer than the command is told in one line, and 
   );
   await each(fits, async (name, sample) => {
     expectOneLine(
-      await run(name, sample, url),
+      await runSample(name, sample, { url, fill }),
       /^sagabox: .*`sagabox migrate up`.*\[STORAGE_NOT_MIGRATED\]$/m,
     );
   });
@@ -102,7 +114,7 @@ test("a schema that is older or newer than the command is told in one line, and 
   );
   await each(fits, async (name, sample) => {
     expectOneLine(
-      await run(name, sample, url),
+      await runSample(name, sample, { url, fill }),
       /^sagabox: .*Deploy a newer version; nothing was changed\. \[STORAGE_TOO_NEW\]$/m,
     );
   });
@@ -111,10 +123,11 @@ test("a schema that is older or newer than the command is told in one line, and 
 test("a role without rights is told in one line that names the role it needs, with exit code 1", async () => {
   const { login } = await rolesHouse();
   const url = await login();
+  const fill = sampleFiles();
   await each(
     (sample) => sample.withoutDatabase !== true,
     async (name, sample) => {
-      const told = await run(name, sample, url);
+      const told = await runSample(name, sample, { url, fill });
       expectOneLine(
         told,
         /^sagabox: .* role.*(`sagabox roles sql`|may not create schemas).*\[STORAGE_PERMISSION_DENIED\]$/m,
@@ -123,15 +136,27 @@ test("a role without rights is told in one line that names the role it needs, wi
   );
 });
 
-test("what prints data prints JSON with --json", async () => {
-  const { url } = await temporaryDatabase({ migrated: true });
+test("who may only look is told in one line which role an action needs, and nothing is done", async () => {
+  const { login, fill, count } = await cliHouse();
+  const url = await login("viewer");
+  const before = await count("audit_log");
   await each(
-    ({ silent, findsNothing, slow }) => silent !== true && findsNothing !== true && slow !== true,
+    ({ withoutDatabase, makesSchema, viewer }) =>
+      withoutDatabase !== true && makesSchema !== true && viewer !== true,
     async (name, sample) => {
-      const told = await run(name, sample, url, "--json");
+      expectOneLine(
+        await runSample(name, sample, { url, fill }),
+        /^sagabox: .*(?:needs|member of) the \w+ role.*`sagabox roles sql`.*\[STORAGE_PERMISSION_DENIED\]$/m,
+      );
+    },
+  );
+  expect(await count("audit_log")).toBe(before);
+  await each(
+    ({ viewer }) => viewer === true,
+    async (name, sample) => {
+      const told = await runSample(name, sample, { url, fill });
       expect(told.stderr, told.line).toBe("");
       expect([0, 3], told.line).toContain(told.code);
-      expect(JSON.parse(told.stdout), told.line).toBeTypeOf("object");
     },
   );
 });
@@ -154,8 +179,8 @@ test("what is wrong with the address of the database is told in one line", async
       /cannot be reached.*no-such-host\.invalid/,
     ],
   ] as const) {
-    expectOneLine(await run("status", { argv: [] }, wrong), text);
-    expectOneLine(await run("privacy", { argv: ["status"] }, wrong), text);
+    expectOneLine(await runSample("status", { argv: [] }, { url: wrong, fill: {} }), text);
+    expectOneLine(await runSample("privacy", { argv: ["status"] }, { url: wrong, fill: {} }), text);
   }
 });
 
@@ -165,7 +190,8 @@ test("a server that takes the connection and never answers is given up within se
   await new Promise((resolve) => server.once("listening", resolve));
   const { port } = server.address() as AddressInfo;
   const beganMs = performance.now();
-  const told = await run("status", { argv: [] }, `postgres://u@127.0.0.1:${port}/x`);
+  const url = `postgres://u@127.0.0.1:${port}/x`;
+  const told = await runSample("status", { argv: [] }, { url, fill: {} });
   expectOneLine(told, /cannot be reached.*no answer within/);
   expect(performance.now() - beganMs).toBeLessThan(15_000);
 });

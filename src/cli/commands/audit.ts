@@ -5,6 +5,8 @@ import { UsageError, type Command, type CommandInput, type Io } from "../command
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
 
+const actions: Readonly<Record<string, Action>> = { list, verify, seal };
+
 export const audit: Command = {
   name: "audit",
   summary: "See who did what and why, and prove that nobody changed it afterwards.",
@@ -13,6 +15,7 @@ export const audit: Command = {
     "audit verify [--anchor <head>]",
     "audit seal",
   ],
+  actions: Object.keys(actions),
   details: `  list    What happened to sagas and what was decided besides, newest first. --after takes the last cursor of the
           page before.
   verify  Compute the chain of hashes again from the rows that are there, and name every row and seal that is not as
@@ -23,6 +26,7 @@ export const audit: Command = {
 Examples:
   sagabox audit list --actor ada --since 2026-11-01
   sagabox audit verify --json | jq -r .head >> heads-kept-elsewhere.txt
+  sagabox audit seal
   sagabox audit verify --anchor "$(tail -1 heads-kept-elsewhere.txt)"
 
 The database is the one of DATABASE_URL.`,
@@ -64,8 +68,6 @@ The database is the one of DATABASE_URL.`,
     return chosen(input, io);
   },
 };
-
-const actions: Readonly<Record<string, Action>> = { list, verify, seal };
 
 function actionProblem(action: string): string {
   const known = Object.keys(actions);

@@ -9,6 +9,7 @@ export function completion(commands: () => Promise<readonly Command[]>): Command
     name: "completion",
     summary: "Print the script that lets your shell complete command lines.",
     usage: shells.map((shell) => `completion ${shell}`),
+    actions: shells,
     details: `Examples:
   source <(sagabox completion bash)
   sagabox completion zsh > "\${fpath[1]}/_sagabox"

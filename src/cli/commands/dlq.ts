@@ -10,6 +10,9 @@ import { groups, list, show } from "../dlq/look.ts";
 import { replayMany, replayOne } from "../dlq/replay.ts";
 import { watchOption } from "../watch.ts";
 
+const acting = ["actor", "reason", "yes"];
+const looking = [...filterNames, "limit", "check", "watch"];
+
 export const dlq: Command = {
   name: "dlq",
   summary: "Look at dead letters by their cause, replay them in stages, edit, discard or bury.",
@@ -23,6 +26,7 @@ export const dlq: Command = {
     "dlq discard <letter> | <filter> | --all --reason <text> --yes",
     "dlq bury <message-id> [--consumer <name> | --outbox] --reason <text> --yes",
   ],
+  actions: Object.keys(actionsFor({ values: {}, positionals: [] })),
   details: `  groups   Open letters by cause: who fails, with what, since when, and one letter to look at.
   list     The same without a filter; with one, or with --letters, letter by letter, newest first.
   show     One letter: message, error, stack, attempts, trace, and what was done about it. Personal fields stay sealed.
@@ -40,11 +44,13 @@ nobody to handle it, exits with 4; the same command goes on later. Everything do
 
 Examples:
   sagabox dlq groups
+  sagabox dlq list --consumer billing --since 2h
   sagabox dlq show 4711
   sagabox dlq replay --group 3f9a0c21b7de
   sagabox dlq replay --group 3f9a0c21b7de --rate 100 --reason "fixed in 2.4.1" --yes
   sagabox dlq edit 4711 --data-file fixed.json --app dist/bus.js --reason "wrong currency" --yes
   sagabox dlq discard --type order.placed --until 2d --reason "test orders" --yes
+  sagabox dlq bury 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --consumer billing --reason "hangs, ticket 7" --yes
 
 The database is the one of DATABASE_URL.`,
   options: {
@@ -82,9 +88,6 @@ The database is the one of DATABASE_URL.`,
   },
   run: async (input, io) => runAction("dlq", actionsFor(input), input, io),
 };
-
-const acting = ["actor", "reason", "yes"];
-const looking = [...filterNames, "limit", "check", "watch"];
 
 /** Some do something else with a letter than with a filter. */
 function actionsFor({ positionals }: CommandInput): Readonly<Record<string, Action>> {

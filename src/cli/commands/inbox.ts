@@ -6,6 +6,13 @@ import { cleanup } from "../inbox/cleanup.ts";
 import { list, show, stats } from "../inbox/look.ts";
 import { keepOption } from "../keep.ts";
 
+const actions: Readonly<Record<string, Action>> = {
+  stats: { reads: ["consumer"], run: stats },
+  list: { reads: ["since", "consumer", "topic", "type", "limit"], run: list },
+  show: { reads: [], argument: "the id of a message", run: show },
+  cleanup: { reads: ["keep", "dry-run", "yes", "actor", "reason"], run: cleanup },
+};
+
 export const inbox: Command = {
   name: "inbox",
   summary: "See what consumers have handled, and forget what can no longer come again.",
@@ -15,6 +22,7 @@ export const inbox: Command = {
     "inbox show <message-id>",
     "inbox cleanup --keep <time> [--dry-run] [--yes]",
   ],
+  actions: Object.keys(actions),
   details: `  stats    Total, oldest, last hour and last day for each consumer. It counts every row, so ask rarely.
   list     What was handled in the last hour, or since --since, newest first.
   show     Who has handled one message, and with what effect. Exit code 1 if nobody has.
@@ -24,6 +32,7 @@ export const inbox: Command = {
 Examples:
   sagabox inbox stats
   sagabox inbox list --since 10m --consumer billing
+  sagabox inbox show 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
   sagabox inbox cleanup --keep 30d --yes
 
 The database is the one of DATABASE_URL.`,
@@ -42,11 +51,4 @@ The database is the one of DATABASE_URL.`,
     json: { type: "boolean", help: "Print JSON." },
   },
   run: (input, io) => runAction("inbox", actions, input, io),
-};
-
-const actions: Readonly<Record<string, Action>> = {
-  stats: { reads: ["consumer"], run: stats },
-  list: { reads: ["since", "consumer", "topic", "type", "limit"], run: list },
-  show: { reads: [], argument: "the id of a message", run: show },
-  cleanup: { reads: ["keep", "dry-run", "yes", "actor", "reason"], run: cleanup },
 };

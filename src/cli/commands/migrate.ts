@@ -8,6 +8,8 @@ import { environment, schemaName, withDatabase } from "../settings.ts";
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
 
+const actions: Readonly<Record<string, Action>> = { up, status, sql };
+
 export const migrate: Command = {
   name: "migrate",
   summary: "Bring the database schema up to date, or show what that would do.",
@@ -16,6 +18,7 @@ export const migrate: Command = {
     "migrate status [--schema <name>] [--json]",
     "migrate sql [--schema <name>]",
   ],
+  actions: Object.keys(actions),
   details: `  up      Apply what is missing. Any number of processes may do so at once.
   status  List what is applied and what is pending. Exit code 3 if anything is pending.
   sql     Print the SQL of all migrations, for people who apply it with their own tool.
@@ -23,6 +26,7 @@ export const migrate: Command = {
 Examples:
   sagabox migrate status
   sagabox migrate up
+  sagabox migrate sql > sagabox.sql
 
 The database is the one of DATABASE_URL.`,
   options: {
@@ -36,8 +40,6 @@ The database is the one of DATABASE_URL.`,
     return chosen(input, io);
   },
 };
-
-const actions: Readonly<Record<string, Action>> = { up, status, sql };
 
 async function up(input: CommandInput, io: Io): Promise<number> {
   const env = environment(io);

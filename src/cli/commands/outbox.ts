@@ -8,6 +8,17 @@ import { list, show, stats } from "../outbox/look.ts";
 import { retry } from "../outbox/retry.ts";
 import { watchOption } from "../watch.ts";
 
+const actions: Readonly<Record<string, Action>> = {
+  list: {
+    reads: ["state", "topic", "type", "key", "older-than", "min-attempts", "limit", "after", "watch"],
+    run: list,
+  },
+  show: { reads: [], argument: "the id of a message", run: show },
+  stats: { reads: ["watch"], run: stats },
+  "retry-now": { reads: ["actor", "reason"], argument: "the id of a message", run: retry },
+  archive: { reads: ["keep", "dry-run", "yes", "actor", "reason"], run: archive },
+};
+
 export const outbox: Command = {
   name: "outbox",
   summary: "See what still waits to be sent and why, and keep the archive of what was.",
@@ -18,6 +29,7 @@ export const outbox: Command = {
     "outbox retry-now <message-id> --reason <text>",
     "outbox archive --keep <time> [--dry-run] [--yes]",
   ],
+  actions: Object.keys(actions),
   details: `  list     What waits, oldest first: due, failed (tried again), held (dead, keeps its key standing still), or scheduled.
            It looks through the first 2000 of each lane. Keys and error texts are shown to operators only.
   show     One message: how often it was tried, when it is tried next, when it was sent.
@@ -31,6 +43,8 @@ export const outbox: Command = {
 Examples:
   sagabox outbox list --state failed --min-attempts 3
   sagabox outbox stats --watch
+  sagabox outbox show 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
+  sagabox outbox retry-now 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "the topic is there now"
   sagabox outbox archive --keep 30d --dry-run
 
 The database is the one of DATABASE_URL.`,
@@ -53,15 +67,4 @@ The database is the one of DATABASE_URL.`,
     json: { type: "boolean", help: "Print JSON." },
   },
   run: (input, io) => runAction("outbox", actions, input, io),
-};
-
-const actions: Readonly<Record<string, Action>> = {
-  list: {
-    reads: ["state", "topic", "type", "key", "older-than", "min-attempts", "limit", "after", "watch"],
-    run: list,
-  },
-  show: { reads: [], argument: "the id of a message", run: show },
-  stats: { reads: ["watch"], run: stats },
-  "retry-now": { reads: ["actor", "reason"], argument: "the id of a message", run: retry },
-  archive: { reads: ["keep", "dry-run", "yes", "actor", "reason"], run: archive },
 };

@@ -15,43 +15,6 @@ import {
 
 type Action = (privacy: Privacy, input: CommandInput, io: Io, given: string | undefined) => Promise<unknown>;
 
-export const privacy: Command = {
-  name: "privacy",
-  summary: "Give out, hold and count what is kept about persons; change the keys.",
-  usage: [
-    "privacy status",
-    "privacy export <subject> | --subject-file <file> --reason <text>",
-    "privacy hold|release <subject> | --subject-file <file> --reason <text>",
-    "privacy rewrap",
-    "privacy erasures",
-    "privacy reapply [<file>]",
-    "privacy end-saga <id> --reason <text>",
-  ],
-  details: `  status    How many data keys each key wraps, and how many persons were erased or are held.
-  export    Everything that is held about a person, opened, one JSON object in a line.
-  hold      Keep a person from being erased; release ends it.
-  rewrap    Wrap every data key with the current key of the ring. May be stopped and started again.
-  erasures  The erasure log, one JSON object in a line: keep a copy apart from the backups.
-  reapply   After a restore: destroy again what the backup brought back, by the log or by such a copy.
-  end-saga  End a saga that was parked because its person was erased.
-
-Examples:
-  sagabox privacy export --subject-file id.txt --reason "request 4711" > copy.ndjson
-  sagabox privacy rewrap
-
-The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
-  options: privacyOptions,
-  async run(input, io) {
-    const [name = "", given, ...rest] = input.positionals;
-    const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
-    if (action === undefined) throw new UsageError(actionProblem(name));
-    if (rest.length > 0) throw new UsageError(`"sagabox privacy ${name}" got too many arguments.`);
-    const result = await withPrivacy(input, io, (opened) => action(opened, input, io, given));
-    if (result !== undefined) io.out(json(result));
-    return 0;
-  },
-};
-
 const actions: Readonly<Record<string, Action>> = {
   status: (opened) => opened.status(),
   export: async (opened, input, io, given) => {
@@ -77,6 +40,50 @@ const actions: Readonly<Record<string, Action>> = {
   "end-saga": async (opened, input, io, id) => {
     if (id === undefined) throw new UsageError("Which saga? Give its id.");
     return { ended: await opened.endSaga(id, becauseOf(input, io)) };
+  },
+};
+
+export const privacy: Command = {
+  name: "privacy",
+  summary: "Give out, hold and count what is kept about persons; change the keys.",
+  usage: [
+    "privacy status",
+    "privacy export <subject> | --subject-file <file> --reason <text>",
+    "privacy hold|release <subject> | --subject-file <file> --reason <text>",
+    "privacy rewrap",
+    "privacy erasures",
+    "privacy reapply [<file>]",
+    "privacy end-saga <id> --reason <text>",
+  ],
+  actions: Object.keys(actions),
+  details: `  status    How many data keys each key wraps, and how many persons were erased or are held.
+  export    Everything that is held about a person, opened, one JSON object in a line.
+  hold      Keep a person from being erased; release ends it.
+  rewrap    Wrap every data key with the current key of the ring. May be stopped and started again.
+  erasures  The erasure log, one JSON object in a line: keep a copy apart from the backups.
+  reapply   After a restore: destroy again what the backup brought back, by the log or by such a copy.
+  end-saga  End a saga that was parked because its person was erased.
+
+Examples:
+  sagabox privacy status
+  sagabox privacy export --subject-file id.txt --reason "request 4711" > copy.ndjson
+  sagabox privacy hold --subject-file id.txt --reason "lawsuit 12"
+  sagabox privacy release --subject-file id.txt --reason "lawsuit 12 is over"
+  sagabox privacy rewrap
+  sagabox privacy erasures > erasures.ndjson
+  sagabox privacy reapply erasures.ndjson
+  sagabox privacy end-saga 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "request 4711"
+
+The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
+  options: privacyOptions,
+  async run(input, io) {
+    const [name = "", given, ...rest] = input.positionals;
+    const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
+    if (action === undefined) throw new UsageError(actionProblem(name));
+    if (rest.length > 0) throw new UsageError(`"sagabox privacy ${name}" got too many arguments.`);
+    const result = await withPrivacy(input, io, (opened) => action(opened, input, io, given));
+    if (result !== undefined) io.out(json(result));
+    return 0;
   },
 };
 

@@ -11,6 +11,7 @@ export const roles: Command = {
   usage: [
     "roles sql [--schema <name>] [--prefix <text>] [--with-optimistic-send] [--with-overflow] [--json]",
   ],
+  actions: ["sql"],
   details: `  sql  Print SQL that makes the roles below and grants them their rights. It changes nothing by itself; run it
        after every migration, as often as you like. Roles cannot log in: make your login roles members of them.
 

@@ -9,6 +9,21 @@ import { signal } from "../saga/signal.ts";
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
 
+const actions: Readonly<Record<string, Action>> = {
+  list,
+  show,
+  history,
+  stuck,
+  retry: act("retry"),
+  skip: act("skip"),
+  settle: act("settle"),
+  compensate: act("compensate"),
+  cancel: act("cancel"),
+  signal,
+  check,
+  diagram,
+};
+
 export const saga: Command = {
   name: "saga",
   summary: "Look at running sagas, decide about failed ones, and check new definitions against them.",
@@ -24,6 +39,7 @@ export const saga: Command = {
     "saga check --app <module> [--type <name>] [--ended <number>]",
     "saga diagram <id | name> [--app <module>] [--version <number>]",
   ],
+  actions: Object.keys(actions),
   details: `  list        Instances, newest first. --after takes the last id of the page before.
   show        One instance: its steps, what it waits for, what a person has to decide.
   history     Everything that happened to it, and who or what caused it.
@@ -47,8 +63,17 @@ before it is done; show says what is possible. The database is the one of DATABA
 
 Examples:
   sagabox saga stuck
+  sagabox saga list --status failed --older-than 1h
   sagabox saga show 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
-  sagabox saga retry 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "carrier is back, ticket 7"`,
+  sagabox saga history 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
+  sagabox saga retry 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "carrier is back, ticket 7"
+  sagabox saga skip 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --step mail --reason "nobody waits for it" --yes
+  sagabox saga settle 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --step ship --result '"parcel-1"' --reason "sent by hand" --yes
+  sagabox saga compensate 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "customer withdrew" --yes
+  sagabox saga cancel 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "ordered twice" --yes
+  sagabox saga signal 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --event order.paid --data-file paid.json --app app.ts --reason "lost"
+  sagabox saga check --app ./app.ts
+  sagabox saga diagram order --app ./app.ts`,
   options: {
     type: { type: "string", value: "<name>", help: "Only sagas of this name." },
     status: { type: "string", value: "<status>", help: "Only those with this status." },
@@ -86,21 +111,6 @@ Examples:
     if (chosen === undefined) throw new UsageError(actionProblem(action));
     return chosen(input, io);
   },
-};
-
-const actions: Readonly<Record<string, Action>> = {
-  list,
-  show,
-  history,
-  stuck,
-  retry: act("retry"),
-  skip: act("skip"),
-  settle: act("settle"),
-  compensate: act("compensate"),
-  cancel: act("cancel"),
-  signal,
-  check,
-  diagram,
 };
 
 function actionProblem(action: string): string {

@@ -1,0 +1,81 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { expect, test, vi } from "vitest";
+import { cliHouse } from "../../test/support/cli-house.ts";
+import { cliSamples, runSample, type CliSample } from "../../test/support/cli-samples.ts";
+import { addRecorded, shapeDifferences, shapeOf, shapeText } from "../../test/support/json-shape.ts";
+import { commandNames } from "./commands.ts";
+
+vi.setConfig({ testTimeout: 120_000 });
+
+const golden = new URL("../../test/support/cli-json-shapes.txt", import.meta.url);
+
+/** Data of the application, and what each kind of action or transition writes down about itself. */
+const anything = ["data", "headers", "input", "result", "changes", "before", "after", "keys"];
+
+/** The recorded shapes by command line. */
+function recorded(): ReadonlyMap<string, string> {
+  const parts = readFileSync(golden, "utf8").split(/^(?=sagabox )/m);
+  return new Map(
+    parts.map((part) => {
+      const end = part.indexOf("\n");
+      return [part.slice(0, end), part.slice(end + 1).trimEnd()];
+    }),
+  );
+}
+
+/** One JSON text, or one in each line. */
+function parsed(stdout: string): readonly unknown[] {
+  try {
+    return [JSON.parse(stdout)];
+  } catch {
+    return stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as unknown);
+  }
+}
+
+function printsData({ silent, slow }: CliSample): boolean {
+  return silent !== true && slow !== true;
+}
+
+test("--json has the same keys and types as recorded, for every action that prints data", async () => {
+  const { url, fill } = await cliHouse();
+  const known = recorded();
+  const [seen, differences]: [Map<string, string>, string[]] = [new Map(), []];
+  for (const name of commandNames) {
+    for (const sample of (cliSamples[name] ?? []).filter(printsData)) {
+      const told = await runSample(name, sample, { url, fill, more: ["--json"] });
+      expect([0, 3], `${told.line}\n${told.stderr}`).toContain(told.code);
+      expect(told.stderr, told.line).toBe("");
+      const shape = shapeOf(parsed(told.stdout), anything);
+      const before = known.get(told.line) ?? "";
+      const found = shapeDifferences(shape, before);
+      addRecorded(shape, before);
+      seen.set(told.line, shapeText(shape));
+      differences.push(...found.map((difference) => `${told.line}: ${difference}`));
+    }
+  }
+  // To record a change that is meant: RECORD_SHAPES=yes, and read what the file became.
+  if (process.env["RECORD_SHAPES"] === "yes") {
+    writeFileSync(golden, [...seen].map(([line, text]) => `${line}\n${text}\n`).join("\n"));
+  } else {
+    expect(differences).toEqual([]);
+    expect([...known.keys()].filter((line) => !seen.has(line))).toEqual([]);
+  }
+});
+
+test("a key that is new, gone, absent at times or of another type is told", () => {
+  const before = shapeText(shapeOf([{ at: "x", ids: ["a"], rows: [{ n: 1 }, { n: null, why: "x" }] }]));
+  const changes = (after: object): readonly string[] => shapeDifferences(shapeOf([after]), before);
+  const rows = [{ n: 1 }];
+  expect(changes({ at: "y", ids: [], rows: [{ n: null }] })).toEqual([]);
+  expect(changes({ at: "y", ids: [], rows, more: 1 })).toEqual([". more is new"]);
+  expect(changes({ ids: [], rows })).toEqual([". at is gone"]);
+  expect(changes({ at: 5, ids: [1], rows })).toEqual([". at is number now", ". ids is list of number now"]);
+  expect(changes({ at: "y", ids: [], rows: [] })).toEqual([".rows[] is gone"]);
+  expect(changes({ at: "y", ids: [], rows: [{ n: 1, to: { x: 1 } }] })).toEqual([
+    ".rows[] to is new",
+    ".rows[].to is new",
+  ]);
+});

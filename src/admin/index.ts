@@ -11,6 +11,18 @@ export {
 } from "./conservation/options.ts";
 export type { ConservationFinding } from "./conservation/findings.ts";
 export { ConservationWatch } from "./conservation/watch.ts";
+export {
+  listAudit,
+  verifyAudit,
+  type AuditFilter,
+  type AuditLine,
+  type VerifyProgress,
+  type VerifyReport,
+} from "../audit/index.ts";
+export { sealAudit } from "./audit/seal-audit.ts";
+export { ringFrom, type Erasure, type ErasureReport } from "../privacy/index.ts";
+export { sagaKeys, type GivenKeys } from "./persons/saga-keys.ts";
+export { migrateSchema } from "./maintenance/migrate-schema.ts";
 export { buryLive, type Buried, type BuryOptions } from "./dead-letters/bury-live.ts";
 export { editLetter, planEdit, type EditOptions, type EditPlan } from "./dead-letters/edit-letter.ts";
 export { discardLetters, type Discarding, type DiscardOptions } from "./dead-letters/discard-letters.ts";
@@ -21,6 +33,8 @@ export {
   type LetterGroups,
 } from "./dead-letters/groups.ts";
 export { letterAdmin, type LetterAdmin } from "./dead-letters/letter-admin.ts";
+export { discardLetter, listLetters, replayLetter } from "./dead-letters/one-letter.ts";
+export type { DeadLetterFilter } from "../dead-letter/index.ts";
 export type { ReplayFilter, ReplayProgress, StagedReplayOptions } from "./dead-letters/replay-options.ts";
 export { showLetter, type LetterDetail } from "./dead-letters/show-letter.ts";
 export {

@@ -87,7 +87,11 @@ export const rooms: Readonly<Record<string, Room>> = {
   app: { rooms: [...upToSaga, "admin", "parking", "notify", "requests", "transports/postgres"] },
   admin: { rooms: upToSaga },
   // 7: the doors
-  cli: { rooms: [...upToAdmin, "dashboard", "embedded", "storage/drivers"] },
+  // The command line reads arguments and prints; what is done is an operation of admin, or of a bus that app makes.
+  // It opens the database, and it draws and reads the definitions of sagas, which asks nobody.
+  cli: {
+    rooms: [...ground, "options", "telemetry", "storage", "saga", "app", "admin", "dashboard", "embedded"],
+  },
   dashboard: { rooms: ["admin", "errors", "runtime"] },
   testing: { rooms: [...upToAdmin, "embedded", "storage/drivers"] },
 };

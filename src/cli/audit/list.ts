@@ -1,4 +1,4 @@
-import { listAudit, type AuditFilter, type AuditLine } from "../../audit/index.ts";
+import { listAudit, type AuditFilter, type AuditLine } from "../../admin/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { json, safeLines, table } from "../print.ts";
 import { given, numberValue } from "../saga/input.ts";

@@ -1,5 +1,4 @@
-import { AuditSealer, verifyAudit, type VerifyProgress, type VerifyReport } from "../../audit/index.ts";
-import { silentObserver } from "../../telemetry/index.ts";
+import { sealAudit, verifyAudit, type VerifyProgress, type VerifyReport } from "../../admin/index.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { json, safeLines } from "../print.ts";
@@ -23,9 +22,7 @@ export async function verify(input: CommandInput, io: Io): Promise<number> {
 
 export async function seal(input: CommandInput, io: Io): Promise<number> {
   onlyOptions(input, []);
-  const result = await withSchema(input, io, "owner", (database, schema) =>
-    new AuditSealer({ database, schema, observer: silentObserver, sealEveryMs: 60_000 }).seal(),
-  );
+  const result = await withSchema(input, io, "owner", sealAudit);
   if (input.values["json"] === true) io.out(json(result));
   else {
     io.out(`Sealed ${result.rows} row(s) with ${result.seals} seal(s).`);

@@ -1,9 +1,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
+import { migrateSchema } from "../../admin/index.ts";
 import { startEmbeddedPostgres, type EmbeddedPostgres } from "../../embedded/index.ts";
-import { ensurePartitions } from "../../outbox/index.ts";
 import { every } from "../../runtime/index.ts";
-import { migrateUp } from "../../storage/index.ts";
 import { portValue, textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { runApp } from "../run-app.ts";
@@ -42,11 +41,7 @@ Example:
     try {
       if (env.databaseUrl === undefined) server = await startServer(input, io);
       const url = server?.url ?? env.databaseUrl;
-      const applied = await withDatabase(url, async (database) => {
-        const done = await migrateUp(database, schema);
-        await ensurePartitions(database, schema); // before anybody publishes, as `migrate up` does
-        return done;
-      });
+      const applied = await withDatabase(url, (database) => migrateSchema(database, schema));
       io.out(`Schema "${schema}" is ready (${applied.length} migration(s) applied).`);
       if (server !== undefined) announce(server, io);
       io.setEnv("SAGABOX_SCHEMA", schema);

@@ -1,4 +1,4 @@
-import type { ErasureReport } from "../../privacy/index.ts";
+import type { ErasureReport } from "../../admin/index.ts";
 import { UsageError, type Command } from "../command.ts";
 import { json, table } from "../print.ts";
 import { becauseOf, privacyOptions, subjectOf, withPrivacy } from "../privacy/with-privacy.ts";

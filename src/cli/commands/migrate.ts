@@ -1,5 +1,5 @@
-import { ensurePartitions } from "../../outbox/index.ts";
-import { migrateUp, migrationSql, migrationStatus } from "../../storage/index.ts";
+import { migrateSchema } from "../../admin/index.ts";
+import { migrationSql, migrationStatus } from "../../storage/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { nearest } from "../../options/index.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
@@ -44,12 +44,7 @@ The database is the one of DATABASE_URL.`,
 async function up(input: CommandInput, io: Io): Promise<number> {
   const env = environment(io);
   const schema = schemaName(input, env);
-  const applied = await withDatabase(env.databaseUrl, async (database) => {
-    const done = await migrateUp(database, schema);
-    // Before anybody publishes: a partition that is attached later may get in the way of a message for its day.
-    await ensurePartitions(database, schema);
-    return done;
-  });
+  const applied = await withDatabase(env.databaseUrl, (database) => migrateSchema(database, schema));
   if (input.values["json"] === true) {
     io.out(
       json({ schema, applied: applied.map(({ version, name, breaking }) => ({ version, name, breaking })) }),

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
+import type { Erasure } from "../../admin/index.ts";
 import { nearest } from "../../options/index.ts";
-import type { Erasure } from "../../privacy/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { json } from "../print.ts";
 import {

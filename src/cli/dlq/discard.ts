@@ -1,5 +1,4 @@
-import { discardLetters, letterGroups, type Discarding } from "../../admin/index.ts";
-import { discardDeadLetter } from "../../dead-letter/index.ts";
+import { discardLetter, discardLetters, letterGroups, type Discarding } from "../../admin/index.ts";
 import { actorOf, reasonOf } from "../acting.ts";
 import { UsageError, type CommandInput, type Io } from "../command.ts";
 import { confirmed } from "../confirm.ts";
@@ -15,11 +14,7 @@ export async function discardOne(input: CommandInput, io: Io): Promise<number> {
   const by = { actor: actorOf(input, io), reason: reasonOf(input) };
   const what = `Letter ${id} is closed for good, and its message is never handled.`;
   if (!(await confirmed(input, io, { what }))) return STOPPED;
-  const letter = await withLetters(input, io, async (admin) => {
-    const closed = await discardDeadLetter(admin.store, id, by);
-    if (closed.held !== null) await admin.wake([closed.held.lane]);
-    return closed;
-  });
+  const letter = await withLetters(input, io, (admin) => discardLetter(admin, id, by));
   if (input.values["json"] === true)
     io.out(json({ discarded: 1, letter: letter.id, messageId: letter.message.id }));
   else io.out(safeLines(`Letter ${letter.id} of message ${letter.message.id} was discarded.`));

@@ -1,5 +1,11 @@
-import { letterGroups, showLetter, type LetterAdmin, type LetterGroups } from "../../admin/index.ts";
-import { listDeadLetters, type DeadLetterFilter } from "../../dead-letter/index.ts";
+import {
+  letterGroups,
+  listLetters,
+  showLetter,
+  type DeadLetterFilter,
+  type LetterAdmin,
+  type LetterGroups,
+} from "../../admin/index.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { json, safeLines, table } from "../print.ts";
@@ -61,7 +67,7 @@ export function list(input: CommandInput, io: Io): Promise<number> {
       ...given({ limit: numberValue(input, "limit"), after: textValue(input, "after") }),
     };
     return watched(input, io, async () => {
-      const letters = await listDeadLetters(admin.store, filter);
+      const letters = await listLetters(admin, filter);
       const found = values["check"] === true && letters.some(({ closedAs }) => closedAs === null);
       const text = values["json"] === true ? json({ letters }) : lettersText(letters, filter.limit ?? 50);
       return { text, code: found ? FOUND : DONE };
@@ -69,7 +75,7 @@ export function list(input: CommandInput, io: Io): Promise<number> {
   });
 }
 
-function lettersText(letters: Awaited<ReturnType<typeof listDeadLetters>>, limit: number): string {
+function lettersText(letters: Awaited<ReturnType<typeof listLetters>>, limit: number): string {
   if (letters.length === 0) return "There are no such dead letters.";
   const rows = letters.map((letter) => [
     letter.id,

@@ -1,5 +1,10 @@
-import { planReplay, stagedReplay, type ReplayPlan, type ReplayReport } from "../../admin/index.ts";
-import { replayDeadLetter } from "../../dead-letter/index.ts";
+import {
+  planReplay,
+  replayLetter,
+  stagedReplay,
+  type ReplayPlan,
+  type ReplayReport,
+} from "../../admin/index.ts";
 import { actorOf, reasonOf } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
@@ -12,11 +17,9 @@ import { filterOf, isFiltered, short, withLetters } from "./input.ts";
 /** `dlq replay <letter>` */
 export async function replayOne(input: CommandInput, io: Io): Promise<number> {
   const by = { actor: actorOf(input, io), reason: reasonOf(input) };
-  const { letter, table: line } = await withLetters(input, io, async (admin) => {
-    const replayed = await replayDeadLetter(admin.store, input.positionals[1] ?? "", by);
-    await admin.wake([replayed.lane]);
-    return replayed;
-  });
+  const { letter, table: line } = await withLetters(input, io, (admin) =>
+    replayLetter(admin, input.positionals[1] ?? "", by),
+  );
   const { id, message, consumer } = letter;
   if (input.values["json"] === true) io.out(json({ letter: id, messageId: message.id, consumer, line }));
   else

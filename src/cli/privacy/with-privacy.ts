@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { ringFrom } from "../../admin/index.ts";
 import { createBus, type Bus } from "../../app/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
-import { ringFrom } from "../../privacy/index.ts";
 import { assertMigrated } from "../../storage/index.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";

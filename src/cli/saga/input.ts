@@ -1,5 +1,4 @@
-import { sagaAdmin, type SagaAdmin } from "../../admin/index.ts";
-import { privacyEngine, privacySettings, sagaVault } from "../../privacy/index.ts";
+import { sagaAdmin, sagaKeys, type SagaAdmin } from "../../admin/index.ts";
 import type { SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { environment, withSchema } from "../settings.ts";
@@ -12,12 +11,10 @@ export function withSagas<T>(
   definitions: readonly SagaDefinition[] = [],
 ): Promise<T> {
   const { keyRing } = environment(io);
-  const settings = privacySettings({}, { text: keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
-  return withSchema(input, io, "operator", (database, schema) => {
-    const privacy = privacyEngine({ database, schema, settings });
-    const vault = privacy === undefined ? undefined : sagaVault(privacy);
-    return work(sagaAdmin(database, schema, () => definitions, vault));
-  });
+  const keys = sagaKeys({ text: keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  return withSchema(input, io, "operator", (database, schema) =>
+    work(sagaAdmin(database, schema, () => definitions, keys(database, schema))),
+  );
 }
 
 /** The one argument behind the action. */

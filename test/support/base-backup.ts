@@ -58,7 +58,7 @@ function copyFile(from: string, to: string): void {
 }
 
 /** As root the server runs under another account, which must be able to write to its copy. */
-function own(like: string, path: string): void {
+export function own(like: string, path: string): void {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = lstatSync(like);
   chownSync(path, uid, gid);

@@ -32,6 +32,14 @@ test("a planted import of a higher room is found, with its line and what would b
   ]);
 });
 
+test.each(["audit", "dead-letter", "privacy", "outbox", "inbox", "lanes", "transport"])(
+  "the command line goes through admin: a planted import of %s is found",
+  (room) => {
+    const text = `import { a } from "../../${room}/index.ts";`;
+    expect(problems("src/cli/dlq/x.ts", text)).toEqual([expect.stringContaining(`imports the room ${room}`)]);
+  },
+);
+
 test.each([
   ['import type { A } from "../saga/index.ts";', "imports the room saga"],
   ['export * from "../saga/index.ts";', "imports the room saga"],

@@ -1,5 +1,5 @@
 import { AuditWriter } from "../audit/index.ts";
-import type { Message } from "../message/index.ts";
+import { parseHeadersLeniently, type Message } from "../message/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
 import { deadLetterStatements, type DeadLetterStatements } from "./statements.ts";
@@ -105,7 +105,7 @@ function messageOf(row: DeadLetterRow): Message {
     topic: row.topic,
     key: row.key,
     data: row.data,
-    headers: JSON.parse(row.headers) as Message["headers"],
+    headers: parseHeadersLeniently(row.headers),
     correlationId: row.correlation_id,
     causationId: row.causation_id,
     traceparent: row.traceparent,

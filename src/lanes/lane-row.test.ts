@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { sampleMessage } from "../../test/support/sample-message.ts";
+import { SagaboxError } from "../errors/index.ts";
 import { aRow } from "../../test/support/lane-rows.ts";
 import { isWhole, messageFor, packedMessages, PackedRow } from "./lane-row.ts";
 
@@ -49,15 +50,15 @@ const bare = (text: string): PackedRow => new PackedRow(text.split("\u001f"), pa
 
 test("a message is put together again unchanged, and expires when its row says so", () => {
   const messages = packedMessages([message]);
-  expect(messageFor(own, messages)).toEqual({ ...sampleMessage, expiresAt: null });
-  expect(messageFor({ ...own, expiresAt: sampleMessage.expiresAt }, messages)).toEqual(sampleMessage);
-  expect(messageFor(aRow(2), messages)).toBe(null);
+  expect(messageFor(own, messages).message).toEqual({ ...sampleMessage, expiresAt: null });
+  expect(messageFor({ ...own, expiresAt: sampleMessage.expiresAt }, messages).message).toEqual(sampleMessage);
+  expect(messageFor(aRow(2), messages)).toEqual({ message: null });
 });
 
 test("of two copies of a message a row gets the one of its own day", () => {
   const edited = message.replace("2026-11-15", "2026-11-16").replace(sampleMessage.data, '{"edited":true}');
   const messages = packedMessages([edited, message]);
-  const dataOf = (writtenOn: string) => messageFor({ ...own, writtenOn }, messages)?.data;
+  const dataOf = (writtenOn: string) => messageFor({ ...own, writtenOn }, messages).message?.data;
   expect(["2026-11-15", "2026-11-16", "2026-11-17"].map(dataOf)).toEqual([
     sampleMessage.data,
     '{"edited":true}',
@@ -97,3 +98,13 @@ test("a row that was read with its message has it, in the copy of its day", () =
   expect([isWhole(whole), isWhole(bare(row))]).toEqual([true, false]);
   expect(whole.message).toEqual({ ...sampleMessage, expiresAt: "2026-11-15T08:09:10.500000Z" });
 });
+
+test.each(["{", "[]", "null", '"a"'])(
+  "headers like %s make a message that cannot be read: it says why, and throws nothing",
+  (headers) => {
+    const damaged = packedMessages([message.replace(JSON.stringify(sampleMessage.headers), headers)]);
+    const read = new PackedRow(row.split("\u001f"), damaged);
+    expect([read.isWhole, read.message, read.flaw]).toEqual([true, null, expect.any(SagaboxError)]);
+    expect(messageFor(own, damaged)).toMatchObject({ message: null, flaw: { code: "ENVELOPE_INVALID" } });
+  },
+);

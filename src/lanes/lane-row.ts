@@ -1,4 +1,4 @@
-import type { Message, MessageKind } from "../message/index.ts";
+import { parseHeaders, type Message, type MessageKind } from "../message/index.ts";
 import { known } from "./known-names.ts";
 
 /** A narrow row as its reader sees it. */
@@ -20,8 +20,10 @@ export interface LaneRow {
   readonly writtenOn: string;
   /** A replayed message may have outlived the time it was first given. */
   readonly expiresAt: string | null;
-  /** Only when the reader was asked for messages. */
+  /** Only when the reader was asked for messages, and only one that can be read. */
   readonly message: Message | null;
+  /** Why its message, which is there, cannot be read. */
+  readonly flaw?: Error | undefined;
 }
 
 /** What every read tells about the moment it was made. */
@@ -63,7 +65,7 @@ export class PackedRow implements LaneRow {
   readonly expired: boolean;
   readonly expiresAt: string | null;
   readonly #packed: string | undefined;
-  #message: Message | undefined;
+  #read: MessageRead | undefined;
 
   constructor(fields: readonly string[], messages: PackedMessages) {
     this.lane = Number(fields[0]);
@@ -88,8 +90,29 @@ export class PackedRow implements LaneRow {
   }
 
   get message(): Message | null {
-    if (this.#packed === undefined) return null;
-    return (this.#message ??= messageOf(this.#packed, this.expiresAt));
+    return this.#whatWasRead().message;
+  }
+
+  get flaw(): Error | undefined {
+    return this.#whatWasRead().flaw;
+  }
+
+  #whatWasRead(): MessageRead {
+    if (this.#packed === undefined) return NOT_FOUND;
+    return (this.#read ??= readPacked(this.#packed, this.expiresAt));
+  }
+}
+
+type MessageRead = Pick<LaneRow, "message" | "flaw">;
+
+const NOT_FOUND: MessageRead = Object.freeze({ message: null });
+
+// One message that somebody damaged must not keep its neighbours from being read.
+function readPacked(packed: string, expiresAt: string | null): MessageRead {
+  try {
+    return { message: messageOf(packed, expiresAt) };
+  } catch (thrown) {
+    return { message: null, flaw: thrown instanceof Error ? thrown : new Error(String(thrown)) };
   }
 }
 
@@ -114,13 +137,10 @@ export function packedMessages(texts: readonly string[]): PackedMessages {
   return byName;
 }
 
-/** The message a row stands for, in the copy of the day that the row names; null where it is gone. */
-export function messageFor(
-  row: RowName & Pick<LaneRow, "expiresAt">,
-  messages: PackedMessages,
-): Message | null {
+/** The message a row stands for, in the copy of the day that the row names; null where it is gone or no message. */
+export function messageFor(row: RowName & Pick<LaneRow, "expiresAt">, messages: PackedMessages): MessageRead {
   const packed = packedFor(row, messages);
-  return packed === undefined ? null : messageOf(packed, row.expiresAt);
+  return packed === undefined ? NOT_FOUND : readPacked(packed, row.expiresAt);
 }
 
 type RowName = Pick<LaneRow, "messageId" | "writtenOn">;
@@ -141,7 +161,7 @@ function messageOf(raw: string, expiresAt: string | null): Message {
     topic: known(fields[4] ?? ""),
     key: fields[5] || null,
     data: fields[18] ?? "",
-    headers: headers === "{}" ? {} : (JSON.parse(headers) as Record<string, string>),
+    headers: headers === "{}" ? {} : parseHeaders(headers),
     correlationId: fields[8] ?? "",
     causationId: fields[9] || null,
     traceparent: fields[10] ?? "",

@@ -14,5 +14,5 @@ export async function withMessages(
     days.at(-1) ?? "",
   ]);
   const messages = packedMessages(found.map((raw) => raw.message));
-  return rows.map((row) => ({ ...row, message: messageFor(row, messages) }));
+  return rows.map((row) => ({ ...row, ...messageFor(row, messages) }));
 }

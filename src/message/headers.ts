@@ -36,6 +36,30 @@ const mostValueBytes = 8_192;
 /** What most messages carry. */
 export const noHeaders: Headers = Object.freeze({});
 
+/** Headers as they are stored; throws where somebody left something there that are none. */
+export function parseHeaders(text: string): Headers {
+  const headers = parsed(text);
+  if (typeof headers === "object" && headers !== null && !Array.isArray(headers)) return headers as Headers;
+  throw new SagaboxError("ENVELOPE_INVALID", "The stored headers of the message are not a JSON object.");
+}
+
+/** The same for who only looks: what cannot be read counts as nothing. */
+export function parseHeadersLeniently(text: string): Headers {
+  try {
+    return parseHeaders(text);
+  } catch {
+    return noHeaders;
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The caller's headers, names in lower case, held to what every transport can carry. */
 export function checkHeaders(given?: Readonly<Record<string, string>>): Headers {
   if (given === undefined) return noHeaders;

@@ -13,7 +13,14 @@ export type { CloudEvent } from "./cloud-events.ts";
 export type { CloudEventPlace } from "./read-cloud-event.ts";
 export { command, event, stream } from "./define-message.ts";
 export { encodeEnvelope, envelopeVersion } from "./envelope.ts";
-export { checkHeaders, noHeaders, ownHeaders, wireHeaders } from "./headers.ts";
+export {
+  checkHeaders,
+  noHeaders,
+  ownHeaders,
+  parseHeaders,
+  parseHeadersLeniently,
+  wireHeaders,
+} from "./headers.ts";
 export { decodeJson, encodeJson, type Json, type JsonLimits } from "./json.ts";
 export { laneCount, laneOf, streamOf } from "./lane-hash.ts";
 export type { Headers, Message, MessageKind } from "./message.ts";

@@ -23,6 +23,7 @@ export interface DeliveryOptions {
 }
 
 const ORPHAN_RECHECK_MS = 5_000;
+const BROKEN_RECHECK_MS = 1_000;
 
 type WholeRow = LaneRow & { readonly message: Message };
 
@@ -47,7 +48,18 @@ export class Delivery {
     this.#settler = parts.settler;
   }
 
+  /** Never rejects: nobody waits for it, and a process must not end over a batch. */
   async deliver(lot: Lot<LaneRow>): Promise<void> {
+    try {
+      await this.#deliver(lot);
+    } catch (error) {
+      this.#reader.back(lot.rows, BROKEN_RECHECK_MS);
+      if (lot.trial !== undefined) this.#options.destinations.undecided(lot.trial);
+      this.#troubled("delivering a batch", error);
+    }
+  }
+
+  async #deliver(lot: Lot<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
     const expired = lot.rows.filter((row) => row.expired);
     const alive = expired.length === 0 ? lot.rows : lot.rows.filter((row) => !row.expired);
@@ -73,7 +85,8 @@ export class Delivery {
   async #publish(lot: Lot<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
     const { destinations, transport, settings, spans } = this.#options;
-    const rows = this.#withoutOrphans(lot.rows);
+    const readable = await this.#withoutUnreadable(lot.rows);
+    const rows = this.#withoutOrphans(readable);
     const outcomes = await publishBatch(transport, rows, {
       timeoutMs: settings.publishTimeoutMs,
       mayGoOn: () => this.#ownership.remainingMs() > 0,
@@ -83,6 +96,22 @@ export class Delivery {
     const sorted = sortOutcomes(rows, judged);
     for (const { row } of sorted.uncharged) this.#reader.back([row], waitMs(row));
     await this.#settle(sorted, systemClock.monotonicMs() - began);
+  }
+
+  // Nobody can send what cannot be read, and no later try makes it better. The others of its key come again when its
+  // death is noted, since it may hold them back.
+  async #withoutUnreadable(rows: readonly LaneRow[]): Promise<readonly LaneRow[]> {
+    if (rows.every((row) => row.flaw === undefined)) return rows;
+    const deaths = rows.flatMap((row) => (row.flaw === undefined ? [] : deathOf(row, "rejected", row.flaw)));
+    const dying = new Set(deaths.map(({ row }) => row));
+    const streams = new Set(deaths.flatMap(({ row }) => row.stream ?? []));
+    await this.#bury(deaths);
+    const others = rows.filter((row) => !dying.has(row));
+    this.#reader.back(
+      others.filter(({ stream }) => stream !== null && streams.has(stream)),
+      0,
+    );
+    return others.filter(({ stream }) => stream === null || !streams.has(stream));
   }
 
   // A row whose message was not found goes back, with its successors: the message may just be on its way into a younger

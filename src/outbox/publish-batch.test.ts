@@ -82,6 +82,39 @@ test("B10: a transport that throws or forgets an answer leaves unknowns, never a
   expect(kinds(outcomes)).toEqual(["published", "unknown"]);
 });
 
+test.each([undefined, null, "published", { kind: "published" }])(
+  "B10: a transport of one's own that answers %j leaves unknowns and says what it should have answered",
+  async (answer) => {
+    const transport = new ScriptedTransport();
+    transport.publish = () => Promise.resolve(answer as never);
+    const outcomes = await publishBatch(transport, [item("1", null), item("2", null)], patient);
+    const error = new Error('publish() of transport "scripted" must answer with a list of outcomes');
+    expect(outcomes).toEqual([
+      { kind: "unknown", error },
+      { kind: "unknown", error },
+    ]);
+  },
+);
+
+test("B10: an outcome that is none is unknown, and a failure without an error gets one", async () => {
+  const transport = new ScriptedTransport();
+  const answers = [
+    null,
+    "published",
+    { kind: "done" },
+    { kind: "rejected" },
+    { kind: "refused", error: "too big" },
+  ];
+  transport.publish = () => Promise.resolve(answers as never);
+  const batch = ["1", "2", "3", "4", "5"].map((id) => item(id, null));
+  const nothing = new Error("the transport gave no outcome for this message");
+  expect(await publishBatch(transport, batch, patient)).toEqual([
+    ...[1, 2, 3].map(() => ({ kind: "unknown", error: nothing })),
+    { kind: "rejected", error: new Error("rejected") },
+    { kind: "refused", error: new Error("too big") },
+  ]);
+});
+
 test("between waves the sender may decide to stop; what was not tried is skipped", async () => {
   const transport = new ScriptedTransport();
   const mayGoOn = () => transport.calls.length < 1;

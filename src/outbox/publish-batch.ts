@@ -90,15 +90,31 @@ async function publishWave(
   if (messages.length === 0) return [];
   const abort = new AbortController();
   try {
-    return await withDeadline(transport.publish(messages, { signal: abort.signal }), timeoutMs, () => {
+    const publishing = transport.publish(messages, { signal: abort.signal });
+    const answer: unknown = await withDeadline(publishing, timeoutMs, () => {
       abort.abort();
-      const error = new Error(`no confirmation within ${timeoutMs} ms`);
-      return messages.map((): PublishOutcome => ({ kind: "unknown", error }));
+      return unknownFor(messages, new Error(`no confirmation within ${timeoutMs} ms`));
     });
+    if (Array.isArray(answer)) return answer.map(outcomeFrom);
+    const error = new Error(`publish() of transport "${transport.name}" must answer with a list of outcomes`);
+    return unknownFor(messages, error);
   } catch (thrown) {
-    const error = thrown instanceof Error ? thrown : new Error(String(thrown));
-    return messages.map((): PublishOutcome => ({ kind: "unknown", error }));
+    return unknownFor(messages, thrown instanceof Error ? thrown : new Error(String(thrown)));
   }
+}
+
+function unknownFor(messages: readonly Message[], error: Error): PublishOutcome[] {
+  return messages.map(() => ({ kind: "unknown", error }));
+}
+
+const FAILURES: ReadonlySet<unknown> = new Set(["refused", "rejected", "unreachable", "unknown"]);
+
+// Transports are written by others too: an outcome that is none says nothing, and a failure always has its error.
+function outcomeFrom(given: PublishOutcome | null | undefined): PublishOutcome {
+  if (given?.kind === "published") return given;
+  if (given === null || given === undefined || !FAILURES.has(given.kind)) return missing();
+  if (given.error instanceof Error) return given;
+  return { kind: given.kind, error: new Error(given.error === undefined ? given.kind : String(given.error)) };
 }
 
 function pick(items: readonly SendItem[], indexes: readonly number[]): Message[] {

@@ -1,5 +1,11 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { claimHeader, laneOf, parseTraceparent, sealedHeader, type Headers } from "../../message/index.ts";
+import {
+  claimHeader,
+  laneOf,
+  parseHeadersLeniently,
+  parseTraceparent,
+  sealedHeader,
+} from "../../message/index.ts";
 import { text } from "../../options/index.ts";
 import { quotedSchema, textArray, type Database } from "../../storage/index.ts";
 import { explainingDatabase, type AdminDatabase } from "../explaining-database.ts";
@@ -108,7 +114,7 @@ type Raw<T> = T & Readonly<Record<string, unknown>>;
 type InboxColumns = Pick<InboxRow, "consumer" | "effect"> & Readonly<Record<string, unknown>>;
 
 function factsOf(row: MessageRow, lane: number): MessageFacts {
-  const headers = JSON.parse(row.headers) as Headers;
+  const headers = parseHeadersLeniently(row.headers);
   return {
     id: row.id,
     kind: row.kind,

@@ -33,6 +33,7 @@ export class QueueDelivery implements Delivery {
 
   get message(): Message {
     if (this.#row.message !== null) return this.#row.message;
+    if (this.#row.flaw !== undefined) throw this.#row.flaw;
     throw new SagaboxError(
       "ENVELOPE_INVALID",
       `Message ${this.#row.messageId} is no longer in the history, so it cannot be delivered.`,

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { aMessage } from "../../test/support/messages.ts";
 import { outgoing, relays, until } from "../../test/support/relays.ts";
 import { postgres } from "../transports/postgres/index.ts";
 
@@ -122,6 +123,18 @@ test("rule 9: with less than half of the lease left it is not sent but released"
   expect(failed.map(({ reason }) => reason)).toEqual(["timeout", "late"]);
   expect(house.transport.calls).toHaveLength(1);
   expect(await house.rows("select 1 from sagabox.outbox where lease_until is not null")).toEqual([]);
+});
+
+test("rule 9: the time a transport takes to open counts: what was fresh before and is late after is not sent", async () => {
+  const house = await relays();
+  house.transport.open = hang;
+  const { sender } = house.optimistic({ optimisticTimeout: 400 });
+  const { lane, stream } = outgoing({ id: "a" });
+  const message = aMessage({ id: "a" });
+  // 100 ms before its half is over; the transport is waited for twice as long.
+  sender.send([{ lane, stream, message, seq: 1 }], performance.now() - sender.leaseMs / 2 + 100);
+  expect(await house.observer.until("optimistic.failed")).toMatchObject([{ count: 1, reason: "late" }]);
+  expect(house.transport.calls).toEqual([]);
 });
 
 test("rule 9: what is still fresh goes out before the late ones are given back, not after", async () => {

@@ -101,6 +101,8 @@ export class OptimisticSender {
     // Streams of which something was left to the relay: what was leased behind it must not overtake it.
     const left = new Set<string>();
     while (this.#waiting.length > 0) {
+      // Before anybody asks how fresh they are: the wait takes of the same lease.
+      if (this.#options.hop === undefined) await this.#opened();
       const nowMs = systemClock.monotonicMs();
       const fresh: LeasedMessage[] = [];
       const late: LeasedMessage[] = [];
@@ -129,7 +131,6 @@ export class OptimisticSender {
   /** Returns those that were not sent. */
   async #sendBatch(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     if (this.#options.hop !== undefined) return this.#hop(messages);
-    await this.#opened();
     const addressed = messages.map((leased) => ({
       topic: leased.message.topic,
       messageId: leased.message.id,
@@ -143,10 +144,10 @@ export class OptimisticSender {
     return [...left.flat(), ...back];
   }
 
-  // A process that only publishes has nobody else who opens the transport.
+  // A process that only publishes has nobody else who opens the transport. Never throws.
   async #opened(): Promise<void> {
     const { transport, settings } = this.#options;
-    this.#opening ??= transport.open().catch(() => void (this.#opening = undefined));
+    this.#opening ??= (async () => transport.open())().catch(() => void (this.#opening = undefined));
     await withDeadline(this.#opening, settings.optimisticTimeoutMs / 2, () => undefined);
   }
 

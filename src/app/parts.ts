@@ -142,6 +142,7 @@ export function wire(
     sealReply: (contract, data, reply, tx) => seal.sealReply(contract, data, reply, tx),
     observer,
     spans,
+    leaseMs: settings.leaseMs,
   });
   const deadLetters = deadLetterStore(database, schema);
   const { service } = settings;

@@ -1,8 +1,9 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { withDeadline } from "../runtime/index.ts";
+import { withDeadline, type CancelTimer } from "../runtime/index.ts";
 import { SQLSTATE, sqlState, type OwnedTransaction, type Param, type Statement } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { OutgoingScope } from "./handler.ts";
+import { idleLimit, stayInside } from "./idle-limit.ts";
 
 /** A statement that travels with the COMMIT. */
 export type LastStatement = { readonly statement: Statement; readonly params: readonly Param[] };
@@ -103,9 +104,12 @@ export async function attempt<T>(
 ): Promise<T> {
   const leave = await engine.slots.acquire();
   let current: Attempt | undefined;
+  let leaveIdle: CancelTimer | undefined;
   const onLost = (): void => current?.end(deliveryLost());
+  const { idleTimeoutMs, stayEveryMs } = idleLimit(deadlineMs, engine.leaseMs);
   try {
-    const tx = await engine.database.begin({ idleTimeoutMs: deadlineMs });
+    const tx = await engine.database.begin({ idleTimeoutMs });
+    if (stayEveryMs !== null) leaveIdle = stayInside(tx, engine.sql.stay, stayEveryMs);
     current = new Attempt(tx, engine.openScope(tx));
     among?.add(current);
     if (lost?.aborted === true) throw deliveryLost();
@@ -118,6 +122,7 @@ export async function attempt<T>(
     if (current !== undefined) await withDeadline(current.tx.rollback(), ROLLBACK_MS, () => undefined);
     throw lostConnection && !isSagaboxError(error) ? connectionLost(error) : error;
   } finally {
+    leaveIdle?.();
     lost?.removeEventListener("abort", onLost);
     if (current !== undefined) among?.delete(current);
     leave();

@@ -19,6 +19,8 @@ export interface InboxEngine {
   readonly observer: Observer;
   readonly spans: Spans;
   readonly clock: Clock;
+  /** After this silence others take over what a process had. */
+  readonly leaseMs: number;
   /** Bounds the transactions of handlers, so that connections are left for everything else. */
   readonly slots: Slots;
 }
@@ -44,6 +46,8 @@ export interface InboxEngineOptions {
   /** Default: nobody traces. */
   readonly spans?: Spans;
   readonly clock?: Clock;
+  /** After this silence others take over what this process had. Default: they never do. */
+  readonly leaseMs?: number;
   /** Size of the pool less what relay, transport and handlers themselves need of it. Default: no bound. */
   readonly maxTransactions?: number;
 }
@@ -60,6 +64,7 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
     observer: options.observer ?? silentObserver,
     spans: options.spans ?? silentSpans,
     clock: options.clock ?? systemClock,
+    leaseMs: options.leaseMs ?? Number.POSITIVE_INFINITY,
     slots: new Slots(options.maxTransactions ?? Number.POSITIVE_INFINITY),
   };
 }

@@ -136,6 +136,8 @@ export function inboxStatements(schema: string) {
            limit $2::integer
              for update skip locked))`,
     ),
+    // Says that the process is still there while its handler waits for something else.
+    stay: statement("sagabox.inbox.stay", "select 1"),
     forgetSuspects: statement(
       "sagabox.inbox.forget_suspects",
       `delete from ${schema}.suspect

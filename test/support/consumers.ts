@@ -16,6 +16,7 @@ import { RecordingObserver } from "./recording-observer.ts";
 interface Wishes {
   readonly poolSize?: number;
   readonly maxTransactions?: number;
+  readonly leaseMs?: number;
   readonly openScope?: OpenScope;
   readonly transport?: MemoryTransportOptions;
   /** Consumers list what they run, as in production. Default true. */
@@ -29,13 +30,14 @@ export async function consumers(wishes: Wishes = {}) {
   const database = pgDatabase(pool);
   await pool.query("create table effect (n bigserial, consumer text, id text, note text)");
   const observer = new RecordingObserver();
-  const { openScope, maxTransactions } = wishes;
+  const { openScope, maxTransactions, leaseMs } = wishes;
   const engine = inboxEngine({
     database,
     schema: "sagabox",
     observer,
     ...(openScope === undefined ? {} : { openScope }),
     ...(maxTransactions === undefined ? {} : { maxTransactions }),
+    ...(leaseMs === undefined ? {} : { leaseMs }),
   });
   const transport = new MemoryTransport(wishes.transport);
   const registry = new HandlerRegistry();

@@ -24,6 +24,7 @@ import {
   hopStatements,
   queueStatements,
 } from "../../src/transports/postgres/statements.ts";
+import { subscribeStatements } from "../../src/transports/postgres/subscribe-statements.ts";
 import { rolesHouse } from "../support/roles-house.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
@@ -71,6 +72,7 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
   ["relay", [], [...all(ownershipStatements(schema)), ...all(readStatements(schema, "outbox"))]],
   ["relay", [], all(depthStatements(schema))],
   ["consumer", [], [...all(queueStatements(schema)), ...all(deliveryStatements(schema))]],
+  ["consumer", [], all(subscribeStatements(schema), ["mark", "backToMark"])],
   ["consumer", [], [...all(ownershipStatements(schema)), ...all(readStatements(schema, "queue"))]],
   ["consumer", [], [...all(inbox, ["forget", "forgetSuspects"]), letters.bury]],
   ["consumer", [], [requestStatements(schema).find, ...all(flowStatements(schema), ["forget"])]],

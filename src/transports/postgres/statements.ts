@@ -127,54 +127,6 @@ export function queueStatements(schema: string) {
         where exists (select 1 from ${schema}.queue as row
                        where row.lane = $1::integer * 256 + asked.lane and row.stream = asked.stream)`,
     ),
-    createGroup: statement(
-      "sagabox.queue.create_group",
-      `insert into ${schema}.consumer_group (name) values ($1::text) on conflict (name) do nothing`,
-    ),
-    findGroup: statement(
-      "sagabox.queue.find_group",
-      `select id from ${schema}.consumer_group where name = $1::text`,
-    ),
-    createLanes: statement(
-      "sagabox.queue.create_lanes",
-      `insert into ${schema}.relay_lane (lane, scope)
-       select $1::integer * 256 + n, $1::integer from generate_series(0, 255) as n
-       on conflict do nothing`,
-    ),
-    hasSubscription: statement(
-      "sagabox.queue.has_subscription",
-      `select exists (select 1 from ${schema}.subscription where topic = $1::text and group_id = $2::integer) as present`,
-    ),
-    // Waits for every hop that is under way and keeps new ones out, so that none falls between copy and subscription.
-    lockSubscriptions: statement("sagabox.queue.lock_subscriptions", `select ${schema}.lock_subscriptions()`),
-    subscribe: statement(
-      "sagabox.queue.subscribe",
-      `insert into ${schema}.subscription (topic, group_id) values ($1::text, $2::integer)
-       on conflict do nothing
-       returning (select count(*)::integer from ${schema}.subscription where topic = $1::text) as others`,
-    ),
-    // Everything of the topic since that time which has left the outbox, in its order; what is still there will come by
-    // itself. The day is the server's and the time its writer's, so a day more is looked through.
-    backfill: statement(
-      "sagabox.queue.backfill",
-      `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)
-       insert into ${schema}.queue
-              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at)
-       select $2::integer * 256 + past.lane, nextval('${schema}.queue_seq'), past.stream, past.topic, past.type, past.id,
-              past.written_on, past.priority, past.max_attempts, moment.at, past.expires_at
-         from moment, (
-           select message.*
-             from ${schema}.message
-            where message.topic = $1::text and message.written_at >= $3::text::timestamptz
-              and message.written_on >= ($3::text::timestamptz at time zone 'utc')::date - 1
-              and not exists (select 1 from ${schema}.outbox
-                               where outbox.lane = message.lane and outbox.seq = message.seq)
-              and not exists (select 1 from ${schema}.dead_letter as dead
-                               where dead.message_id = message.id and dead.origin = 'outbox' and dead.closed_at is null)
-            order by message.seq = 0 desc, case when message.seq = 0 then message.written_at end, message.seq
-         ) as past
-        where moment.xid is not null`,
-    ),
   };
 }
 

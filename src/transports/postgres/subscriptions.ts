@@ -1,6 +1,20 @@
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import {
+  quotedSchema,
+  textArray,
+  type Database,
+  type OwnedTransaction,
+  type Queryable,
+} from "../../storage/index.ts";
 import type { TopicRequest } from "../../transport/index.ts";
-import { queueStatements } from "./statements.ts";
+import { askHorizon, keepHopsOut } from "./keep-hops-out.ts";
+import { subscribeStatements, type SubscribeStatements } from "./subscribe-statements.ts";
+
+interface Joining {
+  readonly database: Database;
+  readonly schema: string;
+  readonly sql: SubscribeStatements;
+  readonly group: number;
+}
 
 /** Makes sure that the group and its lanes exist and that it is subscribed to these topics; returns its number. */
 export async function subscribeGroup(
@@ -9,39 +23,73 @@ export async function subscribeGroup(
   group: string,
   topics: readonly TopicRequest[],
 ): Promise<number> {
-  const sql = queueStatements(quotedSchema(schema));
+  const sql = subscribeStatements(quotedSchema(schema));
   await database.run(sql.createGroup, [group]);
   const { rows } = await database.run<{ id: number }>(sql.findGroup, [group]);
   const id = rows[0]?.id;
   if (id === undefined) throw new Error(`consumer group ${group} vanished while it was being made`);
   await database.run(sql.createLanes, [id]);
-  for (const request of topics) await subscribeTopic(database, schema, id, request);
+  for (const request of topics) await subscribeTopic({ database, schema, sql, group: id }, request);
   return id;
 }
 
-// With "beginning" or a time, history is copied in the same transaction that makes the subscription visible, while no hop is
-// under way: every message is either in the copy or meets the subscription, never both and never neither.
-async function subscribeTopic(
-  database: Database,
-  schema: string,
-  group: number,
-  { topic, from }: TopicRequest,
-): Promise<void> {
-  const sql = queueStatements(quotedSchema(schema));
-  const { rows } = await database.run<{ present: boolean }>(sql.hasSubscription, [topic, group]);
-  if (rows[0]?.present === true) return;
+async function subscribeTopic(joining: Joining, { topic, from }: TopicRequest): Promise<void> {
+  const { database, sql, group } = joining;
+  const standing = await standingOf(database, joining, topic);
+  if (standing === "subscribed") return;
+  if (from !== "now" && wantsPast(from, standing)) {
+    if ((await subscribeWithPast(joining, topic, from)) === "done") return;
+  }
+  await database.run(sql.subscribe, [topic, group]);
+}
+
+type Standing = "subscribed" | "claimed by others" | "unclaimed";
+type WithPast = Exclude<TopicRequest["from"], "now">;
+
+async function standingOf(asked: Queryable, { sql, group }: Joining, topic: string): Promise<Standing> {
+  const { rows } = await asked.run<{ present: boolean; claimed: boolean }>(sql.standing, [topic, group]);
+  if (rows[0]?.present === true) return "subscribed";
+  return rows[0]?.claimed === true ? "claimed by others" : "unclaimed";
+}
+
+function wantsPast(from: WithPast, standing: Standing): boolean {
+  return standing === "unclaimed" || (standing === "claimed by others" && from !== "unclaimed");
+}
+
+/**
+ * History is copied in the same transaction that makes the subscription visible, so every message is either in the copy
+ * or meets the subscription, never both and never neither. The long look through the history keeps nobody out; only what
+ * has left the outbox since is copied while no hop is under way, and that is looked for in the last days alone.
+ */
+async function subscribeWithPast(
+  joining: Joining,
+  topic: string,
+  from: WithPast,
+): Promise<"done" | "others came first"> {
+  const { database, schema, sql, group } = joining;
+  const since = typeof from === "object" ? from.time.toISOString() : "-infinity";
   const tx = await database.begin();
   try {
-    if (from !== "now") await tx.run(sql.lockSubscriptions);
+    await tx.run(sql.inTurn, [schema]);
+    if (!wantsPast(from, await standingOf(tx, joining, topic))) return await othersCameFirst(tx);
+    const day = await askHorizon(tx, sql);
+    const past = await tx.run<{ stayed: readonly string[] }>(sql.copyPast, [topic, group, since, day]);
+    await keepHopsOut(tx, sql);
     const { rows: made } = await tx.run<{ others: number }>(sql.subscribe, [topic, group]);
-    const first = made[0]?.others === 0;
-    const since = typeof from === "object" ? from.time.toISOString() : "-infinity";
-    if (made.length > 0 && from !== "now" && (from !== "unclaimed" || first)) {
-      await tx.run(sql.backfill, [topic, group, since]);
-    }
+    const [mine] = made;
+    if (mine === undefined || (from === "unclaimed" && mine.others > 0)) return await othersCameFirst(tx);
+    const stayed = textArray(past.rows[0]?.stayed ?? []);
+    await tx.run(sql.copyRest, [topic, group, since, day, stayed]);
     await tx.commit();
+    return "done";
   } catch (error) {
     await tx.rollback();
     throw error;
   }
+}
+
+// Another member of this group, or a group that claimed the topic first: no copy is wanted.
+async function othersCameFirst(tx: OwnedTransaction): Promise<"others came first"> {
+  await tx.rollback();
+  return "others came first";
 }

@@ -31,10 +31,11 @@ const check = [
   ["lint", run.lint],
   ["formatting", run.format],
   ["no dead code", run.knip],
+  ["rooms and written rules", () => run.vitest(projects("architecture"))],
 ];
 const apart = ["rabbitmq", "kafka", "nats", "ops"];
 const tests = [
-  ["tests", () => run.vitest(projects("unit", "types", "architecture", "postgres"))],
+  ["tests", () => run.vitest(projects("unit", "types", "postgres"))],
   // Each starts a server of its own, and is left out with the reason where there is none to start. They mostly wait for
   // their brokers, so they wait together.
   ["brokers and ops files", () => together(apart.map((name) => run.vitest(projects(name))))],

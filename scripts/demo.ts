@@ -1,6 +1,6 @@
 // npm start: a PostgreSQL, a small shop on it, customers, and a view of what happens. Ctrl-C ends all of it.
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { join, relative, resolve } from "node:path";
 import pg from "pg";
 import { isSagaboxError } from "sagabox";
 import { startEmbeddedPostgres, type EmbeddedPostgres } from "sagabox/embedded";
@@ -72,7 +72,7 @@ async function database(): Promise<{ url: string; place: string }> {
   const given = process.env["SAGABOX_DATABASE_URL"] ?? process.env["DATABASE_URL"];
   if (given !== undefined && given !== "") return { url: given, place: "the database of DATABASE_URL" };
   out.write("Starting PostgreSQL …\n");
-  const folder = join(root, ".sagabox");
+  const folder = resolve(root, process.env["SHOP_FOLDER"] ?? ".sagabox");
   mkdirSync(folder, { recursive: true });
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
   undo.push(() => leave(server));

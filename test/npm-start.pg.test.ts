@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import { Demo, demoFolder } from "./support/demo-process.ts";
+import { until } from "./support/relays.ts";
+
+test("npm start: the shop answers, an order is billed and shipped once, Ctrl-C leaves nothing, and the data is found again", async () => {
+  const folder = demoFolder();
+  const first = new Demo(folder);
+  await first.ready();
+  expect(await first.health()).toBe(200);
+  expect(await first.postmaster()).toBeDefined();
+  const id = await first.place();
+  await until(async () => (await first.order(id)).shipped > 0, 30_000);
+  expect(await first.order(id)).toMatchObject({ billed: 1, shipped: 1 });
+  expect([await first.interrupt(), first.isAlive, await first.postmaster()], first.told).toEqual([
+    0,
+    false,
+    undefined,
+  ]);
+
+  const second = new Demo(folder);
+  await second.ready();
+  expect(await second.order(id)).toMatchObject({ billed: 1, shipped: 1 });
+  expect([await second.interrupt(), second.isAlive, await second.postmaster()], second.told).toEqual([
+    0,
+    false,
+    undefined,
+  ]);
+}, 240_000);

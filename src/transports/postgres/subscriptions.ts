@@ -14,6 +14,8 @@ interface Joining {
   readonly schema: string;
   readonly sql: SubscribeStatements;
   readonly group: number;
+  /** Asked for once: an earlier day is as good for the topics that follow. */
+  readonly horizon: { day?: string };
 }
 
 /** Makes sure that the group and its lanes exist and that it is subscribed to these topics; returns its number. */
@@ -29,7 +31,8 @@ export async function subscribeGroup(
   const id = rows[0]?.id;
   if (id === undefined) throw new Error(`consumer group ${group} vanished while it was being made`);
   await database.run(sql.createLanes, [id]);
-  for (const request of topics) await subscribeTopic({ database, schema, sql, group: id }, request);
+  const joining = { database, schema, sql, group: id, horizon: {} };
+  for (const request of topics) await subscribeTopic(joining, request);
   return id;
 }
 
@@ -66,13 +69,13 @@ async function subscribeWithPast(
   topic: string,
   from: WithPast,
 ): Promise<"done" | "others came first"> {
-  const { database, schema, sql, group } = joining;
+  const { database, schema, sql, group, horizon } = joining;
   const since = typeof from === "object" ? from.time.toISOString() : "-infinity";
   const tx = await database.begin();
   try {
     await tx.run(sql.inTurn, [schema]);
     if (!wantsPast(from, await standingOf(tx, joining, topic))) return await othersCameFirst(tx);
-    const day = await askHorizon(tx, sql);
+    const day = (horizon.day ??= await askHorizon(tx, sql));
     const past = await tx.run<{ stayed: readonly string[] }>(sql.copyPast, [topic, group, since, day]);
     await keepHopsOut(tx, sql);
     const { rows: made } = await tx.run<{ others: number }>(sql.subscribe, [topic, group]);

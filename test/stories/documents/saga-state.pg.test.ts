@@ -74,7 +74,7 @@ test("H4, test_optimistic_concurrency_conflict: two workers decide on one versio
   expect(await decisions()).toBeGreaterThan(2);
   // Each was begun once and is done once.
   const executed = (await lines(sagaId)).filter(({ event_type }) => event_type === "step_executed");
-  expect(executed.map(({ step }) => step).toSorted()).toEqual([
+  expect(executed.map(({ step }) => String(step)).toSorted()).toEqual([
     "prepare.charge",
     "prepare.charge",
     "prepare.print",

@@ -29,8 +29,8 @@ function flawless(): { -readonly [Field in keyof Evidence]: Evidence[Field][numb
       { lane: 0, fromOwner: null, toOwner: "w2/y", fromFence: 1, toFence: 2, robbed: false },
     ],
     settles: [
-      { lane: 0, seq: "1", worker: "w1", owner: "w1/x", leased: false },
-      { lane: 0, seq: "2", worker: "l1", owner: "w1/x", leased: true },
+      { lane: 0, seq: "1", worker: "w1", owner: "w1/x", writer: null },
+      { lane: 0, seq: "2", worker: "l1", owner: "w1/x", writer: "l1" },
     ],
     faults: [],
   } as ReturnType<typeof flawless>;
@@ -68,17 +68,22 @@ test.each<[string, string, (history: History) => unknown]>([
   [
     "a row settled by a worker that lost its lane",
     "I-10",
-    (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: "w2/y", leased: false }),
+    (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: "w2/y", writer: null }),
   ],
   [
     "a row settled while nobody owned its lane",
     "I-10",
-    (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: null, leased: false }),
+    (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: null, writer: null }),
   ],
   [
     "a row settled by a worker whose name only begins alike",
     "I-10",
-    (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: "w11/z", leased: false }),
+    (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: "w11/z", writer: null }),
+  ],
+  [
+    "a row leased to its writer and settled by a stranger",
+    "I-10",
+    (h) => h.settles.push({ lane: 0, seq: "3", worker: "l2", owner: "w2/y", writer: "l1" }),
   ],
   [
     "a fence that did not grow",

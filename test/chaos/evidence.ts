@@ -38,8 +38,8 @@ export interface Settle {
   readonly seq: string;
   readonly worker: string;
   readonly owner: string | null;
-  /** The row was leased to the process that wrote it. */
-  readonly leased: boolean;
+  /** To whom the row was leased when it was written, unless that lease was let go. */
+  readonly writer: string | null;
 }
 
 export interface Fault {
@@ -90,7 +90,7 @@ export async function readLaneMoves(pool: pg.Pool): Promise<LaneMove[]> {
 export async function readSettles(pool: pg.Pool): Promise<Settle[]> {
   return rows(
     pool,
-    "select lane, seq, coalesce(worker, '') as worker, owner, leased from a_settle order by n",
+    "select lane, seq, coalesce(worker, '') as worker, owner, writer from a_settle order by n",
   );
 }
 

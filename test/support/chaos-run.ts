@@ -178,6 +178,7 @@ export class ChaosRun {
     const { violations, duplicates } = check(evidence);
     if (violations.length > 0 && this.#options.sabotage === undefined) keepEvidence(evidence, this.fleet.log);
     await this.#fallenReplaced();
+    const taken = await takeOvers(this.pool, this.faults, this.#starvation, this.leaseMs);
     const exits = await this.fleet.retireAll();
     return {
       outcome: {
@@ -191,7 +192,7 @@ export class ChaosRun {
       },
       messages: evidence.committed.length,
       duplicates,
-      takeOvers: await takeOvers(this.pool, this.faults, this.#starvation),
+      takeOvers: taken,
       log: counted(this.fleet.log),
     };
   }

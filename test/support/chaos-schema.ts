@@ -12,7 +12,8 @@ const TABLES = `
                        at timestamptz default clock_timestamp());
   create table a_lane (n bigserial, lane integer, from_owner text, to_owner text, from_fence bigint, to_fence bigint,
                        robbed boolean, at timestamptz default clock_timestamp());
-  create table a_settle (n bigserial, lane integer, seq bigint, worker text, owner text, leased boolean);`;
+  create table a_lease (lane integer, seq bigint, worker text, primary key (lane, seq));
+  create table a_settle (n bigserial, lane integer, seq bigint, worker text, owner text, writer text);`;
 
 const TRIGGERS = `
   create function note_wire() returns trigger language plpgsql as $$
@@ -35,11 +36,22 @@ const TRIGGERS = `
   end $$;
   create trigger note_lane after update on sagabox.relay_lane for each row execute function note_lane();
 
+  create function note_lease() returns trigger language plpgsql as $$
+  begin
+    insert into public.a_lease (lane, seq, worker)
+    select lane, seq, current_setting('chaos.worker', true) from added where lease_until is not null;
+    return null;
+  end $$;
+  create trigger note_lease after insert on sagabox.outbox referencing new table as added
+    for each statement execute function note_lease();
+
   create function note_settle() returns trigger language plpgsql as $$
   begin
-    insert into public.a_settle (lane, seq, worker, owner, leased)
-    select gone.lane, gone.seq, current_setting('chaos.worker', true), held.owner, gone.lease_until is not null
-      from gone join sagabox.relay_lane as held on held.lane = gone.lane;
+    insert into public.a_settle (lane, seq, worker, owner, writer)
+    select gone.lane, gone.seq, current_setting('chaos.worker', true), held.owner,
+           case when gone.lease_until is not null then leased.worker end
+      from gone join sagabox.relay_lane as held on held.lane = gone.lane
+      left join public.a_lease as leased on leased.lane = gone.lane and leased.seq = gone.seq;
     return null;
   end $$;
   create trigger note_settle after delete on sagabox.outbox referencing old table as gone

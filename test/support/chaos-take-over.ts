@@ -1,6 +1,7 @@
 import type pg from "pg";
 import type { Fault } from "../chaos/evidence.ts";
 import type { Starvation } from "./chaos-starvation.ts";
+import { until } from "./chaos-until.ts";
 
 export interface TakeOver {
   readonly ms: number;
@@ -10,14 +11,27 @@ export interface TakeOver {
   readonly starvedMs: number;
 }
 
-/** From each fault until the last lane of its victim had a new owner, as the lanes' audit has it. */
-export function takeOvers(
+/**
+ * From each fault until the last lane of its victim had a new owner, as the lanes' audit has it. A victim that owned lanes
+ * which nobody has taken took for ever; one that owned none is no fault of anybody's.
+ */
+export async function takeOvers(
   pool: pg.Pool,
   faults: readonly Fault[],
   starvation: Starvation,
+  leaseMs: number,
 ): Promise<TakeOver[]> {
+  // The last victim's lanes may have been empty: then everything is done before anybody had to take them.
+  const allTaken = async (): Promise<boolean> => {
+    const left = await Promise.all(faults.map((fault) => leftBehind(pool, fault)));
+    return left.every((lanes) => lanes === 0);
+  };
+  await until("the lanes of the fallen are taken", allTaken, { timeoutMs: 5 * leaseMs, everyMs: 250 }).catch(
+    () => undefined,
+  );
   return Promise.all(
-    faults.map(async ({ worker, fromMs, toMs }) => {
+    faults.map(async (fault) => {
+      const { worker, fromMs, toMs } = fault;
       const { rows } = await pool.query<{ atMs: number; owner: string }>(
         `select (extract(epoch from at) * 1000)::double precision as "atMs", to_owner as owner from a_lane
           where from_owner like $1 and to_owner is not null
@@ -25,6 +39,8 @@ export function takeOvers(
           order by at desc limit 1`,
         [`${worker}/%`, fromMs, toMs > fromMs ? toMs : fromMs + 600_000],
       );
+      const left = await leftBehind(pool, fault);
+      if (left > 0) return { ms: Infinity, who: `${left} lanes of ${worker} to nobody`, starvedMs: 0 };
       const { atMs, owner } = rows[0] ?? { atMs: fromMs, owner: "nobody" };
       return {
         ms: Math.max(0, Math.round(atMs - fromMs)),
@@ -33,6 +49,21 @@ export function takeOvers(
       };
     }),
   );
+}
+
+/** How many lanes it owned when it was hit that have neither been taken from it nor given up by it since. */
+async function leftBehind(pool: pg.Pool, { worker, fromMs }: Fault): Promise<number> {
+  const { rows } = await pool.query<{ lanes: number }>(
+    `select count(*)::integer as lanes
+       from (select distinct on (lane) lane, to_owner from a_lane
+              where at <= to_timestamp($2::double precision / 1000) order by lane, n desc) as held
+      where held.to_owner like $1
+        and not exists (select 1 from a_lane as later
+                         where later.lane = held.lane and later.from_owner = held.to_owner
+                           and later.at > to_timestamp($2::double precision / 1000))`,
+    [`${worker}/%`, fromMs],
+  );
+  return rows[0]?.lanes ?? 0;
 }
 
 /** Those that took longer than the lease and a second, what the machine took away from both ends not counted. */

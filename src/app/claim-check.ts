@@ -63,13 +63,13 @@ export function wireClaimCheck(
   const home = { database, schema, observer };
   const carries = (): number => transport.capabilities.maxBytes;
   const shelf = new ClaimCheck({ ...home, settings: chosen, carries, maxPayloadBytes, sealer });
-  const { store, stores } = shelf;
+  const { stores } = shelf;
   const { retentionMs, graceMs } = chosen;
   return {
     shelf,
     attach: (source, options) => shelf.attach(source, options),
     open: (attachment, within) => shelf.open(attachment, within),
-    collector: new Collector({ ...home, store, stores, retentionMs, graceMs }),
+    collector: new Collector({ ...home, stores, retentionMs, graceMs }),
   };
 }
 

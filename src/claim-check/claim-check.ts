@@ -71,14 +71,9 @@ export class ClaimCheck {
     this.maxBytes = maxPayloadBytes ?? Math.min(settings.maxBytes, LARGEST_TEXT);
   }
 
-  /** By id: that of this bus and those that it only reads from. */
+  /** By id: the one that this bus writes to, and those that it only reads from. */
   get stores(): ReadonlyMap<string, BlobStore> {
     return this.#stores;
-  }
-
-  /** The one that this bus writes to. */
-  get store(): BlobStore {
-    return this.#store;
   }
 
   /** `clear`: the same text before parts of it were sealed, for attachments that only show there. */

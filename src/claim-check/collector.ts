@@ -6,9 +6,7 @@ import type { BlobHome, BlobStore } from "./blob-store.ts";
 import { collectorStatements } from "./statements.ts";
 
 export interface CollectorParts extends BlobHome {
-  /** The one that this bus writes to. */
-  readonly store: BlobStore;
-  /** By id. */
+  /** By id: the one that this bus writes to, and those that it only reads from. It may have written to these before. */
   readonly stores: ReadonlyMap<string, BlobStore>;
   readonly retentionMs: number;
   readonly graceMs: number;
@@ -21,6 +19,11 @@ export interface CollectReport {
   /** Left by an aborted transaction or a process that died. */
   readonly orphaned: number;
   /** False when a store failed or it was asked to stop: the next round goes on. */
+  readonly finished: boolean;
+}
+
+interface Swept {
+  readonly count: number;
   readonly finished: boolean;
 }
 
@@ -39,7 +42,7 @@ const nobody = new AbortController().signal;
 /**
  * Deletes what nobody needs. A blob is first doomed, so that nobody can begin to need it; then it is deleted from its
  * store; then its row goes. Whoever dies on the way leaves a doomed row for the next round, and two collectors at once
- * do the same work twice without harm. Then it looks through the store for what has no row at all.
+ * do the same work twice without harm. Then it looks through the stores for what has no row at all.
  */
 export class Collector implements Service {
   readonly #parts: CollectorParts;
@@ -54,7 +57,7 @@ export class Collector implements Service {
         await this.collect(signal);
         return EVERY_MS;
       },
-      onError: (error) => this.#failed(parts.store.id, error),
+      onError: (error) => this.#failed([...parts.stores.keys()].join(", "), error),
       backoffMs: 1_000,
       maxBackoffMs: 60_000,
     });
@@ -104,7 +107,7 @@ export class Collector implements Service {
     }
   }
 
-  async #deleteDoomed(signal: AbortSignal): Promise<{ count: number; finished: boolean }> {
+  async #deleteDoomed(signal: AbortSignal): Promise<Swept> {
     let count = 0;
     let finished = true;
     for (let after = ""; !signal.aborted;) {
@@ -122,9 +125,23 @@ export class Collector implements Service {
     return { count, finished };
   }
 
+  // Every store: what was uploaded before another one was written to is swept where it is. Keys begin with the id of this
+  // database, so nothing of others is touched. One that fails keeps the others from nothing.
+  async #sweep(signal: AbortSignal): Promise<Swept> {
+    let count = 0;
+    let finished = true;
+    for (const store of this.#parts.stores.values()) {
+      if (signal.aborted) return { count, finished: false };
+      const swept = await this.#sweepStore(store, signal);
+      count += swept.count;
+      finished &&= swept.finished;
+    }
+    return { count, finished };
+  }
+
   // Day by day up to the grace, and from where the last round ended.
-  async #sweep(signal: AbortSignal): Promise<{ count: number; finished: boolean }> {
-    const { database, graceMs, store } = this.#parts;
+  async #sweepStore(store: BlobStore, signal: AbortSignal): Promise<Swept> {
+    const { database, graceMs } = this.#parts;
     const { rows } = await database.run<{ id: string; day: string; last_day: string; now_ms: number }>(
       this.#sql.sweepFrom,
       [DAYS_AGAIN, graceMs, store.id],
@@ -134,7 +151,7 @@ export class Collector implements Service {
     let count = 0;
     for (const day of daysBetween(from.day, from.last_day)) {
       try {
-        count += await this.#sweepDay(`${from.id}/${day}/`, from.now_ms - graceMs, signal);
+        count += await this.#sweepDay(store, `${from.id}/${day}/`, from.now_ms - graceMs, signal);
       } catch (error) {
         this.#failed(store.id, error);
         return { count, finished: false };
@@ -145,8 +162,8 @@ export class Collector implements Service {
     return { count, finished: true };
   }
 
-  async #sweepDay(prefix: string, beforeMs: number, signal: AbortSignal): Promise<number> {
-    const { store, database } = this.#parts;
+  async #sweepDay(store: BlobStore, prefix: string, beforeMs: number, signal: AbortSignal): Promise<number> {
+    const { database } = this.#parts;
     let count = 0;
     let cursor: string | undefined;
     do {

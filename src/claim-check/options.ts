@@ -6,7 +6,7 @@ import { checkedStoreId, postgresStore } from "./postgres-store.ts";
 export interface ClaimCheckOptions {
   /** Where large payloads and attachments of this bus go. Default with the Postgres transport: `postgresStore()`. */
   readonly store?: BlobStore;
-  /** Stores of others that are only read from. */
+  /** Stores that are only read from: those of others, and those that this bus wrote to before. */
   readonly stores?: readonly BlobStore[];
   /** Data with more bytes than this leaves its message; never more than the transport can carry. Default 1,048,576. */
   readonly threshold?: number;

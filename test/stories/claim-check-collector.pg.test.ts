@@ -1,16 +1,22 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, utimes, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { attachment, command, permanent, saga, type Attachment } from "sagabox";
-import { fileStore, s3Store } from "sagabox/claim-check";
+import { fileStore, s3Store, type BlobStore } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
 import { s3Credentials, startS3Server } from "../support/stores/s3-server.ts";
-import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+import {
+  aDayEarlier,
+  ageFiles,
+  filesIn,
+  payloadHouse,
+  temporaryFolder,
+} from "../support/stores/payload-house.ts";
 
 const LONG_AGO = 100;
 const Sent = command("file.sent", { schema: attachment() });
@@ -112,15 +118,9 @@ test("two collectors at once delete everything once, and a crashed one is finish
   expect(await filesIn(folder)).toEqual([]);
 });
 
-/** As if the files had been written so long ago. */
-async function ageFiles(folder: string, hours: number): Promise<void> {
-  const then = new Date(Date.now() - hours * 3_600_000);
-  for (const file of await filesIn(folder)) await utimes(file, then, then);
-}
-
 test("C-02: what rolled-back transactions left in a folder is gone after the grace, and nothing younger", async () => {
   const folder = await temporaryFolder();
-  const { bus } = await payloadHouse({ claimCheck: { store: fileStore({ folder }), grace: "1h" } });
+  const { bus, pool } = await payloadHouse({ claimCheck: { store: fileStore({ folder }), grace: "1h" } });
   for (let n = 0; n < 20; n++) {
     await expect(
       bus.transaction(async (tx) => {
@@ -132,7 +132,7 @@ test("C-02: what rolled-back transactions left in a folder is gone after the gra
   await bus.transaction((tx) => tx.publish(Drawn, large(1, 1_100_000)));
   expect(await bus.payloads.collect()).toMatchObject({ orphaned: 0 });
   expect(await filesIn(folder)).toHaveLength(21);
-  await ageFiles(folder, 2);
+  await aDayEarlier(pool, folder);
   expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 20, finished: true });
   expect(await filesIn(folder)).toHaveLength(1);
 });
@@ -150,7 +150,7 @@ test("C-02: the same is true of S3, and of what is still needed there", { timeou
   await expect(rolledBack).rejects.toThrow("no");
   await bus.transaction((tx) => tx.publish(Drawn, large()));
   expect(await bus.payloads.collect()).toMatchObject({ orphaned: 0 });
-  await ageFiles(folder, 2);
+  await aDayEarlier(pool, folder);
   expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 1, finished: true });
   await age(LONG_AGO);
   await pool.query(forgetMessages);
@@ -162,7 +162,7 @@ test(
   { timeout: 60_000 },
   async () => {
     const folder = await temporaryFolder();
-    const { bus, url, counts } = await payloadHouse({
+    const { bus, pool, url, counts } = await payloadHouse({
       claimCheck: { store: fileStore({ folder }), grace: "1h" },
     });
     const worker = fileURLToPath(new URL("../support/stores/killed-publisher.ts", import.meta.url));
@@ -172,7 +172,7 @@ test(
     expect(signal).toBe("SIGKILL");
     expect(await filesIn(folder)).toHaveLength(1);
     expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
-    await ageFiles(folder, 2);
+    await aDayEarlier(pool, folder);
     expect(await bus.payloads.collect()).toMatchObject({ orphaned: 1 });
     expect(await filesIn(folder)).toEqual([]);
   },
@@ -192,6 +192,30 @@ test("each store is swept from where its own last round ended, however far other
   expect(await other.payloads.collect()).toMatchObject({ orphaned: 1, finished: true });
   const swept = await pool.query<{ store: string }>("select store from sagabox.blob_sweep order by store");
   expect(swept.rows).toEqual([{ store: "far" }, { store: "files" }]);
+});
+
+test("what was left in a store that is no longer written to is gone after the grace, as long as it is known", async () => {
+  const [before, after] = [await temporaryFolder(), await temporaryFolder()];
+  const old = fileStore({ folder: before, id: "old" });
+  const { bus, open, pool } = await payloadHouse({ claimCheck: { store: old, grace: "1h" } });
+  const rolledBack = bus.transaction(async (tx) => {
+    await tx.publish(Drawn, large());
+    throw new Error("no");
+  });
+  await expect(rolledBack).rejects.toThrow("no");
+  await bus.transaction((tx) => tx.publish(Drawn, large()));
+  await aDayEarlier(pool, before);
+  const broken: BlobStore = {
+    id: "broken",
+    put: () => Promise.reject(new Error("unused")),
+    get: () => Promise.reject(new Error("unused")),
+    delete: () => Promise.reject(new Error("unused")),
+    list: () => Promise.reject(new Error("it is down")),
+  };
+  const store = fileStore({ folder: after });
+  const moved = open({ claimCheck: { store, stores: [broken, old], grace: "1h" } });
+  expect(await moved.payloads.collect()).toEqual({ unneeded: 0, orphaned: 1, finished: false });
+  expect(await filesIn(before)).toHaveLength(1);
 });
 
 test("a source that fails is not taken for a store that is down, however often", async () => {

@@ -1,6 +1,7 @@
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rename, rm, utimes } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type pg from "pg";
 import { createBus, type BusOptions } from "sagabox";
 import { onTestFinished } from "vitest";
 import { temporaryDatabase } from "../database.ts";
@@ -47,4 +48,29 @@ export async function temporaryFolder(): Promise<string> {
 export async function filesIn(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
   return entries.filter((entry) => entry.isFile()).map(({ parentPath, name }) => join(parentPath, name));
+}
+
+/** As if the files had been written so long ago. */
+export async function ageFiles(folder: string, hours: number): Promise<void> {
+  const then = new Date(Date.now() - hours * 3_600_000);
+  for (const file of await filesIn(folder)) await utimes(file, then, then);
+}
+
+/** As if all in a folder had been stored a day earlier: the day is part of each key, and after midnight it is another one. */
+export async function aDayEarlier(pool: pg.Pool, folder: string): Promise<void> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  const days = entries.filter((entry) => entry.isDirectory() && /^\d{4}-\d\d-\d\d$/.test(entry.name));
+  for (const { parentPath, name } of days) {
+    const before = new Date(Date.parse(name) - 86_400_000).toISOString().slice(0, 10);
+    await rename(join(parentPath, name), join(parentPath, before));
+    // What refers to a key is renamed with it, which no constraint could follow.
+    await pool.query(
+      `begin;
+       set local session_replication_role = replica;
+       update sagabox.blob set key = replace(key, '/${name}/', '/${before}/');
+       update sagabox.blob_use set key = replace(key, '/${name}/', '/${before}/');
+       commit`,
+    );
+  }
+  await ageFiles(folder, 24);
 }

@@ -1,8 +1,9 @@
 import type * as Sdk from "@aws-sdk/client-s3";
 import { ClientLoader } from "../../transport/index.ts";
-import { blobMissing, storeFull, type BlobPage, type BlobStore } from "../blob-store.ts";
+import { blobMissing, storeFull, type BlobPage, type BlobStore, type StoredBlob } from "../blob-store.ts";
 import { resized } from "../bytes.ts";
 import { assertSafe, s3Settings, type S3Settings, type S3StoreOptions } from "./s3-options.ts";
+import { UnfinishedUploads } from "./unfinished-uploads.ts";
 
 interface Part {
   readonly ETag: string | undefined;
@@ -12,6 +13,9 @@ interface Part {
 /** The least that S3 takes for a part: a slow line is to get one through before the store counts as hanging. */
 const PART_BYTES = 5 * 1_048_576;
 const MOST_AT_ONCE = 1_000;
+/** How a cursor begins: what is listed there. */
+const OBJECTS = "objects:";
+const UPLOADS = "uploads:";
 
 /** Amazon S3, or anything that speaks like it. Needs the package @aws-sdk/client-s3. */
 export function s3Store(options: S3StoreOptions): BlobStore {
@@ -59,8 +63,9 @@ class S3Store implements BlobStore {
   async delete(keys: readonly string[], signal: AbortSignal): Promise<void> {
     const client = await this.#connected();
     const { DeleteObjectsCommand } = this.#loader.client;
-    for (let at = 0; at < keys.length; at += MOST_AT_ONCE) {
-      const some = keys.slice(at, at + MOST_AT_ONCE).map((key) => ({ Key: this.#settings.prefix + key }));
+    const names = keys.map((key) => this.#settings.prefix + key);
+    for (let at = 0; at < names.length; at += MOST_AT_ONCE) {
+      const some = names.slice(at, at + MOST_AT_ONCE).map((name) => ({ Key: name }));
       const command = new DeleteObjectsCommand({
         Bucket: this.#settings.bucket,
         Delete: { Objects: some, Quiet: true },
@@ -68,27 +73,51 @@ class S3Store implements BlobStore {
       const { Errors: [failed] = [] } = await client.send(command, { abortSignal: signal });
       if (failed !== undefined) throw named(failed.Code ?? "DeleteFailed");
     }
+    await this.#unfinished(client).abort(names, signal);
   }
 
+  // First the objects, then what is none yet.
   async list(prefix: string, cursor: string | undefined, signal: AbortSignal): Promise<BlobPage> {
     const client = await this.#connected();
+    const begin = this.#settings.prefix + prefix;
+    if (cursor?.startsWith(UPLOADS) !== true) return this.#objects(client, begin, cursor, signal);
+    const { uploads, next } = await this.#unfinished(client).page(
+      begin,
+      cursor.slice(UPLOADS.length),
+      signal,
+    );
+    return { blobs: this.#ours(uploads), next: next === undefined ? undefined : UPLOADS + next };
+  }
+
+  async #objects(
+    client: Sdk.S3Client,
+    begin: string,
+    cursor: string | undefined,
+    signal: AbortSignal,
+  ): Promise<BlobPage> {
     const { ListObjectsV2Command } = this.#loader.client;
-    const { prefix: before, bucket } = this.#settings;
     const command = new ListObjectsV2Command({
-      Bucket: bucket,
-      Prefix: before + prefix,
+      Bucket: this.#settings.bucket,
+      Prefix: begin,
       MaxKeys: MOST_AT_ONCE,
-      ...(cursor === undefined ? {} : { ContinuationToken: cursor }),
+      ...(cursor === undefined ? {} : { ContinuationToken: cursor.slice(OBJECTS.length) }),
     });
     const { Contents = [], NextContinuationToken: next } = await client.send(command, {
       abortSignal: signal,
     });
-    const blobs = Contents.flatMap(({ Key, LastModified }) =>
-      Key === undefined || LastModified === undefined
-        ? []
-        : [{ key: Key.slice(before.length), storedAt: LastModified }],
+    const blobs = Contents.flatMap(({ Key: key, LastModified: storedAt }) =>
+      key === undefined || storedAt === undefined ? [] : [{ key, storedAt }],
     );
-    return { blobs, next };
+    return { blobs: this.#ours(blobs), next: next === undefined ? UPLOADS : OBJECTS + next };
+  }
+
+  #ours(found: readonly StoredBlob[]): readonly StoredBlob[] {
+    const { length } = this.#settings.prefix;
+    return found.map(({ key, storedAt }) => ({ key: key.slice(length), storedAt }));
+  }
+
+  #unfinished(client: Sdk.S3Client): UnfinishedUploads {
+    return new UnfinishedUploads({ sdk: this.#loader.client, client, bucket: this.#settings.bucket });
   }
 
   async #putWhole(key: string, body: Uint8Array, signal: AbortSignal): Promise<void> {
@@ -140,7 +169,7 @@ class S3Store implements BlobStore {
     return { ETag, PartNumber: number };
   }
 
-  // What cannot even be given up is left to the bucket's rule for incomplete uploads.
+  // What cannot even be given up is listed as long as it is there, and swept away after the grace.
   async #giveUp(upload: { Bucket: string; Key: string; UploadId: string | undefined }): Promise<void> {
     const client = await this.#connected();
     const { AbortMultipartUploadCommand } = this.#loader.client;

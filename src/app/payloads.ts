@@ -4,12 +4,14 @@ import {
   encodeJson,
   noHeaders,
   sealedHeader,
+  sealedReplyIn,
   type AnyContract,
   type Headers,
   type Json,
   type Message,
   type Packed,
   type PackedMessage,
+  type SealedReply,
   type Unpack,
   type Unpacked,
 } from "../message/index.ts";
@@ -40,6 +42,9 @@ export interface PayloadSeal {
     tx: Queryable | undefined,
   ): Promise<{ readonly data: unknown; readonly headers: Headers }>;
   open(message: Message, data: Json): Promise<Unpacked>;
+  /** Replies come here sealed already. */
+  openReply(command: string, reply: Json, tx?: Queryable): Promise<Unpacked>;
+  replyHeaders(reply: Json): Headers;
 }
 
 const nothing: readonly never[] = [];
@@ -56,6 +61,8 @@ export class Payloads {
 
   readonly pack: Pack = (contract, message, data, tx) => {
     if (contract.personal !== null) return this.#packSealed(contract, message, data, tx);
+    const answer = sealedReplyIn(contract.name, data);
+    if (answer !== undefined) return this.#packReply(answer, message, tx);
     return this.#shelf.deposit(this.#encode(data), message, tx);
   };
 
@@ -75,6 +82,16 @@ export class Payloads {
     const text = this.#encode(sealed.data);
     const packed = await this.#shelf.deposit(text, message, tx, this.#encode(data));
     return { data: packed.data, headers: { ...packed.headers, ...sealed.headers } };
+  }
+
+  // What lies in its sealed fields is needed as long as the reply is. A reply says whose it is in its own text; where that
+  // leaves the message, a header says it.
+  async #packReply(answer: SealedReply, message: PackedMessage, tx: Queryable | undefined): Promise<Packed> {
+    const opened = await this.#seal.openReply(answer.sealed, answer.reply, tx);
+    const clear = this.#encode({ ...answer, reply: opened.data });
+    const { data, headers } = await this.#shelf.deposit(this.#encode(answer), message, tx, clear);
+    if (headers[claimHeader] === undefined) return { data, headers };
+    return { data, headers: { ...headers, ...this.#seal.replyHeaders(answer.reply) } };
   }
 
   async #unpackKept(message: Message): Promise<Unpacked> {

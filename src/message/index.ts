@@ -39,11 +39,12 @@ export {
 export { asAttachment, attachment, attachmentsIn, isAttachment, isContentType } from "./attachment.ts";
 export type { Attachment } from "./attachment.ts";
 export { isBlobKey, isBlobReference, isStoreId, type BlobReference } from "./blob-reference.ts";
-export { claimHeader, sealedHeader, unpackPlain } from "./payload.ts";
+export { claimHeader, sealedHeader, sealedReplyHeader, unpackPlain } from "./payload.ts";
 export type { Hidden, Packed, PackedMessage, Unpack, Unpacked } from "./payload.ts";
 export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 export { isValidTopic, topicOf, type Routing } from "./topic.ts";
-export { replyContract, replyHeader, replyTopicIn, replyTopicOf, type ReplyBody } from "./reply.ts";
+export { replyContract, replyHeader, replyTopicIn, replyTopicOf, sealedReplyIn } from "./reply.ts";
+export type { ReplyBody, SealedReply } from "./reply.ts";
 export { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./saga-headers.ts";
 export type { References } from "./saga-headers.ts";
 export {

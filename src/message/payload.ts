@@ -6,6 +6,8 @@ import type { Headers, Message } from "./message.ts";
 export const claimHeader = "sagabox-claim";
 /** Lists the fields of the payload that are sealed. Set by the privacy room alone. */
 export const sealedHeader = "sagabox-sealed";
+/** Names the key with which fields of a reply are sealed, where its body lies elsewhere and cannot tell. */
+export const sealedReplyHeader = "sagabox-sealed-reply";
 
 /** The data of a message as it is stored and sent, and the headers that say how to read it. */
 export interface Packed {

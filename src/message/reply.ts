@@ -21,9 +21,16 @@ export type ReplyBody =
       readonly error: string;
     };
 
+/** A reply with sealed fields, and the command that says what they are bound to. */
+export type SealedReply = Extract<ReplyBody, { outcome: "done" }> & {
+  readonly reply: Json;
+  readonly sealed: string;
+};
+
 /** Names the topic the reply goes to. Its prefix is ours, so no caller can set it by hand. */
 export const replyHeader = "sagabox-reply-to";
 const topicPrefix = "replies.";
+const replyName = "sagabox.reply";
 
 /** Where replies for a service arrive. Services whose names differ in special characters only share one. */
 export function replyTopicOf(service: string): string {
@@ -56,5 +63,12 @@ function isReplyBody(value: unknown): value is ReplyBody {
 
 /** The reply itself is held to the command's own schema, at both ends. */
 export function replyContract(topic: string) {
-  return event("sagabox.reply", { schema, topic });
+  return event(replyName, { schema, topic });
+}
+
+/** The reply in a message of this type, if it has one with sealed fields. */
+export function sealedReplyIn(type: string, data: unknown): SealedReply | undefined {
+  if (type !== replyName || !isReplyBody(data) || data.outcome !== "done") return undefined;
+  const { sealed, reply } = data;
+  return typeof sealed === "string" && reply !== undefined ? { ...data, sealed, reply } : undefined;
 }

@@ -1,5 +1,5 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { replyContract, type Json, type Message, type Unpacked } from "../message/index.ts";
+import { sealedReplyIn, type Json, type Message, type Unpacked } from "../message/index.ts";
 import { textArray } from "../storage/index.ts";
 import { aboutPerson, becauseOf, type Because } from "./because.ts";
 import type { PrivacyEngine } from "./engine.ts";
@@ -43,12 +43,11 @@ interface MessageRow {
 }
 
 const PAGE = 50;
-const REPLY = replyContract("replies.any").name;
 
 /**
  * Everything that is held about one person: in the archive, scheduled, dead, and in sagas. Found by the ids of their
  * keys, which each sealed message carries in a header and each sealed value in itself, so that publishing costs no row more.
- * Payloads in a blob store are found by the header alone. A few are in memory at a time.
+ * What lies in a blob store is found by a header alone, replies too. A few are in memory at a time.
  */
 export async function* exportSubject(
   exporter: Exporter,
@@ -129,7 +128,7 @@ async function lineOf(
 async function dataOf({ engine, open }: Exporter, message: Message): Promise<Json> {
   try {
     const { data } = await open(message);
-    const answered = sealedReplyIn(message, data);
+    const answered = sealedReplyIn(message.type, data);
     if (answered === undefined) return data;
     const { data: reply } = await new MessageSeal(engine.keys, engine.index).openReply(
       answered.sealed,
@@ -140,11 +139,4 @@ async function dataOf({ engine, open }: Exporter, message: Message): Promise<Jso
     if (isSagaboxError(error, "PRIVACY_KEYS_UNAVAILABLE") || !isSagaboxError(error)) throw error;
     return { $unreadable: error.code };
   }
-}
-
-function sealedReplyIn({ type }: Message, data: Json): { sealed: string; reply: Json } | undefined {
-  if (type !== REPLY || typeof data !== "object" || data === null) return undefined;
-  const body = data as { readonly sealed?: Json; readonly reply?: Json };
-  const { sealed, reply } = body;
-  return typeof sealed === "string" && reply !== undefined ? { ...body, sealed, reply } : undefined;
 }

@@ -4,6 +4,7 @@ import {
   isErased,
   isSealed,
   sealedHeader,
+  sealedReplyHeader,
   type AnyContract,
   type Headers,
   type Hidden,
@@ -30,7 +31,7 @@ const none: Headers = Object.freeze({});
 const nothing: readonly never[] = [];
 
 /** The same for replies to commands. */
-export type ReplySeal = Pick<MessageSeal, "sealReply" | "openReply">;
+export type ReplySeal = Pick<MessageSeal, "sealReply" | "openReply" | "replyHeaders">;
 
 /** The personal fields of messages: sealed under the key of their person, opened again or shown as what is hidden. */
 export class MessageSeal {
@@ -94,6 +95,9 @@ export class MessageSeal {
     return this.#opened(keyId, { purpose: "reply", id: name }, reply, places, tx);
   }
 
+  /** Tells whose reply it is, as its own text does. */
+  readonly replyHeaders = replyHeaders;
+
   async open(message: Arrived, data: Json): Promise<Unpacked> {
     const { keyId, places } = sealedPlaces(message, data);
     if (places.length === 0) return { data, hidden: nothing, secrets: nothing };
@@ -127,6 +131,7 @@ export const withoutKeys = {
     Promise.reject(keysMissing(`the reply to "${contract.name}"`)),
   openReply: (_: string, reply: Json): Promise<Unpacked> =>
     Promise.resolve(withHidden(reply, sealedIn(reply), "sealed")),
+  replyHeaders,
   open: (message: Arrived, data: Json): Promise<Unpacked> =>
     // A promise from the start: whatever is wrong with the message is its failure, not ours.
     Promise.resolve().then(() => withHidden(data, sealedPlaces(message, data).places, "sealed")),
@@ -146,6 +151,11 @@ function sealedPlaces(
   if (sealed === undefined || places === undefined) throw sealBroken();
   if (!places.every((place) => isSealed(valueAt(data, place)))) throw sealBroken();
   return { keyId: sealed.keyId, places };
+}
+
+function replyHeaders(reply: Json): Headers {
+  const [first] = sealedIn(reply);
+  return first === undefined ? none : { [sealedReplyHeader]: keyIdAt(reply, first) };
 }
 
 function keyIdAt(data: Json, place: Place): string {

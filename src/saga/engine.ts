@@ -13,7 +13,7 @@ import type { SagaDefinition } from "./definition.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
 import { followedBy, recording } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
-import { letterText } from "./letter.ts";
+import { postLetter } from "./post-letter.ts";
 import { sagaCommand } from "./saga-command.ts";
 import type { SagaRegistry } from "./registry.ts";
 import {
@@ -268,8 +268,7 @@ export class SagaEngine {
     input: SagaInput,
     seal?: PersonSeal,
   ): Promise<boolean> {
-    const { rows } = await tx.run(this.sql.post, [sagaId, id, cause, letterText(seal, id, input)]);
-    return rows.length > 0;
+    return postLetter(this.sql, tx, { sagaId, id, cause, input, seal });
   }
 
   async #ignore(tx: Queryable, before: Loaded, { cause, input }: Cause, why: string): Promise<void> {

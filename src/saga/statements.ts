@@ -155,6 +155,15 @@ export function sagaStatements(schema: string) {
        on conflict (id, type) do nothing
        returning saga_id`,
     ),
+    // It may wait longer than the message that brought it is kept. What the instance holds itself, a trigger sees.
+    holdAttached: statement(
+      "sagabox.saga.hold_attached",
+      `insert into ${schema}.blob_use (key, used_by)
+       select blob.key, 'saga:' || $1::text from ${schema}.blob
+        where blob.key = any($2::text::text[]) and blob.doomed_at is null
+          for share
+       on conflict (key, used_by) do nothing`,
+    ),
     keep: statement(
       "sagabox.saga.keep",
       `insert into ${schema}.saga_mail (id, type, correlation_id, cause, input, expires_at)

@@ -8,7 +8,7 @@ import { lastErasure, logErasure, proofOf, type Erasure } from "./erasure-log.ts
 import type { Eraser } from "./eraser.ts";
 import { remainsAfter, type Remains } from "./remains.ts";
 import type { ErasedSubject } from "./subject-erased.ts";
-import { sweepErasure, type Scrubbed } from "./sweep.ts";
+import { nothingScrubbed, sweepErasure, type Scrubbed } from "./sweep.ts";
 
 export interface EraseOptions extends Because {
   /** Erase although sagas about the person are running: they are parked, each with an incident. Default false. */
@@ -111,7 +111,7 @@ async function destroy(
 
 // The keys are destroyed, whatever comes after: a worker goes on with the rest.
 function notSwept(): { swept: boolean; scrubbed: Scrubbed } {
-  return { swept: false, scrubbed: { deadLetters: 0, results: 0 } };
+  return { swept: false, scrubbed: nothingScrubbed };
 }
 
 /** Ends a saga that was parked because its person was erased. False when it is none of these. */
@@ -139,7 +139,7 @@ async function dryRun(engine: PrivacyEngine, subject: string): Promise<ErasureRe
     erasure: (await lastErasure(engine, database, subject)) ?? null,
     keysDestroyed: keys.rows.filter(({ live }) => live).length,
     sagasParked: await liveSagas(engine, database, subject),
-    scrubbed: { deadLetters: 0, results: 0 },
+    scrubbed: nothingScrubbed,
     swept: false,
     remains: remainsAfter(engine),
   };

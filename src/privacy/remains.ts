@@ -41,8 +41,8 @@ export function remainsAfter({ cacheTtlMs }: Pick<PrivacyEngine, "cacheTtlMs">):
       until: "their own retention ends",
     },
     {
-      where: "replies to commands, and errors of attempts that will be repeated",
-      what: "what is not named in `personal.reply`, in clear, in the archive and where the reply waits",
+      where: "replies to commands",
+      what: "what is not named in `personal.reply`, and why a request failed, in clear, in the archive and at brokers",
       until: "their own retention ends",
     },
   ];

@@ -1,5 +1,5 @@
 import { personErased } from "../message/index.ts";
-import { textArray } from "../storage/index.ts";
+import { textArray, type Statement } from "../storage/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import type { Eraser } from "./eraser.ts";
 import { lockErasure, proofOf, type UnsweptErasure } from "./erasure-log.ts";
@@ -8,6 +8,8 @@ import { lockErasure, proofOf, type UnsweptErasure } from "./erasure-log.ts";
 export interface Scrubbed {
   readonly deadLetters: number;
   readonly results: number;
+  /** Of messages that are tried again, and of requests that failed. */
+  readonly errors: number;
 }
 
 interface Swept {
@@ -15,7 +17,7 @@ interface Swept {
   readonly scrubbed: Scrubbed;
 }
 
-const nothing: Scrubbed = Object.freeze({ deadLetters: 0, results: 0 });
+export const nothingScrubbed: Scrubbed = Object.freeze({ deadLetters: 0, results: 0, errors: 0 });
 
 /**
  * What follows an erasure: keys that transactions open at the time made are destroyed once they are seen, and texts
@@ -24,13 +26,14 @@ const nothing: Scrubbed = Object.freeze({ deadLetters: 0, results: 0 });
 export async function sweepErasure(eraser: Eraser, id: string): Promise<Swept> {
   const { engine } = eraser;
   const found = await destroyLate(eraser, id);
-  if (found === undefined) return { swept: true, scrubbed: nothing };
+  if (found === undefined) return { swept: true, scrubbed: nothingScrubbed };
   const { over, toScrub, erasure } = found;
   // Whoever was handling a message then may have written about it since we looked.
   const keyIds = over ? erasure.keyIds : toScrub;
   const scrubbed = await scrub(engine, keyIds);
   if (over || keyIds.length > 0) {
-    const params = [id, textArray(keyIds), scrubbed.deadLetters, scrubbed.results, over];
+    const { deadLetters, results, errors } = scrubbed;
+    const params = [id, textArray(keyIds), deadLetters, results, errors, over];
     await engine.database.run(engine.sql.scrubbed, params);
   }
   return { swept: over, scrubbed };
@@ -76,9 +79,12 @@ export async function scrub(
   { database, sql }: Pick<PrivacyEngine, "database" | "sql">,
   keyIds: readonly string[],
 ): Promise<Scrubbed> {
-  if (keyIds.length === 0) return nothing;
+  if (keyIds.length === 0) return nothingScrubbed;
   const ids = textArray(keyIds);
-  const deadLetters = await database.run(sql.scrubDeadLetters, [ids]);
-  const results = await database.run(sql.scrubResults, [ids]);
-  return { deadLetters: deadLetters.rowCount, results: results.rowCount };
+  const rows = async (of: Statement): Promise<number> => (await database.run(of, [ids])).rowCount;
+  return {
+    deadLetters: await rows(sql.scrubDeadLetters),
+    results: await rows(sql.scrubResults),
+    errors: (await rows(sql.scrubOutbox)) + (await rows(sql.scrubQueue)) + (await rows(sql.scrubReplies)),
+  };
 }

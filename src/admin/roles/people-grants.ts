@@ -197,6 +197,21 @@ export const privacyGrants: readonly Grant[] = [
     can: { select: "all", update: ["result"] },
     why: "and what handlers returned, which was not either",
   },
+  {
+    on: "outbox",
+    can: { select: ["message_id", "written_on", "last_error"], update: ["last_error"] },
+    why: "and why a message was not sent",
+  },
+  {
+    on: "queue",
+    can: { select: ["message_id", "written_on", "last_error"], update: ["last_error"] },
+    why: "or not handled yet",
+  },
+  {
+    on: "reply",
+    can: { select: ["request_id", "outcome", "body"], update: ["body"] },
+    why: "or why a request failed",
+  },
   { on: "blob_chunk", can: { select: "all" }, why: "and large payloads" },
   {
     on: "saga_instance",

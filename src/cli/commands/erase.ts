@@ -56,7 +56,7 @@ function reportText({
     ? `With --yes ${keysDestroyed} key(s) would be destroyed.`
     : "Nobody is known by this id: look whether it is the right one.";
   const done = {
-    erased: `Erased: ${keysDestroyed} key(s) destroyed, ${scrubbed.deadLetters} dead letter(s) and ${scrubbed.results} result(s) cleaned.`,
+    erased: `Erased: ${keysDestroyed} key(s) destroyed, ${scrubbed.deadLetters} dead letter(s), ${scrubbed.results} result(s) and ${scrubbed.errors} error text(s) cleaned.`,
     unknown: "Nobody is known by this id: nothing was ever sealed for it. Look whether it is the right one.",
     already: "Nothing was left to erase: it was done before.",
     "dry run": `Nothing was erased. ${would}`,

@@ -16,12 +16,8 @@ import {
 import { fileStore } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { KeyCache } from "../../src/privacy/key-cache.ts";
-import { Sealer } from "../../src/privacy/sealer.ts";
-import { privacyStatements } from "../../src/privacy/statements.ts";
-import { SubjectKeys } from "../../src/privacy/subject-keys.ts";
-import { pgDatabase } from "../../src/storage/index.ts";
 import { logger } from "../../src/telemetry/index.ts";
+import { openable } from "./canary-keys.ts";
 import { databaseFiles, foundInFiles, newCanaries } from "./canary.ts";
 import type { TemporaryDatabase } from "./database.ts";
 import { personsDatabase, ring, wholeDatabase } from "./persons.ts";
@@ -122,15 +118,26 @@ export function canaryStory(place: () => CanaryPlace): void {
       expect(letters).toContain("[personal]");
       const files = await databaseFiles(database.pool, rows[0]?.lsn ?? "0/0");
       expect([...foundInFiles(files.folder, [...secrets, open], files.isOurs)]).toEqual([open]);
-      expect([...foundInFiles(house.blobs, secrets)]).toEqual([]);
+      expect([...foundInFiles(house.blobs, [...secrets, open])]).toEqual([open]);
       if (brokerFolder !== undefined) {
         expect([...foundInFiles(brokerFolder, [...secrets, open])]).toEqual([open]);
       }
 
-      await bus.privacy.erase("ada", { reason: "the test", actor: "canary", force: true });
+      const folders = { blobs: house.blobs, broker: brokerFolder };
+      const before = await openable(database, folders);
+      const because = { reason: "the test", actor: "canary" };
+      const { erasure } = await bus.privacy.erase("ada", { ...because, force: true });
+      const adas = erasure?.keyIds ?? [];
+      const openedBefore = new Set(adas.flatMap((id) => [...(before.get(id) ?? [])]));
+      // All of this could be read, so that not being able to means something.
+      expect(sealedPlaces(brokerFolder !== undefined).filter((where) => !openedBefore.has(where))).toEqual(
+        [],
+      );
       house.repair();
-      const before = await recoverable(database, plain.email);
-      expect([before.ada, before.bob > 0]).toEqual([0, true]);
+      const after = await openable(database, folders);
+      expect(adas.flatMap((id) => [...(after.get(id) ?? ["nothing of it was found"])])).toEqual([]);
+      const others = [...before.keys()].filter((id) => !adas.includes(id));
+      expect(others.some((id) => after.get(id)?.has("message: email"))).toBe(true);
       for (const letter of (await bus.deadLetters.list({ limit: 100 })).toReversed())
         await bus.deadLetters.replay(letter.id);
       await house.settled({ strict: 2 * EACH + 1, letters: 0 });
@@ -148,6 +155,20 @@ export function canaryStory(place: () => CanaryPlace): void {
       expect(await bus.audit.verify()).toMatchObject({ ok: true });
     },
   );
+}
+
+/** Where what was sealed for ada lies. */
+function sealedPlaces(hasBroker: boolean): string[] {
+  const ofBooking = ["email", "bank", "guests.n.name"];
+  return [
+    ...["message", "scheduled", "dead_letter", "blobs", ...(hasBroker ? ["broker"] : [])].flatMap((where) =>
+      ofBooking.map((field) => `${where}: ${field}`),
+    ),
+    "blobs: scan",
+    "saga_instance: input",
+    "saga_instance: state.n",
+    "saga_audit_log: cause.n",
+  ];
 }
 
 function count(to: number): number[] {
@@ -221,39 +242,4 @@ async function openHouse(database: TemporaryDatabase, transport: Transport | und
         );
       }, 90_000),
   };
-}
-
-/** How many sealed values of each person any key that still exists can open, whatever key their token names. */
-async function recoverable(
-  { pool }: TemporaryDatabase,
-  email: string,
-): Promise<{ readonly ada: number; readonly bob: number }> {
-  const store = new SubjectKeys({
-    database: pgDatabase(pool),
-    sql: privacyStatements("sagabox"),
-    wrapper: ring(),
-    cache: new KeyCache({ ttlMs: 0, size: 1 }),
-    guard: { note: () => Promise.resolve() },
-    wrapperMs: 5_000,
-  });
-  const ids = await pool.query<{ id: string }>("select key_id as id from sagabox.subject_key");
-  const found = await Promise.all(ids.rows.map(({ id }) => store.find(id)));
-  const live = found.filter((key) => typeof key !== "string");
-  const messages = await pool.query<{ id: string; type: string; key: string; data: string }>(
-    "select id, type, key, data from sagabox.message where type = 'canary.booked'",
-  );
-  const opened = { ada: 0, bob: 0 };
-  for (const { id, type, key: who, data } of messages.rows) {
-    const { email: sealed } = JSON.parse(data) as { email?: { $sealed: string } };
-    const keyId = sealed?.$sealed.split(".")[1] ?? "";
-    for (const key of live) {
-      const sealer = new Sealer({ ...key, keyId }, { purpose: "message", id: JSON.stringify([id, type]) });
-      try {
-        if (sealer.open(sealed, ["email"]) === email) opened[who as "ada" | "bob"] += 1;
-      } catch {
-        // Not with this key.
-      }
-    }
-  }
-  return opened;
 }

@@ -26,13 +26,13 @@ export function foundInFiles(
 }
 
 // Servers rename and delete their files while we look.
-function filesBelow(folder: string): string[] {
+export function filesBelow(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" })
     .map((name) => join(folder, name))
     .filter((path) => statSync(path, { throwIfNoEntry: false })?.isFile() === true);
 }
 
-function readIfThere(path: string): Buffer {
+export function readIfThere(path: string): Buffer {
   try {
     return readFileSync(path);
   } catch (error) {

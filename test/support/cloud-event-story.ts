@@ -1,3 +1,4 @@
+import type { CloudEventV1 } from "cloudevents";
 import { expect, onTestFinished, test } from "vitest";
 import type { Message } from "../../src/message/index.ts";
 import {
@@ -24,6 +25,11 @@ export interface CloudEventBroker {
   /** What a program does that has only the broker's own client. */
   readonly putForeign: (copy: RawCopy) => Promise<void>;
   readonly deadLetters: () => Promise<readonly RawCopy[]>;
+}
+
+export interface SdkReader extends Pick<CloudEventBroker, "transport"> {
+  /** What lies in the topic, as the CloudEvents SDK reads it. */
+  readonly readBySdk: () => Promise<readonly CloudEventV1<unknown>[]>;
 }
 
 export const cloudEventTopic = "events.order.placed";
@@ -113,6 +119,34 @@ export function cloudEventStory(broker: () => CloudEventBroker): void {
       expect(found(message.id)).toEqual({ ...message, writtenAt: found(message.id)?.writtenAt });
     const marks = letters.filter(({ headers }) => headers[`${prefix}specversion`] === "1.0");
     expect(marks).toHaveLength(3); // the binary one, the foreign binary one, and the one written by this transport
+  });
+}
+
+/** What lies at the broker is judged by somebody else's reader, byte for byte. */
+export function cloudEventSdkStory(broker: () => SdkReader): void {
+  test("C2: the CloudEvents SDK reads what lies at the broker, in both formats", async () => {
+    const { transport, readBySdk } = broker();
+    for (const id of ["structured", "binary"] as const) {
+      const producer = transport(`cloudevents-${id}`);
+      await producer.open();
+      const signal = AbortSignal.timeout(20_000);
+      const message = aMessage({ id, key: "k-1", data: '{"note":"Grüße","n":7}' });
+      expect(await producer.publish([message], { signal })).toEqual([{ kind: "published" }]);
+    }
+    await expect.poll(async () => (await readBySdk()).length, { timeout: 20_000 }).toBe(2);
+    const read = await readBySdk();
+    const { type, source } = aMessage();
+    expect(read.toSorted((a, b) => (a.id < b.id ? -1 : 1))).toMatchObject(
+      ["binary", "structured"].map((id) => ({
+        specversion: "1.0",
+        id,
+        type,
+        source: expect.stringContaining(source) as string,
+        datacontenttype: "application/json",
+        partitionkey: "k-1",
+        data: { note: "Grüße", n: 7 },
+      })),
+    );
   });
 }
 

@@ -1,5 +1,6 @@
+import { Kafka, type CloudEventV1, type KafkaMessage } from "cloudevents";
 import { describe } from "vitest";
-import { cloudEventStory, cloudEventTopic } from "../../support/cloud-event-story.ts";
+import { cloudEventSdkStory, cloudEventStory, cloudEventTopic } from "../../support/cloud-event-story.ts";
 import { missing, newPrefix, transportOf } from "./harness.ts";
 import { headersOf, RawTopic } from "./raw-topic.ts";
 
@@ -20,6 +21,25 @@ describe.skipIf(missing)("CloudEvents at Kafka", () => {
       },
       deadLetters: async () =>
         (await dead.read()).map((record) => ({ body: record.value, headers: headersOf(record) })),
+    };
+  });
+
+  cloudEventSdkStory(() => {
+    const prefix = newPrefix();
+    const topic = new RawTopic(`${prefix}${cloudEventTopic}`);
+    return {
+      transport: (format) => transportOf({ prefix, format }),
+      readBySdk: async () =>
+        (await topic.read()).map((record) => {
+          const body = record.value.toString();
+          const message = {
+            headers: headersOf(record),
+            key: record.key?.toString() ?? "",
+            value: body,
+            body,
+          };
+          return Kafka.toEvent(message as KafkaMessage) as CloudEventV1<unknown>;
+        }),
     };
   });
 });

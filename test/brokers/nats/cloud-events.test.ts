@@ -1,8 +1,15 @@
 import { headers as natsHeaders } from "@nats-io/transport-node";
+import type { JetStreamManager } from "@nats-io/jetstream";
+import { HTTP, type CloudEventV1 } from "cloudevents";
 import { describe } from "vitest";
 import { fromNatsHeaders } from "../../../src/transports/nats/header-mapping.ts";
-import { messageSubject } from "../../../src/transports/nats/topology.ts";
-import { cloudEventStory, cloudEventTopic } from "../../support/cloud-event-story.ts";
+import { messageSubject, streamNames } from "../../../src/transports/nats/topology.ts";
+import {
+  cloudEventSdkStory,
+  cloudEventStory,
+  cloudEventTopic,
+  type RawCopy,
+} from "../../support/cloud-event-story.ts";
 import { client, missing, newPrefix, sharedUrl, transportOf } from "./harness.ts";
 
 describe.skipIf(missing)("CloudEvents at NATS", () => {
@@ -19,16 +26,32 @@ describe.skipIf(missing)("CloudEvents at NATS", () => {
         const { js } = await looking;
         await js.publish(messageSubject(prefix, cloudEventTopic, 0), body, { headers: written });
       },
-      deadLetters: async () => {
-        const { jsm } = await looking;
-        const { state } = await jsm.streams.info(`${prefix}_dead`);
-        const kept = Array.from({ length: state.messages }, (_, n) =>
-          jsm.streams.getMessage(`${prefix}_dead`, { seq: state.first_seq + n }),
-        );
-        return (await Promise.all(kept)).flatMap((letter) =>
-          letter === null ? [] : [{ body: letter.data, headers: fromNatsHeaders(letter.header) }],
-        );
-      },
+      deadLetters: async () => kept((await looking).jsm, streamNames(prefix).dead),
+    };
+  });
+
+  // The SDK has no binding for NATS; that of HTTP has the same names.
+  cloudEventSdkStory(() => {
+    const prefix = newPrefix();
+    const looking = client();
+    return {
+      transport: (format) => transportOf({ servers: sharedUrl, prefix, format }),
+      readBySdk: async () =>
+        (await kept((await looking).jsm, streamNames(prefix).messages)).map(({ body, headers }) => {
+          const type = { "content-type": headers["content-type"] ?? "application/json" };
+          const message = { headers: { ...headers, ...type }, body: Buffer.from(body).toString() };
+          return HTTP.toEvent(message) as CloudEventV1<unknown>;
+        }),
     };
   });
 });
+
+async function kept({ streams }: JetStreamManager, stream: string): Promise<readonly RawCopy[]> {
+  const { state } = await streams.info(stream);
+  const found = Array.from({ length: state.messages }, (_, n) =>
+    streams.getMessage(stream, { seq: state.first_seq + n }),
+  );
+  return (await Promise.all(found)).flatMap((copy) =>
+    copy === null ? [] : [{ body: copy.data, headers: fromNatsHeaders(copy.header) }],
+  );
+}

@@ -93,8 +93,12 @@ test("C6: why a request failed is taken too, from its dead letter and where the 
   const asked = bus.request(Lookup, { customerId: "c-ada" }, { timeout: "20s" });
   await expect(asked).rejects.toMatchObject({ code: "REQUEST_FAILED" });
   expect((await bus.privacy.erase("c-ada", because)).scrubbed).toMatchObject({ deadLetters: 1, errors: 1 });
-  const { rows } = await database.pool.query<{ body: string }>("select body from sagabox.reply");
-  expect(rows.map(({ body }) => JSON.parse(body) as unknown)).toMatchObject([
-    { outcome: "failed", error: "[erased]" },
+  const { rows } = await database.pool.query<{ id: string; body: string }>(
+    "select request_id as id, body from sagabox.reply",
+  );
+  expect(rows.map(({ body }) => JSON.parse(body) as unknown)).toEqual([
+    { requestId: rows[0]?.id, outcome: "failed", reason: "rejected", error: "[erased]" },
   ]);
+  const [letter] = await bus.deadLetters.list();
+  expect(letter?.errorMessage).toBe("[erased]");
 });

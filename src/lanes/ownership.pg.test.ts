@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { relays, until } from "../../test/support/relays.ts";
+import { claimOn, relays, until } from "../../test/support/relays.ts";
 import { laneSettings } from "./options.ts";
 import { LaneOwnership } from "./ownership.ts";
 import { fairShare, LANES } from "./share.ts";
@@ -171,10 +171,35 @@ test("rule 2: a lane leased by a statement whose answer was lost is given back, 
   const taken =
     "update sagabox.relay_lane set owner = $2, token = 'unheard', fence = fence + 1 where lane = $1";
   await pool.query(taken, [lane, first.member]);
-  second.lose([lane]);
+  second.lose([claimOn(second, lane)]);
   await until(() => second.size === LANES / 2);
   expect(new Set(claims()).size).toBe(LANES);
   expect(second.claim(lane)).toBeDefined();
+});
+
+test("a claim that was lost takes no newer one on its lane along", async () => {
+  const { member, pool } = await setup();
+  const only = await member();
+  await until(() => only.size === LANES);
+  const [lane = -1] = only.lanes();
+  const old = claimOn(only, lane);
+  // As after a stop that outlasted the lease: the member comes back as another one and leases everything again.
+  await pool.query("delete from sagabox.member");
+  await until(() => only.size === LANES && only.claim(lane)?.token !== old.token);
+  only.lose([old]); // told late, by a settle that had begun before
+  expect(only.claim(lane)).toBeDefined();
+  expect(only.size).toBe(LANES);
+});
+
+test("a lane that is a member's own in the table, and that it does not know of, is given back and leased anew", async () => {
+  const { member } = await setup();
+  const only = await member();
+  await until(() => only.size === LANES);
+  const [lane = -1] = only.lanes();
+  const { fence } = claimOn(only, lane);
+  only.lose([claimOn(only, lane)]); // told so wrongly: all its other lanes have the same token
+  await until(() => only.size === LANES);
+  expect(only.claim(lane)?.fence).toBe(fence + 1);
 });
 
 test("rule 2: a lease whose renewal has begun is not over, however long its commit takes", async () => {

@@ -10,13 +10,9 @@ import {
 } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { LaneSettings } from "./options.ts";
+import { ownershipStatements, type OwnershipStatements } from "./ownership-statements.ts";
 import { fairShare } from "./share.ts";
-import {
-  claimParams,
-  ownershipStatements,
-  type ClaimedLane,
-  type OwnershipStatements,
-} from "./statements.ts";
+import { claimParams, type ClaimedLane } from "./statements.ts";
 
 /** The right to work on a lane until somebody else claims it: the counter for people, the token for certainty. */
 export type Claim = ClaimedLane;
@@ -133,9 +129,10 @@ export class LaneOwnership implements Service {
     this.#loop.wake();
   }
 
-  /** A settle found that its claim is no longer good. */
-  lose(lanes: readonly number[]): void {
-    const gone = lanes.filter((lane) => this.#claims.delete(lane));
+  /** These claims are no longer good. A lane that was leased again meanwhile has another one and is kept. */
+  lose(claims: readonly Claim[]): void {
+    const gone = claims.filter((claim) => this.#claims.get(claim.lane) === claim).map(({ lane }) => lane);
+    for (const lane of gone) this.#claims.delete(lane);
     for (const lane of gone) this.#draining.delete(lane);
     if (gone.length === 0) return;
     this.#options.observer.tell("lanes.lost", { scope: this.#options.scopeName, lanes: gone.length });
@@ -170,7 +167,7 @@ export class LaneOwnership implements Service {
     const { rows } = await this.#run<Look>(this.#sql.look, [
       this.#options.scope,
       this.#member ?? "",
-      this.#tokens(),
+      ...this.#known(),
     ]);
     return rows[0] ?? { members: 0, rank: 0, present: false, free: 0, ghosts: 0 };
   }
@@ -206,11 +203,13 @@ export class LaneOwnership implements Service {
   }
 
   async #disown(): Promise<void> {
-    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", this.#tokens()]);
+    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", ...this.#known()]);
   }
 
-  #tokens(): string {
-    return textArray([...new Set([...this.#claims.values()].map((claim) => claim.token))]);
+  /** The tokens and the lanes that we know to be ours, as parameters. */
+  #known(): [string, string] {
+    const tokens = new Set([...this.#claims.values()].map((claim) => claim.token));
+    return [textArray([...tokens]), textArray([...this.#claims.keys()])];
   }
 
   async #giveUp(surplus: number): Promise<void> {
@@ -269,7 +268,7 @@ export class LaneOwnership implements Service {
   #expelled(): void {
     this.#member = undefined;
     this.#validUntilMs = -Infinity;
-    this.lose([...this.#claims.keys()]);
+    this.lose([...this.#claims.values()]);
   }
 
   #forgetAll(): void {

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { outgoing, relays, until } from "../../test/support/relays.ts";
+import { claimOn, outgoing, relays, until } from "../../test/support/relays.ts";
 import type { LaneRow } from "./lane-row.ts";
 import { laneSettings } from "./options.ts";
 import { LaneOwnership } from "./ownership.ts";
@@ -143,7 +143,7 @@ test("rule 6: a new lease starts from the beginning", async () => {
   await pool.query("select setval('sagabox.outbox_seq', 1, false)");
   await publish(outgoing({ id: "low", key: "k" }));
   expect(await ids()).toEqual([]);
-  ownership.lose([outgoing({ key: "k" }).lane]);
+  ownership.lose([claimOn(ownership, outgoing({ key: "k" }).lane)]);
   await pool.query("update sagabox.relay_lane set owner = null, token = null where lane = $1", [
     outgoing({ key: "k" }).lane,
   ]);
@@ -180,7 +180,7 @@ test("a lane lost while it was being read hands out nothing of that read", async
   const gate = database.pauseAfter("sagabox.outbox.fetch");
   const reading = fetch();
   await gate.reached;
-  ownership.lose([lane]);
+  ownership.lose([claimOn(ownership, lane)]);
   gate.open();
   expect(await reading).toEqual([]);
   expect(reader.inFlight).toBe(0);

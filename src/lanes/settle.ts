@@ -36,17 +36,17 @@ export async function settleUnderClaims(
   params: (own: readonly LaneRow[]) => Param[],
 ): Promise<Settled> {
   for (;;) {
+    const session = await holder.get(); // first, since a lane may change hands while a connection is made
     const claims = claimsOf(ownership, asked);
     if (claims.length === 0) return { rows: [], woken: [] };
     const ours = new Set(claims.map((claim) => claim.lane));
     const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
-    const session = await holder.get();
     const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params(rows)]);
     const { xid, owned, woken } = answer.rows[0] ?? { xid: "0", owned: [] };
     if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [] };
     const good = new Set(owned);
-    ownership.lose(claims.map((claim) => claim.lane).filter((lane) => !good.has(lane)));
+    ownership.lose(claims.filter((claim) => !good.has(claim.lane)));
   }
 }
 

@@ -1,5 +1,5 @@
 import { onTestFinished } from "vitest";
-import { laneSettings, WakeUp } from "../../src/lanes/index.ts";
+import { laneSettings, WakeUp, type Claim, type LaneOwnership } from "../../src/lanes/index.ts";
 import { laneOf, streamOf, type Message } from "../../src/message/index.ts";
 import {
   Destinations,
@@ -149,6 +149,13 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       return { sender, wakeUp, scope, send };
     },
   };
+}
+
+/** The claim of a member on one of its lanes. */
+export function claimOn(ownership: LaneOwnership, lane: number): Claim {
+  const claim = ownership.claimToSettle(lane);
+  if (claim === undefined) throw new Error(`lane ${lane} is not owned`);
+  return claim;
 }
 
 export type Relays = Awaited<ReturnType<typeof relays>>;

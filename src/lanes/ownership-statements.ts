@@ -1,0 +1,89 @@
+import { statement } from "../storage/index.ts";
+import { ownedLanes } from "./statements.ts";
+
+/** A member's lease, and the lanes that hang on it. */
+export function ownershipStatements(schema: string) {
+  const alive = "member.lease_until > (select clock_timestamp())";
+  const free = `not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})`;
+  // A lane that is ours under a token we do not know was leased by a statement whose answer we never got; one that we do
+  // not know ourselves was given up here and not in the table. Nobody else may take it while we are alive.
+  const ghost = `lane.scope = $1::integer and lane.owner = $2::text
+                 and (lane.token <> all((select $3::text::text[])::text[])
+                      or lane.lane <> all((select $4::text::integer[])::integer[]))`;
+  return {
+    join: statement(
+      "sagabox.lanes.join",
+      `insert into ${schema}.member (id, scope, worker, lease_until)
+       values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms')`,
+    ),
+    // A lease that has run out is not renewed: its lanes may have a new owner already.
+    renew: statement(
+      "sagabox.lanes.renew",
+      `update ${schema}.member
+          set lease_until = clock_timestamp() + $2::double precision * interval '1 ms'
+        where id = $1::text and lease_until > clock_timestamp()
+       returning pg_current_xact_id()::text as xid`,
+    ),
+    look: statement(
+      "sagabox.lanes.look",
+      `select (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive}) as members,
+              (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive} and id < $2::text) as rank,
+              exists (select 1 from ${schema}.member where id = $2::text and ${alive}) as present,
+              (select count(*)::integer
+                 from ${schema}.relay_lane as lane
+                where lane.scope = $1::integer and ${free}) as free,
+              (select count(*)::integer from ${schema}.relay_lane as lane where ${ghost}) as ghosts`,
+    ),
+    // Given back whoever needs it: we may have our share already, and nobody else can take what is ours.
+    disown: statement(
+      "sagabox.lanes.disown",
+      `update ${schema}.relay_lane as lane set owner = null, token = null, leased_at = null
+        where lane.lane in (select lane.lane from ${schema}.relay_lane as lane where ${ghost}
+                             order by lane.lane for update skip locked)`,
+    ),
+    // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease. So is a
+    // member whose renewal has begun but not committed yet: its lease is not over.
+    acquire: statement(
+      "sagabox.lanes.acquire",
+      `with gone as materialized (
+         select id from ${schema}.member
+          where scope = $2::integer and not (${alive}) for share skip locked),
+       free as materialized (
+         select lane.lane
+           from ${schema}.relay_lane as lane
+          where lane.scope = $2::integer
+            and (lane.owner is null or lane.owner in (select id from gone)
+                 or not exists (select 1 from ${schema}.member where id = lane.owner))
+          order by lane.lane
+          limit $3::integer
+            for update of lane skip locked
+       )
+       update ${schema}.relay_lane as lane
+          set owner = $1::text, fence = lane.fence + 1, token = $4::text, leased_at = clock_timestamp()
+         from free
+        where lane.lane = free.lane
+       returning lane.lane, lane.fence::text`,
+    ),
+    release: statement(
+      "sagabox.lanes.release",
+      `with ${ownedLanes(schema)}
+       update ${schema}.relay_lane as lane
+          set owner = null, token = null, leased_at = null
+         from owned
+        where lane.lane = owned.lane
+       returning lane.lane`,
+    ),
+    leave: statement("sagabox.lanes.leave", `delete from ${schema}.member where id = $1::text`),
+    // Whoever has been silent for a lease and more is gone for good; a living one would have joined again.
+    reap: statement(
+      "sagabox.lanes.reap",
+      `delete from ${schema}.member
+        where id in (select id from ${schema}.member
+                      where scope = $1::integer and lease_until < clock_timestamp() - interval '1 second'
+                        for update skip locked)
+       returning id, worker`,
+    ),
+  };
+}
+
+export type OwnershipStatements = ReturnType<typeof ownershipStatements>;

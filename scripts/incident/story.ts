@@ -28,6 +28,7 @@ export async function playIncident(stage: Stage): Promise<void> {
     );
     await bus.migrate();
     await bus.run();
+    await until(() => isAtWork(stage.url, "invoices")); // only then is it rolled out
     return bus;
   };
   try {
@@ -155,6 +156,18 @@ async function dead(bus: Bus): Promise<number> {
 
 async function until(isTrue: () => Promise<boolean>): Promise<void> {
   while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 50));
+}
+
+async function isAtWork(url: string, consumer: string): Promise<boolean> {
+  let printed = "";
+  await runCli(
+    ["status", "--json"],
+    commandLine(url, (text) => (printed += text)),
+  );
+  const { consumers } = JSON.parse(printed) as {
+    readonly consumers: readonly { readonly name: string; readonly ownedLanes: number }[];
+  };
+  return consumers.some((one) => one.name === consumer && one.ownedLanes > 0);
 }
 
 function commandLine(url: string, print: (text: string) => void): Parameters<typeof runCli>[1] {

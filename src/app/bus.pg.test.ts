@@ -68,3 +68,31 @@ test("A14, A19: a message may wait for ten years and live as long, and no longer
     });
   }
 });
+
+test("A1: a publish that nobody awaited is part of its transaction, and one that fails takes the transaction with it", async () => {
+  const { bus, pool } = await setup({ outbox: { optimistic: false } });
+  await pool.query("create table effect (id text)");
+  const Noted = event("noted", { schema: z.object({ id: z.string() }).refine(async ({ id }) => id !== "") });
+  const forget = (id: string): Promise<void> =>
+    bus.transaction(async (tx) => {
+      await tx.query("insert into effect values ($1)", [id]);
+      void tx.publish(Noted, { id });
+      void bus.publishAll(tx, [{ contract: Noted, data: { id } }]);
+    });
+  await forget("kept");
+  await expect(forget("")).rejects.toMatchObject({ code: "PAYLOAD_INVALID" });
+  const { rows } = await pool.query(
+    "select (select count(*)::int from sagabox.outbox) as messages, id from effect",
+  );
+  expect(rows).toEqual([{ messages: 2, id: "kept" }]);
+});
+
+test("D3: a publish that a handler did not await is part of its effect", async () => {
+  const { bus, pool } = await setup();
+  const Asked = event("asked", { schema: z.object({}).refine(async () => true) });
+  await bus.inbox.process({ ...foreign, id: "h-1" }, (_message, { publish }) => {
+    void publish(Asked, {});
+  });
+  const { rows } = await pool.query("select type from sagabox.message");
+  expect(rows).toEqual([{ type: "asked" }]);
+});

@@ -42,7 +42,7 @@ import {
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import type { Parts } from "./parts.ts";
-import { prepared, type Prepared } from "./prepared.ts";
+import { composeAll, type Prepared } from "./prepared.ts";
 import { startSaga } from "./saga-transaction.ts";
 import type { BusTopology } from "./topology.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
@@ -97,7 +97,7 @@ export class Bus {
   }
 
   /** Writes the message in the caller's open transaction: it exists if and only if that commits. */
-  async publish<C extends AnyContract>(
+  publish<C extends AnyContract>(
     tx: CallerTransaction | BusTransaction,
     contract: C,
     data: InputOf<C>,
@@ -105,27 +105,26 @@ export class Bus {
   ): Promise<Published> {
     const scope = scopeOf(tx);
     if (scope !== undefined) return scope.publish(contract, data, options);
-    const outgoing = await this.#parts.compose(contract, data, options, lazily(tx));
-    const [published] = await this.#write(tx, [outgoing]);
-    return published ?? { id: outgoing.message.id, written: false };
+    return this.#parts.compose(contract, data, options, lazily(tx)).then(async (outgoing) => {
+      const [published] = await this.#write(tx, [outgoing]);
+      return published ?? { id: outgoing.message.id, written: false };
+    });
   }
 
   /** Any number of messages in one statement. */
-  async publishAll(
+  publishAll(
     tx: CallerTransaction | BusTransaction,
     ...messages: readonly (Prepared | readonly Prepared[])[]
   ): Promise<Published[]> {
-    const outgoing: Outgoing[] = [];
     const scope = scopeOf(tx);
-    const within = ownedOf(tx) ?? lazily(tx);
-    for (const one of messages.flat() as Prepared[]) {
-      const { contract, data, options } = prepared(one);
-      outgoing.push(await this.#parts.compose(contract, data, options, within));
-    }
-    if (scope === undefined) return this.#write(tx, outgoing);
-    const published: Published[] = [];
-    for (const one of outgoing) published.push(await scope.add(one));
-    return published;
+    const given = messages.flat() as Prepared[];
+    const all = (): Promise<Outgoing[]> => composeAll(this.#parts.compose, given, ownedOf(tx) ?? lazily(tx));
+    if (scope === undefined) return all().then((outgoing) => this.#write(tx, outgoing));
+    return scope.during(async () => {
+      const published: Published[] = [];
+      for (const one of await all()) published.push(await scope.add(one));
+      return published;
+    });
   }
 
   /**
@@ -142,6 +141,7 @@ export class Bus {
     const scope = this.#parts.scope(tx);
     try {
       const result = await insideTransaction(() => work(busTransaction(tx, scope)));
+      await scope.whole();
       scope.committed(await tx.commit(scope.last()));
       return result;
     } catch (error) {

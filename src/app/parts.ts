@@ -261,6 +261,7 @@ function handlerScope(tx: OwnedTransaction, scope: TransactionScope, { open }: P
     open: (attachment: Attachment) => open(attachment, tx),
     publish: (contract: AnyContract, data: unknown, options?: PublishOptions) =>
       scope.publish(contract, data, options),
+    whole: () => scope.whole(),
     last: () => scope.last(),
     committed: (answers: Parameters<TransactionScope["committed"]>[0]) => scope.committed(answers),
   };

@@ -1,6 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { AnyContract, InputOf } from "../message/index.ts";
-import type { PublishOptions } from "../outbox/index.ts";
+import type { Compose, Outgoing, PublishOptions } from "../outbox/index.ts";
+import type { Queryable } from "../storage/index.ts";
 
 /** A message that is checked and ready, for publishing several at once. */
 export interface Prepared {
@@ -18,7 +19,21 @@ export function message<C extends AnyContract>(
   return options === undefined ? { contract, data } : { contract, data, options };
 }
 
-export function prepared(one: Prepared | null | undefined): Prepared {
+/** All of them, one after the other, for the given transaction. */
+export async function composeAll(
+  compose: Compose,
+  messages: readonly Prepared[],
+  within: Queryable,
+): Promise<Outgoing[]> {
+  const outgoing: Outgoing[] = [];
+  for (const one of messages) {
+    const { contract, data, options } = prepared(one);
+    outgoing.push(await compose(contract, data, options, within));
+  }
+  return outgoing;
+}
+
+function prepared(one: Prepared | null | undefined): Prepared {
   if (typeof one === "object" && one !== null && "contract" in one) return one;
   throw new SagaboxError("OPTIONS_INVALID", "publishAll takes messages made by message(contract, data).");
 }

@@ -43,6 +43,7 @@ export function ownTransaction(
         whenCommitted: (told) => scope.whenCommitted(told),
         knowsCommit: true,
       });
+      await scope.whole();
       scope.committed(await tx.commit(scope.last()));
       return result;
     } catch (error) {
@@ -63,7 +64,8 @@ export async function startSaga(
   const [scope, owned] = [scopeOf(tx), ownedOf(tx)];
   const known = scope !== undefined && owned !== undefined;
   const transaction = known ? insideOf(owned, scope) : ofCaller(tx, write);
-  return sagas.start(transaction, saga, input);
+  const start = async (): Promise<Started> => sagas.start(transaction, saga, input);
+  return scope === undefined ? start() : scope.during(start);
 }
 
 // Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking.

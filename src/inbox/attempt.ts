@@ -66,6 +66,7 @@ export class Attempt {
 
   /** Everything that is left to write, the acknowledgements and the COMMIT, in one trip where that can be. */
   async commit(last: readonly LastStatement[]): Promise<void> {
+    await this.scope.whole();
     if (this.#ended !== undefined) throw this.#ended;
     this.#phase = "committing";
     const answers = await this.tx.commit([...last, ...this.scope.last()]).catch((error: unknown) => {

@@ -135,6 +135,7 @@ test("what a handler publishes commits with its effect; told only after the comm
       const written: string[] = [];
       return {
         publish: async (contract) => ({ id: written[written.push(contract.name) - 1] ?? "" }),
+        whole: () => Promise.resolve(),
         last: () => written.map((name) => ({ statement: note, params: [name] })),
         open: () => Readable.from([]),
         committed: () => void committed.push(written.length),

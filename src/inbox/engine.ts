@@ -80,6 +80,7 @@ const noOutbox: OpenScope = () => ({
   open: () => {
     throw new SagaboxError("CLAIM_STORE_UNKNOWN", "This inbox was made without a claim check.");
   },
+  whole: () => Promise.resolve(),
   last: () => [],
   committed: () => undefined,
 });

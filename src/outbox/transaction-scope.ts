@@ -43,6 +43,7 @@ export class TransactionScope {
   /** Lanes with something for the relays. */
   readonly #touched = new Set<number>();
   readonly #whenCommitted: (() => void)[] = [];
+  readonly #underWay = new Set<Promise<unknown>>();
   #travelling = 0;
   #scheduled = false;
   #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
@@ -54,9 +55,25 @@ export class TransactionScope {
     tx.beforeSavepoint = () => this.flush();
   }
 
-  async publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {
-    const outgoing = await this.#parts.compose(contract, data, options, this.#tx);
-    return this.add(outgoing);
+  publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {
+    return this.during(async () => {
+      const outgoing = await this.#parts.compose(contract, data, options, this.#tx);
+      return this.add(outgoing);
+    });
+  }
+
+  /** Work that is part of this transaction from its first moment, awaited or not. */
+  during<T>(work: () => Promise<T>): Promise<T> {
+    const underWay = work();
+    const ended = (): void => void this.#underWay.delete(underWay);
+    this.#underWay.add(underWay);
+    underWay.then(ended, ended);
+    return underWay;
+  }
+
+  /** Before the COMMIT: what was begun and never awaited is waited for here, and what of it fails, fails the transaction. */
+  async whole(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
   }
 
   async add(outgoing: Outgoing): Promise<Published> {

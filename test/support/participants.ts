@@ -58,6 +58,7 @@ export async function participants(wishes: Parameters<typeof consumers>[0] = {})
         said.push({ ...(data as Reply), key: options?.key, sagaId: context?.sagaId });
         return Promise.resolve({ id: `reply-${said.length}` });
       },
+      whole: () => Promise.resolve(),
       last: () => [],
       open: () => Readable.from([]),
       committed: () => void replies.push(...said),

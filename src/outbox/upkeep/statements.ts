@@ -45,13 +45,17 @@ export function depthStatements(schema: string) {
                   select 1 from ${schema}.member
                    where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned`,
     ),
-    // A lane of a group is its number times 256 and the lane of the outbox.
+    // A lane of a group is its number times 256 and the lane of the outbox. Topics with an empty queue are told as well.
     queued: statement(
       "sagabox.outbox.queued",
-      `with ${sampled(schema, "queue", "topic, lane / 256 as group_id")}
-       select topic, max(seen)::integer as seen, percent::double precision
-         from (select topic, percent, count(*) as seen from queue_waiting group by topic, percent, group_id) as groups
-        group by topic, percent`,
+      `with ${sampled(schema, "queue", "topic, lane / 256 as group_id")}, filled as (
+         select topic, max(seen) as seen, percent
+           from (select topic, percent, count(*) as seen from queue_waiting group by topic, percent, group_id) as groups
+          group by topic, percent
+       )
+       select topic, coalesce(filled.seen, 0)::integer as seen, coalesce(filled.percent, 100)::double precision as percent
+         from (select distinct topic from ${schema}.subscription) as subscribed
+         full join filled using (topic)`,
     ),
     letters: statement(
       "sagabox.outbox.letters",

@@ -16,6 +16,7 @@ export class Notifications implements Service {
   readonly #options: NotificationsOptions;
   readonly #loop: Loop;
   #session: Session | undefined;
+  #listens = false;
 
   constructor(options: NotificationsOptions) {
     this.#options = options;
@@ -23,7 +24,7 @@ export class Notifications implements Service {
   }
 
   get listening(): boolean {
-    return this.#session?.broken === false;
+    return this.#listens && this.#session?.broken === false;
   }
 
   async start(): Promise<void> {
@@ -37,12 +38,14 @@ export class Notifications implements Service {
   }
 
   async #listen(): Promise<number> {
-    if (this.#session?.broken === false) return Infinity;
+    if (this.listening) return Infinity;
     this.#session?.release(true);
+    this.#listens = false;
     const session = await this.#options.database.session("listen");
+    this.#session = session; // also when listening fails: it is given back before the next try
     session.onBreak(() => this.#loop.wake());
     await session.listen(this.#options.channel, ({ payload }) => this.#options.hear(payload));
-    this.#session = session;
+    this.#listens = true;
     this.#options.onGap();
     return Infinity;
   }

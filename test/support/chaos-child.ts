@@ -72,7 +72,7 @@ export class ChaosChild {
     });
     const outcome = await Promise.race([said, this.ended]);
     if (outcome !== true)
-      throw new Error(`${this.id} ended with ${outcome} before it was ready: ${this.#tail()}`);
+      throw new Error(`${this.id} ended with ${outcome} before it was ready: ${this.tail()}`);
   }
 
   #readLog(): void {
@@ -84,7 +84,8 @@ export class ChaosChild {
     });
   }
 
-  #tail(): string {
+  /** What it said last. */
+  tail(): string {
     return this.log
       .slice(-10)
       .map(({ text }) => text)

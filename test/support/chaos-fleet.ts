@@ -101,7 +101,8 @@ export class ChaosFleet {
     this.#all.push(child);
     void child.ended.then((how) => {
       const finished = this.#loads.includes(child) && how === 0;
-      if (!this.#asked.has(child) && !finished) this.unexpected.push(`${child.id} ended with ${how}: ${child.tail()}`);
+      if (!this.#asked.has(child) && !finished)
+        this.unexpected.push(`${child.id} ended with ${how}: ${child.tail()}`);
     });
     return child;
   }

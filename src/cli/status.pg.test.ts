@@ -14,8 +14,11 @@ test("status: what waits, who works and what died on one screen, for a role that
   const env = { DATABASE_URL: await house.login("viewer") };
   const status = (...args: string[]) => cliInProcess(["status", ...args], env);
 
-  expect(await status("--check")).toMatchObject({ code: 0, stderr: "" });
-  expect((await status()).stdout).toMatch(/^healthy\n/);
+  const fresh = await status("--check");
+  expect(fresh).toMatchObject({ code: 3, stderr: "" });
+  expect(fresh.stdout).toMatch(
+    /^1 problem\(s\)\n {2}no lane is owned by .*; no worker has run on this database yet → sagabox worker --app/,
+  );
 
   const bus = await house.bus(["worker"]);
   await bus.transaction((tx) => tx.publish(Placed, { id: "o1" }));
@@ -23,7 +26,7 @@ test("status: what waits, who works and what died on one screen, for a role that
   const alone = await status("--check");
   expect(alone.code).toBe(3);
   expect(alone.stdout).toMatch(
-    /^1 problem\(s\)\n {2}no lane owned by a running worker, and 1 message\(s\) wait/,
+    /^1 problem\(s\)\n {2}no lane is owned by a running worker, and 1 message\(s\) wait/,
   );
   expect(alone.stdout).toMatch(/^scheduled +1$/m);
   expect(alone.stdout).toContain("No worker is known.");
@@ -48,4 +51,20 @@ test("status: what waits, who works and what died on one screen, for a role that
   expect(text).toMatch(/^dead letters {2}1 open, 0 key\(s\) held by them$/m);
   expect(text).toMatch(/^mail +1 +0 +0 +– +256$/m);
   expect(text).not.toContain("\u001b");
+});
+
+test("status --check is healthy while a relay is alive, and not without one, though nothing waits", async () => {
+  const house = await rolesHouse();
+  const env = { DATABASE_URL: await house.login("viewer") };
+  const check = () => cliInProcess(["status", "--check"], env);
+  const bus = await house.bus(["worker"]);
+  await bus.run({ parts: ["relay"] });
+  await until(async () => (await check()).code === 0);
+  expect((await check()).stdout).toMatch(/^healthy\n/);
+  await bus.stop();
+  const { code, stdout } = await check();
+  expect(code).toBe(3);
+  expect(stdout).toMatch(
+    /^1 problem\(s\)\n {2}no lane is owned by a running worker, and whatever is published/,
+  );
 });

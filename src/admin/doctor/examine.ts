@@ -1,6 +1,7 @@
 import { isSagaboxError } from "../../errors/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import { migrationStatus, quotedSchema, sqlState, SQLSTATE, type Database } from "../../storage/index.ts";
+import { unreadLanes } from "../overview/unread-lanes.ts";
 import { assertRights } from "../roles/assert-rights.ts";
 import { roleNames } from "../roles/roles.ts";
 import { sagaAdmin } from "../saga-admin.ts";
@@ -36,6 +37,7 @@ import { tryWakeUp } from "./wake-up.ts";
 import {
   judgeConservation,
   judgeConsumers,
+  judgeLanes,
   judgeLetters,
   judgeRelay,
   judgeSagas,
@@ -123,6 +125,7 @@ function checksOf(database: Database, schema: string, options: ExamineOptions): 
     ["tables", async () => judgeTables(await all<TableFacts>("tables", quoted))],
     ["partitions", async () => judgePartitions(await one<PartitionFacts>("partitions", quoted))],
     ["relay", async () => judgeRelay(await one<RelayFacts>("relay"))],
+    ["lanes", async () => judgeLanes(await unreadLanes(database, schema))],
     ["consumers", async () => judgeConsumers(await all<ConsumerFacts>("consumers"))],
     ["topics", async () => judgeTopics(await one<TopicFacts>("topics", quoted))],
     ["dead letters", async () => judgeLetters(await one<LetterFacts>("letters"))],

@@ -1,3 +1,4 @@
+import { unreadTexts, type UnreadLane } from "../overview/unread-lanes.ts";
 import { advice, fine, problem, spell, type Diagnosis } from "./diagnosis.ts";
 
 export interface RelayFacts {
@@ -15,7 +16,7 @@ export function judgeRelay({ relays, oldest_ms: oldest }: RelayFacts): readonly 
         "relay",
         `no relay is alive, ${waits}`,
         "Nothing that is published leaves the database.",
-        "sagabox worker --app <module>",
+        "sagabox worker --app <your module>",
       ),
     ];
   }
@@ -30,6 +31,18 @@ export function judgeRelay({ relays, oldest_ms: oldest }: RelayFacts): readonly 
     ];
   }
   return [fine("relay", `${relays} alive, ${waits}`)];
+}
+
+export function judgeLanes(unread: readonly UnreadLane[]): readonly Diagnosis[] {
+  if (unread.length === 0) return [fine("lanes", "every lane that is owned is read")];
+  return unreadTexts(unread).map(({ seen, worker }) =>
+    problem(
+      "lanes",
+      `${seen}: owned, yet nobody reads it`,
+      "Later messages of the same topic have gone past it. Nobody else may read the lane while its owner lives.",
+      `Restart worker ${worker}; the others take its lanes over.`,
+    ),
+  );
 }
 
 export interface ConsumerFacts {

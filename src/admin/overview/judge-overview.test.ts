@@ -1,11 +1,13 @@
 import { expect, test } from "vitest";
-import { ageText, judgeOverview } from "./judge-overview.ts";
+import { ageText } from "./age-text.ts";
+import { judgeOverview } from "./judge-overview.ts";
 import type { ConsumerOverview, Facts } from "./overview.ts";
 
 const exactly = (count: number) => ({ count, exact: true });
 const well: Facts = {
   at: "2026-11-16T08:00:00.000Z",
   schema: { name: "sagabox", version: 9, migration: "roles" },
+  hasRun: true,
   outbox: {
     waiting: exactly(12),
     failed: 1,
@@ -17,6 +19,7 @@ const well: Facts = {
   },
   deadLetters: exactly(0),
   lanes: { total: 256, unowned: 0 },
+  unreadLanes: [],
   workers: [],
   consumers: [],
   sagas: { running: 5, compensating: 1, failed: 0 },
@@ -37,11 +40,36 @@ test("a system that sends what it is given is healthy, also with messages under 
   expect(problems({ consumers: [consumer] })).toEqual([]);
 });
 
-test("lanes that nobody owns are a problem only while something waits", () => {
+test("without a relay nothing is healthy, whether something waits or not", () => {
   const lanes = { total: 256, unowned: 256 };
+  const idle = { ...well.outbox, waiting: exactly(0) };
+  const start = "sagabox worker --app <your module>";
+  expect(problems({ lanes })).toEqual([
+    `no lane is owned by a running worker, and 12 message(s) wait to be sent → ${start}`,
+  ]);
+  expect(problems({ lanes, outbox: idle })).toEqual([
+    `no lane is owned by a running worker, and whatever is published waits to be sent → ${start}`,
+  ]);
+  expect(problems({ lanes, outbox: idle, hasRun: false })).toEqual([
+    "no lane is owned by a running worker, and whatever is published waits to be sent; " +
+      `no worker has run on this database yet → ${start}`,
+  ]);
+});
+
+test("some lanes that nobody owns are a problem only while something waits", () => {
+  const lanes = { total: 256, unowned: 64 };
   expect(problems({ lanes, outbox: { ...well.outbox, waiting: exactly(0) } })).toEqual([]);
   expect(problems({ lanes })).toEqual([
-    "no lane owned by a running worker, and 12 message(s) wait to be sent → sagabox doctor",
+    "64 of 256 lanes are not owned by a running worker, and 12 message(s) wait to be sent → sagabox doctor",
+  ]);
+});
+
+test("lanes that their owner passes over are told by worker and consumer", () => {
+  const mail = { lane: 263, worker: "w1", consumer: "mail", waitingSeconds: 300 };
+  const outbox = { lane: 9, worker: "w2", consumer: null, waitingSeconds: 121 };
+  expect(problems({ unreadLanes: [mail, { ...mail, lane: 264, waitingSeconds: 200 }, outbox] })).toEqual([
+    "lane 7, 8 of consumer mail at worker w1 has had a message due for 5 min: owned, yet nobody reads it → restart worker w1",
+    "lane 9 of the outbox at worker w2 has had a message due for 2 min: owned, yet nobody reads it → restart worker w2",
   ]);
 });
 

@@ -1,6 +1,8 @@
+import { ageText } from "./age-text.ts";
 import type { Facts } from "./overview.ts";
+import { unreadTexts } from "./unread-lanes.ts";
 
-/** One thing that is wrong, and the command that shows more of it. */
+/** One thing that is wrong, and the command that shows more of it or mends it. */
 export interface Problem {
   readonly what: string;
   readonly command: string;
@@ -27,14 +29,23 @@ export function judgeOverview(facts: Facts): Verdict {
   return { healthy: problems.length === 0, problems };
 }
 
-function* relayProblems({ outbox, lanes }: Facts): Generator<Problem> {
+function* relayProblems({ outbox, lanes, hasRun, unreadLanes }: Facts): Generator<Problem> {
   const { waiting, stubborn, oldestDueSeconds, scheduleLateSeconds } = outbox;
-  if (lanes.unowned > 0 && waiting.count > 0) {
-    const which = lanes.unowned === lanes.total ? "no lane" : `${lanes.unowned} of ${lanes.total} lanes not`;
+  const wait = waiting.count === 0 ? "whatever is published waits" : `${counted(waiting)} message(s) wait`;
+  if (lanes.unowned === lanes.total) {
+    const never = hasRun ? "" : "; no worker has run on this database yet";
     yield {
-      what: `${which} owned by a running worker, and ${counted(waiting)} message(s) wait to be sent`,
+      what: `no lane is owned by a running worker, and ${wait} to be sent${never}`,
+      command: "sagabox worker --app <your module>",
+    };
+  } else if (lanes.unowned > 0 && waiting.count > 0) {
+    yield {
+      what: `${lanes.unowned} of ${lanes.total} lanes are not owned by a running worker, and ${wait} to be sent`,
       command: "sagabox doctor",
     };
+  }
+  for (const { seen, worker } of unreadTexts(unreadLanes)) {
+    yield { what: `${seen}: owned, yet nobody reads it`, command: `restart worker ${worker}` };
   }
   if ((oldestDueSeconds ?? 0) > LATE_SECONDS) {
     yield {
@@ -86,11 +97,4 @@ function* sagaProblems({ sagas }: Facts): Generator<Problem> {
 /** The number, or that there are more of them. */
 export function counted({ count, exact }: { readonly count: number; readonly exact: boolean }): string {
   return exact ? String(count) : `${count} or more`;
-}
-
-/** A length of time in the unit that suits it. */
-export function ageText(seconds: number): string {
-  if (seconds < 120) return `${Math.round(seconds)} s`;
-  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;
-  return seconds < 172_800 ? `${Math.round(seconds / 3_600)} h` : `${Math.round(seconds / 86_400)} d`;
 }

@@ -1,6 +1,7 @@
 import { quotedSchema, type Database } from "../../storage/index.ts";
 import { judgeOverview, type Verdict } from "./judge-overview.ts";
 import { overviewStatements } from "./statements.ts";
+import { unreadLanes, type UnreadLane } from "./unread-lanes.ts";
 
 /** A count that stops at a limit, so that asking never costs much: "at least" when it is not exact. */
 export interface Counted {
@@ -32,6 +33,8 @@ export interface WorkerOverview {
 export interface Facts {
   readonly at: string;
   readonly schema: { readonly name: string; readonly version: number; readonly migration: string };
+  /** Whether a worker has left any trace here. */
+  readonly hasRun: boolean;
   readonly outbox: {
     readonly waiting: Counted;
     /** Tried at least once, and to be tried again. */
@@ -47,6 +50,8 @@ export interface Facts {
   };
   readonly deadLetters: Counted;
   readonly lanes: { readonly total: number; readonly unowned: number };
+  /** Lanes whose owner lives and passes them over. */
+  readonly unreadLanes: readonly UnreadLane[];
   readonly workers: readonly WorkerOverview[];
   readonly consumers: readonly ConsumerOverview[];
   readonly sagas: { readonly running: number; readonly compensating: number; readonly failed: number };
@@ -68,6 +73,7 @@ async function factsOf(database: Database, schema: string): Promise<Facts> {
   const [version] = (await database.run<VersionRow>(sql.version)).rows;
   const [outbox] = (await database.run<OutboxRow>(sql.outbox, [COUNTED_TO])).rows;
   const [letters] = (await database.run<LettersRow>(sql.deadLetters, [COUNTED_TO])).rows;
+  const [traces] = (await database.run<{ has_run: boolean }>(sql.traces)).rows;
   const lanes = (await database.run<LaneRow>(sql.lanes)).rows;
   const workers = (await database.run<WorkerRow>(sql.workers)).rows;
   const consumers = (await database.run<ConsumerRow>(sql.consumers, [COUNTED_TO])).rows;
@@ -78,6 +84,7 @@ async function factsOf(database: Database, schema: string): Promise<Facts> {
   return {
     at: version?.now ?? "",
     schema: { name: schema, version: version?.version ?? 0, migration: version?.name ?? "" },
+    hasRun: traces?.has_run ?? false,
     outbox: {
       waiting: { count: outbox?.waiting ?? 0, exact: outbox?.exact ?? true },
       failed: outbox?.failed ?? 0,
@@ -92,6 +99,7 @@ async function factsOf(database: Database, schema: string): Promise<Facts> {
       total: sum(relay.map((row) => row.lanes)),
       unowned: sum(relay.filter(({ worker }) => worker === null).map((row) => row.lanes)),
     },
+    unreadLanes: await unreadLanes(database, schema),
     workers: workers.map((row) => ({
       worker: row.worker,
       live: row.live,

@@ -13,6 +13,37 @@ const oldestDue = (schema: string, table: "outbox" | "queue", lanes: string): st
        order by seq limit 4) as head
     where head.due_at <= clock_timestamp()`;
 
+const LONG_AGO = `clock_timestamp() - interval '2 minutes'`;
+
+// A row that is never due holds its key: what stands behind it waits rightly, and the lane is not judged.
+const lateHeads = (schema: string, table: "outbox" | "queue", which: string): string =>
+  `select owned.lane, owned.scope, owned.worker, head.topic, head.due_at, head.written_on
+     from owned
+    cross join lateral (
+      select topic, due_at, lease_until, written_on from ${schema}.${table} as row
+       where ${which} and row.lane = owned.lane
+       order by row.seq limit 1) as head
+    where head.due_at < ${LONG_AGO} and (head.lease_until is null or head.lease_until < ${LONG_AGO})`;
+
+const passedBySender = (schema: string): string =>
+  `not exists (
+     select 1 from (select sent_at from ${schema}.receipt
+                     where receipt.lane = late.lane and sent_on >= (${LONG_AGO})::date - 1
+                     order by last_seq desc limit 20) as last
+      where last.sent_at > ${LONG_AGO})
+   and exists (
+     select 1 from (select lane, seq, topic from ${schema}.message
+                     where written_on >= late.written_on and written_at > late.due_at limit 1000) as later
+      where later.topic = late.topic and later.lane <> late.lane
+        and not exists (select 1 from ${schema}.outbox as row where row.lane = later.lane and row.seq = later.seq))`;
+
+const passedByConsumer = (schema: string): string =>
+  `(select coalesce(bool_and(done.lane <> late.lane % 256), false)
+       and coalesce(bool_or(done.topic = late.topic and done.written_at > late.due_at), false)
+      from (select event_id from ${schema}.consumer_inbox
+             where consumer = known.name and consumed_at > ${LONG_AGO} limit 1000) as lately
+      join ${schema}.message as done on done.id = lately.event_id and done.written_on >= late.written_on - 1)`;
+
 /** SQL of the overview; rights of a viewer suffice. No count goes beyond its limit. `schema` is quoted already. */
 export function overviewStatements(schema: string) {
   return {
@@ -46,6 +77,13 @@ export function overviewStatements(schema: string) {
         group by lane.scope, owner.worker
         order by lane.scope, owner.worker nulls last`,
     ),
+    // Whoever works joins; who has left long since has sent something, subscribed or checked.
+    traces: statement(
+      "sagabox.overview.traces",
+      `select exists (select 1 from ${schema}.member) or exists (select 1 from ${schema}.receipt)
+           or exists (select 1 from ${schema}.consumer_group)
+           or exists (select 1 from ${schema}.conservation where checked_at is not null) as has_run`,
+    ),
     workers: statement(
       "sagabox.overview.workers",
       `select worker, bool_or(lease_until > clock_timestamp()) as live, count(*)::integer as parts,
@@ -75,6 +113,28 @@ export function overviewStatements(schema: string) {
       `select status, count(*)::integer as count
          from (select status from ${schema}.saga_instance where ended_at is null limit $1::integer) as open
         group by status`,
+    ),
+    // The first row of a lane waits for no other, so a reader that lives takes it at once. It was passed over when the
+    // lane stands still while later messages of its topic were sent or handled: then its destination does not rest.
+    unread: statement(
+      "sagabox.overview.unread",
+      `with owned as materialized (
+         select lane.lane, lane.scope, owner.worker
+           from ${schema}.relay_lane as lane
+           join ${schema}.member as owner on owner.id = lane.owner and owner.lease_until > clock_timestamp()
+          where lane.leased_at < ${LONG_AGO}
+       ), late as materialized (
+         select * from (
+           ${lateHeads(schema, "outbox", "owned.scope = 0")}
+           union all
+           ${lateHeads(schema, "queue", "owned.scope > 0")}) as head
+          order by due_at limit 20
+       )
+       select late.lane, late.worker, known.name as consumer, ${seconds("late.due_at")} as waiting_seconds
+         from late
+         left join ${schema}.consumer_group as known on known.id = late.scope
+        where case when late.scope = 0 then ${passedBySender(schema)} else ${passedByConsumer(schema)} end
+        order by late.due_at, late.lane`,
     ),
     version: statement(
       "sagabox.overview.version",

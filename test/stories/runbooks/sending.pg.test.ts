@@ -39,7 +39,7 @@ test("G7, stuck messages: no worker runs, the runbook says so, and after its fix
   const book = new Runbook("stuck-messages", url);
 
   const look = await book.done("First look");
-  expect(look).toContain("no lane owned by a running worker");
+  expect(look).toContain("no lane is owned by a running worker");
   expect(look).toContain(id);
   expect(await rows(book.sql("First look"))).toMatchObject([{ status: "pending", count: "1" }]);
   expect(await rows(book.sql("Look at one message", one))).toMatchObject([

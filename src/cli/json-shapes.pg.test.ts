@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { expect, test, vi } from "vitest";
 import { cliHouse } from "../../test/support/cli-house.ts";
 import { cliSamples, runSample, type CliSample } from "../../test/support/cli-samples.ts";
+import { foreignTimes } from "../../test/support/foreign-times.ts";
 import { addRecorded, shapeDifferences, shapeOf, shapeText } from "../../test/support/json-shape.ts";
 import { commandNames } from "./commands.ts";
 
@@ -48,6 +49,7 @@ test("--json has the same keys and types as recorded, for every action that prin
       const told = await runSample(name, sample, { url, fill, more: ["--json"] });
       expect([0, 3], `${told.line}\n${told.stderr}`).toContain(told.code);
       expect(told.stderr, told.line).toBe("");
+      expect(foreignTimes(parsed(told.stdout)), `${told.line}: times that are not ISO 8601`).toEqual([]);
       const shape = shapeOf(parsed(told.stdout), anything);
       const before = known.get(told.line) ?? "";
       const found = shapeDifferences(shape, before);
@@ -63,6 +65,14 @@ test("--json has the same keys and types as recorded, for every action that prin
     expect(differences).toEqual([]);
     expect([...known.keys()].filter((line) => !seen.has(line))).toEqual([]);
   }
+});
+
+test("a time as PostgreSQL writes it is told, wherever it stands, and one of ISO 8601 is not", () => {
+  const theirs = "2026-11-17 00:09:51.73971+00";
+  const ours = ["2026-11-17T00:09:51.739Z", "2026-11-17", "sent at 2026-11-17T00:09:51Z", "20 of 30"];
+  expect(foreignTimes({ at: theirs, ours })).toEqual([`.at ${theirs}`]);
+  expect(foreignTimes([{ rows: [{ why: `since ${theirs}` }] }])).toEqual([`[0].rows[0].why since ${theirs}`]);
+  expect(foreignTimes({ at: "2026-11-17T00:09:51" })).toHaveLength(1); // of which zone?
 });
 
 test("a key that is new, gone, absent at times or of another type is told", () => {

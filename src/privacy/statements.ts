@@ -3,11 +3,13 @@ import { mentions, scrubStatements } from "./scrub-statements.ts";
 
 export type PrivacyStatements = ReturnType<typeof privacyStatements>;
 
+const utc = (time: string): string => `to_char(${time} at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+
 const erasureColumns = `id::text, subject, reason, actor, to_json(key_ids)::text as key_ids, proof,
-       to_char(erased_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as erased_at`;
+       ${utc("erased_at")} as erased_at`;
 
 const messageColumns = (at: string): string =>
-  `id, type, schema_version, topic, key, headers, data, ${at}::text as at`;
+  `id, type, schema_version, topic, key, headers, data, ${utc(at)} as at`;
 
 const parkSql = (schema: string, which: string): string => `with parked as (
          update ${schema}.saga_instance
@@ -69,7 +71,7 @@ export function privacyStatements(schema: string) {
     ),
     openHold: statement(
       "sagabox.privacy.open_hold",
-      `select held_at::text from ${schema}.legal_hold where subject = $1::text and released_at is null`,
+      `select ${utc("held_at")} as held_at from ${schema}.legal_hold where subject = $1::text and released_at is null`,
     ),
     hold: statement(
       "sagabox.privacy.hold",
@@ -261,14 +263,14 @@ export function privacyStatements(schema: string) {
     deadLettersOf: statement(
       "sagabox.privacy.dead_letters_of",
       `select letter.id::text as letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
-              letter.key, letter.headers, letter.data, letter.failed_at::text as at
+              letter.key, letter.headers, letter.data, ${utc("letter.failed_at")} as at
          from ${schema}.dead_letter as letter
         where letter.id > $2::bigint and ${mentions}
         order by letter.id limit 100`,
     ),
     sagasOf: statement(
       "sagabox.privacy.sagas_of",
-      `select id, type, status, input::text as input, state::text as state, version, started_at::text as at
+      `select id, type, status, input::text as input, state::text as state, version, ${utc("started_at")} as at
          from ${schema}.saga_instance where subject = $1::text and id > $2::text order by id limit 100`,
     ),
   };

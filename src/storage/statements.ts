@@ -27,7 +27,9 @@ export function migrationStatements(schema: string) {
     hasLedger: statement("sagabox.migrate.has_ledger", `select to_regclass($1::text) is not null as present`),
     applied: statement(
       "sagabox.migrate.applied",
-      `select version, name, breaking, checksum, applied_at::text from ${schema}.schema_migration order by version`,
+      `select version, name, breaking, checksum,
+              to_char(applied_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as applied_at
+         from ${schema}.schema_migration order by version`,
     ),
     record: statement(
       "sagabox.migrate.record",

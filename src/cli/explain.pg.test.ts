@@ -32,6 +32,18 @@ test("explain: a message nobody sends says that no worker owns its lane, and its
   expect((await explain(second.id)).stdout).toContain(`message ${first.id} of the same key goes first`);
 });
 
+test("explain: a topic that nobody subscribed to is said to have no consumer", async () => {
+  const { bus, publish, explain } = await setup();
+  const Other = event("order.cancelled", { schema: z.object({ id: z.string() }) });
+  bus.on(Other, { consumer: "mail" }, () => undefined);
+  await bus.run();
+  const { id } = await publish("o1");
+  await until(async () => (await explain(id)).stdout.includes("outbox: sent"));
+  expect((await explain(id)).stdout).toMatch(
+    /^consumers: not handled\n {2}nobody has subscribed to topic events\.order\.placed in this database$/m,
+  );
+});
+
 test("explain: handled by one, failing for another, dead for a third, and then replayed, with each moment", async () => {
   const { bus, publish, explain } = await setup();
   let repaired = false;

@@ -85,11 +85,12 @@ async function lifeOf(
   const letters = (await database.run<Raw<LetterRow>>(sql.letters, [id])).rows;
   const named = textArray(letters.flatMap(({ consumer }) => consumer ?? []));
   const letterIds = textArray(letters.map((letter) => letter.id));
-  const [outbox, queue, sent, groups, inbox, saga, actions] = [
+  const [outbox, queue, sent, groups, any, inbox, saga, actions] = [
     await database.run<MovingColumns>(sql.outbox, [id, lane, found.seq]),
     await database.run<MovingColumns>(sql.queue, [id, lane]),
     found.seq === null ? { rows: [] } : await database.run<SentRow>(sql.receipts, [lane, found.seq]),
     await database.run<{ name: string; since: string }>(sql.groups, [found.topic]),
+    await database.run<{ known: boolean }>(sql.subscriptions),
     await database.run<InboxColumns>(sql.inbox, [id, named]),
     found.saga_id === null ? { rows: [] } : await database.run<SagaRow>(sql.saga, [found.saga_id]),
     await database.run<MessageLife["actions"][number]>(sql.actions, [id, letterIds]),
@@ -101,6 +102,7 @@ async function lifeOf(
     sent: sent.rows.map(({ relay, sent_at: at }) => ({ relay, at })),
     deliveries: queue.rows.map(movingOf),
     subscribers: groups.rows,
+    hasSubscriptions: any.rows[0]?.known ?? false,
     handled: inbox.rows.map(inboxOf),
     letters: letters.map(letterOf),
     saga: owner === undefined ? null : { ...owner, step: owner.current_step },

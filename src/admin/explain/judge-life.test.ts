@@ -65,6 +65,7 @@ function life(given: Partial<Omit<MessageLife, "message">> & { scheduledFor?: st
     sent: [],
     deliveries: [],
     subscribers: [],
+    hasSubscriptions: false,
     handled: [],
     letters: [],
     saga: null,
@@ -189,4 +190,18 @@ test("each consumer has a standing of its own: on its way, dead, handled, and th
   ]);
   expect(standings[3]?.why).toContain("undone by m9");
   expect(standings[4]?.why).toContain("after the message was written");
+});
+
+test("a message that was sent and that nobody wanted says so, where PostgreSQL carries the messages", () => {
+  const unwanted = judgeLife(life({ hasSubscriptions: true }));
+  expect(unwanted.map(({ where, state }) => [where, state])).toEqual([
+    ["outbox", "sent"],
+    ["consumers", "not handled"],
+  ]);
+  expect(unwanted[1]?.why).toBe("nobody has subscribed to topic orders in this database");
+  const elsewhere = judgeLife(life());
+  expect(elsewhere).toHaveLength(1);
+  expect(elsewhere[0]?.next).toContain("a broker knows who gets it");
+  expect(judgeLife(life({ hasSubscriptions: true, outbox: [row] }))).toHaveLength(1);
+  expect(judgeLife(life({ hasSubscriptions: true, letters: [letter] }))).toHaveLength(2);
 });

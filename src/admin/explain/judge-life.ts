@@ -36,6 +36,7 @@ function consumersOf(life: MessageLife, open: readonly LetterRow[]): Standing[] 
     ...handled.filter(({ consumer }) => !seen.has(consumer)).map((row) => note(row.consumer, handledBy(row))),
   ];
   if (outbox.length > 0 || life.message.scheduledFor !== null) return standings;
+  if (subscribers.length + standings.length === 0 && life.hasSubscriptions) return [unwanted(life)];
   const silent = subscribers.filter(({ name }) => !seen.has(name));
   return [...standings, ...silent.map(({ name, since }) => notHandled(name, since, life.message.writtenAt))];
 }
@@ -109,7 +110,7 @@ function dead(letter: LetterRow): Standing {
   };
 }
 
-function sentOf({ sent, letters }: MessageLife): Standing {
+function sentOf({ sent, letters, hasSubscriptions }: MessageLife): Standing {
   const last = sent.at(-1);
   const discarded = letters.find((letter) => ofOutbox(letter) && letter.closedAs === "discarded");
   if (last === undefined && discarded !== undefined) {
@@ -121,7 +122,10 @@ function sentOf({ sent, letters }: MessageLife): Standing {
     last === undefined
       ? "it is not in the outbox any more, and its receipt is not kept"
       : `the transport confirmed it to ${last.relay} at ${last.at}${times}`;
-  return { where: "outbox", state: "sent", why, next: "Nothing more on this side." };
+  const next = hasSubscriptions
+    ? "Nothing more on this side."
+    : "Nothing more on this side. Nobody has subscribed to anything in this database; a broker knows who gets it there.";
+  return { where: "outbox", state: "sent", why, next };
 }
 
 function handledBy(row: MessageLife["handled"][number]): Standing {
@@ -132,6 +136,16 @@ function handledBy(row: MessageLife["handled"][number]): Standing {
     : `it was settled at ${row.consumedAt} without an effect${row.effectOf === null ? "" : `; ${row.effectOf} stands for it`}`;
   const next = "Further copies are recognised as duplicates.";
   return { where: `consumer ${row.consumer}`, state: "handled", why, next };
+}
+
+// Where there are subscriptions at all, PostgreSQL carries the messages and knows everybody who wants them.
+function unwanted({ message: { topic } }: MessageLife): Standing {
+  return {
+    where: "consumers",
+    state: "not handled",
+    why: `nobody has subscribed to topic ${topic} in this database`,
+    next: "Nothing. If somebody should have it, compare the topic with the names that consumers use.",
+  };
 }
 
 // Only the Postgres transport leaves a delivery for each group here; behind a broker the broker knows more.

@@ -78,6 +78,8 @@ export interface MessageLife {
   readonly deliveries: readonly MovingRow[];
   /** Who subscribed to its topic in this database. Consumers behind a broker are not seen from here. */
   readonly subscribers: readonly { readonly name: string; readonly since: string }[];
+  /** Whether anybody subscribed to anything here: then PostgreSQL carries the messages. */
+  readonly hasSubscriptions: boolean;
   readonly handled: readonly InboxRow[];
   readonly letters: readonly LetterRow[];
   readonly saga: {

@@ -94,6 +94,10 @@ export function explainStatements(schema: string, open = true) {
          from ${schema}.subscription join ${schema}.consumer_group on consumer_group.id = subscription.group_id
         where subscription.topic = $1::text order by consumer_group.name`,
     ),
+    subscriptions: statement(
+      "sagabox.explain.subscriptions",
+      `select exists (select 1 from ${schema}.subscription) as known`,
+    ),
     // One look-up in the primary key for each consumer that ever subscribed or died with it.
     inbox: statement(
       "sagabox.explain.inbox",

@@ -164,8 +164,14 @@ test.each<[string, readonly Diagnosis[], readonly string[], RegExp]>([
     ["advice"],
     /"b"/,
   ],
-  ["a broker's consumers", judgeTopics({ subscriptions: 0, topics: ["x"] }), ["fine"], /broker/],
-  ["a topic for nobody", judgeTopics({ subscriptions: 1, topics: ["x"] }), ["advice"], /x/],
+  ["a broker's consumers", judgeTopics({ subscriptions: 0, topics: ["x"], events: [] }), ["fine"], /broker/],
+  [
+    "a command for nobody",
+    judgeTopics({ subscriptions: 1, topics: ["x"], events: [] }),
+    ["advice"],
+    /sagabox topology --app <your module>/,
+  ],
+  ["an event for nobody", judgeTopics({ subscriptions: 1, topics: [], events: ["x"] }), ["fine"], /x/],
   ["dead letters", judgeLetters({ open: 3, oldest_ms: 1_000, retention_ms: null }), ["advice"], /dlq/],
   [
     "letters near their end",

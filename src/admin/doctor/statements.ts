@@ -127,13 +127,17 @@ export function doctorStatements(schema: string) {
                                           to_regclass($1::text || '.message_default'))) / current_setting('block_size')::bigint as pages
            from day),
        recent as materialized (
-         select distinct message.topic from ${schema}.message
+         select message.topic, bool_and(message.kind = 'event') as events_only from ${schema}.message
           where message.written_on = (select today from day)
-            and message.ctid >= (select ('(' || greatest(0, pages - 500) || ',0)')::tid from size))
+            and message.ctid >= (select ('(' || greatest(0, pages - 500) || ',0)')::tid from size)
+          group by message.topic),
+       unwanted as materialized (
+         select topic, events_only from recent
+          where not exists (select 1 from ${schema}.subscription where subscription.topic = recent.topic)
+          order by topic limit 100)
        select (select count(*)::integer from ${schema}.subscription) as subscriptions,
-              array(select topic from recent
-                     where not exists (select 1 from ${schema}.subscription where subscription.topic = recent.topic)
-                     order by topic limit 100) as topics`,
+              array(select topic from unwanted where not events_only order by topic) as topics,
+              array(select topic from unwanted where events_only order by topic) as events`,
     ),
     letters: statement(
       "sagabox.doctor.letters",

@@ -67,22 +67,38 @@ export function judgeConsumers(consumers: readonly ConsumerFacts[]): readonly Di
 
 export interface TopicFacts {
   readonly subscriptions: number;
+  /** Topics without a subscription to which something other than events was sent lately. */
   readonly topics: readonly string[];
+  /** Those to which only events were sent. */
+  readonly events: readonly string[];
 }
 
-export function judgeTopics({ subscriptions, topics }: TopicFacts): readonly Diagnosis[] {
+export function judgeTopics({ subscriptions, topics, events }: TopicFacts): readonly Diagnosis[] {
   if (subscriptions === 0) {
     return [fine("topics", "no subscriptions in this database: consumers, if any, listen at a broker")];
   }
-  if (topics.length === 0) return [fine("topics", "everything published lately has a consumer")];
+  if (topics.length > 0) {
+    return [
+      advice(
+        "topics",
+        `nobody has subscribed to ${some(topics)}`,
+        "Somebody should do what these messages ask for, and nobody gets them.",
+        "Compare with the names your consumers use: sagabox topology --app <your module>",
+      ),
+    ];
+  }
   return [
-    advice(
+    fine(
       "topics",
-      `nobody has subscribed to ${topics.slice(0, 10).join(", ")}${topics.length > 10 ? ` and ${topics.length - 10} more` : ""}`,
-      "Messages go there and nobody gets them. Events that nobody wants are normal; a mistyped topic looks the same.",
-      "Compare with the names your consumers use: sagabox topology",
+      events.length === 0
+        ? "everything published lately has a consumer"
+        : `everything published lately has a consumer, but for events that nobody wants: ${some(events)}`,
     ),
   ];
+}
+
+function some(names: readonly string[]): string {
+  return `${names.slice(0, 10).join(", ")}${names.length > 10 ? ` and ${names.length - 10} more` : ""}`;
 }
 
 export interface LetterFacts {

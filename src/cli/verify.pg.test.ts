@@ -10,9 +10,16 @@ import { anOutgoing } from "../../test/support/outbox-rows.ts";
 test("G13: verify as an operator says that all is well, then finds what was lost, and exits with 3", async () => {
   const { pool, login } = await rolesHouse();
   const env = { DATABASE_URL: await login("operator") };
+  expect((await cliInProcess(["verify"], env)).stdout).toMatch(/^Kept: there are no messages to count;/);
   const writer = new OutboxWriter("sagabox", silentObserver);
   const messages = ["m-1", "m-\u001b[31m2"].map((id) => anOutgoing({ message: { id, key: id } }));
   await writer.write(pgDatabase(pool), messages);
+  const { rows } = await pool.query<{ today: string }>(
+    "select max(written_on)::text as today from sagabox.message",
+  );
+  expect((await cliInProcess(["verify"], env)).stdout).toContain(
+    `written since ${rows[0]?.today} are accounted`,
+  );
   const well = await cliInProcess(["verify", "--lanes", "--since", "1d"], env);
   expect(well).toMatchObject({ code: 0, stderr: "" });
   expect(well.stdout).toContain("Kept: all 2 message(s)");

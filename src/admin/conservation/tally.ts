@@ -14,7 +14,7 @@ export interface ConservationReport {
   readonly verdict: ConservationVerdict;
   /** False when it was stopped before its end; what was looked at by then is counted. */
   readonly finished: boolean;
-  /** The first day whose messages were counted; older ones cannot be proved any more. */
+  /** The first day with messages that were counted; older ones are not there, or cannot be proved any more. */
   readonly from: string;
   /** Written = sent + waiting + dead + discarded + unjudged; anything else is lost. */
   readonly total: Omit<LaneAccount, "lane">;
@@ -43,8 +43,11 @@ export class Tally {
   #rows = 0;
   #skipped = 0;
   #finished = true;
+  #first: string | undefined;
 
-  window(checked: CheckedWindow | undefined): void {
+  /** Windows come in the order of their days. */
+  window(day: string, checked: CheckedWindow | undefined): void {
+    if (checked === undefined || checked.messages > 0) this.#first ??= day;
     if (checked === undefined || !checked.whole) this.#skipped += 1;
     for (const account of checked?.lanes ?? []) {
       const { lane } = account;
@@ -63,7 +66,9 @@ export class Tally {
     this.#finished = false;
   }
 
-  report(from: string, durationMs: number): ConservationReport {
+  /** `oldest` is the first day that was looked at: it counts where nothing was found on any. */
+  report(oldest: string, durationMs: number): ConservationReport {
+    const from = this.#first ?? oldest;
     const lanes = [...this.#lanes.values()].toSorted((a, b) => a.lane - b.lane);
     const findings = findingsOf(this.#breaches);
     const [rows, skipped, finished] = [this.#rows, this.#skipped, this.#finished];

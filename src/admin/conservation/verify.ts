@@ -27,10 +27,10 @@ export async function verifyConservation(
   const startedMs = systemClock.monotonicMs();
   const checker = new Checker(database, schema);
   const horizon = await checker.horizon(await checker.retentions());
-  const from = since !== undefined && since > horizon.messages ? since : horizon.messages;
+  const oldest = since !== undefined && since > horizon.messages ? since : horizon.messages;
   const tally = new Tally();
-  await new Walk(checker, tally, options).run(await checker.days(from), horizon);
-  return tally.report(from, systemClock.monotonicMs() - startedMs);
+  await new Walk(checker, tally, options).run(await checker.days(oldest), horizon);
+  return tally.report(oldest, systemClock.monotonicMs() - startedMs);
 }
 
 class Walk {
@@ -64,7 +64,7 @@ class Walk {
           () => this.#checker.window(window),
           () => this.#checker.pieces(window, PIECES, this.#options.signal),
         );
-        this.#tally.window(checked);
+        this.#tally.window(day, checked);
         after = checked?.high ?? null;
         afterDay = day;
         done += Math.min(WINDOW_PAGES, pages - page);

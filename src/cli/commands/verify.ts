@@ -82,6 +82,9 @@ function sinceOf(input: CommandInput): string | undefined {
 }
 
 function verdictText({ verdict, total, findings, from, rows }: ConservationReport): string {
+  if (verdict === "kept" && total.written === 0) {
+    return `Kept: there are no messages to count; ${rows} other row(s) are in order.`;
+  }
   const wrong = findings.reduce((sum, { count }) => sum + count, 0);
   const texts: Readonly<Record<ConservationVerdict, string>> = {
     kept: `Kept: all ${total.written} message(s) written since ${from} are accounted for; ${rows} other row(s) are in order.`,

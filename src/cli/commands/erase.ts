@@ -64,6 +64,8 @@ function reportText({
   const open =
     outcome === "erased" && !swept ? ["Transactions that were open are swept by a running worker."] : [];
   const parked = outcome === "dry run" ? "Still running, needs --force:" : "Parked:";
+  // Nothing of theirs was ever here, so nothing remains. The line is kept: an open transaction may be about to write them.
+  if (!known) return outcome === "dry run" ? done : `${done}\nIn the log as ${subject}`;
   return [
     done,
     ...open,

@@ -3,7 +3,8 @@ import { resolve } from "node:path";
 import type { Erasure } from "../../admin/index.ts";
 import { nearest } from "../../options/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { json } from "../print.ts";
+import { json, safeLines } from "../print.ts";
+import { privacyText } from "../privacy/privacy-text.ts";
 import {
   actedBy,
   becauseOf,
@@ -16,7 +17,12 @@ import {
 type Action = (privacy: Privacy, input: CommandInput, io: Io, given: string | undefined) => Promise<unknown>;
 
 const actions: Readonly<Record<string, Action>> = {
-  status: (opened) => opened.status(),
+  status: async (opened, input, io) => {
+    const seen = await opened.status();
+    if (input.values["json"] === true) return seen;
+    io.out(safeLines(privacyText(seen)));
+    return undefined;
+  },
   export: async (opened, input, io, given) => {
     const lines = opened.export(subjectOf(input, io, given), becauseOf(input, io));
     for await (const line of lines) io.out(JSON.stringify(line));

@@ -86,11 +86,23 @@ function withValues(command: Command, args: readonly string[]): string[] {
 
 function parseProblem(command: Command, { code, message }: NodeJS.ErrnoException): string {
   const unknown = code === "ERR_PARSE_ARGS_UNKNOWN_OPTION" ? /'(-[^']*)'/.exec(message)?.[1] : undefined;
-  if (unknown === undefined) return message;
+  if (unknown === undefined) return valueProblem(command, message);
   const known = [...Object.keys(command.options), "help"].map((name) => `--${name}`);
   const suggestion = nearest(unknown, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox ${command.name}" has no option ${unknown}. ${hint}`;
+}
+
+// Node tells it in several lines, and speaks of its own placeholders.
+function valueProblem(command: Command, message: string): string {
+  const option = /--[a-z-]+/.exec(message)?.[0] ?? "an option";
+  if (message.includes("does not take an argument")) {
+    return `"sagabox ${command.name}" takes no value for ${option}.`;
+  }
+  const dash = message.includes("ambiguous")
+    ? ` One that begins with a dash is given as ${option}=<value>.`
+    : "";
+  return `"sagabox ${command.name}" needs a value for ${option}.${dash}`;
 }
 
 export function commandHelp(command: Command): string {

@@ -57,6 +57,29 @@ test.each(commands.map((command) => [command.name]))("sagabox %s --help shows an
   expect(told.stdout.split("\n").filter((line) => line.length > 130)).toEqual([]);
 });
 
+test.each(commands.map((command) => [command.name, command] as const))(
+  "sagabox %s says in one line that an option lacks its value, or takes none",
+  async (name, { options }) => {
+    for (const [option, { type, alone }] of Object.entries(options)) {
+      if (alone !== undefined) continue;
+      const wrong = type === "string" ? [`--${option}`, "-1"] : [`--${option}=1`];
+      const { code, stderr } = await cliInProcess([name, ...wrong], {});
+      const told =
+        type === "string"
+          ? `needs a value for --${option}. One that begins with a dash is given as --${option}=<value>.`
+          : `takes no value for --${option}.`;
+      expect(stderr).toBe(
+        `sagabox: "sagabox ${name}" ${told}\nRun \`sagabox help ${name}\` to see what there is.\n`,
+      );
+      expect(code).toBe(2);
+      if (type !== "string") continue;
+      expect((await cliInProcess([name, `--${option}`], {})).stderr).toMatch(
+        new RegExp(`^sagabox: "sagabox ${name}" needs a value for --${option}\\.\\n`),
+      );
+    }
+  },
+);
+
 test.each(actions)("sagabox %s %s --help shows an example of it", async (name, action) => {
   const told = await cliInProcess([name, action, "--help"], {});
   expect(told).toMatchObject({ code: 0, stderr: "" });

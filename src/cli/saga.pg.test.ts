@@ -40,6 +40,7 @@ test("F10: list shows instances in columns or as JSON, filtered, and obeys no es
   expect(all.stdout).not.toContain("\u001b");
   const found = await cli("list", "--status", "running", "--key", "o1", "--type", "order", "--json");
   expect(JSON.parse(found.stdout)).toMatchObject({ sagas: [{ id: waiting, waitsFor: "wait: approval" }] });
+  expect((await cli("list", "--key", "nobody")).stdout).toBe("No saga was found.\n");
   const wrong = await cli("list", "--status", "runing");
   expect(wrong).toMatchObject({ code: 2, stderr: expect.stringContaining('Did you mean "running"?') });
 });

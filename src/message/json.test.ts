@@ -72,6 +72,11 @@ test.each<[what: string, value: unknown, text: string]>([
   expect(encodeJson(value)).toBe(text);
 });
 
+test("what is too large is told a way out that holds with a claim check too", () => {
+  const { message } = refusal(() => encodeJson("x".repeat(64), { maxBytes: 32 }));
+  expect(message).toMatch(/larger than 32 bytes; attach it with bus\.attach\(\), or .* up to its `maxBytes`/);
+});
+
 test("the error names the path and never the value", () => {
   const value = { lines: [{ price: 1 }, { "unit price": Number.NaN, secret: "hunter2" }] };
   const { message } = refusal(() => encodeJson(value));

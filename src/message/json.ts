@@ -75,6 +75,6 @@ function refuse(flaw: Flaw | undefined, maxBytes: number): void {
   const what = path === "" ? "The payload" : `The payload at ${path}`;
   const message =
     complaint[flaw.code] ??
-    `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it`;
+    `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it, up to its \`maxBytes\``;
   throw new PayloadError(flaw.code, `${what} ${message}.`, { issues: [{ path, message }] });
 }

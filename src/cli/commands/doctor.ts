@@ -85,5 +85,8 @@ const MARKS = { problem: "✗", advice: "!", fine: "✓" } as const;
 
 function diagnosisText({ check, severity, seen, why, fix }: Diagnosis): string {
   const lines = [`${MARKS[severity]} ${check}: ${seen}`, why, fix === null ? null : `→ ${fix}`];
-  return lines.filter((line) => line !== null).join("\n    ");
+  return lines
+    .filter((line) => line !== null)
+    .map((line) => line.replaceAll("\n", "\n      "))
+    .join("\n    ");
 }

@@ -53,7 +53,8 @@ function explanationText({ message, standings, timeline, saga, isMasked }: Expla
       : [`saga ${saga.id} (${saga.type}, ${saga.status}); see: sagabox saga show ${saga.id}`]),
   ];
   const where = standings.map(
-    ({ where: place, state, why, next }) => `${place}: ${state}\n  ${why}\n  → ${next}`,
+    ({ where: place, state, why, next }) =>
+      `${place}: ${state}\n  ${why.replaceAll("\n", "\n    ")}\n  → ${next}`,
   );
   return [
     safeLines(`${message.id}\n\n${facts.join("\n")}\n\n${where.join("\n")}`),

@@ -26,7 +26,14 @@ export function letterText(letter: LetterDetail): string {
     ...section("Replayed with other data:", letter.edits.map(editText)),
     ...section("What was done:", letter.actions.map(actionText)),
     ...next(letter),
-  ].join("\n");
+  ]
+    .map(indented)
+    .join("\n");
+}
+
+// A text that came with the message or from whoever acted has no line that begins like one of ours.
+function indented(line: string): string {
+  return line.replaceAll("\n", "\n          ");
 }
 
 /** Where it was thrown. Most stacks begin with the error itself, which was told already. */

@@ -25,6 +25,10 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     io.out(json({ sagas }));
     return 0;
   }
+  if (sagas.length === 0) {
+    io.out("No saga was found.");
+    return 0;
+  }
   const rows = sagas.map((saga) => [
     saga.id,
     saga.type,

@@ -62,6 +62,7 @@ test("filters find what they name, in the log that can have it", async () => {
 
 test.each<[AuditFilter, string]>([
   [{ limit: 0 }, "OPTIONS_INVALID"],
+  [{ people: "yes" } as unknown as AuditFilter, "OPTIONS_INVALID"],
   [{ after: "1; drop table x" }, "OPTIONS_INVALID"],
   [{ from: new Date("x") }, "OPTIONS_INVALID"],
   [{ actr: "x" } as AuditFilter, "OPTIONS_UNKNOWN_KEY"],
@@ -84,6 +85,7 @@ test("no search reads a whole log", async () => {
   const filters: readonly AuditFilter[] = [
     {},
     { after: "900.saga.100" },
+    { people: true },
     { actor: "a-7" },
     { action: "x-7" },
     { sagaId: "s-77" },

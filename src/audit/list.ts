@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
-import { oneOf, rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import { flag, oneOf, rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import { explainPostgresError, quotedSchema, type Param, type Queryable } from "../storage/index.ts";
 import type { AuditOutcome } from "./entry.ts";
 import { listStatement, type ListCondition, type LogName } from "./statements.ts";
@@ -8,6 +8,8 @@ import { listStatement, type ListCondition, type LogName } from "./statements.ts
 export interface AuditFilter {
   /** `saga`: what happened to sagas. `action`: what was decided besides. Default: both. */
   readonly log?: LogName;
+  /** Only what somebody decided: without the steps that sagas take by themselves. Default false. */
+  readonly people?: boolean;
   readonly actor?: string;
   /** `dead_letter.replay`, or `saga.` and the kind of line. */
   readonly action?: string;
@@ -82,7 +84,7 @@ interface LineRow {
   readonly error_code: string | null;
 }
 
-const KNOWN = "log actor action sagaId target traceId outcome from to limit after".split(" ");
+const KNOWN = "log people actor action sagaId target traceId outcome from to limit after".split(" ");
 
 export async function listAudit(
   database: Queryable,
@@ -107,7 +109,20 @@ export function conditionsOf(filter: AuditFilter): {
   readonly params: readonly Param[];
 } {
   checked(filter);
-  const { log, actor, action, sagaId, target, traceId, outcome, from, to, limit = 50, after } = filter;
+  const {
+    log,
+    people,
+    actor,
+    action,
+    sagaId,
+    target,
+    traceId,
+    outcome,
+    from,
+    to,
+    limit = 50,
+    after,
+  } = filter;
   const params: Param[] = [limit];
   const conditions: ListCondition[] = [];
   const logs = new Set<LogName>(log === undefined ? ["saga", "action"] : [log]);
@@ -122,6 +137,7 @@ export function conditionsOf(filter: AuditFilter): {
     if (saga !== null) conditions.push({ log: "saga", sql: saga.replaceAll("?", place) });
     conditions.push({ log: "action", sql: other.replaceAll("?", place) });
   };
+  if (people === true) conditions.push({ log: "saga", sql: "row.user_id is not null" });
   if (actor !== undefined) each(actor, "row.user_id = ?::text", "row.actor = ?::text");
   if (action !== undefined) {
     each(
@@ -162,7 +178,8 @@ const TRACED = `row.saga_id = any(array(
 
 function checked(filter: AuditFilter): void {
   rejectUnknownKeys("audit.list", filter, KNOWN);
-  const { log, outcome, from, to, limit, after, target } = filter;
+  const { log, people, outcome, from, to, limit, after, target } = filter;
+  if (people !== undefined) flag("audit.list: people", people);
   if (log !== undefined) oneOf("audit.list: log", log, ["saga", "action"]);
   if (outcome !== undefined) oneOf("audit.list: outcome", outcome, ["done", "refused", "failed"]);
   if (limit !== undefined) wholeNumber("audit.list: limit", limit, { min: 1, max: 10_000 });

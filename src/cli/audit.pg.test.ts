@@ -20,7 +20,7 @@ async function setup() {
 
 test("SEC-20: list shows lines in columns or as JSON, filtered, and obeys no escape in them", async () => {
   const { cli } = await setup();
-  const all = await cli("list");
+  const all = await cli("list", "--all");
   expect(all).toMatchObject({ code: 0, stderr: "" });
   const [head, , ...rows] = all.stdout.trimEnd().split("\n");
   expect(head).toMatch(/^at +who +what +target +outcome +change +why$/);
@@ -43,6 +43,23 @@ test("SEC-20: list shows lines in columns or as JSON, filtered, and obeys no esc
   expect(JSON.parse((await cli("list", "--target", "test", "--json")).stdout)).toMatchObject({
     lines: [{ action: "test.done" }],
   });
+});
+
+test("list shows what people did, and what sagas did by themselves only when asked", async () => {
+  const { cli, pool } = await setup();
+  await pool.query(
+    `insert into sagabox.saga_audit_log (saga_id, version, event_type, cause, user_id, reason, trace_id)
+     values ('s-1', 3, 'noted', 'operator', 'bob', 'ticket 7', 't')`,
+  );
+  const actions = async (...args: string[]): Promise<string[]> => {
+    const { stdout } = await cli("list", "--json", ...args);
+    return (JSON.parse(stdout) as { lines: { action: string }[] }).lines.map(({ action }) => action);
+  };
+  expect(await actions()).toEqual(["saga.noted", "test.done"]);
+  expect(await actions("--all")).toHaveLength(4);
+  expect(await actions("--saga", "s-1")).toHaveLength(3);
+  expect((await cli("list")).stdout).toMatch(/^What sagas did by themselves is left out; --all shows it\.$/m);
+  expect((await cli("list", "--all")).stdout).not.toContain("left out");
 });
 
 test("SEC-19: verify is 0 when all is whole and 3 when something was changed, and names it", async () => {

@@ -5,12 +5,17 @@ import { given, numberValue } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
 import { onlyOptions } from "./only-options.ts";
 
-const READ = "log saga actor action target trace outcome since until limit after".split(" ");
+const READ = "all log saga actor action target trace outcome since until limit after".split(" ");
+
+/** Who asks for one of these wants to see all there is of it. */
+const PARTICULAR = ["all", "log", "saga", "action", "target", "trace"];
 
 export async function list(input: CommandInput, io: Io): Promise<number> {
   onlyOptions(input, READ);
   // The function behind checks these values, and says which are allowed.
+  const people = PARTICULAR.every((name) => input.values[name] === undefined);
   const filter = given({
+    people,
     log: textValue(input, "log"),
     sagaId: textValue(input, "saga"),
     actor: textValue(input, "actor"),
@@ -31,7 +36,7 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     return 0;
   }
   if (lines.length === 0) {
-    io.out("There are no such lines in the audit log.");
+    io.out(`There are no such lines in the audit log.${people ? ` ${LEFT_OUT}` : ""}`);
     return 0;
   }
   io.out(table(["at", "who", "what", "target", "outcome", "change", "why"], lines.map(rowOf)));
@@ -39,8 +44,11 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
   if (last !== undefined && lines.length === (filter.limit ?? 50)) {
     io.out(safeLines(`More: add --after ${last.cursor}`));
   }
+  if (people) io.out(LEFT_OUT);
   return 0;
 }
+
+const LEFT_OUT = "What sagas did by themselves is left out; --all shows it.";
 
 function rowOf(line: AuditLine): readonly (string | null)[] {
   const { saga } = line;

@@ -11,13 +11,13 @@ export const audit: Command = {
   name: "audit",
   summary: "See who did what and why, and prove that nobody changed it afterwards.",
   usage: [
-    "audit list [--saga <id>] [--actor <name>] [--action <name>] [--since <time>] …",
+    "audit list [--all] [--saga <id>] [--actor <name>] [--action <name>] [--since <time>] …",
     "audit verify [--anchor <head>]",
     "audit seal",
   ],
   actions: Object.keys(actions),
-  details: `  list    What happened to sagas and what was decided besides, newest first. --after takes the last cursor of the
-          page before.
+  details: `  list    What somebody did, or was refused, or failed to do, newest first. With --all, and for one saga, log, action,
+          target or trace, also what sagas did by themselves. --after takes the last cursor of the page before.
   verify  Compute the chain of hashes again from the rows that are there, and name every row and seal that is not as
           it was. Prints the head of the chain: keep it elsewhere, and give it as --anchor later. Without an anchor
           nobody can tell whether the end of the chain was replaced. Exit code 3 if anything was found.
@@ -31,6 +31,7 @@ Examples:
 
 The database is the one of DATABASE_URL.`,
   options: {
+    all: { type: "boolean", help: "Also every step that sagas took by themselves." },
     log: { type: "string", value: "<name>", help: "Only this log: saga or action." },
     saga: { type: "string", value: "<id>", help: "Only what is about this saga." },
     actor: { type: "string", value: "<name>", help: "Only what this person or service did." },

@@ -52,7 +52,7 @@ test("explain: handled by one, failing for another, dead for a third, and then r
     throw retryAfter("1h", "warehouse closed");
   });
   bus.on(Placed, { consumer: "billing" }, () => {
-    if (!repaired) throw permanent("no price \u001b[31m");
+    if (!repaired) throw permanent("no price \u001b[31m\noutbox: forged");
   });
   await bus.run();
   const { id } = await publish("o1");
@@ -66,6 +66,8 @@ test("explain: handled by one, failing for another, dead for a third, and then r
   expect(await standing("mail")).toBe("handled");
   const { stdout } = await explain(id);
   expect(stdout).toMatch(/^outbox: sent$/m);
+  expect(stdout).toMatch(/^ {4}outbox: forged$/m);
+  expect(stdout).not.toMatch(/^outbox: forged/m);
   expect(stdout).toMatch(
     /^consumer stock: retrying\n {2}it was put off: warehouse closed\n {2}→ Attempt 1 is due at/m,
   );

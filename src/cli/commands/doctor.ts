@@ -12,9 +12,9 @@ export const doctor: Command = {
   summary: "Examine server, schema, roles and traffic, and say what is wrong and what mends it.",
   usage: ["doctor [--production] [--all] [--pool <number>] [--schema <name>] [--json]"],
   details: `Version and settings of the server, migrations and drift of the schema, rights of this user, whether wake-ups arrive,
-clocks, connections, replication slots, long transactions, vacuum, partitions of the coming days, relay, consumers, topics
-nobody subscribed to, dead letters, stuck sagas, the audit log and the conservation check. It changes nothing; it sends one
-hint on the channel the workers listen on, to see whether it arrives.
+clocks, connections, replication slots, long transactions, vacuum, partitions of the coming days, relay, lanes that are
+owned and not read, consumers, commands nobody subscribed to, dead letters, stuck sagas, the audit log and the conservation
+check. It changes nothing; it sends one hint on the channel the workers listen on, to see whether it arrives.
 
 --production also asks for TLS, rights that are no wider than needed, two workers, backups, keys, files with secrets
 that others cannot read, and retention.

@@ -12,7 +12,7 @@ export const status: Command = {
   usage: ["status [--watch [seconds]] [--check] [--schema <name>] [--json]"],
   details: `What waits to be sent and for how long, what failed, what is scheduled, who works on which lanes, how far each
 consumer is, dead letters and sagas. Counts stop at 100000 ("or more"), so it may be asked often. Consumers behind a broker
-that keep nothing in this database are not seen from here.
+that keep nothing in this database are not seen from here. Without a running relay it is never healthy.
 
 --check exits with 3 when something is wrong. The role of a viewer suffices.
 

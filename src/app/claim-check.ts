@@ -3,6 +3,7 @@ import {
   ClaimCheck,
   claimCheckSettings,
   Collector,
+  listened,
   type AttachmentSealer,
   type AttachOptions,
   type ByteSource,
@@ -83,7 +84,10 @@ export function busPayloads({ collector }: Pick<BusClaimCheck, "collector">): Bu
 function without(maxBytes: number): BusClaimCheck {
   return {
     shelf: noShelf(maxBytes, noClaimCheck),
-    attach: () => Promise.reject(noClaimCheck()),
+    attach: async (source) => {
+      listened(source); // a stream that fails as well must not end the process
+      throw noClaimCheck();
+    },
     open: () => {
       throw noClaimCheck();
     },

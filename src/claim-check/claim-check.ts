@@ -21,6 +21,7 @@ import { isLocalStore, type BlobHome, type BlobStore } from "./blob-store.ts";
 import { checked, collected, corrupt, limited, Meter, type ByteSource } from "./bytes.ts";
 import { GuardedStore } from "./guarded-store.ts";
 import { Ledger } from "./ledger.ts";
+import { listened } from "./listened.ts";
 import type { ClaimCheckSettings } from "./options.ts";
 import { readReference, referenceText } from "./reference.ts";
 
@@ -101,9 +102,10 @@ export class ClaimCheck {
 
   /** Uploads piece by piece; nothing is needed by anybody until a message with it is published. */
   async attach(source: ByteSource, options: AttachOptions = {}): Promise<Attachment> {
+    const heard = listened(source); // before anything else, which may take its time or fail
     rejectUnknownKeys("bus.attach", options, ["contentType", "subject"]);
     const contentType = checkedContentType(options.contentType ?? "application/octet-stream");
-    const bytes = limited(source, this.#parts.settings.maxBytes);
+    const bytes = limited(heard, this.#parts.settings.maxBytes);
     // A subject that turned out to be undefined is a mistake; the bytes of a person must not be stored in clear for it.
     if ("subject" in options) return this.#attachSealed(bytes, contentType, options.subject);
     const reference = await this.#put(new Meter(bytes), "attachment", undefined, null);

@@ -8,6 +8,7 @@ export { Collector, type CollectReport } from "./collector.ts";
 export type { BlobPage, BlobStore, LocalBlobStore, StoredBlob } from "./blob-store.ts";
 export { blobMissing, storeFull } from "./blob-store.ts";
 export type { ByteSource } from "./bytes.ts";
+export { listened } from "./listened.ts";
 export { postgresStore, type PostgresStoreOptions } from "./postgres-store.ts";
 export { fileStore, type FileStoreOptions } from "./file-store.ts";
 export { s3Store } from "./s3/s3-store.ts";

@@ -2,13 +2,16 @@ import { randomBytes } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
-import { attachment, command, type Attachment } from "sagabox";
-import { fileStore } from "sagabox/claim-check";
-import { expect, test } from "vitest";
+import { attachment, command, SagaboxError, type Attachment } from "sagabox";
+import { fileStore, s3Store, type ClaimCheckOptions } from "sagabox/claim-check";
+import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
+import { ring } from "../support/persons-keys.ts";
 import { MOST_GROWN_MB, passed, passLargeAttachment } from "../support/stores/large-attachment.ts";
 import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+import { s3Credentials, startS3Server } from "../support/stores/s3-server.ts";
 
 const Filed = command("report.filed", {
   schema: z.object({
@@ -87,6 +90,55 @@ test("bad input is refused: too much, no bytes, a wrong type, something that is 
   });
   expect(() => bus.open(bent)).toThrow(expect.objectContaining({ code: "CLAIM_INVALID" }));
 });
+
+// A stream fails by itself and soon, but the first trips to the database come before the first look at it.
+test.each([
+  { kind: "postgres", options: {} },
+  { kind: "postgres", options: { subject: "c-17" } },
+  { kind: "files", options: {} },
+  { kind: "files", options: { subject: "c-17" } },
+  { kind: "s3", options: {} },
+  { kind: "s3", options: { subject: "c-17" } },
+])(
+  "a file that is not there fails its attach and nothing else ($kind, $options)",
+  async ({ kind, options }) => {
+    const folder = await temporaryFolder();
+    const claimCheck = await storeOf(kind, folder);
+    const { bus, counts } = await payloadHouse({ claimCheck, privacy: { keys: ring() } });
+    for (const _ of ["first", "again"]) {
+      await expect(bus.attach(createReadStream(join(folder, "missing")), options)).rejects.toMatchObject({
+        code: "CLAIM_SOURCE_FAILED",
+        cause: { code: "ENOENT" },
+      });
+    }
+    expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
+  },
+);
+
+test("a stream that nobody comes to read fails nothing either: wrong options, no subject, no claim check", async () => {
+  const { bus, open } = await payloadHouse();
+  const without = open({ claimCheck: false });
+  for (const attach of [
+    (source: Readable) => bus.attach(source, { contentType: "none" }),
+    (source: Readable) => bus.attach(source, { subject: "" }),
+    (source: Readable) => without.attach(source),
+  ]) {
+    const source = createReadStream("/nowhere/at/all");
+    const closed = new Promise<void>((resolve) => source.once("close", resolve));
+    await expect(attach(source)).rejects.toBeInstanceOf(SagaboxError);
+    await closed;
+    expect(source.errored).toMatchObject({ code: "ENOENT" });
+    expect(source.listenerCount("error")).toBe(0);
+  }
+});
+
+async function storeOf(kind: string, folder: string): Promise<ClaimCheckOptions> {
+  if (kind === "postgres") return {};
+  if (kind === "files") return { store: fileStore({ folder: join(folder, "store") }) };
+  const { endpoint, bucket, stop } = await startS3Server();
+  onTestFinished(stop);
+  return { store: s3Store({ bucket, endpoint, region: "us-east-1", credentials: s3Credentials }) };
+}
 
 test.each(["postgres", "files"])(
   "64 MB pass through Postgres in bounded memory (%s)",

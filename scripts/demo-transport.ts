@@ -35,7 +35,7 @@ export async function demoTransport(
     return { transport, carrier: `${kind}, at SAGABOX_BROKER_URL`, stop: () => Promise.resolve() };
   }
   say(`Starting ${kind} …`);
-  const found = await startBroker(kind);
+  const found = await startBroker(kind, { apart: true }); // it goes last, not with the Ctrl-C that we hear
   if ("missing" in found) {
     throw new Error(
       `${kind} cannot be started here: ${found.missing}. ` +

@@ -9,6 +9,7 @@ import { serveShop } from "../examples/shop/http.ts";
 import { startLoad } from "../examples/shop/load.ts";
 import { openShop } from "../examples/shop/shop.ts";
 import { showFigures } from "../examples/shop/view.ts";
+import { isServer } from "../src/embedded/postmaster-file.ts";
 import { demoTransport } from "./demo-transport.ts";
 import { StopRequest } from "./stop-request.ts";
 
@@ -75,6 +76,9 @@ async function database(): Promise<{ url: string; place: string }> {
   const folder = resolve(root, process.env["SHOP_FOLDER"] ?? ".sagabox");
   mkdirSync(folder, { recursive: true });
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
+  // Also when a second Ctrl-C ends us at once, before it was its turn.
+  const dropped = (): void => void (isServer(server.pid) && process.kill(server.pid, "SIGINT"));
+  if (!server.reused) process.once("exit", dropped);
   undo.push(() => leave(server));
   const note = join(folder, "shop.url"); // for `npm run sagabox`
   writeFileSync(note, server.url, { mode: 0o600 });

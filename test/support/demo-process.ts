@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, rmSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { onTestFinished } from "vitest";
 import { isServer, readPostmasterFile } from "../../src/embedded/postmaster-file.ts";
@@ -80,9 +80,42 @@ export class Demo {
     return found !== undefined && isServer(found.pid) ? found.pid : undefined;
   }
 
+  /** The process id of a program that it started, directly or not. */
+  program(name: string): number {
+    const below = new Set([this.#child.pid]);
+    const rows = processes();
+    for (let grown = -1; grown < below.size;) {
+      grown = below.size;
+      for (const { pid, parent } of rows) if (below.has(parent)) below.add(pid);
+    }
+    const found = rows.find((row) => row.name === name && below.has(row.pid));
+    if (found === undefined) throw new Error(`it runs no ${name}`);
+    return found.pid;
+  }
+
+  /** Whether Ctrl-C in its terminal would reach this process as well. */
+  isInReach(pid: number): boolean {
+    return processes().some((row) => row.pid === pid && row.group === this.#child.pid);
+  }
+
   /** Ctrl-C reaches the whole group; returns the exit code. */
   async interrupt(): Promise<number | null> {
+    this.pressCtrlC();
+    return this.ended();
+  }
+
+  /** The same without waiting. */
+  pressCtrlC(): void {
     this.#signal("SIGINT");
+  }
+
+  /** SIGTERM to the process that a supervisor would know; returns the exit code. */
+  async terminate(): Promise<number | null> {
+    this.#child.kill("SIGTERM");
+    return this.ended();
+  }
+
+  async ended(): Promise<number | null> {
     if (this.#child.exitCode === null) await once(this.#child, "exit");
     return this.#child.exitCode;
   }
@@ -109,5 +142,37 @@ export class Demo {
     const postmaster = await this.postmaster();
     this.#signal("SIGKILL");
     if (postmaster !== undefined) process.kill(postmaster, "SIGQUIT");
+  }
+}
+
+interface ProcessRow {
+  readonly pid: number;
+  readonly name: string;
+  readonly parent: number;
+  readonly group: number;
+}
+
+/** All that run on this machine. */
+function processes(): ProcessRow[] {
+  return readdirSync("/proc")
+    .filter((entry) => /^\d+$/.test(entry))
+    .flatMap((entry) => {
+      const [, name, parent, group] = /\((.*)\) [^ZX] (\d+) (\d+)/.exec(statOf(entry)) ?? [];
+      return name === undefined
+        ? []
+        : [{ pid: Number(entry), name, parent: Number(parent), group: Number(group) }];
+    });
+}
+
+export function isRunning(pid: number): boolean {
+  return processes().some((row) => row.pid === pid);
+}
+
+// It may end between the look at the folder and this one.
+function statOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/stat`, "utf8");
+  } catch {
+    return "";
   }
 }

@@ -3,6 +3,7 @@ import { kafka } from "sagabox/kafka";
 import { nats } from "sagabox/nats";
 import { rabbitmq } from "sagabox/rabbitmq";
 import type { BrokerFound } from "./broker-server.ts";
+import type { Company } from "./end-with-us.ts";
 import { startKafka } from "./kafka-server.ts";
 import { startNATS } from "./nats-server.ts";
 import { startRabbitMQ } from "./rabbitmq-server.ts";
@@ -14,15 +15,15 @@ export function isBrokerKind(name: string): name is BrokerKind {
   return (brokerKinds as readonly string[]).includes(name);
 }
 
-const starts: Readonly<Record<BrokerKind, () => Promise<BrokerFound>>> = {
-  rabbitmq: () => startRabbitMQ(),
-  kafka: () => startKafka(),
-  nats: () => startNATS(),
+const starts: Readonly<Record<BrokerKind, (company: Company) => Promise<BrokerFound>>> = {
+  rabbitmq: startRabbitMQ,
+  kafka: startKafka,
+  nats: startNATS,
 };
 
 /** A server of our own, or why there is none. */
-export function startBroker(kind: BrokerKind): Promise<BrokerFound> {
-  return starts[kind]();
+export function startBroker(kind: BrokerKind, company: Company = {}): Promise<BrokerFound> {
+  return starts[kind](company);
 }
 
 export interface BrokerWishes {

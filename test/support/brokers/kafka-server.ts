@@ -8,6 +8,7 @@ import { Connection, metadataV12 } from "@platformatic/kafka";
 import { freePort } from "../../../src/embedded/free-port.ts";
 import { serverFolder } from "../server-folder.ts";
 import type { BrokerServer } from "./broker-server.ts";
+import { endWithUs, type Company } from "./end-with-us.ts";
 import { kafkaJars, kafkaVersion } from "./kafka/kafka-jars.ts";
 import { kafkaProperties, type KafkaPorts, type KafkaTestOptions } from "./kafka/kafka-properties.ts";
 
@@ -25,13 +26,13 @@ const JAVA = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 
 /** Apache Kafka in KRaft mode: one process, broker and controller in one. */
 export async function startKafka(
-  options: KafkaTestOptions = {},
+  options: KafkaTestOptions & Company = {},
 ): Promise<{ readonly server: KafkaServer } | { readonly missing: string }> {
   const jars = await kafkaJars();
   if ("missing" in jars) return jars;
   const folder = serverFolder("sagabox-kafka-");
   const ports = await freePorts();
-  const running = new KafkaProcess(jars.folder, folder, ports);
+  const running = new KafkaProcess(jars.folder, folder, ports, options);
   try {
     await writeFile(join(folder, "server.properties"), kafkaProperties(ports, join(folder, "data"), options));
     await running.format(options.users ?? {});
@@ -72,9 +73,11 @@ class KafkaProcess {
   readonly #jars: string;
   readonly #folder: string;
   readonly #ports: KafkaPorts;
+  readonly #apart: boolean;
   #child: ChildProcess | undefined;
 
-  constructor(jars: string, folder: string, ports: KafkaPorts) {
+  constructor(jars: string, folder: string, ports: KafkaPorts, { apart = false }: Company) {
+    this.#apart = apart;
     this.#jars = jars;
     this.#folder = folder;
     this.#ports = ports;
@@ -99,8 +102,10 @@ class KafkaProcess {
     const child = spawn("java", [...this.#java(), "kafka.Kafka", this.#file("server.properties")], {
       cwd: this.#folder,
       stdio: ["ignore", "pipe", "pipe"],
+      detached: this.#apart,
     });
     this.#child = child;
+    if (this.#apart) endWithUs(child, this.#folder);
     const log = createWriteStream(this.#file("log"), { flags: "a" });
     child.stdout.pipe(log, { end: false });
     child.stderr.pipe(log, { end: false });

@@ -5,8 +5,9 @@ import { connect, createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { serverFolder } from "../server-folder.ts";
 import type { BrokerFound, BrokerServer } from "./broker-server.ts";
+import { endWithUs, type Company } from "./end-with-us.ts";
 
-export interface NatsServerWishes {
+export interface NatsServerWishes extends Company {
   /** Lines of its configuration beside those for address and storage: users, limits, certificates. */
   readonly config?: string;
 }
@@ -19,7 +20,7 @@ export async function startNATS(wishes: NatsServerWishes = {}): Promise<BrokerFo
   if (error !== undefined) {
     return { missing: "install nats-server (Debian and Ubuntu: apt-get install nats-server)" };
   }
-  const server = new NatsServer(await freePort(), stdout.trim(), wishes.config ?? "");
+  const server = new NatsServer(await freePort(), stdout.trim(), wishes);
   await server.start();
   return { server };
 }
@@ -30,9 +31,11 @@ class NatsServer implements BrokerServer {
   readonly #port: number;
   readonly folder = serverFolder("sagabox-nats-");
   readonly #log = join(this.folder, "server.log");
+  readonly #apart: boolean;
   #process: ChildProcess | undefined;
 
-  constructor(port: number, version: string, config: string) {
+  constructor(port: number, version: string, { config = "", apart = false }: NatsServerWishes) {
+    this.#apart = apart;
     this.url = `nats://127.0.0.1:${port}`;
     this.version = version;
     this.#port = port;
@@ -47,7 +50,11 @@ class NatsServer implements BrokerServer {
 
   async start(): Promise<void> {
     if (this.#process !== undefined) return;
-    this.#process = spawn("nats-server", ["-c", join(this.folder, "server.conf")], { stdio: "ignore" });
+    this.#process = spawn("nats-server", ["-c", join(this.folder, "server.conf")], {
+      stdio: "ignore",
+      detached: this.#apart,
+    });
+    if (this.#apart) endWithUs(this.#process, this.folder);
     const giveUpAt = Date.now() + READY_MS;
     while (!(await this.#answers())) {
       if (this.#process.exitCode !== null || Date.now() > giveUpAt) {

@@ -16,6 +16,7 @@ import { promisify } from "node:util";
 import { connect } from "amqplib";
 import { serverHome } from "../server-folder.ts";
 import type { BrokerFound, BrokerServer } from "./broker-server.ts";
+import { endWithUs, type Company } from "./end-with-us.ts";
 
 const run = promisify(execFile);
 const READY_MS = 120_000;
@@ -40,9 +41,11 @@ export class RabbitServer implements BrokerServer {
   readonly tlsPort: number;
   readonly #ports: Ports;
   readonly #programs: string;
+  readonly #apart: boolean;
 
-  constructor(folder: string) {
+  constructor(folder: string, { apart = false }: Company = {}) {
     this.folder = folder;
+    this.#apart = apart;
     const { ports, programs } = JSON.parse(readFileSync(join(folder, "server.json"), "utf8")) as {
       ports: Ports;
       programs: string;
@@ -124,6 +127,7 @@ export class RabbitServer implements BrokerServer {
       stdio: ["ignore", log, log],
     });
     closeSync(log);
+    if (this.#apart) endWithUs(child, this.folder);
     await new Promise<void>((resolve, reject) => {
       child.once("spawn", resolve);
       child.once("error", reject);
@@ -169,7 +173,7 @@ export function rabbitServerAt(url: string): RabbitServer {
 
 const folderOf = (port: number): string => join(serverHome(), `sagabox-rabbitmq-${port}`);
 
-export async function startRabbitMQ(): Promise<BrokerFound> {
+export async function startRabbitMQ(company: Company = {}): Promise<BrokerFound> {
   const programs = programFolder();
   if (programs === undefined || found("epmd") === undefined) {
     return { missing: "RabbitMQ 3.10 or newer is not installed: apt-get install rabbitmq-server" };
@@ -182,7 +186,7 @@ export async function startRabbitMQ(): Promise<BrokerFound> {
   writeFileSync(join(folder, "plugins"), "[].\n");
   await certificates(folder);
   writeFileSync(join(folder, "rabbitmq.conf"), configuration(ports, folder));
-  const server = new RabbitServer(folder);
+  const server = new RabbitServer(folder, company);
   try {
     await server.start();
   } catch (error) {

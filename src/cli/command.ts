@@ -127,10 +127,12 @@ export function textValue({ values }: CommandInput, name: string): string | unde
   return typeof value === "string" ? value : undefined;
 }
 
-export function portValue(input: CommandInput): number | undefined {
-  const text = textValue(input, "port");
+export function portValue(input: CommandInput, name = "port", least = 0): number | undefined {
+  const text = textValue(input, name);
   if (text === undefined) return undefined;
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(port <= 65_535)) throw new UsageError("--port must be a whole number from 0 to 65535.");
+  if (!(port >= least && port <= 65_535)) {
+    throw new UsageError(`--${name} must be a whole number from ${least} to 65535.`);
+  }
   return port;
 }

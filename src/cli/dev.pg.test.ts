@@ -5,6 +5,7 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { startCli } from "../../test/support/run-cli.ts";
+import { freePort } from "../embedded/free-port.ts";
 
 function folder(): string {
   const path = mkdtempSync(join(tmpdir(), "sagabox-dev-"));
@@ -55,6 +56,7 @@ test(
     );
     const second = startCli(["dev", "--app", "app.mjs", "--port", "0"], { cwd });
     await second.printed("worker on 0 with postgres://");
+    expect(printedUrl(second.stdout)).toBe(url); // what was exported for the first start is still good
     expect(await ask(printedUrl(second.stdout), "select n from mine")).toEqual([{ n: 7 }]);
     second.child.kill("SIGTERM");
     const { code, stdout } = await second.ended;
@@ -62,6 +64,18 @@ test(
     expect(stdout).toMatch(/worker stopped\nPostgreSQL stopped/);
   },
 );
+
+test("dev starts its server on the port that is asked for, and refuses what is none", async () => {
+  const cwd = folder();
+  const port = await freePort();
+  const cli = startCli(["dev", "--database-port", String(port)], { cwd });
+  await cli.printed("Press Ctrl-C");
+  expect(new URL(printedUrl(cli.stdout)).port).toBe(String(port));
+  cli.child.kill("SIGTERM");
+  expect((await cli.ended).code).toBe(0);
+  const refused = await startCli(["dev", "--database-port", "0"], { cwd }).ended;
+  expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining("from 1 to 65535")]);
+}, 90_000);
 
 test("dev uses the database of DATABASE_URL when there is one, and does not print its password", async () => {
   const { url } = await temporaryDatabase();

@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync, mkdirSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import pg from "pg";
@@ -95,6 +97,21 @@ test("data survives a stop, and the password stays the same", async () => {
   const second = await start({ dataDir });
   expect(second.reused).toBe(false);
   expect(await query(second.url, "select answer from kept")).toEqual([42]);
+});
+
+test("the port stays the same from start to start, unless somebody has taken it meanwhile", async () => {
+  const dataDir = join(folder(), "data");
+  const first = await start({ dataDir, auth: "trust" });
+  await first.stop();
+  const second = await start({ dataDir });
+  expect(second.port).toBe(first.port);
+  await second.stop();
+  const other = createServer().listen(first.port, "127.0.0.1");
+  onTestFinished(() => void other.close());
+  await once(other, "listening");
+  const third = await start({ dataDir });
+  expect(third.port).not.toBe(first.port);
+  expect(await query(third.url, "select 1")).toEqual([1]);
 });
 
 test("what was committed survives a crash of the server", async () => {

@@ -11,7 +11,7 @@ import {
 export interface EmbeddedPostgresOptions {
   /** Where the data lives between runs. Made when missing. */
   readonly dataDir: string;
-  /** Default: any free port, or the one a server already running on this data has. */
+  /** Default: that of a server already running on this data, or that of the last start if it is free, or any free one. */
   readonly port?: number;
   /** Server settings such as `{ fsync: "off" }`. Where it listens cannot be changed: loopback only. */
   readonly settings?: Readonly<Record<string, string | number>>;

@@ -6,10 +6,10 @@ import { findBinaries } from "./binaries.ts";
 import { checkVersion, initialise, isInitialised, reachableDataDir } from "./data-folder.ts";
 import { EmbeddedPostgres } from "./embedded-postgres.ts";
 import { embeddedFailure } from "./failure.ts";
-import { freePort } from "./free-port.ts";
 import { embeddedPostgresSettings, type EmbeddedPostgresOptions } from "./options.ts";
 import { refuseForeignFolder } from "./native-files.ts";
 import { keepPassword, readPassword } from "./password-file.ts";
+import { keepPort, lastOrFreePort } from "./port-file.ts";
 import { launch, runningServer, type ServerPlan } from "./server-process.ts";
 
 const ATTEMPTS = 3;
@@ -56,8 +56,9 @@ async function startOrReuse(
       return new EmbeddedPostgres({ ...plan, port: found.port }, { pid: found.pid, reused: true, password });
     }
     try {
-      const port = wishedPort ?? (await freePort());
+      const port = wishedPort ?? (await lastOrFreePort(plan.dataDir));
       const pid = await launch({ ...plan, port });
+      await keepPort(plan.dataDir, port);
       return new EmbeddedPostgres({ ...plan, port }, { pid, reused: false, password });
     } catch (error) {
       if (attempt === ATTEMPTS || !overtaken(error)) throw error;

@@ -13,8 +13,11 @@ import { listenForStop, type StopSignals } from "../stop-signals.ts";
 export const dev: Command = {
   name: "dev",
   summary: "Run a PostgreSQL of your own for development, migrated and ready, until Ctrl-C.",
-  usage: ["dev [--app <module>] [--port <number>] [--data <folder>] [--schema <name>]"],
-  details: `The data stays in ./.sagabox between runs. With --app the worker runs as well.
+  usage: [
+    "dev [--app <module>] [--port <number>] [--data <folder>] [--database-port <number>] [--schema <name>]",
+  ],
+  details: `The data stays in ./.sagabox between runs, and so does the port of the server unless somebody took it
+meanwhile, so that a DATABASE_URL once exported stays good. With --app the worker runs as well.
 When DATABASE_URL is set, that database is used instead and no server is started.
 
 Example:
@@ -27,6 +30,11 @@ Example:
       help: "Port of health and metrics. Default: SAGABOX_PORT or 8000.",
     },
     data: { type: "string", value: "<folder>", help: "Where the data lives. Default: .sagabox" },
+    "database-port": {
+      type: "string",
+      value: "<number>",
+      help: "Port of the PostgreSQL server. Default: that of the last start, or any free one.",
+    },
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
   },
   async run(input, io) {
@@ -34,12 +42,13 @@ Example:
       throw new UsageError(`"sagabox dev" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
     const port = portValue(input);
+    const databasePort = portValue(input, "database-port", 1);
     const env = environment(io);
     const schema = schemaName(input, env);
     const stop = listenForStop(io.signals, (code) => io.exit(code));
     let server: EmbeddedPostgres | undefined;
     try {
-      if (env.databaseUrl === undefined) server = await startServer(input, io);
+      if (env.databaseUrl === undefined) server = await startServer(input, databasePort, io);
       const url = server?.url ?? env.databaseUrl;
       const applied = await withDatabase(url, (database) => migrateSchema(database, schema));
       io.out(`Schema "${schema}" is ready (${applied.length} migration(s) applied).`);
@@ -61,13 +70,14 @@ Example:
   },
 };
 
-async function startServer(input: CommandInput, io: Io): Promise<EmbeddedPostgres> {
+async function startServer(input: CommandInput, port: number | undefined, io: Io): Promise<EmbeddedPostgres> {
   const folder = resolve(io.cwd, textValue(input, "data") ?? ".sagabox");
   mkdirSync(folder, { recursive: true });
   // Nobody wants a database in their repository.
   writeFileSync(join(folder, ".gitignore"), "*\n");
   const server = await startEmbeddedPostgres({
     dataDir: join(folder, "postgres"),
+    ...(port !== undefined && { port }),
     onNotice: (text) => io.err(text),
   });
   const place = relative(io.cwd, server.dataDir);

@@ -19,7 +19,8 @@ const text = z
   .trim()
   .min(1)
   .max(100)
-  .regex(/^[^\p{Cc}\p{Cs}]*$/u, "must not hold control characters");
+  .regex(/^\P{Cc}*$/u, "must not hold control characters")
+  .regex(/^\P{Cs}*$/u, "must not hold a lone surrogate, which is half a character");
 const newOrder = z.strictObject({
   sku: text,
   quantity: z.number().int().min(1).max(1_000),

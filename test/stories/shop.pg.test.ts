@@ -117,6 +117,13 @@ const refused: [name: string, body: string, type: string, status: number, reason
   ["a wrong type", JSON.stringify({ ...tea, quantity: "2" }), "application/json", 400, /quantity/],
   ["too small a number", JSON.stringify({ ...tea, quantity: 0 }), "application/json", 400, /quantity/],
   ["a NUL", JSON.stringify({ ...tea, sku: "a\0b" }), "application/json", 400, /sku: .*control/],
+  [
+    "half a character",
+    String.raw`{"sku":"\ud800","quantity":1,"customerId":"you"}`,
+    "application/json",
+    400,
+    /sku: .*lone surrogate/,
+  ],
   ["an unknown field", JSON.stringify({ ...tea, price: 1 }), "application/json", 400, /price/],
   ["too much", JSON.stringify({ ...tea, sku: "x".repeat(20_000) }), "application/json", 413, /larger than/],
   ["another content type", "sku=tea", "text/plain", 415, /application\/json.*text\/plain/],

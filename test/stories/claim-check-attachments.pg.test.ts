@@ -135,8 +135,9 @@ test("a stream that nobody comes to read fails nothing either: wrong options, no
 async function storeOf(kind: string, folder: string): Promise<ClaimCheckOptions> {
   if (kind === "postgres") return {};
   if (kind === "files") return { store: fileStore({ folder: join(folder, "store") }) };
-  const { endpoint, bucket, stop } = await startS3Server();
-  onTestFinished(stop);
+  const server = await startS3Server();
+  onTestFinished(() => server.stop());
+  const { endpoint, bucket } = server;
   return { store: s3Store({ bucket, endpoint, region: "us-east-1", credentials: s3Credentials }) };
 }
 

@@ -32,3 +32,12 @@ export type ToClient =
       readonly attempt: number;
       readonly orderKey: string | null;
     };
+
+/** What a line says; undefined for one that a broken connection cut short. */
+export function saidIn<T extends FromClient | ToClient>(line: string): T | undefined {
+  try {
+    return JSON.parse(line) as T;
+  } catch {
+    return undefined;
+  }
+}

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
 import { MemoryTransport } from "sagabox/testing";
 import type { Consumption, Delivery } from "sagabox/transport";
-import type { FromClient, Settled, ToClient } from "./chaos-broker-protocol.ts";
+import { saidIn, type FromClient, type Settled, type ToClient } from "./chaos-broker-protocol.ts";
 import type { WireCopy } from "../chaos/evidence.ts";
 
 export interface ChaosBrokerOptions {
@@ -79,7 +79,7 @@ class Connection {
     socket.setNoDelay(true);
     socket.on("error", () => undefined);
     createInterface({ input: socket })
-      .on("line", (line) => void this.#hear(JSON.parse(line) as FromClient))
+      .on("line", (line) => void this.#hear(saidIn<FromClient>(line)))
       .on("error", () => undefined);
     const watch = setInterval(() => {
       if (performance.now() - this.#heardAtMs > options.sessionMs) this.#expire();
@@ -90,9 +90,9 @@ class Connection {
     });
   }
 
-  async #hear(said: FromClient): Promise<void> {
+  async #hear(said: FromClient | undefined): Promise<void> {
     this.#heardAtMs = performance.now();
-    switch (said.op) {
+    switch (said?.op) {
       case "hello":
         this.#worker = said.worker;
         return;
@@ -107,7 +107,7 @@ class Connection {
       case "settle":
         return this.#settle(said);
       case "beat":
-        return;
+      case undefined:
     }
   }
 

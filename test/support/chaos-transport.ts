@@ -10,7 +10,7 @@ import type {
   Subscription,
   Transport,
 } from "sagabox/transport";
-import type { FromClient, Settled, ToClient } from "./chaos-broker-protocol.ts";
+import { saidIn, type FromClient, type Settled, type ToClient } from "./chaos-broker-protocol.ts";
 
 const BEAT_MS = 200;
 const RECONNECT_MS = 50;
@@ -101,7 +101,7 @@ export class ChaosTransport implements Transport {
     this.#socket = socket;
     socket.on("error", () => undefined);
     createInterface({ input: socket })
-      .on("line", (line) => this.#hear(JSON.parse(line) as ToClient))
+      .on("line", (line) => this.#hear(saidIn<ToClient>(line)))
       .on("error", () => undefined);
     this.#say({ op: "hello", worker: this.#worker });
     const beat = setInterval(() => this.#say({ op: "beat" }), BEAT_MS);
@@ -136,8 +136,8 @@ export class ChaosTransport implements Transport {
     await this.#ask({ op: "join", group, topics, prefetch }, `joined ${group}`);
   }
 
-  #hear(said: ToClient): void {
-    switch (said.op) {
+  #hear(said: ToClient | undefined): void {
+    switch (said?.op) {
       case "published":
         return this.#answers.get(`published ${said.n}`)?.();
       case "joined":
@@ -151,6 +151,7 @@ export class ChaosTransport implements Transport {
         return;
       case "deliver":
         return this.#deliver(said);
+      case undefined:
     }
   }
 

@@ -136,7 +136,7 @@ test.each([
   [["migrate"], "needs one of up, status, sql"],
   [["migrate", "stats"], "Did you mean status?"],
   [["migrate", "up", "now"], "takes no further argument"],
-  [["migrate", "up", "--schema"], "argument missing"],
+  [["migrate", "up", "--schema"], "needs a value for --schema"],
   [["help", "migrat"], "Did you mean migrate?"],
 ])("%j makes no sense: exit code 2 and a hint", async (args, hint) => {
   const { code, stdout, stderr } = await runCli(args);

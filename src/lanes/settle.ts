@@ -36,9 +36,10 @@ export async function settleUnderClaims(
   params: (own: readonly LaneRow[]) => Param[],
 ): Promise<Settled> {
   for (;;) {
-    const session = await holder.get(); // first, since a lane may change hands while a connection is made
+    // Asked for again behind the wait: a lane may change hands while a connection is made. Without any claim none is made.
+    const session = claimsOf(ownership, asked).length === 0 ? undefined : await holder.get();
     const claims = claimsOf(ownership, asked);
-    if (claims.length === 0) return { rows: [], woken: [] };
+    if (session === undefined || claims.length === 0) return { rows: [], woken: [] };
     const ours = new Set(claims.map((claim) => claim.lane));
     const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();

@@ -34,6 +34,7 @@ export interface PgPool {
 /** The same pool as we use it. */
 export interface UsedPool {
   on(event: "error", hear: (error: Error) => void): unknown;
+  on(event: "connect", hear: (client: PgClient) => void): unknown;
   connect(): Promise<PgClient>;
   end(): Promise<void>;
   readonly totalCount: number;

@@ -26,6 +26,14 @@ test("an SQL error leaves the connection usable, a session ended by the server d
   expect(pool.totalCount).toBe(0);
 });
 
+test("a connection that breaks in the moment it is handed out ends no process", async () => {
+  const { database, pool } = await notebook();
+  // The server's last word may come in one piece with its first, before anybody could listen.
+  pool.once("acquire", (client) => process.nextTick(() => client.emit("error", new Error("cut"))));
+  const { rows } = await database.run<{ n: number }>(statement("test.one", "select 1 as n"));
+  expect(rows).toEqual([{ n: 1 }]);
+});
+
 test("a session that breaks says so once, and its connection is not used again", async () => {
   const { database, pool } = await notebook();
   const session = await database.session("test", { lock_timeout: "1234ms" });

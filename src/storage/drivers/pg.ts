@@ -27,8 +27,7 @@ export class PgDatabase implements Database {
     this.#options = options;
     if (options.pool === undefined) return;
     const pool = options.pool as unknown as UsedPool;
-    // An idle connection that broke is replaced by the pool; without a listener Node would end the process.
-    pool.on("error", () => undefined);
+    guard(pool);
     this.#pool = Promise.resolve(pool);
     this.#used = pool;
   }
@@ -119,10 +118,17 @@ export class PgDatabase implements Database {
       connectionTimeoutMillis: ACQUIRE_DEADLINE_MS,
       keepAlive: true,
     });
-    pool.on("error", () => undefined); // an idle connection that broke is replaced by the pool itself
     this.#used = pool as unknown as UsedPool;
+    guard(this.#used);
     return this.#used;
   }
+}
+
+// Without a listener Node would end the process: over an idle connection that broke, which the pool replaces by itself, and
+// over one that breaks in the moment between being handed out and being listened to.
+function guard(pool: UsedPool): void {
+  pool.on("error", () => undefined);
+  pool.on("connect", (client) => client.on("error", () => undefined));
 }
 
 class PgSession implements Session {

@@ -111,6 +111,7 @@ export class Subscriber implements Consumption {
     await Promise.all([...this.#open.values()].map((delivery) => delivery.release()));
     await this.#settler.close();
     await this.#ownership.stop();
+    await this.#settler.close(); // what was settled in between opened a connection; from here on nothing has a claim
     await this.#reading.close();
   }
 

@@ -42,8 +42,7 @@ function verdict({ ok, ratio, first, aim, better }: Result): string {
 }
 
 function detailOf(one: Result | undefined): string[] {
-  const entries = Object.entries(one?.detail ?? {});
-  return entries.length === 0
-    ? []
-    : [`    ${entries.map(([name, value]) => `${name} ${value}`).join(" · ")}`];
+  const entries = Object.entries(one?.detail ?? {}).map(([name, value]) => `${name} ${value}`);
+  if (one?.room !== undefined) entries.push(`sketch ${one.room.here}, in the list ${one.room.there}`);
+  return entries.length === 0 ? [] : [`    ${entries.join(" · ")}`];
 }

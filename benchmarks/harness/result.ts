@@ -12,12 +12,16 @@ export interface Result {
   readonly aim: number | null;
   readonly better: Target["better"];
   readonly ok: boolean;
+  /** What a sketch reached in the same run, and where the bounds were set: they hold for as much room as there was there. */
+  readonly room?: { readonly here: number; readonly there: number };
   /** Figures beside the ratio: rates for context, cost per event. */
   readonly detail?: Detail;
 }
 
-export function result(id: TargetId, { ratio, spread }: Ratio, detail?: Detail): Result {
-  const { name, first, aim, better } = targets[id];
+export function result(id: TargetId, { ratio, spread }: Ratio, detail?: Detail, sketch?: Ratio): Result {
+  const target: Target = targets[id];
+  const { name, better } = target;
+  const { first, aim, room } = scaled(target, sketch);
   const shown = round(ratio);
   return {
     id,
@@ -28,8 +32,20 @@ export function result(id: TargetId, { ratio, spread }: Ratio, detail?: Detail):
     aim,
     better,
     ok: reaches(shown, first, better),
+    ...(room === undefined ? {} : { room }),
     ...(detail === undefined ? {} : { detail: rounded(detail) }),
   };
+}
+
+/** A machine that leaves less room than the one where the bounds were set is asked for the same share of it; never for more. */
+function scaled(
+  { first, aim, room }: Target,
+  sketch: Ratio | undefined,
+): Pick<Result, "first" | "aim" | "room"> {
+  if (room === undefined || sketch === undefined) return { first, aim };
+  const share = Math.min(1, sketch.ratio / room);
+  const bound = (listed: number | null): number | null => (listed === null ? null : round(listed * share));
+  return { first: bound(first), aim: bound(aim), room: { here: round(sketch.ratio), there: room } };
 }
 
 /** A bound that is not there is always reached. */

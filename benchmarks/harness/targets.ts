@@ -4,6 +4,8 @@ export interface Target {
   readonly first: number | null;
   readonly aim: number | null;
   readonly better: "higher" | "lower";
+  /** What a sketch of fifty lines reached where the bounds were set; see `references/sketch-*.ts`. */
+  readonly room?: number;
 }
 
 const higher = (name: string, first: number | null = null, aim: number | null = null): Target => ({
@@ -12,6 +14,8 @@ const higher = (name: string, first: number | null = null, aim: number | null = 
   aim,
   better: "higher",
 });
+/** A bound that depends on the machine: the same share of what a sketch reaches in the same run. */
+const within = (room: number, target: Target): Target => ({ ...target, room });
 const lower = (name: string, first: number | null = null, aim: number | null = null): Target => ({
   name,
   first,
@@ -21,20 +25,24 @@ const lower = (name: string, first: number | null = null, aim: number | null = n
 
 /** Each figure with its bounds. The number is the row in the list of performance targets. */
 export const targets = {
-  "P1.guide": higher("drain of a backlog, against claim + one update per event", 20, 35),
-  P2: higher("drain of a backlog, against raw lock + delete of 500", 0.45, 0.8),
-  "P3.rabbitmq": higher("relay into quorum queues, against raw confirmed publishes", 0.55, 0.8),
-  "P3.rabbitmq.guide": higher("... against claim + one update per event, same broker", 6),
+  "P1.guide": within(42, higher("drain of a backlog, against claim + one update per event", 20, 35)),
+  P2: within(0.66, higher("drain of a backlog, against raw lock + delete of 500", 0.45, 0.8)),
+  "P3.rabbitmq": within(0.66, higher("relay into quorum queues, against raw confirmed publishes", 0.55, 0.8)),
+  "P3.rabbitmq.guide": within(9.4, higher("... against claim + one update per event, same broker", 6)),
   "P3.rabbitmq.consume": higher("receive and acknowledge from quorum queues, against raw"),
-  "P3.nats": higher("relay into JetStream, against raw confirmed publishes", 0.7, 0.9),
-  "P3.nats.guide": higher("... against claim + one update per event, same broker", 6),
+  "P3.nats": within(0.86, higher("relay into JetStream, against raw confirmed publishes", 0.7, 0.9)),
+  "P3.nats.guide": within(7.2, higher("... against claim + one update per event, same broker", 6)),
   "P3.nats.consume": higher("receive and acknowledge from JetStream, against raw"),
-  "P3.kafka": higher("relay into Kafka, against raw confirmed publishes", 0.5, 0.8),
+  // No sketch was tried on Kafka; the same share of one is asked for as on the other two.
+  "P3.kafka": within(0.61, higher("relay into Kafka, against raw confirmed publishes", 0.5, 0.8)),
   "P3.kafka.guide": higher("... against claim + one update per event, same broker", 6),
   "P3.kafka.consume": higher("receive and acknowledge from Kafka, against raw"),
-  "P4.1": higher("business transaction with one event, 1 connection, against none", 0.7, 0.88),
-  "P4.8": higher("business transaction with one event, 8 connections, against none", 0.7, 0.88),
-  "P4.32": higher("business transaction with one event, 32 connections, against none", 0.7, 0.88),
+  "P4.1": within(0.88, higher("business transaction with one event, 1 connection, against none", 0.7, 0.88)),
+  "P4.8": within(0.81, higher("business transaction with one event, 8 connections, against none", 0.7, 0.88)),
+  "P4.32": within(
+    0.84,
+    higher("business transaction with one event, 32 connections, against none", 0.7, 0.88),
+  ),
   "P6.transaction.p50": lower("commit to publish, bus.transaction, against raw NOTIFY", 3, 1.5),
   "P6.caller.p50": lower("commit to publish, caller's transaction, against raw NOTIFY", 3, 1.5),
   "P6.optimistic.p50": lower("commit to publish, sent by the writer, against raw NOTIFY", 1, 0.7),
@@ -46,10 +54,16 @@ export const targets = {
   "P10.held": lower("fetch with rows behind one failing head, against an empty table", 1.5, 1.1),
   "P11.noop": higher("two relays against one, publish costs nothing", 0.85, 1.2),
   "P11.latency": higher("two relays against one, 1 ms for each publish", 1.8, 1.95),
-  "P12.statement": higher("handler as one statement, against a transaction per message x 8", 1.6, 2),
+  "P12.statement": within(
+    2.19,
+    higher("handler as one statement, against a transaction per message x 8", 1.6, 2),
+  ),
   "P12.pipelined": higher("handlers pipelined in batches of 50, against the same", 2.2, 3.3),
-  "P12.bulk": higher("batch handler with one statement for 50, against the same", 7, 10),
-  "P13.local": higher("local steps of sagas, against load, update, insert in a transaction x 8", 1.3, 1.7),
+  "P12.bulk": within(10.5, higher("batch handler with one statement for 50, against the same", 7, 10)),
+  "P13.local": within(
+    1.52,
+    higher("local steps of sagas, against load, update, insert in a transaction x 8", 1.3, 1.7),
+  ),
   "P13.inside": higher("transactional steps of sagas, against the same"),
   "P13.remote": higher("remote steps of sagas, command and reply, against the same"),
   "P13.dbos": higher("a saga of 3 local steps, against a workflow of DBOS", 3, 4.5),

@@ -3,6 +3,7 @@ import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
 import { median, ratioOf } from "../harness/statistics.ts";
 import { TransactionPerMessage } from "../references/inbox.ts";
+import { SketchConsumer } from "../references/sketch-writes.ts";
 import { consumers, type Style } from "./consumers.ts";
 
 /** Deduplication and one business row per message: what the ways of handling are worth. */
@@ -10,6 +11,7 @@ export async function consumer(bench: Bench): Promise<Result[]> {
   const count = size(bench, 10_000, 4_000);
   const rawPlace = await bench.server.database("consumer");
   const raw = await TransactionPerMessage.open(rawPlace);
+  const sketch = new SketchConsumer(rawPlace);
   const open = {
     each: await consumers(bench, "each"),
     statement: await consumers(bench, "statement"),
@@ -25,7 +27,10 @@ export async function consumer(bench: Bench): Promise<Result[]> {
     statement: run("statement"),
     pipelined: run("pipelined"),
     bulk: run("bulk"),
+    "sketch, statement": ({ warmUp }) => sketch.statementRate(warmUp ? 1_000 : count),
+    "sketch, bulk": ({ warmUp }) => sketch.bulkRate(warmUp ? 1_000 : count),
   });
+  const room = (name: "sketch, statement" | "sketch, bulk") => ratioOf(samples[name], samples.raw);
   const costs = Object.fromEntries(
     Object.entries(open).map(([style, one]) => [style, one.statementsPerMessage()]),
   );
@@ -36,12 +41,11 @@ export async function consumer(bench: Bench): Promise<Result[]> {
     "statements per message": costs[style] ?? Number.NaN,
     "transaction per message, messages/s": median(samples.raw),
   });
+  const plain = { "plain handler, ratio": ratioOf(samples.each, samples.raw).ratio };
+  const statement = { ...detail("statement"), ...plain };
   return [
-    result("P12.statement", ratioOf(samples.statement, samples.raw), {
-      ...detail("statement"),
-      "plain handler, ratio": ratioOf(samples.each, samples.raw).ratio,
-    }),
+    result("P12.statement", ratioOf(samples.statement, samples.raw), statement, room("sketch, statement")),
     result("P12.pipelined", ratioOf(samples.pipelined, samples.raw), detail("pipelined")),
-    result("P12.bulk", ratioOf(samples.bulk, samples.raw), detail("bulk")),
+    result("P12.bulk", ratioOf(samples.bulk, samples.raw), detail("bulk"), room("sketch, bulk")),
   ];
 }

@@ -15,17 +15,21 @@ import {
   plainTransaction,
   rateOf,
 } from "../references/business.ts";
+import { SKETCH_OUTBOX, sketchTransaction } from "../references/sketch-writes.ts";
 
 /** A business transaction that publishes one event, against the same transaction without. No relay is running. */
 export async function transaction(bench: Bench): Promise<Result[]> {
   const plain = await bench.server.database("plain");
   await plain.admin.query(BUSINESS_TABLE);
+  const sketch = await bench.server.database("sketch");
+  await sketch.admin.query(`${BUSINESS_TABLE}; ${SKETCH_OUTBOX}`);
   const relayed = await open(bench, false);
   const optimistic = await open(bench, true);
   const results: Result[] = [];
   for (const connections of [1, 8, 32] as const) {
     const count = size(bench, connections === 1 ? 2_000 : 6_000, 1_000);
     const pool = plain.pool(connections);
+    const sketchPool = sketch.pool(connections);
     const run = (place: Place, work: (n: number) => Promise<void>): Contender => {
       return async ({ warmUp }) => {
         await emptyBusinessTable(place);
@@ -36,19 +40,20 @@ export async function transaction(bench: Bench): Promise<Result[]> {
       plain: run(plain, (n) => plainTransaction(pool, n)),
       sagabox: run(relayed.place, relayed.publish),
       optimistic: run(optimistic.place, optimistic.publish),
+      sketch: run(sketch, (n) => sketchTransaction(sketchPool, n)),
     });
     const optimisticRatio = ratioOf(samples.optimistic, samples.plain).ratio;
-    results.push(
-      result(`P4.${connections}`, ratioOf(samples.sagabox, samples.plain), {
-        "transactions/s": median(samples.sagabox),
-        "without outbox": median(samples.plain),
-        "ratio while the writer also sends and settles": optimisticRatio,
-        ...(await costOf(relayed, connections === 1)),
-      }),
-    );
+    const detail = {
+      "transactions/s": median(samples.sagabox),
+      "without outbox": median(samples.plain),
+      "ratio while the writer also sends and settles": optimisticRatio,
+      ...(await costOf(relayed, connections === 1)),
+    };
+    const room = ratioOf(samples.sketch, samples.plain);
+    results.push(result(`P4.${connections}`, ratioOf(samples.sagabox, samples.plain), detail, room));
   }
   for (const one of [relayed, optimistic]) await one.close();
-  await plain.drop();
+  for (const place of [plain, sketch]) await place.drop();
   return results;
 }
 

@@ -7,6 +7,7 @@ import { result, type Result } from "../harness/result.ts";
 import { median, ratioOf } from "../harness/statistics.ts";
 import { orderMessage } from "../product/order-message.ts";
 import { Guide } from "../references/guide.ts";
+import { SketchRelay } from "../references/sketch-relay.ts";
 import { PaceMeter } from "./pace-meter.ts";
 import { openProduct } from "./product.ts";
 import type { RawClient, RawMessage } from "./raw-client.ts";
@@ -50,6 +51,14 @@ async function measure(bench: Bench, kind: BrokerKind, { url, version }: BrokerS
   const guide = await Guide.open(guidePlace, ({ id, key, payload }) =>
     guideClient.publishOne({ id, key, body: Buffer.from(JSON.stringify(payload)) }),
   );
+  const sketchClient = await rawClient(kind, url, "sketch");
+  const sketchPlace = await bench.server.database("sketch");
+  const sketch = await SketchRelay.open(sketchPlace, "wide", (rows) =>
+    sketchClient.publish(
+      rows.map(({ event_id: id, key, payload }) => ({ id, key, body: Buffer.from(payload) })),
+      IN_FLIGHT,
+    ),
+  );
   // What was published is consumed right away, so that the next one finds the broker as empty as the one before.
   const consumed = { product: [] as number[], raw: [] as number[] };
   const samples = await compare(bench, `P3.${kind}, events/s`, {
@@ -69,23 +78,27 @@ async function measure(bench: Bench, kind: BrokerKind, { url, version }: BrokerS
       return rate;
     },
     guide: ({ warmUp }) => guide.drain(warmUp ? 200 : slowCount),
+    sketch: async ({ warmUp }) => {
+      const some = warmUp ? WARM_UP : count;
+      const rate = await sketch.drain(some);
+      await sketchClient.consume(some, IN_FLIGHT, () => undefined);
+      return rate;
+    },
   });
-  for (const open of [product, raw, guideClient]) await open.close();
-  await guidePlace.drop();
-  const ours = median(samples.sagabox);
+  for (const open of [product, raw, guideClient, sketchClient]) await open.close();
+  for (const place of [guidePlace, sketchPlace]) await place.drop();
+  const rates = {
+    "events/s": median(samples.sagabox),
+    "raw events/s": median(samples.raw),
+    broker: version,
+  };
+  const guideRate = { "guide events/s": median(samples.guide) };
+  const back = { "messages/s": median(consumed.product), "raw messages/s": median(consumed.raw) };
+  const { sagabox, sketch: least } = samples;
   return [
-    result(`P3.${kind}`, ratioOf(samples.sagabox, samples.raw), {
-      "events/s": ours,
-      "raw events/s": median(samples.raw),
-      broker: version,
-    }),
-    result(`P3.${kind}.guide`, ratioOf(samples.sagabox, samples.guide), {
-      "guide events/s": median(samples.guide),
-    }),
-    result(`P3.${kind}.consume`, ratioOf(consumed.product, consumed.raw), {
-      "messages/s": median(consumed.product),
-      "raw messages/s": median(consumed.raw),
-    }),
+    result(`P3.${kind}`, ratioOf(sagabox, samples.raw), rates, ratioOf(least, samples.raw)),
+    result(`P3.${kind}.guide`, ratioOf(sagabox, samples.guide), guideRate, ratioOf(least, samples.guide)),
+    result(`P3.${kind}.consume`, ratioOf(consumed.product, consumed.raw), back),
   ];
 }
 

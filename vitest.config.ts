@@ -98,7 +98,7 @@ export default defineConfig({
           name: "proof",
           include: ["test/chaos/**/*.chaos.ts"],
           exclude: quickProof ? onlyFull : [],
-          globalSetup: globalPostgres,
+          globalSetup: [...globalPostgres, "test/support/global-programs.ts"],
           fileParallelism: false,
           testTimeout: quickProof ? 180_000 : 1_800_000,
           hookTimeout: 120_000,

@@ -1,10 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { inject } from "vitest";
 import type { ChildOptions } from "./chaos-contract.ts";
-
-const loader = import.meta.resolve("tsx");
 
 /** One line of a child's log that a person would look at. */
 export interface LogLine {
@@ -34,8 +33,8 @@ export class ChaosChild {
   constructor(script: ChildScript, options: ChildOptions) {
     this.id = options.id;
     this.works = script !== "load";
-    const path = fileURLToPath(new URL(`../chaos/${script}.ts`, import.meta.url));
-    this.#child = spawn(process.execPath, ["--import", loader, "--conditions=sagabox:source", path], {
+    const path = join(inject("programs"), "test", "chaos", `${script}.js`);
+    this.#child = spawn(process.execPath, [path], {
       env: { PATH: process.env["PATH"], HOME: process.env["HOME"], CHAOS: JSON.stringify(options) },
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -1,0 +1,48 @@
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { TestProject } from "vitest/node";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Where the programs that the proof starts are found, compiled. */
+    readonly programs: string;
+  }
+}
+
+const root = join(import.meta.dirname, "..", "..");
+
+/**
+ * Compiles the processes of the proof once per run, the way the package is built. A loader that translates them again
+ * at every start would take several times as long as the start itself, and there are a hundred of them.
+ */
+export default function setup(project: TestProject): () => void {
+  const home = join(root, "node_modules", ".cache");
+  mkdirSync(home, { recursive: true });
+  const folder = mkdtempSync(join(home, "sagabox-programs-"));
+  const remove = (): void => rmSync(folder, { recursive: true, force: true });
+  const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+  const words = [compiler, "-p", join(root, "test", "chaos", "tsconfig.json"), "--outDir", folder];
+  const { status, stdout, stderr } = spawnSync(process.execPath, words, { encoding: "utf8" });
+  if (status !== 0) {
+    remove();
+    throw new Error(`The programs of the proof do not compile:\n${stdout}${stderr}`);
+  }
+  writeFileSync(join(folder, "package.json"), JSON.stringify(ownPackage()));
+  project.provide("programs", folder);
+  return remove;
+}
+
+/** The package under its own name, with what was just compiled behind it. */
+function ownPackage(): object {
+  const { name, version, type, exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+    readonly name: string;
+    readonly version: string;
+    readonly type: string;
+    readonly exports: Readonly<Record<string, string | { readonly "sagabox:source": string }>>;
+  };
+  const compiled = Object.entries(exports).flatMap(([entry, target]) =>
+    typeof target === "string" ? [] : [[entry, target["sagabox:source"].replace(/\.ts$/, ".js")]],
+  );
+  return { name, version, type, exports: Object.fromEntries(compiled) as object };
+}

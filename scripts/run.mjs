@@ -19,20 +19,21 @@ const reporters = () => {
 };
 
 const run = {
-  typecheck: () => tool("typescript/bin/tsc", ["-p", "tsconfig.json"]),
-  lint: () => tool("oxlint/bin/oxlint", ["--type-aware", "--deny-warnings"]),
-  format: () => tool("prettier/bin/prettier.cjs", ["--check", "--log-level", "warn", "."]),
-  knip: () => tool("knip/bin/knip.js", []),
-  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args, ...reporters()], env),
+  typecheck: (say) => tool("typescript/bin/tsc", ["-p", "tsconfig.json"], { say }),
+  lint: (say) => tool("oxlint/bin/oxlint", ["--type-aware", "--deny-warnings"], { say }),
+  format: (say) => tool("prettier/bin/prettier.cjs", ["--check", "--log-level", "warn", "."], { say }),
+  knip: (say) => tool("knip/bin/knip.js", [], { say }),
+  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args, ...reporters()], { env }),
 };
 
-const check = [
+// Two of these keep one core busy, two all of them: none waits for another.
+const readers = [
   ["types compile", run.typecheck],
   ["lint", run.lint],
   ["formatting", run.format],
   ["no dead code", run.knip],
-  ["rooms and written rules", () => run.vitest(projects("architecture"))],
 ];
+const check = [readers, ["rooms and written rules", () => run.vitest(projects("architecture"))]];
 const apart = ["rabbitmq", "kafka", "nats", "ops"];
 const tests = [
   ["tests", () => run.vitest(projects("unit", "types", "postgres"))],
@@ -66,15 +67,18 @@ function projects(...names) {
   return names.flatMap((name) => ["--project", name]);
 }
 
-// Every step runs, whatever failed before it: one run tells everything that is wrong.
+// Every step runs, whatever failed before it: one run tells everything that is wrong. A list of steps runs at once.
 async function steps(list) {
   const startedMs = performance.now();
   const results = [];
-  for (const [name, action] of list) {
-    console.log(`\n── ${name}`);
-    const stepMs = performance.now();
-    const code = await action();
-    results.push({ name, passed: code === 0, seconds: seconds(stepMs), failures: failures() });
+  for (const step of list) {
+    const isList = Array.isArray(step[0]);
+    if (!isList) console.log(`\n── ${step[0]}`);
+    for (const running of isList ? step.map(quietly) : [outcome(step)]) {
+      const { printed, ...result } = await running;
+      if (isList) process.stdout.write(`\n── ${result.name}\n${printed}`);
+      results.push({ ...result, failures: failures() });
+    }
   }
   console.log("\n── summary");
   for (const result of results) {
@@ -85,6 +89,19 @@ async function steps(list) {
   const verdict = failed === 0 ? "All steps passed" : `${failed} of ${results.length} steps failed`;
   console.log(`${verdict}, ${seconds(startedMs)} s in total.`);
   return failed === 0 ? 0 : 1;
+}
+
+// What it prints is kept until it is its turn to be told.
+async function quietly(step) {
+  let printed = "";
+  const result = await outcome(step, (text) => (printed += text));
+  return { ...result, printed };
+}
+
+async function outcome([name, action], say) {
+  const startedMs = performance.now();
+  const code = await action(say);
+  return { name, passed: code === 0, seconds: seconds(startedMs) };
 }
 
 async function together(running) {
@@ -139,17 +156,20 @@ function whyInstall() {
   return undefined;
 }
 
-function tool(path, args, env) {
-  return node([join(root, "node_modules", path), ...args], env);
+function tool(path, args, options) {
+  return node([join(root, "node_modules", path), ...args], options);
 }
 
-function node(args, env) {
-  return spawned(process.execPath, args, env);
+function node(args, options) {
+  return spawned(process.execPath, args, options);
 }
 
-function spawned(command, args, env = {}) {
+function spawned(command, args, { env = {}, say } = {}) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, { cwd: root, stdio: "inherit", env: { ...process.env, ...env } });
+    const stdio = say === undefined ? "inherit" : ["ignore", "pipe", "pipe"];
+    const child = spawn(command, args, { cwd: root, stdio, env: { ...process.env, ...env } });
+    child.stdout?.setEncoding("utf8").on("data", say);
+    child.stderr?.setEncoding("utf8").on("data", say);
     // The child decides how to end, and we report how it did. A terminal interrupts it as well as us, but whoever
     // signals this process alone means the child; the demo knows to take two at once for one.
     const interrupt = () => (task === "start" ? child.kill("SIGINT") : undefined);
@@ -163,6 +183,7 @@ function spawned(command, args, env = {}) {
       console.error(`${command} could not be started: ${error.message}`);
       done(1);
     });
-    child.on("exit", (code) => done(code ?? 1));
+    // With its output in our hands it has ended when we have read all of it.
+    child.on(say === undefined ? "exit" : "close", (code) => done(code ?? 1));
   });
 }

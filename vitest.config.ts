@@ -3,6 +3,7 @@ import { defineConfig } from "vitest/config";
 // Projects are split by what they cost: a colleague without PostgreSQL can still run unit, types and
 // architecture in seconds. Both PostgreSQL projects share one cluster per run.
 const globalPostgres = ["test/support/global-postgres.ts"];
+const globalPrograms = "test/support/global-programs.ts";
 
 // Tests import the package by its public names; the private condition leads them to the sources.
 const conditions = ["sagabox:source", "node"];
@@ -73,7 +74,7 @@ export default defineConfig({
         test: {
           name: "postgres",
           include: ["src/**/*.pg.test.ts", "test/**/*.pg.test.ts"],
-          globalSetup: globalPostgres,
+          globalSetup: [...globalPostgres, globalPrograms],
           testTimeout: 30_000,
           hookTimeout: 60_000,
         },
@@ -98,7 +99,7 @@ export default defineConfig({
           name: "proof",
           include: ["test/chaos/**/*.chaos.ts"],
           exclude: quickProof ? onlyFull : [],
-          globalSetup: [...globalPostgres, "test/support/global-programs.ts"],
+          globalSetup: [...globalPostgres, globalPrograms],
           fileParallelism: false,
           testTimeout: quickProof ? 180_000 : 1_800_000,
           hookTimeout: 120_000,

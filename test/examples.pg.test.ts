@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { temporaryDatabase } from "./support/database.ts";
+import { program } from "./support/program.ts";
 
 const root = join(import.meta.dirname, "..");
 const examples = readdirSync(join(root, "examples")).filter((name) => /^\d\d-/.test(name));
@@ -25,8 +26,8 @@ test.for(examples)(
 );
 
 async function run(name: string, url: string): Promise<{ code: number; output: string; trouble: string }> {
-  const main = join(root, "examples", name, "main.ts");
-  const child = spawn(process.execPath, ["--import", "tsx", "--conditions=sagabox:source", main], {
+  const main = program(new URL(`../examples/${name}/main.ts`, import.meta.url));
+  const child = spawn(process.execPath, [main], {
     cwd: root,
     env: { PATH: process.env["PATH"], DATABASE_URL: url },
     stdio: ["ignore", "pipe", "pipe"],

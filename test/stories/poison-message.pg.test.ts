@@ -1,16 +1,15 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { deadLetterStore, listDeadLetters } from "../../src/dead-letter/index.ts";
 import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
 import { temporaryDatabase } from "../support/database.ts";
+import { program } from "../support/program.ts";
 
-const worker = fileURLToPath(new URL("./poison-worker.ts", import.meta.url));
+const worker = program(new URL("./poison-worker.ts", import.meta.url));
 
 async function runWorker(url: string, way: string): Promise<boolean> {
-  const args = ["--conditions=sagabox:source", "--import", import.meta.resolve("tsx"), worker, url, way];
-  const child = spawn(process.execPath, args, { stdio: "inherit" });
+  const child = spawn(process.execPath, [worker, url, way], { stdio: "inherit" });
   const [code] = (await once(child, "exit")) as [number | null];
   return code === 0;
 }

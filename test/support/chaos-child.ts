@@ -1,9 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { inject } from "vitest";
 import type { ChildOptions } from "./chaos-contract.ts";
+import { program } from "./program.ts";
 
 /** One line of a child's log that a person would look at. */
 export interface LogLine {
@@ -33,7 +32,7 @@ export class ChaosChild {
   constructor(script: ChildScript, options: ChildOptions) {
     this.id = options.id;
     this.works = script !== "load";
-    const path = join(inject("programs"), "test", "chaos", `${script}.js`);
+    const path = program(new URL(`../chaos/${script}.ts`, import.meta.url));
     this.#child = spawn(process.execPath, [path], {
       env: { PATH: process.env["PATH"], HOME: process.env["HOME"], CHAOS: JSON.stringify(options) },
       stdio: ["ignore", "pipe", "pipe"],

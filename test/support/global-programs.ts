@@ -5,7 +5,7 @@ import type { TestProject } from "vitest/node";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Where the programs that the proof starts are found, compiled. */
+    /** The folder of the programs that tests start, compiled. */
     readonly programs: string;
   }
 }
@@ -13,8 +13,8 @@ declare module "vitest" {
 const root = join(import.meta.dirname, "..", "..");
 
 /**
- * Compiles the processes of the proof once per run, the way the package is built. A loader that translates them again
- * at every start would take several times as long as the start itself, and there are a hundred of them.
+ * Compiles the programs that tests start once per run, the way the package is built. A loader that translates them
+ * again at every start takes several times as long as the start itself, and there are a hundred of those.
  */
 export default function setup(project: TestProject): () => void {
   const home = join(root, "node_modules", ".cache");
@@ -22,11 +22,11 @@ export default function setup(project: TestProject): () => void {
   const folder = mkdtempSync(join(home, "sagabox-programs-"));
   const remove = (): void => rmSync(folder, { recursive: true, force: true });
   const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
-  const words = [compiler, "-p", join(root, "test", "chaos", "tsconfig.json"), "--outDir", folder];
+  const words = [compiler, "-p", join(root, "test", "tsconfig.programs.json"), "--outDir", folder];
   const { status, stdout, stderr } = spawnSync(process.execPath, words, { encoding: "utf8" });
   if (status !== 0) {
     remove();
-    throw new Error(`The programs of the proof do not compile:\n${stdout}${stderr}`);
+    throw new Error(`The programs that tests start do not compile:\n${stdout}${stderr}`);
   }
   writeFileSync(join(folder, "package.json"), JSON.stringify(ownPackage()));
   project.provide("programs", folder);

@@ -1,16 +1,16 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { createBus, event } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../support/database.ts";
+import { program } from "../../support/program.ts";
 import { Runbook } from "../../support/runbook.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
 
 const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
-const file = fileURLToPath(new URL("./killing-worker.ts", import.meta.url));
+const file = program(new URL("./killing-worker.ts", import.meta.url));
 
 /** Starts a worker again whenever it dies, as Kubernetes would. */
 function keepRunning(url: string) {
@@ -18,8 +18,7 @@ function keepRunning(url: string) {
   let child: ChildProcess | undefined;
   const running = (async () => {
     while (!stopped) {
-      const args = ["--conditions=sagabox:source", "--import", import.meta.resolve("tsx"), file, url];
-      child = spawn(process.execPath, args, { stdio: "inherit" });
+      child = spawn(process.execPath, [file, url], { stdio: "inherit" });
       await once(child, "exit");
       if (!stopped) deaths += 1;
     }

@@ -1,7 +1,7 @@
 import { random } from "./random.ts";
 import type { Service } from "./service.ts";
 import { sleep, withJitter } from "./sleep.ts";
-import { yieldToEventLoop } from "./timers.ts";
+import { after, yieldToEventLoop } from "./timers.ts";
 
 export interface LoopOptions {
   /**
@@ -17,9 +17,6 @@ export interface LoopOptions {
   readonly maxBackoffMs?: number;
 }
 
-/** Without a reason of ours each abort would make an exception, with its stack. */
-const WOKEN = "woken";
-
 /**
  * Runs a step again and again until it is stopped. A step that throws is reported and tried again after a
  * growing wait, so one failure never ends the loop nor the process.
@@ -27,7 +24,7 @@ const WOKEN = "woken";
 export class Loop implements Service {
   readonly #options: LoopOptions;
   #run: { readonly stopping: AbortController; readonly ended: Promise<void> } | undefined;
-  #waiting: AbortController | undefined;
+  #endWait: (() => void) | undefined;
   #wakeRequested = false;
 
   constructor(options: LoopOptions) {
@@ -50,7 +47,7 @@ export class Loop implements Service {
     const run = this.#run;
     if (run === undefined) return;
     run.stopping.abort();
-    this.#waiting?.abort();
+    this.#endWait?.();
     await run.ended;
     if (this.#run === run) this.#run = undefined;
   }
@@ -58,7 +55,7 @@ export class Loop implements Service {
   /** Ends the current wait; during a step, makes the next one follow at once. A failing loop keeps its wait. */
   wake(): void {
     this.#wakeRequested = true;
-    this.#waiting?.abort(WOKEN);
+    this.#endWait?.();
   }
 
   async #repeat(stopping: AbortSignal): Promise<void> {
@@ -83,9 +80,15 @@ export class Loop implements Service {
     // A step that never waits must still let sockets and timers have their turn.
     if (waitMs <= 0 || this.#wakeRequested) return yieldToEventLoop();
     if (stopping.aborted) return;
-    this.#waiting = new AbortController();
-    await sleep(waitMs, this.#waiting.signal);
-    this.#waiting = undefined;
+    // By hand: a loop that is woken thousands of times a second would feel the price of an AbortController.
+    await new Promise<void>((resolve) => {
+      const cancel = after(waitMs, resolve);
+      this.#endWait = () => {
+        cancel();
+        resolve();
+      };
+    });
+    this.#endWait = undefined;
   }
 
   #backoff(failures: number): number {

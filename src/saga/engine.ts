@@ -1,4 +1,4 @@
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { isSagaboxError } from "../errors/index.ts";
 import type { Json, Unpacked } from "../message/index.ts";
 import type { Compose, Outgoing } from "../outbox/index.ts";
 import { classifyFailure } from "../retry/index.ts";
@@ -19,7 +19,6 @@ import type { SagaRegistry } from "./registry.ts";
 import {
   actorOf,
   after,
-  insertParams,
   reasonOf,
   type Birth,
   type Cause,
@@ -31,6 +30,7 @@ import { noKeyHere, SEALED_TEXT, sealedText, type PersonSeal, type SagaVault } f
 import type { SagaStatements } from "./statements.ts";
 import { tracedTransition } from "./trace-saga.ts";
 import { transitionOf, type Transition } from "./transition.ts";
+import { writeTransition } from "./write-transition.ts";
 
 /** An open transaction that can also take messages. */
 export interface SagaTransaction extends Queryable {
@@ -69,6 +69,8 @@ interface ApplyOptions {
 
 interface Applied {
   readonly instance: Loaded;
+  /** Something came for it before it existed. */
+  readonly mail?: boolean;
   readonly ignored?: string;
 }
 
@@ -137,15 +139,11 @@ export class SagaEngine {
     const { decision: sendable, outgoing } = await this.#compose(tx, definition, before, decision, cause);
     const transition = this.#transition(definition, before, sendable, cause, { release, whole });
     if (transition === undefined) return this.#withoutResult(tx, definition, before, cause);
-    const written =
-      birth === undefined
-        ? await tx.run(this.sql.save, [`[${transition.text}]`])
-        : await tx.run(this.sql.insert, insertParams(before, birth, transition));
-    if (written.rows.length === 0) throw conflict(before.id);
+    const mail = await writeTransition(this.sql, tx, before, transition, birth);
     for (const one of outgoing) await tx.send(one);
     for (const effect of sendable.effects) await tellFamily(this, tx, before, sendable, effect);
     tx.whenCommitted(() => this.tell(before, sendable));
-    return { instance: after(before, sendable) };
+    return { instance: after(before, sendable), mail };
   }
 
   // What is too large to be kept must not stand in the way of everything that comes after it.
@@ -291,8 +289,4 @@ function tooLarge(cause: Cause, { state }: Loaded): Cause | undefined {
   }
   if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return undefined;
   return { ...cause, input: { ...input, outcome } };
-}
-
-export function conflict(id: string): SagaboxError {
-  return new SagaboxError("SAGA_CONFLICT", `Saga ${id} was changed by somebody else at the same time.`);
 }

@@ -5,6 +5,7 @@ import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
 import { InstanceGone, InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
 import { doOutside } from "./local-step.ts";
+import { hasEnded } from "./state.ts";
 import type { LocalWork } from "./timers.ts";
 import { tracedStep } from "./trace-saga.ts";
 import { Wanted } from "./wanted.ts";
@@ -54,6 +55,11 @@ export class InstanceTask {
     return this.#mail;
   }
 
+  /** Whether it has come to its end, so that time alone moves it no more. */
+  get ended(): boolean {
+    return hasEnded(this.#handle.instance.status);
+  }
+
   /** Somebody else has it now. */
   lose(reason = new Error("another process has taken the saga over")): void {
     this.#stopping = true;
@@ -96,7 +102,7 @@ export class InstanceTask {
     const due = this.#stopping ? [] : handle.work();
     for (const work of due) {
       if (this.#running.has(nameOf(work))) continue;
-      if (work.kind === "run") this.#begin(work);
+      if (work.kind === "run") void this.#outside(work);
       else await handle.inside(work);
     }
     if (due.some(({ kind }) => kind === "tx")) return true;
@@ -110,19 +116,19 @@ export class InstanceTask {
     return this.#mail || (dueMs !== null && dueMs <= nowMs);
   }
 
-  #begin(work: LocalWork): void {
+  async #outside(work: LocalWork): Promise<void> {
     const wanted = new Wanted();
     const name = nameOf(work);
     this.#running.set(name, wanted);
     const tellLate = (outcome: WorkOutcome): void => void this.#tellLate(work, outcome);
     const { instance } = this.#handle;
     const { spans } = this.#parts.engine.parts;
-    const doing = tracedStep(spans, work, instance, () => doOutside(work, instance, wanted, tellLate));
-    void doing.then(async (outcome) => {
-      await this.#settle(work, outcome);
-      this.#running.delete(name);
-      this.#goOn();
-    });
+    const outcome = await tracedStep(spans, work, instance, () =>
+      doOutside(work, instance, wanted, tellLate),
+    );
+    await this.#settle(work, outcome);
+    this.#running.delete(name);
+    this.#goOn();
   }
 
   async #settle(work: LocalWork, outcome: WorkOutcome): Promise<void> {

@@ -3,13 +3,14 @@ import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.t
 import { replyContract, replyTopicOf, type AnyEvent, type Json, type ReplyBody } from "../message/index.ts";
 import type { Sql } from "../storage/index.ts";
 import { storable } from "./draft.ts";
-import { conflict, type SagaEngine, type SagaTransaction } from "./engine.ts";
+import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import { eventConsumer, replyConsumer } from "./event-consumer.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { letterText, withoutFields } from "./letter.ts";
 import { sagaReplies } from "./saga-command.ts";
 import type { InstanceRow, Loaded } from "./saga-store.ts";
 import { subjectOf } from "./sealing.ts";
+import { conflict } from "./write-transition.ts";
 
 export interface ListenParts {
   readonly engine: SagaEngine;

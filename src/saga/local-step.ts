@@ -27,7 +27,7 @@ function seenBy({ id, input, state }: Loaded): Seen {
  * Runs a step or its undo outside the transaction, within its time. Never throws. What does not end in time has an
  * unknown outcome; if it succeeds after all, `tellLate` hears of it.
  */
-export async function doOutside(
+export function doOutside(
   work: LocalWork,
   instance: Loaded,
   wanted: Wanted,

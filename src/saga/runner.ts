@@ -36,6 +36,8 @@ export class SagaRunner implements Service {
   readonly #renewal: Loop;
   readonly #orphans: Loop;
   #hinted = false;
+  /** Nothing was due when we looked, and we know when something will be. */
+  #sated = false;
   #mailAtMs = 0;
 
   constructor(parts: SagaRunnerParts) {
@@ -83,10 +85,10 @@ export class SagaRunner implements Service {
     return this.#parts.concurrency - this.#tasks.size - this.#opening.size;
   }
 
-  /** An instance that was started and claimed here. What came before it did is found when it is given back. */
-  take(instance: Loaded): void {
-    this.#hinted = true;
-    if (this.#loop.running) this.#take(instance, false);
+  /** An instance that was started and claimed here, with what came before it did. */
+  take(instance: Loaded, mail: boolean): void {
+    if (this.#loop.running) this.#take(instance, mail, true);
+    else this.#hinted = true;
   }
 
   /** Something may be due: for an instance under way here, or for any. */
@@ -99,6 +101,7 @@ export class SagaRunner implements Service {
 
   async #look(): Promise<number> {
     const { engine, database, pollMs } = this.#parts;
+    this.#sated = false;
     const names = textArray(engine.movable());
     const room = this.#room;
     if (room <= 0) return Infinity; // whoever ends wakes us
@@ -113,6 +116,7 @@ export class SagaRunner implements Service {
     if (taken > 0) return pollMs; // whoever ends wakes us
     const { rows } = await database.run<{ wait_ms: string | number }>(engine.sql.nextDue, [names]);
     const waitMs = rows[0] === undefined ? pollMs : Number(rows[0].wait_ms);
+    this.#sated = true;
     return Math.max(1, Math.min(pollMs, waitMs));
   }
 
@@ -165,7 +169,7 @@ export class SagaRunner implements Service {
     parts.observer.tell("saga.changed", told, { sagaId: id, traceparent });
   }
 
-  #take(instance: Loaded, mail: boolean): void {
+  #take(instance: Loaded, mail: boolean, startedHere = false): void {
     const { engine, database, begin, worker } = this.#parts;
     const known = this.#tasks.get(instance.id);
     if (known !== undefined) {
@@ -186,20 +190,21 @@ export class SagaRunner implements Service {
     });
     this.#tasks.set(instance.id, task);
     void task.run().finally(() => {
-      const letGo = this.#letGo(instance.id, task).finally(() => this.#lettingGo.delete(letGo));
+      const letGo = this.#letGo(instance.id, task, startedHere).finally(() => this.#lettingGo.delete(letGo));
       this.#lettingGo.add(letGo);
     });
   }
 
   // Claimed again in the moment in which it was given back, or after a late renewal: nobody would work on that claim.
-  async #letGo(id: string, task: InstanceTask): Promise<void> {
+  async #letGo(id: string, task: InstanceTask, startedHere: boolean): Promise<void> {
     const { engine, database, worker } = this.#parts;
     while (this.#claimedTwice.delete(id)) {
       await database.run(engine.sql.release, [id, worker]).catch(() => undefined); // it runs out by itself
     }
     this.#tasks.delete(id);
-    if (task.poked) this.#hinted = true;
-    this.#loop.wake();
+    // While it was ours nobody looked for its mail. One that has ended leaves nothing to look for but what waits for room.
+    if (task.poked || (startedHere && !task.ended)) this.#hinted = true;
+    if (this.#hinted || !this.#sated || !task.ended) this.#loop.wake();
   }
 
   async #renew(): Promise<number> {

@@ -5,6 +5,7 @@ import {
   encodeJson,
   isValidId,
   parseTraceparent,
+  poolRandomBytes,
   type DerivedContext,
   type Json,
 } from "../message/index.ts";
@@ -25,7 +26,7 @@ export interface Started {
 /** Whoever could go on with a new instance in this process. */
 export interface Taker {
   readonly claim: Claim | undefined;
-  take(instance: Loaded): void;
+  take(instance: Loaded, mail: boolean): void;
   /** There is a new one for whoever has room. */
   hint(): void;
 }
@@ -65,6 +66,8 @@ export async function startIn(
   return startFrom(engine, tx, definition, await seedOf(definition, given), origin);
 }
 
+const pooledBytes = poolRandomBytes(randomBytes);
+
 /** Makes the instance and takes its first step, all inside the given transaction. */
 export async function startFrom(
   engine: SagaEngine,
@@ -78,7 +81,11 @@ export async function startFrom(
   const current = currentMessageContext();
   const span = parts.spans.startSaga(id, definition.name, origin.traceparent ?? current?.traceparent);
   const { traceparent } = span;
-  const context = deriveContext(current, traced(origin), { messageId: id, randomBytes, traceparent });
+  const context = deriveContext(current, traced(origin), {
+    messageId: id,
+    randomBytes: pooledBytes,
+    traceparent,
+  });
   try {
     return await span.run(() =>
       startWith(engine, tx, definition, { id, input, key, subject }, context, origin),
@@ -124,9 +131,11 @@ async function startWith(
   const birth = { definitionVersion: definition.version, traceId, claim };
   try {
     const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
-    const { instance } = await engine.apply(tx, definition, before, cause, { birth });
+    const { instance, mail = false } = await engine.apply(tx, definition, before, cause, { birth });
     const { taker } = origin;
-    tx.whenCommitted(() => (claim === undefined ? taker?.hint() : taker?.take({ ...instance, claims: 1 })));
+    tx.whenCommitted(() =>
+      claim === undefined ? taker?.hint() : taker?.take({ ...instance, claims: 1 }, mail),
+    );
     return { sagaId: id, started: true };
   } catch (error) {
     if (isSagaboxError(error, "SAGA_CONFLICT")) return await existing(engine, tx, definition, key);

@@ -46,12 +46,17 @@ function difference(before: unknown, after: unknown, isBrought: Test): unknown {
     }
     return undefined;
   }
-  const changed: Record<string, unknown> = {};
-  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
+  let changed: Record<string, unknown> | undefined;
+  for (const key of Object.keys(before)) {
     const part = difference(before[key], after[key], isBrought);
-    if (part !== undefined) changed[key] = part;
+    if (part !== undefined) (changed ??= {})[key] = part;
   }
-  return Object.keys(changed).length === 0 ? undefined : changed;
+  for (const key of Object.keys(after)) {
+    if (Object.hasOwn(before, key)) continue;
+    const part = difference(undefined, after[key], isBrought);
+    if (part !== undefined) (changed ??= {})[key] = part;
+  }
+  return changed;
 }
 
 // A new record holds its result one level down.

@@ -1,4 +1,5 @@
 import { statement } from "../storage/index.ts";
+import { ended, inserted, instant, logged, opened, transition } from "./transition-statements.ts";
 
 export type SagaStatements = ReturnType<typeof sagaStatements>;
 
@@ -20,60 +21,19 @@ const claimed = (schema: string, due: string): string =>
         where instance.id = due.id
        returning ${columns}`;
 
-// What a transition is made of, as one object of a JSON text.
-const transition = `(id text, version integer, status text, state json, step text, waits text, since double precision,
-            error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
-            input json, drawn json, changes json, steps text[], incident text, resolution text, attachments text[])`;
-
-const instant = (ms: string): string => `to_timestamp(${ms} / 1000)`;
-
-const ended = (status: string): string =>
-  `case when ${status} in ('completed', 'compensated') then clock_timestamp() end`;
-
-// What it leaves beside the new state: its lines in the history, and its incident if it opens one.
-const logged = (schema: string, made: string, from: string): string =>
-  `logged as (
-         insert into ${schema}.saga_audit_log
-           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
-            drawn, changes)
-         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${made}.cause,
-                ${made}.actor, line.reason, saved.trace_id, case when line.nr = 1 then ${made}.input end,
-                case when line.nr = 1 then ${made}.drawn end, case when line.nr = 1 then ${made}.changes end
-           from ${from}, json_to_recordset(${made}.lines) as line
-             (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
-          order by line.nr),
-       opened as (
-         insert into ${schema}.saga_incident (saga_id, steps, error)
-         select saved.id, ${made}.steps, ${made}.incident from ${from} where ${made}.incident is not null
-         on conflict (saga_id) where closed_at is null
-         do update set steps = excluded.steps, error = excluded.error)`;
-
 export function sagaStatements(schema: string) {
+  const log = logged(schema, "made", "saved, made");
   return {
-    // The instance as it is after its first decision; nothing else is written if its key is taken.
-    insert: statement(
-      "sagabox.saga.insert",
-      `with made as (select * from json_to_record($14::json) as one ${transition}),
-       saved as (
-         insert into ${schema}.saga_instance
-           (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
-            parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
-            due_at, version, ended_at, claimed_by, claimed_until, claims, subject, attachments)
-         select $1::text, $2::text, $3::integer, $4::text, $5::json, $6::text, $7::text, $8::text, $9::text, $10::text,
-                made.status, made.state, made.step, made.waits, ${instant("made.since")}, made.error, made.retries,
-                ${instant("made.due")}, 1, ${ended("made.status")},
-                $11::text, clock_timestamp() + $12::double precision * interval '1 ms',
-                case when $11::text is null then 0 else 1 end, $13::text, made.attachments
-           from made
-         on conflict (type, correlation_id) do nothing
-         returning id, version, trace_id, type, correlation_id),
-       collected as (
-         update ${schema}.saga_mail as mail set saga_id = saved.id, correlation_id = null
-           from saved
-          where mail.type = saved.type and mail.correlation_id = saved.correlation_id and mail.saga_id is null
-            and mail.expires_at > clock_timestamp()),
-       ${logged(schema, "made", "saved, made")}
-       select id from saved`,
+    insert: statement("sagabox.saga.insert", inserted(schema, log)),
+    insertFailed: statement(
+      "sagabox.saga.insert_failed",
+      inserted(schema, `${log},\n       ${opened(schema, "made", "saved, made")}`),
+    ),
+    // What came for an instance before it existed.
+    collect: statement(
+      "sagabox.saga.collect",
+      `update ${schema}.saga_mail set saga_id = $1::text, correlation_id = null
+        where type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp()`,
     ),
     idOf: statement(
       "sagabox.saga.id_of",
@@ -123,6 +83,7 @@ export function sagaStatements(schema: string) {
          returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
                    free.drawn, free.changes, free.steps, free.incident, free.resolution),
        ${logged(schema, "saved", "saved")},
+       ${opened(schema, "saved", "saved")},
        closed as (
          update ${schema}.saga_incident as incident
             set closed_at = clock_timestamp(), resolution = saved.resolution

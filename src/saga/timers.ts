@@ -14,14 +14,21 @@ export interface LocalWork {
 
 /** Steps and undos of our own whose time has come. */
 export function localWork(definition: SagaDefinition, state: SagaState, nowMs: number): LocalWork[] {
-  return Object.entries(state.records).flatMap(([place, record]) => {
+  const due: LocalWork[] = [];
+  for (const [place, record] of Object.entries(state.records)) {
+    if (!isUnderWay(record)) continue;
     const step = stepAt(definition, place);
-    if (step === undefined) return [];
+    if (step === undefined) continue;
     const work = dueEffort(record, step);
-    if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) return [];
+    if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) continue;
     const { undo, kind, effort } = work;
-    return [{ place, undo, kind, epoch: effort.epoch, attempt: effort.attempt, step, record }];
-  });
+    due.push({ place, undo, kind, epoch: effort.epoch, attempt: effort.attempt, step, record });
+  }
+  return due;
+}
+
+function isUnderWay({ status, undo }: StepRecord): boolean {
+  return status === "in_progress" || undo?.status === "in_progress";
 }
 
 function dueEffort(
@@ -40,16 +47,13 @@ function dueEffort(
 /** When somebody has to look at the instance again although nothing comes; null for never. */
 export function nextDueMs({ records, deadlineAtMs }: SagaState, ended: boolean): number | null {
   if (ended) return null;
-  const times = Object.values(records).flatMap((record) => {
-    if (record.status === "in_progress") return timesOf(record);
-    return record.undo?.status === "in_progress" ? timesOf(record.undo) : [];
-  });
-  if (deadlineAtMs !== undefined) times.push(deadlineAtMs);
-  return times.length === 0 ? null : Math.min(...times);
-}
-
-function timesOf({ nextAtMs, dueAtMs }: Effort): number[] {
-  return [nextAtMs, dueAtMs].filter((atMs) => atMs !== undefined);
+  let earliest = deadlineAtMs ?? Infinity;
+  for (const record of Object.values(records)) {
+    if (!isUnderWay(record)) continue;
+    const { nextAtMs, dueAtMs } = record.status === "in_progress" ? record : (record.undo ?? record);
+    earliest = Math.min(earliest, nextAtMs ?? Infinity, dueAtMs ?? Infinity);
+  }
+  return earliest === Infinity ? null : earliest;
 }
 
 /** Whether time alone changes something: a wait is over, or a command is to be sent again. */
@@ -59,6 +63,7 @@ export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: 
   const isOver = ({ nextAtMs, dueAtMs }: Effort, local: boolean): boolean =>
     (dueAtMs !== undefined && dueAtMs <= nowMs) || (!local && nextAtMs !== undefined && nextAtMs <= nowMs);
   return Object.entries(records).some(([place, record]) => {
+    if (!isUnderWay(record)) return false;
     const step = stepAt(definition, place);
     if (record.status === "in_progress") return isOver(record, isLocal(step?.work.kind));
     return record.undo?.status === "in_progress" && isOver(record.undo, isLocal(step?.undo?.kind));

@@ -4,13 +4,21 @@ import type { Cause, Loaded } from "./saga-store.ts";
 import type { LocalWork } from "./timers.ts";
 
 /** One transition under a span: what moved the instance, the status it came into, and which steps changed. */
-export async function tracedTransition<T extends { readonly instance?: Loaded }>(
+export function tracedTransition<T extends { readonly instance?: Loaded }>(
+  spans: Spans,
+  before: Loaded,
+  cause: Cause,
+  work: () => Promise<T>,
+): Promise<T> {
+  return spans.enabled ? transitionInSpan(spans, before, cause, work) : work();
+}
+
+async function transitionInSpan<T extends { readonly instance?: Loaded }>(
   spans: Spans,
   before: Loaded,
   { input }: Cause,
   work: () => Promise<T>,
 ): Promise<T> {
-  if (!spans.enabled) return work();
   const span = spans.transition(before, {
     "sagabox.saga.version": before.definitionVersion,
     "sagabox.saga.input": input.kind,
@@ -35,13 +43,21 @@ export async function tracedTransition<T extends { readonly instance?: Loaded }>
 }
 
 /** A local step under a span. What a step about a person says when it fails is not written down. */
-export async function tracedStep(
+export function tracedStep(
+  spans: Spans,
+  step: LocalWork,
+  saga: Loaded,
+  work: () => Promise<WorkOutcome>,
+): Promise<WorkOutcome> {
+  return spans.enabled ? stepInSpan(spans, step, saga, work) : work();
+}
+
+async function stepInSpan(
   spans: Spans,
   { place, undo, attempt }: LocalWork,
   saga: Loaded,
   work: () => Promise<WorkOutcome>,
 ): Promise<WorkOutcome> {
-  if (!spans.enabled) return work();
   const span = spans.step(saga, place, { "sagabox.attempt": attempt, "sagabox.saga.undo": undo });
   try {
     const outcome = await span.run(work);

@@ -27,7 +27,7 @@ export class TransitionWriter {
   }
 
   /** Whether it was saved: not when somebody else has moved the instance, or holds its row right now. */
-  async save(transition: Transition): Promise<boolean> {
+  save(transition: Transition): Promise<boolean> {
     return new Promise((told, failed) => {
       this.#waiting.push({ ...transition, told, failed });
       if (!this.#writing) void this.#writeAll();

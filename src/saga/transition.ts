@@ -6,8 +6,7 @@ import type { SagaInput } from "./input.ts";
 import { actorOf, reasonOf, type Cause, type Loaded } from "./saga-store.ts";
 import { changesText } from "./state-changes.ts";
 import { sealedText, SEALED_TEXT } from "./sealing.ts";
-import type { SagaState } from "./state.ts";
-import { hasEnded } from "./state.ts";
+import { hasEnded, type Effort, type SagaState } from "./state.ts";
 import { nextDueMs, waitingFor } from "./timers.ts";
 
 /** Everything that one decision writes about its instance, as `save` and `insert` read it. */
@@ -16,6 +15,8 @@ export interface Transition {
   readonly id: string;
   /** A JSON object. */
   readonly text: string;
+  /** Whether it opens an incident. */
+  readonly fails?: boolean;
 }
 
 interface TransitionOptions {
@@ -52,7 +53,7 @@ export function transitionOf(
     waits: waits?.what,
     since: waits?.sinceMs,
     error: hidden(lastErrorOf(state)),
-    retries: Object.values(state.records).reduce((sum, { attempt }) => sum + attempt - 1, 0),
+    retries: retriesOf(state),
     due: nextDueMs(state, hasEnded(status)),
     release,
     cause,
@@ -69,7 +70,7 @@ export function transitionOf(
     drawn: sealed(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn"),
     changes: sealed(changesText(before.state, state, input), "changes"),
   };
-  return { id, text: withParts(JSON.stringify(plain), parts) };
+  return { id, text: withParts(JSON.stringify(plain), parts), fails: opened !== undefined };
 }
 
 // Texts that are JSON already go in as they are.
@@ -122,11 +123,25 @@ function bringsData({ state }: Loaded, input: SagaInput): boolean {
 }
 
 function lastErrorOf({ records }: SagaState): string | undefined {
-  const failed = Object.values(records)
-    .flatMap((record) => [record, ...(record.undo === undefined ? [] : [record.undo])])
-    .filter(({ error }) => error !== undefined)
-    .sort((a, b) => (b.endedAtMs ?? b.startedAtMs) - (a.endedAtMs ?? a.startedAtMs));
-  return failed[0]?.error;
+  let latest: Effort | undefined;
+  const look = (effort: Effort): void => {
+    if (effort.error !== undefined && (latest === undefined || atMs(effort) > atMs(latest))) latest = effort;
+  };
+  for (const record of Object.values(records)) {
+    look(record);
+    if (record.undo !== undefined) look(record.undo);
+  }
+  return latest?.error;
+}
+
+function atMs({ endedAtMs, startedAtMs }: Effort): number {
+  return endedAtMs ?? startedAtMs;
+}
+
+function retriesOf({ records }: SagaState): number {
+  let sum = 0;
+  for (const { attempt } of Object.values(records)) sum += attempt - 1;
+  return sum;
 }
 
 function tooLarge(id: string, bytes: number, limit: number): SagaboxError {

@@ -111,10 +111,11 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   #first(query: PgQuery): Promise<PgResult> {
-    return this.#together(() => {
-      void this.#begin();
-      return this.#client.query(query);
-    });
+    const stream = this.#client.connection?.stream;
+    stream?.cork?.();
+    process.nextTick(() => stream?.uncork?.()); // whatever is asked before anybody waits comes along
+    void this.#begin();
+    return this.#client.query(query);
   }
 
   #begin(): Promise<PgResult> {

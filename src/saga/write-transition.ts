@@ -1,0 +1,36 @@
+import { SagaboxError } from "../errors/index.ts";
+import type { Queryable } from "../storage/index.ts";
+import { insertParams, type Birth, type Loaded } from "./saga-store.ts";
+import type { SagaStatements } from "./statements.ts";
+import type { Transition } from "./transition.ts";
+
+interface Written {
+  readonly id: string;
+  readonly has_mail?: boolean;
+}
+
+/** Throws when somebody else was faster. True when something came for the instance before it existed. */
+export async function writeTransition(
+  sql: SagaStatements,
+  tx: Queryable,
+  before: Loaded,
+  transition: Transition,
+  birth: Birth | undefined,
+): Promise<boolean> {
+  const { id, type, key } = before;
+  if (birth === undefined) {
+    const { rows } = await tx.run(sql.save, [`[${transition.text}]`]);
+    if (rows.length === 0) throw conflict(id);
+    return false;
+  }
+  const insert = transition.fails === true ? sql.insertFailed : sql.insert;
+  const { rows } = await tx.run<Written>(insert, insertParams(before, birth, transition));
+  if (rows[0] === undefined) throw conflict(id);
+  if (rows[0].has_mail !== true) return false;
+  await tx.run(sql.collect, [id, type, key]);
+  return true;
+}
+
+export function conflict(id: string): SagaboxError {
+  return new SagaboxError("SAGA_CONFLICT", `Saga ${id} was changed by somebody else at the same time.`);
+}

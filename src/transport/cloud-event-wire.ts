@@ -30,9 +30,9 @@ export const cloudEventBindings = {
 
 const structuredType = "application/cloudevents+json; charset=utf-8";
 
-export function toStructured(message: Message): { body: Buffer; headers: Record<string, string> } {
+export function toStructured(message: Message): { text: string; headers: Record<string, string> } {
   return {
-    body: Buffer.from(toCloudEventJson(message)),
+    text: toCloudEventJson(message),
     headers: { ...besideOf(message), "content-type": structuredType },
   };
 }
@@ -40,13 +40,13 @@ export function toStructured(message: Message): { body: Buffer; headers: Record<
 export function toBinary(
   message: Message,
   { prefix, contentType }: CloudEventBinding,
-): { body: Buffer; headers: Record<string, string> } {
+): { text: string; headers: Record<string, string> } {
   const { attributes, data } = toCloudEvent(message);
   const { datacontenttype = "", ...others } = attributes;
   const headers = besideOf(message);
   for (const [name, value] of Object.entries(others)) headers[`${prefix}${name}`] = value;
   headers[contentType === "header" ? "content-type" : `${prefix}datacontenttype`] = datacontenttype;
-  return { body: Buffer.from(data), headers };
+  return { text: data, headers };
 }
 
 // The caller's headers stand beside the event too, for brokers and tracers that look no further. Attributes that came

@@ -13,7 +13,15 @@ export type { Capabilities } from "./capabilities.ts";
 export type { BrokerObject, BrokerTopology, PlannedGroup } from "./topology.ts";
 export { assertCanBegin, type StartingPoint } from "./starting-point.ts";
 export { isLocalTransport, type HomeDatabase, type LocalHop, type LocalTransport } from "./local-hop.ts";
-export { contentType, fromWire, toWire, type Received, type WireForm, type WireMessage } from "./wire.ts";
+export {
+  contentType,
+  fromWire,
+  toWire,
+  toWireText,
+  type Received,
+  type WireForm,
+  type WireMessage,
+} from "./wire.ts";
 export { cloudEventBindings, unreadable } from "./cloud-event-wire.ts";
 export type { CloudEventBinding, MessageFormat } from "./cloud-event-wire.ts";
 export { ClientLoader, type ClientPackage } from "./client-package.ts";

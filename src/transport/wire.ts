@@ -41,16 +41,25 @@ export interface WireForm {
 }
 
 export function toWire(message: Message, form?: WireForm): WireMessage {
+  const { text, headers } = toWireText(message, form);
+  return { body: Buffer.from(text), headers };
+}
+
+/** The same, with the body as the text it is: for a transport that writes it into bytes of its own. */
+export function toWireText(
+  message: Message,
+  form?: WireForm,
+): { readonly text: string; readonly headers: Readonly<Record<string, string>> } {
   switch (form?.format) {
     case "cloudevents-structured":
       return toStructured(message);
     case "cloudevents-binary":
       return toBinary(message, form.binding);
-    default:
-      return {
-        body: Buffer.from(encodeEnvelope(message)),
-        headers: { ...wireHeaders(message), "content-type": contentType },
-      };
+    default: {
+      const headers = wireHeaders(message);
+      headers["content-type"] = contentType;
+      return { text: encodeEnvelope(message), headers };
+    }
   }
 }
 

@@ -82,7 +82,7 @@ export class Copies {
     headers: Map<Buffer, Buffer>,
     signal: AbortSignal,
   ): Promise<void> {
-    const parcel = { topic, key: key ?? undefined, value, headers };
+    const parcel = { topic, key: key ?? undefined, value, headers: [...headers].flat() };
     const outcome = await this.#publisher.put(parcel, purpose, signal);
     if (outcome.kind === "published") return;
     throw new SagaboxError(

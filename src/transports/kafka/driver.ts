@@ -79,11 +79,15 @@ export interface ProducerIdentity {
   readonly epoch: number;
 }
 
+/** Bytes, or a text that travels as UTF-8. */
+export type Content = string | Buffer;
+
 export interface OutgoingRecord {
-  readonly key: Buffer | undefined;
-  readonly value: Buffer;
-  readonly headers: Map<Buffer, Buffer>;
-  readonly timestamp: bigint;
+  readonly key: Content | undefined;
+  readonly value: Content;
+  /** Name, value, name, value. */
+  readonly headers: readonly Content[];
+  readonly timestampMs: number;
 }
 
 export interface ProduceRequest {

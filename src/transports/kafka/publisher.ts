@@ -3,16 +3,16 @@ import type { Message } from "../../message/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import {
   cloudEventBindings,
-  toWire,
+  toWireText,
   type PublishOptions,
   type PublishOutcome,
 } from "../../transport/index.ts";
 import { messageOf } from "./connections.ts";
-import type { KafkaDriver, TopicView } from "./driver.ts";
+import type { Content, KafkaDriver, TopicView } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
-import type { Outgoing } from "./partition-line.ts";
 import { partitionOf } from "./partitioner.ts";
-import { headerBytes } from "./record-headers.ts";
+import { Round, type Layout } from "./publish-round.ts";
+import { contentBytes, headerList } from "./record-headers.ts";
 import { Sender, unknown, unreachable } from "./sender.ts";
 import type { TopicDirectory, TopicPurpose } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
@@ -24,30 +24,9 @@ const NOT_SENT = "given up before it was sent";
 interface Parcel {
   readonly topic: string;
   readonly key: Buffer | undefined;
-  readonly value: Buffer;
-  readonly headers: Map<Buffer, Buffer>;
-}
-
-/** One call of publish. */
-interface Round {
-  readonly timestamp: bigint;
-  /** Partitions that take no more of it, since an earlier message was refused. */
-  readonly stopped: Set<string>;
-  readonly open: Set<Outgoing>;
-}
-
-interface Layout {
-  partitions: number;
-  open: number;
-  next: number;
-}
-
-/** What a message needs to be sent, beside itself. */
-interface Way {
-  readonly partition: number;
-  readonly bytes: number;
-  readonly layout: Layout;
-  readonly round: Round;
+  readonly value: Content;
+  /** Name, value, name, value. */
+  readonly headers: readonly Content[];
 }
 
 /** Messages to partitions, and an outcome for each. */
@@ -57,7 +36,7 @@ export class Publisher {
   readonly #topology: Topology;
   readonly #sender: Sender;
   readonly #layouts = new Map<string, Layout>();
-  #buffered = 0;
+  readonly #buffer = { bytes: 0 };
 
   constructor(driver: KafkaDriver, directory: TopicDirectory, settings: KafkaSettings, topology: Topology) {
     this.#directory = directory;
@@ -87,22 +66,22 @@ export class Publisher {
     signal: AbortSignal,
   ): Promise<readonly PublishOutcome[]> {
     const topics = await this.#topics(new Set(parcels.map(({ topic }) => topic)), purpose, signal);
-    const timestamp = BigInt(Math.floor(systemClock.wallMs()));
-    const round: Round = { timestamp, stopped: new Set(), open: new Set() };
-    const outcomes = parcels.map((parcel) => {
+    const round = new Round(parcels.length, systemClock.wallMs(), this.#buffer);
+    for (const [index, parcel] of parcels.entries()) {
       const topic = topics.get(parcel.topic);
       if (topic === undefined || topic instanceof Error || signal.aborted)
-        return Promise.resolve(unreachable(topic instanceof Error ? messageOf(topic) : NOT_SENT));
-      return this.#route(parcel, topic, round);
-    });
+        round.end(index, unreachable(topic instanceof Error ? messageOf(topic) : NOT_SENT));
+      else this.#route(parcel, index, topic, round);
+    }
+    this.#sender.go();
     const giveUp = (): void => {
-      for (const outgoing of round.open)
+      for (const outgoing of round.outgoing)
         outgoing.settle(outgoing.taken ? unknown("given up") : unreachable(NOT_SENT));
     };
     signal.addEventListener("abort", giveUp, { once: true });
-    const settled = await Promise.all(outcomes);
+    const outcomes = await round.ended;
     signal.removeEventListener("abort", giveUp);
-    return settled;
+    return outcomes;
   }
 
   // Nothing may wait longer than its sender does, so the look at the topics is left behind when the sender gives up.
@@ -120,18 +99,21 @@ export class Publisher {
     return found;
   }
 
-  #route(parcel: Parcel, topic: TopicView, round: Round): Promise<PublishOutcome> {
-    const bytes = sizeOf(parcel);
+  #route(parcel: Parcel, index: number, topic: TopicView, round: Round): void {
+    const { key, value, headers } = parcel;
     const layout = this.#layout(topic);
-    const { key } = parcel;
     const partition =
       key === undefined ? layout.next++ % layout.partitions : partitionOf(key, layout.partitions);
     if (round.stopped.size > 0 && round.stopped.has(lineOf(parcel, partition)))
-      return Promise.resolve(unreachable("an earlier message for the same partition was refused"));
+      return round.end(index, unreachable("an earlier message for the same partition was refused"));
+    const bytes = sizeOf(parcel);
     const flaw = this.#flaw(bytes);
-    if (flaw === undefined) return this.#send(parcel, { partition, bytes, layout, round });
+    if (flaw === undefined) {
+      const record = { key, value, headers, timestampMs: round.timestampMs };
+      return this.#sender.add(parcel.topic, partition, round.take(index, record, bytes, layout));
+    }
     round.stopped.add(lineOf(parcel, partition));
-    return Promise.resolve(flaw);
+    round.end(index, flaw);
   }
 
   #flaw(bytes: number): PublishOutcome | undefined {
@@ -139,32 +121,8 @@ export class Publisher {
     // Compression may make it fit; what is far too large is not even sent.
     if (bytes > topics.maxBytes * 16 || bytes > bufferBytes)
       return { kind: "refused", error: tooLarge(bytes, topics.maxBytes) };
-    if (this.#buffered + bytes > bufferBytes) return unreachable("too much is waiting to be sent");
+    if (this.#buffer.bytes + bytes > bufferBytes) return unreachable("too much is waiting to be sent");
     return undefined;
-  }
-
-  #send(parcel: Parcel, { partition, bytes, layout, round }: Way): Promise<PublishOutcome> {
-    return new Promise((resolve) => {
-      layout.open += 1;
-      this.#buffered += bytes;
-      const { key, value, headers } = parcel;
-      const outgoing: Outgoing = {
-        record: { key, value, headers, timestamp: round.timestamp },
-        bytes,
-        settled: false,
-        taken: false,
-        settle: (outcome) => {
-          if (outgoing.settled) return;
-          outgoing.settled = true;
-          round.open.delete(outgoing);
-          layout.open -= 1;
-          this.#buffered -= bytes;
-          resolve(outcome);
-        },
-      };
-      round.open.add(outgoing);
-      this.#sender.add(parcel.topic, partition, outgoing);
-    });
   }
 
   // P-15: a key moves to its new partition only when nothing of the topic is on its way to an old one.
@@ -180,15 +138,15 @@ export class Publisher {
   }
 
   #parcel(message: Message): Parcel {
-    const { body, headers } = toWire(message, {
+    const { text, headers } = toWireText(message, {
       format: this.#settings.format,
       binding: cloudEventBindings.kafka,
     });
     return {
       topic: this.#topology.topic(message.topic),
       key: message.key === null ? undefined : Buffer.from(message.key),
-      value: body,
-      headers: headerBytes(headers),
+      value: text,
+      headers: headerList(headers),
     };
   }
 }
@@ -196,8 +154,8 @@ export class Publisher {
 const lineOf = ({ topic }: Parcel, partition: number): string => `${topic}/${partition}`;
 
 function sizeOf({ key, value, headers }: Parcel): number {
-  let bytes = RECORD_OVERHEAD + value.length + (key?.length ?? 0);
-  for (const [name, content] of headers) bytes += name.length + content.length + 4;
+  let bytes = RECORD_OVERHEAD + contentBytes(value) + (key?.length ?? 0) + headers.length * 2;
+  for (const part of headers) bytes += contentBytes(part);
   return bytes;
 }
 

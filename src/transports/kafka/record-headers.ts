@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { unreadable, type DeadLetterNote } from "../../transport/index.ts";
-import type { IncomingRecord } from "./driver.ts";
+import type { Content, IncomingRecord } from "./driver.ts";
 
 /** Written on a copy that waits to be tried again. */
 export const attemptHeader = "sagabox-attempt";
@@ -21,23 +21,23 @@ function textOf(name: Buffer, value: Buffer): string {
   return isAttribute && !isUtf8(value) ? unreadable(text) : text;
 }
 
-const MOST_NAMES = 1_000;
-const names = new Map<string, Buffer>();
-
-/** As Kafka carries them. Names come again with every message, so their bytes are kept. */
-export function headerBytes(headers: Readonly<Record<string, string>>): Map<Buffer, Buffer> {
-  const bytes = new Map<Buffer, Buffer>();
-  for (const name of Object.keys(headers)) bytes.set(nameBytes(name), Buffer.from(headers[name] ?? ""));
-  return bytes;
+/** Name, value, name, value. */
+export function headerList(headers: Readonly<Record<string, string>>): string[] {
+  const list: string[] = [];
+  for (const name of Object.keys(headers)) list.push(name, headers[name] ?? "");
+  return list;
 }
 
-function nameBytes(name: string): Buffer {
-  const known = names.get(name);
-  if (known !== undefined) return known;
-  if (names.size >= MOST_NAMES) names.clear();
-  const bytes = Buffer.from(name);
-  names.set(name, bytes);
-  return bytes;
+/** Of most headers Node would be asked for a few letters only, so those are counted here. */
+const SHORT = 64;
+
+/** How long it is on the wire. */
+export function contentBytes(content: Content): number {
+  if (typeof content !== "string") return content.length;
+  if (content.length > SHORT) return Buffer.byteLength(content);
+  for (let n = 0; n < content.length; n++)
+    if (content.charCodeAt(n) > 0x7f) return Buffer.byteLength(content);
+  return content.length;
 }
 
 /** 1, or what a copy says. */

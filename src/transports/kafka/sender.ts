@@ -27,6 +27,8 @@ export class Sender {
   readonly #timers = new Set<CancelTimer>();
   #identity: Promise<ProducerIdentity> | undefined;
   #linger: CancelTimer | undefined;
+  /** Bytes that came since the last look at what may go. */
+  #gathered = 0;
   #closed = false;
 
   constructor(driver: KafkaDriver, directory: TopicDirectory, settings: KafkaSettings) {
@@ -35,12 +37,17 @@ export class Sender {
     this.#settings = settings;
   }
 
+  /** Puts it into its line; `go` sends it. */
   add(topic: string, partition: number, message: Outgoing): void {
     if (this.#closed) return message.settle(unreachable("the transport is closed"));
-    const line = this.#line(topic, partition);
-    line.add(message);
-    if (line.waitingBytes >= this.#settings.batchBytes) this.#flush();
-    else this.#linger ??= after(this.#settings.lingerMs, () => this.#flush());
+    this.#line(topic, partition).add(message);
+    this.#gathered += message.bytes;
+  }
+
+  /** Everything of a call is in its line: enough for a request goes at once, less waits for company. */
+  go(): void {
+    if (this.#gathered >= this.#settings.batchBytes) this.#flush();
+    else if (this.#gathered > 0) this.#linger ??= after(this.#settings.lingerMs, () => this.#flush());
   }
 
   close(): void {
@@ -68,6 +75,7 @@ export class Sender {
   #flush(): void {
     this.#linger?.();
     this.#linger = undefined;
+    this.#gathered = 0;
     if (this.#closed) return;
     const requests = new Map<number, Request[]>();
     for (const line of this.#lines) {

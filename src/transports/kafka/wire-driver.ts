@@ -24,14 +24,14 @@ import type {
 } from "./driver.ts";
 import { isCoordinatorGone, sayCode } from "./kafka-codes.ts";
 import { askCommit, askCommitted, askHeartbeat, committedAnswer, heartbeatAnswer } from "./wire-group.ts";
-import { byTopic, fetchedOf, flatten, numericMap } from "./wire-forms.ts";
+import { byTopic, fetchedOf, flatten } from "./wire-forms.ts";
+import { askProduce } from "./wire-produce.ts";
 import type { Broker, KafkaSettings } from "./options.ts";
 
 const CONTROL = "control";
 const GROUP_KEY = 0;
 const TOPIC: ConfigResourceTypeValue = 2;
 const READ_COMMITTED = 1;
-const ALL_REPLICAS = -1;
 const IDENTITY_TRIES = 30;
 const IDENTITY_WAIT_MS = 100;
 
@@ -125,29 +125,8 @@ export class WireDriver implements KafkaDriver {
   }
 
   async produce(node: number, request: ProduceRequest): Promise<readonly PartitionAnswer[]> {
-    const { identity, timeoutMs, compression, batches } = request;
-    const messages = batches.flatMap(({ topic, partition, records }) =>
-      records.map(({ key, value, headers, timestamp }) => ({
-        topic,
-        partition,
-        value,
-        headers,
-        timestamp,
-        ...(key === undefined ? {} : { key }),
-      })),
-    );
-    const options = {
-      producerId: identity.id,
-      producerEpoch: identity.epoch,
-      compression,
-      sequences: numericMap(batches.map((batch) => [`${batch.topic}:${batch.partition}`, batch.sequence])),
-    };
-    const answer = await this.#at("produce", node, (connection) =>
-      platformatic.client.produceV11.api.async(connection, ALL_REPLICAS, timeoutMs, messages, options),
-    );
-    // Without acknowledgements the client answers true; we always ask for them.
-    if (typeof answer === "boolean") throw new NoAnswer("the answer held no confirmation", true, undefined);
-    return answer.responses.flatMap(({ name, partitionResponses }) =>
+    const { responses } = await this.#at("produce", node, (connection) => askProduce(connection, request));
+    return responses.flatMap(({ name, partitionResponses }) =>
       partitionResponses.map(({ index, errorCode }) => ({ topic: name, partition: index, code: errorCode })),
     );
   }

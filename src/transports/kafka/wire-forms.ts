@@ -1,5 +1,4 @@
-import type { NumericMap, RecordsBatch } from "@platformatic/kafka";
-import { platformatic } from "./client.ts";
+import type { RecordsBatch } from "@platformatic/kafka";
 import type { FetchedPartition, IncomingRecord, PartitionAnswer } from "./driver.ts";
 
 /** Bits in the attributes of a batch. */
@@ -35,12 +34,6 @@ export function flatten<P extends { partitionIndex: number; errorCode: number },
       ...more(partition),
     })),
   );
-}
-
-export function numericMap(entries: readonly (readonly [string, number])[]): NumericMap {
-  const map = new platformatic.client.NumericMap();
-  for (const [key, value] of entries) map.set(key, value);
-  return map;
 }
 
 interface FetchAnswer {

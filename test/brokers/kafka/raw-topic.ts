@@ -46,8 +46,8 @@ export class RawTopic {
             {
               key: key === undefined ? undefined : Buffer.from(key),
               value,
-              headers: new Map(headers.map(([name, content]) => [Buffer.from(name), content])),
-              timestamp: 1_700_000_000_000n,
+              headers: headers.flat(),
+              timestampMs: 1_700_000_000_000,
             },
           ],
         },

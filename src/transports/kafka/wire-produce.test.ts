@@ -1,0 +1,92 @@
+import { NumericMap, produceV11, Reader, readRecordsBatch } from "@platformatic/kafka";
+import { beforeAll, expect, test } from "vitest";
+import { platformatic } from "./client.ts";
+import type { Content, OutgoingRecord, ProduceRequest } from "./driver.ts";
+import { recordBatch } from "./record-batch.ts";
+import { produceRequest } from "./wire-produce.ts";
+
+beforeAll(() => platformatic.load());
+
+const NOW_MS = 1_790_000_000_123;
+
+function record(value: Content, wishes: Partial<OutgoingRecord> = {}): OutgoingRecord {
+  return { key: undefined, headers: [], timestampMs: NOW_MS, ...wishes, value };
+}
+
+function request(
+  batches: Readonly<Record<string, readonly OutgoingRecord[]>>,
+  compression: ProduceRequest["compression"] = "none",
+): ProduceRequest {
+  const named = Object.entries(batches).map(([place, records], n) => {
+    const [topic = "", partition] = place.split("/");
+    return { topic, partition: Number(partition), sequence: 0x7fff_fff0 - n, records };
+  });
+  return { identity: { id: 4_711n, epoch: 3 }, timeoutMs: 30_000, compression, batches: named };
+}
+
+/** What the client itself would have sent. */
+function byTheClient({ identity, timeoutMs, compression, batches }: ProduceRequest): Buffer {
+  const sequences = new NumericMap();
+  for (const { topic, partition, sequence } of batches) sequences.set(`${topic}:${partition}`, sequence);
+  const messages = batches.flatMap(({ topic, partition, records }) =>
+    records.map(({ key, value, headers, timestampMs }) => ({
+      topic,
+      partition,
+      value: Buffer.from(value),
+      timestamp: BigInt(timestampMs),
+      headers: new Map(pairs(headers)),
+      ...(key === undefined ? {} : { key: Buffer.from(key) }),
+    })),
+  );
+  const options = { producerId: identity.id, producerEpoch: identity.epoch, compression, sequences };
+  return produceV11.createRequest(-1, timeoutMs, messages, options).buffer;
+}
+
+function pairs(headers: readonly Content[]): [Buffer, Buffer][] {
+  return headers.flatMap((name, n) => {
+    const value = headers[n + 1];
+    return n % 2 === 1 || value === undefined ? [] : [[Buffer.from(name), Buffer.from(value)]];
+  });
+}
+
+const LENGTHS = [0, 1, 42, 43, 62, 63, 64, 65, 2_700, 2_731, 8_100, 8_191, 8_192, 40_000, 200_000];
+const LETTERS = ["x", "ü", "€", "😀", "\ud800"];
+
+test.each(LETTERS)(
+  "texts of %j have the bytes that the client would have written, at every length",
+  (letter) => {
+    const texts = LENGTHS.map((length) => letter.repeat(length));
+    const records = texts.flatMap((text) => [
+      record(text),
+      record(Buffer.from(text), { key: text }),
+      record("{}", { key: Buffer.from(text), headers: ["empty", "", text, "x", "mixed", `x${text}`] }),
+    ]);
+    const asked = request({ "orders/0": records });
+    expect(produceRequest(asked).buffer.equals(byTheClient(asked))).toBe(true);
+  },
+);
+
+test("so have batches of several topics and partitions, and records of different times", () => {
+  const times = [0, 1, -1, 63, 64, -5_000, 2_000_000_000].map((ms) =>
+    record("{}", { key: "k", timestampMs: NOW_MS + ms }),
+  );
+  const many = Array.from({ length: 300 }, (_, n) => record(`{"n":${n}}`, { key: `key-${n}` }));
+  const asked = request({ "orders/0": times, "orders/11": many, "payments/3": [record("")] });
+  expect(produceRequest(asked).buffer.equals(byTheClient(asked))).toBe(true);
+});
+
+test.each(["none", "gzip", "snappy", "lz4"] as const)(
+  "with %s the records come back as they were",
+  (compression) => {
+    const headers = ["message_id", "m-1", "x-tenant", "Grüße", "x-raw", Buffer.from([0, 255])];
+    const records = Array.from({ length: 50 }, (_, n) => record(`{"n":${n}}`, { key: `key-${n}`, headers }));
+    const asked = request({ "orders/0": records }, compression);
+    const [batch] = asked.batches;
+    if (batch === undefined) throw new Error("no batch");
+    const read = readRecordsBatch(Reader.from(recordBatch(batch, asked)));
+    expect(read).toMatchObject({ producerId: 4_711n, producerEpoch: 3, firstSequence: batch.sequence });
+    expect(read.records.map(({ value }) => value?.toString())).toEqual(records.map(({ value }) => value));
+    expect(read.records.map(({ key }) => key?.toString())).toEqual(records.map(({ key }) => key));
+    expect(read.records[49]?.headers.flat().map(String)).toEqual(headers.map(String));
+  },
+);

@@ -12,7 +12,7 @@ export interface KafkaDriver {
   topicSettings(topics: readonly string[]): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>>;
   newIdentity(): Promise<ProducerIdentity>;
   /** Rejects with `sent: false` when nothing can have left this process. */
-  produce(node: number, request: ProduceRequest): Promise<readonly PartitionAnswer[]>;
+  produce(node: number, request: ProduceRequest): Promise<readonly ProduceAnswer[]>;
   fetch(lane: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]>;
   /** The offset at a place in partitions that this broker leads; -1 where nothing is as late as a time. */
   offsets(node: number, at: OffsetAt, wanted: readonly TopicPartition[]): Promise<readonly OffsetAnswer[]>;
@@ -68,6 +68,11 @@ export interface TopicPartition {
 
 export interface PartitionAnswer extends TopicPartition {
   readonly code: number;
+}
+
+export interface ProduceAnswer extends PartitionAnswer {
+  /** How large the batch was on the wire, compressed. */
+  readonly bytes?: number;
 }
 
 export interface OffsetAnswer extends PartitionAnswer {

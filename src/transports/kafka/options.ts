@@ -40,7 +40,7 @@ export interface KafkaOptions {
   readonly compression?: "none" | "gzip" | "snappy" | "lz4";
   /** How long a message waits for company. Default 10 ms. */
   readonly linger?: Duration | number;
-  /** Records of one partition go out together up to this size. Default 32 KB. */
+  /** Records of one partition go out together up to this size, compressed. Default 32 KB. */
   readonly batchBytes?: number;
   /** What may wait to be sent, in bytes; more is answered with "unreachable". Default 64 MB. */
   readonly bufferBytes?: number;

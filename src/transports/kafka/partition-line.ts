@@ -16,6 +16,8 @@ export interface Outgoing {
 export interface Batch {
   readonly line: PartitionLine;
   readonly messages: readonly Outgoing[];
+  /** Before they are compressed. */
+  readonly bytes: number;
   readonly sequence: number;
   identity: ProducerIdentity | undefined;
   /** Until then it is asked about again. */
@@ -38,9 +40,10 @@ export class PartitionLine {
   #identity: ProducerIdentity | undefined;
   #sequence = 0;
   #waiting: Outgoing[] = [];
-  #waitingBytes = 0;
   /** So many go one by one, because together they were refused. */
   #alone = 0;
+  /** What is left of a message by compression, as the batches before have shown. */
+  #packing = 1;
 
   constructor(topic: string, partition: number) {
     this.topic = topic;
@@ -51,23 +54,21 @@ export class PartitionLine {
     return this.inFlight === undefined && this.#waiting.length > 0;
   }
 
-  get waitingBytes(): number {
-    return this.#waitingBytes;
-  }
-
   add(message: Outgoing): void {
     this.#waiting.push(message);
-    this.#waitingBytes += message.bytes;
   }
 
-  /** The next batch, at least one message and else no more than so many bytes. */
-  take(maxBytes: number, endMs: number): Batch | undefined {
+  /**
+   * The next batch, at least one message and else no more than so many bytes on the wire. How well messages can be
+   * compressed is a guess from those before, so `surelyBytes` is the end even if these cannot be.
+   */
+  take(maxBytes: number, surelyBytes: number, endMs: number): Batch | undefined {
+    const mostBytes = Math.max(maxBytes, Math.min(maxBytes / this.#packing, surelyBytes));
     const messages: Outgoing[] = [];
     let bytes = 0;
     for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-      if (!next.settled && messages.length > 0 && (this.#alone > 0 || bytes + next.bytes > maxBytes)) break;
+      if (!next.settled && messages.length > 0 && (this.#alone > 0 || bytes + next.bytes > mostBytes)) break;
       this.#waiting.shift();
-      this.#waitingBytes -= next.bytes;
       if (next.settled) continue;
       messages.push(next);
       bytes += next.bytes;
@@ -79,6 +80,7 @@ export class PartitionLine {
     this.inFlight = {
       line: this,
       messages,
+      bytes,
       sequence,
       identity: this.#identity,
       endMs,
@@ -93,7 +95,10 @@ export class PartitionLine {
     batch.identity = identity;
   }
 
-  stored(batch: Batch): void {
+  /** With its size on the wire, where that is known. Better than expected is believed slowly, worse at once. */
+  stored(batch: Batch, wireBytes = 0): void {
+    const packing = wireBytes === 0 ? this.#packing : wireBytes / batch.bytes;
+    this.#packing = Math.max(packing, this.#packing - (this.#packing - packing) / 4);
     this.#sequence = (batch.sequence + batch.messages.length) % SEQUENCES;
     this.inFlight = undefined;
   }
@@ -109,14 +114,12 @@ export class PartitionLine {
     this.inFlight = undefined;
     this.#alone = batch.messages.length;
     this.#waiting.unshift(...batch.messages);
-    for (const { bytes } of batch.messages) this.#waitingBytes += bytes;
   }
 
   /** Empties the line behind a batch that failed. */
   fail(): readonly Outgoing[] {
     this.inFlight = undefined;
     this.#alone = 0;
-    this.#waitingBytes = 0;
     return this.#waiting.splice(0);
   }
 }

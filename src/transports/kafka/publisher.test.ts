@@ -46,6 +46,35 @@ test("B2: a batch ends at its size; a larger message goes alone", async () => {
   expect(driver.produced.map(({ batch }) => idsOf(batch))).toEqual([["1"], ["large"], ["2"]]);
 });
 
+test("B2: what a batch may hold is measured as it travels, compressed: better is believed slowly, worse at once", async () => {
+  const { driver, kindsOf } = stage({ batchBytes: 4_000 });
+  const data = JSON.stringify({ text: "x".repeat(1_000) });
+  const largest = async (packedBytes: number): Promise<number> => {
+    driver.packedBytes = packedBytes;
+    driver.produced.length = 0;
+    await kindsOf(...Array.from({ length: 100 }, (_, n) => aMessage({ id: `${n}`, key: "k", data })));
+    return Math.max(...driver.produced.map(({ batch }) => batch.records.length));
+  };
+  expect(await largest(0)).toBe(2);
+  const packed = await largest(100);
+  expect(packed).toBeGreaterThan(10);
+  expect(packed).toBeLessThanOrEqual(40);
+  await kindsOf(keyed("1"));
+  driver.packedBytes = 1_700;
+  await kindsOf(keyed("2"));
+  expect(await largest(1_700)).toBe(2);
+});
+
+test("B2: however well messages can be compressed, what could be too large for the topic is not put together", async () => {
+  const { driver, kindsOf } = stage({ batchBytes: 4_000, topics: { maxBytes: 20_000 } });
+  driver.packedBytes = 1;
+  const data = JSON.stringify({ text: "x".repeat(1_000) });
+  await kindsOf(...Array.from({ length: 100 }, (_, n) => aMessage({ id: `${n}`, key: "k", data })));
+  const largest = Math.max(...driver.produced.map(({ batch }) => batch.records.length));
+  expect(largest).toBeGreaterThan(2);
+  expect(largest).toBeLessThan(10);
+});
+
 test("P-09: of a partition one batch is on its way, of a broker at most as many requests as allowed", async () => {
   const { driver, kindsOf } = stage({ maxInFlight: 2 });
   driver.partitions = 20;

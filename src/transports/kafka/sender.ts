@@ -86,15 +86,13 @@ export class Sender {
       const last = mine.at(-1);
       const hasRoom = last !== undefined && last.bytes < REQUEST_BYTES;
       if (!hasRoom && mine.length + (this.#requests.get(node) ?? 0) >= this.#settings.maxInFlight) continue;
-      const batch = line.take(
-        this.#settings.batchBytes,
-        systemClock.monotonicMs() + this.#settings.timeoutMs,
-      );
+      const { batchBytes, topics, timeoutMs } = this.#settings;
+      const batch = line.take(batchBytes, topics.maxBytes / 2, systemClock.monotonicMs() + timeoutMs);
       if (batch === undefined) continue;
       const request = hasRoom ? last : { batches: [], bytes: 0 };
       if (!hasRoom) mine.push(request);
       request.batches.push(batch);
-      request.bytes += batch.messages.reduce((sum, { bytes }) => sum + bytes, 0);
+      request.bytes += batch.bytes;
     }
     for (const [node, mine] of requests) for (const { batches } of mine) void this.#send(node, batches);
   }
@@ -133,7 +131,7 @@ export class Sender {
         for (const batch of group) {
           const { topic, partition } = batch.line;
           const answer = answers.find((found) => found.topic === topic && found.partition === partition);
-          this.#answered(batch, answer?.code ?? codes.networkException);
+          this.#answered(batch, answer?.code ?? codes.networkException, answer?.bytes);
         }
       }),
     );
@@ -158,8 +156,8 @@ export class Sender {
     return this.#identity;
   }
 
-  #answered(batch: Batch, code: number): void {
-    if (code === codes.none || code === codes.duplicateSequence) return this.#stored(batch);
+  #answered(batch: Batch, code: number, wireBytes: number | undefined): void {
+    if (code === codes.none || code === codes.duplicateSequence) return this.#stored(batch, wireBytes);
     if (isStaleView(code)) this.#directory.forget(batch.line.topic);
     const said = `topic "${batch.line.topic}": ${sayCode(code)}`;
     switch (produceFailure(code)) {
@@ -191,8 +189,8 @@ export class Sender {
     return undefined;
   }
 
-  #stored(batch: Batch): void {
-    batch.line.stored(batch);
+  #stored(batch: Batch, wireBytes: number | undefined): void {
+    batch.line.stored(batch, wireBytes);
     for (const message of batch.messages) message.settle(PUBLISHED);
   }
 

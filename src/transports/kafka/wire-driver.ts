@@ -17,6 +17,7 @@ import type {
   OffsetAnswer,
   OffsetAt,
   PartitionAnswer,
+  ProduceAnswer,
   ProduceRequest,
   ProducerIdentity,
   TopicAnswer,
@@ -25,7 +26,7 @@ import type {
 import { isCoordinatorGone, sayCode } from "./kafka-codes.ts";
 import { askCommit, askCommitted, askHeartbeat, committedAnswer, heartbeatAnswer } from "./wire-group.ts";
 import { byTopic, fetchedOf, flatten } from "./wire-forms.ts";
-import { askProduce } from "./wire-produce.ts";
+import { askProduce, produceAnswers, produceRequest, writtenBatches } from "./wire-produce.ts";
 import type { Broker, KafkaSettings } from "./options.ts";
 
 const CONTROL = "control";
@@ -124,11 +125,12 @@ export class WireDriver implements KafkaDriver {
     }
   }
 
-  async produce(node: number, request: ProduceRequest): Promise<readonly PartitionAnswer[]> {
-    const { responses } = await this.#at("produce", node, (connection) => askProduce(connection, request));
-    return responses.flatMap(({ name, partitionResponses }) =>
-      partitionResponses.map(({ index, errorCode }) => ({ topic: name, partition: index, code: errorCode })),
+  async produce(node: number, request: ProduceRequest): Promise<readonly ProduceAnswer[]> {
+    const written = writtenBatches(request);
+    const answer = await this.#at("produce", node, (connection) =>
+      askProduce(connection, () => produceRequest(request.timeoutMs, written)),
     );
+    return produceAnswers(answer, written);
   }
 
   async fetch(lane: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]> {

@@ -1,6 +1,6 @@
 import type { Connection, produceV11, Writer } from "@platformatic/kafka";
 import { platformatic } from "./client.ts";
-import type { ProduceRequest } from "./driver.ts";
+import type { ProduceAnswer, ProduceBatch, ProduceRequest } from "./driver.ts";
 import { recordBatch } from "./record-batch.ts";
 import { byTopic } from "./wire-forms.ts";
 
@@ -10,42 +10,56 @@ const PRODUCE = 0;
 const VERSION = 11;
 const ALL_REPLICAS = -1;
 
-/** Batches in one request, around the client's own writer: that one takes records only as objects of its own. */
-export function askProduce(connection: Connection, request: ProduceRequest): Promise<Answer> {
+export interface WrittenBatch extends Pick<ProduceBatch, "topic" | "partition"> {
+  readonly bytes: Buffer;
+}
+
+export function writtenBatches(request: ProduceRequest): WrittenBatch[] {
+  return request.batches.map((batch) => ({
+    topic: batch.topic,
+    partition: batch.partition,
+    bytes: recordBatch(batch, request),
+  }));
+}
+
+/** Around the client's own writer: its request takes records only as objects of its own. */
+export function askProduce(connection: Connection, payload: () => Writer): Promise<Answer> {
   const { parseResponse } = platformatic.client.produceV11;
   return new Promise((resolve, reject) => {
-    connection.send<Answer>(
-      PRODUCE,
-      VERSION,
-      () => produceRequest(request),
-      parseResponse,
-      true,
-      true,
-      (error, answer) => {
-        if (answer === undefined) reject(error ?? new Error("the answer was empty"));
-        else resolve(answer);
-      },
-    );
+    connection.send<Answer>(PRODUCE, VERSION, payload, parseResponse, true, true, (error, answer) => {
+      if (answer === undefined) reject(error ?? new Error("the answer was empty"));
+      else resolve(answer);
+    });
   });
 }
 
-export function produceRequest(request: ProduceRequest): Writer {
-  const { timeoutMs, batches } = request;
+export function produceRequest(timeoutMs: number, written: readonly WrittenBatch[]): Writer {
   return platformatic.client.Writer.create()
     .appendString(null) // no transaction
     .appendInt16(ALL_REPLICAS)
     .appendInt32(timeoutMs)
     .appendArray(
-      byTopic(batches, ({ topic }) => topic),
-      (topics, [topic, ofTopic]) => {
-        topics.appendString(topic).appendArray(ofTopic, (partitions, batch) => {
-          const bytes = recordBatch(batch, request);
+      byTopic(written, ({ topic }) => topic),
+      (topics, [topic, batches]) => {
+        topics.appendString(topic).appendArray(batches, (partitions, { partition, bytes }) => {
           partitions
-            .appendInt32(batch.partition)
+            .appendInt32(partition)
             .appendUnsignedVarInt(bytes.length + 1)
             .append(bytes);
         });
       },
     )
     .appendTaggedFields();
+}
+
+export function produceAnswers(
+  { responses }: Answer,
+  written: readonly WrittenBatch[],
+): readonly ProduceAnswer[] {
+  return responses.flatMap(({ name, partitionResponses }) =>
+    partitionResponses.map(({ index, errorCode }) => {
+      const own = written.find(({ topic, partition }) => topic === name && partition === index);
+      return { topic: name, partition: index, code: errorCode, bytes: own?.bytes.length ?? 0 };
+    }),
+  );
 }

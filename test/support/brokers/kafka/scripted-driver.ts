@@ -1,7 +1,7 @@
 import type {
   KafkaDriver,
   NewTopic,
-  PartitionAnswer,
+  ProduceAnswer,
   ProduceBatch,
   ProduceRequest,
   ProducerIdentity,
@@ -25,6 +25,9 @@ export class ScriptedDriver implements KafkaDriver {
   inFlight = 0;
   mostInFlight = 0;
   #identities = 0n;
+
+  /** What compression leaves of each record, in bytes; 0 where nothing is said about it. */
+  packedBytes = 0;
 
   /** The code for each batch; 0 takes it. */
   answer: Produce = () => 0;
@@ -56,15 +59,16 @@ export class ScriptedDriver implements KafkaDriver {
     return { id: this.#identities, epoch: 0 };
   }
 
-  async produce(_node: number, request: ProduceRequest): Promise<readonly PartitionAnswer[]> {
+  async produce(_node: number, request: ProduceRequest): Promise<readonly ProduceAnswer[]> {
     this.inFlight += 1;
     this.mostInFlight = Math.max(this.mostInFlight, this.inFlight);
     try {
-      const answers: PartitionAnswer[] = [];
+      const answers: ProduceAnswer[] = [];
       for (const batch of request.batches) {
         this.produced.push({ identity: request.identity, batch });
         const { topic, partition } = batch;
-        answers.push({ topic, partition, code: await this.answer(batch, request) });
+        const bytes = this.packedBytes * batch.records.length;
+        answers.push({ topic, partition, code: await this.answer(batch, request), bytes });
       }
       return answers;
     } finally {

@@ -18,7 +18,7 @@ export function explainingDatabase(database: Database, schema: string): AdminDat
       const tx = await database.begin(options);
       return {
         run: (statement, params) => tx.run<never>(statement, params).catch(explain),
-        commit: (last) => tx.commit(last),
+        commit: (last, afterword) => tx.commit(last, afterword),
         rollback: () => tx.rollback(),
       };
     },

@@ -142,7 +142,7 @@ export class Bus {
     try {
       const result = await insideTransaction(() => work(busTransaction(tx, scope)));
       await scope.whole();
-      scope.committed(await tx.commit(scope.last()));
+      scope.committed(await tx.commit(scope.last(), scope.afterword()));
       return result;
     } catch (error) {
       await tx.rollback();

@@ -112,7 +112,12 @@ export function wire(
     spans,
   };
   const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });
-  const wakeUp = new WakeUp({ database, channel, local: (lanes) => relay.hint(lanes) });
+  const wakeUp = new WakeUp({
+    database,
+    channel,
+    local: (lanes) => relay.hint(lanes),
+    owns: (lanes) => relay.owns(lanes),
+  });
   const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.now(lanes) });
   const mover = new ScheduleMover({ database, schema, observer, onMoved: (lanes) => wakeUp.now(lanes) });
   const writer = new OutboxWriter(schema, observer);

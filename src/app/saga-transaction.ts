@@ -44,7 +44,7 @@ export function ownTransaction(
         knowsCommit: true,
       });
       await scope.whole();
-      scope.committed(await tx.commit(scope.last()));
+      scope.committed(await tx.commit(scope.last(), scope.afterword()));
       return result;
     } catch (error) {
       await tx.rollback();

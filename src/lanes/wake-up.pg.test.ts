@@ -7,7 +7,7 @@ async function setup(local: (lanes: readonly number[]) => boolean = () => false)
   const heard: string[] = [];
   const ear = await house.database.session("ear");
   await ear.listen("hints", ({ payload }) => heard.push(payload));
-  const wakeUp = new WakeUp({ database: house.database, channel: "hints", local });
+  const wakeUp = new WakeUp({ database: house.database, channel: "hints", local, owns: () => false });
   onTestFinished(async () => {
     await wakeUp.close();
     ear.release();
@@ -70,6 +70,28 @@ test("A10, rule 11: a pg client tells when the caller's transaction ends, and no
   client.release();
   await until(() => heard.length > 0);
   expect(heard).toEqual(["5,6"]);
+});
+
+test("A10, rule 11: a hint may travel behind the COMMIT, and those after it are gathered", async () => {
+  const { wakeUp, heard, database } = await setup();
+  const tx = await database.begin();
+  await tx.query("select 1");
+  const hint = wakeUp.afterword([3, 3, 4]);
+  expect(wakeUp.afterword([5])).toBeUndefined();
+  wakeUp.now([5]);
+  await tx.commit([], hint);
+  wakeUp.now([3, 4], true);
+  await until(() => heard.length === 2);
+  expect(heard.toSorted()).toEqual(["3,4", "5"]);
+  expect(database.ran.filter(({ name }) => name.includes("notify"))).toHaveLength(1);
+});
+
+test("rule 11: no hint travels where nobody else need hear, or none is heard any more", async () => {
+  const { wakeUp, database } = await setup();
+  const alone = new WakeUp({ database, channel: "hints", local: () => true, owns: () => true });
+  expect([wakeUp.afterword([]), alone.afterword([1])]).toEqual([undefined, undefined]);
+  await wakeUp.close();
+  expect(wakeUp.afterword([1])).toBeUndefined();
 });
 
 test("rule 11: a closed one says nothing more", async () => {

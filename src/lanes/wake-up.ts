@@ -1,11 +1,13 @@
 import { after, type CancelTimer } from "../runtime/index.ts";
-import { notify, whenEnded, type Database } from "../storage/index.ts";
+import { notification, notify, whenEnded, type Afterword, type Database } from "../storage/index.ts";
 
 export interface WakeUpOptions {
   readonly database: Database;
   readonly channel: string;
   /** The relay of this process, if it has one: true when all these lanes are its own and nobody else need hear. */
   readonly local: (lanes: readonly number[]) => boolean;
+  /** The same without telling it anything; needed only where hints shall travel behind a COMMIT. */
+  readonly owns?: (lanes: readonly number[]) => boolean;
 }
 
 /** A transaction whose end we are not told of may commit at any time, so the hints come at growing distances. */
@@ -16,8 +18,8 @@ const LONGEST_QUIET_MS = 10;
 const MOST_LANES = 64;
 
 /**
- * Tells relays where to look. Hints are gathered for a moment and sent by a session of their own, never in the
- * business transaction; a lost hint costs at most one poll interval.
+ * Tells relays where to look. A hint travels right behind the COMMIT or by a session of its own, never in the business
+ * transaction; those that follow are gathered for a moment. A lost hint costs at most one poll interval.
  */
 export class WakeUp {
   readonly #options: WakeUpOptions;
@@ -25,7 +27,7 @@ export class WakeUp {
   readonly #later = new Map<number, Set<number>>();
   readonly #ending = new WeakMap<object, Set<number>>();
   readonly #timers = new Set<CancelTimer>();
-  readonly #onTheirWay = new Set<Promise<void>>();
+  readonly #onTheirWay = new Set<Promise<unknown>>();
   #quiet = false;
   #quietMs = QUIET_MS;
   #gathered = 0;
@@ -35,10 +37,20 @@ export class WakeUp {
     this.#options = options;
   }
 
-  /** These lanes have something committed. */
-  now(lanes: Iterable<number>): void {
+  /** The hint for these lanes as it may travel right behind their COMMIT; undefined when it has to wait, or nobody else need hear. */
+  afterword(lanes: Iterable<number>): Afterword | undefined {
     const all = [...new Set(lanes)];
-    if (all.length === 0 || this.#closed || this.#options.local(all)) return;
+    if (all.length === 0 || this.#closed || this.#quiet || this.#options.owns?.(all) !== false)
+      return undefined;
+    this.#beQuiet();
+    const { channel } = this.#options;
+    return { ...notification(channel, hintOf(all)), onSent: (answered) => this.#follow(answered) };
+  }
+
+  /** These lanes have something committed. `told`: a hint travelled behind the COMMIT, so only this process is left. */
+  now(lanes: Iterable<number>, told = false): void {
+    const all = [...new Set(lanes)];
+    if (all.length === 0 || this.#closed || this.#options.local(all) || told) return;
     for (const lane of all) this.#lanes.add(lane);
     if (this.#quiet) this.#gathered += 1;
     else this.#send();
@@ -101,6 +113,11 @@ export class WakeUp {
   #send(): void {
     const payload = hintOf([...this.#lanes]);
     this.#lanes.clear();
+    this.#beQuiet();
+    this.#notify(payload);
+  }
+
+  #beQuiet(): void {
     this.#quiet = true;
     this.#gathered = 0;
     const cancel = after(
@@ -114,13 +131,14 @@ export class WakeUp {
       { unref: true },
     );
     this.#timers.add(cancel);
-    this.#notify(payload);
   }
 
   #notify(payload: string): void {
-    const sending = notify(this.#options.database, this.#options.channel, payload)
-      .catch(() => undefined)
-      .finally(() => this.#onTheirWay.delete(sending));
+    this.#follow(notify(this.#options.database, this.#options.channel, payload));
+  }
+
+  #follow(answered: Promise<unknown>): void {
+    const sending = answered.catch(() => undefined).finally(() => this.#onTheirWay.delete(sending));
     this.#onTheirWay.add(sending);
   }
 }

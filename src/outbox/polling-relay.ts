@@ -101,7 +101,12 @@ export class PollingRelay implements Service {
     return this.#ownership.size;
   }
 
-  /** Something was committed to these lanes. True for those that are ours. */
+  /** Whether all these lanes are ours. */
+  owns(lanes: readonly number[]): boolean {
+    return lanes.every((lane) => this.#ownership.claim(lane) !== undefined);
+  }
+
+  /** Something was committed to these lanes. True when all of them are ours. */
   hint(lanes: readonly number[]): boolean {
     const own = lanes.filter((lane) => this.#ownership.claim(lane) !== undefined);
     if (own.length > 0) {

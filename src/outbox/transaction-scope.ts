@@ -2,7 +2,7 @@ import { SagaboxError } from "../errors/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
 import type { AnyContract } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
-import type { OwnedTransaction, Rows } from "../storage/index.ts";
+import type { Afterword, OwnedTransaction, Rows } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { OptimisticSender } from "./optimistic-sender.ts";
 import type { Compose, Outgoing, PublishOptions } from "./outgoing.ts";
@@ -46,6 +46,7 @@ export class TransactionScope {
   readonly #underWay = new Set<Promise<unknown>>();
   #travelling = 0;
   #scheduled = false;
+  #told = false;
   #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
 
   constructor(tx: OwnedTransaction, parts: ScopeParts) {
@@ -114,6 +115,17 @@ export class TransactionScope {
     return [writer.prepareLeased(outgoing, sender.leaseMs)];
   }
 
+  /**
+   * Asked after `last()`: the hint for the relays that may leave with the COMMIT. It saves them a trip of waiting. What is
+   * leased to this process is known only when it is written.
+   */
+  afterword(): Afterword | undefined {
+    if (this.#leasing !== undefined) return undefined;
+    const hint = this.#parts.wakeUp.afterword(this.#touched);
+    this.#told = hint !== undefined;
+    return hint;
+  }
+
   /** The server answered COMMIT; `answers` are those to `last()`. */
   committed(answers: readonly Rows<unknown>[]): void {
     const { sender, wakeUp, observer } = this.#parts;
@@ -126,7 +138,7 @@ export class TransactionScope {
       for (const row of rows) if (!row.leased) this.#touched.add(row.lane);
     }
     if (this.#travelling > 0) observer.tell("outbox.written", { count: this.#travelling, optimistic });
-    wakeUp.now(this.#touched);
+    wakeUp.now(this.#touched, this.#told);
     if (this.#scheduled) this.#parts.onScheduled();
     for (const told of this.#whenCommitted.splice(0)) told();
   }

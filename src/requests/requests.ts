@@ -174,7 +174,7 @@ export class Requests {
       if (asked.over) throw notSent();
       asked.sending = true;
       await scope.add(asked.outgoing);
-      scope.committed(await tx.commit(scope.last()));
+      scope.committed(await tx.commit(scope.last(), scope.afterword()));
     } catch (error) {
       await tx.rollback();
       throw error;

@@ -43,6 +43,14 @@ export interface TransactionOptions {
   readonly idleTimeoutMs?: number;
 }
 
+/** Said right behind a COMMIT, on the same connection and outside the transaction. Nobody waits for it. */
+export interface Afterword {
+  readonly statement: Statement;
+  readonly params: readonly Param[];
+  /** Hears when it has left; `answered` resolves when the server has answered, whatever it said. */
+  readonly onSent: (answered: Promise<unknown>) => void;
+}
+
 /** A transaction that we own: its COMMIT is ours to send and its answer ours to read. */
 export interface OwnedTransaction extends Queryable, Sql {
   readonly isolation: NonNullable<TransactionOptions["isolation"]>;
@@ -52,7 +60,10 @@ export interface OwnedTransaction extends Queryable, Sql {
   /** Awaited before SQL of the user's that makes, releases or rolls back to a savepoint. */
   beforeSavepoint?: () => Promise<void>;
   /** Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. */
-  commit(last?: readonly { statement: Statement; params: readonly Param[] }[]): Promise<Rows<unknown>[]>;
+  commit(
+    last?: readonly { statement: Statement; params: readonly Param[] }[],
+    afterword?: Afterword,
+  ): Promise<Rows<unknown>[]>;
   rollback(): Promise<void>;
   /** Ends the connection under a transaction whose owner gave up; whatever it still tries fails. */
   destroy(): void;

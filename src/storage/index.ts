@@ -1,6 +1,7 @@
 // PostgreSQL, seen from sagabox: the port that rooms speak SQL through, the drivers behind it, the schema and
 // its migrations, and the word for each answer of the server that a person can act on.
 export type {
+  Afterword,
   Database,
   Notification,
   OwnedTransaction,
@@ -23,7 +24,7 @@ export {
   type Migration,
   type MigrationStatus,
 } from "./migrate.ts";
-export { Notifications, notify } from "./notifications.ts";
+export { Notifications, notification, notify } from "./notifications.ts";
 export { SessionHolder, settlingPlans, steadyPlans } from "./session-holder.ts";
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";

@@ -1,5 +1,5 @@
 import { Loop, type Service } from "../runtime/index.ts";
-import type { Database, Session } from "./database.ts";
+import type { Afterword, Database, Session } from "./database.ts";
 import { NOTIFY } from "./statements.ts";
 
 export interface NotificationsOptions {
@@ -53,5 +53,11 @@ export class Notifications implements Service {
 
 /** Never inside a business transaction: a NOTIFY there makes every commit of the cluster wait in one line. */
 export async function notify(database: Database, channel: string, payload: string): Promise<void> {
-  await database.run(NOTIFY, [channel, payload]);
+  const { statement, params } = notification(channel, payload);
+  await database.run(statement, params);
+}
+
+/** The same to be said behind a COMMIT. */
+export function notification(channel: string, payload: string): Pick<Afterword, "statement" | "params"> {
+  return { statement: NOTIFY, params: [channel, payload] };
 }

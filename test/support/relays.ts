@@ -124,7 +124,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
         observer,
         onReleased: onReleased ?? (() => undefined),
       });
-      const wakeUp = new WakeUp({ database, channel: "sagabox_test", local: () => true });
+      const wakeUp = new WakeUp({ database, channel: "sagabox_test", local: () => true, owns: () => true });
       onTestFinished(async () => {
         await wakeUp.close();
         database.letGo();

@@ -30,6 +30,34 @@ test("statements sent together with the COMMIT are part of it and answer with th
   expect(await notes()).toEqual(["a", "b", "c"]);
 });
 
+test("an afterword is said when the transaction is over, and then the connection is free again", async () => {
+  const { database, pool, notes } = await notebook();
+  const tx = await database.begin({ isolation: "serializable" });
+  await tx.run(insert, ["a"]);
+  const own = statement(
+    "test.own",
+    "insert into note (text) values (current_setting('transaction_isolation'))",
+  );
+  let answered: Promise<unknown> | undefined;
+  const onSent = (answer: Promise<unknown>): void => void (answered = answer);
+  expect(await tx.commit([], { statement: own, params: [], onSent })).toEqual([]);
+  await answered;
+  expect(await notes()).toEqual(["a", "read committed"]);
+  await expect.poll(() => pool.idleCount).toBe(1);
+});
+
+test("an afterword that fails takes nothing back", async () => {
+  const { database, pool, notes } = await notebook();
+  const tx = await database.begin();
+  await tx.run(insert, ["a"]);
+  const broken = statement("test.broken", "select 1 / 0");
+  let answered: Promise<unknown> | undefined;
+  await tx.commit([], { statement: broken, params: [], onSent: (answer) => void (answered = answer) });
+  await answered;
+  expect(await notes()).toEqual(["a"]);
+  await expect.poll(() => pool.totalCount - pool.idleCount).toBe(0);
+});
+
 test("a transaction of nothing but its last statements commits too", async () => {
   const { database, notes } = await notebook();
   const tx = await database.begin();

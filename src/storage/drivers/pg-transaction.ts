@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import type { OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
+import type { Afterword, OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
 import { sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
@@ -31,6 +31,8 @@ export class PgTransaction implements OwnedTransaction {
   #begun: Promise<PgResult> | undefined;
   #asked = false;
   #lost: { readonly cause: unknown } | undefined;
+  /** Resolves when the afterword is answered: true unless it failed. */
+  #saying: Promise<boolean> | undefined;
 
   constructor(client: PgClient, options: TransactionOptions) {
     checkIsolation(options.isolation);
@@ -50,7 +52,7 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    return this.#send<R>({ name: statement.preparedName, text: statement.text, values: params });
+    return this.#send<R>(queryOf({ statement, params }));
   }
 
   async query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
@@ -60,6 +62,7 @@ export class PgTransaction implements OwnedTransaction {
 
   async commit(
     last: readonly { statement: Statement; params: readonly Param[] }[] = [],
+    afterword?: Afterword,
   ): Promise<Rows<unknown>[]> {
     this.#assertOpen();
     this.#state = "closed";
@@ -68,10 +71,10 @@ export class PgTransaction implements OwnedTransaction {
     this.#assertNotEndedByOthers();
     const answers = this.#together(() => {
       const begun = this.#begin();
-      const sent = last.map(({ statement, params }) =>
-        this.#client.query({ name: statement.preparedName, text: statement.text, values: params }),
-      );
-      return [begun, ...sent, this.#client.query("commit")];
+      const sent = last.map((one) => this.#client.query(queryOf(one)));
+      const committing = this.#client.query("commit");
+      if (afterword !== undefined) this.#say(afterword);
+      return [begun, ...sent, committing];
     });
     return this.#judge(await Promise.allSettled(answers));
   }
@@ -137,6 +140,14 @@ export class PgTransaction implements OwnedTransaction {
     }
   }
 
+  #say(afterword: Afterword): void {
+    this.#saying = this.#client.query(queryOf(afterword)).then(
+      () => true,
+      () => false,
+    );
+    afterword.onSent(this.#saying);
+  }
+
   #judge(answers: PromiseSettledResult<PgResult>[]): Rows<unknown>[] {
     const failed = answers.find((answer) => answer.status === "rejected");
     const commit = answers.at(-1);
@@ -189,6 +200,11 @@ export class PgTransaction implements OwnedTransaction {
   #release(destroy: boolean): void {
     if (this.#released) return;
     this.#released = true;
+    if (destroy || this.#saying === undefined) this.#giveBack(destroy);
+    else void this.#saying.then((answered) => this.#giveBack(!answered));
+  }
+
+  #giveBack(destroy: boolean): void {
     // A pipelining client would wait for its queries before it ends; a destroyed one must not.
     this.#client.pipeline = false;
     this.#client.removeListener("error", this.#onLoss);
@@ -208,6 +224,10 @@ function aborted(): SagaboxError {
 function rolledBackFor(reason: unknown): boolean {
   const state = sqlState(reason);
   return state !== undefined && !state.startsWith("08") && !state.startsWith("57P");
+}
+
+function queryOf({ statement, params }: { statement: Statement; params: readonly Param[] }): PgQuery {
+  return { name: statement.preparedName, text: statement.text, values: params };
 }
 
 function rowsOf<R>(result: PgResult): Rows<R> {

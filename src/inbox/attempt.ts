@@ -12,6 +12,8 @@ export interface AttemptLimits {
   readonly deadlineMs: number;
   /** Aborts when the work belongs to somebody else now. */
   readonly lost?: AbortSignal | undefined;
+  /** How long it waits for rows that others hold. Default: as long as it may take. */
+  readonly lockTimeoutMs?: number;
   /** Where the attempt is to be found while it lasts. */
   readonly among?: Set<Attempt>;
 }
@@ -100,7 +102,7 @@ export class Attempt {
 /** Runs `work` in a transaction of its own. What fails or is late is rolled back and thrown. */
 export async function attempt<T>(
   engine: InboxEngine,
-  { deadlineMs, lost, among }: AttemptLimits,
+  { deadlineMs, lost, among, lockTimeoutMs }: AttemptLimits,
   work: (attempt: Attempt) => Promise<T>,
 ): Promise<T> {
   const leave = await engine.slots.acquire();
@@ -109,7 +111,10 @@ export async function attempt<T>(
   const onLost = (): void => current?.end(deliveryLost());
   const { idleTimeoutMs, stayEveryMs } = idleLimit(deadlineMs, engine.leaseMs);
   try {
-    const tx = await engine.database.begin({ idleTimeoutMs });
+    const tx = await engine.database.begin({
+      idleTimeoutMs,
+      ...(lockTimeoutMs === undefined ? {} : { lockTimeoutMs }),
+    });
     if (stayEveryMs !== null) leaveIdle = stayInside(tx, engine.sql.stay, stayEveryMs);
     current = new Attempt(tx, engine.openScope(tx));
     among?.add(current);

@@ -1,19 +1,21 @@
 import { SagaboxError } from "../errors/index.ts";
-import { isValidId } from "../message/index.ts";
 import { after, withDeadline, type CancelTimer } from "../runtime/index.ts";
 import { assertCanBegin, type Consumption, type Delivery, type TopicRequest } from "../transport/index.ts";
 import type { Attempt } from "./attempt.ts";
 import type { ConsumerParts } from "./consumer.ts";
-import type { Held } from "./held.ts";
+import { belong, holdOf, isQuick, runsAlone, type Held } from "./held.ts";
 import { KeyOrder } from "./key-order.ts";
+import { LotSize } from "./lot-size.ts";
 import { persist } from "./persist.ts";
 import { BatchProcessor } from "./process-batch.ts";
 import { DeliveryProcessor } from "./process-delivery.ts";
-import { refersToOthers } from "./references.ts";
+import { StatementCache } from "./receive-statement.ts";
 import { Settlement } from "./settlement.ts";
 
 const ENDING_MS = 1_000;
 const UNREADABLE_MS = 60_000;
+/** How long statements wait for others to share a transaction with, while enough of them are running. */
+const GATHER_MS = 2;
 
 /** One life of a consumer, from its subscription to its end. */
 export class Consuming {
@@ -26,6 +28,10 @@ export class Consuming {
   readonly #settlement: Settlement;
   readonly #single: DeliveryProcessor;
   readonly #batches: BatchProcessor;
+  readonly #lotSize: LotSize;
+  /** Of `concurrency`: a batch counts as one, statements that share a transaction count each. */
+  #busy = 0;
+  #lastStartMs = 0;
   #arrivals: Held[] = [];
   /** Being listed in the ledger. */
   #wave: Held[] = [];
@@ -44,9 +50,12 @@ export class Consuming {
       givenUp: this.#givenUp.signal,
       takeSuccessors: (held) => this.#takeSuccessors(held),
     });
-    const shared = { engine, definition, settlement: this.#settlement, attempts: this.#attempts };
+    const statements = new StatementCache(engine.sql.schema);
+    const shared = { engine, definition, settlement: this.#settlement, attempts: this.#attempts, statements };
+    // Traced, each statement has a span of its own, which ends when it has.
+    this.#lotSize = new LotSize(engine.spans.enabled ? 1 : definition.settings.concurrency, engine.clock);
     this.#single = new DeliveryProcessor(shared);
-    this.#batches = new BatchProcessor(shared, this.#single);
+    this.#batches = new BatchProcessor(shared, { single: this.#single, lotSize: this.#lotSize });
   }
 
   async begin(): Promise<void> {
@@ -137,16 +146,32 @@ export class Consuming {
   #turn(): void {
     if (this.#stopping) return;
     this.#admit();
-    const { concurrency } = this.#parts.definition.settings;
-    while (this.#runs.size < concurrency && !this.#worthWaiting()) {
-      const lot = this.#order.take(sizeOf, belong);
-      if (lot.length === 0) return;
+    for (let room = this.#room(); room > 0 && !this.#worthWaiting(); room = this.#room()) {
+      const lot = this.#order.take((first) => this.#sizeOf(first, room), belong);
+      const [first] = lot;
+      if (first === undefined) return;
+      const weight = isQuick(first) ? lot.length : 1;
+      this.#busy += weight;
+      const startedMs = this.#parts.engine.clock.monotonicMs();
+      this.#lastStartMs = startedMs;
       const run = this.#run(lot).finally(() => {
         this.#runs.delete(run);
+        this.#busy -= weight;
+        if (isQuick(first)) this.#lotSize.took(weight, this.#parts.engine.clock.monotonicMs() - startedMs);
         this.#turn();
       });
       this.#runs.add(run);
     }
+  }
+
+  #room(): number {
+    return this.#parts.definition.settings.concurrency - this.#busy;
+  }
+
+  #sizeOf(first: Held, room: number): number {
+    if (runsAlone(first)) return 1;
+    if (isQuick(first)) return Math.min(room, this.#lotSize.most);
+    return first.registration?.settings.batch?.size ?? 1;
   }
 
   // Nothing may run before the ledger lists it. The next wave is listed while half of the last one still waits, so
@@ -233,47 +258,37 @@ export class Consuming {
   /** True while a batch may still fill up. */
   #worthWaiting(): boolean {
     const first = this.#order.first;
-    const batch = first?.registration?.settings.batch;
-    if (first === undefined || batch === null || batch === undefined || batch.waitMs === 0) return false;
+    if (first === undefined) return false;
+    if (isQuick(first)) return this.#worthGathering();
+    const batch = first.registration?.settings.batch;
+    if (batch === null || batch === undefined || batch.waitMs === 0) return false;
     if (first.refers) return false;
     const leftMs = first.arrivedMs + batch.waitMs - this.#parts.engine.clock.monotonicMs();
     if (leftMs <= 0 || this.#order.ready >= batch.size) return false;
-    this.#waitingForMore?.();
-    this.#waitingForMore = after(leftMs, () => this.#turn());
+    this.#waitFor(leftMs);
     return true;
+  }
+
+  // Those that run end soon, and then there is room for a whole lot; one that does not end keeps nobody waiting.
+  #worthGathering(): boolean {
+    const room = this.#room();
+    if (room >= this.#lotSize.most || this.#order.ready <= room) return false;
+    const leftMs = this.#lastStartMs + GATHER_MS - this.#parts.engine.clock.monotonicMs();
+    if (leftMs <= 0) return false;
+    this.#waitFor(leftMs);
+    return true;
+  }
+
+  #waitFor(ms: number): void {
+    this.#waitingForMore?.();
+    this.#waitingForMore = after(ms, () => this.#turn());
   }
 
   #capacity(): number {
     const { settings, handlers } = this.#parts.definition;
-    const sizes = [...handlers.values()].map((handler) => handler.settings.batch?.size ?? 1);
+    const sizes = [...handlers.values()].map(({ settings: { batch }, work }) =>
+      work.kind === "statement" ? 2 : (batch?.size ?? 1),
+    );
     return settings.concurrency * Math.max(1, ...sizes);
   }
-}
-
-function sizeOf(first: Held): number {
-  return alone(first) ? 1 : (first.registration?.settings.batch?.size ?? 1);
-}
-
-// A batch is of one contract.
-function belong(first: Held, other: Held): boolean {
-  return !alone(other) && other.registration === first.registration;
-}
-
-// A suspect runs by itself, and so does a command whose handler may have to be skipped.
-function alone({ crashes, refers }: Held): boolean {
-  return crashes !== undefined || refers;
-}
-
-function holdOf(delivery: Delivery, { definition, engine }: ConsumerParts): Held {
-  const { message } = delivery; // a transport whose copy is gone throws here
-  const own = delivery.flaw === undefined && isValidId(message.id);
-  const id = own ? message.id : definition.settings.idOf?.(message);
-  return {
-    delivery,
-    id: isValidId(id) ? id : undefined,
-    registration: definition.handlers.get(message.type),
-    refers: delivery.flaw === undefined && refersToOthers(message),
-    arrivedMs: engine.clock.monotonicMs(),
-    crashes: undefined,
-  };
 }

@@ -1,5 +1,8 @@
+import { isValidId } from "../message/index.ts";
 import type { Delivery } from "../transport/index.ts";
-import type { Registration } from "./registry.ts";
+import type { InboxEngine } from "./engine.ts";
+import { refersToOthers } from "./references.ts";
+import type { ConsumerDefinition, Registration } from "./registry.ts";
 
 /** A delivery in the hands of a consumer, from its arrival until it is settled. */
 export interface Held {
@@ -15,4 +18,45 @@ export interface Held {
   crashes: number | undefined;
   /** Personal texts in it, once it was read. */
   secrets?: readonly string[];
+}
+
+export function holdOf(
+  delivery: Delivery,
+  { definition, engine }: { readonly definition: ConsumerDefinition; readonly engine: InboxEngine },
+): Held {
+  const { message } = delivery; // a transport whose copy is gone throws here
+  const own = delivery.flaw === undefined && isValidId(message.id);
+  const id = own ? message.id : definition.settings.idOf?.(message);
+  return {
+    delivery,
+    id: isValidId(id) ? id : undefined,
+    registration: definition.handlers.get(message.type),
+    refers: delivery.flaw === undefined && refersToOthers(message),
+    arrivedMs: engine.clock.monotonicMs(),
+    crashes: undefined,
+  };
+}
+
+/** A batch is of one contract. */
+export function belong(first: Held, other: Held): boolean {
+  if (runsAlone(other) || other.registration !== first.registration) return false;
+  return first.registration?.work.kind !== "statement" || isQuick(other);
+}
+
+/** A suspect runs by itself, and so does a command whose handler may have to be skipped. */
+export function runsAlone({ crashes, refers }: Held): boolean {
+  return crashes !== undefined || refers;
+}
+
+/**
+ * May share a transaction with others of its kind: an event whose whole effect is one statement. A command may have to
+ * be answered, and what has failed before would only spoil it for the others.
+ */
+export function isQuick({ registration, delivery }: Held): boolean {
+  return (
+    registration?.work.kind === "statement" &&
+    registration.contract.kind !== "command" &&
+    delivery.attempt === 1 &&
+    delivery.flaw === undefined
+  );
 }

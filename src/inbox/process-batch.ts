@@ -1,3 +1,4 @@
+import { isSagaboxError } from "../errors/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { silentSpan, spanFailure, type Span } from "../telemetry/index.ts";
 import { answerOf, sealedBy } from "./answer.ts";
@@ -6,10 +7,13 @@ import type { InboxEngine } from "./engine.ts";
 import type { Received } from "./handler.ts";
 import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
 import type { Held } from "./held.ts";
+import type { LotSize } from "./lot-size.ts";
 import type { DeliveryProcessor, ProcessorParts } from "./process-delivery.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
 import { redact } from "./redact.ts";
-import { receiveBatch, type BatchItem } from "./receive-batch.ts";
+import { receiveBatch, type BatchItem, type BatchOutcome } from "./receive-batch.ts";
+import type { StatementCache } from "./receive-statement.ts";
+import { receiveStatements } from "./receive-statements.ts";
 import { asError } from "./receive-once.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
 import { respond } from "./respond.ts";
@@ -29,13 +33,20 @@ export class BatchProcessor {
   readonly #single: DeliveryProcessor;
   readonly #settlement: Settlement;
   readonly #attempts: Set<Attempt>;
+  readonly #statements: StatementCache;
+  readonly #lotSize: LotSize;
 
-  constructor({ engine, definition, settlement, attempts }: ProcessorParts, single: DeliveryProcessor) {
+  constructor(
+    { engine, definition, settlement, attempts, statements }: ProcessorParts,
+    { single, lotSize }: { single: DeliveryProcessor; lotSize: LotSize },
+  ) {
     this.#engine = engine;
     this.#definition = definition;
     this.#single = single;
     this.#settlement = settlement;
     this.#attempts = attempts;
+    this.#statements = statements;
+    this.#lotSize = lotSize;
   }
 
   async process(lot: readonly Held[], registration: Registration): Promise<Fates> {
@@ -58,6 +69,8 @@ export class BatchProcessor {
       await this.#together(items, registration, fates);
     } catch (thrown) {
       const error = asError(thrown);
+      const stopped = isSagaboxError(error, "BUS_STOPPED");
+      if (registration.work.kind === "statement" && !stopped) return this.#sideBySide(items, fates);
       const { classify } = registration.settings;
       const blameless = classifyFailure(error, classify) === "infrastructure";
       await (blameless ? this.#later(items, error, fates) : this.#oneByOne(items, fates));
@@ -65,11 +78,13 @@ export class BatchProcessor {
     return fates;
   }
 
-  async #read(lot: readonly Held[], { contract }: Registration, fates: Fates): Promise<Item[]> {
+  async #read(lot: readonly Held[], { contract, work }: Registration, fates: Fates): Promise<Item[]> {
     const items: Item[] = [];
     const waiting = new Set<string | null>();
     for (const held of lot) {
-      const { message, ackWith, orderKey } = held.delivery;
+      const { message, orderKey } = held.delivery;
+      // A statement finds out by itself whether it is a duplicate, so what became of it is known only afterwards.
+      const ackWith = work.kind === "statement" ? undefined : held.delivery.ackWith;
       if (held.delivery.signal.aborted) fates.set(held, "lost");
       else if (orderKey !== null && waiting.has(orderKey)) {
         fates.set(held, "again");
@@ -94,16 +109,7 @@ export class BatchProcessor {
   }
 
   async #together(items: readonly Item[], registration: Registration, fates: Fates): Promise<void> {
-    const { deadlineMs } = registration.settings;
-    const receipt = { consumer: registration.consumer, items, deadlineMs, among: this.#attempts };
-    const outcome = await receiveBatch(this.#engine, receipt, async (fresh, attempt) => {
-      const bulk = registration.work.kind === "bulk";
-      const results = await (bulk
-        ? this.#bulk(fresh, attempt, registration)
-        : this.#each(fresh, attempt, registration));
-      if (fresh.some(({ held }) => held.delivery.signal.aborted)) throw deliveryLost();
-      return results;
-    });
+    const outcome = await this.#receive(items, registration);
     const { durationMs } = outcome;
     const processed = { kind: "processed", result: undefined, durationMs } as const;
     await Promise.all([
@@ -117,6 +123,23 @@ export class BatchProcessor {
         fates.set(held, await this.#single.settle(held, { kind: "expired" }, false));
       }),
     ]);
+  }
+
+  #receive(items: readonly Item[], registration: Registration): Promise<BatchOutcome<Item>> {
+    const { consumer, settings, work } = registration;
+    const receipt = { consumer, items, deadlineMs: settings.deadlineMs, among: this.#attempts };
+    if (work.kind === "statement") {
+      const lot = { ...receipt, effectOf: ({ message }: Item) => work.build(message), size: this.#lotSize };
+      return receiveStatements(this.#engine, this.#statements, lot);
+    }
+    return receiveBatch(this.#engine, receipt, async (fresh, attempt) => {
+      const bulk = registration.work.kind === "bulk";
+      const results = await (bulk
+        ? this.#bulk(fresh, attempt, registration)
+        : this.#each(fresh, attempt, registration));
+      if (fresh.some(({ held }) => held.delivery.signal.aborted)) throw deliveryLost();
+      return results;
+    });
   }
 
   async #bulk(fresh: readonly Item[], attempt: Attempt, { work, consumer }: Registration): Promise<void> {
@@ -163,13 +186,21 @@ export class BatchProcessor {
   }
 
   async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {
-    for (const line of linesOf(items)) {
-      for (const { held } of line) {
-        if (fates.has(held)) continue;
-        const fate = await this.#single.process(held, restOf(line, fates, held));
-        fates.set(held, fate);
-        if (fate !== "done") await this.#giveBackRest(line, fates);
-      }
+    for (const line of linesOf(items)) await this.#inSeries(line, fates);
+  }
+
+  // As if they had never been put together: statements are few, and each has a place of its own to run.
+  async #sideBySide(items: readonly Item[], fates: Fates): Promise<Fates> {
+    await Promise.all(linesOf(items).map((line) => this.#inSeries(line, fates)));
+    return fates;
+  }
+
+  async #inSeries(line: readonly Item[], fates: Fates): Promise<void> {
+    for (const { held } of line) {
+      if (fates.has(held)) continue;
+      const fate = await this.#single.process(held, restOf(line, fates, held));
+      fates.set(held, fate);
+      if (fate !== "done") await this.#giveBackRest(line, fates);
     }
   }
 

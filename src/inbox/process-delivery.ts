@@ -13,7 +13,7 @@ import { idForDedupe, readMessage } from "./read-message.ts";
 import { redact } from "./redact.ts";
 import { asError, receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
 import { receiveReferring, type ReferringOutcome } from "./receive-referring.ts";
-import { receiveStatement, StatementCache } from "./receive-statement.ts";
+import { receiveStatement, type StatementCache } from "./receive-statement.ts";
 import { earlierCommands, type EarlierCommands } from "./references.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
 import { respond } from "./respond.ts";
@@ -25,6 +25,7 @@ export interface ProcessorParts {
   readonly settlement: Settlement;
   /** The transactions that are open, so that a stop can end them. */
   readonly attempts: Set<Attempt>;
+  readonly statements: StatementCache;
 }
 
 /** When a message that only other members can handle is looked at again. */
@@ -38,12 +39,12 @@ export class DeliveryProcessor {
   readonly #statements: StatementCache;
   readonly #attempts: Set<Attempt>;
 
-  constructor({ engine, definition, settlement, attempts }: ProcessorParts) {
+  constructor({ engine, definition, settlement, attempts, statements }: ProcessorParts) {
     this.#engine = engine;
     this.#definition = definition;
     this.#settlement = settlement;
     this.#attempts = attempts;
-    this.#statements = new StatementCache(engine.sql.schema);
+    this.#statements = statements;
   }
 
   /** `behind`: what was taken together with it and follows it in its key; it comes back with it. */

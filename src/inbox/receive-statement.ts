@@ -46,27 +46,33 @@ function wrapped(known: Map<string, Statement>, text: string, wrap: () => Statem
   return made;
 }
 
+/** What a statement handler answers. */
+export interface Effect {
+  readonly text: string;
+  readonly params?: readonly Param[];
+}
+
+/** The parameters of `StatementCache.wrap`. */
+export function onceParams(
+  { params = [] }: Effect,
+  { consumer, id, topic, type, expiresAt }: Pick<Receipt, "consumer" | "id" | "topic" | "type" | "expiresAt">,
+): readonly Param[] {
+  return [...params, consumer, id, topic, type, expiresAt];
+}
+
 /** Dedupe and effect as one autocommitted statement: the cheapest way, without room for JavaScript in between. */
 export async function receiveStatement(
   engine: InboxEngine,
   cache: StatementCache,
   receipt: Receipt,
-  effect: { readonly text: string; readonly params?: readonly Param[] },
+  effect: Effect,
 ): Promise<Outcome<undefined>> {
-  const { consumer, id, topic, type, expiresAt, deadlineMs } = receipt;
-  const params = effect.params ?? [];
-  const statement = cache.wrap(effect.text, params.length);
+  const { consumer, id, deadlineMs } = receipt;
+  const statement = cache.wrap(effect.text, effect.params?.length ?? 0);
   const startedMs = engine.clock.monotonicMs();
   const leave = await engine.slots.acquire();
   try {
-    const running = engine.database.run<{ fresh: boolean }>(statement, [
-      ...params,
-      consumer,
-      id,
-      topic,
-      type,
-      expiresAt,
-    ]);
+    const running = engine.database.run<{ fresh: boolean }>(statement, onceParams(effect, receipt));
     const { rows } = await withDeadline(running, deadlineMs, () => {
       // It may still succeed; a later attempt finds out.
       throw new SagaboxError("COMMIT_UNKNOWN", `The statement was not answered within ${deadlineMs} ms.`);

@@ -41,6 +41,8 @@ export interface TransactionOptions {
   readonly isolation?: "read committed" | "repeatable read" | "serializable";
   /** The server ends a transaction that sits idle for longer: a stopped process must not keep its locks. */
   readonly idleTimeoutMs?: number;
+  /** A statement that waits longer for what another transaction holds fails. */
+  readonly lockTimeoutMs?: number;
 }
 
 /** Said right behind a COMMIT, on the same connection and outside the transaction. Nobody waits for it. */

@@ -40,7 +40,7 @@ export class PgTransaction implements OwnedTransaction {
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process
     client.pipeline = true;
-    this.#beginText = beginText(this.isolation, options.idleTimeoutMs);
+    this.#beginText = beginText(this.isolation, options);
   }
 
   get open(): boolean {
@@ -234,8 +234,11 @@ function rowsOf<R>(result: PgResult): Rows<R> {
   return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
 }
 
-function beginText(isolation: Isolation, idleTimeoutMs: number | undefined): string {
-  const begin = `begin isolation level ${isolation}`;
-  if (idleTimeoutMs === undefined) return begin;
-  return `${begin}; set local idle_in_transaction_session_timeout = ${Math.ceil(idleTimeoutMs)}`;
+function beginText(isolation: Isolation, { idleTimeoutMs, lockTimeoutMs }: TransactionOptions): string {
+  let text = `begin isolation level ${isolation}`;
+  if (idleTimeoutMs !== undefined) {
+    text += `; set local idle_in_transaction_session_timeout = ${Math.ceil(idleTimeoutMs)}`;
+  }
+  if (lockTimeoutMs !== undefined) text += `; set local lock_timeout = ${Math.ceil(lockTimeoutMs)}`;
+  return text;
 }

@@ -1,0 +1,51 @@
+import { expect, test } from "vitest";
+import { LotSize } from "./lot-size.ts";
+
+function sized(concurrency: number) {
+  let nowMs = 0;
+  const size = new LotSize(concurrency, { monotonicMs: () => nowMs, wallMs: () => nowMs });
+  return { size, pass: (ms: number) => (nowMs += ms) };
+}
+
+test("a lot is half of what may run at once, so that one is written while another commits", () => {
+  expect([1, 2, 3, 8, 500].map((concurrency) => sized(concurrency).size.most)).toEqual([1, 1, 1, 4, 16]);
+});
+
+test("one slow lot changes nothing, slow ones end the sharing for a while", () => {
+  const { size, pass } = sized(8);
+  size.took(4, 1);
+  size.took(4, 9);
+  expect(size.most).toBe(4);
+  for (let n = 0; n < 6; n++) size.took(4, 9);
+  expect(size.most).toBe(1);
+  pass(1_001);
+  expect(size.most).toBe(4);
+});
+
+test("the slower a lot was, the longer until the next", () => {
+  const { size, pass } = sized(8);
+  size.took(4, 500);
+  size.took(4, 500);
+  pass(49_000);
+  expect(size.most).toBe(1);
+  pass(1_001);
+  expect(size.most).toBe(4);
+});
+
+test("where one statement takes as long as a lot, on a busy server or a slow disk, lots go on", () => {
+  const { size } = sized(8);
+  for (let n = 0; n < 50; n++) size.took(1, 20);
+  for (let n = 0; n < 50; n++) size.took(4, 25);
+  expect(size.most).toBe(4);
+  for (let n = 0; n < 5; n++) size.took(4, 80);
+  expect(size.most).toBe(1);
+});
+
+test("rows that others want are left to statements that commit at once", () => {
+  const { size, pass } = sized(8);
+  size.contended();
+  pass(59_000);
+  expect(size.most).toBe(1);
+  pass(1_001);
+  expect(size.most).toBe(4);
+});

@@ -1,0 +1,55 @@
+import type { Clock } from "../runtime/index.ts";
+
+const LARGEST = 16;
+/** What ends this soon is worth no second thought. */
+const SOON_MS = 4;
+/** A lot may take so much longer than one statement by itself: what it saves, others on the machine can use. */
+const WORTH = 1.5;
+/** Somebody else wants the same rows: a lot would hold its locks longer than a statement does. */
+const CONTENDED_MS = 60_000;
+/** Rests are long enough that looking again costs next to nothing. */
+const REST_FACTOR = 100;
+const SHORTEST_REST_MS = 1_000;
+
+/**
+ * How many statements share a transaction: half of what may run at once, so that one lot is written while another
+ * commits. The statements of a lot run one after the other. That is cheaper as long as they are quick; slow ones are
+ * better off side by side, and then the answer is one.
+ */
+export class LotSize {
+  readonly #clock: Clock;
+  readonly #most: number;
+  #lotMs = 0;
+  #aloneMs = 0;
+  #restUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(concurrency: number, clock: Clock) {
+    this.#clock = clock;
+    this.#most = Math.max(1, Math.min(LARGEST, Math.floor(concurrency / 2)));
+  }
+
+  get most(): number {
+    if (this.#most === 1 || this.#clock.monotonicMs() < this.#restUntilMs) return 1;
+    return this.#most;
+  }
+
+  /** Many at once took so long from begin to end. One that was slow may be chance. */
+  took(count: number, ms: number): void {
+    if (count === 1) {
+      this.#aloneMs += (ms - this.#aloneMs) / 8;
+      return;
+    }
+    const limitMs = Math.max(SOON_MS, WORTH * this.#aloneMs);
+    this.#lotMs += (Math.min(ms, 4 * limitMs) - this.#lotMs) / 4;
+    if (this.#lotMs > limitMs) this.#rest(Math.max(SHORTEST_REST_MS, REST_FACTOR * ms));
+  }
+
+  contended(): void {
+    this.#rest(CONTENDED_MS);
+  }
+
+  #rest(ms: number): void {
+    this.#lotMs = 0;
+    this.#restUntilMs = this.#clock.monotonicMs() + ms;
+  }
+}

@@ -72,14 +72,20 @@ function held(headers: Readonly<Record<string, string>>): boolean {
 const notTheirs =
   /^(sagabox-|x-death|x-first-death|x-last-death|x-delivery-count$|x-stream-offset$|x-acquired-count$)/;
 
+// Their first letters; hardly any other header begins so.
+const isTheirs = (name: string): boolean =>
+  !((name.startsWith("s") || name.startsWith("x")) && notTheirs.test(name));
+
 /** The headers somebody gave to the message, for a copy of it. */
 export function givenHeaders(headers: MessagePropertyHeaders = {}): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(headers).filter(([name]) => !notTheirs.test(name)));
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => isTheirs(name)));
 }
 
 export function textHeaders(headers: MessagePropertyHeaders = {}): Record<string, string> {
   const texts: Record<string, string> = {};
-  for (const [name, value] of Object.entries(givenHeaders(headers))) {
+  for (const name of Object.keys(headers)) {
+    if (!isTheirs(name)) continue;
+    const value: unknown = headers[name];
     if (typeof value === "string") texts[name] = value;
     else if (Buffer.isBuffer(value)) texts[name] = value.toString("utf8");
     else texts[name] = timeOf(value) ?? JSON.stringify(value) ?? "";

@@ -3,7 +3,7 @@ import type { Message } from "../../message/index.ts";
 import { fromWire, type Subscription } from "../../transport/index.ts";
 import type { RabbitSettings } from "./options.ts";
 import { attemptHeader, countIn, textHeaders, topicHeader } from "./properties.ts";
-import { routeOf } from "./topology.ts";
+import type { Route } from "./topology.ts";
 
 /** What came from a queue, as far as a delivery needs it. */
 export interface ReceivedRaw {
@@ -19,13 +19,16 @@ export interface ReceivedRaw {
 
 interface Context {
   readonly subscription: Subscription;
+  /** Of its topics, in their order. */
+  readonly routes: readonly Route[];
   readonly settings: RabbitSettings;
 }
 
-export function readRaw(raw: ConsumeMessage, { subscription, settings }: Context): ReceivedRaw {
+export function readRaw(raw: ConsumeMessage, context: Context): ReceivedRaw {
+  const { subscription, settings } = context;
   const { headers } = raw.properties;
   const contentType = raw.properties.contentType as string | undefined;
-  const topic = topicOf(raw, { subscription, settings });
+  const topic = topicOf(raw, context);
   const texts = textHeaders(headers);
   const { message, flaw } = fromWire({ body: raw.content, headers: texts, contentType, topic, key: null });
   const redeliveries = countIn(headers, "x-delivery-count");
@@ -47,15 +50,16 @@ export function readRaw(raw: ConsumeMessage, { subscription, settings }: Context
 export const halfway = ({ deliveryLimit }: RabbitSettings): number => Math.floor(deliveryLimit / 2);
 
 // Only foreign messages need it, whose body does not name a topic: what they are called must not change on the way.
-function topicOf({ fields, properties }: ConsumeMessage, { subscription, settings }: Context): string {
+function topicOf({ fields, properties }: ConsumeMessage, { subscription, routes }: Context): string {
   const kept: unknown = properties.headers?.[topicHeader];
   if (typeof kept === "string") return kept;
   const { exchange, routingKey } = fields;
   const type = routingKey.slice(routingKey.indexOf(".") + 1, routingKey.lastIndexOf("."));
-  const asked = subscription.topics.find(({ topic, kind }) => {
-    const route = routeOf(topic, kind, settings);
-    if (route.exchange !== exchange) return false;
-    return [routingKey, `*.${type}.*`, ""].includes(route.binding);
-  });
-  return asked?.topic ?? routingKey;
+  const binding = `*.${type}.*`;
+  const asked = routes.findIndex(
+    (route) =>
+      route.exchange === exchange &&
+      (route.binding === binding || route.binding === routingKey || route.binding === ""),
+  );
+  return subscription.topics[asked]?.topic ?? routingKey;
 }

@@ -11,13 +11,14 @@ import type { Reader } from "./queue-reader.ts";
 import { readRaw } from "./read-raw.ts";
 import { StreamGuard } from "./stream-guard.ts";
 import { Progress, startOf, type Position } from "./stream-position.ts";
-import { offsetQueue, type GroupNames } from "./topology.ts";
+import { offsetQueue, type GroupNames, type Route } from "./topology.ts";
 
 interface StreamReaderParts {
   readonly link: Link;
   readonly courier: Courier;
   readonly settings: RabbitSettings;
   readonly subscription: Subscription;
+  readonly routes: readonly Route[];
   readonly names: GroupNames;
   readonly streamQueue: string;
   readonly from: TopicRequest["from"];

@@ -162,6 +162,7 @@ export class Subscriber implements Consumption {
         courier,
         settings,
         subscription,
+        routes: this.#routes,
         names: this.#names,
         streamQueue,
         from,
@@ -201,7 +202,7 @@ export class Subscriber implements Consumption {
   #read(from: { raw: ConsumeMessage; channel: Channel; queue: string; closed: () => void }): RabbitDelivery {
     const { courier, settings, subscription } = this.#parts;
     const { raw, channel, queue } = from;
-    const received = readRaw(raw, { subscription, settings });
+    const received = readRaw(raw, { subscription, settings, routes: this.#routes });
     const { attempts, redeliveries, topic } = received;
     const to = { service: subscription.service, queue };
     return new RabbitDelivery(received, {

@@ -135,6 +135,18 @@ export function stepAt(definition: SagaDefinition, place: string): StepNode | un
   return index.get(pathOf(place));
 }
 
+const hearing = new WeakMap<SagaDefinition, boolean>();
+
+/** Whether any step of it waits for an event. */
+export function hearsEvents(definition: SagaDefinition): boolean {
+  let hears = hearing.get(definition);
+  if (hears === undefined) {
+    hears = stepsOf(definition.nodes).some(({ step }) => step.work.kind === "wait");
+    hearing.set(definition, hears);
+  }
+  return hears;
+}
+
 export function pathOf(place: string): string {
   const at = place.indexOf("@");
   return at === -1 ? place : place.slice(0, at);

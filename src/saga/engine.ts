@@ -59,8 +59,8 @@ export interface SagaEngineParts {
 }
 
 interface ApplyOptions {
-  /** Gives the claim back. */
-  readonly release?: boolean;
+  /** Whether the claim is given back with it. */
+  readonly release?: (decision: Decision) => boolean;
   /** It does not exist yet. */
   readonly birth?: Birth;
   /** Throws when the result is too large, so that whatever was written with it is rolled back. */
@@ -134,10 +134,11 @@ export class SagaEngine {
     before: Loaded,
     cause: Cause,
     decision: Decision,
-    { release = false, birth, whole = false }: ApplyOptions,
+    { release, birth, whole = false }: ApplyOptions,
   ): Promise<Applied> {
     const { decision: sendable, outgoing } = await this.#compose(tx, definition, before, decision, cause);
-    const transition = this.#transition(definition, before, sendable, cause, { release, whole });
+    const released = release?.(sendable) ?? false;
+    const transition = this.#transition(definition, before, sendable, cause, { release: released, whole });
     if (transition === undefined) return this.#withoutResult(tx, definition, before, cause);
     const mail = await writeTransition(this.sql, tx, before, transition, birth);
     for (const one of outgoing) await tx.send(one);
@@ -198,7 +199,7 @@ export class SagaEngine {
     before: Loaded,
     decision: Decision,
     cause: Cause,
-    { release, whole }: Required<Pick<ApplyOptions, "release" | "whole">>,
+    { release, whole }: { readonly release: boolean; readonly whole: boolean },
   ): Transition | undefined {
     const { maxStateBytes } = this.parts;
     try {

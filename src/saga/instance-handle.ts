@@ -138,10 +138,15 @@ export class InstanceHandle {
     return false;
   }
 
-  /** Does a `tx` step: its own writes, its result and what follows from it are one transaction. */
-  async inside(work: LocalWork): Promise<void> {
+  /**
+   * Does a `tx` step: its own writes, its result and what follows from it are one transaction, with which the claim is
+   * given back if `isLast` says so; true when it was.
+   */
+  async inside(work: LocalWork, isLast: (decision: Decision) => boolean): Promise<boolean> {
     const { engine, begin, definition } = this.#parts;
     const timeoutMs = work.step.timeoutMs ?? LONGEST_INSIDE_MS;
+    let released = false;
+    const release = (decision: Decision): boolean => (released = isLast(decision));
     try {
       await begin(
         async (tx) => {
@@ -158,18 +163,19 @@ export class InstanceHandle {
             }),
           );
           const cause = this.ended(work, outcome);
-          const { instance } = await engine.apply(tx, definition, current, cause, { whole: true });
+          const { instance } = await engine.apply(tx, definition, current, cause, { whole: true, release });
           this.#took(instance);
         },
         { idleTimeoutMs: timeoutMs },
       );
+      return released;
     } catch (error) {
       const isOurs = error instanceof InstanceGone || isSagaboxError(error, "SAGA_CONFLICT");
       if (isOurs || classifyFailure(error) === "infrastructure") throw error;
       const permanent =
         classifyFailure(error) === "permanent" || isSagaboxError(error, "SAGA_STATE_TOO_LARGE");
       const outcome = { kind: "failed", error: messageOf(error), certain: true, permanent } as const;
-      await this.settle(work, outcome, () => false);
+      return this.settle(work, outcome, () => false);
     }
   }
 

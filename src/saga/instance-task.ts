@@ -103,7 +103,10 @@ export class InstanceTask {
     for (const work of due) {
       if (this.#running.has(nameOf(work))) continue;
       if (work.kind === "run") void this.#outside(work);
-      else await handle.inside(work);
+      else if (await handle.inside(work, (decision) => this.#isLast(decision, 0))) {
+        this.#released = true;
+        break;
+      }
     }
     if (due.some(({ kind }) => kind === "tx")) return true;
     if (this.#running.size === 0 && (this.#stopping || !this.#dueSoon())) return false;
@@ -135,7 +138,7 @@ export class InstanceTask {
     if (this.#lost.signal.aborted) return this.#tellLate(work, outcome);
     // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
     if (this.#stopping && outcome.kind !== "done") return;
-    const isLast = (decision: Decision): boolean => this.#isLast(decision);
+    const isLast = (decision: Decision): boolean => this.#isLast(decision, 1);
     const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
     if (released === true) this.#released = true;
   }
@@ -153,8 +156,8 @@ export class InstanceTask {
   }
 
   // If nothing is left to be done here afterwards, the claim is given back in the same statement.
-  #isLast({ state }: Decision): boolean {
-    if (this.#running.size > 1 || this.#mail) return false;
+  #isLast({ state }: Decision, running: number): boolean {
+    if (this.#running.size > running || this.#mail) return false;
     return this.#stopping || this.#handle.work(state).length === 0;
   }
 

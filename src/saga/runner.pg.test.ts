@@ -5,7 +5,7 @@ import { Approved } from "../../test/support/approved-order.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { ScriptedDatabase } from "../../test/support/scripted-database.ts";
-import { pgDatabase } from "../storage/index.ts";
+import { pgDatabase, type Statement } from "../storage/index.ts";
 import { silentObserver, silentSpans } from "../telemetry/index.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { sagaSettings } from "./options.ts";
@@ -82,4 +82,45 @@ test("an instance that is claimed again before its giving back is answered does 
   await until(async () => (await row())?.claimed_by === "only");
   givenBack.open();
   await until(async () => (await row())?.status === "compensated", 10_000);
+});
+
+test("the claim is given back with the last step, also where that is a transaction", async () => {
+  const { sagas, database, begin, row } = await setup();
+  const transfer = saga("transfer", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+    .tx("take", async () => ({ ok: true }))
+    .noUndo("a test")
+    .tx("give", async () => ({ ok: true }))
+    .noUndo("a test");
+  sagas.register(transfer);
+  await begin((tx) => sagas.start(tx, transfer, { id: "a" }));
+  await sagas.runner.start();
+  await until(async () => (await row())?.status === "completed");
+  expect(await row()).toEqual({ status: "completed", claimed_by: null });
+  await sagas.runner.stop();
+  expect(database.ran.map(({ name }) => name)).not.toContain("sagabox.saga.release");
+});
+
+test("whoever starts a saga meets those who bring it events, if it hears any", async () => {
+  const { sagas, begin } = await setup();
+  const input = z.object({ id: z.string() });
+  const deaf = saga("deaf", { version: 1, input, key: (i) => i.id })
+    .run("work", () => ({ ok: true }))
+    .noUndo("a test");
+  const hearing = saga("hearing", { version: 1, input, key: (i) => i.id }).waitFor("approval", Approved, {
+    timeout: "1d",
+  });
+  sagas.register(deaf, hearing);
+  const meetings = async (which: typeof deaf | typeof hearing, id: string): Promise<number> => {
+    const asked: Statement[] = [];
+    await begin((tx) => {
+      const run: typeof tx.run = (statement, params) => {
+        asked.push(statement);
+        return tx.run(statement, params);
+      };
+      return sagas.start({ ...tx, run }, which, { id });
+    });
+    return asked.filter((statement) => statement === sagas.engine.sql.meet).length;
+  };
+  await meetings(deaf, "first"); // in which the database's clock is read
+  expect([await meetings(deaf, "a"), await meetings(hearing, "a")]).toEqual([0, 1]);
 });

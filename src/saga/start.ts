@@ -11,7 +11,7 @@ import {
 } from "../message/index.ts";
 import { randomBytes } from "../runtime/index.ts";
 import { failureType } from "../telemetry/index.ts";
-import type { SagaDefinition } from "./definition.ts";
+import { hearsEvents, type SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { Claim, Loaded } from "./saga-store.ts";
 import { noVault, subjectOf, type PersonSeal } from "./sealing.ts";
@@ -106,7 +106,12 @@ async function startWith(
   context: DerivedContext,
   origin: Origin,
 ): Promise<Started> {
-  const met = meet(engine, tx, definition, key);
+  const nowMs = tx.knowsCommit ? engine.clock.nowMs : undefined;
+  // Nobody has anything for an instance that hears nothing: then there is nobody to meet.
+  const met =
+    nowMs === undefined || hearsEvents(definition)
+      ? meet(engine, tx, definition, key)
+      : Promise.resolve(nowMs);
   const before: Loaded = {
     id,
     type: definition.name,
@@ -120,7 +125,7 @@ async function startWith(
     correlationId: context.correlationId,
     parent: origin.parent ?? null,
     claims: 0,
-    nowMs: (tx.knowsCommit ? engine.clock.nowMs : undefined) ?? (await met),
+    nowMs: nowMs ?? (await met),
     seal: await sealFor(engine, tx, definition, subject),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";

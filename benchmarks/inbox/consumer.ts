@@ -19,16 +19,16 @@ export async function consumer(bench: Bench): Promise<Result[]> {
     bulk: await consumers(bench, "bulk"),
   };
   const run = (style: Style): Contender => {
-    return ({ warmUp }) => open[style].rate(warmUp ? 1_000 : count);
+    return () => open[style].rate(count);
   };
   const samples = await compare(bench, "P12, messages/s", {
-    raw: ({ warmUp }) => raw.rate(warmUp ? 1_000 : count),
+    raw: () => raw.rate(count),
     each: run("each"),
     statement: run("statement"),
     pipelined: run("pipelined"),
     bulk: run("bulk"),
-    "sketch, statement": ({ warmUp }) => sketch.statementRate(warmUp ? 1_000 : count),
-    "sketch, bulk": ({ warmUp }) => sketch.bulkRate(warmUp ? 1_000 : count),
+    "sketch, statement": () => sketch.statementRate(count),
+    "sketch, bulk": () => sketch.bulkRate(count),
   });
   const room = (name: "sketch, statement" | "sketch, bulk") => ratioOf(samples[name], samples.raw);
   const costs = Object.fromEntries(

@@ -31,9 +31,9 @@ export async function transaction(bench: Bench): Promise<Result[]> {
     const pool = plain.pool(connections);
     const sketchPool = sketch.pool(connections);
     const run = (place: Place, work: (n: number) => Promise<void>): Contender => {
-      return async ({ warmUp }) => {
+      return async () => {
         await emptyBusinessTable(place);
-        return rateOf(warmUp ? 500 : count, connections, work);
+        return rateOf(count, connections, work);
       };
     };
     const samples = await compare(bench, `P4.${connections}, transactions/s`, {

@@ -8,8 +8,6 @@ import { Guide } from "../references/guide.ts";
 import { LockAndDelete } from "../references/lock-and-delete.ts";
 import { SketchRelay } from "../references/sketch-relay.ts";
 
-const WARM_UP = 2_000;
-
 /** One relay on a backlog, the publish costing nothing: against the textbook design and against the raw limit. */
 export async function drain(bench: Bench): Promise<Result[]> {
   const backlog = size(bench, 20_000, 10_000);
@@ -27,12 +25,12 @@ export async function drain(bench: Bench): Promise<Result[]> {
   const wide = await SketchRelay.open(sketchPlaces.wide, "wide");
   const narrow = await SketchRelay.open(sketchPlaces.narrow, "narrow");
   const samples = await compare(bench, "drain, events/s", {
-    sagabox: ({ warmUp }) => ordered.drain(warmUp ? WARM_UP : backlog),
-    waves: ({ warmUp }) => waves.drain(warmUp ? WARM_UP : backlog),
-    raw: ({ warmUp }) => raw.drain(warmUp ? WARM_UP : backlog),
-    guide: ({ warmUp }) => guide.drain(warmUp ? 200 : slowBacklog),
-    "sketch, wide rows": ({ warmUp }) => wide.drain(warmUp ? WARM_UP : backlog),
-    "sketch, narrow rows": ({ warmUp }) => narrow.drain(warmUp ? WARM_UP : backlog),
+    sagabox: () => ordered.drain(backlog),
+    waves: () => waves.drain(backlog),
+    raw: () => raw.drain(backlog),
+    guide: () => guide.drain(slowBacklog),
+    "sketch, wide rows": () => wide.drain(backlog),
+    "sketch, narrow rows": () => narrow.drain(backlog),
   });
   for (const open of [ordered, waves]) await open.close();
   for (const place of [guidePlace, rawPlace, ...Object.values(sketchPlaces)]) await place.drop();

@@ -49,12 +49,12 @@ export async function sagaSteps(bench: Bench): Promise<Result[]> {
   const raw = await FiveTrips.open(rawPlace);
   const dbos = await openDbos(bench);
   const samples = await compare(bench, "P13, transitions/s", {
-    raw: ({ warmUp }) => raw.rate(warmUp ? 100 : count, TRANSITIONS),
+    raw: () => raw.rate(count, TRANSITIONS),
     local: (run) => product.rate(local, run, count),
     inside: (run) => product.rate(inside, run, count),
     remote: (run) => product.rate(remote, run, count),
-    sketch: ({ warmUp }) => raw.sketchRate(warmUp ? 100 : count, TRANSITIONS),
-    dbos: async ({ warmUp }) => ((await dbos?.rate(warmUp ? 20 : Math.ceil(count / 5))) ?? 0) * TRANSITIONS,
+    sketch: () => raw.sketchRate(count, TRANSITIONS),
+    dbos: async () => ((await dbos?.rate(Math.ceil(count / 5))) ?? 0) * TRANSITIONS,
   });
   const few = Math.ceil(count / 5);
   const alone = {
@@ -124,8 +124,7 @@ async function openProduct(bench: Bench) {
   };
   return {
     /** Transitions a second: those of the steps and the start of each saga. */
-    async rate(which: Measured, { warmUp, round }: Parameters<Contender>[0], most: number): Promise<number> {
-      const count = warmUp ? 100 : most;
+    async rate(which: Measured, { round }: Parameters<Contender>[0], count: number): Promise<number> {
       const began = performance.now();
       await run(which, count, `${round}-${count}`);
       return ((count * TRANSITIONS) / (performance.now() - began)) * 1_000;

@@ -14,7 +14,6 @@ import type { RawClient, RawMessage } from "./raw-client.ts";
 import { rawClient } from "./raw-clients.ts";
 
 const IN_FLIGHT = 500;
-const WARM_UP = 2_000;
 
 const servers = new Set<BrokerServer>();
 
@@ -63,25 +62,22 @@ async function measure(bench: Bench, kind: BrokerKind, { url, version }: BrokerS
   const consumed = { product: [] as number[], raw: [] as number[] };
   const samples = await compare(bench, `P3.${kind}, events/s`, {
     sagabox: async ({ warmUp }) => {
-      const some = warmUp ? WARM_UP : count;
-      const rate = await product.drain(some);
-      const back = await product.consume(some);
+      const rate = await product.drain(count);
+      const back = await product.consume(count);
       if (!warmUp) consumed.product.push(back);
       return rate;
     },
     raw: async ({ warmUp, round }) => {
-      const some = warmUp ? WARM_UP : count;
-      const rate = await publishRate(raw, rawMessages(round, some));
-      const meter = new PaceMeter(some);
-      await raw.consume(some, IN_FLIGHT, meter.one);
+      const rate = await publishRate(raw, rawMessages(round, count));
+      const meter = new PaceMeter(count);
+      await raw.consume(count, IN_FLIGHT, meter.one);
       if (!warmUp) consumed.raw.push(meter.rate);
       return rate;
     },
-    guide: ({ warmUp }) => guide.drain(warmUp ? 200 : slowCount),
-    sketch: async ({ warmUp }) => {
-      const some = warmUp ? WARM_UP : count;
-      const rate = await sketch.drain(some);
-      await sketchClient.consume(some, IN_FLIGHT, () => undefined);
+    guide: () => guide.drain(slowCount),
+    sketch: async () => {
+      const rate = await sketch.drain(count);
+      await sketchClient.consume(count, IN_FLIGHT, () => undefined);
       return rate;
     },
   });

@@ -56,6 +56,7 @@ test("every repeats until it is cancelled", () => {
 });
 
 test("an unreferenced timer does not hold the process", () => {
+  vi.useRealTimers(); // what is put back after the test is what is replaced here
   const unref = vi.spyOn(globalThis, "setTimeout");
   const cancel = after(100, () => undefined, { unref: true });
   expect(unref.mock.results[0]?.value.hasRef()).toBe(false);

@@ -78,6 +78,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "postgres",
+          ...sharedProcess,
           include: ["src/**/*.pg.test.ts", "test/**/*.pg.test.ts"],
           globalSetup: [...globalPostgres, globalPrograms],
           testTimeout: 30_000,

@@ -222,3 +222,40 @@ test("a message that cannot be read just now holds back its successors in the sa
   expect(house.observer.of("consumer.retried")).toHaveLength(1);
   expect((await house.effects()).map((effect) => effect.id)).toEqual(["m0", "m1", "m2", "m3"]);
 });
+
+test("what handlers of a batch answer is kept with each of their messages", async () => {
+  const house = await consumers();
+  house.registry.on(OrderPlaced, { consumer: "billing", batch }, ({ data: { n = 0 } }) =>
+    n % 2 === 0 ? { n } : undefined,
+  );
+  await house.start();
+  await house.publish(...[0, 1, 2, 3].map((n) => aMessage({ id: `m${n}`, data: JSON.stringify({ n }) })));
+  await house.observer.until("consumer.processed", 4);
+  const kept = await house.rows(
+    "select event_id as id, result, processing_duration_ms >= 0 as timed from sagabox.consumer_inbox order by 1",
+  );
+  expect(kept).toEqual([
+    { id: "m0", result: '{"n":0}', timed: true },
+    { id: "m1", result: null, timed: true },
+    { id: "m2", result: '{"n":2}', timed: true },
+    { id: "m3", result: null, timed: true },
+  ]);
+});
+
+test("a batch is finished by its own rows, not by all of its consumer's, whatever is known of the table", async () => {
+  const { engine, pool } = await consumers();
+  const { finishAll, finishWithResults, recall } = engine.sql;
+  const given = {
+    finishAll: "'c', 1, '{a}'",
+    finishWithResults: "'c', 1, '{a}', '{b}'",
+    recall: "'c', '{a}'",
+  };
+  const client = await pool.connect();
+  await client.query("set plan_cache_mode = force_generic_plan");
+  for (const [name, { text }] of Object.entries({ finishAll, finishWithResults, recall })) {
+    await client.query(`prepare ${name} as ${text}`);
+    const { rows } = await client.query(`explain execute ${name} (${given[name as keyof typeof given]})`);
+    expect(JSON.stringify(rows)).toMatch(/Index Cond: \(\(consumer = \$1\) AND \(event_id = ANY/);
+  }
+  client.release(true);
+});

@@ -1,4 +1,4 @@
-import type { Param, Statement } from "../storage/index.ts";
+import type { Param } from "../storage/index.ts";
 import { textArray } from "../storage/index.ts";
 import { attempt, type Attempt, type AttemptLimits, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -95,8 +95,9 @@ function finish(
   fresh: readonly BatchItem[],
   results: readonly unknown[] | void,
   durationMs: number,
-): { statement: Statement; params: Param[] } {
-  const ids = textArray(fresh.map((item) => item.id));
-  const stored = textArray(fresh.map((_, index) => storedResult(results?.[index])));
-  return { statement: sql.finishAll, params: [consumer, Math.round(durationMs), ids, stored] };
+): LastStatement {
+  const params = [consumer, Math.round(durationMs), textArray(fresh.map((item) => item.id))];
+  const stored = results?.map(storedResult);
+  if (stored?.some((result) => result !== null) !== true) return { statement: sql.finishAll, params };
+  return { statement: sql.finishWithResults, params: [...params, textArray(stored)] };
 }

@@ -110,11 +110,18 @@ export function inboxStatements(schema: string) {
       `update ${inbox} set processing_duration_ms = $3::integer, result = $4::text
         where consumer = $1::text and event_id = $2::text`,
     ),
+    // Not joined with a list: before the table was first analysed, that would read all rows of the consumer each time.
     finishAll: statement(
       "sagabox.inbox.finish_all",
-      `update ${inbox} as entry set processing_duration_ms = $2::integer, result = given.result
-         from unnest($3::text::text[], $4::text::text[]) as given (id, result)
-        where entry.consumer = $1::text and entry.event_id = given.id`,
+      `update ${inbox} set processing_duration_ms = $2::integer
+        where consumer = $1::text and event_id = any($3::text::text[])`,
+    ),
+    finishWithResults: statement(
+      "sagabox.inbox.finish_with_results",
+      `update ${inbox}
+          set processing_duration_ms = $2::integer,
+              result = (select $4::text::text[])[array_position((select $3::text::text[]), event_id)]
+        where consumer = $1::text and event_id = any($3::text::text[])`,
     ),
     stats: statement(
       "sagabox.inbox.stats",

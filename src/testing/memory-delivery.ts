@@ -43,6 +43,8 @@ export interface Member {
   readonly deliveries: Set<MemoryDelivery>;
   readonly parked: Line[];
   paused: boolean;
+  /** Aborts when everything the member holds is taken away; what it is handed afterwards has another. */
+  losing: AbortController;
 }
 
 export class MemoryDelivery implements Delivery {
@@ -55,7 +57,7 @@ export class MemoryDelivery implements Delivery {
   readonly line: Line;
   readonly member: Member;
   readonly #group: MemoryGroup;
-  #signal: AbortController | undefined;
+  readonly #losing: AbortController;
   #settled = false;
   #lost = false;
 
@@ -65,6 +67,7 @@ export class MemoryDelivery implements Delivery {
     this.entry = entry;
     this.line = line;
     this.member = member;
+    this.#losing = member.losing;
     this.attempt = entry.attempt;
     if (entry.foreign?.flaw !== undefined) this.flaw = entry.foreign.flaw;
     if (bury !== undefined) this.deadLetter = async (note) => this.#bury(bury, note);
@@ -83,11 +86,7 @@ export class MemoryDelivery implements Delivery {
   }
 
   get signal(): AbortSignal {
-    if (this.#signal === undefined) {
-      this.#signal = new AbortController();
-      if (this.#lost) this.#signal.abort();
-    }
-    return this.#signal.signal;
+    return this.#losing.signal;
   }
 
   async ack(): Promise<void> {
@@ -115,7 +114,6 @@ export class MemoryDelivery implements Delivery {
   lose(): void {
     this.#settle("unharmed");
     this.#lost = true;
-    this.#signal?.abort();
   }
 
   #settle(back?: RetryOptions | "unharmed"): void {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { Message } from "../message/index.ts";
 import { after, systemClock, type CancelTimer } from "../runtime/index.ts";
 import type { Consumption, Delivery, RetryOptions, Subscription } from "../transport/index.ts";
@@ -49,6 +50,7 @@ export class MemoryGroup {
       deliveries: new Set(),
       parked: [],
       paused: false,
+      losing: newLosing(),
     };
     this.#members.push(member);
     this.#pumpSoon();
@@ -191,6 +193,16 @@ export class MemoryGroup {
 // Losing a delivery takes it out of the set, so the set is copied first.
 function loseAll(member: Member): void {
   Array.from(member.deliveries).forEach((delivery) => delivery.lose());
+  const { losing } = member;
+  member.losing = newLosing();
+  losing.abort();
+}
+
+// Heard by every delivery of the member that runs, however many those are.
+function newLosing(): AbortController {
+  const losing = new AbortController();
+  setMaxListeners(0, losing.signal);
+  return losing;
 }
 
 function isFull(member: Member): boolean {

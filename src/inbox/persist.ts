@@ -12,7 +12,7 @@ export async function persist(
   observer: Observer,
   doing: string,
   signal: AbortSignal,
-  action: () => Promise<unknown>,
+  action: () => Promise<unknown> | undefined,
 ): Promise<boolean> {
   for (let failures = 0; !signal.aborted; failures++) {
     try {

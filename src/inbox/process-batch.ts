@@ -94,7 +94,8 @@ export class BatchProcessor {
           const { topic, type, expiresAt } = message;
           const id = idForDedupe(held.id ?? message.id);
           const payload = this.#definition.settings.storePayload ? message.data : null;
-          const read = await readMessage(this.#engine, contract, held);
+          const reading = readMessage(this.#engine, contract, held);
+          const read = reading instanceof Promise ? await reading : reading;
           items.push({ held, message: read, id, topic, type, payload, expiresAt, ackWith });
         } catch (thrown) {
           const later = lot.slice(lot.indexOf(held) + 1);
@@ -151,7 +152,9 @@ export class BatchProcessor {
     await within(span, secrets, () =>
       inContextOf(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt))),
     );
-    for (const { message, id } of fresh) await respond(attempt.scope, message, id, undefined);
+    for (const { message, id } of fresh) {
+      if (message.kind === "command") await respond(attempt.scope, message, id, undefined);
+    }
   }
 
   // Keys side by side on one connection, so that their statements travel together; one key in series. All have

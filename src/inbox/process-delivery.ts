@@ -79,7 +79,7 @@ export class DeliveryProcessor {
   }
 
   /** After the effect: acknowledge, or bury what came too late. */
-  async settle(held: Held, outcome: ReferringOutcome<unknown>, ackedIn: boolean): Promise<Fate> {
+  settle(held: Held, outcome: ReferringOutcome<unknown>, ackedIn: boolean): Promise<Fate> {
     const { message } = held.delivery;
     const names = {
       consumer: this.#definition.name,
@@ -110,10 +110,10 @@ export class DeliveryProcessor {
     }
   }
 
-  async #acknowledge(held: Held, ackedIn: boolean): Promise<Fate> {
+  #acknowledge(held: Held, ackedIn: boolean): Promise<Fate> {
     if (!ackedIn) return this.#settlement.ack(held);
     held.delivery.acked?.();
-    return "done";
+    return Promise.resolve("done");
   }
 
   /** After a failure: the handler's verdict, the user's classifier and the policy decide. */
@@ -141,7 +141,8 @@ export class DeliveryProcessor {
 
   async #receive(held: Held, registration: Registration, id: string): Promise<Fate> {
     const earlier = this.#earlier(held, id);
-    const message = await readMessage(this.#engine, registration.contract, held);
+    const reading = readMessage(this.#engine, registration.contract, held);
+    const message = reading instanceof Promise ? await reading : reading;
     const receipt = this.#receipt(held, registration, id);
     const { work } = registration;
     if (earlier === undefined && work.kind === "statement") {

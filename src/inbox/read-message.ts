@@ -7,24 +7,42 @@ import {
   type AnyContract,
   type Hidden,
   type Message,
+  type Unpacked,
 } from "../message/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Received } from "./handler.ts";
 import type { Held } from "./held.ts";
 
-/** The message with its data read, brought to the current version and validated; throws what can never get better. */
-export async function readMessage(
+type Readable = Pick<Held, "delivery"> & { secrets?: readonly string[] };
+
+/**
+ * The message with its data read, brought to the current version and validated; throws what can never get better. Most
+ * are read at once, so there is a promise only where somebody has to be waited for.
+ */
+export function readMessage(
   { unpack }: Pick<InboxEngine, "unpack">,
   contract: AnyContract,
-  held: Pick<Held, "delivery"> & { secrets?: readonly string[] },
-): Promise<Received> {
+  held: Readable,
+): Received | Promise<Received> {
+  const unpacking = unpack(contract, held.delivery.message);
+  return unpacking instanceof Promise
+    ? unpacking.then((unpacked) => readUnpacked(contract, held, unpacked))
+    : readUnpacked(contract, held, unpacking);
+}
+
+function readUnpacked(
+  contract: AnyContract,
+  held: Readable,
+  { data, hidden, secrets }: Unpacked,
+): Received | Promise<Received> {
   const { message } = held.delivery;
-  const unpacking = unpack(contract, message);
-  const { data, hidden, secrets } = unpacking instanceof Promise ? await unpacking : unpacking;
   if (secrets.length > 0) held.secrets = secrets;
-  if (hidden.length > 0) return { ...message, data: await readAround(contract, message, data, hidden) };
-  const checked = validate(contract, upcast(contract, message.schemaVersion, data));
-  return { ...message, data: checked instanceof Promise ? await checked : checked };
+  const checked =
+    hidden.length > 0
+      ? readAround(contract, message, data, hidden)
+      : validate(contract, upcast(contract, message.schemaVersion, data));
+  if (!(checked instanceof Promise)) return { ...message, data: checked };
+  return checked.then((read) => ({ ...message, data: read }));
 }
 
 // What an upcaster or a schema makes of an erased value cannot be mended by anybody: it is passed over, not dead.

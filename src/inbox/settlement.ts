@@ -47,8 +47,8 @@ export class Settlement {
     this.#takeSuccessors = takeSuccessors;
   }
 
-  async ack({ delivery }: Held): Promise<Fate> {
-    return (await this.#persist("acknowledge", delivery.signal, () => delivery.ack())) ? "done" : "lost";
+  ack({ delivery }: Held): Promise<Fate> {
+    return this.#persist("acknowledge", delivery.signal, () => delivery.ack()).then(doneOrLost);
   }
 
   /** `behind`: what was taken together with it and follows it in its key. */
@@ -196,13 +196,16 @@ export class Settlement {
     return { consumer: this.#consumer, type, topic, id: id ?? delivery.message.id };
   }
 
-  #persist(doing: string, lost: AbortSignal, action: () => Promise<unknown>): Promise<boolean> {
-    const over = lost.aborted || this.#givenUp.aborted ? AbortSignal.abort() : undefined;
-    if (over !== undefined) return Promise.resolve(false);
-    return persist(this.#engine.observer, doing, this.#givenUp, async () => {
-      if (!lost.aborted) await action();
-    }).then((settled) => settled && !lost.aborted);
+  async #persist(doing: string, lost: AbortSignal, action: () => Promise<unknown>): Promise<boolean> {
+    if (lost.aborted) return false;
+    const { observer } = this.#engine;
+    const unlessLost = (): Promise<unknown> | undefined => (lost.aborted ? undefined : action());
+    return (await persist(observer, doing, this.#givenUp, unlessLost)) && !lost.aborted;
   }
+}
+
+function doneOrLost(settled: boolean): Fate {
+  return settled ? "done" : "lost";
 }
 
 export function contextOf({ traceparent, sagaId }: Message): TelemetryContext {

@@ -7,8 +7,8 @@ const SOON_MS = 4;
 const WORTH = 1.5;
 /** Somebody else wants the same rows: a lot would hold its locks longer than a statement does. */
 const CONTENDED_MS = 60_000;
-/** Rests are long enough that looking again costs next to nothing. */
-const REST_FACTOR = 100;
+/** Rests are long enough that looking again costs little. */
+const REST_FACTOR = 25;
 const SHORTEST_REST_MS = 1_000;
 
 /**
@@ -40,7 +40,7 @@ export class LotSize {
       return;
     }
     const limitMs = Math.max(SOON_MS, WORTH * this.#aloneMs);
-    this.#lotMs += (Math.min(ms, 4 * limitMs) - this.#lotMs) / 4;
+    this.#lotMs += (Math.min(ms, 2 * limitMs) - this.#lotMs) / 8;
     if (this.#lotMs > limitMs) this.#rest(Math.max(SHORTEST_REST_MS, REST_FACTOR * ms));
   }
 

@@ -23,7 +23,10 @@ import type { StartingPoint } from "../transport/index.ts";
 export interface ConsumerOptions {
   /** How many handlers or batches run at once. Default 10. */
   readonly concurrency?: number;
-  /** How many messages are held in memory, the running ones included. Default: twice what can run at once. */
+  /**
+   * How many messages are held in memory, the running ones included. Default: twice what can run at once; four times for
+   * statements.
+   */
   readonly prefetch?: number;
   /**
    * What becomes of messages no handler was registered for. A topic may carry types a consumer never asked for, so

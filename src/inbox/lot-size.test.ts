@@ -24,10 +24,12 @@ test("one slow lot changes nothing, slow ones end the sharing for a while", () =
 
 test("the slower a lot was, the longer until the next", () => {
   const { size, pass } = sized(8);
-  for (let n = 0; n < 6; n++) size.took(4, 500);
-  pass(12_000);
+  for (let n = 0; n < 50; n++) size.took(1, 200);
+  for (let n = 0; n < 8; n++) size.took(4, 500);
   expect(size.most).toBe(1);
-  pass(1_001);
+  pass(7_000);
+  expect(size.most).toBe(1);
+  pass(6_000);
   expect(size.most).toBe(4);
 });
 

@@ -41,7 +41,7 @@ export class LotSize {
     }
     const limitMs = Math.max(SOON_MS, WORTH * this.#aloneMs);
     this.#lotMs += (Math.min(ms, 2 * limitMs) - this.#lotMs) / 8;
-    if (this.#lotMs > limitMs) this.#rest(Math.max(SHORTEST_REST_MS, REST_FACTOR * ms));
+    if (this.#lotMs > limitMs) this.#rest(Math.max(SHORTEST_REST_MS, REST_FACTOR * this.#lotMs));
   }
 
   contended(): void {

@@ -1,4 +1,4 @@
-import { parseHeaders, type Message, type MessageKind } from "../message/index.ts";
+import { noHeaders, parseHeaders, type Message, type MessageKind } from "../message/index.ts";
 import { known } from "./known-names.ts";
 
 /** A narrow row as its reader sees it. */
@@ -161,7 +161,7 @@ function messageOf(raw: string, expiresAt: string | null): Message {
     topic: known(fields[4] ?? ""),
     key: fields[5] || null,
     data: fields[18] ?? "",
-    headers: headers === "{}" ? {} : parseHeaders(headers),
+    headers: headers === "{}" ? noHeaders : parseHeaders(headers),
     correlationId: fields[8] ?? "",
     causationId: fields[9] || null,
     traceparent: fields[10] ?? "",

@@ -2,7 +2,14 @@ import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { sampleMessage } from "../../test/support/sample-message.ts";
-import { decodeEnvelope, decodeJson, encodeEnvelope, encodeJson, type Message } from "./index.ts";
+import {
+  decodeEnvelope,
+  decodeJson,
+  encodeEnvelope,
+  encodeJson,
+  parseTraceparent,
+  type Message,
+} from "./index.ts";
 
 const golden = readFileSync(new URL("./envelope.golden.json", import.meta.url), "utf8");
 const received = { topic: "received.from" };
@@ -36,6 +43,75 @@ function changed(change: (envelope: Envelope) => void): string {
 
 test("C1: the envelope has the agreed names (golden file)", () => {
   expect(JSON.parse(encodeEnvelope(sampleMessage))).toEqual(JSON.parse(golden));
+});
+
+const traceparents = [
+  "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+  "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+  "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+  "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+  "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+  '00-"\\',
+  "",
+];
+
+test("C1: the envelope is the JSON of its fields, whatever letters they have", () => {
+  const texts = fc.oneof(fc.string(), fc.string({ unit: "binary" }), fc.uuid());
+  const some = fc.option(texts);
+  const fields = fc.record({
+    id: texts,
+    correlationId: texts,
+    writtenAt: texts,
+    source: texts,
+    type: texts,
+    topic: texts,
+    target: some,
+    causationId: some,
+    sagaId: some,
+    key: some,
+    aggregateType: some,
+    aggregateId: some,
+    expiresAt: some,
+    headers: fc.dictionary(texts, texts),
+    priority: fc.integer({ min: 0, max: 9 }),
+    traceparent: fc.constantFrom(...traceparents),
+  });
+  fc.assert(
+    fc.property(fields, (given) => {
+      const message: Message = { ...sampleMessage, ...given, data: "{}" };
+      const trace = parseTraceparent(message.traceparent);
+      const metadata = {
+        message_id: message.id,
+        correlation_id: message.correlationId,
+        timestamp: message.writtenAt,
+        source_service: message.source,
+        target_service: message.target,
+        message_type: message.kind,
+        version: "1.0",
+        causation_id: message.causationId,
+        saga_id: message.sagaId,
+        topic: message.topic,
+        key: message.key,
+        aggregate_type: message.aggregateType,
+        aggregate_id: message.aggregateId,
+        priority: message.priority,
+        expires_at: message.expiresAt,
+        headers: message.headers,
+      };
+      const payload = {
+        type: message.type,
+        data: {},
+        schema_version: String(message.schemaVersion),
+      };
+      const tracing = {
+        trace_id: trace?.traceId ?? null,
+        span_id: trace?.spanId ?? null,
+        parent_id: null,
+        traceparent: message.traceparent,
+      };
+      expect(encodeEnvelope(message)).toBe(JSON.stringify({ metadata, payload, tracing }));
+    }),
+  );
 });
 
 test("C1: the golden file is read as the message it was made from", () => {

@@ -8,7 +8,7 @@ export interface CutWatch {
   released(client: CuttableClient): void;
 }
 
-const SAVES = /^sagabox\.saga\.(save|insert):/;
+const SAVES = /^sagabox\.saga\.(save|insert|insert_failed):/;
 
 /** A connection that knows which of its statements make a transition of a saga last, and that can be cut. */
 export class CuttableClient {

@@ -113,6 +113,38 @@ test("A17: such a message is found as well while others are answered all the tim
   expect(house.observer.of("breaker.opened")).toEqual([]);
 });
 
+test("A17, E6: a message that ends the connection takes nobody along who is on it by chance, time after time", async () => {
+  const house = await relays();
+  const { transport } = house;
+  const onConnection = new Set<(error: Error) => void>();
+  // Everything but the live ones takes its time, so that whoever may travel beside the bad one does.
+  transport.before = (batch) =>
+    new Promise((resolve, reject) => {
+      onConnection.add(reject);
+      const isBad = batch.some(({ id }) => id === "bad");
+      const end = (): void => {
+        if (isBad) for (const fail of onConnection) fail(new Error("the connection was closed"));
+        onConnection.delete(reject);
+        resolve();
+      };
+      if (batch.every(({ id }) => id.startsWith("live"))) end();
+      else setTimeout(end, isBad ? 10 : 40);
+    });
+  await house.publish(outgoing({ id: "bad", topic: "t", maxAttempts: 6 }));
+  await house.publish(
+    ...Array.from({ length: 6 }, (_, n) => outgoing({ id: `t-${n}`, topic: "t", maxAttempts: 1 })),
+  );
+  await house.relay({ breaker: quick, retry: { firstDelay: 10, maxDelay: 20 } }).start();
+  for (let n = 0; (await house.waiting()) > 0; n++) {
+    await house.publish(outgoing({ id: `live-${n}`, topic: "t" }));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  expect(await house.rows("select message_id, attempts from sagabox.dead_letter")).toEqual([
+    { message_id: "bad", attempts: 6 },
+  ]);
+  expect(new Set(transport.ids.filter((id) => id.startsWith("t-"))).size).toBe(6);
+});
+
 test("A17: for an open destination the optimistic sender leases nothing and calls nobody; the relay delivers it", async () => {
   const house = await relays();
   const destinations = new Destinations({

@@ -8,7 +8,7 @@ import type { Destinations } from "./destinations.ts";
 import { deathOf, failureText } from "./failures.ts";
 import { learn, type Lot } from "./lots.ts";
 import type { OutboxSettings } from "./options.ts";
-import { publishBatch, sortOutcomes, type Sorted } from "./publish-batch.ts";
+import { publishBatch, sortOutcomes, type Sorted, type SendOutcome } from "./publish-batch.ts";
 import { tellBuried, tellFailed } from "./relay-reports.ts";
 import { retryOrDie } from "./retry-or-die.ts";
 import type { Dying, Failed, Settler } from "./settler.ts";
@@ -87,12 +87,16 @@ export class Delivery {
     const { destinations, transport, settings, spans } = this.#options;
     const readable = await this.#withoutUnreadable(lot.rows);
     const rows = this.#withoutOrphans(readable);
-    const outcomes = await publishBatch(transport, rows, {
-      timeoutMs: settings.publishTimeoutMs,
-      mayGoOn: () => this.#ownership.remainingMs() > 0,
-      ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
-    });
-    const { waitMs, outcomes: judged } = learn(destinations, { ...lot, rows }, outcomes);
+    const send = (): Promise<SendOutcome[]> =>
+      publishBatch(transport, rows, {
+        timeoutMs: settings.publishTimeoutMs,
+        mayGoOn: () => this.#ownership.remainingMs() > 0,
+        ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
+      });
+    const turn = lot.doubted === true ? await destinations.turns.take(send) : undefined;
+    const outcomes = turn?.result ?? (await send());
+    const accompanied = turn?.alone === false;
+    const { waitMs, outcomes: judged } = learn(destinations, { ...lot, rows, accompanied }, outcomes);
     const sorted = sortOutcomes(rows, judged);
     for (const { row } of sorted.uncharged) this.#reader.back([row], waitMs(row));
     await this.#settle(sorted, systemClock.monotonicMs() - began);

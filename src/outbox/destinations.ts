@@ -13,6 +13,7 @@ import {
   type BreakerSettings,
 } from "./breaker.ts";
 import { Doubts } from "./doubts.ts";
+import { Turns } from "./turns.ts";
 
 export interface DestinationsOptions {
   readonly breaker: BreakerSettings;
@@ -39,6 +40,8 @@ const RECHECK_MS = 1_000;
  */
 export class Destinations {
   readonly doubts = new Doubts();
+  /** For what is in doubt: two that share a connection fail together, and nobody could tell whose fault it was. */
+  readonly turns = new Turns();
   readonly #options: DestinationsOptions;
   readonly #clock: Clock;
   readonly #random: () => number;

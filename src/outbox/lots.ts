@@ -7,6 +7,10 @@ export interface Lot<R> {
   readonly rows: readonly R[];
   /** The topic this lot finds out about. */
   readonly trial?: string;
+  /** It holds messages that failed before: it goes in its turn. */
+  readonly doubted?: true;
+  /** Others in doubt were on their way at the same time: its failure may be theirs. */
+  readonly accompanied?: boolean;
 }
 
 interface Addressed {
@@ -35,12 +39,12 @@ export function lotsOf<R extends Addressed>(
     const { fresh, parts } = partsOf(own, destinations);
     if (given === "all") {
       flowing.push(...fresh);
-      apart.push(...parts.map((part) => ({ rows: part })));
+      apart.push(...parts.map((part) => ({ rows: part, doubted: true as const })));
       continue;
     }
     const first = fresh.length > 0 ? fresh : (parts[0] ?? []);
     const lot = given === "probe" ? first.slice(0, 1) : first;
-    apart.push({ rows: lot, trial: topic });
+    apart.push({ rows: lot, trial: topic, ...(fresh.length === 0 && { doubted: true }) });
     waiting.push(...without(own, lot));
   }
   const together = flowing.length === rows.length ? rows : inOrderOf(rows, flowing);
@@ -81,12 +85,12 @@ type Unanswered = Extract<SendOutcome, { kind: "unreachable" | "unknown" }>;
 
 /**
  * Tells the destinations what their broker did. A message that fails by itself, although its broker has answered others
- * since it failed last, is not the broker's fault: it is charged. From then on its failures say nothing about its topic,
+ * since it failed last, and no other in doubt was on its way, is not the broker's fault: it is charged. From then on its failures say nothing about its topic,
  * which flows on; where nobody else was answered in between they are not charged either.
  */
 export function learn<R extends Addressed>(
   destinations: Destinations,
-  { rows, trial }: Lot<R>,
+  { rows, trial, accompanied = false }: Lot<R>,
   outcomes: readonly SendOutcome[],
 ): Learnt {
   const answered = new Set<string>();
@@ -102,7 +106,7 @@ export function learn<R extends Addressed>(
   }
   const [first] = failed;
   const suspect = first !== undefined && isOneKey(rows) ? first.row : undefined;
-  const isGuilty = suspect !== undefined && destinations.answersOthers(suspect);
+  const isGuilty = suspect !== undefined && !accompanied && destinations.answersOthers(suspect);
   const isAside = suspect !== undefined && (isGuilty || destinations.doubts.isGuilty(suspect.messageId));
   for (const topic of answered) destinations.answered(topic);
   // Only now: an answer from the same call says nothing about what failed behind it.

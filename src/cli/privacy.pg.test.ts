@@ -69,16 +69,17 @@ test("C6: export, hold, rewrap, erasures, reapply and status", async () => {
   const { cli, file, key } = await setup();
   const exported = await cli("privacy", "export", "c-ada", "--reason", "request 1");
   expect(JSON.parse(exported.stdout.trim())).toMatchObject({ kind: "message", data: { email: ada.email } });
-  expect(JSON.parse((await cli("privacy", "hold", "c-ada", "--reason", "case")).stdout)).toEqual({
-    held: true,
-  });
+  const hold = ["privacy", "hold", "c-ada", "--reason", "case"];
+  expect(await cli(...hold)).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Held: nobody can/) });
+  expect(JSON.parse((await cli(...hold, "--json")).stdout)).toEqual({ held: false });
   const refused = await cli("erase", "c-ada", "--reason", "r", "--yes");
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("PRIVACY_SUBJECT_HELD") });
-  expect(JSON.parse((await cli("privacy", "release", "c-ada", "--reason", "over")).stdout)).toEqual({
-    released: true,
-  });
+  const release = ["privacy", "release", "c-ada", "--reason", "over"];
+  expect(JSON.parse((await cli(...release, "--json")).stdout)).toEqual({ released: true });
+  expect((await cli(...release)).stdout).toBe("Nothing to release: there is no hold.\n");
   file("ring", `b ${key(2)}\na ${key(1)}\nindex ${key(9)}`);
-  expect(JSON.parse((await cli("privacy", "rewrap")).stdout)).toEqual({ rewrapped: 1, left: 0 });
+  expect(JSON.parse((await cli("privacy", "rewrap", "--json")).stdout)).toEqual({ rewrapped: 1, left: 0 });
+  expect((await cli("privacy", "rewrap")).stdout).toContain("it can be taken out of the ring");
   expect((await cli("privacy", "status")).stdout).toMatch(
     /^current key +b\ndata keys +wrapped: 1 by b; 0 destroyed$/m,
   );
@@ -88,10 +89,23 @@ test("C6: export, hold, rewrap, erasures, reapply and status", async () => {
   });
   await cli("erase", "c-ada", "--reason", "r", "--yes");
   const list = file("erasures", (await cli("privacy", "erasures")).stdout);
-  expect(JSON.parse((await cli("privacy", "reapply", list)).stdout)).toEqual({
+  expect(JSON.parse((await cli("privacy", "reapply", list, "--json")).stdout)).toEqual({
     erasures: 1,
     keysDestroyed: 0,
     refused: 0,
+  });
+  expect((await cli("privacy", "reapply", list)).stdout).toMatch(/^1 erasure\(s\) applied again, 0 key/);
+  const forged = file(
+    "forged",
+    (await cli("privacy", "erasures")).stdout.replace(/"reason":"r"/, '"reason":"s"'),
+  );
+  expect(await cli("privacy", "reapply", forged)).toMatchObject({
+    code: 3,
+    stdout: expect.stringContaining("1 line(s) refused"),
+  });
+  expect(await cli("privacy", "end-saga", "nobody", "--reason", "r")).toMatchObject({
+    code: 1,
+    stdout: expect.stringMatching(/^Nothing was ended/),
   });
   expect(await cli("privacy", "reapply", file("bad", "nonsense"))).toMatchObject({ code: 2 });
   expect(await cli("privacy", "exprt")).toMatchObject({ code: 2, stderr: expect.stringContaining("export") });

@@ -22,6 +22,8 @@ export interface CliSample {
   readonly slow?: true;
   /** Who may only look may do it. */
   readonly viewer?: true;
+  /** Nothing in the house is as it wants it: it says so, and fails. */
+  readonly inVain?: true;
 }
 
 const why = ["--actor", "ann", "--reason", "ticket 7"];
@@ -108,7 +110,7 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
     { argv: ["rewrap", ...why] },
     { argv: ["erasures"] },
     { argv: ["reapply", "<erasures-file>", ...why] },
-    { argv: ["end-saga", "<saga-retried>", ...why] },
+    { argv: ["end-saga", "<saga-retried>", ...why], inVain: true },
   ],
   topology: [{ argv: ["--app", "<topology-app>"], withoutDatabase: true }],
   completion: ["bash", "zsh", "fish"].map((shell) => ({

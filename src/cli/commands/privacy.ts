@@ -3,8 +3,17 @@ import { resolve } from "node:path";
 import type { Erasure } from "../../admin/index.ts";
 import { nearest } from "../../options/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { DONE } from "../exit-codes.ts";
 import { json, safeLines } from "../print.ts";
-import { privacyText } from "../privacy/privacy-text.ts";
+import {
+  endedSaid,
+  heldSaid,
+  privacyText,
+  reappliedSaid,
+  releasedSaid,
+  rewrappedSaid,
+  type Said,
+} from "../privacy/privacy-text.ts";
 import {
   actedBy,
   becauseOf,
@@ -14,38 +23,45 @@ import {
   type Privacy,
 } from "../privacy/with-privacy.ts";
 
-type Action = (privacy: Privacy, input: CommandInput, io: Io, given: string | undefined) => Promise<unknown>;
+type Action = (
+  privacy: Privacy,
+  input: CommandInput,
+  io: Io,
+  given: string | undefined,
+) => Promise<Said | undefined>;
 
 const actions: Readonly<Record<string, Action>> = {
-  status: async (opened, input, io) => {
-    const seen = await opened.status();
-    if (input.values["json"] === true) return seen;
-    io.out(safeLines(privacyText(seen)));
-    return undefined;
+  status: async (opened) => {
+    const value = await opened.status();
+    return { value, text: privacyText(value) };
   },
   export: async (opened, input, io, given) => {
     const lines = opened.export(subjectOf(input, io, given), becauseOf(input, io));
     for await (const line of lines) io.out(JSON.stringify(line));
+    return undefined;
   },
-  hold: async (opened, input, io, given) => ({
-    held: await opened.hold(subjectOf(input, io, given), becauseOf(input, io)),
-  }),
-  release: async (opened, input, io, given) => ({
-    released: await opened.release(subjectOf(input, io, given), becauseOf(input, io)),
-  }),
-  rewrap: (opened, input, io) =>
-    opened.rewrap({
-      ...actedBy(input, io),
-      onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`),
-    }),
+  hold: async (opened, input, io, given) =>
+    heldSaid(await opened.hold(subjectOf(input, io, given), becauseOf(input, io))),
+  release: async (opened, input, io, given) =>
+    releasedSaid(await opened.release(subjectOf(input, io, given), becauseOf(input, io))),
+  rewrap: async (opened, input, io) =>
+    rewrappedSaid(
+      await opened.rewrap({
+        ...actedBy(input, io),
+        onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`),
+      }),
+    ),
   erasures: async (opened, _, io) => {
     for await (const line of opened.erasures()) io.out(JSON.stringify(line));
+    return undefined;
   },
-  reapply: (opened, input, io, file) =>
-    opened.reapply(file === undefined ? undefined : erasuresIn(file, io), actedBy(input, io)),
+  reapply: async (opened, input, io, file) => {
+    const list = file === undefined ? undefined : erasuresIn(file, io);
+    return reappliedSaid(await opened.reapply(list, actedBy(input, io)));
+  },
   "end-saga": async (opened, input, io, id) => {
     if (id === undefined) throw new UsageError("Which saga? Give its id.");
-    return { ended: await opened.endSaga(id, becauseOf(input, io)) };
+    return endedSaid(await opened.endSaga(id, becauseOf(input, io)));
   },
 };
 
@@ -67,8 +83,9 @@ export const privacy: Command = {
   hold      Keep a person from being erased; release ends it.
   rewrap    Wrap every data key with the current key of the ring. May be stopped and started again.
   erasures  The erasure log, one JSON object in a line: keep a copy apart from the backups.
-  reapply   After a restore: destroy again what the backup brought back, by the log or by such a copy.
-  end-saga  End a saga that was parked because its person was erased.
+  reapply   After a restore: destroy again what the backup brought back, by the log or by such a copy. Exit code 3 if the
+            proof of a line does not hold: nothing was done for that one.
+  end-saga  End a saga that was parked because its person was erased. Exit code 1 if it is none of these.
 
 Examples:
   sagabox privacy status
@@ -87,9 +104,10 @@ The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_
     const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
     if (action === undefined) throw new UsageError(actionProblem(name));
     if (rest.length > 0) throw new UsageError(`"sagabox privacy ${name}" got too many arguments.`);
-    const result = await withPrivacy(input, io, (opened) => action(opened, input, io, given));
-    if (result !== undefined) io.out(json(result));
-    return 0;
+    const said = await withPrivacy(input, io, (opened) => action(opened, input, io, given));
+    if (said === undefined) return DONE;
+    io.out(input.values["json"] === true ? json(said.value) : safeLines(said.text));
+    return said.code ?? DONE;
   },
 };
 

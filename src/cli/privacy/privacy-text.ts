@@ -1,4 +1,53 @@
 import type { Privacy } from "./with-privacy.ts";
+import { FAILED, FOUND } from "../exit-codes.ts";
+
+type Answer<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;
+
+/** What an action has to say: to a script, to people, and by its exit code. */
+export interface Said {
+  readonly value: unknown;
+  readonly text: string;
+  readonly code?: number;
+}
+
+export function heldSaid(held: boolean): Said {
+  const text = held ? "Held: nobody can erase this person until it is released." : "It was held already.";
+  return { value: { held }, text };
+}
+
+export function releasedSaid(released: boolean): Said {
+  const text = released
+    ? "Released: this person can be erased again."
+    : "Nothing to release: there is no hold.";
+  return { value: { released }, text };
+}
+
+export function rewrappedSaid(value: Answer<"rewrap">): Said {
+  const { rewrapped, left } = value;
+  const rest =
+    left === 0
+      ? "Nothing is wrapped by an older key any more: it can be taken out of the ring."
+      : `${left} are left: run it again before an older key is taken out of the ring.`;
+  return { value, text: `${rewrapped} data key(s) rewrapped with the current key. ${rest}` };
+}
+
+export function reappliedSaid(value: Answer<"reapply">): Said {
+  const { erasures, keysDestroyed, refused } = value;
+  const done = `${erasures} erasure(s) applied again, ${keysDestroyed} key(s) that were back destroyed.`;
+  if (refused === 0) return { value, text: done };
+  const why = "their proof does not hold, or was made with another index key of the ring";
+  return {
+    value,
+    text: `${done}\n${refused} line(s) refused: ${why}. Nothing was done for them.`,
+    code: FOUND,
+  };
+}
+
+export function endedSaid(ended: boolean): Said {
+  if (ended) return { value: { ended }, text: "Ended as it was; nothing was undone." };
+  const text = "Nothing was ended: there is no saga of this id that is parked because its person was erased.";
+  return { value: { ended }, text, code: FAILED };
+}
 
 /** The keys and what was done with them, for people. */
 export function privacyText(seen: Awaited<ReturnType<Privacy["status"]>>): string {

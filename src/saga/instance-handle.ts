@@ -86,7 +86,7 @@ export class InstanceHandle {
   async tick(): Promise<void> {
     const { engine, begin, definition } = this.#parts;
     const { id } = this.#instance;
-    await begin(async (tx) => {
+    const ticked = await begin(async (tx) => {
       let instance = await this.#load(tx);
       const { rows } = await tx.run<Mail>(engine.sql.mail, [id]);
       for (const { id: letterId, cause, input: kept } of rows) {
@@ -96,8 +96,9 @@ export class InstanceHandle {
       if (rows.length > 0) await tx.run(engine.sql.forgetMail, [id, textArray(rows.map((row) => row.id))]);
       const tick = { cause: "clock", input: this.#clock() };
       ({ instance } = await engine.apply(tx, definition, instance, tick));
-      this.#took({ ...instance, claims: 0 });
+      return { ...instance, claims: 0 };
     });
+    this.#took(ticked);
   }
 
   /**
@@ -130,11 +131,11 @@ export class InstanceHandle {
         return release;
       }
     }
-    await begin(async (tx) => {
+    const settled = await begin(async (tx) => {
       const current = await this.#load(tx);
-      const { instance } = await engine.apply(tx, definition, current, cause);
-      this.#took(instance);
+      return engine.apply(tx, definition, current, cause);
     });
+    this.#took(settled.instance);
     return false;
   }
 
@@ -148,14 +149,14 @@ export class InstanceHandle {
     let released = false;
     const release = (decision: Decision): boolean => (released = isLast(decision));
     try {
-      await begin(
+      const done = await begin(
         async (tx) => {
           const current = await this.#load(tx);
           const name = nameOf(work);
           const still = localWork(definition, current.state, current.nowMs).find(
             (one) => nameOf(one) === name,
           );
-          if (still === undefined) return this.#took(current);
+          if (still === undefined) return current;
           const outcome = await tracedStep(engine.parts.spans, work, current, () =>
             withDeadline(doInside(still, current, tx), timeoutMs, () => {
               tx.destroy(); // it may still hold the instance's row, and what it waits for may never come
@@ -164,10 +165,11 @@ export class InstanceHandle {
           );
           const cause = this.ended(work, outcome);
           const { instance } = await engine.apply(tx, definition, current, cause, { whole: true, release });
-          this.#took(instance);
+          return instance;
         },
         { idleTimeoutMs: timeoutMs },
       );
+      this.#took(done);
       return released;
     } catch (error) {
       const isOurs = error instanceof InstanceGone || isSagaboxError(error, "SAGA_CONFLICT");
@@ -214,7 +216,8 @@ export class InstanceHandle {
     return claims > 1 ? { kind: "tick", claims } : { kind: "tick" };
   }
 
-  // Answers may overtake each other: what is older than what we know is no news.
+  // Only what was committed: whoever goes on from a state that was rolled back does what nobody asked for. Answers may
+  // overtake each other: what is older than what we know is no news.
   #took(instance: Loaded): void {
     if (instance.version < this.#instance.version) return;
     this.#instance = instance;

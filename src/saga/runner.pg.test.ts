@@ -124,3 +124,30 @@ test("whoever starts a saga meets those who bring it events, if it hears any", a
   await meetings(deaf, "first"); // in which the database's clock is read
   expect([await meetings(deaf, "a"), await meetings(hearing, "a")]).toEqual([0, 1]);
 });
+
+test.each(["run", "tx"] as const)(
+  "a tx step whose COMMIT failed has not happened: the %s step behind it waits until it has",
+  async (kind) => {
+    const { sagas, begin, row, pool } = await setup();
+    await pool.query("create table booking (id text)");
+    await pool.query("create sequence commits");
+    await pool.query(`create function refuse_first() returns trigger language plpgsql as
+      $$ begin if nextval('commits') = 1 then raise 'not now' using errcode = '40001'; end if; return null; end $$`);
+    await pool.query(`create constraint trigger refuse after insert on booking
+      deferrable initially deferred for each row execute function refuse_first()`);
+    const seen: unknown[] = [];
+    const look = async (): Promise<void> => {
+      seen.push((await pool.query("select count(*)::int as booked from booking")).rows[0]);
+    };
+    const started = saga("trip", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+      .tx("book", async ({ tx }) => void (await tx.query("insert into booking values ('a')")))
+      .noUndo("a test");
+    const trip =
+      kind === "run" ? started.run("tell", look).noUndo("a test") : started.tx("tell", look).noUndo("a test");
+    sagas.register(trip);
+    await begin((tx) => sagas.start(tx, trip, { id: "a" }));
+    await sagas.runner.start();
+    await until(async () => (await row())?.status === "completed", 10_000);
+    expect(seen).toEqual([{ booked: 1 }]);
+  },
+);

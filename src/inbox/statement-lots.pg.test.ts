@@ -120,3 +120,25 @@ test("stopping waits for a lot, and leaves nothing half done", async () => {
   expect(await house.effects()).toHaveLength(Number(seen));
   expect(house.observer.of("consumer.processed")).toHaveLength(Number(seen));
 });
+
+test("a parameter that cannot be written takes no neighbour with it, and leaves every connection as it was", async () => {
+  const house = await consumers();
+  house.registry.on(OrderPlaced, {
+    ...common,
+    retry: { ...quick, maxAttempts: 3 },
+    statement: ({ id, data }) => ({
+      text: "insert into effect (consumer, id, note) select 'billing', $1::text, $2::text from fresh",
+      params: [id, (data.n === 23 ? { amount: 1n } : "fine") as string],
+    }),
+  });
+  await house.start();
+  await house.publish(...Array.from({ length: 20 }, (_, n) => numbered(n)));
+  await house.observer.until("consumer.processed", 20);
+  await house.publish(...Array.from({ length: 20 }, (_, n) => numbered(20 + n)));
+  await house.observer.until("dead_letter.buried");
+  await house.observer.until("consumer.processed", 39);
+  expect(await house.deadLetters()).toMatchObject([{ messageId: "m23" }]);
+  expect(await house.effects()).toHaveLength(39);
+  expect(house.observer.of("consumer.duplicate")).toEqual([]);
+  expect(new Set(house.observer.of("consumer.retried").map(({ id }) => id))).toEqual(new Set(["m23"]));
+});

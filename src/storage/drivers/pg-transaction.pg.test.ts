@@ -90,6 +90,20 @@ test("a last statement that fails takes everything back and tells why", async ()
   expect(pool.idleCount).toBe(1);
 });
 
+test("a parameter that cannot be written is told before anything is sent, and spoils no prepared statement", async () => {
+  const { database, pool, notes } = await notebook();
+  const tx = await database.begin();
+  await tx.run(insert, ["a"]);
+  const unwritable = { amount: 1n } as never;
+  await expect(tx.run(insert, [unwritable])).rejects.toThrow("BigInt");
+  const last = { statement: insert, params: [unwritable] };
+  await expect(tx.commit([{ statement: insert, params: ["b"] }, last])).rejects.toThrow("BigInt");
+  await tx.rollback();
+  expect([await notes(), pool.totalCount, pool.idleCount]).toEqual([[], 1, 1]);
+  await database.run(insert, ["c"]);
+  expect([await notes(), pool.totalCount]).toEqual([["c"], 1]);
+});
+
 test("a COMMIT that the server answers with ROLLBACK is an error, not a success", async () => {
   const { database, notes } = await notebook();
   const tx = await database.begin();

@@ -65,13 +65,14 @@ export class PgTransaction implements OwnedTransaction {
     afterword?: Afterword,
   ): Promise<Rows<unknown>[]> {
     this.#assertOpen();
+    const queries = last.map(queryOf); // throws while everything can still be rolled back
     this.#state = "closed";
     await Promise.allSettled(this.#inFlight); // what nobody awaited may still end or abort the transaction
     this.#assertNotLost();
     this.#assertNotEndedByOthers();
     const answers = this.#together(() => {
       const begun = this.#begin();
-      const sent = last.map((one) => this.#client.query(queryOf(one)));
+      const sent = queries.map((query) => this.#client.query(query));
       const committing = this.#client.query("commit");
       if (afterword !== undefined) this.#say(afterword);
       return [begun, ...sent, committing];
@@ -227,7 +228,14 @@ function rolledBackFor(reason: unknown): boolean {
 }
 
 function queryOf({ statement, params }: { statement: Statement; params: readonly Param[] }): PgQuery {
+  for (const param of params) if (typeof param === "object" && param !== null) assertWritable(param);
   return { name: statement.preparedName, text: statement.text, values: params };
+}
+
+// Users may hand in anything, and the driver makes JSON of it. If it fails at that it closes the prepared statement, of
+// which it goes on to think that it is there, and the COMMIT that is sent behind it commits without it.
+function assertWritable(param: unknown): void {
+  if (!ArrayBuffer.isView(param)) JSON.stringify(param);
 }
 
 function rowsOf<R>(result: PgResult): Rows<R> {

@@ -261,3 +261,21 @@ test("a broker that is away when a message is settled gets the acknowledgement l
   await expect.poll(() => house.transport.backlog("billing")).toBe(0);
   expect(await house.effects()).toHaveLength(1);
 });
+
+test.each([{}, { batch: { size: 4 } }])(
+  "a classifier that throws ends no process and keeps no message (%o)",
+  async (how) => {
+    const house = await consumers();
+    const classify = (error: unknown) =>
+      (error as { code: string }).code.startsWith("23") ? ("permanent" as const) : undefined;
+    const common = { consumer: "billing", retry: { ...quick, maxAttempts: 2 }, classify };
+    house.registry.on(OrderPlaced, { ...common, ...how }, async (message, context) => {
+      if (message.id === "bad") throw new Error("without a code");
+      await record(message, context);
+    });
+    await house.start();
+    await house.publish(...["bad", "behind", "last"].map((id) => aMessage({ id, key: "k" })));
+    await house.observer.until("consumer.processed", 2);
+    expect(await house.deadLetters()).toMatchObject([{ messageId: "bad", reason: "exhausted" }]);
+  },
+);

@@ -87,6 +87,14 @@ test("the user's classifier is asked before ours, and may pass", () => {
   expect(classifyFailure(withCode("08006"), classifier)).toBe("infrastructure");
 });
 
+test("a classifier that throws, or answers with something else, leaves it to us", () => {
+  const broken = (error: unknown) =>
+    (error as { code: string }).code.startsWith("23") ? "permanent" : undefined;
+  expect(classifyFailure(new Error("without a code"), broken)).toBe("retryable");
+  expect(classifyFailure(withCode("08006"), () => "transient" as never)).toBe("infrastructure");
+  expect(classifyFailure(withCode("08006"), (async () => "permanent") as never)).toBe("infrastructure");
+});
+
 test("causes that go round in a circle are followed only so far", () => {
   const error: Error & { cause?: unknown } = new Error("x");
   error.cause = error;

@@ -56,7 +56,19 @@ const driverMessage =
 export function classifyFailure(error: unknown, userClassifier?: FailureClassifier): FailureKind {
   const verdict = verdictOf(error);
   if (verdict !== undefined) return verdict.kind === "retry-after" ? "retryable" : "permanent";
-  return userClassifier?.(error) ?? ownOpinion(error);
+  return opinionOf(userClassifier, error) ?? ownOpinion(error);
+}
+
+const KINDS: readonly unknown[] = ["retryable", "permanent", "infrastructure"];
+
+// It sees whatever a handler throws, so it may well fall over something; a message must not end a process by that.
+function opinionOf(classifier: FailureClassifier | undefined, error: unknown): FailureKind | undefined {
+  try {
+    const kind = classifier?.(error);
+    return KINDS.includes(kind) ? kind : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function ownOpinion(error: unknown): FailureKind {

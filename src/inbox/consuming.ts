@@ -1,20 +1,21 @@
 import { SagaboxError } from "../errors/index.ts";
 import { after, withDeadline, type CancelTimer } from "../runtime/index.ts";
-import { assertCanBegin, type Consumption, type Delivery, type TopicRequest } from "../transport/index.ts";
+import { assertCanBegin, type Consumption, type Delivery } from "../transport/index.ts";
 import type { Attempt } from "./attempt.ts";
 import type { ConsumerParts } from "./consumer.ts";
 import { belong, holdOf, isQuick, runsAlone, type Held } from "./held.ts";
 import { KeyOrder } from "./key-order.ts";
-import { LotSize } from "./lot-size.ts";
+import { largestLot, LotSize } from "./lot-size.ts";
 import { persist } from "./persist.ts";
 import { BatchProcessor } from "./process-batch.ts";
 import { DeliveryProcessor } from "./process-delivery.ts";
 import { StatementCache } from "./receive-statement.ts";
 import { Settlement } from "./settlement.ts";
+import { topicRequest } from "./topic-request.ts";
 
 const ENDING_MS = 1_000;
 const UNREADABLE_MS = 60_000;
-/** How long statements wait for others to share a transaction with, while enough of them are running. */
+/** How long statements wait for others to share a transaction with, while as many of them are running. */
 const GATHER_MS = 2;
 
 /** One life of a consumer, from its subscription to its end. */
@@ -29,8 +30,10 @@ export class Consuming {
   readonly #single: DeliveryProcessor;
   readonly #batches: BatchProcessor;
   readonly #lotSize: LotSize;
-  /** Of `concurrency`: a batch counts as one, statements that share a transaction count each. */
+  /** Of `concurrency`: what shares a transaction counts as one. */
   #busy = 0;
+  /** How many of what runs may share a transaction. */
+  #quick = 0;
   #lastStartMs = 0;
   #arrivals: Held[] = [];
   /** Being listed in the ledger. */
@@ -53,7 +56,8 @@ export class Consuming {
     const statements = new StatementCache(engine.sql.schema);
     const shared = { engine, definition, settlement: this.#settlement, attempts: this.#attempts, statements };
     // Traced, each statement has a span of its own, which ends when it has.
-    this.#lotSize = new LotSize(engine.spans.enabled ? 1 : definition.settings.concurrency, engine.clock);
+    const most = engine.spans.enabled ? 1 : largestLot(definition.settings.concurrency);
+    this.#lotSize = new LotSize(most, engine.clock);
     this.#single = new DeliveryProcessor(shared);
     this.#batches = new BatchProcessor(shared, { single: this.#single, lotSize: this.#lotSize });
   }
@@ -62,7 +66,7 @@ export class Consuming {
     const { transport, definition, worker, service } = this.#parts;
     const { settings, name, topics } = definition;
     const prefetch = settings.prefetch ?? Math.min(1_000, 2 * this.#capacity());
-    const requests = topics.map((topic) => this.#request(topic));
+    const requests = topics.map((topic) => topicRequest(definition, topic));
     assertCanBegin(transport, requests);
     const consumption = await transport.subscribe(
       {
@@ -77,16 +81,6 @@ export class Consuming {
     );
     this.#consumption = consumption;
     if (this.#stopping) await consumption.close(); // stopped while the broker was being looked for
-  }
-
-  // A command that came before its first consumer is not lost; a second consumer does not carry out the old ones.
-  #request(topic: string): TopicRequest {
-    const { handlers, settings } = this.#parts.definition;
-    const kinds = [...handlers.values()].flatMap((handler) =>
-      handler.topic === topic ? [handler.contract.kind] : [],
-    );
-    const kind = kinds.includes("command") ? "command" : (kinds[0] ?? "event");
-    return { topic, kind, from: settings.from ?? (kind === "command" ? "unclaimed" : "now") };
   }
 
   end(): Promise<void> {
@@ -146,31 +140,30 @@ export class Consuming {
   #turn(): void {
     if (this.#stopping) return;
     this.#admit();
-    for (let room = this.#room(); room > 0 && !this.#worthWaiting(); room = this.#room()) {
-      const lot = this.#order.take((first) => this.#sizeOf(first, room), belong);
+    const { concurrency } = this.#parts.definition.settings;
+    while (this.#busy < concurrency && !this.#worthWaiting()) {
+      const lot = this.#order.take((first) => this.#sizeOf(first), belong);
       const [first] = lot;
       if (first === undefined) return;
-      const weight = isQuick(first) ? lot.length : 1;
-      this.#busy += weight;
+      const quick = isQuick(first) ? lot.length : 0;
+      this.#busy += 1;
+      this.#quick += quick;
       const startedMs = this.#parts.engine.clock.monotonicMs();
       this.#lastStartMs = startedMs;
       const run = this.#run(lot).finally(() => {
         this.#runs.delete(run);
-        this.#busy -= weight;
-        if (isQuick(first)) this.#lotSize.took(weight, this.#parts.engine.clock.monotonicMs() - startedMs);
+        this.#busy -= 1;
+        this.#quick -= quick;
+        if (quick > 0) this.#lotSize.took(quick, this.#parts.engine.clock.monotonicMs() - startedMs);
         this.#turn();
       });
       this.#runs.add(run);
     }
   }
 
-  #room(): number {
-    return this.#parts.definition.settings.concurrency - this.#busy;
-  }
-
-  #sizeOf(first: Held, room: number): number {
+  #sizeOf(first: Held): number {
     if (runsAlone(first)) return 1;
-    if (isQuick(first)) return Math.min(room, this.#lotSize.most);
+    if (isQuick(first)) return this.#lotSize.most;
     return first.registration?.settings.batch?.size ?? 1;
   }
 
@@ -199,7 +192,7 @@ export class Consuming {
         held.crashes = held.id === undefined ? undefined : suspects?.get(held.id);
     });
     const wave = this.#wave.splice(0);
-    if (this.#stopping || !listed) await Promise.all(wave.map((held) => this.#giveBack(held)));
+    if (this.#stopping || !listed) await this.#giveBackAll(wave);
     else for (const held of wave) this.#order.push(held);
   }
 
@@ -207,10 +200,14 @@ export class Consuming {
     return [...this.#held].flatMap((held) => held.id ?? []);
   }
 
+  // What shared a transaction in vain goes on by itself, in a place of its own.
   async #run(lot: readonly Held[]): Promise<void> {
-    await this.#guarded(lot);
-    for (const held of lot) this.#held.delete(held);
-    this.#order.finish(lot);
+    const open = new Set(await this.#guarded(lot));
+    const done = open.size === 0 ? lot : lot.filter((held) => !open.has(held));
+    for (const held of done) this.#held.delete(held);
+    for (const held of open) held.alone = true;
+    this.#order.finish(done, [...open]);
+    if (open.size > 0 && this.#stopping) await this.#giveBackAll(this.#order.drain());
   }
 
   #takeSuccessors(held: Held): readonly Held[] {
@@ -226,7 +223,8 @@ export class Consuming {
     return taken;
   }
 
-  async #guarded(lot: readonly Held[]): Promise<void> {
+  /** Resolves with those that are still to be done. */
+  async #guarded(lot: readonly Held[]): Promise<readonly Held[]> {
     const { ledger, definition } = this.#parts;
     const [first] = lot;
     if (ledger === undefined || first === undefined) return this.#process(lot);
@@ -234,20 +232,23 @@ export class Consuming {
     if (crashes !== undefined && id !== undefined && crashes < definition.settings.maxCrashes) {
       const holds = (): readonly string[] => this.#ids();
       const alone = { consumer: definition.name, id, holds };
-      await ledger.runAlone(alone, () => this.#process(lot));
-    } else {
-      const leave = await ledger.enter();
-      await this.#process(lot).finally(leave);
+      return (await ledger.runAlone(alone, () => this.#process(lot))) ?? [];
     }
+    const leave = await ledger.enter();
+    return this.#process(lot).finally(leave);
   }
 
-  async #process(lot: readonly Held[]): Promise<void> {
-    if (this.#stopping) return void (await Promise.all(lot.map((held) => this.#giveBack(held))));
+  async #process(lot: readonly Held[]): Promise<readonly Held[]> {
     const [first] = lot;
-    if (first === undefined) return;
-    if (lot.length > 1 && first.registration !== undefined)
-      await this.#batches.process(lot, first.registration);
-    else await this.#single.process(first);
+    if (this.#stopping) await this.#giveBackAll(lot);
+    else if (lot.length > 1 && first?.registration !== undefined)
+      return this.#batches.process(lot, first.registration);
+    else if (first !== undefined) await this.#single.process(first);
+    return [];
+  }
+
+  async #giveBackAll(all: readonly Held[]): Promise<void> {
+    await Promise.all(all.map((held) => this.#giveBack(held)));
   }
 
   async #giveBack(held: Held): Promise<void> {
@@ -269,10 +270,10 @@ export class Consuming {
     return true;
   }
 
-  // Those that run end soon, and then there is room for a whole lot; one that does not end keeps nobody waiting.
+  // A lot is on its way already and ends soon; one that does not end keeps nobody waiting.
   #worthGathering(): boolean {
-    const room = this.#room();
-    if (room >= this.#lotSize.most || this.#order.ready <= room) return false;
+    const { most } = this.#lotSize;
+    if (this.#quick < most || this.#order.ready >= most) return false;
     const leftMs = this.#lastStartMs + GATHER_MS - this.#parts.engine.clock.monotonicMs();
     if (leftMs <= 0) return false;
     this.#waitFor(leftMs);

@@ -16,6 +16,8 @@ export interface Held {
   readonly arrivedMs: number;
   /** Set for suspects: how often a process died while it ran alone. */
   crashes: number | undefined;
+  /** It shared a transaction with others once, in vain. */
+  alone?: boolean;
   /** Personal texts in it, once it was read. */
   secrets?: readonly string[];
 }
@@ -52,8 +54,9 @@ export function runsAlone({ crashes, refers }: Held): boolean {
  * May share a transaction with others of its kind: an event whose whole effect is one statement. A command may have to
  * be answered, and what has failed before would only spoil it for the others.
  */
-export function isQuick({ registration, delivery }: Held): boolean {
+export function isQuick({ registration, delivery, alone }: Held): boolean {
   return (
+    alone !== true &&
     registration?.work.kind === "statement" &&
     registration.contract.kind !== "command" &&
     delivery.attempt === 1 &&

@@ -58,6 +58,27 @@ test("what waits behind a taken item can be withdrawn; later arrivals still wait
   expect(ids(waiting.take(one, never))).toEqual(["a4"]);
 });
 
+test("what was taken in vain is free again before anything else, in the order of its keys", () => {
+  const waiting = order(
+    item("a1"),
+    item("a2"),
+    item("b1"),
+    item("x", null),
+    item("a3"),
+    item("b2"),
+    item("c1"),
+  );
+  const taken = waiting.take(() => 4, always);
+  expect(ids(taken)).toEqual(["a1", "a2", "a3", "b1"]);
+  const [a1, a2, a3, b1] = taken as [Item, Item, Item, Item];
+  waiting.finish([a1], [a2, a3, b1]);
+  expect(ids(waiting.take(one, never))).toEqual(["a2"]);
+  expect([...ids(waiting.take(one, never)), ...ids(waiting.take(one, never))]).toEqual(["b1", "x"]);
+  waiting.finish([a2]);
+  waiting.finish([b1]);
+  expect([1, 2, 3].flatMap(() => ids(waiting.take(one, never)))).toEqual(["c1", "a3", "b2"]);
+});
+
 test("draining leaves what was taken alone, and its key usable", () => {
   const waiting = order(item("a1"), item("a2"), item("b1"), item("c", null));
   const taken = waiting.take(one, never);

@@ -49,9 +49,12 @@ export class KeyOrder<T extends object> {
     return taken;
   }
 
-  /** The taken items are done: the next of each of their keys is free. */
-  finish(items: readonly T[]): void {
-    for (const key of this.#keysOf(items)) {
+  /** The taken items are done: the next of each of their keys is free. Those of `again` are, before anything else. */
+  finish(done: readonly T[], again: readonly T[] = []): void {
+    if (again.length > 0) this.#putBack(again);
+    const open = this.#keysOf(again);
+    for (const key of this.#keysOf(done)) {
+      if (open.has(key)) continue;
       const next = this.#behind.get(key)?.shift();
       if (next === undefined) this.#behind.delete(key);
       else this.#ready.push(next);
@@ -70,6 +73,19 @@ export class KeyOrder<T extends object> {
     const behind = [...this.#behind.values()].flatMap((line) => line.splice(0));
     this.finish(free);
     return [...free, ...behind];
+  }
+
+  #putBack(items: readonly T[]): void {
+    const heads: T[] = [];
+    const later: T[] = [];
+    const seen = new Set<string | null>();
+    for (const item of items) {
+      const key = this.#keyOf(item);
+      (key !== null && seen.has(key) ? later : heads).push(item);
+      seen.add(key);
+    }
+    this.#ready.unshift(...heads);
+    for (const item of later.toReversed()) this.#behind.get(this.#keyOf(item) ?? "")?.unshift(item);
   }
 
   #follow(first: T, item: T, taken: T[], most: number, belong: (first: T, other: T) => boolean): void {

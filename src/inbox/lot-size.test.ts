@@ -1,29 +1,35 @@
 import { expect, test } from "vitest";
-import { LotSize } from "./lot-size.ts";
+import { largestLot, LotSize } from "./lot-size.ts";
 
-function sized(concurrency: number) {
+function sized(most: number) {
   let nowMs = 0;
-  const size = new LotSize(concurrency, { monotonicMs: () => nowMs, wallMs: () => nowMs });
+  const size = new LotSize(most, { monotonicMs: () => nowMs, wallMs: () => nowMs });
   return { size, pass: (ms: number) => (nowMs += ms) };
 }
 
-test("a lot is half of what may run at once, so that one is written while another commits", () => {
-  expect([1, 2, 3, 8, 500].map((concurrency) => sized(concurrency).size.most)).toEqual([1, 1, 1, 4, 16]);
+test("a lot is half of what a consumer holds, so that one is written while another commits, and never large", () => {
+  expect([1, 2, 3, 8, 500].map(largestLot)).toEqual([2, 4, 6, 16, 16]);
+});
+
+test("where nothing may be shared, nothing is", () => {
+  const { size } = sized(1);
+  for (let n = 0; n < 9; n++) size.took(1, 1);
+  expect(size.most).toBe(1);
 });
 
 test("one slow lot changes nothing, slow ones end the sharing for a while", () => {
-  const { size, pass } = sized(8);
+  const { size, pass } = sized(4);
   size.took(4, 1);
-  size.took(4, 9);
+  size.took(4, 17);
   expect(size.most).toBe(4);
-  for (let n = 0; n < 6; n++) size.took(4, 9);
+  for (let n = 0; n < 6; n++) size.took(4, 17);
   expect(size.most).toBe(1);
   pass(1_001);
   expect(size.most).toBe(4);
 });
 
 test("the slower a lot was, the longer until the next", () => {
-  const { size, pass } = sized(8);
+  const { size, pass } = sized(4);
   for (let n = 0; n < 50; n++) size.took(1, 200);
   for (let n = 0; n < 8; n++) size.took(4, 500);
   expect(size.most).toBe(1);
@@ -34,7 +40,7 @@ test("the slower a lot was, the longer until the next", () => {
 });
 
 test("where one statement takes as long as a lot, on a busy server or a slow disk, lots go on", () => {
-  const { size } = sized(8);
+  const { size } = sized(4);
   for (let n = 0; n < 50; n++) size.took(1, 20);
   for (let n = 0; n < 50; n++) size.took(4, 25);
   expect(size.most).toBe(4);
@@ -43,7 +49,7 @@ test("where one statement takes as long as a lot, on a busy server or a slow dis
 });
 
 test("rows that others want are left to statements that commit at once", () => {
-  const { size, pass } = sized(8);
+  const { size, pass } = sized(4);
   size.contended();
   pass(59_000);
   expect(size.most).toBe(1);

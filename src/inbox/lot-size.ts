@@ -2,7 +2,7 @@ import type { Clock } from "../runtime/index.ts";
 
 const LARGEST = 16;
 /** What ends this soon is worth no second thought. */
-const SOON_MS = 4;
+const SOON_MS = 8;
 /** A lot may take so much longer than one statement by itself: what it saves, others on the machine can use. */
 const WORTH = 1.5;
 /** Somebody else wants the same rows: a lot would hold its locks longer than a statement does. */
@@ -12,9 +12,9 @@ const REST_FACTOR = 25;
 const SHORTEST_REST_MS = 1_000;
 
 /**
- * How many statements share a transaction: half of what may run at once, so that one lot is written while another
- * commits. The statements of a lot run one after the other. That is cheaper as long as they are quick; slow ones are
- * better off side by side, and then the answer is one.
+ * How many statements share a transaction. They run one after the other, so a lot is one of what runs at once, however
+ * many they are. That is cheaper as long as they are quick; slow ones are better off side by side, and then the answer
+ * is one.
  */
 export class LotSize {
   readonly #clock: Clock;
@@ -23,9 +23,9 @@ export class LotSize {
   #aloneMs = 0;
   #restUntilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(concurrency: number, clock: Clock) {
+  constructor(most: number, clock: Clock) {
     this.#clock = clock;
-    this.#most = Math.max(1, Math.min(LARGEST, Math.floor(concurrency / 2)));
+    this.#most = most;
   }
 
   get most(): number {
@@ -52,4 +52,9 @@ export class LotSize {
     this.#lotMs = 0;
     this.#restUntilMs = this.#clock.monotonicMs() + ms;
   }
+}
+
+/** Half of what a consumer holds unless it is told otherwise, so that one lot is written while another commits. */
+export function largestLot(concurrency: number): number {
+  return Math.min(LARGEST, 2 * concurrency);
 }

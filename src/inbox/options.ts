@@ -21,7 +21,7 @@ import type { StartingPoint } from "../transport/index.ts";
 
 /** What holds for all handlers of a consumer. Several handlers of one consumer must not disagree. */
 export interface ConsumerOptions {
-  /** How many handlers or batches run at once. Default 10. */
+  /** How many handlers or batches run at once; statements that share a transaction count as one. Default 10. */
   readonly concurrency?: number;
   /**
    * How many messages are held in memory, the running ones included. Default: twice what can run at once; four times for

@@ -26,7 +26,10 @@ interface Item extends BatchItem {
 
 type Fates = Map<Held, Fate>;
 
-/** Several deliveries of one contract in one transaction. If that fails, they are redone one by one. */
+/**
+ * Several deliveries of one contract in one transaction. If that fails, they are redone one by one: statements by whoever
+ * put them together, since they have nothing to do with each other, everything else here.
+ */
 export class BatchProcessor {
   readonly #engine: InboxEngine;
   readonly #definition: ConsumerDefinition;
@@ -49,7 +52,8 @@ export class BatchProcessor {
     this.#lotSize = lotSize;
   }
 
-  async process(lot: readonly Held[], registration: Registration): Promise<Fates> {
+  /** Resolves with those that are still to be done. */
+  async process(lot: readonly Held[], registration: Registration): Promise<readonly Held[]> {
     const { spans } = this.#engine;
     if (!spans.enabled) return this.#process(lot, registration);
     const messages = lot.map(({ delivery }) => delivery.message);
@@ -61,21 +65,21 @@ export class BatchProcessor {
     }
   }
 
-  async #process(lot: readonly Held[], registration: Registration): Promise<Fates> {
+  async #process(lot: readonly Held[], registration: Registration): Promise<readonly Held[]> {
     const fates: Fates = new Map();
     const items = await this.#read(lot, registration, fates);
-    if (items.length === 0) return fates;
+    if (items.length === 0) return [];
     try {
       await this.#together(items, registration, fates);
     } catch (thrown) {
       const error = asError(thrown);
       const stopped = isSagaboxError(error, "BUS_STOPPED");
-      if (registration.work.kind === "statement" && !stopped) return this.#sideBySide(items, fates);
+      if (registration.work.kind === "statement" && !stopped) return lot.filter((held) => !fates.has(held));
       const { classify } = registration.settings;
       const blameless = classifyFailure(error, classify) === "infrastructure";
       await (blameless ? this.#later(items, error, fates) : this.#oneByOne(items, fates));
     }
-    return fates;
+    return [];
   }
 
   async #read(lot: readonly Held[], { contract, work }: Registration, fates: Fates): Promise<Item[]> {
@@ -190,12 +194,6 @@ export class BatchProcessor {
 
   async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {
     for (const line of linesOf(items)) await this.#inSeries(line, fates);
-  }
-
-  // As if they had never been put together: statements are few, and each has a place of its own to run.
-  async #sideBySide(items: readonly Item[], fates: Fates): Promise<Fates> {
-    await Promise.all(linesOf(items).map((line) => this.#inSeries(line, fates)));
-    return fates;
   }
 
   async #inSeries(line: readonly Item[], fates: Fates): Promise<void> {

@@ -56,6 +56,27 @@ test("one that fails takes no other with it, and comes back by itself", async ()
   expect(house.observer.of("consumer.retried")).toHaveLength(2);
 });
 
+test("those of a lot that failed run side by side, no more of them than concurrency allows", async () => {
+  const house = await consumers();
+  house.registry.on(OrderPlaced, {
+    ...common,
+    concurrency: 3,
+    retry: { ...quick, maxAttempts: 1 },
+    statement: ({ id, data }) => ({
+      text: `insert into effect (consumer, id, note)
+             select 'billing', $1::text, (select count(*) from pg_stat_activity
+                                           where state = 'active' and query like '%insert into effect%')::text
+               from fresh, pg_sleep(0.05) where 100 / $2::integer > 0`,
+      params: [id, data.n ?? 0],
+    }),
+  });
+  await house.start();
+  await house.publish(...Array.from({ length: 6 }, (_, n) => numbered(n)));
+  await house.observer.until("consumer.processed", 5);
+  await house.observer.until("dead_letter.buried");
+  expect(Math.max(...(await house.effects()).map(({ note }) => Number(note)))).toBeLessThanOrEqual(3);
+});
+
 test("what waits for rows of somebody else keeps no neighbour waiting, and costs no attempt", async () => {
   const house = await consumers();
   await house.rows("create table stock (id integer primary key, taken integer not null default 0)");
@@ -141,4 +162,22 @@ test("a parameter that cannot be written takes no neighbour with it, and leaves 
   expect(await house.effects()).toHaveLength(39);
   expect(house.observer.of("consumer.duplicate")).toEqual([]);
   expect(new Set(house.observer.of("consumer.retried").map(({ id }) => id))).toEqual(new Set(["m23"]));
+});
+
+test("stopping gives back what a lot that failed meanwhile leaves to be done", async () => {
+  const house = await consumers({ stopDeadlineMs: 10_000 });
+  house.registry.on(OrderPlaced, {
+    ...common,
+    statement: ({ id, data }) => ({
+      text: "insert into effect (consumer, id) select 'billing', $1::text from fresh, pg_sleep(0.1) where 1 / $2::integer = 0",
+      params: [id, 4 - (data.n ?? 0)],
+    }),
+  });
+  await house.start();
+  await house.publish(...Array.from({ length: 5 }, (_, n) => numbered(n, n < 2 ? "k" : null)));
+  while ((await house.rows("select 1 from pg_stat_activity where wait_event = 'PgSleep'")).length === 0);
+  await house.stop();
+  expect(await house.effects()).toEqual([]);
+  expect(house.transport.backlog("billing")).toBe(5);
+  expect(house.observer.of("consumer.retried")).toEqual([]);
 });

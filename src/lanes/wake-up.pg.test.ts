@@ -51,11 +51,15 @@ test("rule 11: what the relay of this process owns is told to nobody else", asyn
 });
 
 test("A10, rule 11: for a caller's own transaction hints come at growing distances, whoever asks meanwhile", async () => {
-  const { wakeUp, heard } = await setup();
+  const { wakeUp, heard, database } = await setup();
+  const notified = (): number => database.ran.filter(({ name }) => name.includes("notify")).length;
+  const beganMs = performance.now();
   wakeUp.soon([5]);
   wakeUp.soon([6]);
-  await until(() => heard.length === 4);
-  expect(heard.map((payload) => hintFrom(payload).lanes?.toSorted())).toEqual(Array(4).fill([5, 6]));
+  // Those that come due while the machine has no time for us are told as one, so how many there are is not certain.
+  await until(() => performance.now() - beganMs > 300 && notified() > 1 && heard.length === notified());
+  expect(heard.length).toBeLessThanOrEqual(5);
+  expect(heard.map((payload) => hintFrom(payload).lanes?.toSorted())).toEqual(heard.map(() => [5, 6]));
 });
 
 test("A10, rule 11: a pg client tells when the caller's transaction ends, and nothing is said before", async () => {
@@ -124,11 +128,20 @@ test("A10, rule 11: a hint makes an idle relay look at once; without one it look
   const lazy = relay({ pollInterval: 60_000 });
   await lazy.start();
   await until(() => lazy.ownedLanes === 256);
-  await until(() => database.count("sagabox.outbox.fetch") > 6);
+  // Looks that find nothing come at growing distances: behind one that was a second away the next is farther still.
+  let looks = 0;
+  let lookedMs = performance.now();
+  await until(() => {
+    if (database.count("sagabox.outbox.fetch") === looks) return false;
+    const awayMs = performance.now() - lookedMs;
+    looks = database.count("sagabox.outbox.fetch");
+    lookedMs = performance.now();
+    return looks > 3 && awayMs > 1_000;
+  });
   const message = outgoing({ id: "hinted" });
   await publish(message);
   expect(lazy.hint([message.lane])).toBe(true);
-  await until(() => transport.ids.includes("hinted"), 700);
+  await until(() => transport.ids.includes("hinted"), 1_000);
   await lazy.stop();
   await relay({ pollInterval: 100 }).start();
   await publish(outgoing({ id: "polled" }));

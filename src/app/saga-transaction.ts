@@ -84,6 +84,6 @@ function insideOf(owned: OwnedTransaction, scope: TransactionScope): SagaTransac
     run: (statement, params) => owned.run(statement, params),
     send: (outgoing) => scope.add(outgoing),
     whenCommitted: (told) => scope.whenCommitted(told),
-    knowsCommit: true,
+    knowsCommit: !scope.hasSavepoints,
   };
 }

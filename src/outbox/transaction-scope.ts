@@ -47,13 +47,22 @@ export class TransactionScope {
   #travelling = 0;
   #scheduled = false;
   #told = false;
+  #hasSavepoints = false;
   #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
 
   constructor(tx: OwnedTransaction, parts: ScopeParts) {
     this.#tx = tx;
     this.#parts = parts;
     // Messages gather in memory, but a savepoint that is rolled back must take its messages with it.
-    tx.beforeSavepoint = () => this.flush();
+    tx.beforeSavepoint = () => {
+      this.#hasSavepoints = true;
+      return this.flush();
+    };
+  }
+
+  /** What is written from now on may be rolled back although the transaction commits. */
+  get hasSavepoints(): boolean {
+    return this.#hasSavepoints;
   }
 
   publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {

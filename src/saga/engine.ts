@@ -37,7 +37,7 @@ export interface SagaTransaction extends Queryable {
   send(outgoing: Outgoing): Promise<unknown>;
   /** Called after the commit, where we know of it; else at once. */
   whenCommitted(told: () => void): void;
-  /** Whether we know of the commit. */
+  /** Whether we know of the commit, and that what is written now is part of it. */
   readonly knowsCommit: boolean;
 }
 

@@ -1,0 +1,27 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { saga } from "sagabox";
+import { sagaOptions } from "../support/approved-order.ts";
+import { sagaHouse } from "../support/saga-house.ts";
+
+test("a start that was rolled back to a savepoint has not happened: none of its steps is done", async () => {
+  const { bus, pool, at } = await sagaHouse();
+  const charged: string[] = [];
+  const order = saga("order", sagaOptions)
+    .run("charge", ({ input }) => void charged.push(input.id))
+    .noUndo("a test");
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await bus.transaction(async (tx) => {
+    await tx.query("savepoint first");
+    await bus.start(tx, order, { id: "rolled back" });
+    await tx.query("rollback to savepoint first");
+    return bus.start(tx, order, { id: "kept" });
+  });
+  await at(sagaId, "completed");
+  await pause(100);
+  expect((await pool.query("select correlation_id from sagabox.saga_instance")).rows).toEqual([
+    { correlation_id: "kept" },
+  ]);
+  expect(charged).toEqual(["kept"]);
+});

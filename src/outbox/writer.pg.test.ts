@@ -109,6 +109,26 @@ test("A1: a message exists if and only if its transaction committed, savepoints 
   expect(await house.rows("select 1 from sagabox.message where id in ('rolled back', 'inside')")).toEqual([]);
 });
 
+test.each([
+  ["/* shop */ savepoint s", "-- back\nrollback /* all */ to s"],
+  ["select 1; savepoint s", "select 1; ROLLBACK WORK TO SAVEPOINT s; select 2"],
+])(
+  "A1: a savepoint in %j is seen, and what was published in it is rolled back with it",
+  async (make, undo) => {
+    const house = await relays();
+    const { scope } = house.optimistic({ optimistic: false });
+    const tx = await house.database.begin();
+    const own = scope(tx);
+    await own.add(outgoing({ id: "before" }));
+    await tx.query(make);
+    await own.add(outgoing({ id: "inside" }));
+    await tx.query(undo);
+    own.committed(await tx.commit(own.last()));
+    const ids = await house.rows("select message_id from sagabox.outbox order by seq");
+    expect(ids.map((row) => row["message_id"])).toEqual(["before"]);
+  },
+);
+
 test("A3: an id used before writes nothing, also after the first was sent; twice in one call is once", async () => {
   const house = await relays();
   const tx = await house.database.begin();

@@ -6,7 +6,12 @@ import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 
 type Isolation = NonNullable<TransactionOptions["isolation"]>;
 
-const SAVEPOINT = /^\s*(?:savepoint|release|rollback\s+(?:(?:work|transaction)\s+)?to)\b/i;
+// Behind comments, and as any of several statements: one that is overlooked would keep messages that were rolled back.
+const GAP = String.raw`(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)`;
+const SAVEPOINT = new RegExp(
+  String.raw`(?:^|;)${GAP}*(?:savepoint|release|rollback${GAP}+(?:(?:work|transaction)${GAP}+)?to)\b`,
+  "i",
+);
 
 const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "serializable"];
 

@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { endSleepers } from "../../../test/support/end-sleepers.ts";
+import { temporaryDatabase } from "../../../test/support/database.ts";
 import { notebook } from "../../../test/support/notebook.ts";
 import { statement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
@@ -102,4 +103,28 @@ test("what a session is asked while it answers waits its turn, also behind a que
   const told = answers.map((answer) => (answer.status === "fulfilled" ? answer.value.rows : "failed"));
   expect(told).toEqual([[{ n: 1 }], "failed", [{ n: 2 }], [{ n: 3 }]]);
   session.release();
+});
+
+test("G1: after it was closed, a pool of the user's own is still the one that is used", async () => {
+  const { database, notes } = await notebook();
+  await database.close();
+  for (const text of ["one", "two", "three"]) {
+    const tx = await database.begin();
+    await tx.query("insert into note (text) values ($1)", [text]);
+    await tx.commit();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(await notes()).toEqual(["one", "two", "three"]);
+});
+
+test("G1: after it was closed, a pool of ours is not opened again", async () => {
+  const { url } = await temporaryDatabase();
+  const database = pgDatabase(url);
+  const one = statement("test.one", "select 1 as n");
+  await database.run(one);
+  await database.close();
+  for (let i = 0; i < 2; i++) {
+    await expect(database.run(one)).rejects.toMatchObject({ code: "BUS_STOPPED" });
+    await new Promise((resolve) => setImmediate(resolve));
+  }
 });

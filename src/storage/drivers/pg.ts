@@ -21,6 +21,7 @@ export class PgDatabase implements Database {
   readonly #options: PgDatabaseOptions;
   #pool: Promise<UsedPool> | undefined;
   #answered = false;
+  #closed = false;
   #used: UsedPool | undefined;
 
   constructor(options: PgDatabaseOptions) {
@@ -80,13 +81,17 @@ export class PgDatabase implements Database {
     return new PgTransaction(await this.#acquire(), options);
   }
 
+  /** A pool of the user's own stays open, and whoever still needs a connection of it gets one. */
   async close(): Promise<void> {
+    if (this.#options.pool !== undefined) return;
+    this.#closed = true;
     const pool = await this.#pool;
     this.#pool = undefined;
-    if (this.#options.pool === undefined) await pool?.end();
+    await pool?.end();
   }
 
   async #acquire(): Promise<PgClient> {
+    if (this.#closed) throw stopped();
     this.#pool ??= this.#open();
     const connecting = (this.#used ?? (await this.#pool)).connect();
     try {
@@ -122,6 +127,13 @@ export class PgDatabase implements Database {
     guard(this.#used);
     return this.#used;
   }
+}
+
+function stopped(): SagaboxError {
+  return new SagaboxError(
+    "BUS_STOPPED",
+    "The connections of this bus were closed when it was stopped. Make a new one with createBus().",
+  );
 }
 
 // Without a listener Node would end the process: over an idle connection that broke, which the pool replaces by itself, and

@@ -49,7 +49,7 @@ const own = { messageId: sampleMessage.id, writtenOn: "2026-11-15", expiresAt: n
 const bare = (text: string): PackedRow => new PackedRow(text.split("\u001f"), packedMessages([]));
 
 test("a message is put together again unchanged, and expires when its row says so", () => {
-  const messages = packedMessages([message]);
+  const messages = packedMessages([{ messages: message }]);
   expect(messageFor(own, messages).message).toEqual({ ...sampleMessage, expiresAt: null });
   expect(messageFor({ ...own, expiresAt: sampleMessage.expiresAt }, messages).message).toEqual(sampleMessage);
   expect(messageFor(aRow(2), messages)).toEqual({ message: null });
@@ -57,7 +57,7 @@ test("a message is put together again unchanged, and expires when its row says s
 
 test("of two copies of a message a row gets the one of its own day", () => {
   const edited = message.replace("2026-11-15", "2026-11-16").replace(sampleMessage.data, '{"edited":true}');
-  const messages = packedMessages([edited, message]);
+  const messages = packedMessages([{ messages: `${edited}\u001e${message}` }]);
   const dataOf = (writtenOn: string) => messageFor({ ...own, writtenOn }, messages).message?.data;
   expect(["2026-11-15", "2026-11-16", "2026-11-17"].map(dataOf)).toEqual([
     sampleMessage.data,
@@ -94,7 +94,7 @@ test("of a row that is due, nobody's and without an end nothing more is told", (
 });
 
 test("a row that was read with its message has it, in the copy of its day", () => {
-  const whole = new PackedRow(row.split("\u001f"), packedMessages([message]));
+  const whole = new PackedRow(row.split("\u001f"), packedMessages([{ messages: message }]));
   expect([isWhole(whole), isWhole(bare(row))]).toEqual([true, false]);
   expect(whole.message).toEqual({ ...sampleMessage, expiresAt: "2026-11-15T08:09:10.500000Z" });
 });
@@ -102,7 +102,9 @@ test("a row that was read with its message has it, in the copy of its day", () =
 test.each(["{", "[]", "null", '"a"'])(
   "headers like %s make a message that cannot be read: it says why, and throws nothing",
   (headers) => {
-    const damaged = packedMessages([message.replace(JSON.stringify(sampleMessage.headers), headers)]);
+    const damaged = packedMessages([
+      { messages: message.replace(JSON.stringify(sampleMessage.headers), headers) },
+    ]);
     const read = new PackedRow(row.split("\u001f"), damaged);
     expect([read.isWhole, read.message, read.flaw]).toEqual([true, null, expect.any(SagaboxError)]);
     expect(messageFor(own, damaged)).toMatchObject({ message: null, flaw: { code: "ENVELOPE_INVALID" } });

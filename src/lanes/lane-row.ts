@@ -45,8 +45,8 @@ export interface RawRow {
   readonly rows: string | null;
   /** The priority of the one row, raised by its age. */
   readonly rank?: number;
-  /** The fields of a message, joined. Messages come after the rows they belong to. */
-  readonly message?: string | null;
+  /** One message or several, joined in the same way. They come after the rows they belong to. */
+  readonly messages?: string | null;
 }
 
 /** A row as it was read. Its message is taken apart when somebody asks for it, when the next read is on its way. */
@@ -129,10 +129,14 @@ export function isBlocked(fields: readonly string[]): boolean {
 /** Messages by id and day: one whose letter was edited has a second copy on another day. */
 export type PackedMessages = ReadonlyMap<string, string>;
 
-export function packedMessages(texts: readonly string[]): PackedMessages {
+export function packedMessages(
+  raw: readonly { readonly messages?: string | null | undefined }[],
+): PackedMessages {
   const byName = new Map<string, string>();
-  for (const text of texts) {
-    byName.set(text.slice(0, text.indexOf(SEPARATOR, text.indexOf(SEPARATOR) + 1)), text);
+  for (const { messages } of raw) {
+    for (const text of messages?.split(ROW_SEPARATOR) ?? []) {
+      byName.set(text.slice(0, text.indexOf(SEPARATOR, text.indexOf(SEPARATOR) + 1)), text);
+    }
   }
   return byName;
 }

@@ -29,7 +29,7 @@ export interface Read {
 }
 
 export function readOf(raw: readonly RawRow[], still: Read["still"]): Read {
-  const messages = packedMessages(raw.flatMap(({ message }) => message ?? []));
+  const messages = packedMessages(raw);
   const rows: ReadRow[] = [];
   for (const { rows: several, rank = DEFAULT_PRIORITY } of raw) {
     if (several === null) continue;

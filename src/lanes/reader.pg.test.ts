@@ -223,3 +223,12 @@ async function moveTheMark(house: Awaited<ReturnType<typeof setup>>): Promise<nu
   });
   return marks;
 }
+
+test("messages of every size come with their rows, also from one read", async () => {
+  const { publish, fetch } = await setup();
+  const texts = [10, 8_000, 9_000, 200_000, 20, 8_192].map((length, n) => `"${n}${"x".repeat(length)}"`);
+  await publish(...texts.map((data, n) => outgoing({ id: `m${n}`, key: `k${n}`, data })));
+  const rows = await fetch();
+  const byId = new Map(rows.map((row) => [row.messageId, row.message?.data]));
+  expect(texts.map((_, n) => byId.get(`m${n}`))).toEqual(texts);
+});

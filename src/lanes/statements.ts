@@ -116,18 +116,23 @@ export function readStatements(schema: string, table: LaneTable) {
     ),
     // The same with the messages behind the rows, by the ids that were found: a join would visit every partition of the
     // history once per row. Days that come as parameters keep the others from even being opened; what is older is read
-    // by itself.
+    // by itself, and so is what is large: some messages share a text, which must stay small. They are joined before they
+    // are sorted, or the server would take all their fields through the sort.
     fetchWhole: statement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}, read as materialized (
        ${walked(rows, passedOver)}
        )
-       select moment.horizon, moment.tail, moment.express, ${TOGETHER} as rows, null as message from moment
+       select moment.horizon, moment.tail, moment.express, ${TOGETHER} as rows, null as messages from moment
        union all
-       select null, null, null, null, ${MESSAGE}
-         from ${schema}.message
-        where id = any(array(select message_id from read))
-          and written_on between $8::text::date and $9::text::date`,
+       select null, null, null, null, string_agg(small.message, e'\\x1e')
+         from (select seq & 31 as share, ${MESSAGE} as message
+                 from ${schema}.message
+                where id = any(array(select message_id from read))
+                  and written_on between $8::text::date and $9::text::date
+                  and octet_length(data) + octet_length(headers) <= 8192
+               offset 0) as small
+        group by small.share`,
     ),
     // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
     express: statement(
@@ -181,7 +186,7 @@ export function readStatements(schema: string, table: LaneTable) {
     ),
     messages: statement(
       "sagabox.lanes.messages",
-      `select ${MESSAGE} as message
+      `select ${MESSAGE} as messages
          from ${schema}.message
         where id = any($1::text::text[]) and written_on between $2::text::date and $3::text::date`,
     ),

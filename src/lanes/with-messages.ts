@@ -8,11 +8,11 @@ export async function withMessages(
   rows: readonly LaneRow[],
 ): Promise<LaneRow[]> {
   const days = rows.map((row) => row.writtenOn).toSorted();
-  const { rows: found } = await session.run<{ message: string }>(statement, [
+  const { rows: found } = await session.run<{ messages: string }>(statement, [
     textArray(rows.map((row) => row.messageId)),
     days[0] ?? "",
     days.at(-1) ?? "",
   ]);
-  const messages = packedMessages(found.map((raw) => raw.message));
+  const messages = packedMessages(found);
   return rows.map((row) => ({ ...row, ...messageFor(row, messages) }));
 }

@@ -16,6 +16,7 @@ const row = packed(
   2,
   10,
   "2026-11-15",
+  "(12,34)",
   -5,
   "",
   1,
@@ -78,13 +79,14 @@ test("a row keeps numbers too big for a number as text", () => {
     leased: false,
     messageId: sampleMessage.id,
     writtenOn: "2026-11-15",
+    place: "(12,34)",
     expiresAt: "2026-11-15T08:09:10.500000Z",
     message: null,
   });
 });
 
 test("of a row that is due, nobody's and without an end nothing more is told", () => {
-  const plain = `${row.split("\u001f").slice(0, 9).join("\u001f")}\u001f`;
+  const plain = `${row.split("\u001f").slice(0, 10).join("\u001f")}\u001f`;
   expect(bare(plain)).toMatchObject({
     waitMs: 0,
     leased: false,

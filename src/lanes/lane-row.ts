@@ -18,6 +18,8 @@ export interface LaneRow {
   readonly leased: boolean;
   readonly expired: boolean;
   readonly writtenOn: string;
+  /** Where it was found in the table; it is elsewhere once it was changed. */
+  readonly place: string;
   /** A replayed message may have outlived the time it was first given. */
   readonly expiresAt: string | null;
   /** Only when the reader was asked for messages, and only one that can be read. */
@@ -60,6 +62,7 @@ export class PackedRow implements LaneRow {
   readonly attempts: number;
   readonly maxAttempts: number;
   readonly writtenOn: string;
+  readonly place: string;
   readonly waitMs: number;
   readonly leased: boolean;
   readonly expired: boolean;
@@ -77,11 +80,12 @@ export class PackedRow implements LaneRow {
     this.attempts = Number(fields[6]);
     this.maxAttempts = Number(fields[7]);
     this.writtenOn = fields[8] ?? "";
+    this.place = fields[9] ?? "";
     // Left out of a row that is due, nobody's and without an end.
-    this.waitMs = Number(fields[9]);
-    this.leased = fields[10] === "1";
-    this.expired = fields[11] === "1";
-    this.expiresAt = fields[12] ? isoTime(fields[12]) : null;
+    this.waitMs = Number(fields[10]);
+    this.leased = fields[11] === "1";
+    this.expired = fields[12] === "1";
+    this.expiresAt = fields[13] ? isoTime(fields[13]) : null;
     this.#packed = packedFor(this, messages);
   }
 
@@ -123,7 +127,7 @@ export function isWhole(row: LaneRow): boolean {
 
 /** An earlier row of its stream has another priority and goes first. */
 export function isBlocked(fields: readonly string[]): boolean {
-  return fields[13] === "1";
+  return fields[14] === "1";
 }
 
 /** Messages by id and day: one whose letter was edited has a second copy on another day. */

@@ -16,12 +16,15 @@ export interface Settled {
   readonly xid?: { readonly value: string; readonly reads: number };
   /** Lanes of a queue that have something new, where the statement tells. */
   readonly woken: readonly number[];
+  /** How many rows were found, where the statement tells. */
+  readonly gone?: number | undefined;
 }
 
 interface Answer {
   readonly xid: string;
   readonly owned: readonly number[];
   readonly woken?: readonly number[] | null;
+  readonly gone?: number;
 }
 
 /**
@@ -44,12 +47,14 @@ export async function settleUnderClaims(
     const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
     const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params(rows)]);
-    const { xid, owned, woken } = answer.rows[0] ?? { xid: "0", owned: [] };
-    if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [] };
+    const { xid, owned, woken, gone } = answer.rows[0] ?? NO_ANSWER;
+    if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [], gone };
     const good = new Set(owned);
     ownership.lose(claims.filter((claim) => !good.has(claim.lane)));
   }
 }
+
+const NO_ANSWER: Answer = { xid: "0", owned: [] };
 
 /** Where the rows are, as the parameters every settle begins with after the claims. */
 export function placesOf(rows: readonly LaneRow[]): [string, string, string] {

@@ -40,7 +40,7 @@ export function sameRow(given: string): string {
 }
 
 const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
-             row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry`;
+             row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry, row.ctid as place`;
 
 // One text for each row: taking columns apart one by one costs the reader more than all the rest of a read. No field
 // may hold a control character, and none is empty unless it is absent. concat() would look up each type for each row.
@@ -60,6 +60,7 @@ const found = (blocked = "false"): string =>
     "found.attempts::text",
     "found.max_attempts::text",
     "found.written_on::text",
+    "found.place::text",
     `case when found.due_at <= moment.at and found.lease_until is null and found.expiry is null and not ${blocked}
              then '' else ${packed(
                `ceil(extract(epoch from least(greatest(found.due_at, found.lease_until), moment.at + interval '1 day') - moment.at)
@@ -180,7 +181,7 @@ export function readStatements(schema: string, table: LaneTable) {
            (select ${ROW}
               from unnest($3::text::integer[], $4::text::bigint[]) as wait (lane, seq)
              cross join lateral (
-               select * from ${rows} as own where own.lane = wait.lane and own.seq = wait.seq offset 0
+               select ctid, * from ${rows} as own where own.lane = wait.lane and own.seq = wait.seq offset 0
              ) as row)
          ) as found on true`,
     ),

@@ -64,7 +64,21 @@ export class Settler {
 
   /** Returns the rows that were settled under a good claim; the others belong to somebody else now. */
   async sent(rows: readonly LaneRow[]): Promise<LaneRow[]> {
-    const statement = this.#options.hop?.settle ?? this.#sql.sent;
+    const { hop, reader, relay } = this.#options;
+    if (hop !== undefined) return this.#sentByName(hop.settle, rows);
+    const settled = await this.#run(this.#quick, this.#sql.sentInPlace, rows, (own) => [
+      textArray(own.map((row) => row.place)),
+      textArray(own.map((row) => row.seq)),
+      textArray(own.map((row) => row.messageId)),
+      relay,
+    ]);
+    // One that was changed since it was read is no longer where it was.
+    if (settled.gone !== settled.rows.length) return this.#sentByName(this.#sql.sent, settled.rows);
+    reader.settled(settled.rows, settled.xid);
+    return settled.rows;
+  }
+
+  #sentByName(statement: Statement, rows: readonly LaneRow[]): Promise<LaneRow[]> {
     return this.#settle(this.#quick, statement, rows, (own) => [...placesOf(own), this.#options.relay]);
   }
 

@@ -167,6 +167,18 @@ export function settleStatements(schema: string) {
        ), noted as (${receipts(schema, "$7")})
        ${answer}`,
     ),
+    // The same where a read found them, which needs no index; a row that was changed since is elsewhere. Another one may
+    // have taken its place.
+    sentInPlace: statement(
+      "sagabox.outbox.sent",
+      `with ${ownedLanes(schema)}, gone as (
+         delete from ${schema}.outbox as row
+          using unnest($4::text::tid[], $5::text::bigint[], $6::text::text[]) as done (place, seq, id)
+          where row.ctid = done.place and row.seq = done.seq and row.message_id = done.id and ${FENCED}
+         returning row.lane, row.seq, row.again, row.message_id
+       ), noted as (${receipts(schema, "$7")})
+       ${answer}, (select count(*)::integer from gone) as gone`,
+    ),
     failed: statement(
       "sagabox.outbox.failed",
       `with ${ownedLanes(schema)}, kept as (

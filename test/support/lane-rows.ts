@@ -15,6 +15,7 @@ export function aRow(seq: number, change: Partial<LaneRow> = {}): LaneRow {
     leased: false,
     expired: false,
     writtenOn: "2026-11-15",
+    place: `(0,${seq})`,
     expiresAt: null,
     message: null,
     ...change,

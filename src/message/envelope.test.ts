@@ -7,6 +7,7 @@ import {
   decodeJson,
   encodeEnvelope,
   encodeJson,
+  noHeaders,
   parseTraceparent,
   type Message,
 } from "./index.ts";
@@ -112,6 +113,29 @@ test("C1: the envelope is the JSON of its fields, whatever letters they have", (
       expect(encodeEnvelope(message)).toBe(JSON.stringify({ metadata, payload, tracing }));
     }),
   );
+});
+
+test("C1: what messages of a type have in common is written anew where one of them differs", () => {
+  const unrelated = { target: null, causationId: null, sagaId: null, aggregateType: null, aggregateId: null };
+  const plain: Message = { ...sampleMessage, ...unrelated, expiresAt: null, headers: noHeaders };
+  const others: readonly Partial<Message>[] = [
+    { source: "other" },
+    { target: "other" },
+    { kind: "command" },
+    { topic: "other" },
+    { priority: 9 },
+    { causationId: "c" },
+    { sagaId: "s" },
+    { aggregateType: "a" },
+    { aggregateId: "i" },
+    { key: null },
+    { expiresAt: "2030-01-01T00:00:00.000000Z" },
+    { headers: { a: "b" } },
+    { schemaVersion: 7 },
+    { type: "t" },
+  ];
+  for (const message of others.flatMap((other) => [plain, { ...plain, ...other }, plain]))
+    expect(decodeEnvelope(encodeEnvelope(message), { topic: message.topic })).toEqual(message);
 });
 
 test("C1: the golden file is read as the message it was made from", () => {

@@ -10,17 +10,93 @@ export const envelopeVersion = "1.0";
  * publisher's transaction and the handler; its schema version is a text on the wire.
  */
 export function encodeEnvelope(message: Message): string {
-  const metadata =
-    `"message_id":${quoted(message.id)},"correlation_id":${quoted(message.correlationId)}` +
-    `,"timestamp":${quoted(message.writtenAt)},"source_service":${quoted(message.source)}` +
-    `,"target_service":${orNull(message.target)},"message_type":${quoted(message.kind)}` +
-    `,"version":"${envelopeVersion}","causation_id":${orNull(message.causationId)}` +
-    `,"saga_id":${orNull(message.sagaId)},"topic":${quoted(message.topic)},"key":${orNull(message.key)}` +
-    `,"aggregate_type":${orNull(message.aggregateType)},"aggregate_id":${orNull(message.aggregateId)}` +
-    `,"priority":${message.priority},"expires_at":${orNull(message.expiresAt)}` +
-    `,"headers":${message.headers === noHeaders ? "{}" : JSON.stringify(message.headers)}`;
-  const payload = `"type":${quoted(message.type)},"data":${message.data},"schema_version":"${message.schemaVersion}"`;
-  return `{"metadata":{${metadata}},"payload":{${payload}},"tracing":${tracingOf(message.traceparent)}}`;
+  const common = commonOf(message);
+  return (
+    `{"metadata":{"message_id":${quoted(message.id)},"correlation_id":${quoted(message.correlationId)}` +
+    `,"timestamp":${quoted(message.writtenAt)}${addressOf(message, common)}${orNull(message.key)}` +
+    `${restOf(message, common)}${message.data},"schema_version":"${message.schemaVersion}"}` +
+    `,"tracing":${tracingOf(message.traceparent)}}`
+  );
+}
+
+/** What the messages of a type nearly always have in common, so it is written once. */
+interface Common {
+  readonly source: string;
+  readonly target: string | null;
+  readonly kind: string;
+  readonly topic: string;
+  readonly priority: number;
+  /** From the source to the key, of a message that nothing caused and that belongs to no saga. */
+  readonly address: string;
+  /** From the key to the data, of one without aggregate, end and headers. */
+  readonly rest: string;
+}
+
+const commons = new Map<string, Common>();
+/** More are not remembered: types may be made by the thousand. */
+const MOST_COMMONS = 1_000;
+
+function commonOf(message: Message): Common {
+  const known = commons.get(message.type);
+  if (
+    known?.source === message.source &&
+    known.target === message.target &&
+    known.kind === message.kind &&
+    known.topic === message.topic &&
+    known.priority === message.priority
+  )
+    return known;
+  if (commons.size >= MOST_COMMONS) commons.clear();
+  const { type, source, target, kind, topic, priority } = message;
+  const address = flat(writtenAddress({ source, target, kind, topic, causationId: null, sagaId: null }));
+  const plain = { aggregateType: null, aggregateId: null, expiresAt: null, headers: noHeaders };
+  const common = {
+    source,
+    target,
+    kind,
+    topic,
+    priority,
+    address,
+    rest: flat(writtenRest({ type, priority, ...plain })),
+  };
+  commons.set(flat(type), common);
+  return common;
+}
+
+function addressOf(message: Message, common: Common): string {
+  return message.causationId === null && message.sagaId === null ? common.address : writtenAddress(message);
+}
+
+function restOf(message: Message, common: Common): string {
+  const { aggregateType, aggregateId, expiresAt, headers } = message;
+  const isPlain =
+    aggregateType === null && aggregateId === null && expiresAt === null && headers === noHeaders;
+  return isPlain ? common.rest : writtenRest(message);
+}
+
+type Address = Pick<Message, "source" | "target" | "kind" | "causationId" | "sagaId" | "topic">;
+
+function writtenAddress({ source, target, kind, causationId, sagaId, topic }: Address): string {
+  return (
+    `,"source_service":${quoted(source)},"target_service":${orNull(target)},"message_type":${quoted(kind)}` +
+    `,"version":"${envelopeVersion}","causation_id":${orNull(causationId)}` +
+    `,"saga_id":${orNull(sagaId)},"topic":${quoted(topic)},"key":`
+  );
+}
+
+type Rest = Pick<Message, "aggregateType" | "aggregateId" | "priority" | "expiresAt" | "headers" | "type">;
+
+function writtenRest({ aggregateType, aggregateId, priority, expiresAt, headers, type }: Rest): string {
+  return (
+    `,"aggregate_type":${orNull(aggregateType)},"aggregate_id":${orNull(aggregateId)}` +
+    `,"priority":${priority},"expires_at":${orNull(expiresAt)}` +
+    `,"headers":${headers === noHeaders ? "{}" : JSON.stringify(headers)}},"payload":{"type":${quoted(type)},"data":`
+  );
+}
+
+// A text in one piece: what is remembered must neither keep larger texts alive nor be put together again each time.
+function flat(text: string): string {
+  return Buffer.from(text).toString();
 }
 
 // Printable ASCII without quote and backslash is its own JSON, and finding that out costs less than writing JSON.

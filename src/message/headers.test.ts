@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { checkHeaders, ownHeaders, wireHeaders } from "./headers.ts";
+import {
+  checkHeaders,
+  commonHeaders,
+  noHeaders,
+  ownHeaders,
+  particularHeaders,
+  wireHeaders,
+} from "./headers.ts";
 import { sampleMessage } from "../../test/support/sample-message.ts";
 
 test("A4: names become lower case and values stay as they are", () => {
@@ -62,3 +69,12 @@ test("A4: a message describes itself in headers beside its body", () => {
     saga_id: "saga-1",
   });
 });
+
+test.each([sampleMessage, { ...sampleMessage, headers: noHeaders, causationId: null, sagaId: null }])(
+  "A4: what a message has for itself and what its type has in common are all of its headers",
+  (message) => {
+    const pairs = particularHeaders(message).map((part, n, list) => [part, list[n + 1]] as const);
+    const own = Object.fromEntries(pairs.filter((_, n) => n % 2 === 0));
+    expect({ ...own, ...commonHeaders(message) }).toEqual(wireHeaders(message));
+  },
+);

@@ -108,12 +108,30 @@ export function wireHeaders(message: Message): Record<string, string> {
     [ownHeaders.correlationId]: message.correlationId,
     [ownHeaders.traceId]: message.traceparent.slice(3, 35),
     [ownHeaders.traceparent]: message.traceparent,
+    ...commonHeaders(message),
+  };
+  if (message.causationId !== null) headers[ownHeaders.causationId] = message.causationId;
+  if (message.sagaId !== null) headers[ownHeaders.sagaId] = message.sagaId;
+  return headers;
+}
+
+/** Those of them that all messages of a type have alike, as long as one service publishes it. */
+export function commonHeaders(message: Message): Record<string, string> {
+  return {
     [ownHeaders.kind]: message.kind,
     [ownHeaders.type]: message.type,
     [ownHeaders.schemaVersion]: String(message.schemaVersion),
     [ownHeaders.source]: message.source,
   };
-  if (message.causationId !== null) headers[ownHeaders.causationId] = message.causationId;
-  if (message.sagaId !== null) headers[ownHeaders.sagaId] = message.sagaId;
-  return headers;
+}
+
+/** The others: name, value, name, value. */
+export function particularHeaders(message: Message): string[] {
+  const { messageId, correlationId, traceId, traceparent, causationId, sagaId } = ownHeaders;
+  const list: string[] = message.headers === noHeaders ? [] : Object.entries(message.headers).flat();
+  list.push(messageId, message.id, correlationId, message.correlationId);
+  list.push(traceId, message.traceparent.slice(3, 35), traceparent, message.traceparent);
+  if (message.causationId !== null) list.push(causationId, message.causationId);
+  if (message.sagaId !== null) list.push(sagaId, message.sagaId);
+  return list;
 }

@@ -15,10 +15,12 @@ export { command, event, stream } from "./define-message.ts";
 export { encodeEnvelope, envelopeVersion } from "./envelope.ts";
 export {
   checkHeaders,
+  commonHeaders,
   noHeaders,
   ownHeaders,
   parseHeaders,
   parseHeadersLeniently,
+  particularHeaders,
   wireHeaders,
 } from "./headers.ts";
 export { decodeJson, encodeJson, type Json, type JsonLimits } from "./json.ts";

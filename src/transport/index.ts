@@ -17,10 +17,12 @@ export {
   contentType,
   fromWire,
   toWire,
+  toWireParts,
   toWireText,
   type Received,
   type WireForm,
   type WireMessage,
+  type WireParts,
 } from "./wire.ts";
 export { cloudEventBindings, unreadable } from "./cloud-event-wire.ts";
 export type { CloudEventBinding, MessageFormat } from "./cloud-event-wire.ts";

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { aMessage } from "../../test/support/messages.ts";
-import { fromWire, toWire } from "./wire.ts";
+import { cloudEventBindings } from "./cloud-event-wire.ts";
+import { fromWire, toWire, toWireParts } from "./wire.ts";
 
 test("C1: what goes out comes back as it was", () => {
   const message = aMessage({ key: "Schlüssel 😀", headers: { "x-tenant": "acme" }, data: '{"n":1e21}' });
@@ -11,6 +12,28 @@ test("C1: what goes out comes back as it was", () => {
     "x-tenant": "acme",
     "content-type": "application/json",
   });
+});
+
+test.each(["sagabox", "cloudevents-structured", "cloudevents-binary"] as const)(
+  "C1: a message of format %s has the same body and headers in parts",
+  (format) => {
+    const form = { format, binding: cloudEventBindings.kafka };
+    const sources = ["orders", "orders", "billing", "orders"];
+    const messages = sources.map((source) => aMessage({ source, headers: { "x-tenant": "acme" } }));
+    for (const message of messages) {
+      const { text, headers, common } = toWireParts(message, form);
+      const list = [...headers, ...common];
+      const pairs = list.map((name, n) => [name, list[n + 1]]).filter((_, n) => n % 2 === 0);
+      const whole = toWire(message, form);
+      expect([text, Object.fromEntries(pairs)]).toEqual([whole.body.toString(), whole.headers]);
+    }
+  },
+);
+
+test("the headers that messages of a type have in common are one and the same list", () => {
+  const form = { format: "sagabox", binding: cloudEventBindings.kafka } as const;
+  const [first, second] = [aMessage({ id: "1" }), aMessage({ id: "2" })].map((one) => toWireParts(one, form));
+  expect(first?.common).toBe(second?.common);
 });
 
 test.each([

@@ -2,11 +2,13 @@ import { createHash } from "node:crypto";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import {
+  commonHeaders,
   decodeEnvelope,
   encodeEnvelope,
   isValidId,
   looksLikeCloudEvent,
   ownHeaders,
+  particularHeaders,
   wireHeaders,
   type Message,
 } from "../message/index.ts";
@@ -61,6 +63,43 @@ export function toWireText(
       return { text: encodeEnvelope(message), headers };
     }
   }
+}
+
+/** A message for a transport that writes bytes of its own: headers as name, value, name, value. */
+export interface WireParts {
+  readonly text: string;
+  readonly headers: readonly string[];
+  /** Come behind the others. The same list for most messages of a type, so that its bytes can be kept. */
+  readonly common: readonly string[];
+}
+
+export function toWireParts(message: Message, form: WireForm): WireParts {
+  if (form.format === "sagabox")
+    return { text: encodeEnvelope(message), headers: particularHeaders(message), common: commonOf(message) };
+  const { text, headers } = toWireText(message, form);
+  return { text, headers: Object.entries(headers).flat(), common: NONE };
+}
+
+const NONE: readonly string[] = Object.freeze([]);
+
+interface Common {
+  readonly of: Pick<Message, "kind" | "schemaVersion" | "source">;
+  readonly list: readonly string[];
+}
+
+const commons = new Map<string, Common>();
+/** More are not remembered: types may be made by the thousand. */
+const MOST_COMMONS = 1_000;
+
+function commonOf(message: Message): readonly string[] {
+  const { type, kind, schemaVersion, source } = message;
+  const known = commons.get(type);
+  if (known?.of.kind === kind && known.of.schemaVersion === schemaVersion && known.of.source === source)
+    return known.list;
+  const list = Object.entries({ ...commonHeaders(message), "content-type": contentType }).flat();
+  if (commons.size >= MOST_COMMONS) commons.clear();
+  commons.set(type, { of: { kind, schemaVersion, source }, list });
+  return list;
 }
 
 /**

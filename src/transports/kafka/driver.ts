@@ -1,3 +1,5 @@
+import type { RecordRoom } from "./record-room.ts";
+
 /**
  * All that is asked of a Kafka client: single requests with plain answers. Codes of the broker are values; a call
  * rejects only when there is no answer. Groups, order, retries and back-pressure are ours, above this line.
@@ -87,11 +89,11 @@ export interface ProducerIdentity {
 /** Bytes, or a text that travels as UTF-8. */
 export type Content = string | Buffer;
 
+/** A record, and where what it holds is written. */
 export interface OutgoingRecord {
-  readonly key: Content | undefined;
-  readonly value: Content;
-  /** Name, value, name, value. */
-  readonly headers: readonly Content[];
+  readonly room: RecordRoom;
+  readonly start: number;
+  readonly end: number;
   readonly timestampMs: number;
 }
 

@@ -2,10 +2,11 @@ const SEED = 0x9747b28c;
 const FACTOR = 0x5bd1e995;
 
 /** The hash that Kafka's own Java producer uses by default, as a signed 32-bit integer. */
-export function murmur2(bytes: Uint8Array): number {
-  const words = bytes.length & ~3;
-  let hash = SEED ^ bytes.length;
-  for (let at = 0; at < words; at += 4) {
+export function murmur2(bytes: Uint8Array, start = 0, end = bytes.length): number {
+  const rest = (end - start) & 3;
+  const words = end - rest;
+  let hash = SEED ^ (end - start);
+  for (let at = start; at < words; at += 4) {
     const word =
       byte(bytes, at) |
       (byte(bytes, at + 1) << 8) |
@@ -13,7 +14,6 @@ export function murmur2(bytes: Uint8Array): number {
       (byte(bytes, at + 3) << 24);
     hash = Math.imul(hash, FACTOR) ^ mix(word);
   }
-  const rest = bytes.length - words;
   if (rest >= 3) hash ^= byte(bytes, words + 2) << 16;
   if (rest >= 2) hash ^= byte(bytes, words + 1) << 8;
   if (rest >= 1) hash = Math.imul(hash ^ byte(bytes, words), FACTOR);
@@ -22,8 +22,8 @@ export function murmur2(bytes: Uint8Array): number {
 }
 
 /** Where the Java producer would put this key, so that producers in other languages agree with us. */
-export function partitionOf(key: Uint8Array, partitions: number): number {
-  return (murmur2(key) & 0x7fffffff) % partitions;
+export function partitionOf(bytes: Uint8Array, partitions: number, start?: number, end?: number): number {
+  return (murmur2(bytes, start, end) & 0x7fffffff) % partitions;
 }
 
 function mix(word: number): number {

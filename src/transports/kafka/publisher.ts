@@ -3,30 +3,28 @@ import type { Message } from "../../message/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import {
   cloudEventBindings,
-  toWireText,
+  toWireParts,
   type PublishOptions,
   type PublishOutcome,
+  type WireForm,
 } from "../../transport/index.ts";
 import { messageOf } from "./connections.ts";
-import type { Content, KafkaDriver, TopicView } from "./driver.ts";
+import type { KafkaDriver, TopicView } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
 import { partitionOf } from "./partitioner.ts";
 import { Round, type Layout } from "./publish-round.ts";
-import { contentBytes, headerList } from "./record-headers.ts";
+import type { RecordContents } from "./record-room.ts";
 import { Sender, unknown, unreachable } from "./sender.ts";
 import type { TopicDirectory, TopicPurpose } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
 
-/** Bytes of a record that are neither key, value nor headers: lengths, attributes, and the batch around it. */
+/** What a record takes beside what it holds: its place in a batch, and the batch around it. */
 const RECORD_OVERHEAD = 100;
 const NOT_SENT = "given up before it was sent";
+const BEHIND_REFUSED = "an earlier message for the same partition was refused";
 
-interface Parcel {
+interface Parcel extends RecordContents {
   readonly topic: string;
-  readonly key: Buffer | undefined;
-  readonly value: Content;
-  /** Name, value, name, value. */
-  readonly headers: readonly Content[];
 }
 
 /** Messages to partitions, and an outcome for each. */
@@ -34,14 +32,18 @@ export class Publisher {
   readonly #directory: TopicDirectory;
   readonly #settings: KafkaSettings;
   readonly #topology: Topology;
+  readonly #form: WireForm;
   readonly #sender: Sender;
   readonly #layouts = new Map<string, Layout>();
   readonly #buffer = { bytes: 0 };
+  /** What a record took in the last call: so much is asked for at once for the next one. */
+  #usualBytes = 1_024;
 
   constructor(driver: KafkaDriver, directory: TopicDirectory, settings: KafkaSettings, topology: Topology) {
     this.#directory = directory;
     this.#settings = settings;
     this.#topology = topology;
+    this.#form = { format: settings.format, binding: cloudEventBindings.kafka };
     this.#sender = new Sender(driver, directory, settings);
   }
 
@@ -66,13 +68,15 @@ export class Publisher {
     signal: AbortSignal,
   ): Promise<readonly PublishOutcome[]> {
     const topics = await this.#topics(new Set(parcels.map(({ topic }) => topic)), purpose, signal);
-    const round = new Round(parcels.length, systemClock.wallMs(), this.#buffer);
+    const { length } = parcels;
+    const round = new Round(length, systemClock.wallMs(), this.#buffer, length * this.#usualBytes);
     for (const [index, parcel] of parcels.entries()) {
       const topic = topics.get(parcel.topic);
       if (topic === undefined || topic instanceof Error || signal.aborted)
         round.end(index, unreachable(topic instanceof Error ? messageOf(topic) : NOT_SENT));
       else this.#route(parcel, index, topic, round);
     }
+    if (length > 0) this.#usualBytes = usualBytes(round.room.end / length);
     this.#sender.go();
     const giveUp = (): void => {
       for (const outgoing of round.outgoing)
@@ -100,18 +104,20 @@ export class Publisher {
   }
 
   #route(parcel: Parcel, index: number, topic: TopicView, round: Round): void {
-    const { key, value, headers } = parcel;
+    const { room } = round;
     const layout = this.#layout(topic);
+    const start = room.end;
+    room.write(parcel);
     const partition =
-      key === undefined ? layout.next++ % layout.partitions : partitionOf(key, layout.partitions);
-    if (round.stopped.size > 0 && round.stopped.has(lineOf(parcel, partition)))
-      return round.end(index, unreachable("an earlier message for the same partition was refused"));
-    const bytes = sizeOf(parcel);
-    const flaw = this.#flaw(bytes);
-    if (flaw === undefined) {
-      const record = { key, value, headers, timestampMs: round.timestampMs };
-      return this.#sender.add(parcel.topic, partition, round.take(index, record, bytes, layout));
-    }
+      parcel.key === undefined
+        ? layout.next++ % layout.partitions
+        : partitionOf(room.bytes, layout.partitions, room.keyStart, room.keyEnd);
+    const line = round.stopped.size > 0 ? lineOf(parcel, partition) : "";
+    const bytes = RECORD_OVERHEAD + room.end - start;
+    const flaw = round.stopped.has(line) ? unreachable(BEHIND_REFUSED) : this.#flaw(bytes);
+    if (flaw === undefined)
+      return this.#sender.add(parcel.topic, partition, round.take(index, start, bytes, layout));
+    room.end = start;
     round.stopped.add(lineOf(parcel, partition));
     round.end(index, flaw);
   }
@@ -138,25 +144,17 @@ export class Publisher {
   }
 
   #parcel(message: Message): Parcel {
-    const { text, headers } = toWireText(message, {
-      format: this.#settings.format,
-      binding: cloudEventBindings.kafka,
-    });
-    return {
-      topic: this.#topology.topic(message.topic),
-      key: message.key === null ? undefined : Buffer.from(message.key),
-      value: text,
-      headers: headerList(headers),
-    };
+    const { text, headers, common } = toWireParts(message, this.#form);
+    const topic = this.#topology.topic(message.topic);
+    return { topic, key: message.key ?? undefined, value: text, headers, common };
   }
 }
 
 const lineOf = ({ topic }: Parcel, partition: number): string => `${topic}/${partition}`;
 
-function sizeOf({ key, value, headers }: Parcel): number {
-  let bytes = RECORD_OVERHEAD + contentBytes(value) + (key?.length ?? 0) + headers.length * 2;
-  for (const part of headers) bytes += contentBytes(part);
-  return bytes;
+// A little more, since the next ones may be a little larger; never much before it is needed.
+function usualBytes(lastBytes: number): number {
+  return Math.ceil(Math.min(lastBytes, 16_384) * 1.06) + 16;
 }
 
 function tooLarge(bytes: number, maxBytes: number): SagaboxError {

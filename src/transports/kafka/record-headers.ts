@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { unreadable, type DeadLetterNote } from "../../transport/index.ts";
-import type { Content, IncomingRecord } from "./driver.ts";
+import type { IncomingRecord } from "./driver.ts";
 
 /** Written on a copy that waits to be tried again. */
 export const attemptHeader = "sagabox-attempt";
@@ -19,25 +19,6 @@ function textOf(name: Buffer, value: Buffer): string {
   const text = value.toString("utf8");
   const isAttribute = name[0] === 0x63 && name[1] === 0x65 && name[2] === 0x5f; // "ce_"
   return isAttribute && !isUtf8(value) ? unreadable(text) : text;
-}
-
-/** Name, value, name, value. */
-export function headerList(headers: Readonly<Record<string, string>>): string[] {
-  const list: string[] = [];
-  for (const name of Object.keys(headers)) list.push(name, headers[name] ?? "");
-  return list;
-}
-
-/** Of most headers Node would be asked for a few letters only, so those are counted here. */
-const SHORT = 64;
-
-/** How long it is on the wire. */
-export function contentBytes(content: Content): number {
-  if (typeof content !== "string") return content.length;
-  if (content.length > SHORT) return Buffer.byteLength(content);
-  for (let n = 0; n < content.length; n++)
-    if (content.charCodeAt(n) > 0x7f) return Buffer.byteLength(content);
-  return content.length;
 }
 
 /** 1, or what a copy says. */

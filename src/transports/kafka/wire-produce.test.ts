@@ -3,20 +3,25 @@ import { beforeAll, expect, test } from "vitest";
 import { platformatic } from "./client.ts";
 import type { Content, OutgoingRecord, ProduceRequest } from "./driver.ts";
 import { recordBatch } from "./record-batch.ts";
+import { recordOf, RecordRoom, type RecordContents } from "./record-room.ts";
 import { produceRequest, writtenBatches } from "./wire-produce.ts";
 
 beforeAll(() => platformatic.load());
 
 const NOW_MS = 1_790_000_000_123;
 
-function record(value: Content, wishes: Partial<OutgoingRecord> = {}): OutgoingRecord {
-  return { key: undefined, headers: [], timestampMs: NOW_MS, ...wishes, value };
+interface Sample extends RecordContents, OutgoingRecord {}
+
+function record(value: Content, wishes: Partial<RecordContents & { timestampMs: number }> = {}): Sample {
+  const { timestampMs = NOW_MS, ...rest } = wishes;
+  const contents = { key: undefined, headers: [], ...rest, value };
+  return { ...contents, ...recordOf(contents, timestampMs) };
 }
 
 function request(
-  batches: Readonly<Record<string, readonly OutgoingRecord[]>>,
+  batches: Readonly<Record<string, readonly Sample[]>>,
   compression: ProduceRequest["compression"] = "none",
-): ProduceRequest {
+) {
   const named = Object.entries(batches).map(([place, records], n) => {
     const [topic = "", partition] = place.split("/");
     return { topic, partition: Number(partition), sequence: 0x7fff_fff0 - n, records };
@@ -28,16 +33,16 @@ const written = (asked: ProduceRequest): Buffer =>
   produceRequest(asked.timeoutMs, writtenBatches(asked)).buffer;
 
 /** What the client itself would have sent. */
-function byTheClient({ identity, timeoutMs, compression, batches }: ProduceRequest): Buffer {
+function byTheClient({ identity, timeoutMs, compression, batches }: ReturnType<typeof request>): Buffer {
   const sequences = new NumericMap();
   for (const { topic, partition, sequence } of batches) sequences.set(`${topic}:${partition}`, sequence);
   const messages = batches.flatMap(({ topic, partition, records }) =>
-    records.map(({ key, value, headers, timestampMs }) => ({
+    records.map(({ key, value, headers, common = [], timestampMs }) => ({
       topic,
       partition,
       value: Buffer.from(value),
       timestamp: BigInt(timestampMs),
-      headers: new Map(pairs(headers)),
+      headers: new Map(pairs([...headers, ...common])),
       ...(key === undefined ? {} : { key: Buffer.from(key) }),
     })),
   );
@@ -75,6 +80,29 @@ test("so have batches of several topics and partitions, and records of different
   );
   const many = Array.from({ length: 300 }, (_, n) => record(`{"n":${n}}`, { key: `key-${n}` }));
   const asked = request({ "orders/0": times, "orders/11": many, "payments/3": [record("")] });
+  expect(written(asked).equals(byTheClient(asked))).toBe(true);
+});
+
+test("so have headers that many records share, and records that lie in one room", () => {
+  const common = ["message_type", "event", "source_service", "Grüße", "long", "x".repeat(300)];
+  const room = new RecordRoom(1);
+  const records = Array.from({ length: 40 }, (_, n) => {
+    const contents = {
+      key: n % 3 === 0 ? undefined : `key-${n}`,
+      value: "ü".repeat(n * 7),
+      headers: ["n", `${n}`],
+      common,
+    };
+    const start = room.end;
+    room.write(contents);
+    const { end } = room;
+    const isKeyed = contents.key !== undefined;
+    if (isKeyed) expect(room.bytes.toString("utf8", room.keyStart, room.keyEnd)).toBe(contents.key);
+    room.write(contents);
+    room.end = end; // taken back
+    return { ...contents, room, start, end, timestampMs: NOW_MS };
+  });
+  const asked = request({ "orders/0": records });
   expect(written(asked).equals(byTheClient(asked))).toBe(true);
 });
 

@@ -1,6 +1,7 @@
 import { onTestFinished } from "vitest";
 import type { IncomingRecord } from "../../../src/transports/kafka/driver.ts";
 import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
+import { recordOf } from "../../../src/transports/kafka/record-room.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
 import { sharedUrl } from "./harness.ts";
 
@@ -42,14 +43,7 @@ export class RawTopic {
           topic: this.#name,
           partition: 0,
           sequence: 0,
-          records: [
-            {
-              key: key === undefined ? undefined : Buffer.from(key),
-              value,
-              headers: headers.flat(),
-              timestampMs: 1_700_000_000_000,
-            },
-          ],
+          records: [recordOf({ key, value, headers: headers.flat() }, 1_700_000_000_000)],
         },
       ],
     });

@@ -90,6 +90,7 @@ export class Delivery {
     const send = (): Promise<SendOutcome[]> =>
       publishBatch(transport, rows, {
         timeoutMs: settings.publishTimeoutMs,
+        gathered: true,
         mayGoOn: () => this.#ownership.remainingMs() > 0,
         ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
       });

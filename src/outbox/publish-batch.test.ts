@@ -20,6 +20,18 @@ test("rule 8: where a failure fails all later ones of the key, the whole batch g
   expect(wavesOf([{ stream: "a" }, { stream: "a" }], true)).toEqual([[0, 1]]);
 });
 
+test.each([true, false])("the transport hears whether there was more to gather (%s)", async (gathered) => {
+  const transport = new ScriptedTransport();
+  const heard: unknown[] = [];
+  transport.publish = async (batch, ...[options]: { gathered?: boolean }[]) => {
+    heard.push(options?.gathered);
+    return batch.map(() => ({ kind: "published" }));
+  };
+  await publishBatch(transport, [item("1", null)], { ...patient, gathered });
+  await publishBatch(transport, [item("1", null)], patient);
+  expect(heard).toEqual([gathered, false]);
+});
+
 test("rule 8: a message that did not get through keeps its successors back, and nobody else's", async () => {
   const transport = new ScriptedTransport();
   transport.answer = ({ id }) => (id === "a1" ? "rejected" : "published");

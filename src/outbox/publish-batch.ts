@@ -18,6 +18,8 @@ export interface SendOptions {
   readonly timeoutMs: number;
   /** The time is for the whole batch, however many trips it takes. */
   readonly wholeBatch?: boolean;
+  /** The batch is all that there was to send. */
+  readonly gathered?: boolean;
   /** Asked before each trip; what has not gone out by then is skipped. */
   readonly mayGoOn: () => boolean;
   /** Where somebody traces: under which name this sender is known. */
@@ -68,13 +70,13 @@ async function tracedWave(
   transport: Transport,
   messages: readonly Message[],
   timeoutMs: number,
-  { traced }: SendOptions,
+  { traced, gathered = false }: SendOptions,
 ): Promise<readonly PublishOutcome[]> {
-  if (traced?.spans.enabled !== true || messages.length === 0) {
-    return publishWave(transport, messages, timeoutMs);
-  }
+  const publish = (): Promise<readonly PublishOutcome[]> =>
+    publishWave(transport, messages, timeoutMs, gathered);
+  if (traced?.spans.enabled !== true || messages.length === 0) return publish();
   const spans = traced.spans.send(messages, traced.via);
-  const outcomes = await spans.trip.run(() => publishWave(transport, messages, timeoutMs));
+  const outcomes = await spans.trip.run(publish);
   endSend(spans, (index) => {
     const outcome = outcomes[index] ?? missing();
     return outcome.kind === "published" ? undefined : outcome.error;
@@ -86,11 +88,12 @@ async function publishWave(
   transport: Transport,
   messages: readonly Message[],
   timeoutMs: number,
+  gathered: boolean,
 ): Promise<readonly PublishOutcome[]> {
   if (messages.length === 0) return [];
   const abort = new AbortController();
   try {
-    const publishing = transport.publish(messages, { signal: abort.signal });
+    const publishing = transport.publish(messages, { signal: abort.signal, gathered });
     const answer: unknown = await withDeadline(publishing, timeoutMs, () => {
       abort.abort();
       return unknownFor(messages, new Error(`no confirmation within ${timeoutMs} ms`));

@@ -18,6 +18,8 @@ export type PublishOutcome =
 export interface PublishOptions {
   /** Aborted when the sender gives up; what is not confirmed by then is unknown. */
   readonly signal: AbortSignal;
+  /** The batch is all that its sender found: to hold it back for more would only cost time. */
+  readonly gathered?: boolean;
 }
 
 export interface Subscription {

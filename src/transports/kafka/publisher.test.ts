@@ -44,6 +44,17 @@ test("B2: messages that come together travel together, with one identity and gro
   expect(new Set(driver.produced.map(({ identity }) => identity.id)).size).toBe(1);
 });
 
+test("B2: few messages wait for company, but not where their sender has gathered all there is", async () => {
+  const { driver, transport } = stage({ linger: 10_000 });
+  const signal = new AbortController().signal;
+  const waiting = transport.publish([keyed("1")], { signal });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(driver.produced).toEqual([]);
+  await transport.publish([keyed("2")], { signal, gathered: true });
+  await waiting;
+  expect(driver.produced.map(({ batch }) => idsOf(batch))).toEqual([["1", "2"]]);
+});
+
 test("B2: a batch ends at its size; a larger message goes alone", async () => {
   const { driver, kindsOf } = stage({ batchBytes: 2_000 });
   const data = JSON.stringify({ text: "x".repeat(5_000) });

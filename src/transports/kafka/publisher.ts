@@ -47,14 +47,14 @@ export class Publisher {
     this.#sender = new Sender(driver, directory, settings);
   }
 
-  async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
+  async publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]> {
     const parcels = batch.map((message) => this.#parcel(message));
-    return this.#putAll(parcels, "messages", signal);
+    return this.#putAll(parcels, "messages", options);
   }
 
   /** One copy for a topic of our own: a retry or a dead letter. */
   async put(parcel: Parcel, purpose: TopicPurpose, signal: AbortSignal): Promise<PublishOutcome> {
-    const [outcome] = await this.#putAll([parcel], purpose, signal);
+    const [outcome] = await this.#putAll([parcel], purpose, { signal });
     return outcome ?? unknown("no outcome");
   }
 
@@ -65,7 +65,7 @@ export class Publisher {
   async #putAll(
     parcels: readonly Parcel[],
     purpose: TopicPurpose,
-    signal: AbortSignal,
+    { signal, gathered }: PublishOptions,
   ): Promise<readonly PublishOutcome[]> {
     const topics = await this.#topics(new Set(parcels.map(({ topic }) => topic)), purpose, signal);
     const { length } = parcels;
@@ -77,7 +77,7 @@ export class Publisher {
       else this.#route(parcel, index, topic, round);
     }
     if (length > 0) this.#usualBytes = usualBytes(round.room.end / length);
-    this.#sender.go();
+    this.#sender.go(gathered);
     const giveUp = (): void => {
       for (const outgoing of round.outgoing)
         outgoing.settle(outgoing.taken ? unknown("given up") : unreachable(NOT_SENT));

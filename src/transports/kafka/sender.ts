@@ -44,9 +44,9 @@ export class Sender {
     this.#gathered += message.bytes;
   }
 
-  /** Everything of a call is in its line: enough for a request goes at once, less waits for company. */
-  go(): void {
-    if (this.#gathered >= this.#settings.batchBytes) this.#flush();
+  /** Everything of a call is in its line: enough for a request goes at once, less waits for company that may come. */
+  go(atOnce = false): void {
+    if (this.#gathered >= this.#settings.batchBytes || (atOnce && this.#gathered > 0)) this.#flush();
     else if (this.#gathered > 0) this.#linger ??= after(this.#settings.lingerMs, () => this.#flush());
   }
 

@@ -136,7 +136,9 @@ export class SagaEngine {
     decision: Decision,
     { release, birth, whole = false }: ApplyOptions,
   ): Promise<Applied> {
-    const { decision: sendable, outgoing } = await this.#compose(tx, definition, before, decision, cause);
+    const { decision: sendable, outgoing } = decision.effects.some(({ kind }) => kind === "send")
+      ? await this.#compose(tx, definition, before, decision, cause)
+      : { decision, outgoing: [] };
     const released = release?.(sendable) ?? false;
     const transition = this.#transition(definition, before, sendable, cause, { release: released, whole });
     if (transition === undefined) return this.#withoutResult(tx, definition, before, cause);

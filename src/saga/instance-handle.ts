@@ -12,7 +12,7 @@ import { doInside } from "./local-step.ts";
 import { after, type Cause, type Loaded } from "./saga-store.ts";
 import { hasEnded } from "./state.ts";
 import { tracedStep, tracedTransition } from "./trace-saga.ts";
-import { transitionOf } from "./transition.ts";
+import { transitionOf, type Transition } from "./transition.ts";
 import type { TransitionWriter } from "./transition-writer.ts";
 import { clockIsDue, localWork, nextDueMs, type LocalWork } from "./timers.ts";
 
@@ -110,23 +110,19 @@ export class InstanceHandle {
     outcome: WorkOutcome,
     isLast: (decision: Decision) => boolean,
   ): Promise<boolean> {
-    const { engine, writer, definition, begin } = this.#parts;
+    const { engine, definition, begin } = this.#parts;
     const cause = this.ended(work, outcome);
     const known = { ...this.#instance, nowMs: this.nowMs };
-    const decision = this.#decide(cause.input);
+    const decision = engine.decide(definition, known, cause.input);
     if (engine.isAlone(decision)) {
       const { maxStateBytes } = engine.parts;
       const release = isLast(decision);
       const transition = tolerated(() =>
         transitionOf(definition, known, decision, cause, { release, maxStateBytes }),
       );
-      const write = async (): Promise<{ readonly instance?: Loaded }> =>
-        transition !== undefined && (await writer.save(transition))
-          ? { instance: after(known, decision) }
-          : {};
-      const { instance } = await tracedTransition(engine.parts.spans, known, cause, write);
-      if (instance !== undefined) {
-        this.#took(instance);
+      const moved = after(known, decision);
+      if (transition !== undefined && (await this.#save(transition, known, cause, moved))) {
+        this.#took(moved);
         engine.tell(known, decision);
         return release;
       }
@@ -206,9 +202,12 @@ export class InstanceHandle {
     return current;
   }
 
-  #decide(input: SagaInput): Decision {
-    const { engine, definition } = this.#parts;
-    return engine.decide(definition, { ...this.#instance, nowMs: this.nowMs }, input);
+  #save(transition: Transition, before: Loaded, cause: Cause, moved: Loaded): Promise<boolean> {
+    const { engine, writer } = this.#parts;
+    const { spans } = engine.parts;
+    if (!spans.enabled) return writer.save(transition);
+    const write = async () => ((await writer.save(transition)) ? { instance: moved } : {});
+    return tracedTransition(spans, before, cause, write).then(({ instance }) => instance !== undefined);
   }
 
   #clock(): SagaInput {

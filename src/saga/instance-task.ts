@@ -1,5 +1,5 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { after, sleep, withDeadline } from "../runtime/index.ts";
+import { after, sleep, systemClock, withDeadline, type CancelTimer } from "../runtime/index.ts";
 import { messageOf } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
@@ -18,14 +18,20 @@ interface TaskParts extends HandleParts {
 const FIRST_WAIT_MS = 20;
 const LONGEST_WAIT_MS = 5_000;
 const LATE_TRIES = 8;
+const LOOK_EVERY_MS = 1_000;
+
+/** What a round leaves: something to do at once, something to wait for, or nothing. */
+type Next = "again" | "wait" | "over";
 
 /** One instance while this process has it: its mail, its clock and its local steps. */
 export class InstanceTask {
   readonly #parts: TaskParts;
   readonly #handle: InstanceHandle;
   readonly #running = new Map<string, Wanted>();
-  readonly #lost = new AbortController();
+  readonly #lost = new Wanted();
   #wake: (() => void) | undefined;
+  #cancelLook: CancelTimer | undefined;
+  #lookAtMs = Infinity;
   #awake = false;
   #mail: boolean;
   #released = false;
@@ -63,7 +69,7 @@ export class InstanceTask {
   /** Somebody else has it now. */
   lose(reason = new Error("another process has taken the saga over")): void {
     this.#stopping = true;
-    this.#lost.abort(reason);
+    this.#lost.end(reason);
     for (const wanted of this.#running.values()) wanted.end(reason);
     this.#wake?.();
   }
@@ -81,37 +87,57 @@ export class InstanceTask {
   }
 
   async #work(): Promise<void> {
-    while (!this.#lost.signal.aborted) {
-      const goesOn = await this.#persist(() => this.#turn());
-      if (goesOn === false) break;
+    while (!this.#lost.ended) {
+      const next = this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
+      if (next === "over") break;
+      if (next === "wait") await this.#nextThing();
     }
-    if (this.#lost.signal.aborted || this.#released) return;
+    this.#cancelLook?.();
+    if (this.#lost.ended || this.#released) return;
     await this.#handle.release().catch(() => undefined); // it runs out by itself
   }
 
-  /** One round: mail and timers, then local work, then waiting for whatever comes next. False when there is nothing left. */
-  async #turn(): Promise<boolean> {
+  /** One round in which the database need not be asked: no mail, no timers, no transaction. Undefined when it must. */
+  #shortTurn(): Next | undefined {
     const handle = this.#handle;
     this.#awake = false;
-    if (this.#released) return false;
+    if (this.#released) return "over";
+    if (this.#mail || handle.clockHasWork()) return undefined;
+    const due = this.#due();
+    if (due.some(({ kind }) => kind === "tx")) return undefined;
+    this.#abortUnwanted();
+    for (const work of due) this.#outside(work);
+    return this.#rest();
+  }
+
+  /** One round: mail and timers, then local work. */
+  async #turn(): Promise<Next> {
+    const handle = this.#handle;
+    this.#awake = false;
     if (this.#mail || handle.clockHasWork()) {
       this.#mail = false;
       await handle.tick();
     }
     this.#abortUnwanted();
-    const due = this.#stopping ? [] : handle.work();
+    const due = this.#due();
     for (const work of due) {
-      if (this.#running.has(nameOf(work))) continue;
-      if (work.kind === "run") void this.#outside(work);
+      if (work.kind === "run") this.#outside(work);
       else if (await handle.inside(work, (decision) => this.#isLast(decision, 0))) {
         this.#released = true;
-        break;
+        return "over";
       }
     }
-    if (due.some(({ kind }) => kind === "tx")) return true;
-    if (this.#running.size === 0 && (this.#stopping || !this.#dueSoon())) return false;
-    await this.#nextThing();
-    return true;
+    return due.some(({ kind }) => kind === "tx") ? "again" : this.#rest();
+  }
+
+  #due(): readonly LocalWork[] {
+    return this.#stopping ? [] : this.#handle.work();
+  }
+
+  /** What follows when everything that is due has been begun. */
+  #rest(): Next {
+    if (this.#running.size === 0 && (this.#stopping || !this.#dueSoon())) return "over";
+    return "wait";
   }
 
   #dueSoon(): boolean {
@@ -119,28 +145,28 @@ export class InstanceTask {
     return this.#mail || (dueMs !== null && dueMs <= nowMs);
   }
 
-  async #outside(work: LocalWork): Promise<void> {
-    const wanted = new Wanted();
+  #outside(work: LocalWork): void {
     const name = nameOf(work);
+    if (!this.#running.has(name)) void this.#do(work, name);
+  }
+
+  async #do(work: LocalWork, name: string): Promise<void> {
+    const wanted = new Wanted();
     this.#running.set(name, wanted);
     const tellLate = (outcome: WorkOutcome): void => void this.#tellLate(work, outcome);
     const { instance } = this.#handle;
     const { spans } = this.#parts.engine.parts;
-    const outcome = await tracedStep(spans, work, instance, () =>
-      doOutside(work, instance, wanted, tellLate),
-    );
-    await this.#settle(work, outcome);
+    const doing = tracedStep(spans, work, instance, () => doOutside(work, instance, wanted, tellLate));
+    const outcome = doing instanceof Promise ? await doing : doing;
+    if (this.#lost.ended) await this.#tellLate(work, outcome);
+    // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
+    else if (!this.#stopping || outcome.kind === "done") {
+      const isLast = (decision: Decision): boolean => this.#isLast(decision, 1);
+      const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
+      if (released === true) this.#released = true;
+    }
     this.#running.delete(name);
     this.#goOn();
-  }
-
-  async #settle(work: LocalWork, outcome: WorkOutcome): Promise<void> {
-    if (this.#lost.signal.aborted) return this.#tellLate(work, outcome);
-    // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
-    if (this.#stopping && outcome.kind !== "done") return;
-    const isLast = (decision: Decision): boolean => this.#isLast(decision, 1);
-    const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
-    if (released === true) this.#released = true;
   }
 
   // Nobody may have the instance any more, or somebody else: whoever has it next finds this.
@@ -174,53 +200,53 @@ export class InstanceTask {
     }
   }
 
-  async #nextThing(): Promise<void> {
-    if (this.#awake || this.#mail || this.#lost.signal.aborted) return;
+  #nextThing(): Promise<void> | undefined {
+    if (this.#awake || this.#mail || this.#lost.ended) return undefined;
+    this.#lookLater();
+    return new Promise((resolve) => (this.#wake = resolve));
+  }
+
+  // Nobody else looks while the instance is claimed, so that we do now and then. What is being done is due all the time;
+  // it says when it is done.
+  #lookLater(): void {
     const { dueMs, nowMs } = this.#handle;
-    // What is being done is due all the time; it says when it is done.
-    const others = dueMs === null || dueMs <= nowMs ? 1_000 : Math.min(1_000, dueMs - nowMs);
-    // Nobody else looks while the instance is claimed, so that we do now and then.
-    await new Promise<void>((resolve) => {
-      const cancel = after(others, () => {
-        this.#mail = true;
-        resolve();
-      });
-      this.#wake = () => {
-        cancel();
-        resolve();
-      };
+    const waitMs = dueMs === null || dueMs <= nowMs ? LOOK_EVERY_MS : Math.min(LOOK_EVERY_MS, dueMs - nowMs);
+    const atMs = systemClock.monotonicMs() + waitMs;
+    if (this.#lookAtMs <= atMs) return;
+    this.#cancelLook?.();
+    this.#lookAtMs = atMs;
+    this.#cancelLook = after(waitMs, () => {
+      this.#lookAtMs = Infinity;
+      this.poke();
     });
-    this.#wake = undefined;
   }
 
   /** Tries again for as long as the database fails; undefined when the instance was lost meanwhile. */
   async #persist<T>(action: () => Promise<T>): Promise<T | undefined> {
-    const { type, id, traceparent } = this.#handle.instance;
-    while (!this.#lost.signal.aborted) {
+    while (!this.#lost.ended) {
       try {
         const result = await action();
         this.#failures = 0;
         return result;
       } catch (error) {
-        if (error instanceof InstanceGone) {
-          await this.#handle.release().catch(() => undefined); // whoever looks at it next sees why
-          this.lose(error);
-          return undefined;
-        }
-        const retryInMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#failures++, 10));
-        if (!isSagaboxError(error, "SAGA_CONFLICT")) {
-          const text = messageOf(error).slice(0, 500);
-          const context = { sagaId: id, traceparent };
-          this.#parts.engine.parts.observer.tell(
-            "saga.failed",
-            { type, id, error: text, retryInMs },
-            context,
-          );
-        }
-        await sleep(retryInMs, this.#lost.signal);
-        if (this.#stopping && this.#failures > 3) this.#lost.abort(new Error("stopped"));
+        await this.#waitAfter(error);
       }
     }
     return undefined;
+  }
+
+  async #waitAfter(error: unknown): Promise<void> {
+    if (error instanceof InstanceGone) {
+      await this.#handle.release().catch(() => undefined); // whoever looks at it next sees why
+      return this.lose(error);
+    }
+    const retryInMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#failures++, 10));
+    if (!isSagaboxError(error, "SAGA_CONFLICT")) {
+      const { type, id, traceparent } = this.#handle.instance;
+      const told = { type, id, error: messageOf(error).slice(0, 500), retryInMs };
+      this.#parts.engine.parts.observer.tell("saga.failed", told, { sagaId: id, traceparent });
+    }
+    await sleep(retryInMs, this.#lost.signal);
+    if (this.#stopping && this.#failures > 3) this.#lost.end(new Error("stopped"));
   }
 }

@@ -1,10 +1,10 @@
 import { isSagaboxError, verdictOf } from "../errors/index.ts";
-import { encodeJson, runInMessageContext, type Json } from "../message/index.ts";
+import { encodeJson, runInMessageContext, type Json, type MessageContext } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { withDeadline } from "../runtime/index.ts";
 import type { Sql } from "../storage/index.ts";
 import { messageOf } from "./begin.ts";
-import type { Seen, Undoing } from "./definition.ts";
+import type { Seen } from "./definition.ts";
 import { resultsOf, undoing } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
 import type { Loaded } from "./saga-store.ts";
@@ -24,19 +24,32 @@ function seenBy({ id, input, state }: Loaded): Seen {
 }
 
 /**
- * Runs a step or its undo outside the transaction, within its time. Never throws. What does not end in time has an
- * unknown outcome; if it succeeds after all, `tellLate` hears of it.
+ * Runs a step or its undo outside the transaction, within its time. Never throws; a function that makes no promise has
+ * its outcome at once. What does not end in time has an unknown outcome; if it succeeds after all, `tellLate` hears of it.
  */
 export function doOutside(
   work: LocalWork,
   instance: Loaded,
   wanted: Wanted,
   tellLate: (outcome: WorkOutcome) => void,
-): Promise<WorkOutcome> {
-  const { step, place, undo, record, attempt } = work;
-  const timeoutMs = step.timeoutMs ?? 30_000;
-  const { id, input, state } = instance;
-  const known = undo ? undoing(record) : {};
+): WorkOutcome | Promise<WorkOutcome> {
+  try {
+    const given = runInMessageContext(contextOf(instance), () => promised(call(work, instance, wanted)));
+    return given instanceof Promise ? inTime(work, given, wanted, tellLate) : succeeded(given);
+  } catch (thrown) {
+    return failed(thrown);
+  }
+}
+
+function contextOf({ id, correlationId, traceparent }: Loaded): MessageContext {
+  return { messageId: id, correlationId, traceparent, sagaId: id };
+}
+
+function call(
+  { step, place, undo, record, attempt }: LocalWork,
+  { id, input, state }: Loaded,
+  wanted: Wanted,
+): unknown {
   const seen = {
     input,
     steps: resultsOf(state),
@@ -46,18 +59,24 @@ export function doOutside(
       return wanted.signal;
     },
     attempt,
-    ...known,
   };
-  const context = {
-    messageId: instance.id,
-    correlationId: instance.correlationId,
-    traceparent: instance.traceparent,
-    sagaId: instance.id,
-  };
-  const running = runInMessageContext(context, async () => {
-    if (undo) return step.undo?.kind === "run" ? step.undo.work(seen as typeof seen & Undoing) : undefined;
-    return step.work.kind === "run" ? step.work.work(seen) : undefined;
-  });
+  if (!undo) return step.work.kind === "run" ? step.work.work(seen) : undefined;
+  return step.undo?.kind === "run" ? step.undo.work(Object.assign(seen, undoing(record))) : undefined;
+}
+
+// Whatever can be waited for as a promise, in the context in which it was made.
+function promised(value: unknown): unknown {
+  const then = (value as Partial<PromiseLike<unknown>> | null | undefined)?.then;
+  return typeof then === "function" ? Promise.resolve(value) : value;
+}
+
+function inTime(
+  { step }: LocalWork,
+  running: Promise<unknown>,
+  wanted: Wanted,
+  tellLate: (outcome: WorkOutcome) => void,
+): Promise<WorkOutcome> {
+  const timeoutMs = step.timeoutMs ?? 30_000;
   const outcome = running.then(succeeded, failed);
   return withDeadline(outcome, timeoutMs, async () => {
     const error = `it did not end within ${timeoutMs} ms`;

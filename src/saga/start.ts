@@ -1,3 +1,4 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import {
   deriveContext,
@@ -49,7 +50,8 @@ interface Seed {
 
 /** Checks the input, finds its key and its person, before anything is written. Throws what the user's own functions throw. */
 export async function seedOf(definition: SagaDefinition, given: unknown): Promise<Seed> {
-  const input = await validInput(definition, given);
+  const checked = definition.input["~standard"].validate(given);
+  const input = validInput(definition, "then" in checked ? await checked : checked);
   encodeJson(input); // refuses here what could not be kept
   const { name, personal } = definition;
   const subject = personal === null ? null : subjectOf(name, personal, input);
@@ -79,6 +81,11 @@ export async function startFrom(
   const { parts } = engine;
   const id = origin.id ?? parts.newId();
   const current = currentMessageContext();
+  const from = { id, input, key, subject };
+  if (!parts.spans.enabled) {
+    const untraced = { messageId: id, randomBytes: pooledBytes };
+    return startWith(engine, tx, definition, from, deriveContext(current, traced(origin), untraced), origin);
+  }
   const span = parts.spans.startSaga(id, definition.name, origin.traceparent ?? current?.traceparent);
   const { traceparent } = span;
   const context = deriveContext(current, traced(origin), {
@@ -87,9 +94,7 @@ export async function startFrom(
     traceparent,
   });
   try {
-    return await span.run(() =>
-      startWith(engine, tx, definition, { id, input, key, subject }, context, origin),
-    );
+    return await span.run(() => startWith(engine, tx, definition, from, context, origin));
   } catch (error) {
     span.fail({ type: failureType(error) });
     throw error;
@@ -108,10 +113,7 @@ async function startWith(
 ): Promise<Started> {
   const nowMs = tx.knowsCommit ? engine.clock.nowMs : undefined;
   // Nobody has anything for an instance that hears nothing: then there is nobody to meet.
-  const met =
-    nowMs === undefined || hearsEvents(definition)
-      ? meet(engine, tx, definition, key)
-      : Promise.resolve(nowMs);
+  const met = nowMs === undefined || hearsEvents(definition) ? meet(engine, tx, definition, key) : undefined;
   const before: Loaded = {
     id,
     type: definition.name,
@@ -125,8 +127,8 @@ async function startWith(
     correlationId: context.correlationId,
     parent: origin.parent ?? null,
     claims: 0,
-    nowMs: nowMs ?? (await met),
-    seal: await sealFor(engine, tx, definition, subject),
+    nowMs: nowMs ?? (await met) ?? 0,
+    seal: subject === null ? undefined : await sealFor(engine, tx, definition, subject),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
   // Taken at once only where something is to be done here at once.
@@ -146,7 +148,7 @@ async function startWith(
     if (isSagaboxError(error, "SAGA_CONFLICT")) return await existing(engine, tx, definition, key);
     throw error;
   } finally {
-    await met; // if it failed, whatever was sent behind it failed for that reason
+    if (met !== undefined) await met; // if it failed, whatever was sent behind it failed for that reason
   }
 }
 
@@ -170,9 +172,8 @@ async function sealFor(
   { parts: { vault } }: SagaEngine,
   tx: SagaTransaction,
   { name }: SagaDefinition,
-  subject: string | null,
-): Promise<PersonSeal | undefined> {
-  if (subject === null) return undefined;
+  subject: string,
+): Promise<PersonSeal> {
   if (vault === undefined) throw noVault(name);
   return vault.forPerson(subject, tx);
 }
@@ -194,8 +195,7 @@ function traced({ correlationId, traceparent }: Origin): { correlationId?: strin
   };
 }
 
-async function validInput(definition: SagaDefinition, given: unknown): Promise<Json> {
-  const outcome = await definition.input["~standard"].validate(given);
+function validInput(definition: SagaDefinition, outcome: StandardSchemaV1.Result<unknown>): Json {
   if (outcome.issues === undefined) return outcome.value as Json;
   const places = outcome.issues.map(({ path, message }) => {
     const where = (path ?? []).map((part) => (typeof part === "object" ? part.key : part)).join(".");

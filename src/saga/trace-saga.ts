@@ -47,8 +47,8 @@ export function tracedStep(
   spans: Spans,
   step: LocalWork,
   saga: Loaded,
-  work: () => Promise<WorkOutcome>,
-): Promise<WorkOutcome> {
+  work: () => WorkOutcome | Promise<WorkOutcome>,
+): WorkOutcome | Promise<WorkOutcome> {
   return spans.enabled ? stepInSpan(spans, step, saga, work) : work();
 }
 
@@ -56,7 +56,7 @@ async function stepInSpan(
   spans: Spans,
   { place, undo, attempt }: LocalWork,
   saga: Loaded,
-  work: () => Promise<WorkOutcome>,
+  work: () => WorkOutcome | Promise<WorkOutcome>,
 ): Promise<WorkOutcome> {
   const span = spans.step(saga, place, { "sagabox.attempt": attempt, "sagabox.saga.undo": undo });
   try {

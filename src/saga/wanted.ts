@@ -11,6 +11,11 @@ export class Wanted {
     return this.#controller.signal;
   }
 
+  /** Whether nobody does any more. */
+  get ended(): boolean {
+    return this.#reason !== undefined;
+  }
+
   /** Nobody does any more, for this reason. */
   end(reason: Error): void {
     this.#reason ??= reason;

@@ -1,12 +1,12 @@
 import type { Json } from "../message/index.ts";
 import { pathOf, type StepNode } from "./definition.ts";
 import type { SagaEffect } from "./decision.ts";
-import { end, newEffort, storable, undoing, type Draft } from "./draft.ts";
+import { end, newRecord, storable, undoing, type Draft } from "./draft.ts";
 import type { StepRecord } from "./state.ts";
 
 /** Writes down that a step begins, before anything of it happens. */
 export function beginStep(draft: Draft, place: string, step: StepNode, unit: number): StepRecord {
-  const record: StepRecord = { ...newEffort(draft.nowMs), status: "in_progress", unit };
+  const record = newRecord(draft.nowMs, "in_progress", unit);
   draft.state.records[place] = record;
   draft.note({ event: "step_executed", place, from: "pending", to: "in_progress" });
   tryStep(draft, place, step, record);

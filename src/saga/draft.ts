@@ -1,6 +1,7 @@
 import type { Json } from "../message/index.ts";
 import { retryDelay } from "../retry/index.ts";
 import { pathOf, type SagaDefinition, type Seen, type StepNode, type Undoing } from "./definition.ts";
+import { copyOfState } from "./copy-state.ts";
 import type { Change, DecisionPorts, SagaEffect } from "./decision.ts";
 import { stepsFor } from "./event-key.ts";
 import type { Effort, SagaState, SagaStatus, Snapshot, StepRecord } from "./state.ts";
@@ -19,7 +20,7 @@ export class Draft {
     this.definition = definition;
     this.snapshot = snapshot;
     this.ports = ports;
-    this.state = copyOf(snapshot.state);
+    this.state = copyOfState(snapshot.state);
     this.status = snapshot.status;
   }
 
@@ -48,20 +49,10 @@ export class Draft {
   }
 }
 
-/** A state is plain data; copied like that it costs a fraction of what a structured clone does. */
-function copyOf<T>(value: T): T {
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map(copyOf) as T;
-  const copy: Record<string, unknown> = {};
-  for (const key of Object.keys(value)) copy[key] = copyOf((value as Record<string, unknown>)[key]);
-  return copy as T;
-}
-
 /** Results by name, the latest round of a repeated step winning. */
-export function resultsOf(state: SagaState): Record<string, unknown> {
+export function resultsOf({ records }: SagaState): Record<string, unknown> {
   const results: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
-  const done = Object.entries(state.records).filter(([, { status }]) => status === "completed");
-  for (const [place, { result }] of done.sort(([, a], [, b]) => a.unit - b.unit)) {
+  for (const [place, result] of resultsInOrder(records)) {
     const [name = "", member] = pathOf(place).split(".");
     if (member === undefined) results[name] = result;
     else results[name] = { ...(results[name] as Record<string, Json | undefined>), [member]: result };
@@ -69,8 +60,34 @@ export function resultsOf(state: SagaState): Record<string, unknown> {
   return results;
 }
 
+function resultsInOrder(records: SagaState["records"]): readonly (readonly [string, Json | undefined])[] {
+  const done = Object.keys(records).filter((place) => records[place]?.status === "completed");
+  const unit = (place: string): number => records[place]?.unit ?? 0;
+  if (done.length > 1) done.sort((a, b) => unit(a) - unit(b));
+  return done.map((place) => [place, records[place]?.result]);
+}
+
 export function newEffort(nowMs: number, epoch = 1): Effort {
   return { epoch, attempt: 1, ids: [], startedAtMs: nowMs };
+}
+
+export function newRecord(nowMs: number, status: StepRecord["status"], unit: number): StepRecord {
+  return {
+    epoch: 1,
+    attempt: 1,
+    ids: [],
+    startedAtMs: nowMs,
+    status,
+    unit,
+    nextAtMs: undefined,
+    dueAtMs: undefined,
+    endedAtMs: undefined,
+    error: undefined,
+    outcome: undefined,
+    result: undefined,
+    abandoned: undefined,
+    undo: undefined,
+  };
 }
 
 /** No longer waited for, and no longer tried. */

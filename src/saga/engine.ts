@@ -188,9 +188,9 @@ export class SagaEngine {
           : [null, null];
       observer.tell("saga.changed", { type, id, from, to: status, step, error }, context);
     }
-    for (const [place, record] of Object.entries(state.records)) {
-      const known = old.records[place];
-      if (record.status === known?.status) continue;
+    for (const place of Object.keys(state.records)) {
+      const record = state.records[place];
+      if (record === undefined || record.status === old.records[place]?.status) continue;
       const durationMs = (record.endedAtMs ?? record.startedAtMs) - record.startedAtMs;
       observer.tell("saga.step", { type, id, step: place, status: record.status, durationMs }, context);
     }

@@ -1,7 +1,7 @@
 import { beginStep, failStep, messageOf } from "./begin.ts";
 import { undoUnit } from "./backward.ts";
 import type { BranchNode, GroupNode, Node, RepeatNode, StepNode } from "./definition.ts";
-import { newEffort, type Draft } from "./draft.ts";
+import { newRecord, type Draft } from "./draft.ts";
 import type { StepRecord } from "./state.ts";
 
 /** done: all of it · waiting: something has to happen first · failed: it cannot go on. */
@@ -159,7 +159,8 @@ function attempted<T>(draft: Draft, place: string, work: () => T): T | undefined
 // A choice that cannot be made fails like a step, so that it shows in the history and can be tried again.
 function failNode(draft: Draft, place: string, error: string): void {
   const unit = (draft.state.units += 1);
-  const record: StepRecord = { ...newEffort(draft.nowMs), status: "failed", unit, outcome: "not_done" };
+  const record = newRecord(draft.nowMs, "failed", unit);
+  record.outcome = "not_done";
   draft.state.records[place] = record;
   failStep(draft, place, record, error);
 }

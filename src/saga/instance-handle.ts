@@ -9,7 +9,7 @@ import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { openLetter } from "./letter.ts";
 import { doInside } from "./local-step.ts";
-import { after, type Cause, type Loaded } from "./saga-store.ts";
+import { after, atTime, type Cause, type Loaded } from "./saga-store.ts";
 import { hasEnded } from "./state.ts";
 import { tracedStep, tracedTransition } from "./trace-saga.ts";
 import { transitionOf, type Transition } from "./transition.ts";
@@ -112,7 +112,7 @@ export class InstanceHandle {
   ): Promise<boolean> {
     const { engine, definition, begin } = this.#parts;
     const cause = this.ended(work, outcome);
-    const known = { ...this.#instance, nowMs: this.nowMs };
+    const known = atTime(this.#instance, this.nowMs);
     const decision = engine.decide(definition, known, cause.input);
     if (engine.isAlone(decision)) {
       const { maxStateBytes } = engine.parts;

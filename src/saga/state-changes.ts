@@ -10,29 +10,33 @@ const FROM_INPUT = { $from: "input" };
  * the input beside it.
  */
 export function changesText(before: SagaState, after: SagaState, input: SagaInput): string | null {
-  const brought = broughtBy(input).filter((value) => typeof value === "object" && value !== null);
-  const texts = brought.map((value) => JSON.stringify(value));
-  const isBrought = (value: unknown): boolean =>
-    typeof value === "object" &&
-    value !== null &&
-    (brought.includes(value) || (texts.length > 0 && texts.includes(JSON.stringify(value))));
-  const changed = difference(before, after, isBrought);
+  const changed = difference(before, after, broughtTest(broughtBy(input)));
   return changed === undefined ? null : JSON.stringify(changed);
 }
 
-function broughtBy(input: SagaInput): readonly unknown[] {
+function broughtTest(brought: unknown): Test {
+  if (!isNested(brought)) return () => false;
+  let text: string | undefined;
+  return (value) => {
+    if (value === brought) return true;
+    if (!isNested(value) || Array.isArray(value) !== Array.isArray(brought)) return false;
+    return JSON.stringify(value) === (text ??= JSON.stringify(brought));
+  };
+}
+
+function broughtBy(input: SagaInput): unknown {
   switch (input.kind) {
     case "reply":
     case "worked":
-      return input.outcome.kind === "done" ? [input.outcome.result] : [];
+      return input.outcome.kind === "done" ? input.outcome.result : undefined;
     case "event":
-      return [input.data];
+      return input.data;
     case "child":
-      return [input.results];
+      return input.results;
     case "settle":
-      return [input.result];
+      return input.result;
     default:
-      return [];
+      return undefined;
   }
 }
 
@@ -52,9 +56,8 @@ function difference(before: unknown, after: unknown, isBrought: Test): unknown {
     if (part !== undefined) (changed ??= {})[key] = part;
   }
   for (const key of Object.keys(after)) {
-    if (Object.hasOwn(before, key)) continue;
-    const part = difference(undefined, after[key], isBrought);
-    if (part !== undefined) (changed ??= {})[key] = part;
+    if (after[key] === undefined || Object.hasOwn(before, key)) continue;
+    (changed ??= {})[key] = difference(undefined, after[key], isBrought);
   }
   return changed;
 }
@@ -62,7 +65,7 @@ function difference(before: unknown, after: unknown, isBrought: Test): unknown {
 // A new record holds its result one level down.
 function marked(value: unknown, isBrought: Test): unknown {
   if (isBrought(value)) return FROM_INPUT;
-  if (!isNested(value) || Array.isArray(value)) return value;
+  if (!isNested(value) || Array.isArray(value) || !Object.values(value).some(isBrought)) return value;
   return Object.fromEntries(
     Object.entries(value).map(([key, inner]) => [key, isBrought(inner) ? FROM_INPUT : inner]),
   );

@@ -15,8 +15,9 @@ export interface LocalWork {
 /** Steps and undos of our own whose time has come. */
 export function localWork(definition: SagaDefinition, state: SagaState, nowMs: number): LocalWork[] {
   const due: LocalWork[] = [];
-  for (const [place, record] of Object.entries(state.records)) {
-    if (!isUnderWay(record)) continue;
+  for (const place of Object.keys(state.records)) {
+    const record = state.records[place];
+    if (record === undefined || !isUnderWay(record)) continue;
     const step = stepAt(definition, place);
     if (step === undefined) continue;
     const work = dueEffort(record, step);
@@ -62,8 +63,9 @@ export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: 
   if (deadlineAtMs !== undefined && deadlineAtMs <= nowMs) return true;
   const isOver = ({ nextAtMs, dueAtMs }: Effort, local: boolean): boolean =>
     (dueAtMs !== undefined && dueAtMs <= nowMs) || (!local && nextAtMs !== undefined && nextAtMs <= nowMs);
-  return Object.entries(records).some(([place, record]) => {
-    if (!isUnderWay(record)) return false;
+  return Object.keys(records).some((place) => {
+    const record = records[place];
+    if (record === undefined || !isUnderWay(record)) return false;
     const step = stepAt(definition, place);
     if (record.status === "in_progress") return isOver(record, isLocal(step?.work.kind));
     return record.undo?.status === "in_progress" && isOver(record.undo, isLocal(step?.undo?.kind));
@@ -79,21 +81,35 @@ export function waitingFor(
   definition: SagaDefinition | undefined,
   state: SagaState,
 ): { readonly step: string; readonly what: string; readonly sinceMs: number } | null {
-  const open = Object.entries(state.records)
-    .flatMap(([place, record]) => {
-      if (record.status === "in_progress") return [{ place, record, effort: record as Effort, undo: false }];
-      if (record.undo?.status === "in_progress" || record.undo?.status === "failed") {
-        return [{ place, record, effort: record.undo as Effort, undo: true }];
-      }
-      return record.status === "failed" && state.direction === "forward"
-        ? [{ place, record, effort: record as Effort, undo: false }]
-        : [];
-    })
-    .sort((a, b) => b.record.unit - a.record.unit);
+  const open = openEfforts(state);
   const first = open[0];
   if (first === undefined) return null;
   const step = definition === undefined ? undefined : stepAt(definition, first.place);
   const what = open.map(({ place, undo }) => (undo ? `undo of ${place}` : place)).join(", ");
   const kind = (first.undo ? step?.undo?.kind : step?.work.kind) ?? "step";
   return { step: first.place, what: `${kind}: ${what}`.slice(0, 500), sinceMs: first.effort.startedAtMs };
+}
+
+interface OpenEffort {
+  readonly place: string;
+  readonly record: StepRecord;
+  readonly effort: Effort;
+  readonly undo: boolean;
+}
+
+/** What is under way or was given up, the latest first. */
+function openEfforts({ records, direction }: SagaState): readonly OpenEffort[] {
+  const open: OpenEffort[] = [];
+  for (const place of Object.keys(records)) {
+    const record = records[place];
+    if (record === undefined) continue;
+    const { status, undo } = record;
+    if (status === "in_progress") open.push({ place, record, effort: record, undo: false });
+    else if (undo?.status === "in_progress" || undo?.status === "failed") {
+      open.push({ place, record, effort: undo, undo: true });
+    } else if (status === "failed" && direction === "forward") {
+      open.push({ place, record, effort: record, undo: false });
+    }
+  }
+  return open.length > 1 ? open.sort((a, b) => b.record.unit - a.record.unit) : open;
 }

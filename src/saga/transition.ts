@@ -65,7 +65,7 @@ export function transitionOf(
   };
   const parts = {
     state: sealed(stateText, "state"),
-    lines: encodeJson(linesWritten(decision, input, (note) => sealed(note, "note"))),
+    lines: linesText(decision, input, (note) => sealed(note, "note")),
     input: sealed(JSON.stringify(input), "cause"),
     drawn: sealed(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn"),
     changes: sealed(changesText(before.state, state, input), "changes"),
@@ -73,11 +73,23 @@ export function transitionOf(
   return { id, text: withParts(JSON.stringify(plain), parts), fails: opened !== undefined };
 }
 
+type Parts = Readonly<Record<"state" | "lines" | "input" | "drawn" | "changes", string | null>>;
+
 // Texts that are JSON already go in as they are.
-function withParts(plain: string, parts: Readonly<Record<string, string | null>>): string {
-  let text = plain.slice(0, -1);
-  for (const [name, part] of Object.entries(parts)) if (part !== null) text += `,"${name}":${part}`;
-  return `${text}}`;
+function withParts(plain: string, { state, lines, input, drawn, changes }: Parts): string {
+  return (
+    plain.slice(0, -1) +
+    part("state", state) +
+    part("lines", lines) +
+    part("input", input) +
+    part("drawn", drawn) +
+    part("changes", changes) +
+    "}"
+  );
+}
+
+function part(name: string, text: string | null): string {
+  return text === null ? "" : `,"${name}":${text}`;
 }
 
 /** The lines of the history. No transition is without one, not even that which only sends a command again. */
@@ -85,18 +97,20 @@ export function linesOf(changes: readonly Change[]): readonly Change[] {
   return changes.length > 0 ? changes : [{ event: "noted", note: "tried again" }];
 }
 
-function linesWritten(
-  { changes }: Decision,
-  input: SagaInput,
-  sealed: (note: string) => string | null,
-): readonly object[] {
-  const reason = reasonOf(input);
-  return linesOf(changes).map((line, index) => ({
+function linesText({ changes }: Decision, input: SagaInput, sealed: (note: string) => string | null): string {
+  const reason = reasonOf(input) ?? undefined;
+  const lines = linesOf(changes).map(({ event, place, from, to, note }, index) => ({
     nr: index + 1,
-    ...line,
-    ...(line.note === undefined ? {} : { note: sealed(line.note) }),
-    ...(index > 0 || reason === null ? {} : { reason }),
+    event,
+    place,
+    from,
+    to,
+    note: note === undefined ? undefined : sealed(note),
+    reason: index > 0 ? undefined : reason,
   }));
+  const text = JSON.stringify(lines);
+  // What PostgreSQL cannot keep is refused by name; only a text with an escape can hold it.
+  return text.includes("\\u") ? encodeJson(lines) : text;
 }
 
 // The database finds by itself what a saga in clear holds; in a sealed one it sees nothing.

@@ -50,12 +50,13 @@ export class InstanceGone extends Error {}
 export class InstanceHandle {
   readonly #parts: HandleParts;
   #instance: Loaded;
-  /** When the instance was read, by our own steady clock: from there on the database's time is reckoned. */
-  #readAtMs = systemClock.monotonicMs();
+  /** The database's clock when it was last read, and our own steady clock then: from there on its time is reckoned. */
+  #read: { readonly nowMs: number; readonly atMs: number };
 
   constructor(parts: HandleParts) {
     this.#parts = parts;
     this.#instance = parts.instance;
+    this.#read = { nowMs: parts.instance.nowMs, atMs: systemClock.monotonicMs() };
   }
 
   get instance(): Loaded {
@@ -64,7 +65,7 @@ export class InstanceHandle {
 
   /** The database's clock, reckoned on from when it was last read. */
   get nowMs(): number {
-    return this.#instance.nowMs + (systemClock.monotonicMs() - this.#readAtMs);
+    return this.#read.nowMs + (systemClock.monotonicMs() - this.#read.atMs);
   }
 
   get dueMs(): number | null {
@@ -160,7 +161,8 @@ export class InstanceHandle {
             }),
           );
           const cause = this.ended(work, outcome);
-          const { instance } = await engine.apply(tx, definition, current, cause, { whole: true, release });
+          const now = { ...current, nowMs: this.nowMs }; // the step took its time: what follows begins after it
+          const { instance } = await engine.apply(tx, definition, now, cause, { whole: true, release });
           return instance;
         },
         { idleTimeoutMs: timeoutMs },
@@ -199,6 +201,7 @@ export class InstanceHandle {
     const { id } = this.#instance;
     const current = await this.#parts.engine.load(tx, id);
     if (current === undefined) throw new InstanceGone(`saga ${id} is gone, or its person was erased`);
+    this.#read = { nowMs: current.nowMs, atMs: systemClock.monotonicMs() };
     return current;
   }
 
@@ -220,7 +223,6 @@ export class InstanceHandle {
   #took(instance: Loaded): void {
     if (instance.version < this.#instance.version) return;
     this.#instance = instance;
-    this.#readAtMs = systemClock.monotonicMs();
   }
 }
 

@@ -56,3 +56,22 @@ test("an instance whose row is locked costs no other one its claim", async () =>
   await ends(other, "completed");
   expect(calls).toBe(2);
 });
+
+test("what follows a tx step begins when that has ended: its time is not taken from the next one's", async () => {
+  const { bus, ends } = await sagaShop();
+  const order = begin()
+    .tx("book", (c) => c.tx.query("select pg_sleep(1.2)", []).then(() => undefined))
+    .noUndo("a test")
+    .delay("rest", "1s");
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
+  await ends(sagaId, "completed");
+  const [book, rest] = (await bus.sagas.show(sagaId)).steps;
+  expect(book?.durationMs).toBeGreaterThanOrEqual(1_200);
+  expect(rest?.startedAt).toBe(book?.endedAt);
+  const history = await bus.sagas.history(sagaId);
+  const at = (step: string): number =>
+    Date.parse(history.find((line) => line.step === step && line.to === "completed")?.at ?? "");
+  expect(at("rest") - at("book")).toBeGreaterThanOrEqual(950);
+});

@@ -156,7 +156,8 @@ export class InstanceTask {
     const tellLate = (outcome: WorkOutcome): void => void this.#tellLate(work, outcome);
     const { instance } = this.#handle;
     const { spans } = this.#parts.engine.parts;
-    const doing = tracedStep(spans, work, instance, () => doOutside(work, instance, wanted, tellLate));
+    const doing =
+      unwanted(work) ?? tracedStep(spans, work, instance, () => doOutside(work, instance, wanted, tellLate));
     const outcome = doing instanceof Promise ? await doing : doing;
     if (this.#lost.ended) await this.#tellLate(work, outcome);
     // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
@@ -249,4 +250,9 @@ export class InstanceTask {
     await sleep(retryInMs, this.#lost.signal);
     if (this.#stopping && this.#failures > 3) this.#lost.end(new Error("stopped"));
   }
+}
+
+// Given up while nobody here did it. Whoever may have begun it has died, or says late that it was done.
+function unwanted({ undo, record }: LocalWork): WorkOutcome | undefined {
+  return undo || record.abandoned === undefined ? undefined : { kind: "unknown", error: record.abandoned };
 }

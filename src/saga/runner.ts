@@ -125,7 +125,8 @@ export class SagaRunner implements Service {
     const { rows } = await database.run<InstanceRow>(statement, [worker, leaseMs, names, room]);
     // Not waited for: whoever keeps the keys may be slow or away, and most sagas need none.
     for (const row of rows) {
-      const opening = this.#open(row, mail).then((taken) => {
+      // What a person has decided comes before what it would have done by itself.
+      const opening = this.#open(row, mail || row.has_mail === true).then((taken) => {
         this.#opening.delete(row.id);
         if (!taken) this.#loop.wake(); // its place is free
       });

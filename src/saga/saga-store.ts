@@ -36,6 +36,8 @@ export interface InstanceRow {
   readonly parent_place: string | null;
   readonly claims: number;
   readonly now_ms: string | number;
+  /** Something was left for it, where that was asked. */
+  readonly has_mail?: boolean;
 }
 
 /** The instance, or why it cannot be read. */

@@ -19,7 +19,8 @@ const claimed = (schema: string, due: string): string =>
               claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
          from due
         where instance.id = due.id
-       returning ${columns}`;
+       returning ${columns},
+                 exists (select from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as has_mail`;
 
 export function sagaStatements(schema: string) {
   const log = logged(schema, "made", "saved, made");

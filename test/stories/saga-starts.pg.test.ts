@@ -25,3 +25,17 @@ test("a start that was rolled back to a savepoint has not happened: none of its 
   ]);
   expect(charged).toEqual(["kept"]);
 });
+
+test("what was cancelled before anybody began it is not begun", async () => {
+  const { bus, start, at } = await sagaHouse();
+  const called: string[] = [];
+  const order = saga("order", sagaOptions)
+    .run("charge", () => void called.push("charge"))
+    .undo(({ outcome }) => void called.push(`undo, ${outcome}`));
+  bus.register(order);
+  const { sagaId } = await start(order, { id: "a" });
+  await bus.sagas.cancel(sagaId, { actor: "ann", reason: "ticket 7" });
+  await bus.run();
+  await at(sagaId, "compensated");
+  expect(called).toEqual(["undo, unknown"]); // somebody may have begun it and died
+});

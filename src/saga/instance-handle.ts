@@ -10,6 +10,7 @@ import type { SagaInput, WorkOutcome } from "./input.ts";
 import { openLetter } from "./letter.ts";
 import { doInside } from "./local-step.ts";
 import { after, atTime, type Cause, type Loaded } from "./saga-store.ts";
+import { COLLECT } from "./start.ts";
 import { hasEnded } from "./state.ts";
 import { tracedStep, tracedTransition } from "./trace-saga.ts";
 import { transitionOf, type Transition } from "./transition.ts";
@@ -89,7 +90,11 @@ export class InstanceHandle {
     const { id } = this.#instance;
     const ticked = await begin(async (tx) => {
       let instance = await this.#load(tx);
-      const { rows } = await tx.run<Mail>(engine.sql.mail, [id]);
+      let { rows } = await tx.run<Mail>(engine.sql.mail, [id]);
+      if (rows.some(({ cause }) => cause === COLLECT)) {
+        await tx.run(engine.sql.collect, [id, instance.type, instance.key]);
+        ({ rows } = await tx.run<Mail>(engine.sql.mail, [id]));
+      }
       for (const { id: letterId, cause, input: kept } of rows) {
         const letter = { cause, input: await openLetter(engine.parts.vault, letterId, kept, tx) };
         ({ instance } = await engine.apply(tx, definition, instance, letter));

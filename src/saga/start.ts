@@ -127,7 +127,7 @@ async function startWith(
     correlationId: context.correlationId,
     parent: origin.parent ?? null,
     claims: 0,
-    nowMs: nowMs ?? (await met) ?? 0,
+    nowMs: nowMs ?? (await met)?.nowMs ?? 0,
     seal: subject === null ? undefined : await sealFor(engine, tx, definition, subject),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
@@ -139,6 +139,8 @@ async function startWith(
   try {
     const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
     const { instance, mail = false } = await engine.apply(tx, definition, before, cause, { birth });
+    if ((await met)?.blind === true)
+      await engine.post(tx, id, engine.parts.newId(), COLLECT, { kind: "tick" }, before.seal);
     const { taker } = origin;
     tx.whenCommitted(() =>
       claim === undefined ? taker?.hint() : taker?.take({ ...instance, claims: 1 }, mail),
@@ -152,17 +154,27 @@ async function startWith(
   }
 }
 
-/** The database's clock once the place is ours. In a transaction of ours what follows is sent behind it at once. */
+/** The letter of an instance to itself: something may have come before it that its start could not see. */
+export const COLLECT = "collect";
+
+interface Met {
+  /** The database's clock once the place is ours. */
+  readonly nowMs: number;
+  readonly blind: boolean;
+}
+
+/** In a transaction of ours what follows is sent behind it at once. */
 function meet(
   engine: SagaEngine,
   tx: SagaTransaction,
-  { name }: SagaDefinition,
+  definition: SagaDefinition,
   key: string,
-): Promise<number> {
-  const met = tx.run<{ now_ms: string | number }>(engine.sql.meet, [name, key]).then(({ rows }) => {
+): Promise<Met> {
+  const asked = tx.run<{ now_ms: string | number; blind: boolean }>(engine.sql.meet, [definition.name, key]);
+  const met = asked.then(({ rows }) => {
     const nowMs = Number(rows[0]?.now_ms);
     engine.clock.hear(nowMs);
-    return nowMs;
+    return { nowMs, blind: rows[0]?.blind === true && hearsEvents(definition) };
   });
   met.catch(() => undefined); // told to whoever waits for it
   return met;

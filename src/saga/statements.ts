@@ -41,11 +41,12 @@ export function sagaStatements(schema: string) {
       `select id from ${schema}.saga_instance where type = $1::text and correlation_id = $2::text`,
     ),
     // Whoever starts an instance and whoever has something for it before it exists meet here. The clock is read after
-    // the wait for the other one.
+    // the wait for the other one. Blind: what the other one wrote may not be seen in this transaction all the same.
     meet: statement(
       "sagabox.saga.meet",
       `select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453)),
-              extract(epoch from clock_timestamp()) * 1000 as now_ms`,
+              extract(epoch from clock_timestamp()) * 1000 as now_ms,
+              current_setting('transaction_isolation') <> 'read committed' as blind`,
     ),
     load: statement(
       "sagabox.saga.load",

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { saga } from "sagabox";
-import { sagaOptions } from "../support/approved-order.ts";
+import { Approved, sagaOptions } from "../support/approved-order.ts";
+import { until } from "../support/relays.ts";
 import { sagaHouse } from "../support/saga-house.ts";
 
 test("a start that was rolled back to a savepoint has not happened: none of its steps is done", async () => {
@@ -39,3 +40,28 @@ test("what was cancelled before anybody began it is not begun", async () => {
   await at(sagaId, "compensated");
   expect(called).toEqual(["undo, unknown"]); // somebody may have begun it and died
 });
+
+test.each(["read committed", "repeatable read", "serializable"] as const)(
+  "an event that came while a transaction of %s was open is heard by the saga that it starts",
+  async (isolation) => {
+    const { bus, at, pool } = await sagaHouse();
+    const order = saga("order", sagaOptions).waitFor("approval", Approved, { timeout: "1h" });
+    bus.register(order);
+    await bus.run();
+    const publish = (): Promise<unknown> =>
+      bus.transaction((tx) => tx.publish(Approved, { id: "a", by: "ann" }));
+    const kept = async (): Promise<boolean> =>
+      (await pool.query("select id from sagabox.saga_mail")).rows.length === 1;
+    const { sagaId } = await bus.transaction(
+      async (tx) => {
+        await tx.query("select 1"); // the stricter ones see nothing new from here on
+        await publish();
+        await until(kept);
+        return bus.start(tx, order, { id: "a" });
+      },
+      { isolation },
+    );
+    await at(sagaId, "completed");
+    expect((await pool.query("select id from sagabox.saga_mail")).rows).toEqual([]);
+  },
+);

@@ -20,8 +20,11 @@ const LONGEST_WAIT_MS = 5_000;
 const LATE_TRIES = 8;
 const LOOK_EVERY_MS = 1_000;
 
-/** What a round leaves: something to do at once, something to wait for, or nothing. */
-type Next = "again" | "wait" | "over";
+/**
+ * What a round leaves: something to do at once, something to wait for, or nothing. While the claim is being given back,
+ * whatever comes up is for whoever has it next.
+ */
+type Next = "again" | "wait" | "settling" | "over";
 
 /** One instance while this process has it: its mail, its clock and its local steps. */
 export class InstanceTask {
@@ -34,6 +37,9 @@ export class InstanceTask {
   #lookAtMs = Infinity;
   #awake = false;
   #mail: boolean;
+  #ticking = false;
+  /** The claim is given back with what is being written. */
+  #releasing = false;
   #released = false;
   #stopping = false;
   #failures = 0;
@@ -91,6 +97,7 @@ export class InstanceTask {
       const next = this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
       if (next === "over") break;
       if (next === "wait") await this.#nextThing();
+      if (next === "settling" && this.#releasing) await this.#woken();
     }
     this.#cancelLook?.();
     if (this.#lost.ended || this.#released) return;
@@ -102,6 +109,7 @@ export class InstanceTask {
     const handle = this.#handle;
     this.#awake = false;
     if (this.#released) return "over";
+    if (this.#releasing) return "settling";
     if (this.#mail || handle.clockHasWork()) return undefined;
     const due = this.#due();
     if (due.some(({ kind }) => kind === "tx")) return undefined;
@@ -114,9 +122,12 @@ export class InstanceTask {
   async #turn(): Promise<Next> {
     const handle = this.#handle;
     this.#awake = false;
+    if (this.#released) return "over";
+    if (this.#releasing) return "settling";
     if (this.#mail || handle.clockHasWork()) {
       this.#mail = false;
-      await handle.tick();
+      this.#ticking = true;
+      await handle.tick().finally(() => (this.#ticking = false));
     }
     this.#abortUnwanted();
     const due = this.#due();
@@ -162,8 +173,9 @@ export class InstanceTask {
     if (this.#lost.ended) await this.#tellLate(work, outcome);
     // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
     else if (!this.#stopping || outcome.kind === "done") {
-      const isLast = (decision: Decision): boolean => this.#isLast(decision, 1);
+      const isLast = (decision: Decision): boolean => (this.#releasing = this.#isLast(decision, 1));
       const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
+      this.#releasing = false;
       if (released === true) this.#released = true;
     }
     this.#running.delete(name);
@@ -184,7 +196,7 @@ export class InstanceTask {
 
   // If nothing is left to be done here afterwards, the claim is given back in the same statement.
   #isLast({ state }: Decision, running: number): boolean {
-    if (this.#running.size > running || this.#mail) return false;
+    if (this.#running.size > running || this.#mail || this.#ticking) return false;
     return this.#stopping || this.#handle.work(state).length === 0;
   }
 
@@ -204,6 +216,10 @@ export class InstanceTask {
   #nextThing(): Promise<void> | undefined {
     if (this.#awake || this.#mail || this.#lost.ended) return undefined;
     this.#lookLater();
+    return this.#woken();
+  }
+
+  #woken(): Promise<void> {
     return new Promise((resolve) => (this.#wake = resolve));
   }
 

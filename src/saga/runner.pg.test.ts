@@ -151,3 +151,51 @@ test.each(["run", "tx"] as const)(
     expect(seen).toEqual([{ booked: 1 }]);
   },
 );
+
+test("work that came up while the claim was given back is begun once, by whoever has the claim next", async () => {
+  const { sagas, database, begin, row, pool } = await setup();
+  const called: string[] = [];
+  const [ended, looking, go] = [aGate(), aGate(), aGate()];
+  const trip = saga("trip", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+    .run("ask", async () => {
+      called.push("ask");
+      await ended.passed;
+    })
+    .noUndo("a test")
+    .waitFor("answer", Approved, { timeout: "1h" })
+    .run("book", async () => {
+      called.push("book");
+      await new Promise((resolve) => setTimeout(resolve, 300));
+    })
+    .noUndo("a test");
+  sagas.register(trip);
+  const { sagaId } = await begin((tx) => sagas.start(tx, trip, { id: "a" }));
+  await sagas.runner.start();
+  await until(async () => called.length === 1);
+  // Its mail is about to be read when its step ends, with which the claim could be given back.
+  const open = database.begin.bind(database);
+  database.begin = async (options) => {
+    looking.open();
+    await go.passed;
+    return open(options);
+  };
+  sagas.hint(sagaId);
+  await looking.passed;
+  ended.open();
+  const asked = "select 1 from sagabox.saga_instance where current_step = 'answer'";
+  await until(async () => (await pool.query(asked)).rows.length === 1);
+  const input = { kind: "event", id: "e", type: Approved.name, data: { id: "a", by: "ann" } };
+  await pool.query(
+    "insert into sagabox.saga_mail (id, type, saga_id, cause, input, expires_at) values ('e', 'trip', $1, 'message:e', $2, 'infinity')",
+    [sagaId, JSON.stringify(input)],
+  );
+  go.open();
+  await until(async () => (await row())?.status === "completed");
+  expect(called).toEqual(["ask", "book"]);
+});
+
+function aGate(): { readonly passed: Promise<void>; readonly open: () => void } {
+  let open = (): void => undefined;
+  const passed = new Promise<void>((resolve) => (open = resolve));
+  return { passed, open: () => open() };
+}

@@ -1,5 +1,5 @@
 import type { Message } from "../message/index.ts";
-import type { Param, Queryable } from "../storage/index.ts";
+import { storable, type Param, type Queryable } from "../storage/index.ts";
 import { describeFailure, type DeadLetterReason } from "./describe-failure.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import type { DeadLetterStatements } from "./statements.ts";
@@ -39,15 +39,15 @@ export function burial(death: Burial): readonly Param[] {
     storable(message.type),
     message.schemaVersion,
     storable(message.topic),
-    storable(message.key),
-    storable(message.aggregateType),
-    storable(message.aggregateId),
-    storable(message.sagaId),
+    storableOrNull(message.key),
+    storableOrNull(message.aggregateType),
+    storableOrNull(message.aggregateId),
+    storableOrNull(message.sagaId),
     storable(message.correlationId),
-    storable(message.causationId),
+    storableOrNull(message.causationId),
     storable(message.traceparent),
     storable(message.source),
-    storable(message.target),
+    storableOrNull(message.target),
     message.priority,
     death.maxAttempts,
     storable(JSON.stringify(message.headers)),
@@ -64,10 +64,8 @@ export function burial(death: Burial): readonly Param[] {
 }
 
 // What a foreign publisher sent may be what PostgreSQL cannot store; a letter with a mark in it beats none at all.
-function storable(text: string): string;
-function storable(text: string | null): string | null;
-function storable(text: string | null): string | null {
-  return text === null || !text.includes("\0") ? text : text.replaceAll("\0", "\uFFFD");
+function storableOrNull(text: string | null): string | null {
+  return text === null ? null : storable(text);
 }
 
 function moment(text: string | null): string | null {

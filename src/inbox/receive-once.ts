@@ -87,9 +87,13 @@ export function storedResult(result: unknown): string | null {
   return result === undefined ? null : encodeJson(result);
 }
 
-/** What is not an error becomes one, so that everything after has a message and a stack. */
+/** What is not an error, or one whose message is no text, becomes one: everything after has a message and a stack. */
 export function asError(thrown: unknown): Error {
-  if (thrown instanceof Error) return thrown;
+  try {
+    if (thrown instanceof Error && typeof thrown.message === "string") return thrown;
+  } catch {
+    return new SagaboxError("HANDLER_FAILED", "A handler threw something that cannot be read.");
+  }
   return new SagaboxError(
     "HANDLER_FAILED",
     `A handler threw something that is not an error (${typeof thrown}).`,

@@ -12,7 +12,7 @@ export type {
   Sql,
   TransactionOptions,
 } from "./database.ts";
-export { statement, textArray, type Statement } from "./statement.ts";
+export { statement, storable, textArray, type Statement } from "./statement.ts";
 export { quotedSchema } from "./schema-name.ts";
 export { SQLSTATE, explainPostgresError, sqlState, type NeededRole } from "./postgres-errors.ts";
 export {

@@ -17,6 +17,11 @@ function fingerprint(text: string): string {
   return (hash >>> 0).toString(36);
 }
 
+/** A text that came from anywhere, as PostgreSQL can keep it: it stores no NUL. */
+export function storable(text: string): string {
+  return text.includes("\0") ? text.replaceAll("\0", "\uFFFD") : text;
+}
+
 /** A list as one text parameter (`$1::text::text[]`): arrays survive every driver this way. */
 export function textArray(values: readonly (string | number | bigint | boolean | null)[]): string {
   let literal = "{";

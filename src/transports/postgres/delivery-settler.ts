@@ -6,7 +6,14 @@ import {
   type LaneRow,
 } from "../../lanes/index.ts";
 import { random, sleep } from "../../runtime/index.ts";
-import { quotedSchema, SessionHolder, settlingPlans, textArray, type Database } from "../../storage/index.ts";
+import {
+  quotedSchema,
+  SessionHolder,
+  settlingPlans,
+  storable,
+  textArray,
+  type Database,
+} from "../../storage/index.ts";
 import type { Param, Statement } from "../../storage/index.ts";
 import type { RetryOptions } from "../../transport/index.ts";
 import { deliveryStatements } from "./statements.ts";
@@ -62,7 +69,7 @@ export class DeliverySettler {
       ...placesOf(rows),
       textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
       textArray(rows.map((row) => (byRow.get(row)?.charged === false ? 0 : 1))),
-      textArray(rows.map((row) => byRow.get(row)?.error.slice(0, 2_000) ?? "")),
+      textArray(rows.map((row) => storable(byRow.get(row)?.error.slice(0, 2_000) ?? ""))),
     ]);
     for (const row of own.rows) this.#reader.back([row], byRow.get(row)?.delayMs ?? 0);
   }

@@ -1,5 +1,5 @@
 import { laneOf, streamOf, type Message } from "../../message/index.ts";
-import { quotedSchema, textArray } from "../../storage/index.ts";
+import { quotedSchema, storable, textArray } from "../../storage/index.ts";
 import type { HomeDatabase } from "../../transport/index.ts";
 import { messageParams } from "./publisher.ts";
 import { queueStatements } from "./statements.ts";
@@ -36,7 +36,7 @@ export class ParkingLot {
       this.#group,
       textArray(parked.map(({ attempts }) => attempts)),
       textArray(parked.map(({ delayMs }) => delayMs)),
-      textArray(parked.map(({ error }) => error)),
+      textArray(parked.map(({ error }) => (error === null ? null : storable(error)))),
     ]);
     this.#wake([...new Set(rows.map(({ lane }) => lane))]);
   }

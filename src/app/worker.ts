@@ -1,20 +1,18 @@
 import { assertRights, ConservationWatch } from "../admin/index.ts";
 import { Consumer, CrashLedger, type ConsumerDefinition, type HandlerRegistry } from "../inbox/index.ts";
-import { hintFrom, type Hint } from "../lanes/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Notices } from "../notify/index.ts";
 import { Sweeper } from "../privacy/index.ts";
-import { heardReply } from "../requests/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
-import { assertMigrated, Notifications } from "../storage/index.ts";
+import { assertMigrated } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
-import { isLocalTransport } from "../transport/index.ts";
 import { Backlog, sagaBacklog } from "./backlog.ts";
 import { auditSealer, auditWatch } from "./bus-audit.ts";
-import { eraser, heardErasure } from "./bus-privacy.ts";
+import { eraser } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
+import { hintListener } from "./hint-listener.ts";
 import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
@@ -52,7 +50,12 @@ export class Worker {
   #ledger: CrashLedger | undefined;
   #healthServer: HealthServer | undefined;
   #supervisor: Supervisor | undefined;
+  #starting: Promise<Running> | undefined;
   #stopping: Promise<StopResult> | undefined;
+  /** Those that the user named; the others are the sagas' own. */
+  #named: ReadonlySet<string> | undefined;
+  #sagasListen = false;
+  #clean = true;
 
   constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver, notices: Notices) {
     this.#notices = notices;
@@ -62,20 +65,32 @@ export class Worker {
   }
 
   async run(options: RunOptions): Promise<Running> {
-    if (this.#stopping !== undefined) {
-      throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
-    }
-    if (this.#supervisor !== undefined) return { port: this.#healthServer?.port };
+    this.#assertNotStopped();
+    this.#starting ??= this.#start(options).catch((error: unknown) => {
+      this.#starting = undefined; // whoever mended what was wrong may try again
+      throw error;
+    });
+    return this.#starting;
+  }
+
+  async #start(options: RunOptions): Promise<Running> {
     const { database, settings, transport, observer, inbox, requests } = this.#parts;
     this.#running = chosenParts(options.parts);
+    this.#clean = true;
     await assertMigrated(database, settings.schema);
     await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
+    this.#assertNotStopped();
     if (this.#runs("relay", "consumers", "sagas")) await openTransport(transport, observer);
+    this.#assertNotStopped();
     const definitions = this.#definitions();
     if (this.#parts.privacy === undefined) this.#tellOfMissingKeys(definitions);
     inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
-    const supervisor = new Supervisor({ services: this.#services(options) });
+    const supervisor = new Supervisor({
+      services: this.#services(options),
+      stopDeadlineMs: settings.shutdownMs,
+      onStopTrouble: () => void (this.#clean = false),
+    });
     this.#supervisor = supervisor;
     observer.tell("worker.started", { worker: settings.worker, service: settings.service });
     await supervisor.start();
@@ -116,12 +131,22 @@ export class Worker {
     return parts.some((part) => this.#running.has(part));
   }
 
+  #assertNotStopped(): void {
+    if (this.#stopping === undefined) return;
+    throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
+  }
+
   /** Sagas hear replies and events through consumers of their own, which belong to their part. */
   #definitions(): readonly ConsumerDefinition[] {
-    const named = new Set(this.#runs("consumers") ? [] : this.#registry.consumers().map(({ name }) => name));
-    if (this.#runs("sagas")) this.#parts.sagas.listen(this.#registry);
+    const named = (this.#named ??= new Set(this.#registry.consumers().map(({ name }) => name)));
+    if (this.#runs("sagas") && !this.#sagasListen) {
+      this.#parts.sagas.listen(this.#registry);
+      this.#sagasListen = true;
+    }
     this.#registry.close();
-    return this.#registry.consumers().filter(({ name }) => !named.has(name));
+    return this.#registry
+      .consumers()
+      .filter(({ name }) => this.#runs(named.has(name) ? "consumers" : "sagas"));
   }
 
   #makeConsumers(definitions: readonly ConsumerDefinition[]): Consumer[] {
@@ -184,7 +209,7 @@ export class Worker {
         ? [named("broker depth", depthWatch)]
         : []),
       ...when("relay", named("schedule", mover)),
-      named("notifications", this.#notifications()),
+      named("notifications", hintListener(this.#parts)),
       ...when("sagas", named("sagas", sagas.runner), named("saga backlog", sagaBacklog(this.#parts))),
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => named(`consumer ${consumer.name}`, consumer)),
@@ -208,39 +233,6 @@ export class Worker {
     return new ConservationWatch({ database, schema, worker, observer, retentions, ...conservation });
   }
 
-  #notifications(): Notifications {
-    const { database, channel, relay, transport, tables, replies, mover, sagas, observer } = this.#parts;
-    const local = isLocalTransport(transport) ? transport : tables;
-    const hear = ({ lanes, changed }: Hint): void => {
-      if (lanes === undefined) {
-        relay.lookEverywhere();
-        replies.hear();
-        mover.wake();
-        sagas.hint();
-      } else if (changed) relay.recheck(lanes);
-      else relay.hint(lanes);
-      local?.hint(lanes, changed);
-    };
-    return new Notifications({
-      database,
-      channel,
-      hear: (payload) => {
-        const subject = heardErasure(payload);
-        if (subject !== undefined) return this.#parts.privacy?.cache.forget(subject);
-        const requestId = heardReply(payload);
-        if (requestId === undefined) hear(hintFrom(payload));
-        else replies.hear(requestId);
-      },
-      onGap: () => hear({ lanes: undefined, changed: false }),
-      onError: (error) =>
-        observer.tell("storage.failed", {
-          doing: "listening for hints",
-          error: error instanceof Error ? error.message : String(error),
-          retryInMs: 1_000,
-        }),
-    });
-  }
-
   async #databaseAnswers(): Promise<boolean> {
     const { database, settings } = this.#parts;
     return assertMigrated(database, settings.schema).then(
@@ -253,13 +245,22 @@ export class Worker {
     const { settings, observer, sender, wakeUp, admission, transport, database, requests } = this.#parts;
     const began = systemClock.monotonicMs();
     observer.tell("worker.stopping", { worker: settings.worker });
+    // One that fails must not keep the rest from being stopped.
+    const calmly = async (stop: () => unknown): Promise<void> => {
+      try {
+        await stop();
+      } catch {
+        this.#clean = false;
+      }
+    };
     const work = async (): Promise<StopResult> => {
-      await requests.close();
-      await this.#supervisor?.stop();
-      await Promise.all([sender.close(), this.#notices.close()]);
-      await transport.close();
-      await Promise.all([wakeUp.close(), admission.close()]);
-      return { clean: true };
+      await this.#starting?.catch(() => undefined); // it gives up by itself, or is whole and can be stopped
+      await calmly(() => requests.close());
+      await calmly(() => this.#supervisor?.stop());
+      await calmly(() => Promise.all([sender.close(), this.#notices.close()]));
+      await calmly(() => transport.close());
+      await calmly(() => Promise.all([wakeUp.close(), admission.close()]));
+      return { clean: this.#clean };
     };
     const result = await withDeadline(work(), settings.shutdownMs, () => ({ clean: false }));
     await withDeadline(database.close(), 1_000, () => undefined);

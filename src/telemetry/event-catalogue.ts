@@ -232,7 +232,11 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
   "worker.stopped": {
     level: "info",
     meaning: "This process has finished or handed over what it had begun.",
-    fields: { worker, durationMs, clean: "False when the time for stopping ran out." },
+    fields: {
+      worker,
+      durationMs,
+      clean: "False when the time for stopping ran out, or something failed to stop.",
+    },
   },
   "backlog.measured": {
     level: "debug",

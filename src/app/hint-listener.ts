@@ -1,0 +1,40 @@
+import { hintFrom, type Hint } from "../lanes/index.ts";
+import { heardReply } from "../requests/index.ts";
+import { Notifications } from "../storage/index.ts";
+import { isLocalTransport } from "../transport/index.ts";
+import { heardErasure } from "./bus-privacy.ts";
+import type { Parts } from "./parts.ts";
+
+/** Wakes those whose work a notification speaks of. */
+export function hintListener(parts: Parts): Notifications {
+  const { database, channel, relay, transport, tables, replies, mover, sagas, observer } = parts;
+  const local = isLocalTransport(transport) ? transport : tables;
+  const hear = ({ lanes, changed }: Hint): void => {
+    if (lanes === undefined) {
+      relay.lookEverywhere();
+      replies.hear();
+      mover.wake();
+      sagas.hint();
+    } else if (changed) relay.recheck(lanes);
+    else relay.hint(lanes);
+    local?.hint(lanes, changed);
+  };
+  return new Notifications({
+    database,
+    channel,
+    hear: (payload) => {
+      const subject = heardErasure(payload);
+      if (subject !== undefined) return parts.privacy?.cache.forget(subject);
+      const requestId = heardReply(payload);
+      if (requestId === undefined) hear(hintFrom(payload));
+      else replies.hear(requestId);
+    },
+    onGap: () => hear({ lanes: undefined, changed: false }),
+    onError: (error) =>
+      observer.tell("storage.failed", {
+        doing: "listening for hints",
+        error: error instanceof Error ? error.message : String(error),
+        retryInMs: 1_000,
+      }),
+  });
+}

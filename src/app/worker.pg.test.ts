@@ -1,0 +1,98 @@
+import { createServer, type AddressInfo } from "node:net";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { z } from "zod";
+import { temporaryDatabase } from "../../test/support/database.ts";
+import { until } from "../../test/support/relays.ts";
+import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
+import { event } from "../message/index.ts";
+import { saga } from "../saga/index.ts";
+import type { BusOptions } from "./bus-options.ts";
+import { createBus } from "./create-bus.ts";
+
+const Noted = event("noted", { schema: z.object({}) });
+
+async function setup(options: Partial<BusOptions> = {}) {
+  const { pool, url } = await temporaryDatabase({ migrated: true, max: 30 });
+  const bus = createBus({ service: "shop", database: pool, log: false, ...options });
+  onTestFinished(async () => void (await bus.stop()));
+  return { bus, pool, url, borrowed: () => pool.totalCount - pool.idleCount };
+}
+
+async function takenPort() {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return { port, free: () => new Promise((resolve) => server.close(resolve)) };
+}
+
+/** For what waits for sockets, while timers stand still. */
+async function aMoment(): Promise<void> {
+  const endMs = performance.now() + 20;
+  while (performance.now() < endMs) await new Promise((resolve) => setImmediate(resolve));
+}
+
+test("G1: a start that failed can be made again, and then everything runs", async () => {
+  const { bus } = await setup();
+  let handled = 0;
+  bus.on(Noted, { consumer: "notes" }, () => void (handled += 1));
+  bus.register(
+    saga("noting", { version: 1, input: z.object({ id: z.string() }), key: ({ id }) => id })
+      .run("note", async () => undefined)
+      .noUndo("nothing to undo"),
+  );
+  const { port, free } = await takenPort();
+  await expect(bus.run({ port })).rejects.toMatchObject({ code: "LISTEN_FAILED" });
+  await free();
+  expect(await bus.run({ port })).toEqual({ port });
+  expect(await bus.run({ port })).toEqual({ port });
+  await bus.transaction((tx) => tx.publish(Noted, {}));
+  await until(() => handled === 1);
+  expect(await bus.stop()).toEqual({ clean: true });
+});
+
+test("G1: a stop while the bus starts leaves nothing running", async () => {
+  const { bus, borrowed } = await setup();
+  bus.on(Noted, { consumer: "notes" }, () => undefined);
+  const running = bus.run();
+  const refused = expect(running).rejects.toMatchObject({ code: "BUS_STOPPED" });
+  expect(await bus.stop()).toEqual({ clean: true });
+  await refused;
+  expect(borrowed()).toBe(0);
+});
+
+test("G1: a transport that cannot be closed does not keep the rest from being closed, and the stop says so", async () => {
+  const transport = new ScriptedTransport();
+  transport.close = () => {
+    throw new Error("already gone");
+  };
+  const { url } = await setup();
+  const bus = createBus({ service: "shop", database: url, log: false, transport });
+  await bus.run();
+  expect(await bus.stop()).toEqual({ clean: false });
+  await expect(bus.transaction(async () => undefined)).rejects.toMatchObject({ code: "BUS_STOPPED" });
+});
+
+test("G1: a handler has the whole shutdown timeout, however long that is", async () => {
+  const { bus } = await setup({ shutdownTimeout: "60s" });
+  let finish: () => void = () => undefined;
+  let begun = false;
+  bus.on(Noted, { consumer: "notes", deadline: "10m" }, async () => {
+    begun = true;
+    await new Promise<void>((resolve) => (finish = resolve));
+  });
+  await bus.run();
+  await bus.transaction((tx) => tx.publish(Noted, {}));
+  await until(() => begun);
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  let stopped = false;
+  const stopping = bus.stop().finally(() => (stopped = true));
+  for (let passedMs = 0; passedMs < 40_000 && !stopped; passedMs += 1_000) {
+    await vi.advanceTimersByTimeAsync(1_000);
+    await aMoment();
+  }
+  expect(stopped).toBe(false);
+  finish();
+  vi.useRealTimers();
+  expect(await stopping).toEqual({ clean: true });
+});

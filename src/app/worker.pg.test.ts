@@ -96,3 +96,24 @@ test("G1: a handler has the whole shutdown timeout, however long that is", async
   vi.useRealTimers();
   expect(await stopping).toEqual({ clean: true });
 });
+
+test("A9: what commits while the bus is stopped is sent, and its connection given back", async () => {
+  const { bus, pool, borrowed } = await setup();
+  await pool.query("create table slow ()");
+  await pool.query(`create function doze() returns trigger language plpgsql as
+    $$ begin perform pg_sleep(0.3); return null; end $$`);
+  await pool.query(`create constraint trigger doze after insert on slow deferrable initially deferred
+    for each row execute function doze()`);
+  const committing = bus.transaction(async (tx) => {
+    await tx.query("insert into slow default values");
+    await tx.publish(Noted, {});
+  });
+  await until(async () => {
+    const { rows } = await pool.query("select 1 from pg_stat_activity where wait_event = 'PgSleep'");
+    return rows.length > 0;
+  });
+  await bus.stop();
+  await committing;
+  await until(async () => (await pool.query("select 1 from sagabox.outbox")).rows.length === 0);
+  await until(() => borrowed() === 0);
+});

@@ -126,6 +126,7 @@ export class OptimisticSender {
       }
     }
     this.#sending = undefined;
+    if (this.#closed) await this.#session.close(); // it was committed while the bus was stopped: nobody else gives it back
   }
 
   /** Returns those that were not sent. */

@@ -8,10 +8,10 @@ import { ScriptedDatabase } from "../../test/support/scripted-database.ts";
 import { pgDatabase, type Statement } from "../storage/index.ts";
 import { silentObserver, silentSpans } from "../telemetry/index.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
-import { sagaSettings } from "./options.ts";
+import { sagaSettings, type SagaBusOptions } from "./options.ts";
 import { Sagas } from "./sagas.ts";
 
-async function setup() {
+async function setup(options: SagaBusOptions = {}) {
   const { pool } = await temporaryDatabase({ migrated: true });
   const database = new ScriptedDatabase(pgDatabase(pool));
   const nothing = (): never => {
@@ -43,7 +43,7 @@ async function setup() {
     worker: "only",
     leaseMs: 60_000,
     stopDeadlineMs: 5_000,
-    settings: sagaSettings({ pollInterval: 20 }),
+    settings: sagaSettings({ pollInterval: 20, ...options }),
     compose: nothing,
     newId: () => `id-${(ids += 1)}`,
     observer: silentObserver,
@@ -199,3 +199,32 @@ function aGate(): { readonly passed: Promise<void>; readonly open: () => void } 
   const passed = new Promise<void>((resolve) => (open = resolve));
   return { passed, open: () => open() };
 }
+
+test("whoever is claimed ahead and then waits for a slow step is given back uncharged, and nothing is lost", async () => {
+  const { sagas, database, begin, pool } = await setup({ concurrency: 1 });
+  let isSlow = false;
+  let goOn: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => (goOn = resolve));
+  const order = saga("order", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+    .run("work", async () => (isSlow ? gate : undefined))
+    .noUndo("a test");
+  sagas.register(order);
+  for (let n = 0; n < 800; n++) await begin((tx) => sagas.start(tx, order, { id: `${n}` }));
+  database.once("sagabox.saga.claim_ahead", (run) => {
+    isSlow = true;
+    return run();
+  });
+  await sagas.runner.start();
+  const count = async (condition: string): Promise<number> =>
+    (await pool.query(`select from sagabox.saga_instance where ${condition}`)).rowCount ?? 0;
+  await until(() => database.ran.some(({ name }) => name === "sagabox.saga.give_back"));
+  await until(async () => (await count("claimed_by is not null")) === 1);
+  expect(await count("claims > 0")).toBe(1);
+  isSlow = false;
+  goOn();
+  await until(async () => (await count("status = 'completed'")) === 800, 20_000);
+  const { rows } = await pool.query(
+    "select count(*)::int as lines from sagabox.saga_audit_log where new_status = 'completed' and step is null",
+  );
+  expect(rows).toEqual([{ lines: 800 }]);
+});

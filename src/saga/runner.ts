@@ -7,6 +7,7 @@ import { InstanceTask } from "./instance-task.ts";
 import { messageOf } from "./begin.ts";
 import type { Claim, InstanceRow, Loaded } from "./saga-store.ts";
 import { TransitionWriter } from "./transition-writer.ts";
+import { LONGEST_WAIT_MS, WaitingRoom, type Called } from "./waiting-room.ts";
 
 export interface SagaRunnerParts {
   readonly engine: SagaEngine;
@@ -32,6 +33,7 @@ export class SagaRunner implements Service {
   readonly #claimedTwice = new Set<string>();
   readonly #lettingGo = new Set<Promise<void>>();
   readonly #writer: TransitionWriter;
+  readonly #waiting: WaitingRoom;
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
@@ -39,6 +41,9 @@ export class SagaRunner implements Service {
   /** Nothing was due when we looked, and we know when something will be. */
   #sated = false;
   #mailAtMs = 0;
+  /** There may be something due that came before whoever is started now. */
+  #behind = true;
+  #lookedAtMs = 0;
 
   constructor(parts: SagaRunnerParts) {
     this.#parts = parts;
@@ -47,6 +52,7 @@ export class SagaRunner implements Service {
       parts: { observer },
     } = parts.engine;
     this.#writer = new TransitionWriter(parts.database, sql.save);
+    this.#waiting = new WaitingRoom(parts.concurrency);
     const onError =
       (doing: string) =>
       (error: unknown): void =>
@@ -68,6 +74,7 @@ export class SagaRunner implements Service {
   /** Takes nothing new; what is under way is told to end, and its claims are given back. */
   async stop(): Promise<void> {
     await this.#loop.stop();
+    await this.#giveBack(this.#waiting.dismissAll()).catch(() => undefined); // they run out by themselves
     const opened = Promise.all(this.#opening.values());
     await withDeadline(opened, this.#parts.stopDeadlineMs, () => []);
     await Promise.all([...this.#tasks.values()].map((task) => task.stop(this.#parts.stopDeadlineMs)));
@@ -78,16 +85,17 @@ export class SagaRunner implements Service {
   /** With which a new instance is taken by this process, if it has room. */
   get claim(): Claim | undefined {
     const { worker, leaseMs } = this.#parts;
-    return this.#loop.running && this.#room > 0 ? { worker, leaseMs } : undefined;
+    const isRoom = this.#room > 0 || (!this.#behind && this.#waiting.room > 0);
+    return this.#loop.running && isRoom ? { worker, leaseMs } : undefined;
   }
 
   get #room(): number {
-    return this.#parts.concurrency - this.#tasks.size - this.#opening.size;
+    return this.#parts.concurrency - this.#tasks.size - this.#opening.size - this.#waiting.size;
   }
 
   /** An instance that was started and claimed here, with what came before it did. */
   take(instance: Loaded, mail: boolean): void {
-    if (this.#loop.running) this.#take(instance, mail, true);
+    if (this.#loop.running) this.#seat({ instance, mail, startedHere: true });
     else this.#hinted = true;
   }
 
@@ -95,17 +103,19 @@ export class SagaRunner implements Service {
   hint(sagaId?: string): void {
     const task = sagaId === undefined ? undefined : this.#tasks.get(sagaId);
     if (task !== undefined) return task.poke();
+    if (sagaId !== undefined && this.#waiting.poke(sagaId)) return;
     this.#hinted = true;
+    this.#behind = true;
     this.#loop.wake();
   }
 
   async #look(): Promise<number> {
     const { engine, database, pollMs } = this.#parts;
     this.#sated = false;
-    const names = textArray(engine.movable());
     const room = this.#room;
-    if (room <= 0) return Infinity; // whoever ends wakes us
-    const taken = await this.#claim(engine.sql.claim, names, room, false);
+    if (room <= 0) return this.#lookAfterWaiting();
+    const names = textArray(engine.movable());
+    const taken = await this.#claimDue(names, room);
     if (taken === room) return 0;
     const nowMs = systemClock.monotonicMs();
     if (this.#hinted || nowMs >= this.#mailAtMs) {
@@ -118,6 +128,26 @@ export class SagaRunner implements Service {
     const waitMs = rows[0] === undefined ? pollMs : Number(rows[0].wait_ms);
     this.#sated = true;
     return Math.max(1, Math.min(pollMs, waitMs));
+  }
+
+  // What became due elsewhere has its turn when those who wait are through, so from time to time nobody new may wait.
+  async #lookAfterWaiting(): Promise<number> {
+    await this.#giveBack(this.#waiting.dismissLate());
+    if (this.#waiting.size === 0) return Infinity; // whoever ends wakes us
+    if (systemClock.monotonicMs() - this.#lookedAtMs >= this.#parts.pollMs) this.#behind = true;
+    return LONGEST_WAIT_MS;
+  }
+
+  /** As many as there is room for now, and then those who may wait. Answers how many of the former there were. */
+  async #claimDue(names: string, room: number): Promise<number> {
+    const { sql } = this.#parts.engine;
+    this.#behind = false; // whoever is told meanwhile that there is something says so
+    this.#lookedAtMs = systemClock.monotonicMs();
+    const taken = await this.#claim(sql.claim, names, room, false);
+    if (taken < room) return taken;
+    const ahead = this.#waiting.room;
+    if (ahead <= 0 || (await this.#claim(sql.claimAhead, names, ahead, false)) === ahead) this.#behind = true;
+    return taken;
   }
 
   async #claim(statement: Statement, names: string, room: number, mail: boolean): Promise<number> {
@@ -143,7 +173,7 @@ export class SagaRunner implements Service {
       const instance = await engine.open(row);
       if (instance === undefined) await this.#park(row);
       else if (this.#loop.running) {
-        this.#take(instance, mail);
+        this.#seat({ instance, mail, startedHere: false });
         return true;
       } else await database.run(engine.sql.release, [id, worker]);
     } catch (error) {
@@ -170,7 +200,27 @@ export class SagaRunner implements Service {
     parts.observer.tell("saga.changed", told, { sagaId: id, traceparent });
   }
 
-  #take(instance: Loaded, mail: boolean, startedHere = false): void {
+  #seat(called: Called): void {
+    const isFree = this.#tasks.size < this.#parts.concurrency && this.#waiting.size === 0;
+    if (isFree || this.#tasks.has(called.instance.id)) return this.#take(called);
+    this.#waiting.add(called);
+    if (this.#waiting.size === 1) this.#loop.wake(); // somebody has to see to it that it does not wait for ever
+  }
+
+  #callNext(): void {
+    while (this.#tasks.size < this.#parts.concurrency && this.#loop.running) {
+      const called = this.#waiting.next();
+      if (called === undefined) return;
+      this.#take(called);
+    }
+  }
+
+  async #giveBack(ids: readonly string[]): Promise<void> {
+    const { engine, database, worker } = this.#parts;
+    if (ids.length > 0) await database.run(engine.sql.giveBack, [textArray(ids), worker]);
+  }
+
+  #take({ instance, mail, startedHere }: Called): void {
     const { engine, database, begin, worker } = this.#parts;
     const known = this.#tasks.get(instance.id);
     if (known !== undefined) {
@@ -203,14 +253,16 @@ export class SagaRunner implements Service {
       await database.run(engine.sql.release, [id, worker]).catch(() => undefined); // it runs out by itself
     }
     this.#tasks.delete(id);
+    this.#waiting.placeLeft();
+    this.#callNext();
     // While it was ours nobody looked for its mail. One that has ended leaves nothing to look for but what waits for room.
     if (task.poked || (startedHere && !task.ended)) this.#hinted = true;
-    if (this.#hinted || !this.#sated || !task.ended) this.#loop.wake();
+    if (this.#waiting.size === 0 && (this.#hinted || !this.#sated || !task.ended)) this.#loop.wake();
   }
 
   async #renew(): Promise<number> {
     const { engine, database, worker, leaseMs } = this.#parts;
-    const ids = [...this.#tasks.keys(), ...this.#opening.keys()];
+    const ids = [...this.#tasks.keys(), ...this.#opening.keys(), ...this.#waiting.ids];
     if (ids.length > 0) {
       const { rows } = await database.run<{ id: string }>(engine.sql.renew, [
         worker,
@@ -218,7 +270,11 @@ export class SagaRunner implements Service {
         textArray(ids),
       ]);
       const ours = new Set(rows.map(({ id }) => id));
-      for (const id of ids) if (!ours.has(id)) this.#tasks.get(id)?.lose();
+      for (const id of ids) {
+        if (ours.has(id)) continue;
+        this.#tasks.get(id)?.lose();
+        this.#waiting.lose(id);
+      }
     }
     return leaseMs / 3;
   }

@@ -22,6 +22,13 @@ const claimed = (schema: string, due: string): string =>
        returning ${columns},
                  exists (select from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as has_mail`;
 
+const due = (schema: string, also: string): string =>
+  `select due.id from ${schema}.saga_instance as due
+           where due.due_at <= (select clock_timestamp())
+             and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
+             and due.type || '/' || due.definition_version = any($3::text::text[]) ${also}
+           order by due.due_at limit $4::integer`;
+
 export function sagaStatements(schema: string) {
   const log = logged(schema, "made", "saved, made");
   return {
@@ -135,17 +142,9 @@ export function sagaStatements(schema: string) {
        on conflict (id, type) do nothing`,
     ),
     // Of what is due, only what this process knows how to go on with.
-    claim: statement(
-      "sagabox.saga.claim",
-      claimed(
-        schema,
-        `select due.id from ${schema}.saga_instance as due
-           where due.due_at <= (select clock_timestamp())
-             and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
-             and due.type || '/' || due.definition_version = any($3::text::text[])
-           order by due.due_at limit $4::integer`,
-      ),
-    ),
+    claim: statement("sagabox.saga.claim", claimed(schema, due(schema, ""))),
+    // What has to wait for its turn is charged as well: nothing that may have ended a process before is among it.
+    claimAhead: statement("sagabox.saga.claim_ahead", claimed(schema, due(schema, "and due.claims = 0"))),
     claimMail: statement(
       "sagabox.saga.claim_mail",
       claimed(
@@ -185,6 +184,13 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.release",
       `update ${schema}.saga_instance set claimed_by = null, claimed_until = null, claims = 0
         where id = $1::text and claimed_by = $2::text`,
+    ),
+    // Nobody began anything with these, so nobody can have died of them.
+    giveBack: statement(
+      "sagabox.saga.give_back",
+      `update ${schema}.saga_instance
+          set claimed_by = null, claimed_until = null, claims = greatest(claims - 1, 0)
+        where id = any($1::text::text[]) and claimed_by = $2::text`,
     ),
     // Nobody began anything with it, so nobody can have died of it. The claim itself runs out.
     uncharge: statement(

@@ -239,6 +239,21 @@ test("a rollback that waits behind a hanging query can be cut off", async () => 
   await endSleepers(admin);
 });
 
+test("a rollback that is never answered gives up its connection", async () => {
+  const { url, notes } = await notebook();
+  const wire = await Wire.to(url);
+  const pool = new pg.Pool({ connectionString: wire.url, max: 1 });
+  pool.on("error", () => undefined);
+  onTestFinished(() => wire.close());
+  const tx = await pgDatabase(pool).begin();
+  await tx.run(insert, ["a"]);
+  wire.swallow();
+  await tx.rollback();
+  expect(pool.totalCount).toBe(0);
+  wire.cut();
+  expect(await notes()).toEqual([]);
+}, 15_000);
+
 test("after a rollback the connection is clean, and a second rollback does nothing", async () => {
   const { database, pool, notes } = await notebook();
   const tx = await database.begin();

@@ -1,4 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
+import { withDeadline } from "../../runtime/index.ts";
 import type { Afterword, OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
 import { sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
@@ -12,6 +13,11 @@ const SAVEPOINT = new RegExp(
   String.raw`(?:^|;)${GAP}*(?:savepoint|release|rollback${GAP}+(?:(?:work|transaction)${GAP}+)?to)\b`,
   "i",
 );
+
+const ROLLBACK_MS = 5_000;
+
+const yes = (): boolean => true;
+const no = (): boolean => false;
 
 const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "serializable"];
 
@@ -89,13 +95,10 @@ export class PgTransaction implements OwnedTransaction {
     if (this.#state === "closed") return;
     this.#state = "closed";
     if (this.#begun === undefined) return this.#release(this.lost);
-    try {
-      await this.#begun;
-      await this.#client.query("rollback");
-      this.#release(false);
-    } catch {
-      this.#release(true);
-    }
+    const rolledBack = this.#begun.then(() => this.#client.query("rollback"));
+    // A server that does not answer must not keep the connection: without it, it rolls back all the same.
+    const answered = await withDeadline(rolledBack.then(yes, no), ROLLBACK_MS, no);
+    this.#release(!answered);
   }
 
   destroy(): void {

@@ -1,6 +1,7 @@
 import { burial, describeFailure, type DeadLetterReason } from "../dead-letter/index.ts";
-import { isSagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
+import { classifyFailure } from "../retry/index.ts";
 import { sleep } from "../runtime/index.ts";
 import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote } from "../transport/index.ts";
@@ -60,10 +61,15 @@ export class Settlement {
     const { delivery } = held;
     const { delayMs, charged } = retry;
     const error = retry.error.message.slice(0, 1_000);
+    let refusal: Error | undefined;
     const settled = await this.#persist("retry", delivery.signal, () =>
-      delivery.retry({ delayMs, charged, error }),
+      delivery.retry({ delayMs, charged, error }).catch((thrown: unknown) => {
+        if (classifyFailure(thrown) !== "permanent") throw thrown;
+        refusal = withoutRetry(thrown, retry.error);
+      }),
     );
     if (!settled) return "lost";
+    if (refusal !== undefined) return this.bury(held, "rejected", refusal);
     // What arrived behind it must come back behind it: given back at once, before it can be delivered again.
     const successors = [...behind, ...this.#takeSuccessors(held)];
     const released = Promise.all(successors.map((later) => this.release(later)));
@@ -206,6 +212,13 @@ export class Settlement {
 
 function doneOrLost(settled: boolean): Fate {
   return settled ? "done" : "lost";
+}
+
+// Some brokers keep what is tried again as a copy with more headers, and not everything of others has room for them.
+function withoutRetry(refusal: unknown, cause: Error): SagaboxError {
+  const why = refusal instanceof Error ? refusal.message : String(refusal);
+  const text = `The message failed, and the broker cannot keep it for another try: ${why}`;
+  return new SagaboxError("HANDLER_FAILED", text, { cause });
 }
 
 export function contextOf({ traceparent, sagaId }: Message): TelemetryContext {

@@ -5,6 +5,7 @@ import { cloudEventBindings, toWire, type DeadLetterNote } from "../../transport
 import { fromNatsHeaders, headerBytes, toNatsHeaders, transportHeaders } from "./header-mapping.ts";
 import { unreachable, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
+import { tooLarge } from "./outcome.ts";
 import { streamNames, type GroupNames } from "./topology.ts";
 
 /** For the headers that the server reads, such as the id of the copy. */
@@ -42,6 +43,8 @@ export class Copies {
       [transportHeaders.attempt]: String(attempt),
       [transportHeaders.delay]: String(Math.ceil(delayMs)),
     };
+    const bytes = msg.data.length + headerBytes(headers) + serverBytes;
+    if (bytes > session.maxPayload) throw tooLarge(bytes, session.maxPayload);
     const { retries } = streamNames(this.#settings.prefix);
     await this.#put(session, copyOf(msg), this.#names.retry(topic), retries, headers);
   }

@@ -234,3 +234,16 @@ test("B7: where a transport cannot begin at a time the consumer does not start, 
     message: expect.stringContaining('"events.order.placed" cannot be read from a time on memory'),
   });
 });
+
+test("a message without an id whose `idOf` throws is a dead letter, and does not come back for ever", async () => {
+  const house = await consumers();
+  const idOf = (): string => {
+    throw new TypeError("no header there");
+  };
+  house.registry.on(OrderPlaced, { consumer: "wise", idOf }, record);
+  await house.start();
+  await house.publish(aMessage({ id: "" }), aMessage({ id: "behind" }));
+  await house.observer.until("consumer.processed");
+  await house.observer.until("dead_letter.buried");
+  expect(await house.deadLetters()).toMatchObject([{ reason: "rejected" }]);
+});

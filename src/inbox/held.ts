@@ -1,4 +1,4 @@
-import { isValidId } from "../message/index.ts";
+import { isValidId, type Message } from "../message/index.ts";
 import type { Delivery } from "../transport/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import { refersToOthers } from "./references.ts";
@@ -28,7 +28,7 @@ export function holdOf(
 ): Held {
   const { message } = delivery; // a transport whose copy is gone throws here
   const own = delivery.flaw === undefined && isValidId(message.id);
-  const id = own ? message.id : definition.settings.idOf?.(message);
+  const id = own ? message.id : derivedId(message, definition);
   return {
     delivery,
     id: isValidId(id) ? id : undefined,
@@ -37,6 +37,15 @@ export function holdOf(
     arrivedMs: engine.clock.monotonicMs(),
     crashes: undefined,
   };
+}
+
+// It is given what nobody could make sense of, so it may well throw: then there is no id, and the message is buried.
+function derivedId(message: Message, { settings }: ConsumerDefinition): unknown {
+  try {
+    return settings.idOf?.(message);
+  } catch {
+    return undefined;
+  }
 }
 
 /** A batch is of one contract. */

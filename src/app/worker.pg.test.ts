@@ -117,3 +117,24 @@ test("A9: what commits while the bus is stopped is sent, and its connection give
   await until(async () => (await pool.query("select 1 from sagabox.outbox")).rows.length === 0);
   await until(() => borrowed() === 0);
 });
+
+test("G12: a role with dates of another style migrates, runs and makes its partitions", async () => {
+  const { url, pool } = await temporaryDatabase({ max: 30 });
+  const styled = new URL(url);
+  styled.searchParams.set(
+    "options",
+    "-c datestyle=German -c intervalstyle=sql_standard -c timezone=Asia/Kolkata",
+  );
+  const bus = createBus({ service: "shop", database: styled.href, log: false });
+  onTestFinished(async () => void (await bus.stop()));
+  let handled = 0;
+  bus.on(Noted, { consumer: "notes" }, () => void (handled += 1));
+  await bus.migrate();
+  await bus.run();
+  await bus.transaction((tx) => tx.publish(Noted, {}));
+  await until(() => handled === 1);
+  const { rows } = await pool.query(
+    "select count(*)::int as days from pg_class where relname ~ '^message_[0-9]{8}$' and relispartition",
+  );
+  expect(rows[0].days).toBeGreaterThanOrEqual(8);
+});

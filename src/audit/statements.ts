@@ -23,7 +23,7 @@ const canonical = {
 /** SQL of writing, sealing and verifying. `schema` is quoted already. */
 export function auditStatements(schema: string) {
   const leaves = (log: LogName, after: string, upto: string): string =>
-    `select '${log}' as log, ${month("row.at")}::text as month, row.xid, row.id,
+    `select '${log}' as log, to_char(${month("row.at")}, 'YYYY-MM-DD') as month, row.xid, row.id,
               encode(sha256(convert_to(${canonical[log]}::text, 'UTF8')), 'hex') as digest
          from ${schema}.${logTables[log]} as row
         where row.xid >= $1::text::xid8 and row.xid < $2::text::xid8
@@ -91,7 +91,7 @@ export function auditStatements(schema: string) {
     ),
     seals: statement(
       "sagabox.audit.seals",
-      `select number::text, chain, log, month::text, xid_from::text, xid_to::text, saga_after::text,
+      `select number::text, chain, log, to_char(month, 'YYYY-MM-DD') as month, xid_from::text, xid_to::text, saga_after::text,
               action_after::text, saga_top::text, action_top::text, row_count, encode(leaves, 'hex') as leaves,
               encode(hash, 'hex') as hash, encode(previous_hash, 'hex') as previous_hash,
               ${utc("sealed_at")} as sealed_at
@@ -215,7 +215,10 @@ const ofMonth = `row.at >= seal.month::timestamp at time zone 'UTC'
 /** SQL of the months. */
 export function monthStatements(schema: string) {
   return {
-    now: statement("sagabox.audit.now", `select ${month("clock_timestamp()")}::text as month`),
+    now: statement(
+      "sagabox.audit.now",
+      `select to_char(${month("clock_timestamp()")}, 'YYYY-MM-DD') as month`,
+    ),
     partitions: statement(
       "sagabox.audit.partitions",
       `select relname as name from pg_class
@@ -233,7 +236,7 @@ export function monthStatements(schema: string) {
     // Those of which no row is left anywhere, not even in the default partition.
     sealedMonths: statement(
       "sagabox.audit.sealed_months",
-      `select seal.log, seal.month::text,
+      `select seal.log, to_char(seal.month, 'YYYY-MM-DD') as month,
               not case when seal.log = 'saga'
                        then exists (select 1 from ${schema}.saga_audit_log as row where ${ofMonth})
                        else exists (select 1 from ${schema}.audit_log as row where ${ofMonth}) end as gone

@@ -71,7 +71,7 @@ export function collectorStatements(schema: string) {
     // second statement: only its snapshot shows what those who held a lock until now have committed.
     candidates: statement(
       "sagabox.blob.candidates",
-      `select key, stored_at::text as stored from ${schema}.blob
+      `select key, to_char(stored_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as stored from ${schema}.blob
         where doomed_at is null
           and stored_at < clock_timestamp() - $1::double precision * interval '1 ms'
           and (stored_at, key) > ($2::text::timestamptz, $3::text collate "C")

@@ -244,7 +244,7 @@ export function privacyStatements(schema: string) {
 
     messagesOf: statement(
       "sagabox.privacy.messages_of",
-      `select id, written_on::text from ${schema}.message
+      `select id, to_char(written_on, 'YYYY-MM-DD') as written_on from ${schema}.message
         where ${mentions}
         order by written_at, id`,
     ),

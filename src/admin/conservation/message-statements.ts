@@ -25,7 +25,7 @@ export function messageStatements(schema: string) {
          select greatest($2::text::date, today - 3650) as first, today
            from (select (clock_timestamp() at time zone 'utc')::date as today) as clock
        )
-       select day.day::date::text as day, day.day::date = span.today as newest,
+       select to_char(day.day, 'YYYY-MM-DD') as day, day.day::date = span.today as newest,
               coalesce(own.pages, spare.pages, 0)::integer as pages
          from span
         cross join lateral generate_series(span.first, span.today, interval '1 day') as day (day)

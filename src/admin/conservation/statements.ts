@@ -146,7 +146,7 @@ export function placeStatements(schema: string) {
     ),
     today: statement(
       "sagabox.conservation.today",
-      `select ((clock_timestamp() - $1::double precision * interval '1 ms') at time zone 'utc')::date::text as day`,
+      `select to_char((clock_timestamp() - $1::double precision * interval '1 ms') at time zone 'utc', 'YYYY-MM-DD') as day`,
     ),
     // What is kept for longer from now on was not kept so before: what can be proved reaches back a day further each day.
     claim: statement(

@@ -52,7 +52,7 @@ export function explainStatements(schema: string, open = true) {
          select 1 as rank, id, kind, type, schema_version, topic, ${key}, saga_id, correlation_id, causation_id, traceparent,
                 source, priority, lane::integer, seq::text, ${headers},
                 ${bytes("message", " and masked.written_on = message.written_on")} as bytes, ${utc("written_at")} as written_at,
-                ${utc("expires_at")} as expires_at, null::text as scheduled_for, written_on::text
+                ${utc("expires_at")} as expires_at, null::text as scheduled_for, to_char(written_on, 'YYYY-MM-DD') as written_on
            from ${schema}.message where id = $1::text
          union all
          select 2, id, kind, type, schema_version, topic, ${key}, saga_id, correlation_id, causation_id, traceparent, source,

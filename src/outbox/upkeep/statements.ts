@@ -84,7 +84,7 @@ export function historyStatements(schema: string) {
     ),
     today: statement(
       "sagabox.history.today",
-      `select (clock_timestamp() at time zone 'utc')::date::text as today`,
+      `select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD') as today`,
     ),
     // Those that are detached and wait to be dropped are listed too.
     partitions: statement(

@@ -96,3 +96,18 @@ test("D3: a publish that a handler did not await is part of its effect", async (
   const { rows } = await pool.query("select type from sagabox.message");
   expect(rows).toEqual([{ type: "asked" }]);
 });
+
+test("G4: sinks written as async functions may fail, and the process goes on", async () => {
+  const unhandled: unknown[] = [];
+  const hear = (reason: unknown): void => void unhandled.push(reason);
+  process.on("unhandledRejection", hear);
+  onTestFinished(() => void process.off("unhandledRejection", hear));
+  const fail = (): void => Promise.reject(new Error("the sink is broken")) as unknown as undefined;
+  const { bus } = await setup({
+    observers: [{ tell: fail }],
+    log: { level: "debug", write: fail, sagas: fail },
+  });
+  await bus.transaction((tx) => tx.publish(event("noted", { schema: z.object({}) }), {}));
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(unhandled).toEqual([]);
+});

@@ -1,6 +1,12 @@
 import { parseTraceparent } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
-import type { Observer, TelemetryContext, TelemetryEvents, TelemetryName } from "../telemetry/index.ts";
+import {
+  dropFailure,
+  type Observer,
+  type TelemetryContext,
+  type TelemetryEvents,
+  type TelemetryName,
+} from "../telemetry/index.ts";
 
 /** Something that became of a saga, told by the process that did it, right after it was committed. */
 export type SagaNews = { readonly at: Date; readonly traceId: string | null } & (
@@ -10,11 +16,11 @@ export type SagaNews = { readonly at: Date; readonly traceId: string | null } & 
 
 /** Hands on what sagas tell, to whoever listens. */
 export class SagaWatch implements Observer {
-  readonly #listeners = new Set<(news: SagaNews) => void>();
+  readonly #listeners = new Set<(news: SagaNews) => unknown>();
 
   /** Returns what ends it. */
   listen(hear: (news: SagaNews) => void): () => void {
-    const own = (news: SagaNews): void => hear(news); // one function may listen twice, and stop once
+    const own = (news: SagaNews): unknown => hear(news); // one function may listen twice, and stop once
     this.#listeners.add(own);
     return () => void this.#listeners.delete(own);
   }
@@ -30,7 +36,7 @@ export class SagaWatch implements Observer {
     const news = { at: new Date(systemClock.wallMs()), traceId, kind, ...fields } as unknown as SagaNews;
     for (const hear of this.#listeners) {
       try {
-        hear(news);
+        dropFailure(hear(news));
       } catch {
         // A listener that fails must stop neither a saga nor the next listener.
       }

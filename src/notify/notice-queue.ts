@@ -97,5 +97,10 @@ export class NoticeQueue {
 }
 
 function textOf(thrown: unknown): string {
-  return (thrown instanceof Error ? thrown.message : String(thrown)).slice(0, 500);
+  if (thrown instanceof Error) return String(thrown.message).slice(0, 500);
+  try {
+    return String(thrown).slice(0, 500);
+  } catch {
+    return "something that cannot be shown"; // an object without a prototype, say
+  }
 }

@@ -157,6 +157,13 @@ test("E6: a hook that throws, at once or later, hurts nobody", async () => {
   expect(failed.map(({ error }) => error)).toEqual(["at once", "later"]);
 });
 
+test("E6: a hook that throws something nobody can read hurts nobody", async () => {
+  const { queue: made, observer } = queue(() => Promise.reject(Object.create(null)), { attempts: 1 });
+  made.push(notice("a"));
+  const [failed] = await observer.until("notice.failed");
+  expect(failed).toMatchObject({ error: "something that cannot be shown" });
+});
+
 test("E6: what hangs is given up at its deadline, and no more than a few are told at once", async () => {
   const started: string[] = [];
   const { queue: made, observer } = queue(

@@ -4,7 +4,7 @@ import { systemClock, type Clock } from "../runtime/index.ts";
 import { levelOf, type LogLevel } from "./event-catalogue.ts";
 import type { TelemetryContext, TelemetryName } from "./events.ts";
 import { jsonLine, prettyLine, type LogRecord } from "./log-line.ts";
-import type { Observer } from "./observer.ts";
+import { dropFailure, type Observer } from "./observer.ts";
 import { withoutPasswords } from "./printable.ts";
 import { RepeatGuard } from "./repeat-guard.ts";
 
@@ -55,7 +55,7 @@ export function logger(options: LoggerOptions = {}): Observer {
           ...repeated,
         },
       };
-      write(`${format(record)}\n`);
+      dropFailure(write(`${format(record)}\n`));
     },
   };
 }
@@ -69,7 +69,7 @@ export function sagaLog(options: LoggerOptions & Required<Pick<LoggerOptions, "w
       if (!isAboutSagas(name)) return;
       const level = levelOf(name, fields);
       const line = { ...bindings, ...contextFields(context), stream: "saga", ...plainFields(fields) };
-      write(`${format({ timeMs: clock.wallMs(), level, event: name, fields: line })}\n`);
+      dropFailure(write(`${format({ timeMs: clock.wallMs(), level, event: name, fields: line })}\n`));
     },
   };
 }

@@ -11,6 +11,11 @@ export interface Observer {
 
 export const silentObserver: Observer = { tell: () => undefined };
 
+/** A sink may be written as an async function, which TypeScript lets pass; its failure would end the process. */
+export function dropFailure(told: unknown): void {
+  if (told instanceof Promise) told.catch(() => undefined);
+}
+
 /** Tells each observer in turn; one that throws does not keep the others from hearing. */
 export function fanOut(observers: readonly Observer[]): Observer {
   if (observers.length === 1 && observers[0] !== undefined) return observers[0];
@@ -18,7 +23,7 @@ export function fanOut(observers: readonly Observer[]): Observer {
     tell(name, fields, context) {
       for (const observer of observers) {
         try {
-          observer.tell(name, fields, context);
+          dropFailure(observer.tell(name, fields, context));
         } catch {
           // A broken sink must not stop a message.
         }

@@ -20,7 +20,8 @@ export const SQLSTATE = {
 
 export function sqlState(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
-  return typeof error.code === "string" && /^[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined;
+  // EPIPE has five letters too: it is Node's word for a connection that is gone, and the server never said it.
+  return typeof error.code === "string" && /^(?!EPIPE)[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined;
 }
 
 // The server ends the session with these, whatever it was doing.

@@ -110,3 +110,15 @@ test.each([undefined, null, 1, "begin", {}, () => undefined, { query: () => unde
     expect(() => callerTransaction(value)).toThrowError(notInTransaction);
   },
 );
+
+test.each(["camel", "pascal", "kebab"] as const)(
+  "the names of our columns survive postgres.%s, which the user chose for theirs",
+  async (transform) => {
+    const { url } = await setup();
+    const sql = postgres(url, { max: 1, onnotice: () => undefined, transform: postgres[transform] });
+    onTestFinished(() => sql.end());
+    const read = statement("test.names", "select $1::text as key_id, true as own");
+    const { rows } = await sql.begin((tx) => callerTransaction(tx).run(read, ["k"]));
+    expect(rows).toEqual([{ key_id: "k", own: true }]);
+  },
+);

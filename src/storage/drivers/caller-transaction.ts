@@ -90,8 +90,24 @@ class PostgresJsCaller implements Queryable {
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     const rows = await this.#tx.unsafe(statement.text, params, { prepare: true });
-    return { rows: [...rows] as R[], rowCount: rows.length, command: "" };
+    return { rows: withOurNames(rows as object[]) as R[], rowCount: rows.length, command: "" };
   }
+}
+
+// The user's `transform` (postgres.camel, .pascal, .kebab) has renamed the columns of our answers too.
+function withOurNames(rows: readonly object[]): object[] {
+  const [first = {}] = rows;
+  if (Object.keys(first).every((name) => name === snakeCase(name))) return [...rows];
+  return rows.map((row) =>
+    Object.fromEntries(
+      Object.entries(row).map(([name, value]: [string, unknown]) => [snakeCase(name), value]),
+    ),
+  );
+}
+
+function snakeCase(name: string): string {
+  const plain = name.replaceAll("-", "_").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return plain.replace(/^_/, "");
 }
 
 function isOwned(tx: unknown): tx is OwnedTransaction {

@@ -113,8 +113,8 @@ export class WakeUp {
   #send(): void {
     const payload = hintOf([...this.#lanes]);
     this.#lanes.clear();
-    this.#beQuiet();
     this.#notify(payload);
+    this.#beQuiet();
   }
 
   #beQuiet(): void {

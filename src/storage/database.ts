@@ -87,5 +87,7 @@ export interface Database extends Queryable {
   /** A connection of its own, for as long as the owner needs it. */
   session(purpose: string, settings?: Readonly<Record<string, string>>): Promise<Session>;
   begin(options?: TransactionOptions): Promise<OwnedTransaction>;
+  /** Runs a statement by itself as `run` does, and sends it before whatever else waits for this turn of the event loop. */
+  tell?(statement: Statement, params: readonly Param[]): Promise<unknown>;
   close(): Promise<void>;
 }

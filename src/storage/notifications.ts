@@ -54,7 +54,7 @@ export class Notifications implements Service {
 /** Never inside a business transaction: a NOTIFY there makes every commit of the cluster wait in one line. */
 export async function notify(database: Database, channel: string, payload: string): Promise<void> {
   const { statement, params } = notification(channel, payload);
-  await database.run(statement, params);
+  await (database.tell?.(statement, params) ?? database.run(statement, params));
 }
 
 /** The same to be said behind a COMMIT. */

@@ -36,6 +36,7 @@ export interface UsedPool {
   on(event: "error", hear: (error: Error) => void): unknown;
   on(event: "connect", hear: (client: PgClient) => void): unknown;
   connect(): Promise<PgClient>;
+  connect(handOver: (error?: Error, client?: PgClient) => void): Promise<PgClient> | undefined;
   end(): Promise<void>;
   readonly totalCount: number;
   readonly idleCount?: number;

@@ -35,6 +35,44 @@ test("a connection that breaks in the moment it is handed out ends no process", 
   expect(rows).toEqual([{ n: 1 }]);
 });
 
+test("what is told leaves before anybody else's turn, on a connection that is there, and gives it back", async () => {
+  const { database, pool } = await notebook();
+  await database.run(statement("test.one", "select 1"));
+  const order: string[] = [];
+  pool.once("acquire", () => order.push("told"));
+  // As when a socket brings the answer to a COMMIT: whoever waits for it goes on in the same turn.
+  await new Promise((resolve) => {
+    setImmediate(() => {
+      void Promise.resolve().then(() => order.push("waited"));
+      resolve(database.tell(statement("test.two", "select 2"), []));
+    });
+  });
+  expect(order).toEqual(["told", "waited"]);
+  expect([pool.totalCount, pool.idleCount]).toEqual([1, 1]);
+});
+
+test("what is told waits for a connection where none is idle, and tells of failures", async () => {
+  const { database, pool } = await notebook();
+  const one = statement("test.one", "select 1");
+  expect(await database.tell(one, [])).toMatchObject({ rowCount: 1 });
+  const client = await pool.connect();
+  const telling = database.tell(one, []);
+  client.release();
+  expect(await telling).toMatchObject({ rowCount: 1 });
+  await expect(database.tell(statement("test.div", "select 1 / 0"), [])).rejects.toMatchObject({
+    code: "22012",
+  });
+});
+
+test("a pool that hands connections out by promise only is told through as well", async () => {
+  const { pool } = await notebook();
+  const promising = Object.assign(Object.create(pool) as typeof pool, { connect: () => pool.connect() });
+  const database = pgDatabase(promising);
+  await database.run(statement("test.one", "select 1"));
+  expect(await database.tell(statement("test.two", "select 2 as n"), [])).toMatchObject({ rows: [{ n: 2 }] });
+  expect(pool.idleCount).toBe(1);
+});
+
 test("a session that breaks says so once, and its connection is not used again", async () => {
   const { database, pool } = await notebook();
   const session = await database.session("test", { lock_timeout: "1234ms" });

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { withDeadline } from "../../runtime/index.ts";
+import { after, withDeadline } from "../../runtime/index.ts";
 import type { Database, Notification, OwnedTransaction, Param, Rows, Session } from "../database.ts";
 import type { PoolUsage, TransactionOptions } from "../database.ts";
 import { connectFailure, sessionSurvives } from "../postgres-errors.ts";
@@ -48,21 +48,25 @@ export class PgDatabase implements Database {
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    const client = await this.#acquire();
-    const ignore = (): void => undefined;
-    client.on("error", ignore);
-    let broken = true;
-    try {
-      const result = await client.query(prepared(statement, params));
-      broken = false;
-      return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
-    } catch (error) {
-      broken = !sessionSurvives(error);
-      throw error;
-    } finally {
-      client.removeListener("error", ignore);
-      client.release(broken);
-    }
+    return runOn<R>(await this.#acquire(), statement, params);
+  }
+
+  tell(statement: Statement, params: readonly Param[]): Promise<unknown> {
+    const pool = this.#used;
+    if (pool === undefined || (pool.idleCount ?? 0) === 0) return this.run(statement, params);
+    return new Promise((resolve, reject) => {
+      const giveUp = after(ACQUIRE_DEADLINE_MS, () => reject(this.#noneFree()), { unref: true });
+      let over = false;
+      const handOver = (error?: unknown, client?: PgClient): void => {
+        if (over || (client === undefined && error === undefined)) return; // a pool may say it twice
+        over = true;
+        giveUp();
+        if (client === undefined) reject(connectFailure(error));
+        else runOn(client, statement, params).then(resolve, reject);
+      };
+      // With a promise whoever waits for the same turn of the event loop would go first.
+      pool.connect(handOver)?.then((client) => handOver(undefined, client), handOver);
+    });
   }
 
   async session(purpose: string, settings: Readonly<Record<string, string>> = {}): Promise<Session> {
@@ -134,6 +138,23 @@ function stopped(): SagaboxError {
     "BUS_STOPPED",
     "The connections of this bus were closed when it was stopped. Make a new one with createBus().",
   );
+}
+
+async function runOn<R>(client: PgClient, statement: Statement, params: readonly Param[]): Promise<Rows<R>> {
+  const ignore = (): void => undefined;
+  client.on("error", ignore);
+  let broken = true;
+  try {
+    const result = await client.query(prepared(statement, params));
+    broken = false;
+    return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+  } catch (error) {
+    broken = !sessionSurvives(error);
+    throw error;
+  } finally {
+    client.removeListener("error", ignore);
+    client.release(broken);
+  }
 }
 
 // Without a listener Node would end the process: over an idle connection that broke, which the pool replaces by itself, and

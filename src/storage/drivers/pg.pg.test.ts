@@ -166,3 +166,11 @@ test("G1: after it was closed, a pool of ours is not opened again", async () => 
     await new Promise((resolve) => setImmediate(resolve));
   }
 });
+
+test("O-17: a session reads what is committed, whatever the role's default isolation", async () => {
+  const { database } = await notebook({ options: "-c default_transaction_isolation=serializable" });
+  const session = await database.session("test");
+  const { rows } = await session.run(statement("test.isolation", "show transaction_isolation"));
+  session.release();
+  expect(rows).toEqual([{ transaction_isolation: "read committed" }]);
+});

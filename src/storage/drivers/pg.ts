@@ -72,7 +72,7 @@ export class PgDatabase implements Database {
   async session(purpose: string, settings: Readonly<Record<string, string>> = {}): Promise<Session> {
     const session = new PgSession(await this.#acquire());
     try {
-      await session.configure({ application_name: `sagabox ${purpose}`, ...settings });
+      await session.configure({ application_name: `sagabox ${purpose}`, ...SETTLED, ...settings });
       return session;
     } catch (error) {
       session.release();
@@ -163,6 +163,9 @@ function guard(pool: UsedPool): void {
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
 }
+
+/** Our statements lock what they decide about and look again; a role whose default is stricter would make them fail. */
+const SETTLED = { default_transaction_isolation: "read committed" };
 
 class PgSession implements Session {
   readonly #client: PgClient;

@@ -3,8 +3,16 @@ const MOST = 1_000;
 
 const names = new Map<string, string>();
 
-/** The few names that come again with every row, each as one text instead of a piece of every answer. */
-export function known(name: string): string {
+/**
+ * For the few names that come again with every row, each as one text instead of a piece of every answer. One for each
+ * field: usually it is the name that came last, and to compare is less than to look up.
+ */
+export function knownName(): (name: string) => string {
+  let last = "";
+  return (name) => (name === last ? last : (last = known(name)));
+}
+
+function known(name: string): string {
   const same = names.get(name);
   if (same !== undefined) return same;
   if (names.size >= MOST) names.clear();

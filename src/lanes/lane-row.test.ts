@@ -13,10 +13,9 @@ const row = packed(
   sampleMessage.topic,
   sampleMessage.type,
   sampleMessage.id,
-  2,
-  10,
   "2026-11-15",
   "(12,34)",
+  "2/12",
   -5,
   "",
   1,
@@ -73,7 +72,7 @@ test("a row keeps numbers too big for a number as text", () => {
     seq: 9007199254740991,
     stream: "-8446744073709551615",
     attempts: 2,
-    maxAttempts: 10,
+    maxAttempts: 12,
     waitMs: -5,
     expired: true,
     leased: false,
@@ -86,8 +85,10 @@ test("a row keeps numbers too big for a number as text", () => {
 });
 
 test("of a row that is due, nobody's and without an end nothing more is told", () => {
-  const plain = `${row.split("\u001f").slice(0, 10).join("\u001f")}\u001f`;
+  const plain = `${row.split("\u001f").slice(0, 8).join("\u001f")}\u001f\u001f`;
   expect(bare(plain)).toMatchObject({
+    attempts: 0,
+    maxAttempts: 10,
     waitMs: 0,
     leased: false,
     expired: false,

@@ -1,5 +1,7 @@
 import { noHeaders, parseHeaders, type Message, type MessageKind } from "../message/index.ts";
-import { known } from "./known-names.ts";
+import { knownName } from "./known-names.ts";
+
+const [topicName, typeName, sourceName] = [knownName(), knownName(), knownName()];
 
 /** A narrow row as its reader sees it. */
 export interface LaneRow {
@@ -74,18 +76,20 @@ export class PackedRow implements LaneRow {
     this.lane = Number(fields[0]);
     this.seq = Number(fields[1]);
     this.stream = fields[2] || null;
-    this.topic = known(fields[3] ?? "");
-    this.type = known(fields[4] ?? "");
+    this.topic = topicName(fields[3] ?? "");
+    this.type = typeName(fields[4] ?? "");
     this.messageId = fields[5] ?? "";
-    this.attempts = Number(fields[6]);
-    this.maxAttempts = Number(fields[7]);
-    this.writtenOn = fields[8] ?? "";
-    this.place = fields[9] ?? "";
+    this.writtenOn = fields[6] ?? "";
+    this.place = fields[7] ?? "";
+    // Left out of a row that was never tried and may be tried as often as is usual.
+    const [attempts, maxAttempts] = fields[8] ? fields[8].split("/").map(Number) : [];
+    this.attempts = attempts ?? 0;
+    this.maxAttempts = maxAttempts ?? 10;
     // Left out of a row that is due, nobody's and without an end.
-    this.waitMs = Number(fields[10]);
-    this.leased = fields[11] === "1";
-    this.expired = fields[12] === "1";
-    this.expiresAt = fields[13] ? isoTime(fields[13]) : null;
+    this.waitMs = fields[9] ? Number(fields[9]) : 0;
+    this.leased = fields[10] === "1";
+    this.expired = fields[11] === "1";
+    this.expiresAt = fields[12] ? isoTime(fields[12]) : null;
     this.#packed = packedFor(this, messages);
   }
 
@@ -127,22 +131,25 @@ export function isWhole(row: LaneRow): boolean {
 
 /** An earlier row of its stream has another priority and goes first. */
 export function isBlocked(fields: readonly string[]): boolean {
-  return fields[14] === "1";
+  return fields[13] === "1";
 }
 
-/** Messages by id and day: one whose letter was edited has a second copy on another day. */
+/** Messages by id. One whose letter was edited has a second copy on another day, which stands under id and day. */
 export type PackedMessages = ReadonlyMap<string, string>;
 
 export function packedMessages(
   raw: readonly { readonly messages?: string | null | undefined }[],
 ): PackedMessages {
-  const byName = new Map<string, string>();
+  const byId = new Map<string, string>();
   for (const { messages } of raw) {
     for (const text of messages?.split(ROW_SEPARATOR) ?? []) {
-      byName.set(text.slice(0, text.indexOf(SEPARATOR, text.indexOf(SEPARATOR) + 1)), text);
+      const end = text.indexOf(SEPARATOR);
+      const id = text.slice(0, end);
+      if (byId.has(id)) byId.set(text.slice(0, text.indexOf(SEPARATOR, end + 1)), text);
+      else byId.set(id, text);
     }
   }
-  return byName;
+  return byId;
 }
 
 /** The message a row stands for, in the copy of the day that the row names; null where it is gone or no message. */
@@ -154,7 +161,9 @@ export function messageFor(row: RowName & Pick<LaneRow, "expiresAt">, messages: 
 type RowName = Pick<LaneRow, "messageId" | "writtenOn">;
 
 function packedFor({ messageId, writtenOn }: RowName, messages: PackedMessages): string | undefined {
-  return messages.size === 0 ? undefined : messages.get(messageId + SEPARATOR + writtenOn);
+  const packed = messages.get(messageId);
+  if (packed === undefined || packed.startsWith(writtenOn, messageId.length + 1)) return packed;
+  return messages.get(messageId + SEPARATOR + writtenOn);
 }
 
 // As it was written; when it expires, the row decides.
@@ -164,9 +173,9 @@ function messageOf(raw: string, expiresAt: string | null): Message {
   return {
     id: fields[0] ?? "",
     kind: fields[2] as MessageKind,
-    type: known(fields[3] ?? ""),
+    type: typeName(fields[3] ?? ""),
     schemaVersion: Number(fields[7]),
-    topic: known(fields[4] ?? ""),
+    topic: topicName(fields[4] ?? ""),
     key: fields[5] || null,
     data: fields[18] ?? "",
     headers: headers === "{}" ? noHeaders : parseHeaders(headers),
@@ -176,7 +185,7 @@ function messageOf(raw: string, expiresAt: string | null): Message {
     sagaId: fields[11] || null,
     aggregateType: fields[12] || null,
     aggregateId: fields[13] || null,
-    source: known(fields[14] ?? ""),
+    source: sourceName(fields[14] ?? ""),
     target: fields[15] || null,
     priority: Number(fields[6]),
     writtenAt: isoTime(fields[16] ?? ""),

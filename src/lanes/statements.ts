@@ -48,7 +48,7 @@ const packed = (...fields: readonly string[]): string => fields.join(" || e'\\x1
 const maybe = (field: string): string => `coalesce(${field}, '')`;
 const utc = (time: string): string => `(${time} at time zone 'utc')::text`;
 
-// Nearly every row is due, nobody's and without an end: the rest is worked out for the others only.
+// Nearly every row is due, nobody's, without an end and yet to be tried: the rest is worked out for the others only.
 const found = (blocked = "false"): string =>
   packed(
     "found.lane::text",
@@ -57,10 +57,10 @@ const found = (blocked = "false"): string =>
     "found.topic",
     "found.type",
     "found.message_id",
-    "found.attempts::text",
-    "found.max_attempts::text",
     "found.written_on::text",
     "found.place::text",
+    `case when found.attempts = 0 and found.max_attempts = 10 then ''
+             else found.attempts::text || '/' || found.max_attempts::text end`,
     `case when found.due_at <= moment.at and found.lease_until is null and found.expiry is null and not ${blocked}
              then '' else ${packed(
                `ceil(extract(epoch from least(greatest(found.due_at, found.lease_until), moment.at + interval '1 day') - moment.at)

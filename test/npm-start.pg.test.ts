@@ -6,7 +6,7 @@ test("npm start: the shop answers, an order is billed and shipped once, Ctrl-C l
   const folder = demoFolder();
   const first = new Demo(folder);
   await first.ready();
-  expect(await first.health()).toBe(200);
+  await until(async () => (await first.health()) === 200); // when it has its lanes
   expect(await first.postmaster()).toBeDefined();
   const id = await first.place();
   await until(async () => (await first.order(id)).shipped > 0, 30_000);

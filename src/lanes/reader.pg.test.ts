@@ -1,6 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
 import { claimOn, outgoing, relays, until } from "../../test/support/relays.ts";
-import { systemClock } from "../runtime/index.ts";
 import type { LaneRow } from "./lane-row.ts";
 import { laneSettings } from "./options.ts";
 import { LaneOwnership } from "./ownership.ts";
@@ -8,7 +7,7 @@ import { LaneReader } from "./reader.ts";
 import { LANES } from "./share.ts";
 
 /** A reader that owns all lanes and moves only when it is told to. */
-async function setup({ aheadMs = 0 } = {}) {
+async function setup() {
   const house = await relays();
   const { database, observer } = house;
   const ownership = new LaneOwnership({
@@ -26,7 +25,6 @@ async function setup({ aheadMs = 0 } = {}) {
     messages: true,
     ownership,
     ageingMs: 60_000,
-    clock: { ...systemClock, wallMs: () => systemClock.wallMs() + aheadMs },
   });
   const session = await database.session("reader", { enable_hashjoin: "off", enable_mergejoin: "off" });
   onTestFinished(async () => {
@@ -39,11 +37,6 @@ async function setup({ aheadMs = 0 } = {}) {
     reader.sweep();
     return reader.fetch(session, limit);
   };
-  /** The same where nothing is known but a hint. */
-  const hinted = async (lane: number): Promise<LaneRow[]> => {
-    reader.hint([lane]);
-    return reader.fetch(session, 100);
-  };
   const ids = async (limit?: number): Promise<string[]> => (await fetch(limit)).map((row) => row.messageId);
   /** Deletes the rows as a settle would, and tells the reader. */
   const settle = async (rows: readonly LaneRow[]): Promise<void> => {
@@ -54,7 +47,7 @@ async function setup({ aheadMs = 0 } = {}) {
     );
     reader.settled(rows, { value: answer[0]?.xid ?? "0", reads });
   };
-  return { ...house, ownership, reader, fetch, hinted, ids, settle };
+  return { ...house, ownership, reader, fetch, ids, settle };
 }
 
 /** Messages of keys that share one lane. */
@@ -191,62 +184,6 @@ test("a lane lost while it was being read hands out nothing of that read", async
   gate.open();
   expect(await reading).toEqual([]);
   expect(reader.inFlight).toBe(0);
-});
-
-test("the lane of a hint is read whole, in order and with its messages, be it few rows or many", async () => {
-  const { publish, fetch, hinted, settle, database } = await setup();
-  const keys = neighbours(20);
-  const { lane } = outgoing({ key: keys[0] ?? "" });
-  await fetch();
-  for (const count of [1, 7, 8, 20, 3]) {
-    const sent = keys.slice(0, count).map((key) => outgoing({ id: `${count}-${key}`, key }));
-    await publish(...sent);
-    const rows = await hinted(lane);
-    expect(rows.map((row) => row.messageId)).toEqual(sent.map(({ message }) => message.id));
-    expect(rows.map((row) => row.message?.data)).toEqual(sent.map(({ message }) => message.data));
-    await settle(rows);
-  }
-  // Eight are too many for the read that is made for few; after twenty a read of that kind was not tried again.
-  expect(database.count("sagabox.outbox.fetch")).toBe(1 + 1 + 1 + 2 + 1 + 1);
-});
-
-test("rule 6: what commits late is found by hints as well, behind what was read and settled", async () => {
-  const { database, writer, publish, fetch, hinted, settle } = await setup();
-  const [late = "", other = ""] = neighbours(2);
-  const { lane } = outgoing({ key: late });
-  await fetch();
-  const slow = await database.begin();
-  await writer.write(slow, [outgoing({ id: "late", key: late })]);
-  for (let round = 0; round < 6; round++) {
-    await publish(outgoing({ key: other }));
-    const rows = await hinted(lane);
-    expect(rows).toHaveLength(1);
-    await settle(rows);
-  }
-  await slow.commit();
-  expect((await hinted(lane)).map((row) => row.messageId)).toEqual(["late"]);
-});
-
-test("a hint does not lead past an earlier row of the key that has another priority", async () => {
-  const { publish, fetch, hinted, settle } = await setup();
-  const { lane } = outgoing({ key: "k" });
-  await fetch();
-  await publish(outgoing({ id: "1", key: "k", priority: 0 }), outgoing({ id: "2", key: "k" }));
-  const found: string[] = [];
-  for (let round = 0; round < 4; round++) {
-    const rows = await hinted(lane);
-    found.push(...rows.map((row) => row.messageId));
-    await settle(rows);
-  }
-  expect(found).toEqual(["1", "2"]);
-});
-
-test("a hint finds the message of a row whose day is long past", async () => {
-  const { publish, fetch, hinted } = await setup({ aheadMs: 9 * 86_400_000 });
-  const { lane } = outgoing({ key: "k" });
-  await fetch();
-  await publish(outgoing({ id: "old", key: "k" }));
-  expect((await hinted(lane)).map((row) => row.message?.id)).toEqual(["old"]);
 });
 
 test("rows given back are handed out again in order, after their time", async () => {

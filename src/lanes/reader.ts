@@ -1,14 +1,13 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
-import { Asking } from "./asking.ts";
 import { Custody } from "./custody.ts";
-import { isWhole, type LaneRow } from "./lane-row.ts";
+import { isWhole, type LaneRow, type RawRow } from "./lane-row.ts";
 import { Days } from "./days.ts";
 import { withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { progressOf, type ReadLimits } from "./progress.ts";
-import { DEFAULT_PRIORITY, type Read, type ReadRow } from "./read.ts";
+import { DEFAULT_PRIORITY, readOf, type Read, type ReadRow } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { Unread } from "./unread.ts";
 
@@ -29,14 +28,10 @@ export interface LaneReaderOptions {
   readonly clock?: Clock;
 }
 
-type Walk = ReadLimits & { readonly resting: readonly string[] };
-
 /** A lane with something in flight is left alone for this long, so that the next read finds a full batch. */
 const BUSY_LANE_MS = 100;
 /** With this many streams waiting, nothing new is taken until some of them have moved. */
 const MAX_HOLDS = 20_000;
-/** A lane with so many rows is read again as one of many, and so are all until a read has found fewer. */
-const FEW = 8;
 
 /**
  * Hands out the due rows of the lanes this member owns, each once, in order per stream. What is handed out is in
@@ -50,19 +45,15 @@ export class LaneReader implements LaneWorker {
   readonly #custody: Custody;
   readonly #unread = new Unread();
   readonly #days = new Days();
-  readonly #asking: Asking;
   #express = false;
-  /** The last read found no more, so the next one is made for few. */
-  #expectsFew = true;
+  #lastSession: Queryable | undefined;
 
   constructor(options: LaneReaderOptions) {
     this.#options = options;
     this.#sql = readStatements(quotedSchema(options.schema), options.table);
     this.#clock = options.clock ?? systemClock;
     this.#custody = new Custody(() => this.#clock.monotonicMs());
-    const { ownership } = options;
-    this.#asking = new Asking({ ownership, marks: this.#marks, inFlight: this.#custody.inFlight });
-    ownership.attach(this);
+    options.ownership.attach(this);
   }
 
   get inFlight(): number {
@@ -182,44 +173,25 @@ export class LaneReader implements LaneWorker {
   async #walk(session: Queryable, limit: number): Promise<LaneRow[]> {
     const lanes = this.#readable();
     if (lanes.length === 0) return [];
+    const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
     this.#custody.watchBusyStreams(lanes);
-    const few =
-      lanes.length === 1 && limit >= FEW && this.#expectsFew && !this.#express && this.#options.messages;
-    const how = { perLane: few ? FEW : Math.max(1, Math.ceil(limit / 2)), limit, resting };
-    const read = await (few ? this.#readFew(session, lanes, how) : this.#readMany(session, lanes, how));
-    this.#expectsFew = read.rows.length < FEW && (!few || read.moment?.express === false);
-    if (few && !this.#expectsFew) return this.#walk(session, limit);
-    if (this.#options.messages) this.#days.met(read.rows);
-    this.#remember(lanes, read, how);
+    const { messages } = this.#options;
+    const read = await this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
+      textArray(lanes),
+      textArray(lanes.map((lane) => this.#marks.markOf(lane))),
+      ...this.#passedOver(lanes, resting),
+      perLane,
+      limit,
+      ...(messages ? this.#days.expected(this.#clock.wallMs()) : []),
+    ]);
+    if (messages) this.#days.met(read.rows);
+    this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
     const taken: LaneRow[] = [];
     for (const { row, blocked } of read.rows) {
       if (read.still(row.lane) && this.#custody.take(row, blocked)) taken.push(row);
     }
     return taken;
-  }
-
-  #readFew(session: Queryable, lanes: readonly number[], { perLane, resting }: Walk): Promise<Read> {
-    const [lane = 0] = lanes;
-    return this.#read(session, this.#sql.fetchFew, lanes, [
-      lane,
-      String(this.#marks.markOf(lane)),
-      ...this.#passedOver(lanes, resting),
-      perLane,
-      ...this.#days.expected(this.#clock.wallMs()),
-    ]);
-  }
-
-  #readMany(session: Queryable, lanes: readonly number[], how: Walk): Promise<Read> {
-    const { messages } = this.#options;
-    return this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
-      textArray(lanes),
-      textArray(lanes.map((lane) => this.#marks.markOf(lane))),
-      ...this.#passedOver(lanes, how.resting),
-      how.perLane,
-      how.limit,
-      ...(messages ? this.#days.expected(this.#clock.wallMs()) : []),
-    ]);
   }
 
   async #expressRows(session: Queryable, limit: number): Promise<ReadRow[]> {
@@ -276,19 +248,41 @@ export class LaneReader implements LaneWorker {
     return [...this.#custody.passedOver(lanes), textArray(resting)];
   }
 
-  #remember(lanes: readonly number[], read: Read, how: Walk): void {
+  #remember(lanes: readonly number[], read: Read, how: ReadLimits & { readonly resting: boolean }): void {
     if (read.moment === undefined) return;
     const horizon = BigInt(read.moment.horizon);
     for (const { lane, whole, last } of progressOf(lanes, read.rows, how)) {
       if (!read.still(lane)) continue;
       if (whole) this.#unread.delete(lane);
       else this.#unread.putLast(lane);
-      if (how.resting.length === 0) this.#marks.read(lane, whole ? Number(read.moment.tail) : last, horizon);
+      if (!how.resting) this.#marks.read(lane, whole ? Number(read.moment.tail) : last, horizon);
     }
   }
 
-  async #read(...asked: Parameters<Asking["read"]>): Promise<Read> {
-    const read = await this.#asking.read(...asked);
+  async #read(
+    session: Queryable,
+    statement: ReadStatements["fetch"],
+    lanes: readonly number[],
+    params: readonly (string | number)[],
+  ): Promise<Read> {
+    const { ownership } = this.#options;
+    const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
+    // A new connection may lead to a server that crashed in between and lost what was not durable yet.
+    if (session !== this.#lastSession) this.#marks.forgetAll();
+    this.#lastSession = session;
+    this.#custody.inFlight.beginRead();
+    const { rows } = await session.run<RawRow>(statement, params).catch((error: unknown) => {
+      this.#marks.forgetAll();
+      throw error;
+    });
+    this.#marks.finishRead();
+    const still = new Set(
+      lanes.filter((lane) => {
+        const claim = ownership.claim(lane);
+        return claim !== undefined && claim === claims.get(lane);
+      }),
+    );
+    const read = readOf(rows, (lane) => still.has(lane));
     if (read.moment?.express === true) this.#express = true;
     return read;
   }

@@ -98,11 +98,10 @@ const MESSAGE = packed(
 /** Reads of the narrow rows. No locks: a lane has one owner, and what it has in flight it remembers. */
 export function readStatements(schema: string, table: LaneTable) {
   const rows = `${schema}.${table}`;
-  const told = `pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
+  const moment = `moment as materialized (
+         select clock_timestamp() as at, pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
                 (select (case when is_called then last_value else 0 end)::text from ${schema}.${table}_seq) as tail,
                 exists (select 1 from ${rows} where priority <> 5) as express`;
-  const moment = `moment as materialized (
-         select clock_timestamp() as at, ${told}`;
   // Streams that wait, rows in flight, destinations at rest; read once here, not once per row.
   const avoid = `, $3::text::bigint[] as waiting, $4::text::bigint[] as busy, $5::text::text[] as resting )`;
   const passedOver = `(row.stream is null or row.stream <> all(moment.waiting))
@@ -135,30 +134,6 @@ export function readStatements(schema: string, table: LaneTable) {
                   and octet_length(data) + octet_length(headers) <= 8192
                offset 0) as small
         group by small.share`,
-    ),
-    // The same for a few rows of one lane, which is what a hint names: the general read costs the server more to set up
-    // than to make. Whether other priorities block a row is not asked here.
-    fetchFew: statement(
-      `sagabox.${table}.fetch`,
-      `select ${told}, found.row as rows, found.message
-         from (select clock_timestamp() as at) as moment
-         left join lateral (
-           select ${found()} as row, whole.message
-             from (select ${ROW}
-                     from ${rows} as row
-                    where row.lane = $1::integer and row.seq > $2::text::bigint and row.priority = 5
-                      and (row.stream is null or row.stream <> all($3::text::bigint[]))
-                      and row.seq <> all($4::text::bigint[]) and row.topic <> all($5::text::text[])
-                    order by row.seq
-                    limit $6::integer) as found
-             left join lateral (
-               select ${MESSAGE} as message
-                 from ${schema}.message
-                where id = found.message_id and written_on = found.written_on
-                  and written_on between $7::text::date and $8::text::date
-             ) as whole on true
-            order by found.seq
-         ) as found on true`,
     ),
     // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
     express: statement(

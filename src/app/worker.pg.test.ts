@@ -109,7 +109,9 @@ test("A9: what commits while the bus is stopped is sent, and its connection give
     await tx.publish(Noted, {});
   });
   await until(async () => {
-    const { rows } = await pool.query("select 1 from pg_stat_activity where wait_event = 'PgSleep'");
+    const { rows } = await pool.query(
+      "select 1 from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()",
+    );
     return rows.length > 0;
   });
   await bus.stop();

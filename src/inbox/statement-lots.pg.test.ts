@@ -175,7 +175,13 @@ test("stopping gives back what a lot that failed meanwhile leaves to be done", a
   });
   await house.start();
   await house.publish(...Array.from({ length: 5 }, (_, n) => numbered(n, n < 2 ? "k" : null)));
-  while ((await house.rows("select 1 from pg_stat_activity where wait_event = 'PgSleep'")).length === 0);
+  while (
+    (
+      await house.rows(
+        "select 1 from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()",
+      )
+    ).length === 0
+  );
   await house.stop();
   expect(await house.effects()).toEqual([]);
   expect(house.transport.backlog("billing")).toBe(5);

@@ -1,4 +1,3 @@
-import { setTimeout as pause } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { saga } from "sagabox";
 import { Approved, sagaOptions } from "../support/approved-order.ts";
@@ -20,7 +19,7 @@ test("a start that was rolled back to a savepoint has not happened: none of its 
     return bus.start(tx, order, { id: "kept" });
   });
   await at(sagaId, "completed");
-  await pause(100);
+  await bus.stop(); // ends when every step that was begun has
   expect((await pool.query("select correlation_id from sagabox.saga_instance")).rows).toEqual([
     { correlation_id: "kept" },
   ]);

@@ -104,18 +104,21 @@ export class InstanceTask {
     await this.#handle.release().catch(() => undefined); // it runs out by itself
   }
 
-  /** One round in which the database need not be asked: no mail, no timers, no transaction. Undefined when it must. */
+  /** One round in which the database need not be asked. Undefined when it must; or when it fails, as the long one then does. */
   #shortTurn(): Next | undefined {
-    const handle = this.#handle;
     this.#awake = false;
     if (this.#released) return "over";
     if (this.#releasing) return "settling";
-    if (this.#mail || handle.clockHasWork()) return undefined;
-    const due = this.#due();
-    if (due.some(({ kind }) => kind === "tx")) return undefined;
-    this.#abortUnwanted();
-    for (const work of due) this.#outside(work);
-    return this.#rest();
+    try {
+      if (this.#mail || this.#handle.clockHasWork()) return undefined;
+      const due = this.#due();
+      if (due.some(({ kind }) => kind === "tx")) return undefined;
+      this.#abortUnwanted();
+      for (const work of due) this.#outside(work);
+      return this.#rest();
+    } catch {
+      return undefined;
+    }
   }
 
   /** One round: mail and timers, then local work. */

@@ -228,3 +228,28 @@ test("whoever is claimed ahead and then waits for a slow step is given back unch
   );
   expect(rows).toEqual([{ lines: 800 }]);
 });
+
+test.each(["{}", '{"records": null}', '{"records": {"one": null}}'])(
+  "an instance whose state is damaged (%s) ends no process and holds up no other",
+  async (state) => {
+    const { sagas, begin, pool } = await setup();
+    const trip = saga("trip", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+      .run("one", () => undefined)
+      .noUndo("a test");
+    sagas.register(trip);
+    await begin((tx) => sagas.start(tx, trip, { id: "damaged" }));
+    await pool.query("update sagabox.saga_instance set state = $1", [state]);
+    await begin((tx) => sagas.start(tx, trip, { id: "sound" }));
+    await sagas.runner.start();
+    await until(async () => {
+      const { rows } = await pool.query(
+        "select status from sagabox.saga_instance where correlation_id = 'sound'",
+      );
+      return rows[0]?.status === "completed";
+    }, 10_000);
+    const { rows } = await pool.query(
+      "select status from sagabox.saga_instance where correlation_id = 'damaged'",
+    );
+    expect(rows).toEqual([{ status: "running" }]);
+  },
+);

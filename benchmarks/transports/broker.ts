@@ -44,21 +44,22 @@ async function measure(bench: Bench, kind: BrokerKind, { url, version }: BrokerS
   const count = size(bench, 10_000, 4_000);
   const slowCount = size(bench, 2_000, 1_000);
   const product = await openProduct(bench, kind, url, IN_FLIGHT);
-  const raw = await rawClient(kind, url, "raw");
-  const guideClient = await rawClient(kind, url, "guide");
+  const raw = await rawClient(kind, url, "raw", "same");
+  const bare = await rawClient(kind, url, "bare", "bare");
+  const guideClient = await rawClient(kind, url, "guide", "same");
   const guidePlace = await bench.server.database("guide");
   const guide = await Guide.open(guidePlace, ({ id, key, payload }) =>
     guideClient.publishOne({ id, key, body: Buffer.from(JSON.stringify(payload)) }),
   );
-  const sketchClient = await rawClient(kind, url, "sketch");
+  const sketchClient = await rawClient(kind, url, "sketch", "same");
   const sketchPlace = await bench.server.database("sketch");
   const sketch = await SketchRelay.open(sketchPlace, "wide", (rows) =>
-    sketchClient.publish(
+    sketchClient.prepare(
       rows.map(({ event_id: id, key, payload }) => ({ id, key, body: Buffer.from(payload) })),
       IN_FLIGHT,
-    ),
+    )(),
   );
-  // What was published is consumed right away, so that the next one finds the broker as empty as the one before.
+  // What was published is taken away at once, so that the next one finds the broker as empty as the one before.
   const consumed = { product: [] as number[], raw: [] as number[] };
   const samples = await compare(bench, `P3.${kind}, events/s`, {
     sagabox: async ({ warmUp }) => {
@@ -74,33 +75,45 @@ async function measure(bench: Bench, kind: BrokerKind, { url, version }: BrokerS
       if (!warmUp) consumed.raw.push(meter.rate);
       return rate;
     },
-    guide: () => guide.drain(slowCount),
+    bare: async ({ round }) => {
+      const rate = await publishRate(bare, rawMessages(round, count));
+      await bare.empty();
+      return rate;
+    },
+    guide: async () => {
+      const rate = await guide.drain(slowCount);
+      await guideClient.empty();
+      return rate;
+    },
     sketch: async () => {
       const rate = await sketch.drain(count);
-      await sketchClient.consume(count, IN_FLIGHT, () => undefined);
+      await sketchClient.empty();
       return rate;
     },
   });
-  for (const open of [product, raw, guideClient, sketchClient]) await open.close();
+  for (const open of [product, raw, bare, guideClient, sketchClient]) await open.close();
   for (const place of [guidePlace, sketchPlace]) await place.drop();
   const rates = {
     "events/s": median(samples.sagabox),
     "raw events/s": median(samples.raw),
     broker: version,
   };
+  const bareRate = { "bare events/s": median(samples.bare) };
   const guideRate = { "guide events/s": median(samples.guide) };
   const back = { "messages/s": median(consumed.product), "raw messages/s": median(consumed.raw) };
   const { sagabox, sketch: least } = samples;
   return [
     result(`P3.${kind}`, ratioOf(sagabox, samples.raw), rates, ratioOf(least, samples.raw)),
+    result(`P3.${kind}.bare`, ratioOf(sagabox, samples.bare), bareRate),
     result(`P3.${kind}.guide`, ratioOf(sagabox, samples.guide), guideRate, ratioOf(least, samples.guide)),
     result(`P3.${kind}.consume`, ratioOf(consumed.product, consumed.raw), back),
   ];
 }
 
 async function publishRate(raw: RawClient, messages: readonly RawMessage[]): Promise<number> {
+  const publish = raw.prepare(messages, IN_FLIGHT);
   const began = performance.now();
-  await raw.publish(messages, IN_FLIGHT);
+  await publish();
   return (messages.length / (performance.now() - began)) * 1000;
 }
 

@@ -1,5 +1,5 @@
 import { brokerTransport, type BrokerKind } from "../../test/support/brokers/broker-kinds.ts";
-import type { Delivery, Transport } from "../../src/transport/index.ts";
+import type { Delivery, Subscription, Transport } from "../../src/transport/index.ts";
 import type { Bench } from "../harness/bench.ts";
 import { RunningBus } from "../product/running-bus.ts";
 import { PaceMeter } from "./pace-meter.ts";
@@ -33,6 +33,18 @@ export async function openProduct(bench: Bench, kind: BrokerKind, url: string, p
   };
 }
 
+/** A group whose members keep the order of each key. */
+export function subscriptionOf(prefetch: number): Subscription {
+  return {
+    group: "billing",
+    topics: [{ topic: "events.order.placed", kind: "event", from: "beginning" }],
+    prefetch,
+    worker: "bench",
+    service: "bench",
+    ordered: true,
+  };
+}
+
 async function receive(transport: Transport, count: number, prefetch: number): Promise<number> {
   const meter = new PaceMeter(count);
   let left = count;
@@ -44,14 +56,7 @@ async function receive(transport: Transport, count: number, prefetch: number): P
     if (--left === 0) end();
   };
   const consumption = await transport.subscribe(
-    {
-      group: "billing",
-      topics: [{ topic: "events.order.placed", kind: "event", from: "beginning" }],
-      prefetch,
-      worker: "bench",
-      service: "bench",
-      ordered: true,
-    },
+    subscriptionOf(prefetch),
     (delivery) => void settle(delivery),
   );
   if (count > 0) await ended;

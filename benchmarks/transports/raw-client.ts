@@ -1,3 +1,6 @@
+import { toWire } from "../../src/transport/index.ts";
+import { orderMessage } from "../product/order-message.ts";
+
 /** A message as the broker's own client is given it. */
 export interface RawMessage {
   readonly id: string;
@@ -5,15 +8,33 @@ export interface RawMessage {
   readonly body: Buffer;
 }
 
+/**
+ * What the client does for a message. `same`: what the product has confirmed, i.e. its headers and properties, by the
+ * way through its exchanges, subjects or partitions. `bare`: a body and an id into one place.
+ */
+export type RawWork = "same" | "bare";
+
 /** A place at the broker, used by its client and nothing else: the limit of what a transport can reach. */
 export interface RawClient {
-  /** Confirmed and stored, all of them, with no more than so many unconfirmed. */
-  publish(messages: readonly RawMessage[], inFlight: number): Promise<void>;
+  /** All but sending is done when it returns. What it returns sends them, until each is confirmed and stored. */
+  prepare(messages: readonly RawMessage[], inFlight: number): () => Promise<void>;
   /** One, until it is confirmed; many may be asked for at once. */
   publishOne(message: RawMessage): Promise<void>;
   /** Receives what is there and acknowledges each at once; told of every message. Ends after so many. */
   consume(count: number, prefetch: number, received: () => void): Promise<void>;
+  /** Removes what was published, so that whoever comes next finds the broker empty. */
+  empty(): Promise<void>;
   close(): Promise<void>;
+}
+
+const pattern = toWire(orderMessage(0)).headers;
+const idHeaders = Object.keys(pattern).filter((name) => pattern[name] === orderMessage(0).id);
+
+/** The headers that the product sends with a message of this id. */
+export function headersOf(id: string): Record<string, string> {
+  const headers = { ...pattern };
+  for (const name of idHeaders) headers[name] = id;
+  return headers;
 }
 
 /** Keeps so many publishes on their way until all are confirmed. */

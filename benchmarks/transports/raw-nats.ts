@@ -1,20 +1,34 @@
 import { AckPolicy, jetstream, jetstreamManager, type ConsumerMessages } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
-import { windowed, type RawClient, type RawMessage } from "./raw-client.ts";
+import { connect, headers as natsHeaders } from "@nats-io/transport-node";
+import { partitionOf } from "../../src/transports/nats/topology.ts";
+import { headersOf, windowed, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";
+
+const PARTITIONS = 8;
 
 /** One stream on disk; each message with the id by which the server knows it again. */
-export async function rawNATS(url: string, name: string): Promise<RawClient> {
+export async function rawNATS(url: string, name: string, work: RawWork): Promise<RawClient> {
   const connection = await connect({ servers: url });
   const manager = await jetstreamManager(connection);
-  await manager.streams.add({ name, subjects: [name] });
+  await manager.streams.add({ name, subjects: [work === "same" ? `${name}.*` : name] });
   await manager.consumers.add(name, { durable_name: name, ack_policy: AckPolicy.Explicit });
   const js = jetstream(connection);
-  const publishOne = async ({ id, body }: RawMessage): Promise<void> => {
-    await js.publish(name, body, { msgID: id });
+  const parcelOf = ({ id, key, body }: RawMessage) =>
+    work === "bare"
+      ? { subject: name, body, options: { msgID: id } }
+      : {
+          subject: `${name}.${partitionOf({ id, key }, PARTITIONS)}`,
+          body,
+          options: { msgID: id, headers: natsHeadersOf(id), expect: { streamName: name } },
+        };
+  const send = async ({ subject, body, options }: ReturnType<typeof parcelOf>): Promise<void> => {
+    await js.publish(subject, body, options);
   };
   return {
-    publishOne,
-    publish: (messages, inFlight) => windowed(messages, inFlight, publishOne),
+    prepare(messages, inFlight) {
+      const parcels = messages.map(parcelOf);
+      return () => windowed(parcels, inFlight, send);
+    },
+    publishOne: (message) => send(parcelOf(message)),
     async consume(count, prefetch, received) {
       const consumer = await js.consumers.get(name, name);
       let left = count;
@@ -33,6 +47,15 @@ export async function rawNATS(url: string, name: string): Promise<RawClient> {
       await messages?.close();
       await connection.flush();
     },
+    async empty() {
+      await manager.streams.purge(name);
+    },
     close: () => connection.close(),
   };
+}
+
+function natsHeadersOf(id: string) {
+  const headers = natsHeaders();
+  for (const [name, value] of Object.entries(headersOf(id))) headers.set(name, value);
+  return headers;
 }

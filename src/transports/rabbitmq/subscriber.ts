@@ -108,7 +108,11 @@ export class Subscriber implements Consumption {
     const { live } = link;
     if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${link.trouble}`);
     await this.#declare(live);
-    for (const reader of this.#readers) if (!reader.open) await reader.start(live);
+    for (const reader of this.#readers) {
+      if (reader.open || this.#paused) continue;
+      await reader.start(live);
+      if (this.#paused) reader.retire(); // told to the others while this one was not open yet
+    }
     this.#trouble = undefined;
     this.#first?.();
     if (this.#names.queues.length === 1) return REDECLARE_MS;
@@ -182,13 +186,16 @@ export class Subscriber implements Consumption {
   #pump(): void {
     if (this.#pumping) return;
     this.#pumping = true;
-    while (!this.#paused && this.#handedOut < this.#parts.subscription.prefetch) {
-      const delivery = this.#takeNext();
-      if (delivery === undefined) break;
-      this.#handedOut += 1;
-      this.#parts.receive(delivery);
+    try {
+      while (!this.#paused && this.#handedOut < this.#parts.subscription.prefetch) {
+        const delivery = this.#takeNext();
+        if (delivery === undefined) break;
+        this.#handedOut += 1;
+        this.#parts.receive(delivery);
+      }
+    } finally {
+      this.#pumping = false;
     }
-    this.#pumping = false;
   }
 
   #takeNext(): RabbitDelivery | undefined {

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { hintFrom, type Hint } from "../lanes/index.ts";
 import { heardReply } from "../requests/index.ts";
 import { Notifications } from "../storage/index.ts";
@@ -33,7 +34,7 @@ export function hintListener(parts: Parts): Notifications {
     onError: (error) =>
       observer.tell("storage.failed", {
         doing: "listening for hints",
-        error: error instanceof Error ? error.message : String(error),
+        error: errorText(error),
         retryInMs: 1_000,
       }),
   });

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import {
   asAttachment,
   attachmentsIn,
@@ -255,8 +255,9 @@ export class ClaimCheck {
   }
 
   #failed(doing: Doing, store: string, error: unknown): void {
-    const [code, text] = isSagaboxError(error) ? [error.code, error.message] : ["UNKNOWN", String(error)];
-    this.#parts.observer.tell("payload.failed", { store, doing, code, error: text.slice(0, 500) });
+    const code = isSagaboxError(error) ? error.code : "UNKNOWN";
+    const told = { store, doing, code, error: errorText(error).slice(0, 500) };
+    this.#parts.observer.tell("payload.failed", told);
   }
 }
 

@@ -1,4 +1,4 @@
-import { isSagaboxError } from "../errors/index.ts";
+import { errorText, isSagaboxError } from "../errors/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
 import { quotedSchema, textArray } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
@@ -203,7 +203,7 @@ export class Collector implements Service {
 
   #failed(store: string, error: unknown): void {
     const code = isSagaboxError(error) ? error.code : "UNKNOWN";
-    const text = error instanceof Error ? error.message : String(error);
+    const text = errorText(error);
     this.#parts.observer.tell("payload.failed", {
       store,
       doing: "collecting",

@@ -2,7 +2,7 @@ import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { RunOptions } from "../app/index.ts";
-import { SagaboxError } from "../errors/index.ts";
+import { errorText, SagaboxError } from "../errors/index.ts";
 
 /** What a worker needs of the application's bus. */
 export interface RunnableBus {
@@ -37,11 +37,11 @@ async function importModule(path: string, file: string): Promise<Record<string, 
 }
 
 function importProblem(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
+  const { code } = error as NodeJS.ErrnoException;
   if (code === "ERR_UNKNOWN_FILE_EXTENSION") {
     return 'this Node does not read TypeScript. Build it first, or set NODE_OPTIONS="--import tsx".';
   }
-  return error instanceof Error ? message : String(error);
+  return errorText(error);
 }
 
 async function asBus(path: string, candidate: unknown): Promise<RunnableBus | undefined> {
@@ -51,11 +51,7 @@ async function asBus(path: string, candidate: unknown): Promise<RunnableBus | un
   try {
     made = await (candidate as () => unknown)();
   } catch (error) {
-    throw invalid(
-      path,
-      `Its function failed: ${error instanceof Error ? error.message : String(error)}`,
-      error,
-    );
+    throw invalid(path, `Its function failed: ${errorText(error)}`, error);
   }
   if (isBus(made)) return made;
   throw invalid(path, "Its function returned no bus: an object with run() and stop() is needed.");

@@ -42,5 +42,11 @@ test.each([
 
 test("a thrown value that resists being read is still described", () => {
   const hostile = Object.create(null) as object;
-  expect(describeFailure(hostile).errorMessage).toBe("The failure could not be described.");
+  expect(describeFailure(hostile).errorMessage).toBe("something without words was thrown");
+  const nameless = Object.defineProperty(new Error("late"), "name", { get: () => never() });
+  expect(describeFailure(nameless).errorMessage).toBe("The failure could not be described.");
 });
+
+function never(): never {
+  throw new Error("not even a name");
+}

@@ -1,4 +1,4 @@
-import { isSagaboxError, verdictOf } from "../errors/index.ts";
+import { errorText, isSagaboxError, verdictOf } from "../errors/index.ts";
 
 /** exhausted: no attempts left · rejected: can never succeed · expired · buried by a person · poison: kills processes. */
 export type DeadLetterReason = "exhausted" | "rejected" | "expired" | "buried" | "poison";
@@ -35,7 +35,7 @@ function typeOf(error: unknown): string {
 }
 
 function messagesOf(error: unknown): string {
-  const texts = causes(error).map((cause) => (cause instanceof Error ? cause.message : String(cause)));
+  const texts = causes(error).map((cause) => errorText(cause));
   return texts.join(" ← ");
 }
 

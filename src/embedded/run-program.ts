@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { toError } from "../errors/index.ts";
 import type { ServerAccount } from "./account.ts";
 
 export interface ProgramResult {
@@ -40,7 +41,7 @@ export function runProgram(
       child.on("error", (error) => finish(null, error));
       child.on("close", (code) => finish(code));
     } catch (error) {
-      finish(null, error instanceof Error ? error : new Error(String(error)));
+      finish(null, toError(error));
     }
   });
 }

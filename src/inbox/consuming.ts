@@ -1,4 +1,4 @@
-import { SagaboxError } from "../errors/index.ts";
+import { errorText, SagaboxError } from "../errors/index.ts";
 import { after, withDeadline, type CancelTimer } from "../runtime/index.ts";
 import { assertCanBegin, type Consumption, type Delivery } from "../transport/index.ts";
 import type { Attempt } from "./attempt.ts";
@@ -128,7 +128,7 @@ export class Consuming {
     try {
       return holdOf(delivery, this.#parts);
     } catch (thrown) {
-      const error = String(thrown).slice(0, 500);
+      const error = errorText(thrown).slice(0, 500);
       const { observer } = this.#parts.engine;
       observer.tell("storage.failed", { doing: "read a delivery", error, retryInMs: UNREADABLE_MS });
       delivery.retry({ delayMs: UNREADABLE_MS, charged: false, error }).catch(() => undefined);

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { Loop, randomToken, type Service } from "../runtime/index.ts";
 import { textArray } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -43,7 +44,7 @@ export class CrashLedger implements Service {
       onError: (error) =>
         engine.observer.tell("storage.failed", {
           doing: "crash ledger",
-          error: String(error).slice(0, 500),
+          error: errorText(error).slice(0, 500),
           retryInMs: 0,
         }),
       maxBackoffMs: leaseMs / 4,

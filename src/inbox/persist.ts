@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { random, sleep, withJitter } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 
@@ -21,7 +22,7 @@ export async function persist(
     } catch (error) {
       const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures, 20));
       const retryInMs = Math.round(withJitter(waitMs, 0.3, random));
-      observer.tell("storage.failed", { doing, error: String(error).slice(0, 500), retryInMs });
+      observer.tell("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs });
       await sleep(retryInMs, signal);
     }
   }

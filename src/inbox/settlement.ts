@@ -1,5 +1,5 @@
 import { burial, describeFailure, type DeadLetterReason } from "../dead-letter/index.ts";
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { sleep } from "../runtime/index.ts";
@@ -150,7 +150,7 @@ export class Settlement {
         this.#engine.observer.tell("transport.unreachable", {
           transport: delivery.message.topic,
           doing: `showing dead letter ${delivery.message.id} at the broker`,
-          error: String(error).slice(0, 500),
+          error: errorText(error).slice(0, 500),
           retryInMs,
         });
         await sleep(retryInMs, this.#givenUp);
@@ -216,7 +216,7 @@ function doneOrLost(settled: boolean): Fate {
 
 // Some brokers keep what is tried again as a copy with more headers, and not everything of others has room for them.
 function withoutRetry(refusal: unknown, cause: Error): SagaboxError {
-  const why = refusal instanceof Error ? refusal.message : String(refusal);
+  const why = errorText(refusal);
   const text = `The message failed, and the broker cannot keep it for another try: ${why}`;
   return new SagaboxError("HANDLER_FAILED", text, { cause });
 }

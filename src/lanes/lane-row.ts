@@ -1,3 +1,4 @@
+import { toError } from "../errors/index.ts";
 import { noHeaders, parseHeaders, type Message, type MessageKind } from "../message/index.ts";
 import { knownName } from "./known-names.ts";
 
@@ -120,7 +121,7 @@ function readPacked(packed: string, expiresAt: string | null): MessageRead {
   try {
     return { message: messageOf(packed, expiresAt) };
   } catch (thrown) {
-    return { message: null, flaw: thrown instanceof Error ? thrown : new Error(String(thrown)) };
+    return { message: null, flaw: toError(thrown) };
   }
 }
 

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { Loop, randomToken, systemClock, type Clock, type Service } from "../runtime/index.ts";
 import {
   quotedSchema,
@@ -285,7 +286,7 @@ export class LaneOwnership implements Service {
   #troubled(error: unknown): void {
     this.#options.observer.tell("storage.failed", {
       doing: `keeping the lease of ${this.#options.scopeName}`,
-      error: error instanceof Error ? error.message : String(error),
+      error: errorText(error),
       retryInMs: this.#options.settings.tickMs,
     });
     if (this.remainingMs() <= 0 && this.#claims.size > 0) this.#expelled();

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { random, sleep, withDeadline, withJitter } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { DeadLetterNotice } from "./dead-letter-notice.ts";
@@ -69,7 +70,7 @@ export class NoticeQueue {
         const over = attempt >= attempts || thrown instanceof Hopeless;
         const waitMs = withJitter(Math.min(LONGEST_WAIT_MS, firstWaitMs * 2 ** (attempt - 1)), 0.3, random);
         if (over || !(await sleep(waitMs, this.#closing.signal))) {
-          const error = textOf(thrown);
+          const error = errorText(thrown).slice(0, 500);
           this.#missed += 1;
           return observer.tell("notice.failed", { via, id: notice.messageId, attempt, error });
         }
@@ -93,14 +94,5 @@ export class NoticeQueue {
   #drop({ messageId: id }: DeadLetterNotice): void {
     this.#missed += 1;
     this.#options.observer.tell("notice.dropped", { via: this.#options.via, id });
-  }
-}
-
-function textOf(thrown: unknown): string {
-  if (thrown instanceof Error) return String(thrown.message).slice(0, 500);
-  try {
-    return String(thrown).slice(0, 500);
-  } catch {
-    return "something that cannot be shown"; // an object without a prototype, say
   }
 }

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import type { LaneRow } from "../lanes/index.ts";
 import type { Dying } from "./settler.ts";
 
@@ -5,7 +6,7 @@ const LONGEST_TEXT = 2_000;
 
 /** One line for people: no control characters, no more than they would read. */
 export function failureText(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   return printable(text).slice(0, LONGEST_TEXT);
 }
 

@@ -1,3 +1,4 @@
+import { toError } from "../errors/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import { quotedSchema, SessionHolder, settlingPlans, textArray, type Database } from "../storage/index.ts";
 import { endSend, silentSpans, type Observer, type Spans, type TelemetryEvents } from "../telemetry/index.ts";
@@ -168,7 +169,7 @@ export class OptimisticSender {
         throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
       });
     } catch (error) {
-      failure = error instanceof Error ? error : new Error(String(error));
+      failure = toError(error);
       throw error;
     } finally {
       if (sending !== undefined) endSend(sending, () => failure);

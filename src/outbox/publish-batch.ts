@@ -1,3 +1,4 @@
+import { toError } from "../errors/index.ts";
 import type { LaneRow } from "../lanes/index.ts";
 import type { Message } from "../message/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
@@ -102,7 +103,7 @@ async function publishWave(
     const error = new Error(`publish() of transport "${transport.name}" must answer with a list of outcomes`);
     return unknownFor(messages, error);
   } catch (thrown) {
-    return unknownFor(messages, thrown instanceof Error ? thrown : new Error(String(thrown)));
+    return unknownFor(messages, toError(thrown));
   }
 }
 

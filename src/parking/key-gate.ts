@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { streamOf } from "../message/index.ts";
 import { random, sleep } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
@@ -150,7 +151,7 @@ export class KeyGate {
         return await work();
       } catch (error) {
         const retryInMs = Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2);
-        const text = error instanceof Error ? error.message : String(error);
+        const text = errorText(error);
         this.#options.observer.tell("storage.failed", { doing, error: text, retryInMs });
         await sleep(retryInMs);
       }

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type {
@@ -95,7 +96,7 @@ export class ParkingTransport implements Transport {
       this.#observer.tell("transport.unreachable", {
         transport: this.name,
         doing: `showing dead letter ${message.id} there`,
-        error: error instanceof Error ? error.message : String(error),
+        error: errorText(error),
         retryInMs: 0,
       });
     }

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { decodeJson, type Json, type ReplyBody } from "../message/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Database } from "../storage/index.ts";
@@ -55,7 +56,7 @@ export class Replies implements Service {
       onError: (error) =>
         options.observer.tell("storage.failed", {
           doing: "looking for replies",
-          error: String(error).slice(0, 500),
+          error: errorText(error).slice(0, 500),
           retryInMs: 100,
         }),
       maxBackoffMs: 2_000,

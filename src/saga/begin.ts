@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
 import { pathOf, type StepNode } from "./definition.ts";
 import type { SagaEffect } from "./decision.ts";
@@ -148,11 +149,7 @@ function checkedDelay(delayMs: number): number {
   throw new Error(`a delay of ${delayMs} ms`);
 }
 
-/** What was thrown, in words that can be kept, whatever it was. */
+/** What was thrown, in words that can be kept. */
 export function messageOf(thrown: unknown): string {
-  try {
-    return storable(String(thrown instanceof Error ? thrown.message : thrown));
-  } catch {
-    return "something without words was thrown";
-  }
+  return storable(errorText(thrown));
 }

@@ -1,3 +1,4 @@
+import { errorText } from "../errors/index.ts";
 import { personErased } from "../message/index.ts";
 import { Loop, systemClock, withDeadline, type Service } from "../runtime/index.ts";
 import { textArray, type Database, type Statement } from "../storage/index.ts";
@@ -56,7 +57,7 @@ export class SagaRunner implements Service {
     const onError =
       (doing: string) =>
       (error: unknown): void =>
-        observer.tell("storage.failed", { doing, error: String(error).slice(0, 500), retryInMs: 100 });
+        observer.tell("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs: 100 });
     this.#loop = new Loop({
       step: () => this.#look(),
       onError: onError("claiming sagas"),

@@ -1,4 +1,4 @@
-import { SagaboxError, isSagaboxError } from "../errors/index.ts";
+import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 
 export const SQLSTATE = {
   divisionByZero: "22012",
@@ -53,7 +53,7 @@ function connectProblem(error: unknown): string {
 // Node reports several refused addresses as one error whose own text is empty.
 function detail(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return detail(error.errors[0]);
-  return error instanceof Error && error.message !== "" ? error.message : String(error);
+  return error instanceof Error && error.message === "" ? error.name : errorText(error);
 }
 
 const NOT_MIGRATED: readonly string[] = [

@@ -1,3 +1,4 @@
+import { errorText } from "../../errors/index.ts";
 import { randomToken, systemClock, withDeadline } from "../../runtime/index.ts";
 import { notify, type Database, type Session } from "../../storage/index.ts";
 import type { WakeUpFacts } from "./server-checks.ts";
@@ -32,7 +33,7 @@ export async function tryWakeUp(
     );
     return { channel, error: null, afterMs: arrived ? systemClock.monotonicMs() - sentMs : null };
   } catch (error) {
-    return { channel, afterMs: null, error: error instanceof Error ? error.message : String(error) };
+    return { channel, afterMs: null, error: errorText(error) };
   } finally {
     session?.release(true);
   }

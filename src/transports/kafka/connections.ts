@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import type { Connection, ConnectionOptions } from "@platformatic/kafka";
+import { errorText } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import { platformatic } from "./client.ts";
 import { NoAnswer } from "./driver.ts";
@@ -128,7 +129,7 @@ export function addressOf({ host, port }: Broker): string {
 
 /** What happened and why, each said once. */
 export function messageOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
+  if (!(error instanceof Error)) return errorText(error);
   if (error instanceof AggregateError && error.errors.length > 0) return messageOf(error.errors[0]);
   const cause = error.cause === undefined ? "" : messageOf(error.cause);
   return error.message.includes(cause) ? error.message : `${error.message} ${cause}`;

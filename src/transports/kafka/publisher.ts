@@ -1,4 +1,4 @@
-import { SagaboxError } from "../../errors/index.ts";
+import { SagaboxError, toError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import {
@@ -162,10 +162,6 @@ function tooLarge(bytes: number, maxBytes: number): SagaboxError {
     "PAYLOAD_TOO_LARGE",
     `The message has ${bytes} bytes with everything around it; topics take ${maxBytes}.`,
   );
-}
-
-function toError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
 function untilAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {

@@ -1,6 +1,6 @@
 import type { JetStreamClient, JetStreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
+import { errorText, isSagaboxError, SagaboxError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
 import { natsClient } from "./client.ts";
 import { authenticatorOf } from "./credentials.ts";
@@ -194,7 +194,7 @@ function hostOf(server: string): string {
 
 // The client's own texts name neither password nor token.
 function describe(error: unknown): string {
-  return `NATS cannot be reached: ${error instanceof Error ? error.message : String(error)}.`;
+  return `NATS cannot be reached: ${errorText(error)}.`;
 }
 
 export function unreachable(message: string, cause?: unknown): SagaboxError {

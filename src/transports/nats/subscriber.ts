@@ -1,3 +1,4 @@
+import { errorText } from "../../errors/index.ts";
 import { every, Loop, withDeadline, type CancelTimer } from "../../runtime/index.ts";
 import type { Message } from "../../message/index.ts";
 import type {
@@ -243,6 +244,6 @@ export class Subscriber implements Consumption {
   }
 
   #failed(error: unknown): void {
-    this.#trouble = error instanceof Error ? error.message : String(error);
+    this.#trouble = errorText(error);
   }
 }

@@ -1,3 +1,4 @@
+import { toError } from "../../errors/index.ts";
 import { laneOf, streamOf, type Message } from "../../message/index.ts";
 import { quotedSchema, sqlState, textArray } from "../../storage/index.ts";
 import type { HomeDatabase, PublishOutcome } from "../../transport/index.ts";
@@ -50,7 +51,7 @@ export function messageParams(batch: readonly Message[]): string[] {
 
 // An answer with an SQLSTATE says that nothing was written; silence says nothing.
 function outcomeOf(thrown: unknown): PublishOutcome {
-  const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+  const error = toError(thrown);
   const state = sqlState(thrown);
   if (state === undefined) return { kind: "unknown", error };
   return state.startsWith("22") || state.startsWith("23")

@@ -1,3 +1,4 @@
+import { errorText } from "../../errors/index.ts";
 import {
   LaneOwnership,
   LaneReader,
@@ -179,7 +180,7 @@ export class Subscriber implements Consumption {
   }
 
   #troubled(error: unknown): void {
-    this.#trouble = error instanceof Error ? error.message : String(error);
+    this.#trouble = errorText(error);
     this.#options.observer.tell("storage.failed", {
       doing: `reading deliveries for ${this.#options.subscription.group}`,
       error: this.#trouble,

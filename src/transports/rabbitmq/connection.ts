@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
-import { SagaboxError } from "../../errors/index.ts";
+import { SagaboxError, toError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
 import type { BrokerAddress } from "./address.ts";
 import { amqp } from "./client.ts";
@@ -186,7 +186,7 @@ export class Link {
   }
 
   #failed(error: unknown): void {
-    this.#trouble = error instanceof Error ? error : new Error(String(error));
+    this.#trouble = toError(error);
     this.#settleWaiting(unreachable(`RabbitMQ cannot be reached: ${this.trouble}`, error));
   }
 

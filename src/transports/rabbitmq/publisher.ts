@@ -1,4 +1,4 @@
-import { SagaboxError } from "../../errors/index.ts";
+import { SagaboxError, toError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { after } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
@@ -126,7 +126,7 @@ export class Publisher {
       round.sent.push(one);
       return { outcome: one.outcome };
     } catch (error) {
-      return { outcome: Promise.resolve({ kind: "unreachable", error: asError(error) }) };
+      return { outcome: Promise.resolve({ kind: "unreachable", error: toError(error) }) };
     }
   }
 
@@ -206,8 +206,4 @@ const nameOf = ({ exchange, streamQueue }: Route): string => `${exchange} ${stre
 
 function tooLate(): SagaboxError {
   return unreachable("The time to publish was over before it was this message's turn.");
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
 }

@@ -1,5 +1,5 @@
 import type { Channel, ConsumeMessage } from "amqplib";
-import { SagaboxError } from "../../errors/index.ts";
+import { errorText, SagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { Loop, systemClock } from "../../runtime/index.ts";
 import type { Consumption, DeadLetterNote, Delivery, Subscription } from "../../transport/index.ts";
@@ -141,7 +141,7 @@ export class Subscriber implements Consumption {
 
   #failed(error: unknown): void {
     this.#declaredOn = undefined;
-    this.#trouble = error instanceof Error ? error.message : String(error);
+    this.#trouble = errorText(error);
     this.#first?.(refusalOf(error, this.#parts.subscription.group));
   }
 

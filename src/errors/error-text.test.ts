@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import { errorText, toError } from "./error-text.ts";
+
+class Mute extends Error {
+  override get message(): string {
+    throw new Error("not even that");
+  }
+}
+
+test.each([
+  [new Error("no seats left"), "no seats left"],
+  ["no seats left", "no seats left"],
+  [undefined, "undefined"],
+  [Object.create(null), "something without words was thrown"],
+  [new Mute(), "something without words was thrown"],
+  [Symbol("seat"), "Symbol(seat)"],
+])("whatever is thrown has a text (%#)", (thrown: unknown, text) => {
+  expect(errorText(thrown)).toBe(text);
+});
+
+test("an error stays itself, anything else becomes one", () => {
+  const error = new Error("no seats left");
+  expect(toError(error)).toBe(error);
+  expect(toError(Object.create(null))).toEqual(new Error("something without words was thrown"));
+});

@@ -27,6 +27,17 @@ test("an SQL error leaves the connection usable, a session ended by the server d
   expect(pool.totalCount).toBe(0);
 });
 
+test("a statement that loses against another under a stricter role is tried again", async () => {
+  const { database, admin } = await notebook({
+    max: 6,
+    options: "-c default_transaction_isolation=serializable",
+  });
+  await admin.query("create table counter as select 0 as n");
+  const count = statement("test.count", "update counter set n = n + 1");
+  await Promise.all(Array.from({ length: 30 }, () => database.run(count)));
+  expect((await admin.query("select n from counter")).rows).toEqual([{ n: 30 }]);
+});
+
 test("a connection that breaks in the moment it is handed out ends no process", async () => {
   const { database, pool } = await notebook();
   // The server's last word may come in one piece with its first, before anybody could listen.

@@ -141,7 +141,7 @@ export class Consuming {
     if (this.#stopping) return;
     this.#admit();
     const { concurrency } = this.#parts.definition.settings;
-    while (this.#busy < concurrency && !this.#worthWaiting()) {
+    while (this.#busy < concurrency && this.#order.ready > 0 && !this.#worthWaiting()) {
       const lot = this.#order.take((first) => this.#sizeOf(first), belong);
       const [first] = lot;
       if (first === undefined) return;

@@ -114,17 +114,22 @@ export class BatchProcessor {
   }
 
   async #together(items: readonly Item[], registration: Registration, fates: Fates): Promise<void> {
-    const outcome = await this.#receive(items, registration);
-    const { durationMs } = outcome;
-    const processed = { kind: "processed", result: undefined, durationMs } as const;
+    const { processed, duplicates, expired, durationMs } = await this.#receive(items, registration);
+    const settled = [true, false].map(async (ackedIn) => {
+      const some = processed.filter(({ ackWith }) => (ackWith !== undefined) === ackedIn);
+      const ends = await this.#single.settleAll(
+        some.map(({ held }) => held),
+        durationMs,
+        ackedIn,
+      );
+      for (const [index, { held }] of some.entries()) fates.set(held, ends[index] ?? "done");
+    });
     await Promise.all([
-      ...outcome.processed.map(async (item) => {
-        fates.set(item.held, await this.#single.settle(item.held, processed, item.ackWith !== undefined));
-      }),
-      ...outcome.duplicates.map(async ({ held }) => {
+      ...settled,
+      ...duplicates.map(async ({ held }) => {
         fates.set(held, await this.#single.settle(held, { kind: "duplicate" }, false));
       }),
-      ...outcome.expired.map(async ({ held }) => {
+      ...expired.map(async ({ held }) => {
         fates.set(held, await this.#single.settle(held, { kind: "expired" }, false));
       }),
     ]);

@@ -110,6 +110,20 @@ export class DeliveryProcessor {
     }
   }
 
+  /** The same for those that were handled together. */
+  async settleAll(all: readonly Held[], durationMs: number, ackedIn: boolean): Promise<readonly Fate[]> {
+    const { name: consumer } = this.#definition;
+    for (const { delivery, id } of all) {
+      const { message } = delivery;
+      const { type, topic } = message;
+      const fields = { consumer, type, topic, id: id ?? message.id, durationMs };
+      this.#engine.observer.tell("consumer.processed", fields, contextOf(message));
+    }
+    if (!ackedIn) return this.#settlement.ackAll(all);
+    for (const { delivery } of all) delivery.acked?.();
+    return all.map(() => "done");
+  }
+
   #acknowledge(held: Held, ackedIn: boolean): Promise<Fate> {
     if (!ackedIn) return this.#settlement.ack(held);
     held.delivery.acked?.();

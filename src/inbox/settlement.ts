@@ -4,12 +4,13 @@ import type { Message } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { sleep } from "../runtime/index.ts";
 import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
-import type { DeadLetterNote } from "../transport/index.ts";
+import type { DeadLetterNote, Delivery } from "../transport/index.ts";
 import { attempt, type Attempt, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Held } from "./held.ts";
 import { passOver, type Passed } from "./pass-over.ts";
 import { persist } from "./persist.ts";
+import { asError } from "./receive-once.ts";
 import { respondFailed } from "./respond.ts";
 
 /** done: settled for good · again: it comes back, so its successors must wait · lost: somebody else has it. */
@@ -17,6 +18,7 @@ export type Fate = "done" | "again" | "lost";
 
 const SETTLE_MS = 30_000;
 const LETTER_TRIES = 5;
+const NOTHING = Promise.resolve();
 
 /** How a delivery ends that was not handled. */
 interface End {
@@ -50,6 +52,28 @@ export class Settlement {
 
   ack({ delivery }: Held): Promise<Fate> {
     return this.#persist("acknowledge", delivery.signal, () => delivery.ack()).then(doneOrLost);
+  }
+
+  /** Many at once. A promise for each is what costs here, so they have more than one only where something went wrong. */
+  async ackAll(all: readonly Held[]): Promise<readonly Fate[]> {
+    if (this.#givenUp.aborted) return all.map(() => "lost");
+    const asked = all.map(({ delivery }) => (delivery.signal.aborted ? NOTHING : asking(delivery)));
+    try {
+      await Promise.all(asked);
+      return all.map(({ delivery }) => doneOrLost(!delivery.signal.aborted));
+    } catch {
+      return Promise.all(all.map((held, index) => this.#ackAsked(held, asked[index])));
+    }
+  }
+
+  #ackAsked({ delivery }: Held, asked: Promise<void> | undefined): Promise<Fate> {
+    let first = asked;
+    const ack = (): Promise<void> => {
+      const asking = first ?? delivery.ack();
+      first = undefined;
+      return asking;
+    };
+    return this.#persist("acknowledge", delivery.signal, ack).then(doneOrLost);
   }
 
   /** `behind`: what was taken together with it and follows it in its key. */
@@ -207,6 +231,15 @@ export class Settlement {
     const { observer } = this.#engine;
     const unlessLost = (): Promise<unknown> | undefined => (lost.aborted ? undefined : action());
     return (await persist(observer, doing, this.#givenUp, unlessLost)) && !lost.aborted;
+  }
+}
+
+// One that throws at once must not keep the others from being asked.
+function asking(delivery: Delivery): Promise<void> {
+  try {
+    return delivery.ack();
+  } catch (error) {
+    return Promise.reject(asError(error));
   }
 }
 

@@ -33,6 +33,8 @@ export class Metric implements Instrument {
   readonly definition: MetricDefinition;
   readonly #cap: number;
   readonly #series = new Map<string, Series>();
+  /** Found last, and by which labels: what is told of a batch is told with the same ones again and again. */
+  #last: { readonly labels: readonly string[]; readonly series: Series } | undefined;
 
   constructor(definition: MetricDefinition, cap: number) {
     this.definition = definition;
@@ -69,11 +71,15 @@ export class Metric implements Instrument {
 
   forget(...labels: string[]): void {
     this.#series.delete(keyOf(labels.map(asWritten)));
+    this.#last = undefined;
   }
 
   #find(labels: readonly string[]): Series {
+    if (this.#last !== undefined && areSame(this.#last.labels, labels)) return this.#last.series;
     const key = keyOf(labels);
-    return this.#series.get(key) ?? this.#create(key, labels);
+    const series = this.#series.get(key) ?? this.#create(key, labels);
+    this.#last = { labels, series };
+    return series;
   }
 
   #create(key: string, labels: readonly string[]): Series {
@@ -97,6 +103,12 @@ export class Metric implements Instrument {
     this.#series.set(key, series);
     return series;
   }
+}
+
+function areSame(some: readonly string[], others: readonly string[]): boolean {
+  if (some.length !== others.length) return false;
+  for (let i = 0; i < some.length; i++) if (some[i] !== others[i]) return false;
+  return true;
 }
 
 function keyOf(labels: readonly string[]): string {

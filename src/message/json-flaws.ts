@@ -17,13 +17,31 @@ type Trail = (string | number)[];
 
 /** Looks at the shape: kinds of values, depth, keys. This is on the way of every message, so it builds no path until it must. */
 export function findValueFlaw(value: unknown, limits: FlawLimits): Flaw | undefined {
-  const { maxDepth, maxNodes } = limits;
-  const trail: Trail = [];
-  let nodes = 0;
+  return new ValueLook(limits).flawIn(value);
+}
+
+/** The same, for whoever wants to know more of a value than that. */
+export class ValueLook {
+  /** How many keys the objects have that were looked at. */
+  keys = 0;
+  readonly #maxDepth: number;
+  readonly #maxNodes: number;
+  #nodes = 0;
+  #trail: Trail | undefined;
+
+  constructor({ maxDepth, maxNodes }: FlawLimits) {
+    this.#maxDepth = maxDepth;
+    this.#maxNodes = maxNodes;
+  }
+
+  flawIn(value: unknown): Flaw | undefined {
+    const code = this.#look(value, 0);
+    return code === undefined ? undefined : { code, path: this.#trail?.reverse() ?? [] };
+  }
 
   // Each level adds its key on the way out, so that a clean value costs no path at all.
-  function look(value: unknown, depth: number): PayloadErrorCode | undefined {
-    if (++nodes > maxNodes) return "PAYLOAD_TOO_LARGE";
+  #look(value: unknown, depth: number): PayloadErrorCode | undefined {
+    if (++this.#nodes > this.#maxNodes) return "PAYLOAD_TOO_LARGE";
     switch (typeof value) {
       case "string":
       case "boolean":
@@ -33,43 +51,40 @@ export function findValueFlaw(value: unknown, limits: FlawLimits): Flaw | undefi
         return Number.isFinite(value) ? "PAYLOAD_UNSAFE_INTEGER" : "PAYLOAD_NOT_JSON";
       case "object":
         if (value === null) return undefined;
-        if (depth >= maxDepth) return "PAYLOAD_TOO_DEEP";
-        return Array.isArray(value) ? lookInList(value, depth + 1) : lookInObject(value, depth + 1);
+        if (depth >= this.#maxDepth) return "PAYLOAD_TOO_DEEP";
+        return Array.isArray(value)
+          ? this.#lookInList(value, depth + 1)
+          : this.#lookInObject(value, depth + 1);
       default:
         return "PAYLOAD_NOT_JSON";
     }
   }
 
-  function lookInList(list: readonly unknown[], depth: number): PayloadErrorCode | undefined {
+  #lookInList(list: readonly unknown[], depth: number): PayloadErrorCode | undefined {
     if ("toJSON" in list) return "PAYLOAD_NOT_JSON";
     for (let i = 0; i < list.length; i++) {
-      const code = look(list[i], depth);
-      if (code !== undefined) {
-        trail.push(i);
-        return code;
-      }
+      const code = this.#look(list[i], depth);
+      if (code !== undefined) return this.#at(i, code);
     }
     return undefined;
   }
 
-  function lookInObject(object: object, depth: number): PayloadErrorCode | undefined {
+  #lookInObject(object: object, depth: number): PayloadErrorCode | undefined {
     if (!isPlain(object)) return "PAYLOAD_NOT_JSON";
     for (const key of Object.keys(object)) {
-      const code = isPrototypeKey(key) ? "PAYLOAD_PROTOTYPE_KEY" : lookAtMember(object[key], depth);
-      if (code !== undefined) {
-        trail.push(key);
-        return code;
-      }
+      this.keys += 1;
+      if (isPrototypeKey(key)) return this.#at(key, "PAYLOAD_PROTOTYPE_KEY");
+      const value = object[key];
+      const code = value === undefined ? undefined : this.#look(value, depth);
+      if (code !== undefined) return this.#at(key, code);
     }
     return undefined;
   }
 
-  function lookAtMember(value: unknown, depth: number): PayloadErrorCode | undefined {
-    return value === undefined ? undefined : look(value, depth);
+  #at(key: string | number, code: PayloadErrorCode): PayloadErrorCode {
+    (this.#trail ??= []).push(key);
+    return code;
   }
-
-  const code = look(value, 0);
-  return code === undefined ? undefined : { code, path: trail.reverse() };
 }
 
 // An object of another realm is plain too; what counts is that its prototype is a root.

@@ -1,6 +1,6 @@
 import { PayloadError, type PayloadErrorCode } from "../errors/index.ts";
-import { findTextFlaw, findValueFlaw, type Flaw } from "./json-flaws.ts";
-import { hasDuplicateKeys } from "./json-duplicates.ts";
+import { findTextFlaw, findValueFlaw, ValueLook, type Flaw } from "./json-flaws.ts";
+import { membersIn } from "./json-duplicates.ts";
 import { formatPath } from "./path.ts";
 import { isWellFormed } from "./printable.ts";
 
@@ -37,9 +37,10 @@ export function decodeJson(text: string, limits: JsonLimits = {}): Json {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
   if (exceeds(text, maxBytes)) refuse({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes);
   const value = parse(text);
-  refuse(findValueFlaw(value, { maxDepth, maxNodes: maxBytes }), maxBytes);
+  const look = new ValueLook({ maxDepth, maxNodes: maxBytes });
+  refuse(look.flawIn(value), maxBytes);
   if (!isWellFormed(text) || /\\u(?:0000|[dD])/.test(text)) refuse(findTextFlaw(value), maxBytes);
-  if (hasDuplicateKeys(text, value)) refuse({ code: "PAYLOAD_DUPLICATE_KEY", path: [] }, maxBytes);
+  if (membersIn(text) !== look.keys) refuse({ code: "PAYLOAD_DUPLICATE_KEY", path: [] }, maxBytes);
   return value;
 }
 

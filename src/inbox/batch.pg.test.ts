@@ -127,6 +127,32 @@ test("a batch passes over what has expired and what cannot be read", async () =>
   expect((await house.effects()).map((effect) => effect.id)).toEqual(["good"]);
 });
 
+test("each message of a batch is remembered by its own topic, and kept where that is asked for", async () => {
+  const house = await consumers();
+  for (const [consumer, storePayload] of [
+    ["billing", false],
+    ["keeping", true],
+  ] as const) {
+    house.registry.onBatch(OrderPlaced, { consumer, batch, storePayload }, () => Promise.resolve());
+  }
+  const Elsewhere = event("order.placed", { schema: z.object({}), topic: "elsewhere" });
+  house.registry.onBatch(Elsewhere, { consumer: "both", batch }, () => Promise.resolve());
+  await house.start();
+  await house.publish(aMessage({ id: "a", data: '{"n":1}' }), aMessage({ id: "b", data: '{"n":2}' }));
+  await house.publish(aMessage({ id: "c", topic: "elsewhere" }), aMessage({ id: "d", topic: "elsewhere" }));
+  await house.observer.until("consumer.processed", 6);
+  const kept = "select consumer, event_id as id, source_topic as topic, payload from sagabox.consumer_inbox";
+  const { topic } = aMessage();
+  expect(await house.rows(`${kept} order by 1, 2`)).toEqual([
+    { consumer: "billing", id: "a", topic, payload: null },
+    { consumer: "billing", id: "b", topic, payload: null },
+    { consumer: "both", id: "c", topic: "elsewhere", payload: null },
+    { consumer: "both", id: "d", topic: "elsewhere", payload: null },
+    { consumer: "keeping", id: "a", topic, payload: '{"n":1}' },
+    { consumer: "keeping", id: "b", topic, payload: '{"n":2}' },
+  ]);
+});
+
 test("a batch that loses its connection charges nobody and is handled later", async () => {
   const house = await consumers();
   let runs = 0;

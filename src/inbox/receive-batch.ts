@@ -1,4 +1,3 @@
-import type { Param } from "../storage/index.ts";
 import { textArray } from "../storage/index.ts";
 import { attempt, type Attempt, type AttemptLimits, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -35,10 +34,11 @@ export function receiveBatch<T extends BatchItem>(
   receipt: BatchReceipt<T>,
   handle: (fresh: readonly T[], attempt: Attempt) => Promise<readonly unknown[] | void>,
 ): Promise<BatchOutcome<T>> {
-  const { sql, clock } = engine;
+  const { clock } = engine;
   const { consumer, items } = receipt;
   return attempt(engine, receipt, async (current) => {
-    const claim = await current.tx.run<{ event_id: string }>(sql.rememberAll, claimParams(consumer, items));
+    const { statement, params } = claimOf(engine, consumer, items);
+    const claim = await current.tx.run<{ event_id: string }>(statement, params);
     const { fresh, others } = split(items, new Set(claim.rows.map((row) => row.event_id)));
     const known = others.length === 0 ? new Set<string>() : await recall(current, engine, consumer, others);
     const rest = {
@@ -59,15 +59,25 @@ export function receiveBatch<T extends BatchItem>(
   });
 }
 
-function claimParams(consumer: string, items: readonly BatchItem[]): Param[] {
-  return [
+function claimOf({ sql }: InboxEngine, consumer: string, items: readonly BatchItem[]): LastStatement {
+  const ids = textArray(items.map((item) => item.id));
+  const [first] = items;
+  if (first !== undefined && items.every((item) => isAlike(first, item))) {
+    return { statement: sql.rememberAlike, params: [consumer, ids, first.topic, first.type] };
+  }
+  const params = [
     consumer,
-    textArray(items.map((item) => item.id)),
+    ids,
     textArray(items.map((item) => item.topic)),
     textArray(items.map((item) => item.type)),
     textArray(items.map((item) => item.payload)),
     textArray(items.map((item) => item.expiresAt)),
   ];
+  return { statement: sql.rememberAll, params };
+}
+
+function isAlike(first: BatchItem, { topic, type, payload, expiresAt }: BatchItem): boolean {
+  return payload === null && expiresAt === null && topic === first.topic && type === first.type;
 }
 
 // The same message may be in a batch twice; its second copy is a duplicate of the first.

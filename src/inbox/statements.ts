@@ -43,6 +43,17 @@ export function inboxStatements(schema: string) {
        on conflict do nothing
        returning event_id`,
     ),
+    // The same for messages of one topic and type that neither expire nor are kept, as nearly all are: the server takes
+    // one list apart instead of five.
+    rememberAlike: statement(
+      "sagabox.inbox.remember_alike",
+      `insert into ${inbox} (consumer, event_id, source_topic, event_type)
+       select $1::text, given.id, $3::text, $4::text
+         from unnest($2::text::text[]) as given (id)
+        order by given.id
+       on conflict do nothing
+       returning event_id`,
+    ),
     // A message that its handler did not want: seen, without effect.
     passOver: statement(
       "sagabox.inbox.pass_over",
@@ -169,7 +180,8 @@ export function inboxStatements(schema: string) {
       `with gone as (delete from ${schema}.running where member = $1::text)
        delete from ${schema}.member where id = $1::text`,
     ),
-    // Lists what is about to run, and answers which of it is suspect and whether a member has died meanwhile.
+    // Lists what is about to run, and answers which of it is suspect and whether a member has died meanwhile. There are
+    // hardly ever suspects, and then nothing is looked for among them.
     list: statement(
       "sagabox.ledger.list",
       `with ${quick}, listed as (
@@ -182,7 +194,8 @@ export function inboxStatements(schema: string) {
                        where other.member <> $1::text and not ${alive("other.member")}) as deaths,
               coalesce((select json_object_agg(suspect.event_id, suspect.crashes)
                           from ${schema}.suspect
-                         where suspect.consumer = $2::text and suspect.event_id = any($3::text::text[])), '{}')::text
+                         where exists (select 1 from ${schema}.suspect as known where known.consumer = $2::text)
+                           and suspect.consumer = $2::text and suspect.event_id = any($3::text::text[])), '{}')::text
                 as suspects`,
     ),
     // While the server was away nobody could renew a lease, so nobody is accused until one lease after its start.

@@ -5,12 +5,14 @@ import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
 import { InstanceGone, InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
 import { doOutside } from "./local-step.ts";
+import { Seat, type Places } from "./places.ts";
 import { hasEnded } from "./state.ts";
 import type { LocalWork } from "./timers.ts";
 import { tracedStep } from "./trace-saga.ts";
 import { Wanted } from "./wanted.ts";
 
 interface TaskParts extends HandleParts {
+  readonly places: Places;
   /** Something may have been left for it. */
   readonly mail: boolean;
 }
@@ -21,17 +23,20 @@ const LATE_TRIES = 8;
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * What a round leaves: something to do at once, something to wait for, or nothing. While the claim is being given back,
- * whatever comes up is for whoever has it next.
+ * What a round leaves: something to do at once or as soon as there is a place for it, something to wait for, or nothing.
+ * While the claim is being given back, whatever comes up is for whoever has it next.
  */
-type Next = "again" | "wait" | "settling" | "over";
+type Next = "again" | "wait" | "queued" | "settling" | "over";
 
 /** One instance while this process has it: its mail, its clock and its local steps. */
 export class InstanceTask {
   readonly #parts: TaskParts;
   readonly #handle: InstanceHandle;
   readonly #running = new Map<string, Wanted>();
+  /** Those of them that have ended and are being written. */
+  readonly #saving = new Set<string>();
   readonly #lost = new Wanted();
+  readonly #seat: Seat;
   #wake: (() => void) | undefined;
   #cancelLook: CancelTimer | undefined;
   #lookAtMs = Infinity;
@@ -47,6 +52,7 @@ export class InstanceTask {
 
   constructor(parts: TaskParts) {
     this.#parts = parts;
+    this.#seat = new Seat(parts.places, () => this.#wake?.());
     this.#handle = new InstanceHandle(parts);
     this.#mail = parts.mail;
   }
@@ -94,14 +100,27 @@ export class InstanceTask {
 
   async #work(): Promise<void> {
     while (!this.#lost.ended) {
-      const next = this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
+      const next = this.#seated() ?? this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
       if (next === "over") break;
+      if (next === "queued") await this.#woken();
       if (next === "wait") await this.#nextThing();
       if (next === "settling" && this.#releasing) await this.#woken();
     }
     this.#cancelLook?.();
-    if (this.#lost.ended || this.#released) return;
-    await this.#handle.release().catch(() => undefined); // it runs out by itself
+    if (!this.#lost.ended && !this.#released) await this.#handle.release().catch(() => undefined); // it runs out by itself
+    this.#seat.leave();
+  }
+
+  /** Undefined when there is a place for it, or when it needs none. Others may have time for what waits for too long. */
+  #seated(): Next | undefined {
+    if (this.#released || this.#releasing || this.#stopping || this.#seat.take()) return undefined;
+    return this.#seat.dismissed && this.#running.size === 0 ? "over" : "queued";
+  }
+
+  // What was done is only to be written: its place is for others meanwhile, unless more of it is under way.
+  #leaves(name: string): void {
+    this.#saving.add(name);
+    if (this.#saving.size === this.#running.size && !this.#ticking) this.#seat.leave();
   }
 
   /** One round in which the database need not be asked. Undefined when it must; or when it fails, as the long one then does. */
@@ -176,8 +195,12 @@ export class InstanceTask {
     if (this.#lost.ended) await this.#tellLate(work, outcome);
     // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
     else if (!this.#stopping || outcome.kind === "done") {
-      const isLast = (decision: Decision): boolean => (this.#releasing = this.#isLast(decision, 1));
+      const isLast = (decision: Decision): boolean => {
+        this.#leaves(name);
+        return (this.#releasing = this.#isLast(decision, 1));
+      };
       const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
+      this.#saving.delete(name);
       this.#releasing = false;
       if (released === true) this.#released = true;
     }

@@ -253,3 +253,45 @@ test.each(["{}", '{"records": null}', '{"records": {"one": null}}'])(
     expect(rows).toEqual([{ status: "running" }]);
   },
 );
+
+test("no more steps run at once than the places allow, although what is being written needs none", async () => {
+  const { sagas, begin, pool } = await setup({ concurrency: 2 });
+  let running = 0;
+  let most = 0;
+  const step = async (): Promise<void> => {
+    most = Math.max(most, (running += 1));
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    running -= 1;
+  };
+  const trip = saga("trip", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+    .run("one", step)
+    .noUndo("a test")
+    .run("two", step)
+    .noUndo("a test")
+    .tx("three", step)
+    .noUndo("a test")
+    .run("four", step)
+    .noUndo("a test");
+  sagas.register(trip);
+  for (let n = 0; n < 60; n++) await begin((tx) => sagas.start(tx, trip, { id: `${n}` }));
+  await sagas.runner.start();
+  const open = "select from sagabox.saga_instance where status <> 'completed' or claimed_by is not null";
+  await until(async () => (await pool.query(open)).rowCount === 0, 20_000);
+  expect(most).toBe(2);
+});
+
+test("steps that take no time are written together, more of them than there are places", async () => {
+  const { sagas, database, begin, pool } = await setup({ concurrency: 2 });
+  const trip = saga("trip", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
+    .run("one", () => undefined)
+    .noUndo("a test")
+    .run("two", () => undefined)
+    .noUndo("a test");
+  sagas.register(trip);
+  for (let n = 0; n < 400; n++) await begin((tx) => sagas.start(tx, trip, { id: `${n}` }));
+  await sagas.runner.start();
+  const open = "select from sagabox.saga_instance where status <> 'completed' or claimed_by is not null";
+  await until(async () => (await pool.query(open)).rowCount === 0, 20_000);
+  const writes = database.ran.filter(({ name }) => name === "sagabox.saga.save").length;
+  expect(writes).toBeLessThan((400 * 2) / 2);
+});

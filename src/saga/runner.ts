@@ -6,9 +6,11 @@ import type { SagaEngine } from "./engine.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { InstanceTask } from "./instance-task.ts";
 import { messageOf } from "./begin.ts";
+import { orphanWatch } from "./orphan-watch.ts";
+import { Places } from "./places.ts";
 import type { Claim, InstanceRow, Loaded } from "./saga-store.ts";
 import { TransitionWriter } from "./transition-writer.ts";
-import { LONGEST_WAIT_MS, WaitingRoom, type Called } from "./waiting-room.ts";
+import { LONGEST_WAIT_MS, mostBeside, WaitingRoom, type Called } from "./waiting-room.ts";
 
 export interface SagaRunnerParts {
   readonly engine: SagaEngine;
@@ -24,8 +26,6 @@ export interface SagaRunnerParts {
   readonly stopDeadlineMs: number;
 }
 
-const ORPHANS_EVERY_MS = 30_000;
-
 /** Does what is due without anybody sending a message: local steps, retries, timeouts, mail. */
 export class SagaRunner implements Service {
   readonly #parts: SagaRunnerParts;
@@ -35,6 +35,7 @@ export class SagaRunner implements Service {
   readonly #lettingGo = new Set<Promise<void>>();
   readonly #writer: TransitionWriter;
   readonly #waiting: WaitingRoom;
+  readonly #places: Places;
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
@@ -45,6 +46,7 @@ export class SagaRunner implements Service {
   /** There may be something due that came before whoever is started now. */
   #behind = true;
   #lookedAtMs = 0;
+  #calling = false;
 
   constructor(parts: SagaRunnerParts) {
     this.#parts = parts;
@@ -54,6 +56,11 @@ export class SagaRunner implements Service {
     } = parts.engine;
     this.#writer = new TransitionWriter(parts.database, sql.save);
     this.#waiting = new WaitingRoom(parts.concurrency);
+    this.#places = new Places({
+      count: parts.concurrency,
+      onFree: () => this.#callNext(),
+      onQueue: () => this.#loop.wake(),
+    });
     const onError =
       (doing: string) =>
       (error: unknown): void =>
@@ -64,7 +71,7 @@ export class SagaRunner implements Service {
       maxBackoffMs: 2_000,
     });
     this.#renewal = new Loop({ step: () => this.#renew(), onError: onError("renewing claims of sagas") });
-    this.#orphans = new Loop({ step: () => this.#lookForOrphans(), onError: onError("looking for sagas") });
+    this.#orphans = orphanWatch(parts.engine, parts.database, onError("looking for sagas"));
   }
 
   async start(): Promise<void> {
@@ -91,7 +98,13 @@ export class SagaRunner implements Service {
   }
 
   get #room(): number {
-    return this.#parts.concurrency - this.#tasks.size - this.#opening.size - this.#waiting.size;
+    return this.#free - this.#opening.size - this.#waiting.size;
+  }
+
+  /** How many instances could be gone on with at once. Those that are only being written are many, but not any number. */
+  get #free(): number {
+    const { concurrency } = this.#parts;
+    return Math.min(this.#places.free, concurrency + mostBeside(concurrency) - this.#tasks.size);
   }
 
   /** An instance that was started and claimed here, with what came before it did. */
@@ -134,7 +147,8 @@ export class SagaRunner implements Service {
   // What became due elsewhere has its turn when those who wait are through, so from time to time nobody new may wait.
   async #lookAfterWaiting(): Promise<number> {
     await this.#giveBack(this.#waiting.dismissLate());
-    if (this.#waiting.size === 0) return Infinity; // whoever ends wakes us
+    this.#places.dismissLate();
+    if (this.#waiting.size + this.#places.queued === 0) return Infinity; // whoever ends wakes us
     if (systemClock.monotonicMs() - this.#lookedAtMs >= this.#parts.pollMs) this.#behind = true;
     return LONGEST_WAIT_MS;
   }
@@ -202,18 +216,22 @@ export class SagaRunner implements Service {
   }
 
   #seat(called: Called): void {
-    const isFree = this.#tasks.size < this.#parts.concurrency && this.#waiting.size === 0;
+    const isFree = this.#free > 0 && this.#waiting.size === 0;
     if (isFree || this.#tasks.has(called.instance.id)) return this.#take(called);
     this.#waiting.add(called);
     if (this.#waiting.size === 1) this.#loop.wake(); // somebody has to see to it that it does not wait for ever
   }
 
+  // Whoever is called may leave its place before this is through.
   #callNext(): void {
-    while (this.#tasks.size < this.#parts.concurrency && this.#loop.running) {
+    if (this.#calling) return;
+    this.#calling = true;
+    while (this.#free > 0 && this.#waiting.size > 0 && this.#loop.running) {
       const called = this.#waiting.next();
-      if (called === undefined) return;
-      this.#take(called);
+      if (called !== undefined) this.#take(called);
     }
+    this.#calling = false;
+    if (this.#behind && this.#waiting.size === 0) this.#loop.wake();
   }
 
   async #giveBack(ids: readonly string[]): Promise<void> {
@@ -235,6 +253,7 @@ export class SagaRunner implements Service {
       database,
       begin,
       writer: this.#writer,
+      places: this.#places,
       worker,
       definition,
       instance,
@@ -278,18 +297,5 @@ export class SagaRunner implements Service {
       }
     }
     return leaseMs / 3;
-  }
-
-  async #lookForOrphans(): Promise<number> {
-    const { engine, database } = this.#parts;
-    const { observer } = engine.parts;
-    const { rows } = await database.run<{ type: string; definition_version: number; count: number }>(
-      engine.sql.orphans,
-      [textArray(engine.movable())],
-    );
-    for (const { type, definition_version: version, count } of rows) {
-      observer.tell("saga.unknown_version", { type, version, count });
-    }
-    return ORPHANS_EVERY_MS;
   }
 }

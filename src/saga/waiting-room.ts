@@ -6,6 +6,12 @@ const AHEAD_MS = 250;
 /** How many of them for each place, and in all: each is kept in memory. */
 const MOST_FOR_A_PLACE = 8;
 const MOST = 200;
+
+/** How many more instances than there are places may be on their way. */
+export function mostBeside(places: number): number {
+  return Math.min(places * MOST_FOR_A_PLACE, MOST);
+}
+
 /** Nobody is kept here for longer. */
 export const LONGEST_WAIT_MS = 500;
 
@@ -49,7 +55,7 @@ export class WaitingRoom {
   /** How many more may come in. */
   get room(): number {
     this.#measure();
-    return Math.min(this.#pace, this.#places * MOST_FOR_A_PLACE, MOST) - this.#waiting.size;
+    return Math.min(this.#pace, mostBeside(this.#places)) - this.#waiting.size;
   }
 
   /** Somebody has left a place. */

@@ -20,28 +20,41 @@ export function isInsideTransaction(): boolean {
   return inside.getStore() === true;
 }
 
-const scopes = new WeakMap<object, TransactionScope>();
+/** What lies behind is out of sight of whoever holds it. Its two functions may be taken out of it. */
+class Handed implements BusTransaction {
+  readonly query: BusTransaction["query"];
+  readonly publish: BusTransaction["publish"];
+  readonly #tx: OwnedTransaction;
+  readonly #scope: TransactionScope;
+
+  constructor(tx: OwnedTransaction, scope: TransactionScope) {
+    this.#tx = tx;
+    this.#scope = scope;
+    this.query = (text, params) => tx.query(text, params);
+    this.publish = (contract, data, options) => scope.publish(contract, data, options);
+  }
+
+  static scopeOf(tx: object): TransactionScope | undefined {
+    return #scope in tx ? tx.#scope : undefined;
+  }
+
+  static ownedOf(tx: object): OwnedTransaction | undefined {
+    return #tx in tx ? tx.#tx : undefined;
+  }
+}
 
 /** The scope behind a transaction that we handed out, if it is one. */
 export function scopeOf(tx: unknown): TransactionScope | undefined {
-  return typeof tx === "object" && tx !== null ? scopes.get(tx) : undefined;
+  return typeof tx === "object" && tx !== null ? Handed.scopeOf(tx) : undefined;
 }
-
-const owned = new WeakMap<object, OwnedTransaction>();
 
 /** The transaction itself behind one that we handed out. */
 export function ownedOf(tx: unknown): OwnedTransaction | undefined {
-  return typeof tx === "object" && tx !== null ? owned.get(tx) : undefined;
+  return typeof tx === "object" && tx !== null ? Handed.ownedOf(tx) : undefined;
 }
 
 export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): BusTransaction {
-  const handed: BusTransaction = {
-    query: (text, params) => tx.query(text, params),
-    publish: (contract, data, options) => scope.publish(contract, data, options),
-  };
-  scopes.set(handed, scope);
-  owned.set(handed, tx);
-  return handed;
+  return new Handed(tx, scope);
 }
 
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;

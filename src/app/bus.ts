@@ -105,7 +105,8 @@ export class Bus {
   ): Promise<Published> {
     const scope = scopeOf(tx);
     if (scope !== undefined) return scope.publish(contract, data, options);
-    return this.#parts.compose(contract, data, options, lazily(tx)).then(async (outgoing) => {
+    const compose = async (): Promise<Outgoing> => this.#parts.compose(contract, data, options, lazily(tx));
+    return compose().then(async (outgoing) => {
       const [published] = await this.#write(tx, [outgoing]);
       return published ?? { id: outgoing.message.id, written: false };
     });
@@ -136,12 +137,12 @@ export class Bus {
     options: BusTransactionOptions = {},
   ): Promise<T> {
     const limits = transactionLimits(options);
-    await this.admit(...(options.topics ?? []));
+    if (options.topics !== undefined) await this.admit(...options.topics);
     const tx = await this.#parts.database.begin(limits);
     const scope = this.#parts.scope(tx);
     try {
       const result = await insideTransaction(() => work(busTransaction(tx, scope)));
-      await scope.whole();
+      if (scope.isUnderWay) await scope.whole();
       scope.committed(await tx.commit(scope.last(), scope.afterword()));
       return result;
     } catch (error) {

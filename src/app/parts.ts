@@ -131,7 +131,7 @@ export function wire(
   const composeOne = composer(settings, outbox, newId, payloads, spans);
   const scopeParts: ScopeParts = {
     compose: composeOne,
-    admit: (outgoing) => admission.admit(outgoing),
+    admit: (outgoing) => (admission.active ? admission.admit(outgoing) : outgoing),
     writer,
     sender,
     wakeUp,

@@ -39,9 +39,9 @@ export class WakeUp {
 
   /** The hint for these lanes as it may travel right behind their COMMIT; undefined when it has to wait, or nobody else need hear. */
   afterword(lanes: Iterable<number>): Afterword | undefined {
+    if (this.#closed || this.#quiet) return undefined;
     const all = [...new Set(lanes)];
-    if (all.length === 0 || this.#closed || this.#quiet || this.#options.owns?.(all) !== false)
-      return undefined;
+    if (all.length === 0 || this.#options.owns?.(all) !== false) return undefined;
     this.#beQuiet();
     const { channel } = this.#options;
     return { ...notification(channel, hintOf(all)), onSent: (answered) => this.#follow(answered) };

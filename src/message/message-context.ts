@@ -64,18 +64,20 @@ function ownSpan(said: string | undefined, caused: string | undefined, randomByt
 }
 
 function checkOverrides({ correlationId, causationId, traceparent }: ContextOverrides): void {
-  for (const [name, id] of Object.entries({ correlationId, causationId })) {
-    if (id !== undefined && !isValidId(id)) {
-      throw new SagaboxError(
-        "HEADER_INVALID",
-        `${name} must be a text of 1 to 255 characters without control characters.`,
-      );
-    }
-  }
+  checkOverride("correlationId", correlationId);
+  checkOverride("causationId", causationId);
   if (traceparent !== undefined && parseTraceparent(traceparent) === undefined) {
     throw new SagaboxError(
       "HEADER_INVALID",
       "traceparent must have the form 00-<trace id>-<span id>-<flags>.",
     );
   }
+}
+
+function checkOverride(name: string, id: string | undefined): void {
+  if (id === undefined || isValidId(id)) return;
+  throw new SagaboxError(
+    "HEADER_INVALID",
+    `${name} must be a text of 1 to 255 characters without control characters.`,
+  );
 }

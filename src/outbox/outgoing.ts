@@ -13,6 +13,7 @@ import {
   validate,
   type AnyContract,
   type DerivedContext,
+  type Headers,
   type IdSource,
   type Message,
   type Packed,
@@ -110,29 +111,53 @@ export type Compose = (
   data: unknown,
   options?: PublishOptions,
   tx?: Queryable,
-) => Promise<Outgoing>;
+) => Outgoing | Promise<Outgoing>;
 
-/** Contract, data and wishes → a checked message. Nothing is written yet, so nothing can be half-done. */
-export async function compose(
+/**
+ * Contract, data and wishes → a checked message. Nothing is written yet, so nothing can be half-done. It takes time only
+ * where the schema, the seal, the store or the span do.
+ */
+export function compose(
   context: ComposeContext,
   contract: AnyContract,
   input: unknown,
   options: PublishOptions = {},
   tx?: Queryable,
-): Promise<Outgoing> {
+): Outgoing | Promise<Outgoing> {
   rejectUnknownKeys("publish", options, KNOWN);
   assertContract(contract);
-  const checked: unknown = validate(contract, input);
-  const data = checked instanceof Promise ? ((await checked) as unknown) : checked;
+  const checking: unknown = validate(contract, input);
+  if (!(checking instanceof Promise)) return composeChecked(context, contract, checking, options, tx);
+  return checking.then((data: unknown) => composeChecked(context, contract, data, options, tx));
+}
+
+function composeChecked(
+  context: ComposeContext,
+  contract: AnyContract,
+  data: unknown,
+  options: PublishOptions,
+  tx: Queryable | undefined,
+): Outgoing | Promise<Outgoing> {
   const id = checkedId(options.id) ?? context.newId();
   const key = checkedKey(options.key) ?? keyOf(contract, data);
   const topic = checkedTopic(options.topic) ?? topicOf(contract, context.routing);
-  const current = currentMessageContext();
   const headers = checkHeaders(options.headers);
   const { kind, name: type, version: schemaVersion } = contract;
   const names = { id, kind, type, schemaVersion, topic, key };
   const making = created(context, contract, names, data, options, tx);
-  const { packed, origin } = making instanceof Promise ? await making : making;
+  if (!(making instanceof Promise)) return outgoingOf(context, contract, names, headers, options, making);
+  return making.then((made) => outgoingOf(context, contract, names, headers, options, made));
+}
+
+function outgoingOf(
+  context: ComposeContext,
+  contract: AnyContract,
+  { id, kind, type, schemaVersion, topic, key }: PackedMessage,
+  headers: Headers,
+  options: PublishOptions,
+  { packed, origin }: Created,
+): Outgoing {
+  const current = currentMessageContext();
   return {
     // Member by member: copying other objects into one costs more than all the checks, and this is every message.
     message: {

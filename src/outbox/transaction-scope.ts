@@ -16,7 +16,7 @@ import {
 
 export interface ScopeParts {
   readonly compose: Compose;
-  readonly admit: (outgoing: readonly Outgoing[]) => Promise<readonly Outgoing[]>;
+  readonly admit: (outgoing: readonly Outgoing[]) => readonly Outgoing[] | Promise<readonly Outgoing[]>;
   readonly writer: OutboxWriter;
   readonly sender: OptimisticSender;
   readonly wakeUp: WakeUp;
@@ -67,8 +67,10 @@ export class TransactionScope {
 
   publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {
     return this.during(async () => {
-      const outgoing = await this.#parts.compose(contract, data, options, this.#tx);
-      return this.add(outgoing);
+      // Each wait for what is there already has its price, and this is every message.
+      const composing = this.#parts.compose(contract, data, options, this.#tx);
+      const adding = this.#add(composing instanceof Promise ? await composing : composing);
+      return adding instanceof Promise ? await adding : adding;
     });
   }
 
@@ -81,25 +83,18 @@ export class TransactionScope {
     return underWay;
   }
 
+  get isUnderWay(): boolean {
+    return this.#underWay.size > 0;
+  }
+
   /** Before the COMMIT: what was begun and never awaited is waited for here, and what of it fails, fails the transaction. */
   async whole(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay);
   }
 
   async add(outgoing: Outgoing): Promise<Published> {
-    const { id } = outgoing.message;
-    const admitted = await this.#parts.admit([outgoing]);
-    if (!this.#tx.open) throw tooLate();
-    if (admitted.length === 0) return { id, written: false };
-    if (canLease(outgoing)) {
-      this.#gathered.push(outgoing);
-      return { id, written: true };
-    }
-    await this.flush();
-    const written = await this.#write([outgoing]);
-    return { id, written: written.has(id) };
+    return this.#add(outgoing);
   }
-
   /** Writes what has gathered now, in the present savepoint. It is left to the relay: it may still be rolled back. */
   async flush(): Promise<void> {
     await this.#write(this.#gathered.splice(0));
@@ -150,6 +145,28 @@ export class TransactionScope {
     wakeUp.now(this.#touched, this.#told);
     if (this.#scheduled) this.#parts.onScheduled();
     for (const told of this.#whenCommitted.splice(0)) told();
+  }
+
+  #add(outgoing: Outgoing): Published | Promise<Published> {
+    const admitting = this.#parts.admit([outgoing]);
+    if (!(admitting instanceof Promise)) return this.#gather(outgoing, admitting.length > 0);
+    return admitting.then((admitted) => this.#gather(outgoing, admitted.length > 0));
+  }
+
+  #gather(outgoing: Outgoing, admitted: boolean): Published | Promise<Published> {
+    const { id } = outgoing.message;
+    if (!this.#tx.open) throw tooLate();
+    if (!admitted) return { id, written: false };
+    if (!canLease(outgoing)) return this.#writeNow(outgoing);
+    this.#gathered.push(outgoing);
+    return { id, written: true };
+  }
+
+  async #writeNow(outgoing: Outgoing): Promise<Published> {
+    const { id } = outgoing.message;
+    await this.flush();
+    const written = await this.#write([outgoing]);
+    return { id, written: written.has(id) };
   }
 
   async #write(outgoing: readonly Outgoing[]): Promise<ReadonlySet<string>> {

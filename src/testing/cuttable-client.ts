@@ -24,7 +24,7 @@ export class CuttableClient {
     this.#client = client;
     this.#watch = watch;
     const own: Partial<PgClient> = {
-      query: (query) => this.#query(query),
+      query: (query, values) => this.#query(query, values),
       release: (destroy) => this.#release(destroy),
     };
     this.handed = new Proxy(client, {
@@ -60,9 +60,9 @@ export class CuttableClient {
     this.#client.release(destroy);
   }
 
-  async #query(query: PgQuery | string): Promise<PgResult> {
+  async #query(query: PgQuery | string, values?: readonly unknown[]): Promise<PgResult> {
     if (this.#watch.isCut) throw connectionLost();
-    const send = (): Promise<PgResult> => this.#client.query(query);
+    const send = (): Promise<PgResult> => this.#client.query(query, values);
     const { text, name = "" } = typeof query === "string" ? { text: query } : query;
     if (/^\s*begin\b/i.test(text)) [this.#inTransaction, this.#saved] = [true, false];
     if (/^\s*rollback\s*$/i.test(text)) this.#inTransaction = false;

@@ -12,7 +12,7 @@ export interface PgQuery {
 }
 
 export interface PgClient {
-  query(query: PgQuery | string): Promise<PgResult>;
+  query(query: PgQuery | string, values?: readonly unknown[]): Promise<PgResult>;
   getTransactionStatus?(): string | null;
   on(event: "error" | "end", hear: (error?: Error) => void): unknown;
   on(event: "notification", hear: (message: { channel: string; payload?: string }) => void): unknown;

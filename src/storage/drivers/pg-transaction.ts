@@ -66,9 +66,12 @@ export class PgTransaction implements OwnedTransaction {
     return this.#send<R>(queryOf({ statement, params }));
   }
 
-  async query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
-    if (this.beforeSavepoint !== undefined && SAVEPOINT.test(text)) await this.beforeSavepoint();
-    return this.#send<R>(params.length === 0 ? { text } : { text, values: params });
+  query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
+    // A text by itself is cheaper for the driver; what is none must not pass for a query of its own.
+    if (typeof text !== "string") return this.#send<R>({ text });
+    const values = params.length === 0 ? undefined : params;
+    if (this.beforeSavepoint === undefined || !SAVEPOINT.test(text)) return this.#send<R>(text, values);
+    return this.beforeSavepoint().then(() => this.#send<R>(text, values));
   }
 
   async commit(
@@ -78,7 +81,7 @@ export class PgTransaction implements OwnedTransaction {
     this.#assertOpen();
     const queries = last.map(queryOf); // throws while everything can still be rolled back
     this.#state = "closed";
-    await Promise.allSettled(this.#inFlight); // what nobody awaited may still end or abort the transaction
+    if (this.#inFlight.size > 0) await Promise.allSettled(this.#inFlight); // what nobody awaited may still end or abort the transaction
     this.#assertNotLost();
     this.#assertNotEndedByOthers();
     const answers = this.#together(() => {
@@ -110,10 +113,10 @@ export class PgTransaction implements OwnedTransaction {
     this.#lost ??= { cause };
   };
 
-  async #send<R>(query: PgQuery): Promise<Rows<R>> {
+  async #send<R>(query: PgQuery | string, values?: readonly unknown[]): Promise<Rows<R>> {
     this.#assertOpen();
     this.#asked = true;
-    const answer = this.#begun === undefined ? this.#first(query) : this.#client.query(query);
+    const answer = this.#begun === undefined ? this.#first(query, values) : this.#client.query(query, values);
     this.#inFlight.add(answer);
     try {
       return rowsOf<R>(await answer);
@@ -122,12 +125,12 @@ export class PgTransaction implements OwnedTransaction {
     }
   }
 
-  #first(query: PgQuery): Promise<PgResult> {
+  #first(query: PgQuery | string, values?: readonly unknown[]): Promise<PgResult> {
     const stream = this.#client.connection?.stream;
     stream?.cork?.();
     process.nextTick(() => stream?.uncork?.()); // whatever is asked before anybody waits comes along
     void this.#begin();
-    return this.#client.query(query);
+    return this.#client.query(query, values);
   }
 
   #begin(): Promise<PgResult> {

@@ -95,6 +95,7 @@ export class TransactionScope {
   async add(outgoing: Outgoing): Promise<Published> {
     return this.#add(outgoing);
   }
+
   /** Writes what has gathered now, in the present savepoint. It is left to the relay: it may still be rolled back. */
   async flush(): Promise<void> {
     await this.#write(this.#gathered.splice(0));

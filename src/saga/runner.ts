@@ -1,4 +1,3 @@
-import { errorText } from "../errors/index.ts";
 import { personErased } from "../message/index.ts";
 import { Loop, systemClock, withDeadline, type Service } from "../runtime/index.ts";
 import { textArray, type Database, type Statement } from "../storage/index.ts";
@@ -64,7 +63,7 @@ export class SagaRunner implements Service {
     const onError =
       (doing: string) =>
       (error: unknown): void =>
-        observer.tell("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs: 100 });
+        observer.tell("storage.failed", { doing, error: messageOf(error).slice(0, 500), retryInMs: 100 });
     this.#loop = new Loop({
       step: () => this.#look(),
       onError: onError("claiming sagas"),

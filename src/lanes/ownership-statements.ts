@@ -42,18 +42,25 @@ export function ownershipStatements(schema: string) {
                              order by lane.lane for update skip locked)`,
     ),
     // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease. So is a
-    // member whose renewal has begun but not committed yet: its lease is not over.
+    // member whose renewal has begun but not committed yet: its lease is not over. Owners that are no members any more are
+    // listed first: a lane that was taken since this statement began is looked at as it is now, but its new owner may have
+    // joined later than this statement can see.
     acquire: statement(
       "sagabox.lanes.acquire",
       `with gone as materialized (
          select id from ${schema}.member
           where scope = $2::integer and not (${alive}) for share skip locked),
+       forgotten as materialized (
+         select distinct lane.owner
+           from ${schema}.relay_lane as lane
+          where lane.scope = $2::integer and lane.owner is not null
+            and not exists (select 1 from ${schema}.member where id = lane.owner)),
        free as materialized (
          select lane.lane
            from ${schema}.relay_lane as lane
           where lane.scope = $2::integer
             and (lane.owner is null or lane.owner in (select id from gone)
-                 or not exists (select 1 from ${schema}.member where id = lane.owner))
+                 or lane.owner in (select owner from forgotten))
           order by lane.lane
           limit $3::integer
             for update of lane skip locked

@@ -18,9 +18,13 @@ export class InFlight {
     this.#ghosts.clear();
   }
 
+  has({ lane, seq }: LaneRow): boolean {
+    return this.#lanes.get(lane)?.rows.has(seq) === true;
+  }
+
   /** In flight now, or at some moment since the read began. */
-  knows({ lane, seq }: LaneRow): boolean {
-    return this.#lanes.get(lane)?.rows.has(seq) === true || this.#ghosts.has(seq);
+  knows(row: LaneRow): boolean {
+    return this.has(row) || this.#ghosts.has(row.seq);
   }
 
   hasStream(stream: string): boolean {

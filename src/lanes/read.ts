@@ -24,7 +24,7 @@ export interface ReadRow {
 export interface Read {
   readonly moment: ReadMoment | undefined;
   readonly rows: readonly ReadRow[];
-  /** Whether the lane is still ours under the claim it was read with. */
+  /** Whether the lane is, at the moment of asking, still ours under the claim it was read with. */
   still(lane: number): boolean;
 }
 

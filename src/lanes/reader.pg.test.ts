@@ -186,6 +186,47 @@ test("a lane lost while it was being read hands out nothing of that read", async
   expect(reader.inFlight).toBe(0);
 });
 
+test("a lane lost while others were being read hands out nothing that was taken before", async () => {
+  const { publish, fetch, database, ownership, reader } = await setup();
+  const { lane } = outgoing({ key: "k" });
+  await publish(outgoing({ id: "1", key: "k" }));
+  reader.back(await fetch(), 0);
+  const gate = database.pauseAfter("sagabox.outbox.fetch"); // which comes after the statement for what is due again
+  const reading = fetch();
+  await gate.reached;
+  expect(reader.inFlight).toBe(1);
+  ownership.lose([claimOn(ownership, lane)]);
+  gate.open();
+  expect(await reading).toEqual([]);
+  expect(reader.inFlight).toBe(0);
+});
+
+test("a lane lost while others were being read hands out nothing of a low priority that was read before", async () => {
+  const { publish, fetch, settle, database, ownership, reader } = await setup();
+  const { lane } = outgoing({ key: "k" });
+  await publish(outgoing({ id: "high", key: "other", priority: 9 }));
+  await fetch(); // tells that there are other priorities
+  await settle(await fetch());
+  await publish(outgoing({ id: "low", key: "k", priority: 1 }));
+  const gate = database.pauseAfter("sagabox.outbox.fetch");
+  const reading = fetch();
+  await gate.reached;
+  ownership.lose([claimOn(ownership, lane)]);
+  gate.open();
+  expect(await reading).toEqual([]);
+  expect(reader.inFlight).toBe(0);
+});
+
+test("what is due again is never more than was asked for", async () => {
+  const { publish, fetch, reader } = await setup();
+  const keys = ["a", "b"];
+  await publish(...keys.flatMap((key) => ["1", "2"].map((n) => outgoing({ id: key + n, key }))));
+  reader.back(await fetch(), 0);
+  const first = (await fetch(3)).map((row) => row.messageId);
+  expect(first.length).toBeLessThanOrEqual(3);
+  expect(first).toContain("a1");
+});
+
 test("rows given back are handed out again in order, after their time", async () => {
   const { publish, fetch, ids, reader } = await setup();
   await publish(...["1", "2", "3"].map((id) => outgoing({ id, key: "k" })));

@@ -7,7 +7,7 @@ import { withMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { progressOf, type ReadLimits } from "./progress.ts";
-import { DEFAULT_PRIORITY, readOf, type Read, type ReadRow } from "./read.ts";
+import { DEFAULT_PRIORITY, readOf, type Read } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { Unread } from "./unread.ts";
 
@@ -95,7 +95,9 @@ export class LaneReader implements LaneWorker {
     const rows: LaneRow[] = [];
     try {
       await this.#take(session, limit, rows);
-      return await this.#whole(session, rows);
+      const whole = await this.#whole(session, rows);
+      // A lane may have been lost while a later statement ran: what was taken of it before is somebody else's.
+      return whole.filter((row) => this.#custody.inFlight.has(row));
     } catch (error) {
       // Nobody has seen them yet, and a later statement failed: left in flight, nobody ever would.
       this.back(rows, 0);
@@ -107,10 +109,12 @@ export class LaneReader implements LaneWorker {
   async #take(session: Queryable, limit: number, rows: LaneRow[]): Promise<void> {
     rows.push(...(await this.#reenter(session, limit)));
     if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return;
-    const express = this.#express ? await this.#expressRows(session, limit - rows.length) : [];
-    rows.push(...this.#takeExpress(express, (rank) => rank >= DEFAULT_PRIORITY));
+    const express = this.#express ? await this.#expressRows(session, limit - rows.length) : undefined;
+    const take = (fits: (rank: number) => boolean): void =>
+      void rows.push(...this.#takeExpress(express, limit - rows.length, fits));
+    take((rank) => rank >= DEFAULT_PRIORITY);
     if (rows.length < limit) rows.push(...(await this.#walk(session, limit - rows.length)));
-    if (rows.length < limit) rows.push(...this.#takeExpress(express, (rank) => rank < DEFAULT_PRIORITY));
+    take((rank) => rank < DEFAULT_PRIORITY);
   }
 
   async #whole(session: Queryable, rows: LaneRow[]): Promise<LaneRow[]> {
@@ -177,7 +181,7 @@ export class LaneReader implements LaneWorker {
     const resting = this.#options.resting?.() ?? [];
     this.#custody.watchBusyStreams(lanes);
     const { messages } = this.#options;
-    const read = await this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
+    const answer = await this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
       textArray(lanes),
       textArray(lanes.map((lane) => this.#marks.markOf(lane))),
       ...this.#passedOver(lanes, resting),
@@ -185,6 +189,8 @@ export class LaneReader implements LaneWorker {
       limit,
       ...(messages ? this.#days.expected(this.#clock.wallMs()) : []),
     ]);
+    const still = new Set(lanes.filter((lane) => answer.still(lane)));
+    const read = { ...answer, still: (lane: number) => still.has(lane) }; // what a mark may pass must be taken
     if (messages) this.#days.met(read.rows);
     this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
     const taken: LaneRow[] = [];
@@ -194,9 +200,9 @@ export class LaneReader implements LaneWorker {
     return taken;
   }
 
-  async #expressRows(session: Queryable, limit: number): Promise<ReadRow[]> {
+  async #expressRows(session: Queryable, limit: number): Promise<Read | undefined> {
     const lanes = this.#options.ownership.lanes();
-    if (lanes.length === 0) return [];
+    if (lanes.length === 0) return undefined;
     const read = await this.#read(session, this.#sql.express, lanes, [
       textArray(lanes),
       this.#options.ageingMs,
@@ -205,14 +211,15 @@ export class LaneReader implements LaneWorker {
       limit,
     ]);
     this.#express = read.moment?.express === true;
-    return read.rows.filter(({ row }) => read.still(row.lane));
+    return read;
   }
 
   // Low ones go when nothing else wants the place, or when they have waited long enough to have risen.
-  #takeExpress(read: readonly ReadRow[], fits: (rank: number) => boolean): LaneRow[] {
+  #takeExpress(read: Read | undefined, limit: number, fits: (rank: number) => boolean): LaneRow[] {
     const taken: LaneRow[] = [];
-    for (const { row, rank } of read) {
-      if (!fits(rank)) continue;
+    for (const { row, rank } of read?.rows ?? []) {
+      if (taken.length >= limit) break;
+      if (!fits(rank) || read?.still(row.lane) !== true) continue;
       if (row.stream !== null && this.#custody.inFlight.hasStream(row.stream)) continue;
       if (this.#custody.take(row, false)) taken.push(row);
     }
@@ -233,7 +240,7 @@ export class LaneReader implements LaneWorker {
       textArray(streams.map((hold) => hold.stream)),
       textArray(single.map((hold) => hold.lane)),
       textArray(single.map((hold) => hold.seq)),
-      Math.max(1, Math.ceil(limit / due.length)),
+      Math.floor(limit / due.length), // those of all streams together are no more than was asked for
     ]);
     const owned = due.filter((hold) => read.still(hold.lane));
     const rows = read.rows.map(({ row }) => row);
@@ -276,13 +283,10 @@ export class LaneReader implements LaneWorker {
       throw error;
     });
     this.#marks.finishRead();
-    const still = new Set(
-      lanes.filter((lane) => {
-        const claim = ownership.claim(lane);
-        return claim !== undefined && claim === claims.get(lane);
-      }),
-    );
-    const read = readOf(rows, (lane) => still.has(lane));
+    const read = readOf(rows, (lane) => {
+      const claim = ownership.claim(lane);
+      return claim !== undefined && claim === claims.get(lane);
+    });
     if (read.moment?.express === true) this.#express = true;
     return read;
   }

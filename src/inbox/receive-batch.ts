@@ -1,4 +1,5 @@
 import { textArray } from "../storage/index.ts";
+import type { AckWith } from "../transport/index.ts";
 import { attempt, type Attempt, type AttemptLimits, type LastStatement } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import { storedResult } from "./receive-once.ts";
@@ -9,7 +10,7 @@ export interface BatchItem {
   readonly type: string;
   readonly payload: string | null;
   readonly expiresAt: string | null;
-  readonly ackWith?: LastStatement | undefined;
+  readonly ackWith?: AckWith | undefined;
 }
 
 export interface BatchReceipt<T extends BatchItem> extends AttemptLimits {
@@ -53,8 +54,7 @@ export function receiveBatch<T extends BatchItem>(
     const startedMs = clock.monotonicMs();
     const results = await handle(fresh, current);
     const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
-    const acks = fresh.flatMap((item) => item.ackWith ?? []);
-    await current.commit([finish(engine, consumer, fresh, results, durationMs), ...acks]);
+    await current.commit([finish(engine, consumer, fresh, results, durationMs), ...acksOf(fresh)]);
     return { processed: fresh, ...rest, durationMs };
   });
 }
@@ -86,6 +86,15 @@ function split<T extends BatchItem>(items: readonly T[], ids: Set<string>): { fr
   const others: T[] = [];
   for (const item of items) (ids.delete(item.id) ? fresh : others).push(item);
   return { fresh, others };
+}
+
+function acksOf(items: readonly BatchItem[]): readonly LastStatement[] {
+  const acks = items.flatMap((item) => item.ackWith ?? []);
+  const [first] = acks;
+  if (first?.together === undefined || acks.length === 1) return acks;
+  if (acks.some(({ together }) => together !== first.together)) return acks;
+  const listOf = (place: number): string => textArray(acks.map(({ params }) => params[place] ?? null));
+  return [{ statement: first.together, params: first.params.map((_, place) => listOf(place)) }];
 }
 
 async function recall(

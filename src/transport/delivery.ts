@@ -18,7 +18,7 @@ export interface Delivery {
    * Where the transport lives in the same database: settles inside the effect's own transaction, with its COMMIT, and
    * fails it (division_by_zero) when the delivery is no longer there: a worker that was stopped for long comes too late.
    */
-  readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
+  readonly ackWith?: AckWith;
   /** Told when a transaction that held `ackWith` has committed. */
   readonly acked?: () => void;
   /** Comes back after the delay; with its successors of the same key behind it where the transport orders retries. */
@@ -31,6 +31,17 @@ export interface Delivery {
    * was committed before.
    */
   deadLetter?(note: DeadLetterNote): Promise<void>;
+}
+
+/** An acknowledgement as a statement of whoever handles the message. */
+export interface AckWith {
+  readonly statement: Statement;
+  readonly params: readonly Param[];
+  /**
+   * Acknowledges several in one go, or fails for all of them: its parameters are those of `statement`, each the list of
+   * what all of them have in its place, as one text.
+   */
+  readonly together?: Statement;
 }
 
 /** What is written beside a dead message; the names travel as they are. */

@@ -8,7 +8,7 @@ export type {
   TopicRequest,
   Transport,
 } from "./transport.ts";
-export type { DeadLetterNote, Delivery, RetryOptions } from "./delivery.ts";
+export type { AckWith, DeadLetterNote, Delivery, RetryOptions } from "./delivery.ts";
 export type { Capabilities } from "./capabilities.ts";
 export type { BrokerObject, BrokerTopology, PlannedGroup } from "./topology.ts";
 export { assertCanBegin, type StartingPoint } from "./starting-point.ts";

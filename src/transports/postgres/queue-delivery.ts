@@ -1,11 +1,12 @@
 import { SagaboxError } from "../../errors/index.ts";
 import type { LaneRow } from "../../lanes/index.ts";
 import type { Message } from "../../message/index.ts";
-import type { Param, Statement } from "../../storage/index.ts";
-import type { Delivery, RetryOptions } from "../../transport/index.ts";
+import type { Statement } from "../../storage/index.ts";
+import type { AckWith, Delivery, RetryOptions } from "../../transport/index.ts";
 
 interface Ways {
   readonly ackInside: Statement;
+  readonly ackInsideAll: Statement;
   ack(): Promise<void>;
   retry(options: RetryOptions): Promise<void>;
   acked(): void;
@@ -54,9 +55,10 @@ export class QueueDelivery implements Delivery {
     await this.#ways.ack().finally(() => this.#ways.closed());
   }
 
-  get ackWith(): { statement: Statement; params: readonly Param[] } {
+  get ackWith(): AckWith {
     const { lane, seq, messageId } = this.#row;
-    return { statement: this.#ways.ackInside, params: [lane, String(seq), messageId] };
+    const { ackInside, ackInsideAll } = this.#ways;
+    return { statement: ackInside, params: [lane, String(seq), messageId], together: ackInsideAll };
   }
 
   readonly acked = (): void => {

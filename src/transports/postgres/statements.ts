@@ -152,6 +152,21 @@ export function deliveryStatements(schema: string) {
        )
        select 1 / count(*) as acked from gone`,
     ),
+    // Each is looked up by itself, whatever the server thinks of the size of the table; one that is gone fails them all.
+    ackInsideAll: statement(
+      "sagabox.queue.ack_inside_all",
+      `with gone as (
+         delete from ${schema}.queue
+          where ctid = any(array(
+            select found.place
+              from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
+             cross join lateral (
+               select row.ctid as place from ${schema}.queue as row where ${sameRow("done")} offset 0
+             ) as found))
+         returning 1
+       )
+       select 1 / (count(*) = cardinality($1::text::integer[]))::integer as acked from gone`,
+    ),
     retried: statement(
       "sagabox.queue.retried",
       `with ${ownedLanes(schema)}, kept as (

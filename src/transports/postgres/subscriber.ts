@@ -7,13 +7,7 @@ import {
   type LaneWorker,
 } from "../../lanes/index.ts";
 import { Loop, systemClock } from "../../runtime/index.ts";
-import {
-  quotedSchema,
-  SessionHolder,
-  steadyPlans,
-  type Database,
-  type Statement,
-} from "../../storage/index.ts";
+import { quotedSchema, SessionHolder, steadyPlans, type Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import type { Consumption, Delivery, Subscription } from "../../transport/index.ts";
 import { DeliverySettler } from "./delivery-settler.ts";
@@ -44,7 +38,7 @@ export class Subscriber implements Consumption {
   readonly #reading: SessionHolder;
   readonly #loop: Loop;
   readonly #open = new Map<number, QueueDelivery>();
-  readonly #ackInside: Statement;
+  readonly #sql: ReturnType<typeof deliveryStatements>;
   #idleMs = FIRST_POLL_MS;
   #sweepAtMs = 0;
   #trouble: string | undefined;
@@ -73,7 +67,7 @@ export class Subscriber implements Consumption {
     });
     this.#ownership.attach(this.#laneWorker());
     this.#settler = new DeliverySettler(database, schema, this.#ownership, this.#reader);
-    this.#ackInside = deliveryStatements(quotedSchema(schema)).ackInside;
+    this.#sql = deliveryStatements(quotedSchema(schema));
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: (error) => this.#troubled(error),
@@ -164,7 +158,8 @@ export class Subscriber implements Consumption {
 
   #hand(row: LaneRow): void {
     const delivery: QueueDelivery = new QueueDelivery(row, this.#options.subscription.ordered, {
-      ackInside: this.#ackInside,
+      ackInside: this.#sql.ackInside,
+      ackInsideAll: this.#sql.ackInsideAll,
       ack: () => this.#settler.ack(row),
       retry: (options) => this.#settler.retry(row, options),
       acked: () => this.#reader.settled([row]),

@@ -36,6 +36,10 @@ test("a bulk handler gets many messages in one transaction, in order and without
   const timed =
     "select count(*)::int as timed from sagabox.consumer_inbox where processing_duration_ms is not null";
   expect(await house.rows(timed)).toEqual([{ timed: 40 }]);
+  await house.publish(...messages.slice(0, 3), aMessage({ id: "new" }), ...messages.slice(3, 6));
+  await house.observer.until("consumer.duplicate", 11);
+  await house.observer.until("consumer.processed", 41);
+  expect((await house.effects()).map((effect) => effect.id).slice(40)).toEqual(["new"]);
 });
 
 test("a failing batch is redone one by one: the bad message is buried, the good ones are handled once", async () => {
@@ -270,15 +274,16 @@ test("what handlers of a batch answer is kept with each of their messages", asyn
 
 test("a batch is finished by its own rows, not by all of its consumer's, whatever is known of the table", async () => {
   const { engine, pool } = await consumers();
-  const { finishAll, finishWithResults, recall } = engine.sql;
+  const { finishAll, finishWithResults, recall, recallAll } = engine.sql;
   const given = {
     finishAll: "'c', 1, '{a}'",
     finishWithResults: "'c', 1, '{a}', '{b}'",
     recall: "'c', '{a}'",
+    recallAll: "'c', '{a}'",
   };
   const client = await pool.connect();
   await client.query("set plan_cache_mode = force_generic_plan");
-  for (const [name, { text }] of Object.entries({ finishAll, finishWithResults, recall })) {
+  for (const [name, { text }] of Object.entries({ finishAll, finishWithResults, recall, recallAll })) {
     await client.query(`prepare ${name} as ${text}`);
     const { rows } = await client.query(`explain execute ${name} (${given[name as keyof typeof given]})`);
     expect(JSON.stringify(rows)).toMatch(/Index Cond: \(\(consumer = \$1\) AND \(event_id = ANY/);

@@ -39,13 +39,9 @@ export function receiveBatch<T extends BatchItem>(
   const { consumer, items } = receipt;
   return attempt(engine, receipt, async (current) => {
     const { statement, params } = claimOf(engine, consumer, items);
-    const claim = await current.tx.run<{ event_id: string }>(statement, params);
-    const { fresh, others } = split(items, new Set(claim.rows.map((row) => row.event_id)));
-    const known = others.length === 0 ? new Set<string>() : await recall(current, engine, consumer, others);
-    const rest = {
-      duplicates: others.filter((item) => known.has(item.id)),
-      expired: others.filter((item) => !known.has(item.id)),
-    };
+    const { rowCount } = await current.tx.run(statement, params);
+    const all = rowCount === items.length;
+    const { fresh, ...rest } = all ? allFresh(items) : await tellApart(current, engine, receipt);
     if (fresh.length === 0) {
       await current.tx.rollback();
       return { processed: [], ...rest, durationMs: 0 };
@@ -80,14 +76,6 @@ function isAlike(first: BatchItem, { topic, type, payload, expiresAt }: BatchIte
   return payload === null && expiresAt === null && topic === first.topic && type === first.type;
 }
 
-// The same message may be in a batch twice; its second copy is a duplicate of the first.
-function split<T extends BatchItem>(items: readonly T[], ids: Set<string>): { fresh: T[]; others: T[] } {
-  const fresh: T[] = [];
-  const others: T[] = [];
-  for (const item of items) (ids.delete(item.id) ? fresh : others).push(item);
-  return { fresh, others };
-}
-
 function acksOf(items: readonly BatchItem[]): readonly LastStatement[] {
   const acks = items.flatMap((item) => item.ackWith ?? []);
   const [first] = acks;
@@ -97,15 +85,34 @@ function acksOf(items: readonly BatchItem[]): readonly LastStatement[] {
   return [{ statement: first.together, params: first.params.map((_, place) => listOf(place)) }];
 }
 
-async function recall(
+interface Apart<T> {
+  readonly fresh: readonly T[];
+  readonly duplicates: readonly T[];
+  readonly expired: readonly T[];
+}
+
+function allFresh<T>(items: readonly T[]): Apart<T> {
+  return { fresh: items, duplicates: [], expired: [] };
+}
+
+// The same message may be in a batch twice; its second copy is a duplicate of the first.
+async function tellApart<T extends BatchItem>(
   { tx }: Attempt,
   { sql }: InboxEngine,
-  consumer: string,
-  items: readonly BatchItem[],
-): Promise<Set<string>> {
+  { consumer, items }: BatchReceipt<T>,
+): Promise<Apart<T>> {
   const params = [consumer, textArray(items.map((item) => item.id))];
-  const { rows } = await tx.run<{ event_id: string }>(sql.recall, params);
-  return new Set(rows.map((row) => row.event_id));
+  const { rows } = await tx.run<{ event_id: string; fresh: boolean }>(sql.recallAll, params);
+  const known = new Set(rows.map((row) => row.event_id));
+  const own = new Set(rows.filter((row) => row.fresh).map((row) => row.event_id));
+  const fresh: T[] = [];
+  const duplicates: T[] = [];
+  const expired: T[] = [];
+  for (const item of items) {
+    if (own.delete(item.id)) fresh.push(item);
+    else (known.has(item.id) ? duplicates : expired).push(item);
+  }
+  return { fresh, duplicates, expired };
 }
 
 function finish(

@@ -31,7 +31,8 @@ export function inboxStatements(schema: string) {
        on conflict do nothing
        returning 1`,
     ),
-    // Sorted, so that two batches that share messages wait for each other instead of deadlocking.
+    // Sorted, so that two batches that share messages wait for each other instead of deadlocking. How many are new says
+    // enough nearly always.
     rememberAll: statement(
       "sagabox.inbox.remember_all",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
@@ -40,8 +41,7 @@ export function inboxStatements(schema: string) {
               as given (id, topic, type, payload, expires_at)
         where coalesce(given.expires_at > (select clock_timestamp()), true)
         order by given.id
-       on conflict do nothing
-       returning event_id`,
+       on conflict do nothing`,
     ),
     // The same for messages of one topic and type that neither expire nor are kept, as nearly all are: the server takes
     // one list apart instead of five.
@@ -51,8 +51,7 @@ export function inboxStatements(schema: string) {
        select $1::text, given.id, $3::text, $4::text
          from unnest($2::text::text[]) as given (id)
         order by given.id
-       on conflict do nothing
-       returning event_id`,
+       on conflict do nothing`,
     ),
     // A message that its handler did not want: seen, without effect.
     passOver: statement(
@@ -115,6 +114,13 @@ export function inboxStatements(schema: string) {
     recall: statement(
       "sagabox.inbox.recall",
       `select event_id, result from ${inbox} where consumer = $1::text and event_id = any($2::text::text[])`,
+    ),
+    // Which of a batch were remembered by this very transaction, where it was not all of them. Transaction numbers come
+    // round again, though not within an hour; clocks are set, though seldom by as much.
+    recallAll: statement(
+      "sagabox.inbox.recall_all",
+      `select event_id, xmin = pg_current_xact_id()::xid and consumed_at > transaction_timestamp() - interval '1 hour' as fresh
+         from ${inbox} where consumer = $1::text and event_id = any($2::text::text[])`,
     ),
     finish: statement(
       "sagabox.inbox.finish",

@@ -13,7 +13,7 @@ import { after, atTime, type Cause, type Loaded } from "./saga-store.ts";
 import { COLLECT } from "./start.ts";
 import { hasEnded } from "./state.ts";
 import { tracedStep, tracedTransition } from "./trace-saga.ts";
-import { transitionOf, type Transition } from "./transition.ts";
+import { textOf, transitionOf } from "./transition.ts";
 import type { TransitionWriter } from "./transition-writer.ts";
 import { clockIsDue, localWork, nextDueMs, type LocalWork } from "./timers.ts";
 
@@ -123,11 +123,11 @@ export class InstanceHandle {
     if (engine.isAlone(decision)) {
       const { maxStateBytes } = engine.parts;
       const release = isLast(decision);
-      const transition = tolerated(() =>
-        transitionOf(definition, known, decision, cause, { release, maxStateBytes }),
+      const text = tolerated(() =>
+        textOf(transitionOf(definition, known, decision, cause, { release, maxStateBytes })),
       );
       const moved = after(known, decision);
-      if (transition !== undefined && (await this.#save(transition, known, cause, moved))) {
+      if (text !== undefined && (await this.#save(text, known, cause, moved))) {
         this.#took(moved);
         engine.tell(known, decision);
         return release;
@@ -210,11 +210,12 @@ export class InstanceHandle {
     return current;
   }
 
-  #save(transition: Transition, before: Loaded, cause: Cause, moved: Loaded): Promise<boolean> {
+  #save(text: string, before: Loaded, cause: Cause, moved: Loaded): Promise<boolean> {
     const { engine, writer } = this.#parts;
     const { spans } = engine.parts;
-    if (!spans.enabled) return writer.save(transition);
-    const write = async () => ((await writer.save(transition)) ? { instance: moved } : {});
+    const { id } = before;
+    if (!spans.enabled) return writer.save({ id, text });
+    const write = async () => ((await writer.save({ id, text })) ? { instance: moved } : {});
     return tracedTransition(spans, before, cause, write).then(({ instance }) => instance !== undefined);
   }
 

@@ -1,5 +1,5 @@
 import { encodeJson, type Json } from "../message/index.ts";
-import type { Param, Queryable } from "../storage/index.ts";
+import { textArray, type Param, type Queryable } from "../storage/index.ts";
 import type { Decision } from "./decision.ts";
 import type { SagaInput } from "./input.ts";
 import { openedText, sealedText, sealOf, type HiddenAs, type PersonSeal, type SagaVault } from "./sealing.ts";
@@ -91,10 +91,11 @@ export interface Claim {
   readonly leaseMs: number;
 }
 
-/** The parameters of `insert`. */
-export function insertParams(before: Loaded, birth: Birth, { text }: Transition): Param[] {
+/** The parameters of `insert`, or of `insertFailed` if it opens an incident. */
+export function insertParams(before: Loaded, birth: Birth, { plain, parts }: Transition): Param[] {
   const { id, type, key, input, traceparent, correlationId, parent, seal } = before;
   const { definitionVersion, traceId, claim } = birth;
+  const { steps, incident } = plain;
   return [
     id,
     type,
@@ -109,8 +110,27 @@ export function insertParams(before: Loaded, birth: Birth, { text }: Transition)
     claim?.worker ?? null,
     claim?.leaseMs ?? null,
     seal?.subject ?? null,
-    text,
+    plain.status,
+    parts.state,
+    plain.step ?? null,
+    plain.waits ?? null,
+    plain.since ?? null,
+    plain.error ?? null,
+    plain.retries,
+    plain.due,
+    arrayOf(plain.attachments),
+    plain.cause,
+    plain.actor,
+    parts.lines,
+    parts.input,
+    parts.drawn,
+    parts.changes,
+    ...(incident === undefined ? [] : [arrayOf(steps), incident]),
   ];
+}
+
+function arrayOf(texts: readonly string[] | undefined): string | null {
+  return texts === undefined ? null : textArray(texts);
 }
 
 /** The instance at a later time. */

@@ -30,13 +30,10 @@ const due = (schema: string, also: string): string =>
            order by due.due_at limit $4::integer`;
 
 export function sagaStatements(schema: string) {
-  const log = logged(schema, "made", "saved, made");
+  const saved = (name: string): string => `saved.${name}`;
   return {
-    insert: statement("sagabox.saga.insert", inserted(schema, log)),
-    insertFailed: statement(
-      "sagabox.saga.insert_failed",
-      inserted(schema, `${log},\n       ${opened(schema, "made", "saved, made")}`),
-    ),
+    insert: statement("sagabox.saga.insert", inserted(schema, false)),
+    insertFailed: statement("sagabox.saga.insert_failed", inserted(schema, true)),
     // What came for an instance before it existed.
     collect: statement(
       "sagabox.saga.collect",
@@ -91,8 +88,8 @@ export function sagaStatements(schema: string) {
           where instance.id = free.id and instance.version = free.version
          returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
                    free.drawn, free.changes, free.steps, free.incident, free.resolution),
-       ${logged(schema, "saved", "saved")},
-       ${opened(schema, "saved", "saved")},
+       ${logged(schema, saved)},
+       ${opened(schema, saved)},
        closed as (
          update ${schema}.saga_incident as incident
             set closed_at = clock_timestamp(), resolution = saved.resolution

@@ -1,12 +1,18 @@
 import { yieldToEventLoop } from "../runtime/index.ts";
 import type { Queryable, Statement } from "../storage/index.ts";
-import type { Transition } from "./transition.ts";
 
 const MOST_AT_ONCE = 100;
 /** Of text: a few large states need not wait for each other. */
 const MOST_LETTERS = 1_000_000;
 
-interface Waiting extends Transition {
+interface WrittenTransition {
+  /** Of the instance. */
+  readonly id: string;
+  /** A JSON object. */
+  readonly text: string;
+}
+
+interface Waiting extends WrittenTransition {
   readonly told: (saved: boolean) => void;
   readonly failed: (error: unknown) => void;
 }
@@ -27,9 +33,9 @@ export class TransitionWriter {
   }
 
   /** Whether it was saved: not when somebody else has moved the instance, or holds its row right now. */
-  save(transition: Transition): Promise<boolean> {
+  save({ id, text }: WrittenTransition): Promise<boolean> {
     return new Promise((told, failed) => {
-      this.#waiting.push({ ...transition, told, failed });
+      this.#waiting.push({ id, text, told, failed });
       if (!this.#writing) void this.#writeAll();
     });
   }

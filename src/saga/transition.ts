@@ -6,18 +6,39 @@ import type { SagaInput } from "./input.ts";
 import { actorOf, reasonOf, type Cause, type Loaded } from "./saga-store.ts";
 import { changesText } from "./state-changes.ts";
 import { sealedText, SEALED_TEXT } from "./sealing.ts";
-import { hasEnded, type Effort, type SagaState } from "./state.ts";
+import { hasEnded, type Effort, type SagaState, type SagaStatus } from "./state.ts";
 import { nextDueMs, waitingFor } from "./timers.ts";
 
-/** Everything that one decision writes about its instance, as `save` and `insert` read it. */
+/** Everything that one decision writes about its instance. */
 export interface Transition {
   /** Of the instance. */
   readonly id: string;
-  /** A JSON object. */
-  readonly text: string;
-  /** Whether it opens an incident. */
-  readonly fails?: boolean;
+  readonly plain: Plain;
+  readonly parts: Parts;
 }
+
+interface Plain {
+  readonly id: string;
+  readonly version: number;
+  readonly status: SagaStatus;
+  readonly step: string | undefined;
+  readonly waits: string | undefined;
+  readonly since: number | undefined;
+  readonly error: string | undefined;
+  readonly retries: number;
+  readonly due: number | null;
+  readonly release: boolean;
+  readonly cause: string;
+  readonly actor: string | null;
+  /** Of its incident, if it opens one. */
+  readonly steps: readonly string[] | undefined;
+  readonly incident: string | undefined;
+  readonly resolution: string | undefined;
+  readonly attachments: readonly string[] | undefined;
+}
+
+/** Texts that are JSON already. */
+type Parts = Readonly<Record<"state" | "lines" | "input" | "drawn" | "changes", string | null>>;
 
 interface TransitionOptions {
   /** Gives the claim back in the same statement. */
@@ -70,15 +91,13 @@ export function transitionOf(
     drawn: sealed(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn"),
     changes: sealed(changesText(before.state, state, input), "changes"),
   };
-  return { id, text: withParts(JSON.stringify(plain), parts), fails: opened !== undefined };
+  return { id, plain, parts };
 }
 
-type Parts = Readonly<Record<"state" | "lines" | "input" | "drawn" | "changes", string | null>>;
-
-// Texts that are JSON already go in as they are.
-function withParts(plain: string, { state, lines, input, drawn, changes }: Parts): string {
+/** A transition as `save` reads it: a JSON object. What is JSON already goes in as it is. */
+export function textOf({ plain, parts: { state, lines, input, drawn, changes } }: Transition): string {
   return (
-    plain.slice(0, -1) +
+    JSON.stringify(plain).slice(0, -1) +
     part("state", state) +
     part("lines", lines) +
     part("input", input) +

@@ -2,7 +2,7 @@ import { SagaboxError } from "../errors/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import { insertParams, type Birth, type Loaded } from "./saga-store.ts";
 import type { SagaStatements } from "./statements.ts";
-import type { Transition } from "./transition.ts";
+import { textOf, type Transition } from "./transition.ts";
 
 interface Written {
   readonly id: string;
@@ -19,11 +19,11 @@ export async function writeTransition(
 ): Promise<boolean> {
   const { id, type, key } = before;
   if (birth === undefined) {
-    const { rows } = await tx.run(sql.save, [`[${transition.text}]`]);
+    const { rows } = await tx.run(sql.save, [`[${textOf(transition)}]`]);
     if (rows.length === 0) throw conflict(id);
     return false;
   }
-  const insert = transition.fails === true ? sql.insertFailed : sql.insert;
+  const insert = transition.plain.incident !== undefined ? sql.insertFailed : sql.insert;
   const { rows } = await tx.run<Written>(insert, insertParams(before, birth, transition));
   if (rows[0] === undefined) throw conflict(id);
   if (rows[0].has_mail !== true) return false;

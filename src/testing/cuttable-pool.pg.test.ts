@@ -1,6 +1,7 @@
 import { createBus, type Bus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
+import { asleep, endSleepers } from "../../test/support/end-sleepers.ts";
 import { approval } from "../../test/support/tested-order.ts";
 import { CuttablePool, type CrashPoint } from "./cuttable-pool.ts";
 
@@ -13,7 +14,7 @@ async function setup(cutAt?: CrashPoint) {
   bus.register(saga);
   const start = (with_: Bus = bus) => with_.transaction((tx) => with_.start(tx, saga, { orderId: "o1" }));
   const instances = async () => (await pool.query("select 1 from sagabox.saga_instance")).rowCount;
-  return { database, bus, start, instances };
+  return { pool, database, bus, start, instances };
 }
 
 test("a pool that is cut before a transition never commits it", async () => {
@@ -30,10 +31,11 @@ test("a pool that is cut after a transition has committed it, and nobody was tol
 });
 
 test("a pool that was cut refuses everything from then on, also what was under way", async () => {
-  const { database, bus, instances } = await setup();
+  const { pool, database, bus, instances } = await setup();
   await bus.transaction((tx) => tx.query("select 1"));
   const sleeping = bus.transaction((tx) => tx.query("select pg_sleep(60)"));
   const client = await database.connect();
+  await asleep(pool);
   database.cut();
   database.cut();
   await expect(sleeping).rejects.toThrow();
@@ -42,6 +44,7 @@ test("a pool that was cut refuses everything from then on, also what was under w
   await expect(database.connect()).rejects.toThrow("Connection terminated");
   await expect(bus.sagas.list()).rejects.toThrow();
   expect([database.pids.length, database.transitions, await instances()]).toEqual([2, 0, 0]);
+  await endSleepers(pool);
 });
 
 test("a pool that nobody cuts is a pool: only transitions that were made are counted", async () => {

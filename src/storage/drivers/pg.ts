@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { after, random, sleep, withDeadline } from "../../runtime/index.ts";
+import { after, random, sleep } from "../../runtime/index.ts";
 import type { Database, Notification, OwnedTransaction, Param, Rows, Session } from "../database.ts";
 import type { PoolUsage, TransactionOptions } from "../database.ts";
 import { connectFailure, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
@@ -64,17 +64,8 @@ export class PgDatabase implements Database {
     const pool = this.#used;
     if (pool === undefined || (pool.idleCount ?? 0) === 0) return this.run(statement, params);
     return new Promise((resolve, reject) => {
-      const giveUp = after(ACQUIRE_DEADLINE_MS, () => reject(this.#noneFree()), { unref: true });
-      let over = false;
-      const handOver = (error?: unknown, client?: PgClient): void => {
-        if (over || (client === undefined && error === undefined)) return; // a pool may say it twice
-        over = true;
-        giveUp();
-        if (client === undefined) reject(connectFailure(error));
-        else runOn(client, statement, params).then(resolve, reject);
-      };
-      // With a promise whoever waits for the same turn of the event loop would go first.
-      pool.connect(handOver)?.then((client) => handOver(undefined, client), handOver);
+      const send = (client: PgClient): void => void runOn(client, statement, params).then(resolve, reject);
+      this.#connect(pool, send, reject, { unref: true });
     });
   }
 
@@ -103,20 +94,39 @@ export class PgDatabase implements Database {
     await pool?.end();
   }
 
-  async #acquire(): Promise<PgClient> {
-    if (this.#closed) throw stopped();
+  #acquire(): Promise<PgClient> {
+    if (this.#closed) return Promise.reject(stopped());
     this.#pool ??= this.#open();
-    const connecting = (this.#used ?? (await this.#pool)).connect();
-    try {
-      const client = await withDeadline(connecting, ACQUIRE_DEADLINE_MS, () => {
-        connecting.then((late) => late.release()).catch(() => undefined);
-        throw this.#noneFree();
-      });
-      this.#answered = true;
-      return client;
-    } catch (error) {
-      throw connectFailure(error);
-    }
+    const from = (pool: UsedPool): Promise<PgClient> =>
+      new Promise((resolve, reject) => this.#connect(pool, resolve, reject));
+    return this.#used === undefined ? this.#pool.then(from) : from(this.#used);
+  }
+
+  /** With a promise whoever waits for the same turn of the event loop would go first; and each has its price. */
+  #connect(
+    pool: UsedPool,
+    take: (client: PgClient) => void,
+    fail: (error: unknown) => void,
+    timer: { readonly unref?: boolean } = {},
+  ): void {
+    let [over, late] = [false, false];
+    const tooLate = (): void => {
+      late = true;
+      fail(connectFailure(this.#noneFree()));
+    };
+    const giveUp = after(ACQUIRE_DEADLINE_MS, tooLate, timer);
+    const handOver = (error?: unknown, client?: PgClient): void => {
+      if (over || (client === undefined && error === undefined)) return; // a pool may say it twice
+      over = true;
+      giveUp();
+      if (client === undefined) fail(connectFailure(error));
+      else if (late) client.release();
+      else {
+        this.#answered = true;
+        take(client);
+      }
+    };
+    pool.connect(handOver)?.then((client) => handOver(undefined, client), handOver);
   }
 
   #noneFree(): unknown {

@@ -27,7 +27,7 @@ test("a row is handed out once, however often it is read", () => {
 test("rule 7: a row that settled while the read ran is not handed out again", () => {
   const { custody } = setup();
   custody.take(aRow(1), false);
-  custody.inFlight.beginRead();
+  custody.inFlight.beginRead([7]);
   custody.settled(aRow(1));
   expect(custody.take(aRow(1), false)).toBe(false);
 });

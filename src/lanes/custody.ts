@@ -2,6 +2,7 @@ import { textArray } from "../storage/index.ts";
 import { Holds, type Hold } from "./holds.ts";
 import { InFlight } from "./in-flight.ts";
 import type { LaneRow } from "./lane-row.ts";
+import type { Read } from "./read.ts";
 
 /** A row leased by its writer is usually gone in a moment: look again soon, not when the lease ends. */
 const LEASED_RECHECK_MS = 50;
@@ -31,6 +32,18 @@ export class Custody {
     }
     this.inFlight.add(row, nowMs);
     return true;
+  }
+
+  /** Those of a read of urgent rows that fit and whose stream has nothing in flight. */
+  takeExpress(read: Read | undefined, limit: number, fits: (rank: number) => boolean): LaneRow[] {
+    const taken: LaneRow[] = [];
+    for (const { row, rank } of read?.rows ?? []) {
+      if (taken.length >= limit) break;
+      if (!fits(rank) || read?.still(row.lane) !== true) continue;
+      if (row.stream !== null && this.inFlight.hasStream(row.stream)) continue;
+      if (this.take(row, false)) taken.push(row);
+    }
+    return taken;
   }
 
   // A held stream is let go only when nothing of it was left and no later row of it can have been passed over since.

@@ -5,11 +5,21 @@ import { InFlight } from "./in-flight.ts";
 test("rule 7: what settles while a read runs is still known to that read, and forgotten by the next", () => {
   const inFlight = new InFlight();
   inFlight.add(aRow(1), 0);
-  inFlight.beginRead();
+  inFlight.beginRead([7]);
   expect(inFlight.remove(aRow(1))).toBe(true);
   expect([inFlight.size, inFlight.knows(aRow(1))]).toEqual([0, true]);
-  inFlight.beginRead();
+  inFlight.beginRead([7]);
   expect(inFlight.knows(aRow(1))).toBe(false);
+});
+
+test("a read of other lanes forgets nothing that a read of this one must know", () => {
+  const inFlight = new InFlight();
+  inFlight.add(aRow(1), 0);
+  inFlight.beginRead([7]);
+  inFlight.beginRead([8]);
+  inFlight.remove(aRow(1));
+  inFlight.beginRead([8]);
+  expect(inFlight.knows(aRow(1))).toBe(true);
 });
 
 test("a row is taken out once", () => {

@@ -7,24 +7,26 @@ import type { LaneRow } from "./lane-row.ts";
 export class InFlight {
   readonly #lanes = new Map<number, BusyLane>();
   readonly #streams = new Map<string, number>();
-  readonly #ghosts = new Set<number>();
+  /** What came back from a lane since it was read last. */
+  readonly #ghosts = new Map<number, Set<number>>();
   #size = 0;
 
   get size(): number {
     return this.#size;
   }
 
-  beginRead(): void {
-    this.#ghosts.clear();
+  /** No two reads of a lane run at once. */
+  beginRead(lanes: readonly number[]): void {
+    if (this.#ghosts.size > 0) for (const lane of lanes) this.#ghosts.delete(lane);
   }
 
   has({ lane, seq }: LaneRow): boolean {
     return this.#lanes.get(lane)?.rows.has(seq) === true;
   }
 
-  /** In flight now, or at some moment since the read began. */
+  /** In flight now, or at some moment since the read of its lane began. */
   knows(row: LaneRow): boolean {
-    return this.has(row) || this.#ghosts.has(row.seq);
+    return this.has(row) || this.#ghosts.get(row.lane)?.has(row.seq) === true;
   }
 
   hasStream(stream: string): boolean {
@@ -42,7 +44,7 @@ export class InFlight {
   remove(row: LaneRow): boolean {
     const lane = this.#lanes.get(row.lane);
     if (lane?.rows.delete(row.seq) !== true) return false;
-    this.#ghosts.add(row.seq);
+    this.#remember(row);
     this.#size -= 1;
     if (lane.rows.size === 0) this.#lanes.delete(row.lane);
     if (row.stream !== null) this.#leaveStream(row.stream);
@@ -65,6 +67,12 @@ export class InFlight {
 
   forget(lane: number): void {
     for (const row of this.rowsIn(lane)) this.remove(row);
+  }
+
+  #remember({ lane, seq }: LaneRow): void {
+    const ghosts = this.#ghosts.get(lane);
+    if (ghosts === undefined) this.#ghosts.set(lane, new Set([seq]));
+    else ghosts.add(seq);
   }
 
   #leaveStream(stream: string): void {

@@ -9,6 +9,7 @@ import {
   type RawRow,
   type ReadMoment,
 } from "./lane-row.ts";
+import type { LaneOwnership } from "./ownership.ts";
 
 export const DEFAULT_PRIORITY = 5;
 
@@ -20,12 +21,19 @@ export interface ReadRow {
   readonly rank: number;
 }
 
+/** What one read may take; one that is alone looks at what waits or is urgent as well. */
+export interface Wanted {
+  readonly limit: number;
+  readonly readers: number;
+  readonly isAlone: boolean;
+}
+
 /** One answer of the server, taken apart. */
 export interface Read {
   readonly moment: ReadMoment | undefined;
   readonly rows: readonly ReadRow[];
   /** Whether the lane is, at the moment of asking, still ours under the claim it was read with. */
-  still(lane: number): boolean;
+  readonly still: (lane: number) => boolean;
 }
 
 export function readOf(raw: readonly RawRow[], still: Read["still"]): Read {
@@ -39,4 +47,15 @@ export function readOf(raw: readonly RawRow[], still: Read["still"]): Read {
     }
   }
   return { moment: momentOf(raw), rows, still };
+}
+
+/** The claims these lanes are read under, and whether each is good at the moment of asking. */
+export function claimsOn(lanes: readonly number[], ownership: LaneOwnership): Pick<Read, "still"> {
+  const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
+  return {
+    still(lane) {
+      const claim = ownership.claim(lane);
+      return claim !== undefined && claim === claims.get(lane);
+    },
+  };
 }

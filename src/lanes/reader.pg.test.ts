@@ -33,9 +33,9 @@ async function setup() {
   });
   await ownership.start();
   await until(() => ownership.size === LANES);
-  const fetch = async (limit = 100): Promise<LaneRow[]> => {
+  const fetch = async (limit = 100, readers = 1): Promise<LaneRow[]> => {
     reader.sweep();
-    return reader.fetch(session, limit);
+    return reader.fetch(session, limit, readers);
   };
   const ids = async (limit?: number): Promise<string[]> => (await fetch(limit)).map((row) => row.messageId);
   /** Deletes the rows as a settle would, and tells the reader. */
@@ -272,4 +272,36 @@ test("messages of every size come with their rows, also from one read", async ()
   const rows = await fetch();
   const byId = new Map(rows.map((row) => [row.messageId, row.message?.data]));
   expect(texts.map((_, n) => byId.get(`m${n}`))).toEqual(texts);
+});
+
+test("two reads at once share the lanes: each row comes once, those of a key in their order", async () => {
+  const { publish, fetch, settle } = await setup();
+  const keys = Array.from({ length: 30 }, (_, n) => `k${n}`);
+  for (const turn of [1, 2, 3]) {
+    await publish(...keys.map((key) => outgoing({ id: `${key}.${turn}`, key })));
+  }
+  const seen = new Map<string, string[]>();
+  for (let round = 0; round < 20; round++) {
+    const both = await Promise.all([fetch(7, 2), fetch(7, 2)]);
+    const [first, second] = both.map((rows) => new Set(rows.map((row) => row.lane)));
+    expect([...(first ?? [])].filter((lane) => second?.has(lane))).toEqual([]);
+    for (const { messageId, message } of both.flat()) {
+      const key = message?.key ?? "";
+      seen.set(key, [...(seen.get(key) ?? []), messageId]);
+    }
+    await settle(both.flat());
+  }
+  expect(seen).toEqual(new Map([...seen.keys()].map((key) => [key, [`${key}.1`, `${key}.2`, `${key}.3`]])));
+  expect([...seen.keys()].toSorted()).toEqual(keys.toSorted());
+});
+
+test("what waited is looked for when no other read is under way, and found", async () => {
+  const { publish, fetch, settle, reader } = await setup();
+  await publish(...["a", "b", "c", "d"].map((key) => outgoing({ id: key, key })));
+  const first = await fetch();
+  reader.back(first, 0);
+  await publish(outgoing({ id: "e", key: "e" }));
+  const found = (await Promise.all([fetch(100, 2), fetch(100, 2)])).flat();
+  expect(found.map((row) => row.messageId).toSorted()).toEqual(["a", "b", "c", "d", "e"]);
+  await settle(found);
 });

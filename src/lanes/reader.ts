@@ -1,14 +1,15 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
 import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
-import { isWhole, type LaneRow, type RawRow } from "./lane-row.ts";
+import type { LaneRow, RawRow } from "./lane-row.ts";
 import { Days } from "./days.ts";
-import { withMessages } from "./with-messages.ts";
+import { wholeRows } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { progressOf, type ReadLimits } from "./progress.ts";
-import { DEFAULT_PRIORITY, readOf, type Read } from "./read.ts";
+import { claimsOn, DEFAULT_PRIORITY, readOf, type Read, type Wanted } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
+import { ReadTurns } from "./read-turns.ts";
 import { Unread } from "./unread.ts";
 
 export interface LaneReaderOptions {
@@ -45,7 +46,9 @@ export class LaneReader implements LaneWorker {
   readonly #custody: Custody;
   readonly #unread = new Unread();
   readonly #days = new Days();
+  readonly #turns = new ReadTurns();
   #express = false;
+  #bulky = false;
   #lastSession: Queryable | undefined;
 
   constructor(options: LaneReaderOptions) {
@@ -62,6 +65,11 @@ export class LaneReader implements LaneWorker {
 
   get held(): number {
     return this.#custody.holds.size;
+  }
+
+  /** The last read met messages that are too large to come along with their rows. */
+  get bulky(): boolean {
+    return this.#bulky;
   }
 
   /** True while lanes are known that may have something to read right now. */
@@ -90,12 +98,16 @@ export class LaneReader implements LaneWorker {
     return Math.max(0, this.#custody.holds.nextMs() - this.#clock.monotonicMs());
   }
 
-  /** Up to `limit` rows that may be worked on now. They are in flight from here on. */
-  async fetch(session: Queryable, limit: number): Promise<LaneRow[]> {
+  /** Up to `limit` rows that may be worked on now, in flight from here on; `readers` share the lanes at the same time. */
+  async fetch(session: Queryable, limit: number, readers = 1): Promise<LaneRow[]> {
     const rows: LaneRow[] = [];
     try {
-      await this.#take(session, limit, rows);
-      const whole = await this.#whole(session, rows);
+      await this.#turns.take(
+        () => this.#hasMoreThanLanes(),
+        (isAlone) => this.#take(session, { limit, readers: isAlone ? 1 : readers, isAlone }, rows),
+      );
+      const whole = this.#options.messages ? await wholeRows(session, this.#sql.messages, rows) : rows;
+      this.#bulky = whole !== rows;
       // A lane may have been lost while a later statement ran: what was taken of it before is somebody else's.
       return whole.filter((row) => this.#custody.inFlight.has(row));
     } catch (error) {
@@ -105,26 +117,23 @@ export class LaneReader implements LaneWorker {
     }
   }
 
-  /** Adds to `rows` what is in flight from then on, statement by statement. */
-  async #take(session: Queryable, limit: number, rows: LaneRow[]): Promise<void> {
-    rows.push(...(await this.#reenter(session, limit)));
-    if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return;
-    const express = this.#express ? await this.#expressRows(session, limit - rows.length) : undefined;
-    const take = (fits: (rank: number) => boolean): void =>
-      void rows.push(...this.#takeExpress(express, limit - rows.length, fits));
-    take((rank) => rank >= DEFAULT_PRIORITY);
-    if (rows.length < limit) rows.push(...(await this.#walk(session, limit - rows.length)));
-    take((rank) => rank < DEFAULT_PRIORITY);
+  #hasMoreThanLanes(): boolean {
+    const { holds } = this.#custody;
+    return this.#express || holds.size >= MAX_HOLDS || holds.nextMs() <= this.#clock.monotonicMs();
   }
 
-  async #whole(session: Queryable, rows: LaneRow[]): Promise<LaneRow[]> {
-    if (!this.#options.messages || rows.every(isWhole)) return rows;
-    const bare = await withMessages(
-      session,
-      this.#sql.messages,
-      rows.filter((row) => !isWhole(row)),
-    );
-    return rows.map((row) => (isWhole(row) ? row : (bare.shift() ?? row)));
+  /** Adds to `rows` what is in flight from then on, statement by statement. */
+  async #take(session: Queryable, { limit, readers, isAlone }: Wanted, rows: LaneRow[]): Promise<void> {
+    if (isAlone) rows.push(...(await this.#reenter(session, limit)));
+    if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return;
+    const urgent = isAlone && this.#express;
+    const express = urgent ? await this.#expressRows(session, limit - rows.length) : undefined;
+    // Low ones go when nothing else wants the place, or when they have waited long enough to have risen.
+    const take = (fits: (rank: number) => boolean): void =>
+      void rows.push(...this.#custody.takeExpress(express, limit - rows.length, fits));
+    take((rank) => rank >= DEFAULT_PRIORITY);
+    if (rows.length < limit) rows.push(...(await this.#walk(session, limit - rows.length, readers)));
+    take((rank) => rank < DEFAULT_PRIORITY);
   }
 
   /** These rows are gone from the table, in a transaction with this number. */
@@ -174,8 +183,11 @@ export class LaneReader implements LaneWorker {
     });
   }
 
-  async #walk(session: Queryable, limit: number): Promise<LaneRow[]> {
-    const lanes = this.#readable();
+  #walk(session: Queryable, limit: number, readers: number): Promise<LaneRow[]> {
+    return this.#turns.walk(this.#readable(), readers, (lanes) => this.#walkLanes(session, limit, lanes));
+  }
+
+  async #walkLanes(session: Queryable, limit: number, lanes: readonly number[]): Promise<LaneRow[]> {
     if (lanes.length === 0) return [];
     const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
@@ -192,7 +204,9 @@ export class LaneReader implements LaneWorker {
     const still = new Set(lanes.filter((lane) => answer.still(lane)));
     const read = { ...answer, still: (lane: number) => still.has(lane) }; // what a mark may pass must be taken
     if (messages) this.#days.met(read.rows);
-    this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
+    // What another connection has read since may come from a server that knows less.
+    if (session === this.#lastSession)
+      this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
     const taken: LaneRow[] = [];
     for (const { row, blocked } of read.rows) {
       if (read.still(row.lane) && this.#custody.take(row, blocked)) taken.push(row);
@@ -212,18 +226,6 @@ export class LaneReader implements LaneWorker {
     ]);
     this.#express = read.moment?.express === true;
     return read;
-  }
-
-  // Low ones go when nothing else wants the place, or when they have waited long enough to have risen.
-  #takeExpress(read: Read | undefined, limit: number, fits: (rank: number) => boolean): LaneRow[] {
-    const taken: LaneRow[] = [];
-    for (const { row, rank } of read?.rows ?? []) {
-      if (taken.length >= limit) break;
-      if (!fits(rank) || read?.still(row.lane) !== true) continue;
-      if (row.stream !== null && this.#custody.inFlight.hasStream(row.stream)) continue;
-      if (this.#custody.take(row, false)) taken.push(row);
-    }
-    return taken;
   }
 
   async #reenter(session: Queryable, limit: number): Promise<LaneRow[]> {
@@ -272,21 +274,17 @@ export class LaneReader implements LaneWorker {
     lanes: readonly number[],
     params: readonly (string | number)[],
   ): Promise<Read> {
-    const { ownership } = this.#options;
-    const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
+    const claims = claimsOn(lanes, this.#options.ownership);
     // A new connection may lead to a server that crashed in between and lost what was not durable yet.
     if (session !== this.#lastSession) this.#marks.forgetAll();
     this.#lastSession = session;
-    this.#custody.inFlight.beginRead();
+    this.#custody.inFlight.beginRead(lanes);
     const { rows } = await session.run<RawRow>(statement, params).catch((error: unknown) => {
       this.#marks.forgetAll();
       throw error;
     });
     this.#marks.finishRead();
-    const read = readOf(rows, (lane) => {
-      const claim = ownership.claim(lane);
-      return claim !== undefined && claim === claims.get(lane);
-    });
+    const read = readOf(rows, claims.still);
     if (read.moment?.express === true) this.#express = true;
     return read;
   }

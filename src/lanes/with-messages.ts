@@ -1,8 +1,8 @@
 import { textArray, type Queryable, type Statement } from "../storage/index.ts";
-import { messageFor, packedMessages, type LaneRow } from "./lane-row.ts";
+import { isWhole, messageFor, packedMessages, type LaneRow } from "./lane-row.ts";
 
 /** The rows with the messages they stand for; a row whose message is gone keeps null. */
-export async function withMessages(
+async function withMessages(
   session: Queryable,
   statement: Statement,
   rows: readonly LaneRow[],
@@ -15,4 +15,16 @@ export async function withMessages(
   ]);
   const messages = packedMessages(found);
   return rows.map((row) => ({ ...row, ...messageFor(row, messages) }));
+}
+
+/** Those that came without their message get it by a statement of its own. */
+export async function wholeRows(
+  session: Queryable,
+  statement: Statement,
+  rows: LaneRow[],
+): Promise<LaneRow[]> {
+  if (rows.every(isWhole)) return rows;
+  const bare = rows.filter((row) => !isWhole(row));
+  const found = await withMessages(session, statement, bare);
+  return rows.map((row) => (isWhole(row) ? row : (found.shift() ?? row)));
 }

@@ -22,6 +22,10 @@ interface Found {
 
 /** One batch is read while another is on its way. */
 const BATCHES_AT_ONCE = 2;
+/** Where one full batch follows another, the server finds its next question there when it has answered. */
+const READS_AT_ONCE = 2;
+/** All that is read ahead or on its way: behind a slow broker one read at a time is enough, and so is it for large messages. */
+const BATCHES_IN_HAND = 3;
 
 /** Takes the due rows of the lanes it owns through the transport and settles them. */
 export class PollingRelay implements Service {
@@ -36,8 +40,9 @@ export class PollingRelay implements Service {
   readonly #batches = new Set<Promise<void>>();
   /** Batches that find out whether a broker is back; they take nobody's place. */
   readonly #trials = new Set<Promise<void>>();
-  /** The read that was begun before the batch before it was worked on. */
-  #ahead: Promise<Found> | undefined;
+  /** The reads that were begun before the batch before them was worked on. */
+  readonly #ahead: Promise<Found>[] = [];
+  #fullInARow = 0;
   #sweepAtMs = 0;
   #hinted = false;
 
@@ -138,40 +143,48 @@ export class PollingRelay implements Service {
   /** Takes nothing new, finishes what is on its way, gives the lanes back. */
   async stop(): Promise<void> {
     await this.#loop.stop();
-    const unused = await this.#ahead?.catch(() => undefined);
-    this.#ahead = undefined;
-    if (unused !== undefined) this.#reader.back(unused.rows, 0);
+    for (const ahead of this.#ahead.splice(0)) {
+      const unused = await ahead.catch(() => undefined);
+      if (unused !== undefined) this.#reader.back(unused.rows, 0);
+    }
     await Promise.all([...this.#batches, ...this.#trials]);
     await this.#ownership.stop();
     await Promise.all([this.#reading.close(), this.#settler.close()]);
   }
 
   async #step(stopping: AbortSignal): Promise<number> {
-    const ahead = this.#ahead;
-    this.#ahead = undefined;
+    const ahead = this.#ahead.shift();
     const { rows, waitMs } = await (ahead ?? this.#read());
+    const isFull = rows.length >= this.#options.settings.batchSize;
+    this.#fullInARow = isFull ? this.#fullInARow + 1 : 0;
     // It may have been made before the hint that this step was woken for.
     if (rows.length === 0) return ahead === undefined ? waitMs : 0;
-    if (rows.length >= this.#options.settings.batchSize && !stopping.aborted) await this.#readAhead();
+    if (isFull && !stopping.aborted) await this.#readAhead();
     this.#begin(rows);
-    return waitMs;
+    return this.#ahead.length > 0 ? 0 : waitMs;
   }
 
-  // Where there is a backlog the server looks for the next batch while this one is worked on here.
+  // Where there is a backlog the server looks for the next batches while this one is worked on here.
   async #readAhead(): Promise<void> {
-    this.#ahead = this.#read();
-    this.#ahead.catch(() => undefined); // whoever takes it hears of it
-    await yieldToEventLoop(); // the question leaves first
+    const readers = this.#fullInARow > 1 && !this.#reader.bulky ? READS_AT_ONCE : 1;
+    while (this.#ahead.length < readers) {
+      if (this.#ahead.length > 0 && this.#ahead.length + this.#batches.size >= BATCHES_IN_HAND) break;
+      const ahead = this.#read(readers);
+      ahead.catch(() => undefined); // whoever takes it hears of it
+      this.#ahead.push(ahead);
+    }
+    await yieldToEventLoop(); // the questions leave first
   }
 
-  async #read(): Promise<Found> {
+  async #read(readers = 1): Promise<Found> {
     if (this.#batches.size >= BATCHES_AT_ONCE) await Promise.race(this.#batches);
     const began = systemClock.monotonicMs();
     const everywhere = began >= this.#sweepAtMs;
     if (everywhere) this.#sweep(began);
     const hinted = this.#hinted;
     this.#hinted = false;
-    const rows = await this.#reader.fetch(await this.#reading.get(), this.#options.settings.batchSize);
+    const session = await this.#reading.get();
+    const rows = await this.#reader.fetch(session, this.#options.settings.batchSize, readers);
     // A hint in vain may have come before the commit it spoke of, and what nobody spoke of may not be the last.
     if (rows.length === 0 ? hinted : everywhere) this.#beAttentive();
     if (rows.length === 0) return { rows, waitMs: this.#nothingFound() };

@@ -22,24 +22,28 @@ const row = packed(
   "2026-11-15 08:09:10.5",
 );
 
-const message = packed(
+const usual = [
   sampleMessage.id,
   "2026-11-15",
-  sampleMessage.kind,
   sampleMessage.type,
   sampleMessage.topic,
   sampleMessage.key,
+  sampleMessage.correlationId,
+  sampleMessage.traceparent,
+  sampleMessage.source,
+  sampleMessage.writtenAt.replace("T", " ").replace("Z", ""),
+];
+
+const message = packed(
+  ...usual,
+  sampleMessage.kind,
   sampleMessage.priority,
   sampleMessage.schemaVersion,
-  sampleMessage.correlationId,
   sampleMessage.causationId,
-  sampleMessage.traceparent,
   sampleMessage.sagaId,
   sampleMessage.aggregateType,
   sampleMessage.aggregateId,
-  sampleMessage.source,
   sampleMessage.target,
-  sampleMessage.writtenAt.replace("T", " ").replace("Z", ""),
   JSON.stringify(sampleMessage.headers),
   sampleMessage.data,
 );
@@ -53,6 +57,23 @@ test("a message is put together again unchanged, and expires when its row says s
   expect(messageFor(own, messages).message).toEqual({ ...sampleMessage, expiresAt: null });
   expect(messageFor({ ...own, expiresAt: sampleMessage.expiresAt }, messages).message).toEqual(sampleMessage);
   expect(messageFor(aRow(2), messages)).toEqual({ message: null });
+});
+
+test("of a message like most others only what is its own is told", () => {
+  const messages = packedMessages([{ messages: packed(...usual, "", sampleMessage.data) }]);
+  expect(messageFor(own, messages).message).toEqual({
+    ...sampleMessage,
+    kind: "event",
+    priority: 5,
+    schemaVersion: 1,
+    headers: {},
+    causationId: null,
+    sagaId: null,
+    aggregateType: null,
+    aggregateId: null,
+    target: null,
+    expiresAt: null,
+  });
 });
 
 test("of two copies of a message a row gets the one of its own day", () => {

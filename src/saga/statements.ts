@@ -100,7 +100,7 @@ export function sagaStatements(schema: string) {
     ignore: statement(
       "sagabox.saga.ignore",
       `insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, user_id, input, reason, trace_id)
-       values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::json, $7::text,
+       values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::text::json, $7::text,
                (select trace_id from ${schema}.saga_instance where id = $1::text))`,
     ),
     mail: statement(
@@ -117,7 +117,7 @@ export function sagaStatements(schema: string) {
     post: statement(
       "sagabox.saga.post",
       `insert into ${schema}.saga_mail (id, type, saga_id, cause, input, expires_at)
-       select $2::text, instance.type, instance.id, $3::text, $4::json, 'infinity'
+       select $2::text, instance.type, instance.id, $3::text, $4::text::json, 'infinity'
          from ${schema}.saga_instance as instance where instance.id = $1::text
        on conflict (id, type) do nothing
        returning saga_id`,
@@ -134,7 +134,7 @@ export function sagaStatements(schema: string) {
     keep: statement(
       "sagabox.saga.keep",
       `insert into ${schema}.saga_mail (id, type, correlation_id, cause, input, expires_at)
-       values ($1::text, $2::text, $3::text, $4::text, $5::json,
+       values ($1::text, $2::text, $3::text, $4::text, $5::text::json,
                clock_timestamp() + $6::double precision * interval '1 ms')
        on conflict (id, type) do nothing`,
     ),

@@ -154,6 +154,24 @@ test("what a session is asked while it answers waits its turn, also behind a que
   session.release();
 });
 
+test("a driver that cannot pipeline is given one question of a session at a time", async () => {
+  const { database, pool } = await notebook();
+  let [open, most] = [0, 0];
+  pool.on("connect", (client) => {
+    const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    const counted = async (...args: unknown[]): Promise<unknown> => {
+      most = Math.max(most, ++open);
+      return query(...args).finally(() => (open -= 1));
+    };
+    Object.assign(client, { pipeline: undefined, query: counted });
+  });
+  const session = await database.session("test");
+  const numbered = (n: number) => session.run<{ n: number }>(statement("test.n", "select $1::int as n"), [n]);
+  const answers = await Promise.all([1, 2, 3].map(numbered));
+  expect([answers.map(({ rows }) => rows[0]?.n), most]).toEqual([[1, 2, 3], 1]);
+  session.release();
+});
+
 test("G1: after it was closed, a pool of the user's own is still the one that is used", async () => {
   const { database, notes } = await notebook();
   await database.close();
@@ -164,6 +182,24 @@ test("G1: after it was closed, a pool of the user's own is still the one that is
     await new Promise((resolve) => setImmediate(resolve));
   }
   expect(await notes()).toEqual(["one", "two", "three"]);
+});
+
+test("a driver that cannot pipeline is given one question of a session at a time", async () => {
+  const { database, pool } = await notebook();
+  let [open, most] = [0, 0];
+  pool.on("connect", (client) => {
+    const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    const counted = async (...args: unknown[]): Promise<unknown> => {
+      most = Math.max(most, ++open);
+      return query(...args).finally(() => (open -= 1));
+    };
+    Object.assign(client, { pipeline: undefined, query: counted });
+  });
+  const session = await database.session("test");
+  const numbered = (n: number) => session.run<{ n: number }>(statement("test.n", "select $1::int as n"), [n]);
+  const answers = await Promise.all([1, 2, 3].map(numbered));
+  expect([answers.map(({ rows }) => rows[0]?.n), most]).toEqual([[1, 2, 3], 1]);
+  session.release();
 });
 
 test("G1: after it was closed, a pool of ours is not opened again", async () => {

@@ -5,7 +5,7 @@ import type { PoolUsage, TransactionOptions } from "../database.ts";
 import { connectFailure, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import { checkIsolation, PgTransaction } from "./pg-transaction.ts";
-import { isPgPool, type PgClient, type PgPool, type UsedPool } from "./pg-shape.ts";
+import { isPgPool, type PgClient, type PgPool, type PgResult, type UsedPool } from "./pg-shape.ts";
 import { setConfig } from "./statements.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
@@ -189,12 +189,16 @@ const SETTLED = { default_transaction_isolation: "read committed" };
 class PgSession implements Session {
   readonly #client: PgClient;
   readonly #told: (() => void)[] = [];
+  readonly #pipelined: boolean;
+  #last: Promise<unknown> = Promise.resolve();
+  #open = 0;
   #broken = false;
   #released = false;
 
   constructor(client: PgClient) {
     this.#client = client;
-    client.pipeline = true; // what is asked meanwhile leaves at once, and the server goes on with it
+    this.#pipelined = client.pipeline !== undefined;
+    if (this.#pipelined) client.pipeline = true; // what is asked meanwhile leaves at once, and the server goes on with it
     client.on("error", () => this.#break());
     client.on("end", () => this.#break());
   }
@@ -208,12 +212,19 @@ class PgSession implements Session {
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
+    const send = (): Promise<PgResult> => this.#client.query(prepared(statement, params));
+    // A driver that does not pipeline no longer wants to queue either: there one after the other.
+    const sent = this.#pipelined || this.#open === 0 ? send() : this.#last.then(send);
+    this.#open += 1;
+    this.#last = sent.catch(() => undefined);
     try {
-      const result = await this.#client.query(prepared(statement, params));
+      const result = await sent;
       return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
     } catch (error) {
       if (!sessionSurvives(error)) this.#break();
       throw error;
+    } finally {
+      this.#open -= 1;
     }
   }
 

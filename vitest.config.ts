@@ -9,11 +9,15 @@ const globalPrograms = "test/support/global-programs.ts";
 const conditions = ["sagabox:source", "node"];
 const shared = { resolve: { conditions }, ssr: { resolve: { conditions } } };
 
+// How long a busy machine takes says nothing about what comes in the end.
+const patient = { expect: { poll: { timeout: 20_000 } } };
+
 // A project for each broker: its server is started when one of its tests is run, and only then.
 const broker = (name: string) => ({
   ...shared,
   test: {
     name,
+    ...patient,
     include: [`src/transports/${name}/**/*.broker.test.ts`, `test/brokers/${name}/**/*.test.ts`],
     globalSetup: [...globalPostgres, `test/support/brokers/global-${name}.ts`],
     fileParallelism: false,
@@ -49,6 +53,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "unit",
+          ...patient,
           ...sharedProcess,
           testTimeout: 30_000,
           include: ["src/**/*.test.ts", "test/properties/**/*.test.ts"],
@@ -78,6 +83,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "postgres",
+          ...patient,
           ...sharedProcess,
           include: ["src/**/*.pg.test.ts", "test/**/*.pg.test.ts"],
           globalSetup: [...globalPostgres, globalPrograms],
@@ -92,6 +98,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "ops",
+          ...patient,
           include: ["test/ops/**/*.test.ts"],
           globalSetup: globalPostgres,
           fileParallelism: false,
@@ -103,6 +110,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "proof",
+          ...patient,
           include: ["test/chaos/**/*.chaos.ts"],
           exclude: quickProof ? onlyFull : [],
           globalSetup: [...globalPostgres, globalPrograms],

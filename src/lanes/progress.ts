@@ -5,6 +5,14 @@ export interface ReadLimits {
   readonly limit: number;
 }
 
+/** How lanes were read, one after the other. */
+export interface Walk extends ReadLimits {
+  /** What was told of them since need not have been seen. */
+  readonly began: number;
+  /** Rows of destinations at rest were left out. */
+  readonly resting: boolean;
+}
+
 /** How far a read came in one lane. */
 export interface LaneProgress {
   readonly lane: number;

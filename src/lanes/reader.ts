@@ -6,7 +6,7 @@ import { Days } from "./days.ts";
 import { wholeRows } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
-import { progressOf, type ReadLimits } from "./progress.ts";
+import { progressOf, type Walk } from "./progress.ts";
 import { claimsOn, DEFAULT_PRIORITY, readOf, type Read, type Wanted } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { ReadTurns } from "./read-turns.ts";
@@ -191,6 +191,7 @@ export class LaneReader implements LaneWorker {
     if (lanes.length === 0) return [];
     const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
+    const began = this.#unread.moment;
     this.#custody.watchBusyStreams(lanes);
     const { messages } = this.#options;
     const answer = await this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
@@ -206,7 +207,7 @@ export class LaneReader implements LaneWorker {
     if (messages) this.#days.met(read.rows);
     // What another connection has read since may come from a server that knows less.
     if (session === this.#lastSession)
-      this.#remember(lanes, read, { perLane, limit, resting: resting.length > 0 });
+      this.#remember(lanes, read, { perLane, limit, began, resting: resting.length > 0 });
     const taken: LaneRow[] = [];
     for (const { row, blocked } of read.rows) {
       if (read.still(row.lane) && this.#custody.take(row, blocked)) taken.push(row);
@@ -257,12 +258,12 @@ export class LaneReader implements LaneWorker {
     return [...this.#custody.passedOver(lanes), textArray(resting)];
   }
 
-  #remember(lanes: readonly number[], read: Read, how: ReadLimits & { readonly resting: boolean }): void {
+  #remember(lanes: readonly number[], read: Read, how: Walk): void {
     if (read.moment === undefined) return;
     const horizon = BigInt(read.moment.horizon);
     for (const { lane, whole, last } of progressOf(lanes, read.rows, how)) {
       if (!read.still(lane)) continue;
-      if (whole) this.#unread.delete(lane);
+      if (whole) this.#unread.done(lane, how.began);
       else this.#unread.putLast(lane);
       if (!how.resting) this.#marks.read(lane, whole ? Number(read.moment.tail) : last, horizon);
     }

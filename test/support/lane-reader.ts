@@ -1,0 +1,51 @@
+import { onTestFinished } from "vitest";
+import type { LaneRow } from "../../src/lanes/lane-row.ts";
+import { laneSettings } from "../../src/lanes/options.ts";
+import { LaneOwnership } from "../../src/lanes/ownership.ts";
+import { LaneReader } from "../../src/lanes/reader.ts";
+import { LANES } from "../../src/lanes/share.ts";
+import { relays, until } from "./relays.ts";
+
+/** A reader that owns all lanes and moves only when it is told to. */
+export async function laneReader() {
+  const house = await relays();
+  const { database, observer } = house;
+  const ownership = new LaneOwnership({
+    database,
+    schema: "sagabox",
+    scope: 0,
+    scopeName: "outbox",
+    worker: "w",
+    settings: laneSettings({ lease: 3_600_000 }),
+    observer,
+  });
+  const reader = new LaneReader({
+    schema: "sagabox",
+    table: "outbox",
+    messages: true,
+    ownership,
+    ageingMs: 60_000,
+  });
+  const session = await database.session("reader", { enable_hashjoin: "off", enable_mergejoin: "off" });
+  onTestFinished(async () => {
+    await ownership.stop();
+    session.release();
+  });
+  await ownership.start();
+  await until(() => ownership.size === LANES);
+  const fetch = async (limit = 100, readers = 1): Promise<LaneRow[]> => {
+    reader.sweep();
+    return reader.fetch(session, limit, readers);
+  };
+  const ids = async (limit?: number): Promise<string[]> => (await fetch(limit)).map((row) => row.messageId);
+  /** Deletes the rows as a settle would, and tells the reader. */
+  const settle = async (rows: readonly LaneRow[]): Promise<void> => {
+    const reads = reader.reads();
+    const { rows: answer } = await house.pool.query<{ xid: string }>(
+      `with gone as (delete from sagabox.outbox where seq = any($1::bigint[])) select pg_current_xact_id()::text as xid`,
+      [rows.map((row) => row.seq)],
+    );
+    reader.settled(rows, { value: answer[0]?.xid ?? "0", reads });
+  };
+  return { ...house, ownership, reader, fetch, ids, settle };
+}

@@ -4,7 +4,7 @@ import { messageOf } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
 import { InstanceGone, InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
-import { doOutside } from "./local-step.ts";
+import { doOutside, unwanted } from "./local-step.ts";
 import { Seat, type Places } from "./places.ts";
 import { hasEnded } from "./state.ts";
 import type { LocalWork } from "./timers.ts";
@@ -43,6 +43,8 @@ export class InstanceTask {
   #awake = false;
   #mail: boolean;
   #ticking = false;
+  /** What is due is being begun. */
+  #turning = false;
   /** The claim is given back with what is being written. */
   #releasing = false;
   #released = false;
@@ -100,11 +102,13 @@ export class InstanceTask {
 
   async #work(): Promise<void> {
     while (!this.#lost.ended) {
+      this.#turning = true;
       const next = this.#seated() ?? this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
+      this.#turning = false;
+      this.#leaveWhileWriting();
       if (next === "over") break;
-      if (next === "queued") await this.#woken();
       if (next === "wait") await this.#nextThing();
-      if (next === "settling" && this.#releasing) await this.#woken();
+      if (next === "queued" || (next === "settling" && this.#releasing)) await this.#woken();
     }
     this.#cancelLook?.();
     if (!this.#lost.ended && !this.#released) await this.#handle.release().catch(() => undefined); // it runs out by itself
@@ -117,10 +121,10 @@ export class InstanceTask {
     return this.#seat.dismissed && this.#running.size === 0 ? "over" : "queued";
   }
 
-  // What was done is only to be written: its place is for others meanwhile, unless more of it is under way.
-  #leaves(name: string): void {
-    this.#saving.add(name);
-    if (this.#saving.size === this.#running.size && !this.#ticking) this.#seat.leave();
+  // What was done is only to be written: its place is for others meanwhile, unless more is under way or being begun.
+  #leaveWhileWriting(): void {
+    if (this.#turning || !this.#seat.taken || this.#saving.size === 0) return;
+    if (this.#saving.size === this.#running.size) this.#seat.leave();
   }
 
   /** One round in which the database need not be asked. Undefined when it must; or when it fails, as the long one then does. */
@@ -196,7 +200,8 @@ export class InstanceTask {
     // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
     else if (!this.#stopping || outcome.kind === "done") {
       const isLast = (decision: Decision): boolean => {
-        this.#leaves(name);
+        this.#saving.add(name);
+        this.#leaveWhileWriting();
         return (this.#releasing = this.#isLast(decision, 1));
       };
       const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
@@ -292,9 +297,4 @@ export class InstanceTask {
     await sleep(retryInMs, this.#lost.signal);
     if (this.#stopping && this.#failures > 3) this.#lost.end(new Error("stopped"));
   }
-}
-
-// Given up while nobody here did it. Whoever may have begun it has died, or says late that it was done.
-function unwanted({ undo, record }: LocalWork): WorkOutcome | undefined {
-  return undo || record.abandoned === undefined ? undefined : { kind: "unknown", error: record.abandoned };
 }

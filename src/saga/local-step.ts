@@ -41,6 +41,11 @@ export function doOutside(
   }
 }
 
+/** Given up while nobody here did it. Whoever may have begun it has died, or says late that it was done. */
+export function unwanted({ undo, record }: LocalWork): WorkOutcome | undefined {
+  return undo || record.abandoned === undefined ? undefined : { kind: "unknown", error: record.abandoned };
+}
+
 function contextOf({ id, correlationId, traceparent }: Loaded): MessageContext {
   return { messageId: id, correlationId, traceparent, sagaId: id };
 }

@@ -50,7 +50,7 @@ export class PgTransaction implements OwnedTransaction {
     this.#client = client;
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process
-    client.pipeline = true;
+    this.#pipeline(true);
     this.#beginText = beginText(this.isolation, options);
   }
 
@@ -152,6 +152,11 @@ export class PgTransaction implements OwnedTransaction {
     }
   }
 
+  // A driver that has no such mode must not look as if it had.
+  #pipeline(on: boolean): void {
+    if (this.#client.pipeline !== undefined) this.#client.pipeline = on;
+  }
+
   #say(afterword: Afterword): void {
     this.#saying = this.#client.query(queryOf(afterword)).then(
       () => true,
@@ -218,7 +223,7 @@ export class PgTransaction implements OwnedTransaction {
 
   #giveBack(destroy: boolean): void {
     // A pipelining client would wait for its queries before it ends; a destroyed one must not.
-    this.#client.pipeline = false;
+    this.#pipeline(false);
     this.#client.removeListener("error", this.#onLoss);
     this.#client.release(destroy);
   }

@@ -243,6 +243,7 @@ class PgSession implements Session {
   release(): void {
     if (this.#released) return;
     this.#released = true;
+    if (this.#pipelined) this.#client.pipeline = false; // or it would wait for its queries before it ends
     this.#client.release(true);
   }
 

@@ -104,6 +104,20 @@ test("a parameter that cannot be written is told before anything is sent, and sp
   expect([await notes(), pool.totalCount]).toEqual([["c"], 1]);
 });
 
+test.each([
+  ["null", null, ["a"]],
+  ["a callback", (_error: unknown, found: unknown) => found, []],
+])("what is no list of parameters, %s, is answered by the promise", async (_name, params, left) => {
+  const { database, notes } = await notebook();
+  const tx = await database.begin();
+  const asked = tx.query("insert into note (text) values ('a')", params as never);
+  await asked.then(
+    () => tx.commit(),
+    () => tx.rollback(),
+  );
+  expect(await notes()).toEqual(left);
+});
+
 test("a COMMIT that the server answers with ROLLBACK is an error, not a success", async () => {
   const { database, notes } = await notebook();
   const tx = await database.begin();

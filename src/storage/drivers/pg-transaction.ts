@@ -67,9 +67,10 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
-    // A text by itself is cheaper for the driver; what is none must not pass for a query of its own.
-    if (typeof text !== "string") return this.#send<R>({ text });
-    const values = params.length === 0 ? undefined : params;
+    // A text by itself is cheaper for the driver; what is none must not pass for a query of its own, nor for a callback.
+    if (typeof text !== "string" || typeof params === "function")
+      return this.#send<R>({ text, values: params });
+    const values = Array.isArray(params) && params.length === 0 ? undefined : params;
     if (this.beforeSavepoint === undefined || !SAVEPOINT.test(text)) return this.#send<R>(text, values);
     return this.beforeSavepoint().then(() => this.#send<R>(text, values));
   }

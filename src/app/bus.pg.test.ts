@@ -4,6 +4,7 @@ import { temporaryDatabase } from "../../test/support/database.ts";
 import { event } from "../message/index.ts";
 import type { Bus } from "./bus.ts";
 import type { BusOptions } from "./bus-options.ts";
+import type { BusTransaction } from "./bus-transaction.ts";
 import { createBus } from "./create-bus.ts";
 
 async function setup(options: Partial<BusOptions> = {}) {
@@ -87,6 +88,35 @@ test("A1: a publish that nobody awaited is part of its transaction, and one that
   expect(rows).toEqual([{ messages: 2, id: "kept" }]);
 });
 
+test.each([
+  ["at once", (): undefined => undefined],
+  ["while the transaction does something else", (tx: BusTransaction) => tx.query("select 1")],
+])(
+  "A1: a publish that nobody awaited and that fails %s takes the transaction with it",
+  async (_, meanwhile) => {
+    const { bus, pool } = await setup({ outbox: { optimistic: false } });
+    await pool.query("create table effect (id text)");
+    const Noted = event("noted", { schema: z.object({ id: z.string().min(1) }) });
+    const forgetful = bus.transaction(async (tx) => {
+      await tx.query("insert into effect values ('lost')");
+      void tx.publish(Noted, { id: "" });
+      await meanwhile(tx);
+    });
+    await expect(forgetful).rejects.toMatchObject({ code: "PAYLOAD_INVALID" });
+    expect((await pool.query("select id from effect")).rows).toEqual([]);
+  },
+);
+
+test("A1: a publish that failed and was caught leaves the transaction as it is", async () => {
+  const { bus, pool } = await setup({ outbox: { optimistic: false } });
+  const Noted = event("noted", { schema: z.object({ id: z.string().min(1) }) });
+  await bus.transaction(async (tx) => {
+    await tx.publish(Noted, { id: "" }).catch(() => tx.publish(Noted, { id: "instead" }));
+    await expect(tx.publish(Noted, { id: "" })).rejects.toMatchObject({ code: "PAYLOAD_INVALID" });
+  });
+  expect((await pool.query("select data from sagabox.message")).rows).toEqual([{ data: '{"id":"instead"}' }]);
+});
+
 test("D3: a publish that a handler did not await is part of its effect", async () => {
   const { bus, pool } = await setup();
   const Asked = event("asked", { schema: z.object({}).refine(async () => true) });
@@ -95,6 +125,11 @@ test("D3: a publish that a handler did not await is part of its effect", async (
   });
   const { rows } = await pool.query("select type from sagabox.message");
   expect(rows).toEqual([{ type: "asked" }]);
+  const Strict = event("strict", { schema: z.object({ n: z.number() }) });
+  const forgetful = bus.inbox.process({ ...foreign, id: "h-2" }, (_message, { publish }) => {
+    void publish(Strict, { n: "none" } as never);
+  });
+  await expect(forgetful).rejects.toMatchObject({ code: "PAYLOAD_INVALID" });
 });
 
 test("G4: sinks written as async functions may fail, and the process goes on", async () => {

@@ -4,6 +4,7 @@ import type { AnyContract } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { Afterword, OwnedTransaction, Rows } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
+import { HeardPromise } from "./heard-promise.ts";
 import type { OptimisticSender } from "./optimistic-sender.ts";
 import type { Compose, Outgoing, PublishOptions } from "./outgoing.ts";
 import {
@@ -44,6 +45,8 @@ export class TransactionScope {
   readonly #touched = new Set<number>();
   readonly #whenCommitted: (() => void)[] = [];
   readonly #underWay = new Set<Promise<unknown>>();
+  /** Whoever asked for it may have been told, or not. */
+  readonly #failed = new Set<HeardPromise<unknown>>();
   #travelling = 0;
   #scheduled = false;
   #told = false;
@@ -66,30 +69,37 @@ export class TransactionScope {
   }
 
   publish(contract: AnyContract, data: unknown, options?: PublishOptions): Promise<Published> {
-    return this.during(async () => {
-      // Each wait for what is there already has its price, and this is every message.
+    return this.during(() => {
       const composing = this.#parts.compose(contract, data, options, this.#tx);
-      const adding = this.#add(composing instanceof Promise ? await composing : composing);
-      return adding instanceof Promise ? await adding : adding;
+      if (!(composing instanceof Promise)) return this.#add(composing);
+      return composing.then((outgoing) => this.#add(outgoing));
     });
   }
 
   /** Work that is part of this transaction from its first moment, awaited or not. */
-  during<T>(work: () => Promise<T>): Promise<T> {
-    const underWay = work();
-    const ended = (): void => void this.#underWay.delete(underWay);
-    this.#underWay.add(underWay);
-    underWay.then(ended, ended);
-    return underWay;
+  during<T>(work: () => T | Promise<T>): Promise<T> {
+    try {
+      const working = work();
+      // Each wait for what is there already has its price, and this is every message.
+      if (!(working instanceof Promise)) return Promise.resolve(working);
+      return this.#follow(new HeardPromise<T>((resolve) => resolve(working)));
+    } catch (error) {
+      return this.#follow(new HeardPromise<T>((_, reject) => reject(error)));
+    }
   }
 
+  /** Something is to be waited for, or to be told of, before the COMMIT. */
   get isUnderWay(): boolean {
-    return this.#underWay.size > 0;
+    return this.#underWay.size + this.#failed.size > 0;
   }
 
-  /** Before the COMMIT: what was begun and never awaited is waited for here, and what of it fails, fails the transaction. */
+  /**
+   * Before the COMMIT: what was begun and never awaited is waited for here, and what of it fails, fails the transaction,
+   * and so does what has failed before without anybody to hear of it.
+   */
   async whole(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay);
+    for (const failed of this.#failed) if (!failed.isHeard) await failed;
   }
 
   async add(outgoing: Outgoing): Promise<Published> {
@@ -146,6 +156,16 @@ export class TransactionScope {
     wakeUp.now(this.#touched, this.#told);
     if (this.#scheduled) this.#parts.onScheduled();
     for (const told of this.#whenCommitted.splice(0)) told();
+  }
+
+  #follow<T>(working: HeardPromise<T>): Promise<T> {
+    const ended = (): void => void this.#underWay.delete(working);
+    this.#underWay.add(working);
+    working.overhear(ended, () => {
+      ended();
+      this.#failed.add(working);
+    });
+    return working;
   }
 
   #add(outgoing: Outgoing): Published | Promise<Published> {

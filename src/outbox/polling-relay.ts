@@ -24,8 +24,11 @@ interface Found {
 const BATCHES_AT_ONCE = 2;
 /** Where one full batch follows another, the server finds its next question there when it has answered. */
 const READS_AT_ONCE = 2;
-/** All that is read ahead or on its way: behind a slow broker one read at a time is enough, and so is it for large messages. */
-const BATCHES_IN_HAND = 3;
+/**
+ * All that is read ahead, about to leave or on its way: behind a slow broker one read at a time is enough, and so is it for
+ * large messages.
+ */
+const BATCHES_IN_HAND = 4;
 
 /** Takes the due rows of the lanes it owns through the transport and settles them. */
 export class PollingRelay implements Service {
@@ -168,7 +171,8 @@ export class PollingRelay implements Service {
   async #readAhead(): Promise<void> {
     const readers = this.#fullInARow > 1 && !this.#reader.bulky ? READS_AT_ONCE : 1;
     while (this.#ahead.length < readers) {
-      if (this.#ahead.length > 0 && this.#ahead.length + this.#batches.size >= BATCHES_IN_HAND) break;
+      const inHand = 1 + this.#batches.size + this.#ahead.length; // the one that was read is yet to leave
+      if (this.#ahead.length > 0 && inHand >= BATCHES_IN_HAND) break;
       const ahead = this.#read(readers);
       ahead.catch(() => undefined); // whoever takes it hears of it
       this.#ahead.push(ahead);

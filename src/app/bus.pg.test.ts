@@ -117,6 +117,26 @@ test("A1: a publish that failed and was caught leaves the transaction as it is",
   expect((await pool.query("select data from sagabox.message")).rows).toEqual([{ data: '{"id":"instead"}' }]);
 });
 
+test("messages of a key that are published at the same time keep the order they were asked for in", async () => {
+  const { bus, pool } = await setup({ outbox: { optimistic: false } });
+  const Noted = event("noted", { schema: z.object({ n: z.number() }), key: () => "k" });
+  // One with an id of its own is written straight away, the others with the COMMIT.
+  const lists = [[0], ["1", "2", "3"], [4, "5", 6], ["7", 8, "9"]];
+  for (const list of lists) {
+    await bus.transaction(async (tx) => {
+      await tx.publish(Noted, { n: -1 });
+      const all = list.map((n) =>
+        tx.publish(Noted, { n: Number(n) }, typeof n === "string" ? { id: n } : {}),
+      );
+      await Promise.all(all);
+    });
+  }
+  const { rows } = await pool.query<{ n: number }>(
+    "select (data::json ->> 'n')::int as n from sagabox.outbox join sagabox.message on id = message_id order by outbox.seq",
+  );
+  expect(rows.map(({ n }) => n)).toEqual([-1, 0, -1, 1, 2, 3, -1, 4, 5, 6, -1, 7, 8, 9]);
+});
+
 test("D3: a publish that a handler did not await is part of its effect", async () => {
   const { bus, pool } = await setup();
   const Asked = event("asked", { schema: z.object({}).refine(async () => true) });

@@ -47,6 +47,8 @@ export class TransactionScope {
   readonly #underWay = new Set<Promise<unknown>>();
   /** Whoever asked for it may have been told, or not. */
   readonly #failed = new Set<HeardPromise<unknown>>();
+  /** What was written straight away so far. */
+  #written: Promise<unknown> = Promise.resolve();
   #travelling = 0;
   #scheduled = false;
   #told = false;
@@ -185,18 +187,23 @@ export class TransactionScope {
 
   async #writeNow(outgoing: Outgoing): Promise<Published> {
     const { id } = outgoing.message;
-    await this.flush();
-    const written = await this.#write([outgoing]);
+    const [, written] = await Promise.all([this.flush(), this.#write([outgoing])]);
     return { id, written: written.has(id) };
   }
 
-  async #write(outgoing: readonly Outgoing[]): Promise<ReadonlySet<string>> {
-    if (outgoing.length === 0) return new Set();
+  // A write may take several statements: what is asked for meanwhile comes behind it, or a key would lose its order.
+  #write(outgoing: readonly Outgoing[]): Promise<ReadonlySet<string>> {
     for (const { lane, schedule } of outgoing) {
       if (schedule === null) this.#touched.add(lane);
       else this.#scheduled = true;
     }
-    return this.#parts.writer.write(this.#tx, outgoing);
+    const { writer } = this.#parts;
+    const nothing = new Set<string>();
+    const writing = this.#written.then(() =>
+      outgoing.length === 0 ? nothing : writer.write(this.#tx, outgoing),
+    );
+    this.#written = writing.catch(() => undefined);
+    return writing;
   }
 }
 

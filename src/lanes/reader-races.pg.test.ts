@@ -2,6 +2,21 @@ import { expect, test } from "vitest";
 import { laneReader } from "../../test/support/lane-reader.ts";
 import { claimOn, outgoing } from "../../test/support/relays.ts";
 
+/** Reads, and loses the lane after the last statement of that read was answered, before its answer is looked at. */
+async function readAndLose(
+  { database, fetch, ownership }: Awaited<ReturnType<typeof laneReader>>,
+  lane: number,
+  before: () => void = () => undefined,
+): Promise<readonly unknown[]> {
+  const gate = database.pauseAfter("sagabox.outbox.fetch");
+  const reading = fetch();
+  await gate.reached;
+  before();
+  ownership.lose([claimOn(ownership, lane)]);
+  gate.open();
+  return reading;
+}
+
 test("rule 7: what settles while a read is under way is not handed out again by that read", async () => {
   const { publish, fetch, settle, database, reader } = await laneReader();
   // The urgent one makes the later one wait, so the stream is read again from its head at once.
@@ -24,46 +39,34 @@ test("rule 7: what settles while a read is under way is not handed out again by 
 });
 
 test("a lane lost while it was being read hands out nothing of that read", async () => {
-  const { publish, fetch, database, ownership, reader } = await laneReader();
+  const house = await laneReader();
+  const { publish, reader } = house;
   const { lane } = outgoing({ key: "k" });
   await publish(outgoing({ id: "1", key: "k" }));
-  const gate = database.pauseAfter("sagabox.outbox.fetch");
-  const reading = fetch();
-  await gate.reached;
-  ownership.lose([claimOn(ownership, lane)]);
-  gate.open();
-  expect(await reading).toEqual([]);
+  expect(await readAndLose(house, lane)).toEqual([]);
   expect(reader.inFlight).toBe(0);
 });
 
 test("a lane lost while others were being read hands out nothing that was taken before", async () => {
-  const { publish, fetch, database, ownership, reader } = await laneReader();
+  const house = await laneReader();
+  const { publish, fetch, reader } = house;
   const { lane } = outgoing({ key: "k" });
   await publish(outgoing({ id: "1", key: "k" }));
   reader.back(await fetch(), 0);
-  const gate = database.pauseAfter("sagabox.outbox.fetch"); // which comes after the statement for what is due again
-  const reading = fetch();
-  await gate.reached;
-  expect(reader.inFlight).toBe(1);
-  ownership.lose([claimOn(ownership, lane)]);
-  gate.open();
-  expect(await reading).toEqual([]);
-  expect(reader.inFlight).toBe(0);
+  const inFlight: number[] = [];
+  expect(await readAndLose(house, lane, () => inFlight.push(reader.inFlight))).toEqual([]);
+  expect([...inFlight, reader.inFlight]).toEqual([1, 0]);
 });
 
 test("a lane lost while others were being read hands out nothing of a low priority that was read before", async () => {
-  const { publish, fetch, settle, database, ownership, reader } = await laneReader();
+  const house = await laneReader();
+  const { publish, fetch, settle, reader } = house;
   const { lane } = outgoing({ key: "k" });
   await publish(outgoing({ id: "high", key: "other", priority: 9 }));
   await fetch(); // tells that there are other priorities
   await settle(await fetch());
   await publish(outgoing({ id: "low", key: "k", priority: 1 }));
-  const gate = database.pauseAfter("sagabox.outbox.fetch");
-  const reading = fetch();
-  await gate.reached;
-  ownership.lose([claimOn(ownership, lane)]);
-  gate.open();
-  expect(await reading).toEqual([]);
+  expect(await readAndLose(house, lane)).toEqual([]);
   expect(reader.inFlight).toBe(0);
 });
 

@@ -1,27 +1,24 @@
 import type { ReadRow } from "./read.ts";
 
-const DAY_MS = 86_400_000;
-
 /**
- * Which days of the history a read looks into for messages: about now, or as far back as the last rows went. A wrong
- * guess, as with a clock that is wrong, costs one more read.
+ * Which days of the history a read looks into for messages: today, and those of the rows that were read last. Each day costs,
+ * also where nothing is found. A wrong guess, as at midnight or with a clock that is wrong, costs one more read.
  */
 export class Days {
   #oldest: string | undefined;
+  #newest: string | undefined;
 
   expected(wallMs: number): [from: string, to: string] {
-    const yesterday = dayOf(wallMs - DAY_MS);
-    const oldest = this.#oldest ?? yesterday;
-    return [oldest < yesterday ? oldest : yesterday, dayOf(wallMs + DAY_MS)];
+    const today = new Date(wallMs).toISOString().slice(0, 10);
+    const [oldest, newest] = [this.#oldest ?? today, this.#newest ?? today];
+    return [oldest < today ? oldest : today, newest > today ? newest : today];
   }
 
   met(rows: readonly ReadRow[]): void {
-    this.#oldest = undefined;
-    for (const { row } of rows)
+    this.#oldest = this.#newest = undefined;
+    for (const { row } of rows) {
       if (this.#oldest === undefined || row.writtenOn < this.#oldest) this.#oldest = row.writtenOn;
+      if (this.#newest === undefined || row.writtenOn > this.#newest) this.#newest = row.writtenOn;
+    }
   }
-}
-
-function dayOf(wallMs: number): string {
-  return new Date(wallMs).toISOString().slice(0, 10);
 }

@@ -22,6 +22,16 @@ test("a read of other lanes forgets nothing that a read of this one must know", 
   expect(inFlight.knows(aRow(1))).toBe(true);
 });
 
+test("a row that was lost with its lane and read again is another one", () => {
+  const inFlight = new InFlight();
+  const [lost, again] = [aRow(1), aRow(1)];
+  inFlight.add(lost, 0);
+  expect([inFlight.holds(lost), inFlight.holds(undefined)]).toEqual([true, false]);
+  inFlight.forget(lost.lane);
+  inFlight.add(again, 0);
+  expect([inFlight.holds(lost), inFlight.holds(again)]).toEqual([false, true]);
+});
+
 test("a row is taken out once", () => {
   const inFlight = new InFlight();
   inFlight.add(aRow(1), 0);

@@ -24,6 +24,11 @@ export class InFlight {
     return this.#lanes.get(lane)?.rows.has(seq) === true;
   }
 
+  /** This very row, as it was handed out, and not what was read in its place since. */
+  holds(row: LaneRow | undefined): boolean {
+    return row !== undefined && this.#lanes.get(row.lane)?.rows.get(row.seq) === row;
+  }
+
   /** In flight now, or at some moment since the read of its lane began. */
   knows(row: LaneRow): boolean {
     return this.has(row) || this.#ghosts.get(row.lane)?.has(row.seq) === true;

@@ -25,8 +25,6 @@ const row = packed(
 const usual = [
   sampleMessage.id,
   "2026-11-15",
-  sampleMessage.type,
-  sampleMessage.topic,
   sampleMessage.key,
   sampleMessage.correlationId,
   sampleMessage.traceparent,
@@ -48,7 +46,8 @@ const message = packed(
   sampleMessage.data,
 );
 
-const own = { messageId: sampleMessage.id, writtenOn: "2026-11-15", expiresAt: null };
+const { id: messageId, topic, type } = sampleMessage;
+const own = { messageId, writtenOn: "2026-11-15", topic, type, expiresAt: null };
 
 const bare = (text: string): PackedRow => new PackedRow(text.split("\u001f"), packedMessages([]));
 

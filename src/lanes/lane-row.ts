@@ -108,7 +108,7 @@ export class PackedRow implements LaneRow {
 
   #whatWasRead(): MessageRead {
     if (this.#packed === undefined) return NOT_FOUND;
-    return (this.#read ??= readPacked(this.#packed, this.expiresAt));
+    return (this.#read ??= readPacked(this.#packed, this));
   }
 }
 
@@ -117,9 +117,9 @@ type MessageRead = Pick<LaneRow, "message" | "flaw">;
 const NOT_FOUND: MessageRead = Object.freeze({ message: null });
 
 // One message that somebody damaged must not keep its neighbours from being read.
-function readPacked(packed: string, expiresAt: string | null): MessageRead {
+function readPacked(packed: string, row: Telling): MessageRead {
   try {
-    return { message: messageOf(packed, expiresAt) };
+    return { message: messageOf(packed, row) };
   } catch (thrown) {
     return { message: null, flaw: toError(thrown) };
   }
@@ -154,11 +154,13 @@ export function packedMessages(
 }
 
 /** The message a row stands for, in the copy of the day that the row names; null where it is gone or no message. */
-export function messageFor(row: RowName & Pick<LaneRow, "expiresAt">, messages: PackedMessages): MessageRead {
+export function messageFor(row: RowName & Telling, messages: PackedMessages): MessageRead {
   const packed = packedFor(row, messages);
-  return packed === undefined ? NOT_FOUND : readPacked(packed, row.expiresAt);
+  return packed === undefined ? NOT_FOUND : readPacked(packed, row);
 }
 
+/** What a row says of its message. */
+type Telling = Pick<LaneRow, "topic" | "type" | "expiresAt">;
 type RowName = Pick<LaneRow, "messageId" | "writtenOn">;
 
 function packedFor({ messageId, writtenOn }: RowName, messages: PackedMessages): string | undefined {
@@ -168,28 +170,28 @@ function packedFor({ messageId, writtenOn }: RowName, messages: PackedMessages):
 }
 
 // As it was written; when it expires, the row decides. Field by field: an object spread costs more than all the rest.
-function messageOf(raw: string, expiresAt: string | null): Message {
+function messageOf(raw: string, { topic, type, expiresAt }: Telling): Message {
   const fields = raw.split(SEPARATOR);
-  const details = fields[9] ? detailsOf(fields) : USUAL;
+  const details = fields[7] ? detailsOf(fields) : USUAL;
   return {
     id: fields[0] ?? "",
     kind: details.kind,
-    type: typeName(fields[2] ?? ""),
+    type,
     schemaVersion: details.schemaVersion,
-    topic: topicName(fields[3] ?? ""),
-    key: fields[4] || null,
+    topic,
+    key: fields[2] || null,
     data: fields[fields.length - 1] ?? "",
     headers: details.headers,
-    correlationId: fields[5] ?? "",
+    correlationId: fields[3] ?? "",
     causationId: details.causationId,
-    traceparent: fields[6] ?? "",
+    traceparent: fields[4] ?? "",
     sagaId: details.sagaId,
     aggregateType: details.aggregateType,
     aggregateId: details.aggregateId,
-    source: sourceName(fields[7] ?? ""),
+    source: sourceName(fields[5] ?? ""),
     target: details.target,
     priority: details.priority,
-    writtenAt: isoTime(fields[8] ?? ""),
+    writtenAt: isoTime(fields[6] ?? ""),
     expiresAt,
   };
 }
@@ -221,16 +223,16 @@ const USUAL: Details = Object.freeze({
 });
 
 function detailsOf(fields: readonly string[]): Details {
-  const headers = fields[17] ?? "{}";
+  const headers = fields[15] ?? "{}";
   return {
-    kind: fields[9] as MessageKind,
-    priority: Number(fields[10]),
-    schemaVersion: Number(fields[11]),
-    causationId: fields[12] || null,
-    sagaId: fields[13] || null,
-    aggregateType: fields[14] || null,
-    aggregateId: fields[15] || null,
-    target: fields[16] || null,
+    kind: fields[7] as MessageKind,
+    priority: Number(fields[8]),
+    schemaVersion: Number(fields[9]),
+    causationId: fields[10] || null,
+    sagaId: fields[11] || null,
+    aggregateType: fields[12] || null,
+    aggregateId: fields[13] || null,
+    target: fields[14] || null,
     headers: headers === "{}" ? noHeaders : parseHeaders(headers),
   };
 }

@@ -108,8 +108,8 @@ export class LaneReader implements LaneWorker {
       );
       const whole = this.#options.messages ? await wholeRows(session, this.#sql.messages, rows) : rows;
       this.#bulky = whole !== rows;
-      // A lane may have been lost while a later statement ran: what was taken of it before is somebody else's.
-      return whole.filter((row) => this.#custody.inFlight.has(row));
+      // A lane may have been lost while a later statement ran, and regained: what was taken of it before is not ours.
+      return whole.filter((_, i) => this.#custody.inFlight.holds(rows[i]));
     } catch (error) {
       // Nobody has seen them yet, and a later statement failed: left in flight, nobody ever would.
       this.back(rows, 0);

@@ -72,13 +72,12 @@ const found = (blocked = "false"): string =>
              )} end`,
   );
 
-// A message whose letter was edited has a second copy on another day, so the day belongs to its name. What few messages
-// differ in is told by those that do: each field that is joined costs the server about as much as finding a page.
+// A message whose letter was edited has a second copy on another day, so the day belongs to its name. Type and topic are told
+// by its row. What few messages differ in is told by those that do: each field that is joined costs the server about as much
+// as finding a page.
 const MESSAGE = packed(
   "id",
   "written_on::text",
-  "type",
-  "topic",
   maybe("key"),
   "correlation_id",
   "traceparent",
@@ -122,8 +121,7 @@ export function readStatements(schema: string, table: LaneTable) {
     ),
     // The same with the messages behind the rows, by the ids that were found: a join would visit every partition of the
     // history once per row. Days that come as parameters keep the others from even being opened; what is older is read
-    // by itself, and so is what is large: some messages share a text, which must stay small. They are joined before they
-    // are sorted, or the server would take all their fields through the sort.
+    // by itself, and so is what is large: all messages share a text, which must stay small.
     fetchWhole: statement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}, read as materialized (
@@ -131,14 +129,11 @@ export function readStatements(schema: string, table: LaneTable) {
        )
        select moment.horizon, moment.tail, moment.express, ${TOGETHER} as rows, null as messages from moment
        union all
-       select null, null, null, null, string_agg(small.message, e'\\x1e')
-         from (select seq & 31 as share, ${MESSAGE} as message
-                 from ${schema}.message
-                where id = any(array(select message_id from read))
-                  and written_on between $8::text::date and $9::text::date
-                  and octet_length(data) + octet_length(headers) <= 8192
-               offset 0) as small
-        group by small.share`,
+       select null, null, null, null, string_agg(${MESSAGE}, e'\\x1e')
+         from ${schema}.message
+        where id = any(array(select message_id from read))
+          and written_on between $8::text::date and $9::text::date
+          and octet_length(data) + octet_length(headers) <= 8192`,
     ),
     // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
     express: statement(

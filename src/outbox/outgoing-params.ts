@@ -30,6 +30,20 @@ const GIVEN: readonly Pick[] = [
   ({ ttlMs }) => ttlMs,
 ];
 
+/** Whether it does without what most messages do without. */
+export function isUsual({ message, holdsOnDeath, ttlMs }: Outgoing): boolean {
+  return (
+    message.headers === noHeaders &&
+    message.causationId === null &&
+    message.sagaId === null &&
+    message.aggregateType === null &&
+    message.aggregateId === null &&
+    message.target === null &&
+    ttlMs === null &&
+    !holdsOnDeath
+  );
+}
+
 /** A list for each of them. */
 export function outgoingParams(outgoing: readonly Outgoing[]): Param[] {
   return GIVEN.map((pick) => textArray(outgoing.map(pick)));
@@ -41,4 +55,24 @@ export function oneParams(outgoing: Outgoing): Param[] {
     const value = pick(outgoing);
     return value === null ? null : String(value);
   });
+}
+
+/** The same for one that is usual, without the rest. One by one: this is nearly every message. */
+export function usualParams({ message, lane, stream, maxAttempts }: Outgoing): Param[] {
+  return [
+    message.id,
+    String(lane),
+    stream,
+    message.kind,
+    message.type,
+    String(message.schemaVersion),
+    message.topic,
+    message.key,
+    message.correlationId,
+    message.traceparent,
+    message.source,
+    String(message.priority),
+    String(maxAttempts),
+    message.data,
+  ];
 }

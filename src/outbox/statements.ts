@@ -27,8 +27,19 @@ const GIVEN = [
   ["ttl_ms", "double precision"],
 ] as const;
 
-/** One message needs no lists: reading 22 arrays costs the server more than the two inserts. */
-const ONE = GIVEN.map(([name, type], i) => `$${i + 1}::text::${type} as ${name}`).join(", ");
+/** What most messages do without, and so the statement that writes one of them. */
+const SELDOM: readonly string[] = [
+  "aggregate_type",
+  "aggregate_id",
+  "saga_id",
+  "causation_id",
+  "target",
+  "holds_on_death",
+  "headers",
+  "ttl_ms",
+];
+const USUAL = GIVEN.filter(([name]) => !SELDOM.includes(name));
+
 const LISTS = GIVEN.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
 const NAMES = GIVEN.map(([name]) => name).join(", ");
 /** The first free parameter after the lists. */
@@ -48,7 +59,6 @@ export function writeStatements(schema: string) {
           where moment.xid is not null
        )`;
   const lists = `unnest(${LISTS}) as listed (${NAMES})`;
-  const one = `(select ${ONE}) as listed`;
   // Sorted after the join, and only then numbered: a join may turn the order of its input round.
   const fresh = `(select * from unnest(${LISTS}) with ordinality as listed (${NAMES}, turn)
                     where listed.id in (select id from fresh)
@@ -60,30 +70,25 @@ export function writeStatements(schema: string) {
   const toSend = (lease: string) => `insert into ${schema}.outbox
               (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
        select lane, seq, stream, topic, type, id, written_on, priority, max_attempts, at, expires_at, ${lease} from given`;
-  const publish = (name: string, from: string) =>
-    statement(
-      name,
-      `with ${moment}, ${numbered(from)}, ${kept}
-       ${toSend("null")}`,
-    );
+  const several = (lease: string) => `with ${moment}, ${numbered(lists)}, ${kept}
+       ${toSend(lease)}`;
   // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
   // snapshot would not see what others of the key committed since, so it must not decide.
-  const publishLeased = (name: string, from: string) =>
-    statement(
-      name,
-      `with ${moment}, ${numbered(from)}, ${kept}
-       ${toSend(`case when current_setting('transaction_isolation') = 'read committed' and (stream is null or not exists (
+  const leased = (lane: string, stream: string, leaseMs: number) =>
+    `case when current_setting('transaction_isolation') = 'read committed' and (${stream} is null or not exists (
                         select 1 from ${schema}.outbox as earlier
-                         where earlier.lane = given.lane and earlier.stream = given.stream))
-                      then at + $${NEXT}::double precision * interval '1 ms' end`)}
+                         where earlier.lane = ${lane} and earlier.stream = ${stream}))
+                      then at + $${leaseMs}::double precision * interval '1 ms' end`;
+  const written = `
        returning message_id as id, lane, seq::text, lease_until is not null as leased,
-                 to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`,
-    );
+                 to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`;
   return {
-    publish: publish("sagabox.outbox.publish", lists),
-    publishOne: publish("sagabox.outbox.publish_one", one),
-    publishLeased: publishLeased("sagabox.outbox.publish_leased", lists),
-    publishLeasedOne: publishLeased("sagabox.outbox.publish_leased_one", one),
+    publish: statement("sagabox.outbox.publish", several("null")),
+    publishLeased: statement(
+      "sagabox.outbox.publish_leased",
+      several(leased("given.lane", "given.stream", NEXT)) + written,
+    ),
+    ...oneByOne(schema, leased, written),
     // Ids that the caller chose: those seen before write nothing. A writer may read those ids, and of the rest nothing.
     publishOnce: statement(
       "sagabox.outbox.publish_once",
@@ -148,6 +153,52 @@ export function writeStatements(schema: string) {
       "sagabox.outbox.next_due",
       `select extract(epoch from min(due_at) - clock_timestamp())::double precision * 1000 as wait_ms from ${schema}.scheduled`,
     ),
+  };
+}
+
+/**
+ * One message needs no lists: reading 22 arrays costs the server more than the two inserts. Neither does it need to be put
+ * together and taken apart again, and what it does without need not be sent, read or checked.
+ */
+function oneByOne(
+  schema: string,
+  leased: (lane: string, stream: string, leaseMs: number) => string,
+  written: string,
+) {
+  // The sequence depends on the transaction's number, so that it is drawn after it.
+  const drawn = `drawn as materialized (
+         select nextval(case when pg_current_xact_id() is not null then '${schema}.outbox_seq'::regclass end) as seq,
+                clock_timestamp() as at
+       )`;
+  const day = "(at at time zone 'utc')::date";
+  const one = (
+    given: readonly (readonly [string, string])[],
+    lease: (param: (name: string) => string) => string,
+  ) => {
+    const param = (name: string): string => {
+      const place = given.findIndex(([own]) => own === name);
+      return place < 0 ? "null" : `$${place + 1}::text::${given[place]?.[1]}`;
+    };
+    const own = given.map(([name]) => name).filter((name) => name !== "ttl_ms");
+    const expires = given === USUAL ? "null::timestamptz" : `at + ${param("ttl_ms")} * interval '1 ms'`;
+    return `with ${drawn}, kept as (
+         insert into ${schema}.message (${own.join(", ")}, seq, written_on, written_at, expires_at)
+         select ${own.map(param).join(", ")}, seq, ${day}, at, ${expires} from drawn
+       )
+       insert into ${schema}.outbox
+              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
+       select ${param("lane")}, seq, ${param("stream")}, ${param("topic")}, ${param("type")}, ${param("id")}, ${day},
+              ${param("priority")}, ${param("max_attempts")}, at, ${expires}, ${lease(param)}
+         from drawn`;
+  };
+  const plain = (given: typeof USUAL) => one(given, () => "null::timestamptz");
+  const leasing = (given: typeof USUAL) =>
+    one(given, (param) => leased(param("lane"), param("stream"), given.length + 1)) + written;
+  return {
+    publishOne: statement("sagabox.outbox.publish_one", plain([...GIVEN])),
+    publishUsual: statement("sagabox.outbox.publish_usual", plain(USUAL)),
+    publishLeasedOne: statement("sagabox.outbox.publish_leased_one", leasing([...GIVEN])),
+    publishLeasedUsual: statement("sagabox.outbox.publish_leased_usual", leasing(USUAL)),
   };
 }
 

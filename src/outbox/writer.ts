@@ -1,7 +1,7 @@
 import type { Message } from "../message/index.ts";
 import { quotedSchema, textArray, type Param, type Queryable, type Statement } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { oneParams, outgoingParams } from "./outgoing-params.ts";
+import { isUsual, oneParams, outgoingParams, usualParams } from "./outgoing-params.ts";
 import type { Outgoing } from "./outgoing.ts";
 import { writeStatements } from "./statements.ts";
 
@@ -66,16 +66,19 @@ export class OutboxWriter {
 
   /** For the last statement of a transaction we own: sent together with its COMMIT. */
   prepare(outgoing: readonly Outgoing[]): PreparedWrite {
-    const [one, ...more] = outgoing;
-    if (one !== undefined && more.length === 0) {
+    const [one] = outgoing;
+    if (one !== undefined && outgoing.length === 1) {
+      if (isUsual(one)) return { statement: this.#sql.publishUsual, params: usualParams(one) };
       return { statement: this.#sql.publishOne, params: oneParams(one) };
     }
     return { statement: this.#sql.publish, params: outgoingParams(outgoing) };
   }
 
   prepareLeased(outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
-    const [one, ...more] = outgoing;
-    if (one !== undefined && more.length === 0) {
+    const [one] = outgoing;
+    if (one !== undefined && outgoing.length === 1) {
+      if (isUsual(one))
+        return { statement: this.#sql.publishLeasedUsual, params: [...usualParams(one), leaseMs] };
       return { statement: this.#sql.publishLeasedOne, params: [...oneParams(one), leaseMs] };
     }
     return { statement: this.#sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };

@@ -3,7 +3,8 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { databaseForFile } from "../../test/support/database.ts";
 import { readStatements } from "../lanes/statements.ts";
 import { migrateUp, pgDatabase, settlingPlans, steadyPlans, type Statement } from "../storage/index.ts";
-import { settleStatements, writeStatements } from "./statements.ts";
+import { settleStatements } from "./statements.ts";
+import { writeStatements } from "./write-statements.ts";
 import { ensurePartitions } from "./upkeep/history.ts";
 import { depthStatements, historyStatements, republishStatements } from "./upkeep/statements.ts";
 

@@ -3,7 +3,7 @@ import { quotedSchema, textArray, type Param, type Queryable, type Statement } f
 import type { Observer } from "../telemetry/index.ts";
 import { isUsual, oneParams, outgoingParams, usualParams } from "./outgoing-params.ts";
 import type { Outgoing } from "./outgoing.ts";
-import { writeStatements } from "./statements.ts";
+import { writeStatements } from "./write-statements.ts";
 
 export interface WrittenRow {
   readonly id: string;

@@ -13,6 +13,10 @@ const PARTITION = "'_([0-9]{8}|[0-9]{6}|default)$'";
  */
 const HIDDEN = "(backend_type is null and usesysid is not null)";
 
+/** Without the name of the schema, which is the first parameter. */
+const unqualified = (text: string): string =>
+  `replace(${text}, quote_ident(trim(both '"' from $1::text)) || '.', '')`;
+
 /** One question each. `schema` is quoted already; $1 is always it, as text, where it is asked for. */
 export function doctorStatements(schema: string) {
   return {
@@ -188,12 +192,12 @@ export function doctorStatements(schema: string) {
         where relkind = 'S' and relname !~ '_id_seq$'
        union all
        select 'column', own.relname || '.' || attname,
-              format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end, false
+              ${unqualified("format_type(atttypid, atttypmod)")} || case when attnotnull then ' not null' else '' end, false
          from own join pg_attribute on attrelid = own.oid and attnum > 0 and not attisdropped
         where own.relkind in ('r', 'p')
        union all
        select 'index', index_.relname::text,
-              replace(pg_get_indexdef(index_.oid), quote_ident(trim(both '"' from $1::text)) || '.', ''), not indisvalid
+              ${unqualified("pg_get_indexdef(index_.oid)")}, not indisvalid
          from own join pg_index on indrelid = own.oid
          join pg_class as index_ on index_.oid = indexrelid
         where own.relkind in ('r', 'p')
@@ -201,6 +205,10 @@ export function doctorStatements(schema: string) {
        select 'constraint', own.relname || '.' || conname, contype::text, false
          from own join pg_constraint on conrelid = own.oid
         where own.relkind in ('r', 'p') and contype in ('c', 'p', 'u', 'f')
+       union all
+       select 'constraint', typname || '.' || conname, pg_constraint.contype::text, false
+         from pg_type join pg_constraint on contypid = pg_type.oid
+        where typnamespace = $1::text::regnamespace
        union all
        select 'trigger', own.relname || '.' || tgname, case when tgenabled = 'D' then 'disabled' else 'enabled' end, false
          from own join pg_trigger on tgrelid = own.oid and not tgisinternal

@@ -2,7 +2,7 @@ import { Loop, type Service } from "../../runtime/index.ts";
 import { quotedSchema, type Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import { failureText } from "../failures.ts";
-import { writeStatements } from "../statements.ts";
+import { writeStatements } from "../write-statements.ts";
 
 export interface ScheduleMoverOptions {
   readonly database: Database;

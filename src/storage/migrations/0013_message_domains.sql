@@ -1,3 +1,4 @@
+-- breaking: sessions that are open meanwhile keep prepared statements whose answers had other types; stop all workers before it.
 -- What may stand in the columns that every publish writes, as types of their own: PostgreSQL reads the CHECKs of a table again
 -- for each statement, which was a third of what a publish cost it, and those of a type once in a session. Nothing is
 -- rewritten and nothing read: what is there was checked before. An id is checked where it is to be sent; in the archive it
@@ -78,3 +79,29 @@ alter domain {schema}.payload_version add check (value >= 1) not valid;
 alter domain {schema}.attempt_count add check (value >= 0) not valid;
 alter domain {schema}.attempt_limit add check (value >= 1) not valid;
 alter domain {schema}.outbox_lane add check (value between 0 and 255) not valid;
+
+-- Answers with a plain number, as before.
+create or replace function {schema}.outbox_retry_now(wanted text) returns table (retried_lane integer, was_due timestamptz, tried integer)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  return query
+  with place as materialized (
+    select message.lane::integer as lane, message.seq from {schema}.message where message.id = wanted
+    union
+    select again.lane, again.seq from {schema}.outbox as again where again.again and again.message_id = wanted
+  ), failed as materialized (
+    select row.lane, row.seq, row.due_at, row.attempts
+      from place join {schema}.outbox as row on row.lane = place.lane and row.seq = place.seq
+     where row.message_id = wanted and row.attempts > 0
+       and row.due_at > clock_timestamp() and row.due_at < 'infinity'
+       for update of row
+  ), retried as (
+    update {schema}.outbox as row set due_at = clock_timestamp()
+      from failed
+     where row.lane = failed.lane and row.seq = failed.seq
+    returning row.lane, row.seq
+  )
+  select failed.lane::integer, failed.due_at, failed.attempts::integer
+    from failed join retried on retried.lane = failed.lane and retried.seq = failed.seq;
+end
+$$;

@@ -1,0 +1,202 @@
+import { statement } from "../storage/index.ts";
+
+/** What a caller gives for each message, as parallel lists; the order is that of `outgoingParams`. */
+const GIVEN = [
+  ["id", "text"],
+  ["lane", "integer"],
+  ["stream", "bigint"],
+  ["kind", "text"],
+  ["type", "text"],
+  ["schema_version", "integer"],
+  ["topic", "text"],
+  ["key", "text"],
+  ["aggregate_type", "text"],
+  ["aggregate_id", "text"],
+  ["saga_id", "text"],
+  ["correlation_id", "text"],
+  ["causation_id", "text"],
+  ["traceparent", "text"],
+  ["source", "text"],
+  ["target", "text"],
+  ["priority", "smallint"],
+  ["max_attempts", "smallint"],
+  ["holds_on_death", "boolean"],
+  ["headers", "text"],
+  ["data", "text"],
+  ["ttl_ms", "double precision"],
+] as const;
+
+/** What most messages do without, and so the statement that writes one of them. */
+const SELDOM: readonly string[] = [
+  "aggregate_type",
+  "aggregate_id",
+  "saga_id",
+  "causation_id",
+  "target",
+  "holds_on_death",
+  "headers",
+  "ttl_ms",
+];
+const USUAL = GIVEN.filter(([name]) => !SELDOM.includes(name));
+
+const LISTS = GIVEN.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
+const NAMES = GIVEN.map(([name]) => name).join(", ");
+/** The first free parameter after the lists. */
+const NEXT = GIVEN.length + 1;
+
+const MESSAGE = `id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
+         causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data`;
+
+/** Writing messages, inside somebody's transaction. */
+export function writeStatements(schema: string) {
+  const moment = `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)`;
+  // The writer has its transaction number before it draws a seq: the marks of the readers rest on that.
+  const numbered = (from: string) => `given as materialized (
+         select nextval('${schema}.outbox_seq') as seq, moment.at, (moment.at at time zone 'utc')::date as written_on,
+                moment.at + listed.ttl_ms * interval '1 ms' as expires_at, listed.*
+           from moment, ${from}
+          where moment.xid is not null
+       )`;
+  const lists = `unnest(${LISTS}) as listed (${NAMES})`;
+  // Sorted after the join, and only then numbered: a join may turn the order of its input round.
+  const fresh = `(select * from unnest(${LISTS}) with ordinality as listed (${NAMES}, turn)
+                    where listed.id in (select id from fresh)
+                    order by turn) as listed`;
+  const kept = `kept as (
+         insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
+         select ${MESSAGE}, seq, written_on, at, expires_at from given
+       )`;
+  const toSend = (lease: string) => `insert into ${schema}.outbox
+              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
+       select lane, seq, stream, topic, type, id, written_on, priority, max_attempts, at, expires_at, ${lease} from given`;
+  const several = (lease: string) => `with ${moment}, ${numbered(lists)}, ${kept}
+       ${toSend(lease)}`;
+  // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
+  // snapshot would not see what others of the key committed since, so it must not decide.
+  const leased = (lane: string, stream: string, leaseMs: number) =>
+    `case when current_setting('transaction_isolation') = 'read committed' and (${stream} is null or not exists (
+                        select 1 from ${schema}.outbox as earlier
+                         where earlier.lane = ${lane} and earlier.stream = ${stream}))
+                      then at + $${leaseMs}::double precision * interval '1 ms' end`;
+  const written = `
+       returning message_id as id, lane, seq::text, lease_until is not null as leased,
+                 to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`;
+  return {
+    publish: statement("sagabox.outbox.publish", several("null")),
+    publishLeased: statement(
+      "sagabox.outbox.publish_leased",
+      several(leased("given.lane", "given.stream", NEXT)) + written,
+    ),
+    ...oneByOne(schema, leased, written),
+    // Ids that the caller chose: those seen before write nothing. A writer may read those ids, and of the rest nothing.
+    publishOnce: statement(
+      "sagabox.outbox.publish_once",
+      `with ${moment}, fresh as (
+         insert into ${schema}.published_id (id, written_on)
+         select listed.id, (moment.at at time zone 'utc')::date from moment, ${lists}
+         on conflict do nothing
+         returning id
+       ), ${numbered(fresh)}, ${kept}, sending as (
+       ${toSend("null")}
+       )
+       select id from fresh`,
+    ),
+    schedule: statement(
+      "sagabox.outbox.schedule",
+      `insert into ${schema}.scheduled (${MESSAGE}, due_at, written_at, expires_at)
+       select ${MESSAGE}, due_at, clock_timestamp(), due_at + ttl_ms * interval '1 ms'
+         from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000), clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
+                 from unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
+                      as listed (${NAMES}, delay_ms, at_ms)) as listed`,
+    ),
+    // A scheduled message with an id of the caller's own.
+    reserveIds: statement(
+      "sagabox.outbox.reserve_ids",
+      `insert into ${schema}.published_id (id, written_on)
+       select id, (clock_timestamp() at time zone 'utc')::date from unnest($1::text::text[]) as id
+       on conflict do nothing
+       returning id`,
+    ),
+    // In sorted order, so that two transactions with the same keys cannot deadlock here.
+    lockStreams: statement(
+      "sagabox.outbox.lock_streams",
+      `select pg_advisory_xact_lock(hashtextextended('sagabox.stream.' || stream, 0))
+         from (select stream from unnest($1::text::text[]) as stream order by stream) as sorted`,
+    ),
+    // The delete takes the transaction number, and only then is a seq drawn. By their place in the table rows are found
+    // without a plan: how many are due, and how many wait, makes no difference.
+    moveDue: statement(
+      "sagabox.outbox.move_due",
+      `with turn as materialized (
+         select pg_try_advisory_xact_lock(hashtextextended('sagabox.schedule.' || $2::text, 0)) as alone
+       ), due as materialized (
+         delete from ${schema}.scheduled
+          where ctid = any(array(select ctid from ${schema}.scheduled
+                                  where due_at <= (select clock_timestamp()) and (select alone from turn)
+                                  order by due_at, id
+                                  limit $1::integer
+                                    for update skip locked))
+         returning *
+       ), given as materialized (
+         select nextval('${schema}.outbox_seq') as seq, clock_timestamp() as at,
+                (clock_timestamp() at time zone 'utc')::date as written_on, due.*
+           from (select * from due order by due_at, id) as due
+       ), kept as (
+         insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
+         select ${MESSAGE}, seq, written_on, written_at, expires_at from given
+       )
+       ${toSend("null::timestamptz")}
+       returning lane`,
+    ),
+    nextDue: statement(
+      "sagabox.outbox.next_due",
+      `select extract(epoch from min(due_at) - clock_timestamp())::double precision * 1000 as wait_ms from ${schema}.scheduled`,
+    ),
+  };
+}
+
+/**
+ * One message needs no lists: reading 22 arrays costs the server more than the two inserts. Neither does it need to be put
+ * together and taken apart again, and what it does without need not be sent, read or checked.
+ */
+function oneByOne(
+  schema: string,
+  leased: (lane: string, stream: string, leaseMs: number) => string,
+  written: string,
+) {
+  // The sequence depends on the transaction's number, so that it is drawn after it.
+  const drawn = `drawn as materialized (
+         select nextval(case when pg_current_xact_id() is not null then '${schema}.outbox_seq'::regclass end) as seq,
+                clock_timestamp() as at
+       )`;
+  const day = "(at at time zone 'utc')::date";
+  const one = (
+    given: readonly (readonly [string, string])[],
+    lease: (param: (name: string) => string) => string,
+  ) => {
+    const param = (name: string): string => {
+      const place = given.findIndex(([own]) => own === name);
+      return place < 0 ? "null" : `$${place + 1}::text::${given[place]?.[1]}`;
+    };
+    const own = given.map(([name]) => name).filter((name) => name !== "ttl_ms");
+    const expires = given === USUAL ? "null::timestamptz" : `at + ${param("ttl_ms")} * interval '1 ms'`;
+    return `with ${drawn}, kept as (
+         insert into ${schema}.message (${own.join(", ")}, seq, written_on, written_at, expires_at)
+         select ${own.map(param).join(", ")}, seq, ${day}, at, ${expires} from drawn
+       )
+       insert into ${schema}.outbox
+              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
+       select ${param("lane")}, seq, ${param("stream")}, ${param("topic")}, ${param("type")}, ${param("id")}, ${day},
+              ${param("priority")}, ${param("max_attempts")}, at, ${expires}, ${lease(param)}
+         from drawn`;
+  };
+  const plain = (given: typeof USUAL) => one(given, () => "null::timestamptz");
+  const leasing = (given: typeof USUAL) =>
+    one(given, (param) => leased(param("lane"), param("stream"), given.length + 1)) + written;
+  return {
+    publishOne: statement("sagabox.outbox.publish_one", plain([...GIVEN])),
+    publishUsual: statement("sagabox.outbox.publish_usual", plain(USUAL)),
+    publishLeasedOne: statement("sagabox.outbox.publish_leased_one", leasing([...GIVEN])),
+    publishLeasedUsual: statement("sagabox.outbox.publish_leased_usual", leasing(USUAL)),
+  };
+}

@@ -1,0 +1,81 @@
+import { expect, onTestFinished, test } from "vitest";
+import { temporaryDatabase } from "../../test/support/database.ts";
+import { pgDatabase } from "./drivers/pg.ts";
+import { migrateUp } from "./migrate.ts";
+import { migrations } from "./migrations.generated.ts";
+
+const SCHEMA = "user"; // a word of SQL
+const BEFORE = migrations.filter(({ version }) => version < 13);
+
+async function setup() {
+  const { pool, name } = await temporaryDatabase();
+  const database = pgDatabase(pool);
+  await migrateUp(database, SCHEMA, BEFORE);
+  const rows = async (text: string) =>
+    (await pool.query<Record<string, unknown>>(text.replaceAll("own.", `"${SCHEMA}".`))).rows;
+  return { rows, name, migrate: () => migrateUp(database, SCHEMA) };
+}
+
+const write = (change: Readonly<Record<string, string>> = {}) => {
+  const given = {
+    id: "'m'",
+    lane: "3",
+    kind: "'event'",
+    version: "1",
+    priority: "5",
+    attempts: "0",
+    most: "10",
+    ...change,
+  };
+  return `with kept as (
+      insert into own.message (id, written_on, seq, lane, kind, type, schema_version, topic, correlation_id, traceparent,
+                               source, priority, max_attempts, data, written_at)
+      values (${given.id}, current_date, 1, ${given.lane}, ${given.kind}, 't', ${given.version}, 'topic', 'c', 'p', 's',
+              ${given.priority}, ${given.most}, '{}', now()))
+    insert into own.outbox (lane, seq, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at)
+    values (${given.lane}, 1, 'topic', 't', ${given.id}, current_date, ${given.priority}, ${given.attempts}, ${given.most}, now())`;
+};
+
+test("G12: columns get types that refuse what the tables refused, and nothing is rewritten", async () => {
+  const { rows, migrate } = await setup();
+  await rows(write());
+  const files = () =>
+    rows(`select relname, relfilenode from pg_class
+           where relname in ('message_default', 'message_default_pkey', 'outbox') and relnamespace = '"${SCHEMA}"'::regnamespace
+           order by 1`);
+  const before = await files();
+  await migrate();
+  expect(await files()).toEqual(before);
+  expect(await rows("select event_id, status, attempts from own.outbox_events")).toEqual([
+    { event_id: "m", status: "pending", attempts: 0 },
+  ]);
+  await rows("delete from own.outbox; delete from own.message");
+  const wrong = {
+    id: "''",
+    lane: "256",
+    kind: "'rumour'",
+    version: "0",
+    priority: "10",
+    attempts: "-1",
+    most: "0",
+  };
+  for (const [what, value] of Object.entries(wrong)) {
+    await expect(rows(write({ [what]: value })), what).rejects.toMatchObject({ code: "23514" });
+  }
+  await rows(write({ id: "repeat('x', 255)", lane: "255", priority: "9" }));
+});
+
+test("G10, G12: views keep their rights and their barrier", async () => {
+  const { rows, name, migrate } = await setup();
+  const role = `reader_${name}`;
+  await rows(`create role ${role}`);
+  onTestFinished(async () => void (await rows(`drop owned by ${role}; drop role ${role}`)));
+  await rows(`grant select on own.masked_outbox, own.masked_outbox_events to ${role};
+              grant select on own.outbox_events to ${role} with grant option; grant select on own.masked_message to public`);
+  const views = () =>
+    rows(`select relname, reloptions, relacl::text from pg_class
+           where relkind = 'v' and relnamespace = '"${SCHEMA}"'::regnamespace order by 1`);
+  const before = await views();
+  await migrate();
+  expect(await views()).toEqual(before);
+});

@@ -41,9 +41,12 @@ try {
       results.push(...(await measure(bench)));
     }
   }
-} finally {
+} catch (error) {
+  console.error(error); // before the server goes: whoever is still connected to it complains as well
   await stop();
+  process.exit(2);
 }
+await stop();
 
 if (given.json) console.log(JSON.stringify({ suite: given.suite, rounds: given.rounds, results, leftOut }));
 else console.log(table(results, leftOut));

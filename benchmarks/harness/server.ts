@@ -12,7 +12,7 @@ const SETTINGS = {
   checkpoint_timeout: "1h",
   max_wal_size: "16GB",
   shared_buffers: "256MB",
-  max_connections: 200,
+  max_connections: 300,
 };
 
 /** What the sessions of `Place.admin` are called. */

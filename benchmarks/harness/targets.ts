@@ -49,14 +49,11 @@ export const targets = {
   "P3.kafka.guide": higher("... against claim + one update per event, same broker", 6),
   "P3.kafka.bare": higher("... against bare publishes into one place, no headers"),
   "P3.kafka.consume": higher("receive and acknowledge from Kafka, against raw"),
-  // One wide row had 0.88, 0.81 and 0.84 there, and a narrow row beside it cost 7 % more.
-  "P4.1": within(0.818, higher("business transaction with one event, 1 connection, against none", 0.7, 0.88)),
-  "P4.8": within(
-    0.753,
-    higher("business transaction with one event, 8 connections, against none", 0.7, 0.88),
-  ),
+  // What plain SQL reached there; here it writes the same rows as the product.
+  "P4.1": within(0.88, higher("business transaction with one event, 1 connection, against none", 0.7, 0.88)),
+  "P4.8": within(0.81, higher("business transaction with one event, 8 connections, against none", 0.7, 0.88)),
   "P4.32": within(
-    0.781,
+    0.84,
     higher("business transaction with one event, 32 connections, against none", 0.7, 0.88),
   ),
   "P6.transaction.p50": lower("commit to publish, bus.transaction, against raw NOTIFY", 3, 1.5),

@@ -1,3 +1,4 @@
+import { createBus } from "../../src/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
@@ -17,6 +18,7 @@ import {
 } from "../references/business.ts";
 import {
   archivingSketchTransaction,
+  sameRowsTransaction,
   SKETCH_ARCHIVE,
   SKETCH_OUTBOX,
   sketchTransaction,
@@ -30,6 +32,9 @@ export async function transaction(bench: Bench): Promise<Result[]> {
   await sketch.admin.query(`${BUSINESS_TABLE}; ${SKETCH_OUTBOX}`);
   const archive = await bench.server.database("archive");
   await archive.admin.query(`${BUSINESS_TABLE}; ${SKETCH_ARCHIVE}`);
+  const rows = await bench.server.database("rows");
+  await rows.admin.query(BUSINESS_TABLE);
+  await createBus({ service: "bench", database: rows.pool(2), log: "error" }).migrate();
   const relayed = await open(bench, false);
   const optimistic = await open(bench, true);
   const results: Result[] = [];
@@ -38,6 +43,7 @@ export async function transaction(bench: Bench): Promise<Result[]> {
     const pool = plain.pool(connections);
     const sketchPool = sketch.pool(connections);
     const archivePool = archive.pool(connections);
+    const rowsPool = rows.pool(connections);
     const run = (place: Place, work: (n: number) => Promise<void>): Contender => {
       return async () => {
         await emptyBusinessTable(place);
@@ -50,19 +56,22 @@ export async function transaction(bench: Bench): Promise<Result[]> {
       optimistic: run(optimistic.place, optimistic.publish),
       sketch: run(sketch, (n) => sketchTransaction(sketchPool, n)),
       archive: run(archive, (n) => archivingSketchTransaction(archivePool, n)),
+      rows: run(rows, (n) => sameRowsTransaction(rowsPool, n)),
     });
     const detail = {
       "transactions/s": median(samples.sagabox),
       "without outbox": median(samples.plain),
       "ratio while the writer also sends and settles": ratioOf(samples.optimistic, samples.plain).ratio,
       "sketch with one wide row": ratioOf(samples.sketch, samples.plain).ratio,
+      "with message and narrow row": ratioOf(samples.archive, samples.plain).ratio,
       ...(await costOf(relayed, connections === 1)),
     };
-    const room = ratioOf(samples.archive, samples.plain);
+    for (const used of [pool, sketchPool, archivePool, rowsPool]) await used.end();
+    const room = ratioOf(samples.rows, samples.plain);
     results.push(result(`P4.${connections}`, ratioOf(samples.sagabox, samples.plain), detail, room));
   }
   for (const one of [relayed, optimistic]) await one.close();
-  for (const place of [plain, sketch, archive]) await place.drop();
+  for (const place of [plain, sketch, archive, rows]) await place.drop();
   return results;
 }
 

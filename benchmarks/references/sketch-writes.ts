@@ -1,5 +1,6 @@
 import type pg from "pg";
 import type { Place } from "../harness/server.ts";
+import { writeStatements } from "../../src/outbox/write-statements.ts";
 import { order } from "../product/order-placed.ts";
 import { BUSINESS_INSERT, businessRow, rateOf } from "./business.ts";
 
@@ -37,7 +38,36 @@ export function archivingSketchTransaction(pool: pg.Pool, n: number): Promise<vo
   return inTwoTrips(pool, n, { name: "sketch_archive", text: ARCHIVE, values: eventOf(n) });
 }
 
+/**
+ * The caller's row and, in the tables of the product, the very rows that it writes: all that a message says of itself, kept
+ * valid, and found again by key, saga and time. Nothing is validated, made or traced in this process.
+ */
+export function sameRowsTransaction(pool: pg.Pool, n: number): Promise<void> {
+  return inTwoTrips(pool, n, { name: "sketch_same_rows", text: SAME_ROWS.text, values: messageOf(n) });
+}
+
 let made = 0;
+
+function messageOf(n: number): string[] {
+  const [id = "", topic = "", key = "", , payload = ""] = eventOf(n);
+  const stream = String(1_000_003 * (n % 2_000));
+  return [
+    id,
+    String(n % 256),
+    stream,
+    "event",
+    "order.placed",
+    "1",
+    topic,
+    key,
+    id,
+    TRACE,
+    "bench",
+    "5",
+    "10",
+    payload,
+  ];
+}
 
 /** Ids in order, as ours are: an index grows best at its end. */
 function eventOf(n: number): string[] {
@@ -110,6 +140,8 @@ export class SketchConsumer {
   }
 }
 
+const TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const SAME_ROWS = writeStatements('"sagabox"').publishUsual;
 const PUBLISH =
   "insert into sketch_outbox (event_id, topic, key, headers, payload) values ($1, $2, $3, $4, $5)";
 // Faster than a function with two inserts, in PL/pgSQL or in SQL.

@@ -3,6 +3,7 @@ import { withDeadline } from "../../runtime/index.ts";
 import type { Afterword, OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
 import { sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
+import { ask, askAll } from "./ask.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 
 type Isolation = NonNullable<TransactionOptions["isolation"]>;
@@ -40,6 +41,7 @@ export class PgTransaction implements OwnedTransaction {
   #state: "open" | "closed" = "open";
   #released = false;
   #begun: Promise<PgResult> | undefined;
+  #notBegun: { readonly reason: unknown } | undefined;
   #asked = false;
   #lost: { readonly cause: unknown } | undefined;
   /** Resolves when the afterword is answered: true unless it failed. */
@@ -86,20 +88,19 @@ export class PgTransaction implements OwnedTransaction {
     this.#assertNotLost();
     this.#assertNotEndedByOthers();
     const answers = this.#together(() => {
-      const begun = this.#begin();
-      const sent = queries.map((query) => this.#client.query(query));
-      const committing = this.#client.query("commit");
+      void this.#begin();
+      const answering = askAll(this.#client, [...queries, "commit"]);
       if (afterword !== undefined) this.#say(afterword);
-      return [begun, ...sent, committing];
+      return answering;
     });
-    return this.#judge(await Promise.allSettled(answers));
+    return this.#judge(await answers);
   }
 
   async rollback(): Promise<void> {
     if (this.#state === "closed") return;
     this.#state = "closed";
     if (this.#begun === undefined) return this.#release(this.lost);
-    const rolledBack = this.#begun.then(() => this.#client.query("rollback"));
+    const rolledBack = this.#begun.then(() => ask(this.#client, "rollback"));
     // A server that does not answer must not keep the connection: without it, it rolls back all the same.
     const answered = await withDeadline(rolledBack.then(yes, no), ROLLBACK_MS, no);
     this.#release(!answered);
@@ -117,10 +118,13 @@ export class PgTransaction implements OwnedTransaction {
   async #send<R>(query: PgQuery | string, values?: readonly unknown[]): Promise<Rows<R>> {
     this.#assertOpen();
     this.#asked = true;
-    const answer = this.#begun === undefined ? this.#first(query, values) : this.#client.query(query, values);
+    const answer = this.#begun === undefined ? this.#first(query, values) : ask(this.#client, query, values);
     this.#inFlight.add(answer);
     try {
       return rowsOf<R>(await answer);
+    } catch (error) {
+      if (error instanceof Error) Error.captureStackTrace(error); // the server's answer leads to no line of the caller's
+      throw error;
     } finally {
       this.#inFlight.delete(answer);
     }
@@ -131,13 +135,13 @@ export class PgTransaction implements OwnedTransaction {
     stream?.cork?.();
     process.nextTick(() => stream?.uncork?.()); // whatever is asked before anybody waits comes along
     void this.#begin();
-    return this.#client.query(query, values);
+    return ask(this.#client, query, values);
   }
 
   #begin(): Promise<PgResult> {
     if (this.#begun === undefined) {
-      this.#begun = this.#client.query(this.#beginText);
-      this.#begun.catch(() => undefined); // told again by the first statement that needs it
+      this.#begun = ask(this.#client, this.#beginText);
+      this.#begun.catch((reason: unknown) => void (this.#notBegun = { reason })); // told again by whoever needs it
     }
     return this.#begun;
   }
@@ -159,7 +163,7 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   #say(afterword: Afterword): void {
-    this.#saying = this.#client.query(queryOf(afterword)).then(
+    this.#saying = ask(this.#client, queryOf(afterword)).then(
       () => true,
       () => false,
     );
@@ -167,7 +171,7 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   #judge(answers: PromiseSettledResult<PgResult>[]): Rows<unknown>[] {
-    const failed = answers.find((answer) => answer.status === "rejected");
+    const failed = this.#notBegun ?? answers.find((answer) => answer.status === "rejected");
     const commit = answers.at(-1);
     if (commit?.status === "rejected" && !rolledBackFor(commit.reason)) {
       this.#release(true);
@@ -181,7 +185,7 @@ export class PgTransaction implements OwnedTransaction {
     this.#release(commit?.status === "rejected");
     if (failed !== undefined) throw failed.reason;
     if (commit?.status !== "fulfilled" || commit.value.command !== "COMMIT") throw aborted();
-    return answers.slice(1, -1).map((answer) => rowsOf((answer as PromiseFulfilledResult<PgResult>).value));
+    return answers.slice(0, -1).map((answer) => rowsOf((answer as PromiseFulfilledResult<PgResult>).value));
   }
 
   #assertOpen(): void {

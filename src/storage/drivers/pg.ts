@@ -4,6 +4,7 @@ import type { Database, Notification, OwnedTransaction, Param, Rows, Session } f
 import type { PoolUsage, TransactionOptions } from "../database.ts";
 import { connectFailure, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
+import { ask } from "./ask.ts";
 import { checkIsolation, PgTransaction } from "./pg-transaction.ts";
 import { isPgPool, type PgClient, type PgPool, type PgResult, type UsedPool } from "./pg-shape.ts";
 import { setConfig } from "./statements.ts";
@@ -164,7 +165,7 @@ async function runOn<R>(client: PgClient, statement: Statement, params: readonly
   client.on("error", ignore);
   let broken = true;
   try {
-    const result = await client.query(prepared(statement, params));
+    const result = await ask(client, prepared(statement, params));
     broken = false;
     return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
   } catch (error) {
@@ -212,7 +213,7 @@ class PgSession implements Session {
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    const send = (): Promise<PgResult> => this.#client.query(prepared(statement, params));
+    const send = (): Promise<PgResult> => ask(this.#client, prepared(statement, params));
     // A driver that does not pipeline no longer wants to queue either: there one after the other.
     const sent = this.#pipelined || this.#open === 0 ? send() : this.#last.then(send);
     this.#open += 1;

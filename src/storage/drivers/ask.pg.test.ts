@@ -1,0 +1,59 @@
+import type pg from "pg";
+import { expect, onTestFinished, test } from "vitest";
+import { temporaryDatabase } from "../../../test/support/database.ts";
+import { ask, askAll } from "./ask.ts";
+import type { PgClient } from "./pg-shape.ts";
+
+async function setup(change: (client: pg.PoolClient) => object = () => ({})) {
+  const { pool } = await temporaryDatabase();
+  const client = await pool.connect();
+  onTestFinished(() => client.release(true));
+  return Object.assign(client, change(client)) as unknown as PgClient;
+}
+
+/** What people put in place of `query` to log what was asked. */
+function logging(client: pg.PoolClient) {
+  const asked: unknown[] = [];
+  const own = client.query.bind(client) as (...args: unknown[]) => Promise<pg.QueryResult>;
+  const query = async (...args: unknown[]): Promise<unknown> => {
+    const result = await own(...args);
+    asked.push(result.rowCount);
+    return result;
+  };
+  return { query, asked };
+}
+
+test("a query is answered with its result or its error, and the next one is asked as if nothing had been", async () => {
+  const client = await setup();
+  await expect(ask(client, "select 1 / $1::int", [0])).rejects.toMatchObject({ code: "22012" });
+  await expect(ask(client, "select $1::int as n", [7])).resolves.toMatchObject({ rows: [{ n: 7 }] });
+});
+
+test("of several that leave together it is told how each of them ended, in their order", async () => {
+  const client = await setup();
+  client.pipeline = true;
+  expect(await askAll(client, ["begin", "select no_such_column", "commit"])).toMatchObject([
+    { status: "fulfilled", value: { command: "BEGIN" } },
+    { status: "rejected", reason: { code: "42703" } },
+    { status: "fulfilled", value: { command: "ROLLBACK" } },
+  ]);
+});
+
+test("a connection that is lost answers all of them", async () => {
+  const client = await setup();
+  client.on("error", () => undefined);
+  client.pipeline = true;
+  const answers = await askAll(client, ["begin", "select pg_terminate_backend(pg_backend_pid())", "commit"]);
+  expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
+});
+
+test("a function in place of the driver's own that knows promises only is asked as it can answer", async () => {
+  const client = await setup(logging);
+  expect(await askAll(client, ["begin", "select 1 as n", "commit"])).toMatchObject([
+    { value: { command: "BEGIN" } },
+    { value: { rows: [{ n: 1 }] } },
+    { value: { command: "COMMIT" } },
+  ]);
+  await expect(ask(client, "select no_such_column")).rejects.toMatchObject({ code: "42703" });
+  expect((client as unknown as ReturnType<typeof logging>).asked).toEqual([null, 1, null]);
+});

@@ -37,7 +37,8 @@ const SELDOM: readonly string[] = [
   "headers",
   "ttl_ms",
 ];
-const USUAL = GIVEN.filter(([name]) => !SELDOM.includes(name));
+type Given = readonly (readonly [name: string, type: string])[];
+const USUAL: Given = GIVEN.filter(([name]) => !SELDOM.includes(name));
 
 const LISTS = GIVEN.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
 const NAMES = GIVEN.map(([name]) => name).join(", ");
@@ -170,16 +171,16 @@ function oneByOne(
                 clock_timestamp() as at
        )`;
   const day = "(at at time zone 'utc')::date";
-  const one = (
-    given: readonly (readonly [string, string])[],
-    lease: (param: (name: string) => string) => string,
-  ) => {
+  const one = (given: Given, lease: (param: (name: string) => string) => string) => {
+    const names = given.map(([name]) => name);
     const param = (name: string): string => {
-      const place = given.findIndex(([own]) => own === name);
-      return place < 0 ? "null" : `$${place + 1}::text::${given[place]?.[1]}`;
+      const place = names.indexOf(name);
+      return `$${place + 1}::text::${given[place]?.[1]}`;
     };
-    const own = given.map(([name]) => name).filter((name) => name !== "ttl_ms");
-    const expires = given === USUAL ? "null::timestamptz" : `at + ${param("ttl_ms")} * interval '1 ms'`;
+    const own = names.filter((name) => name !== "ttl_ms");
+    const expires = names.includes("ttl_ms")
+      ? `at + ${param("ttl_ms")} * interval '1 ms'`
+      : "null::timestamptz";
     return `with ${drawn}, kept as (
          insert into ${schema}.message (${own.join(", ")}, seq, written_on, written_at, expires_at)
          select ${own.map(param).join(", ")}, seq, ${day}, at, ${expires} from drawn
@@ -190,13 +191,13 @@ function oneByOne(
               ${param("priority")}, ${param("max_attempts")}, at, ${expires}, ${lease(param)}
          from drawn`;
   };
-  const plain = (given: typeof USUAL) => one(given, () => "null::timestamptz");
-  const leasing = (given: typeof USUAL) =>
+  const plain = (given: Given) => one(given, () => "null::timestamptz");
+  const leasing = (given: Given) =>
     one(given, (param) => leased(param("lane"), param("stream"), given.length + 1)) + written;
   return {
-    publishOne: statement("sagabox.outbox.publish_one", plain([...GIVEN])),
+    publishOne: statement("sagabox.outbox.publish_one", plain(GIVEN)),
     publishUsual: statement("sagabox.outbox.publish_usual", plain(USUAL)),
-    publishLeasedOne: statement("sagabox.outbox.publish_leased_one", leasing([...GIVEN])),
+    publishLeasedOne: statement("sagabox.outbox.publish_leased_one", leasing(GIVEN)),
     publishLeasedUsual: statement("sagabox.outbox.publish_leased_usual", leasing(USUAL)),
   };
 }

@@ -65,17 +65,33 @@ test("G12: columns get types that refuse what the tables refused, and nothing is
   await rows(write({ id: "repeat('x', 255)", lane: "255", priority: "9" }));
 });
 
-test("G10, G12: views keep their rights and their barrier", async () => {
+test("G10, G12: views keep their rights, comments and barriers, and get no others", async () => {
   const { rows, name, migrate } = await setup();
-  const role = `reader_${name}`;
-  await rows(`create role ${role}`);
-  onTestFinished(async () => void (await rows(`drop owned by ${role}; drop role ${role}`)));
-  await rows(`grant select on own.masked_outbox, own.masked_outbox_events to ${role};
-              grant select on own.outbox_events to ${role} with grant option; grant select on own.masked_message to public`);
+  const [reader, stranger] = [`reader_${name}`, `stranger_${name}`];
+  await rows(`create role ${reader}; create role ${stranger}`);
+  onTestFinished(async () => {
+    await rows(`drop owned by ${reader}, ${stranger}; drop role ${reader}, ${stranger}`);
+  });
+  await rows(`alter default privileges in schema "${SCHEMA}" grant select on tables to ${stranger};
+              grant select on own.masked_outbox, own.masked_outbox_events to ${reader};
+              grant select (event_id, status) on own.outbox_events to ${reader} with grant option;
+              grant select on own.masked_message to public;
+              comment on view own.masked_message is 'what may be seen'`);
   const views = () =>
-    rows(`select relname, reloptions, relacl::text from pg_class
-           where relkind = 'v' and relnamespace = '"${SCHEMA}"'::regnamespace order by 1`);
+    rows(`select relname, reloptions, relacl::text, obj_description(pg_class.oid, 'pg_class') as comment,
+                 (select array_agg(attname || attacl::text order by attname) from pg_attribute
+                   where attrelid = pg_class.oid and attacl is not null) as columns
+            from pg_class where relkind = 'v' and relnamespace = '"${SCHEMA}"'::regnamespace order by 1`);
   const before = await views();
   await migrate();
   expect(await views()).toEqual(before);
+});
+
+test("A5: what is scheduled and what is written are one list to whoever looks for a priority", async () => {
+  const { rows, migrate } = await setup();
+  await migrate();
+  const plan = await rows("explain select event_id from own.outbox_events where priority = 7");
+  const lines = plan.map((line) => String(line["QUERY PLAN"]));
+  const scan = lines.findIndex((line) => line.includes("Seq Scan on message_default"));
+  expect(lines[scan + 1]).toMatch(/Filter: .*priority/);
 });

@@ -1,15 +1,22 @@
-import type pg from "pg";
+import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { ask, askAll } from "./ask.ts";
 import type { PgClient } from "./pg-shape.ts";
 
-async function setup(change: (client: pg.PoolClient) => object = () => ({})) {
-  const { pool } = await temporaryDatabase();
+async function setup(change: (client: pg.PoolClient) => object = () => ({}), Client = pg.Client) {
+  const { url } = await temporaryDatabase();
+  const pool = new pg.Pool({ connectionString: url, max: 1, Client } as pg.PoolConfig);
   const client = await pool.connect();
-  onTestFinished(() => client.release(true));
+  onTestFinished(async () => {
+    client.release(true);
+    await pool.end();
+  });
   return Object.assign(client, change(client)) as unknown as PgClient;
 }
+
+type Asking = (...args: unknown[]) => unknown;
+const driversOwn = Object.getOwnPropertyDescriptor(pg.Client.prototype, "query") as PropertyDescriptor;
 
 /** What people put in place of `query` to log what was asked. */
 function logging(client: pg.PoolClient) {
@@ -56,4 +63,57 @@ test("a function in place of the driver's own that knows promises only is asked 
   ]);
   await expect(ask(client, "select no_such_column")).rejects.toMatchObject({ code: "42703" });
   expect((client as unknown as ReturnType<typeof logging>).asked).toEqual([null, 1, null]);
+});
+
+test("so is a client of somebody's own", async () => {
+  const asked: unknown[] = [];
+  class Logged extends pg.Client {}
+  const query = async function (this: pg.Client, ...args: unknown[]): Promise<unknown> {
+    const result = (await Reflect.apply(driversOwn.value as Asking, this, args)) as pg.QueryResult;
+    asked.push(result.command);
+    return result;
+  };
+  Object.assign(Logged.prototype, { query });
+  const client = await setup(undefined, Logged);
+  const answers = await askAll(client, ["begin", "commit"]);
+  expect(answers).toMatchObject([{ value: { command: "BEGIN" } }, { value: { command: "COMMIT" } }]);
+  expect(asked).toEqual(["BEGIN", "COMMIT"]);
+});
+
+test("what takes the driver's place for everybody, and hands the callback on, answers once", async () => {
+  const patched = async function (this: pg.Client, ...args: unknown[]): Promise<unknown> {
+    return Reflect.apply(driversOwn.value as Asking, this, args);
+  };
+  const client = await setup();
+  Object.defineProperty(pg.Client.prototype, "query", { ...driversOwn, value: patched });
+  onTestFinished(() => void Object.defineProperty(pg.Client.prototype, "query", driversOwn));
+  await expect(ask(client, "select 1 as n")).resolves.toMatchObject({ rows: [{ n: 1 }] });
+  await expect(ask(client, "select no_such_column")).rejects.toMatchObject({ code: "42703" });
+});
+
+test("a parameter that cannot be written fails its query, whatever comes behind it", async () => {
+  const client = await setup();
+  client.pipeline = true;
+  const values = [
+    {
+      toPostgres: () => {
+        throw new Error("cannot be written");
+      },
+    },
+  ];
+  const broken = { name: "broken", text: "select $1::text", values };
+  expect(await askAll(client, ["begin", broken, "commit"])).toMatchObject([
+    { status: "fulfilled" },
+    { status: "rejected", reason: { message: "cannot be written" } },
+    { status: "fulfilled" },
+  ]);
+});
+
+test("a client that throws at once answers with that", async () => {
+  const client = await setup(() => ({
+    query: () => {
+      throw new Error("no");
+    },
+  }));
+  expect(await askAll(client, ["begin"])).toMatchObject([{ status: "rejected", reason: { message: "no" } }]);
 });

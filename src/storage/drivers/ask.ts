@@ -24,6 +24,7 @@ export function askAll(
     let open = queries.length;
     for (const [i, query] of queries.entries()) {
       send(client, query, undefined, (reason, value) => {
+        if (answers[i] !== undefined) return; // the driver may answer twice where it cannot write a parameter
         answers[i] = value === undefined ? { status: "rejected", reason } : { status: "fulfilled", value };
         if (--open === 0) resolve(answers);
       });
@@ -31,16 +32,32 @@ export function askAll(
   });
 }
 
-// By callback, as the driver's own pool asks. Where somebody put another function in its place, to log or to count, that may
-// know promises only; and so may other drivers of the same shape.
 function send(
   client: PgClient,
   query: PgQuery | string,
   values: readonly unknown[] | undefined,
   answered: PgAnswered,
 ): void {
-  const asked = Object.hasOwn(client, "query")
-    ? client.query(query, values)
-    : client.query(query, values, answered);
-  if (asked instanceof Promise) asked.then((result: PgResult) => answered(null, result), answered);
+  const byCallback = isDriversOwn(client);
+  try {
+    const asked = byCallback ? client.query(query, values, answered) : client.query(query, values);
+    if (!isThenable(asked)) return;
+    // What stands in the driver's place for everybody may promise nothing, having handed the callback on.
+    asked.then((result) => {
+      if (!byCallback || result !== undefined) answered(null, result);
+    }, answered);
+  } catch (error) {
+    answered(error);
+  }
+}
+
+// By callback, as the driver's own pool asks. Where somebody put another function in its place, to log or to count, that may
+// know promises only; and so may other drivers of the same shape.
+function isDriversOwn(client: PgClient): boolean {
+  const { constructor } = client;
+  return !Object.hasOwn(client, "query") && Object.hasOwn(constructor, "Query");
+}
+
+function isThenable(value: unknown): value is PromiseLike<PgResult | undefined> {
+  return typeof (value as Partial<PromiseLike<unknown>> | undefined)?.then === "function";
 }

@@ -1,8 +1,8 @@
--- breaking: sessions that are open meanwhile keep prepared statements whose answers had other types; stop all workers before it.
+-- breaking: sessions that are open meanwhile keep prepared statements whose answers had other types; stop whatever publishes or works before it.
 -- What may stand in the columns that every publish writes, as types of their own: PostgreSQL reads the CHECKs of a table again
--- for each statement, which was a third of what a publish cost it, and those of a type once in a session. Nothing is
--- rewritten and nothing read: what is there was checked before. An id is checked where it is to be sent; in the archive it
--- would take its index along.
+-- for each statement, which was a third of what a publish cost it, and those of a type once in a session. No table is
+-- rewritten or read, since what is there was checked before; the partial indexes of what is still to be sent are built anew. An id
+-- is checked where it is to be sent; in the archive it would take its index along.
 
 -- First without conditions: a column that gets such a type is not read.
 create domain {schema}.message_id as text;
@@ -21,11 +21,16 @@ declare
     select jsonb_agg(jsonb_build_object(
              'name', format('%I.%I', space.nspname, seen.relname), 'owner', seen.relowner::regrole::text,
              'options', array_to_string(seen.reloptions, ', '), 'body', pg_get_viewdef(seen.oid),
+             'comment', obj_description(seen.oid, 'pg_class'),
              'rights', (select jsonb_agg(jsonb_build_object(
-                                 'what', acl.privilege_type, 'grantable', acl.is_grantable,
-                                 'whom', case acl.grantee when 0 then 'public' else acl.grantee::regrole::text end))
-                          from aclexplode(seen.relacl) as acl
-                         where acl.grantee <> seen.relowner))
+                                 'what', given.privilege_type || given.columns, 'grantable', given.is_grantable,
+                                 'whom', case given.grantee when 0 then 'public' else given.grantee::regrole::text end))
+                          from (select '' as columns, whole.* from aclexplode(seen.relacl) as whole
+                                union all
+                                select format(' (%I)', attname), part.*
+                                  from pg_attribute cross join lateral aclexplode(attacl) as part
+                                 where attrelid = seen.oid) as given
+                         where given.grantee <> seen.relowner))
              order by array_position(array['outbox_events', 'masked_outbox_events', 'masked_message', 'masked_outbox'], seen.relname::text))
       from pg_class as seen
       join pg_namespace as space on space.oid = seen.relnamespace
@@ -33,6 +38,7 @@ declare
        and seen.relname in ('outbox_events', 'masked_outbox_events', 'masked_message', 'masked_outbox'));
   each jsonb;
   given jsonb;
+  stranger text;
 begin
   drop view {schema}.masked_outbox_events, {schema}.outbox_events, {schema}.masked_message, {schema}.masked_outbox;
 
@@ -59,10 +65,24 @@ begin
     alter message_id type {schema}.message_id,
     alter priority type {schema}.message_priority;
 
+  -- Both halves of outbox_events have the same types, or nothing could be looked for in one of them alone.
   for each in select * from jsonb_array_elements(kept) loop
     execute format('create view %s %s as %s', each ->> 'name',
-                   case when each ->> 'options' <> '' then format('with (%s)', each ->> 'options') else '' end, each ->> 'body');
+                   case when each ->> 'options' <> '' then format('with (%s)', each ->> 'options') else '' end,
+                   replace(replace(each ->> 'body', ' m.max_attempts,', ' m.max_attempts::smallint as max_attempts,'),
+                           ' m.priority,', ' m.priority::smallint as priority,'));
     execute format('alter view %s owner to %s', each ->> 'name', each ->> 'owner');
+    if each ->> 'comment' is not null then
+      execute format('comment on view %s is %L', each ->> 'name', each ->> 'comment');
+    end if;
+    -- What is granted to everything new was not meant for these.
+    for stranger in
+      select distinct case acl.grantee when 0 then 'public' else acl.grantee::regrole::text end
+        from pg_class as made cross join lateral aclexplode(made.relacl) as acl
+       where made.oid = (each ->> 'name')::regclass and acl.grantee <> made.relowner
+    loop
+      execute format('revoke all on %s from %s', each ->> 'name', stranger);
+    end loop;
     for given in select * from jsonb_array_elements(coalesce(nullif(each -> 'rights', 'null'), '[]')) loop
       execute format('grant %s on %s to %s%s', given ->> 'what', each ->> 'name', given ->> 'whom',
                      case when (given ->> 'grantable')::boolean then ' with grant option' else '' end);
@@ -105,3 +125,6 @@ begin
     from failed join retried on retried.lane = failed.lane and retried.seq = failed.seq;
 end
 $$;
+
+-- New types have no statistics.
+analyze {schema}.outbox;

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { laneReader } from "../../test/support/lane-reader.ts";
 import { claimOn, outgoing, until } from "../../test/support/relays.ts";
+import { systemClock } from "../runtime/index.ts";
 import { LANES } from "./share.ts";
 
 /** Messages of keys that share one lane. */
@@ -151,3 +152,24 @@ test("messages of every size come with their rows, also from one read", async ()
   const byId = new Map(rows.map((row) => [row.messageId, row.message?.data]));
   expect(texts.map((_, n) => byId.get(`m${n}`))).toEqual(texts);
 });
+
+test.each([-3, -1, 1, 3])(
+  "A18: where the clocks are %i days apart, the first messages are fetched apart, and from then on they come along",
+  async (days) => {
+    const clock = { ...systemClock, wallMs: () => systemClock.wallMs() + days * 86_400_000 };
+    const { database, publish, fetch, settle, reader } = await laneReader(clock);
+    let apart = 0;
+    for (const id of ["first", "second", "third"]) {
+      await publish(outgoing({ id, key: "k" }));
+      database.once("sagabox.lanes.messages", (run) => {
+        apart += 1;
+        return run();
+      });
+      const rows = await fetch();
+      expect(rows.map(({ message }) => message?.id)).toEqual([id]);
+      expect(reader.bulky).toBe(false);
+      await settle(rows);
+    }
+    expect(apart).toBe(1);
+  },
+);

@@ -3,7 +3,7 @@ import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
 import type { LaneRow, RawRow } from "./lane-row.ts";
 import { Days } from "./days.ts";
-import { wholeRows } from "./with-messages.ts";
+import { isLarge, wholeRows } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { progressOf, type Walk } from "./progress.ts";
@@ -31,8 +31,6 @@ export interface LaneReaderOptions {
 
 /** A lane with something in flight is left alone for this long, so that the next read finds a full batch. */
 const BUSY_LANE_MS = 100;
-/** A message that did not come along with its row for its size has at least as many characters. */
-const LARGE = 2_700;
 /** With this many streams waiting, nothing new is taken until some of them have moved. */
 const MAX_HOLDS = 20_000;
 
@@ -109,7 +107,7 @@ export class LaneReader implements LaneWorker {
         (isAlone) => this.#take(session, { limit, readers: isAlone ? 1 : readers, isAlone }, rows),
       );
       const whole = this.#options.messages ? await wholeRows(session, this.#sql.messages, rows) : rows;
-      this.#bulky = whole.some((row, i) => row !== rows[i] && isLarge(row));
+      this.#bulky = whole.some((row, i) => row !== rows[i] && isLarge(row)); // others were of another day
       // A lane may have been lost while a later statement ran, and regained: what was taken of it before is not ours.
       return whole.filter((_, i) => this.#custody.inFlight.holds(rows[i]));
     } catch (error) {
@@ -299,8 +297,4 @@ export class LaneReader implements LaneWorker {
     if (this.#custody.inFlight.idle(lane) && this.#options.ownership.claim(lane) === undefined)
       this.#options.onIdle?.();
   }
-}
-
-function isLarge({ message }: LaneRow): boolean {
-  return message !== null && message.data.length + JSON.stringify(message.headers).length >= LARGE;
 }

@@ -28,3 +28,10 @@ export async function wholeRows(
   const found = await withMessages(session, statement, bare);
   return rows.map((row) => (isWhole(row) ? row : (found.shift() ?? row)));
 }
+
+/** A message that did not come along with its row for its size has at least as many characters. */
+const LARGE = 2_700;
+
+export function isLarge({ message }: LaneRow): boolean {
+  return message !== null && message.data.length + JSON.stringify(message.headers).length >= LARGE;
+}

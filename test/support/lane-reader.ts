@@ -4,10 +4,11 @@ import { laneSettings } from "../../src/lanes/options.ts";
 import { LaneOwnership } from "../../src/lanes/ownership.ts";
 import { LaneReader } from "../../src/lanes/reader.ts";
 import { LANES } from "../../src/lanes/share.ts";
+import { systemClock, type Clock } from "../../src/runtime/index.ts";
 import { relays, until } from "./relays.ts";
 
 /** A reader that owns all lanes and moves only when it is told to. */
-export async function laneReader() {
+export async function laneReader(clock: Clock = systemClock) {
   const house = await relays();
   const { database, observer } = house;
   const ownership = new LaneOwnership({
@@ -25,6 +26,7 @@ export async function laneReader() {
     messages: true,
     ownership,
     ageingMs: 60_000,
+    clock,
   });
   const session = await database.session("reader", { enable_hashjoin: "off", enable_mergejoin: "off" });
   onTestFinished(async () => {

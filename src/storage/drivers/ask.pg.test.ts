@@ -80,7 +80,7 @@ test("so is a client of somebody's own", async () => {
   expect(asked).toEqual(["BEGIN", "COMMIT"]);
 });
 
-test("what takes the driver's place for everybody, and hands the callback on, answers once", async () => {
+test("what takes the driver's place for everybody is not asked for an answer: the query has it", async () => {
   const patched = async function (this: pg.Client, ...args: unknown[]): Promise<unknown> {
     return Reflect.apply(driversOwn.value as Asking, this, args);
   };

@@ -38,26 +38,45 @@ function send(
   values: readonly unknown[] | undefined,
   answered: PgAnswered,
 ): void {
-  const byCallback = isDriversOwn(client);
   try {
-    const asked = byCallback ? client.query(query, values, answered) : client.query(query, values);
-    if (!isThenable(asked)) return;
-    // What stands in the driver's place for everybody may promise nothing, having handed the callback on.
-    asked.then((result) => {
-      if (!byCallback || result !== undefined) answered(null, result);
-    }, answered);
+    const Query = driversQuery(client);
+    if (Query === undefined)
+      return follow(client.query(query, values), (result) => answered(null, result), answered);
+    // Whoever stands in the driver's place for everybody may promise something as well; the query itself tells the answer.
+    follow(client.query(written(Query, query, values, answered)), () => undefined, answered);
   } catch (error) {
     answered(error);
   }
 }
 
-// By callback, as the driver's own pool asks. Where somebody put another function in its place, to log or to count, that may
-// know promises only; and so may other drivers of the same shape.
-function isDriversOwn(client: PgClient): boolean {
-  const { constructor } = client;
-  return !Object.hasOwn(client, "query") && Object.hasOwn(constructor, "Query");
+type DriversQuery = new (text: string, values: undefined, answered: PgAnswered) => PgQuery;
+
+// Where somebody put another function in the place of `query`, to log or to count, that may know promises only; and so may
+// other drivers of the same shape.
+function driversQuery(client: PgClient): DriversQuery | undefined {
+  const { constructor } = client as { readonly constructor: { readonly Query?: DriversQuery } };
+  return Object.hasOwn(client, "query") || !Object.hasOwn(constructor, "Query")
+    ? undefined
+    : constructor.Query;
 }
 
-function isThenable(value: unknown): value is PromiseLike<PgResult | undefined> {
-  return typeof (value as Partial<PromiseLike<unknown>> | undefined)?.then === "function";
+// Of an object that is none of its own the driver would make a copy, member by member, for each statement.
+function written(
+  Query: DriversQuery,
+  query: PgQuery | string,
+  values: readonly unknown[] | undefined,
+  answered: PgAnswered,
+): PgQuery {
+  const { text, name, values: own } = typeof query === "string" ? { text: query, values } : query;
+  // Given to the constructor, a function among them would pass for the callback.
+  return Object.assign(new Query(text, undefined, answered), { name, values: own });
+}
+
+function follow(
+  asked: unknown,
+  kept: (result: PgResult | undefined) => void,
+  broken: (error: unknown) => void,
+): void {
+  const promise = asked as Partial<PromiseLike<PgResult | undefined>> | undefined;
+  if (typeof promise?.then === "function") promise.then(kept, broken);
 }

@@ -15,7 +15,6 @@ export type PgAnswered = (error: unknown, result?: PgResult) => void;
 
 export interface PgClient {
   query(query: PgQuery | string, values?: readonly unknown[]): Promise<PgResult>;
-  query(query: PgQuery | string, values: readonly unknown[] | undefined, answered: PgAnswered): unknown;
   getTransactionStatus?(): string | null;
   on(event: "error" | "end", hear: (error?: Error) => void): unknown;
   on(event: "notification", hear: (message: { channel: string; payload?: string }) => void): unknown;

@@ -95,3 +95,17 @@ test("A5: what is scheduled and what is written are one list to whoever looks fo
   const scan = lines.findIndex((line) => line.includes("Seq Scan on message_default"));
   expect(lines[scan + 1]).toMatch(/Filter: .*priority/);
 });
+
+test("G12: a view of somebody's own is named, and nothing is changed", async () => {
+  const { rows, migrate } = await setup();
+  await rows("create view public.mine as select id, priority from own.message");
+  await expect(migrate()).rejects.toMatchObject({
+    code: "STORAGE_MIGRATION_FAILED",
+    message: expect.stringContaining("view mine"),
+  });
+  expect(await rows("select event_id from own.outbox_events")).toEqual([]);
+  await rows("drop view public.mine; create view public.theirs as select event_id from own.outbox_events");
+  await expect(migrate()).rejects.toThrow("view theirs");
+  await rows("drop view public.theirs");
+  await migrate();
+});

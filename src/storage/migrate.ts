@@ -75,11 +75,19 @@ async function apply(tx: OwnedTransaction, migration: Migration, quoted: string)
     const busy = sqlState(error) === SQLSTATE.lockNotAvailable;
     throw new SagaboxError(
       "STORAGE_MIGRATION_FAILED",
-      `Migration ${migration.version} (${migration.name}) failed and was rolled back: ${(error as Error).message}. ` +
+      `Migration ${migration.version} (${migration.name}) failed and was rolled back: ${told(error)}. ` +
         (busy ? "A table was in use for too long; try again at a quieter moment." : "Nothing of it remains."),
       { cause: error },
     );
   }
+}
+
+// What stands in the way, such as a view of somebody's own, is named only there. Other details may quote rows.
+function told(error: unknown): string {
+  const { message, detail } = error as Error & { readonly detail?: string };
+  const namesOnly =
+    sqlState(error) === SQLSTATE.featureNotSupported || sqlState(error) === SQLSTATE.dependentObjects;
+  return namesOnly && detail !== undefined ? `${message} (${detail})` : message;
 }
 
 export async function migrationStatus(

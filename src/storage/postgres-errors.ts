@@ -4,6 +4,8 @@ export const SQLSTATE = {
   divisionByZero: "22012",
   uniqueViolation: "23505",
   checkViolation: "23514",
+  featureNotSupported: "0A000",
+  dependentObjects: "2BP01",
   undefinedTable: "42P01",
   undefinedColumn: "42703",
   undefinedFunction: "42883",

@@ -1,4 +1,5 @@
 import type { Place } from "../harness/server.ts";
+import { wakeUpChannel } from "../../src/lanes/index.ts";
 import { laneOf, streamOf, topicOf } from "../../src/message/index.ts";
 import { order, OrderPlaced } from "./order-placed.ts";
 
@@ -9,17 +10,11 @@ const CUSTOMERS = 2_000;
 /** The customer whose first message fails, with all the others behind it. */
 const UNLUCKY = "customer-unlucky";
 
-export async function loadRows({ admin }: Place, load: Load, count: number): Promise<void> {
-  const keys = Array.from({ length: CUSTOMERS }, (_, n) => `customer-${n}`);
-  await admin.query("create table load_key (n integer primary key, key text, lane integer, stream bigint)");
-  const used = load === "held" ? [UNLUCKY] : keys;
-  const topic = topicOf(OrderPlaced, undefined);
-  await admin.query(
-    `insert into load_key select n - 1, key, lane, stream
-       from unnest($1::text[], $2::integer[], $3::bigint[]) with ordinality as given (key, lane, stream, n)`,
-    [used, used.map(laneOf), used.map((key) => streamOf(topic, key))],
-  );
-  const params = [count, used.length, topic, JSON.stringify(order(1))];
+export async function loadRows(place: Place, load: Load, count: number): Promise<void> {
+  const { admin } = place;
+  const used = load === "held" ? [UNLUCKY] : CUSTOMER_KEYS;
+  await loadKeys(place, used);
+  const params = [count, used.length, TOPIC, JSON.stringify(order(1))];
   if (load === "scheduled") await admin.query(SCHEDULED, params);
   else await admin.query(WAITING, params);
   if (load === "held") await admin.query(FAILING_HEAD);
@@ -27,11 +22,40 @@ export async function loadRows({ admin }: Place, load: Load, count: number): Pro
   await admin.query("vacuum analyze");
 }
 
+/** What `loadBacklog` draws from. */
+export async function loadKeys({ admin }: Place, keys = CUSTOMER_KEYS): Promise<void> {
+  await admin.query("create table load_key (n integer primary key, key text, lane integer, stream bigint)");
+  await admin.query(
+    `insert into load_key select n - 1, key, lane, stream
+       from unnest($1::text[], $2::integer[], $3::bigint[]) with ordinality as given (key, lane, stream, n)`,
+    [keys, keys.map(laneOf), keys.map((key) => streamOf(TOPIC, key))],
+  );
+}
+
+/**
+ * A backlog in one transaction, and the hint that a service sends behind its COMMIT: the relay sees all of it or nothing.
+ * Made by the server, as that of every other contender is, it leaves nothing behind in the process that is measured.
+ */
+export async function loadBacklog({ admin }: Place, count: number): Promise<void> {
+  const client = await admin.connect();
+  try {
+    await client.query("begin");
+    await client.query(WAITING, [count, CUSTOMER_KEYS.length, TOPIC, JSON.stringify(order(1))]);
+    await client.query("select pg_notify($1, '*')", [wakeUpChannel("sagabox")]);
+    await client.query("commit");
+  } finally {
+    client.release();
+  }
+}
+
+const TOPIC = topicOf(OrderPlaced, undefined);
+const CUSTOMER_KEYS: readonly string[] = Array.from({ length: CUSTOMERS }, (_, n) => `customer-${n}`);
+
 const COLUMNS = `id, lane, stream, kind, type, schema_version, topic, key, correlation_id, traceparent, source, priority,
   max_attempts, headers, data, written_at`;
 
-const VALUES = `gen_random_uuid()::text as id, load_key.lane, load_key.stream, 'event' as kind, 'order.placed' as type,
-  1 as schema_version, $3::text as topic, load_key.key, gen_random_uuid()::text as correlation_id,
+const VALUES = `uuidv7()::text as id, load_key.lane, load_key.stream, 'event' as kind, 'order.placed' as type,
+  1 as schema_version, $3::text as topic, load_key.key, uuidv7()::text as correlation_id,
   '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01' as traceparent, 'bench' as source, 5 as priority,
   10 as max_attempts, '{}' as headers, $4::text as data, clock_timestamp() as written_at`;
 
@@ -39,7 +63,8 @@ const FROM = "from generate_series(1, $1::integer) as n join load_key on load_ke
 
 const WAITING = `
   with given as materialized (
-    select nextval('sagabox.outbox_seq') as seq, (clock_timestamp() at time zone 'utc')::date as written_on, ${VALUES} ${FROM}
+    select nextval('sagabox.outbox_seq') as seq, (clock_timestamp() at time zone 'utc')::date as written_on, made.*
+      from (select ${VALUES} ${FROM} order by n.n) as made
   ), kept as (
     insert into sagabox.message (seq, written_on, ${COLUMNS}) select seq, written_on, ${COLUMNS} from given
   )

@@ -41,9 +41,9 @@ export class RunningBus {
   }
 
   /** Events per second from the commit of a backlog until the last of it is settled. */
-  async drain(count: number): Promise<number> {
+  async drain(count: number, write: () => Promise<void> = () => this.write(count)): Promise<number> {
     const settled = this.settles(count);
-    await this.write(count);
+    await write();
     const began = performance.now();
     await settled;
     return (count / (performance.now() - began)) * 1000;

@@ -2,6 +2,7 @@ import { compare } from "../harness/compare.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { result, type Result } from "../harness/result.ts";
 import { median, ratioOf } from "../harness/statistics.ts";
+import { loadBacklog, loadKeys } from "../product/load-rows.ts";
 import { noopTransport } from "../product/noop-transport.ts";
 import { RunningBus } from "../product/running-bus.ts";
 import { Guide } from "../references/guide.ts";
@@ -62,10 +63,11 @@ async function openBus(bench: Bench, failsLaterOfKey: boolean) {
     outbox: { optimistic: false },
   });
   await running.start();
+  await loadKeys(place);
   return {
     async drain(count: number): Promise<number> {
       await place.admin.query("vacuum analyze sagabox.outbox");
-      return running.drain(count);
+      return running.drain(count, () => loadBacklog(place, count));
     },
     async close(): Promise<void> {
       await running.stop();

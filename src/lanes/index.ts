@@ -17,5 +17,5 @@ export {
   type LaneTable,
 } from "./statements.ts";
 export { readOf } from "./read.ts";
-export { placesOf, settleUnderClaims } from "./settle.ts";
+export { placesOf, settleUnderClaims, type SettleAsk } from "./settle.ts";
 export { WakeUp, changedHints, hintFrom, hintOf, wakeUpChannel, type Hint } from "./wake-up.ts";

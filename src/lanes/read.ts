@@ -36,23 +36,29 @@ export interface Read {
   readonly still: (lane: number) => boolean;
 }
 
-export function readOf(raw: readonly RawRow[], still: Read["still"]): Read {
+/** When a read was asked for, and under which claims. */
+export interface Asked extends Pick<Read, "still"> {
+  readonly atMs: number;
+}
+
+export function readOf(raw: readonly RawRow[], { still, atMs }: Asked): Read {
   const messages = packedMessages(raw);
   const rows: ReadRow[] = [];
   for (const { rows: several, rank = DEFAULT_PRIORITY } of raw) {
     if (several === null) continue;
     for (const text of several.split(ROW_SEPARATOR)) {
       const fields = text.split(SEPARATOR);
-      rows.push({ row: new PackedRow(fields, messages), blocked: isBlocked(fields), rank });
+      rows.push({ row: new PackedRow(fields, messages, atMs), blocked: isBlocked(fields), rank });
     }
   }
   return { moment: momentOf(raw), rows, still };
 }
 
-/** The claims these lanes are read under, and whether each is good at the moment of asking. */
-export function claimsOn(lanes: readonly number[], ownership: LaneOwnership): Pick<Read, "still"> {
+/** The claims these lanes are read under from now on, and whether each is good at the moment of asking. */
+export function askedFor(lanes: readonly number[], ownership: LaneOwnership, nowMs: number): Asked {
   const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
   return {
+    atMs: nowMs,
     still(lane) {
       const claim = ownership.claim(lane);
       return claim !== undefined && claim === claims.get(lane);

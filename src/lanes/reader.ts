@@ -7,7 +7,7 @@ import { isLarge, wholeRows } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
 import { progressOf, type Walk } from "./progress.ts";
-import { claimsOn, DEFAULT_PRIORITY, readOf, type Read, type Wanted } from "./read.ts";
+import { askedFor, DEFAULT_PRIORITY, readOf, type Read, type Wanted } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { ReadTurns } from "./read-turns.ts";
 import { Unread } from "./unread.ts";
@@ -278,7 +278,7 @@ export class LaneReader implements LaneWorker {
     lanes: readonly number[],
     params: readonly (string | number)[],
   ): Promise<Read> {
-    const claims = claimsOn(lanes, this.#options.ownership);
+    const asked = askedFor(lanes, this.#options.ownership, this.#clock.monotonicMs());
     // A new connection may lead to a server that crashed in between and lost what was not durable yet.
     if (session !== this.#lastSession) this.#marks.forgetAll();
     this.#lastSession = session;
@@ -288,7 +288,7 @@ export class LaneReader implements LaneWorker {
       throw error;
     });
     this.#marks.finishRead();
-    const read = readOf(rows, claims.still);
+    const read = readOf(rows, asked);
     if (read.moment?.express === true) this.#express = true;
     return read;
   }

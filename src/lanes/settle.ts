@@ -16,15 +16,18 @@ export interface Settled {
   readonly xid?: { readonly value: string; readonly reads: number };
   /** Lanes of a queue that have something new, where the statement tells. */
   readonly woken: readonly number[];
-  /** How many rows were found, where the statement tells. */
-  readonly gone?: number | undefined;
 }
+
+/** What is asked of the server for these rows. */
+export type SettleAsk = (own: readonly LaneRow[]) => {
+  readonly statement: Statement;
+  readonly params: readonly Param[];
+};
 
 interface Answer {
   readonly xid: string;
   readonly owned: readonly number[];
   readonly woken?: readonly number[] | null;
-  readonly gone?: number;
 }
 
 /**
@@ -34,9 +37,8 @@ interface Answer {
  */
 export async function settleUnderClaims(
   { ownership, reader, holder }: Settling,
-  statement: Statement,
   asked: readonly LaneRow[],
-  params: (own: readonly LaneRow[]) => Param[],
+  ask: SettleAsk,
 ): Promise<Settled> {
   for (;;) {
     // Asked for again behind the wait: a lane may change hands while a connection is made. Without any claim none is made.
@@ -46,9 +48,10 @@ export async function settleUnderClaims(
     const ours = new Set(claims.map((claim) => claim.lane));
     const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
-    const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params(rows)]);
-    const { xid, owned, woken, gone } = answer.rows[0] ?? NO_ANSWER;
-    if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [], gone };
+    const { statement, params } = ask(rows);
+    const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params]);
+    const { xid, owned, woken } = answer.rows[0] ?? NO_ANSWER;
+    if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [] };
     const good = new Set(owned);
     ownership.lose(claims.filter((claim) => !good.has(claim.lane)));
   }

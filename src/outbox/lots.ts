@@ -95,8 +95,9 @@ export function learn<R extends Addressed>(
 ): Learnt {
   const answered = new Set<string>();
   const failed: { readonly row: R; readonly outcome: Unanswered }[] = [];
-  for (const [i, row] of rows.entries()) {
-    const outcome = outcomes[i];
+  let i = 0;
+  for (const row of rows) {
+    const outcome = outcomes[i++];
     if (outcome === undefined || outcome.kind === "skipped") continue;
     if (outcome.kind === "unreachable" || outcome.kind === "unknown") failed.push({ row, outcome });
     else {

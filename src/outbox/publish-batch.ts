@@ -44,7 +44,9 @@ export async function publishBatch(
     if (!options.mayGoOn() || usedMs >= options.timeoutMs) break;
     const going = stopped.size === 0 ? wave : wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
     const results = await tracedWave(transport, pick(items, going), options.timeoutMs - usedMs, options);
-    for (const [n, i] of going.entries()) {
+    // Counted by hand, here and below: an iterator makes a list for each message, which somebody has to clear away.
+    for (let n = 0; n < going.length; n++) {
+      const i = going[n] ?? 0;
       const outcome = results[n] ?? missing();
       outcomes[i] = outcome;
       const stream = items[i]?.stream;
@@ -150,8 +152,9 @@ export interface Sorted {
 
 export function sortOutcomes(rows: readonly LaneRow[], outcomes: readonly SendOutcome[]): Sorted {
   const sorted: Sorted = { sent: [], charged: [], refused: [], uncharged: [], skipped: [] };
-  for (const [i, row] of rows.entries()) {
-    const outcome = outcomes[i] ?? missing();
+  let i = 0;
+  for (const row of rows) {
+    const outcome = outcomes[i++] ?? missing();
     if (outcome.kind === "published") sorted.sent.push(row);
     else if (outcome.kind === "rejected") sorted.charged.push({ row, error: outcome.error });
     else if (outcome.kind === "refused") sorted.refused.push({ row, error: outcome.error });

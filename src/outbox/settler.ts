@@ -5,16 +5,17 @@ import {
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
+  type SettleAsk,
 } from "../lanes/index.ts";
 import {
   quotedSchema,
   SessionHolder,
   settlingPlans,
+  SQLSTATE,
+  sqlState,
   textArray,
   type Database,
-  type Param,
 } from "../storage/index.ts";
-import type { Statement } from "../storage/index.ts";
 import type { LocalHop } from "../transport/index.ts";
 import { settleStatements } from "./statements.ts";
 
@@ -55,49 +56,58 @@ export class Settler {
   constructor(options: SettlerOptions) {
     this.#options = options;
     this.#sql = settleStatements(quotedSchema(options.schema));
-    this.#quick = new SessionHolder(options.database, "settle", {
-      ...settlingPlans,
-      synchronous_commit: "off",
-    });
+    const quick = { ...settlingPlans, synchronous_commit: "off" };
+    this.#quick = new SessionHolder(options.database, "settle", quick, { large: true });
     this.#careful = new SessionHolder(options.database, "failures", settlingPlans);
   }
 
   /** Returns the rows that were settled under a good claim; the others belong to somebody else now. */
   async sent(rows: readonly LaneRow[]): Promise<LaneRow[]> {
-    const { hop, reader, relay } = this.#options;
-    if (hop !== undefined) return this.#sentByName(hop.settle, rows);
-    const settled = await this.#run(this.#quick, this.#sql.sentInPlace, rows, (own) => [
-      textArray(own.map((row) => row.place)),
-      textArray(own.map((row) => row.seq)),
-      textArray(own.map((row) => row.messageId)),
-      relay,
-    ]);
-    // One that was changed since it was read is no longer where it was.
-    if (settled.gone !== settled.rows.length) return this.#sentByName(this.#sql.sent, settled.rows);
-    reader.settled(settled.rows, settled.xid);
-    return settled.rows;
+    const { hop, relay } = this.#options;
+    const byName = (own: readonly LaneRow[]) => ({
+      statement: hop?.settle ?? this.#sql.sent,
+      params: [...placesOf(own), relay],
+    });
+    if (hop !== undefined) return this.#settle(this.#quick, rows, byName);
+    try {
+      return await this.#settle(this.#quick, rows, (own) => this.#inPlace(own) ?? byName(own));
+    } catch (error) {
+      if (sqlState(error) !== SQLSTATE.invalidText) throw error;
+      return this.#settle(this.#quick, rows, byName); // one that was changed since it was read is no longer where it was
+    }
   }
 
-  #sentByName(statement: Statement, rows: readonly LaneRow[]): Promise<LaneRow[]> {
-    return this.#settle(this.#quick, statement, rows, (own) => [...placesOf(own), this.#options.relay]);
+  /**
+   * Where they were read, by their numbers alone, if the session has been open ever since: after a crash of the server a
+   * number that was never durable may be drawn again, so that rows are known by their ids as well.
+   */
+  #inPlace(rows: readonly LaneRow[]): ReturnType<SettleAsk> | undefined {
+    const { openedMs } = this.#quick;
+    if (!rows.every(({ readMs }) => readMs > openedMs)) return undefined;
+    const seqs = rows.map(({ seq }) => seq).sort((a, b) => a - b);
+    const places = textArray(rows.map(({ place }) => place));
+    return { statement: this.#sql.sentInPlace, params: [places, textArray(seqs), this.#options.relay] };
   }
 
   async failed(failures: readonly Failed[]): Promise<void> {
     const byRow = new Map(failures.map((failure) => [failure.row, failure]));
-    const own = await this.#run(this.#careful, this.#sql.failed, [...byRow.keys()], (rows) => [
-      ...placesOf(rows),
-      textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
-      textArray(rows.map((row) => byRow.get(row)?.error ?? "")),
-    ]);
+    const own = await this.#run(this.#careful, [...byRow.keys()], (rows) => ({
+      statement: this.#sql.failed,
+      params: [
+        ...placesOf(rows),
+        textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
+        textArray(rows.map((row) => byRow.get(row)?.error ?? "")),
+      ],
+    }));
     for (const row of own.rows) this.#options.reader.back([row], byRow.get(row)?.delayMs ?? 0);
   }
 
   async dead(deaths: readonly Dying[]): Promise<LaneRow[]> {
     const byRow = new Map(deaths.map((death) => [death.row, death]));
-    return this.#settle(this.#careful, this.#sql.dead, [...byRow.keys()], (rows) => {
+    return this.#settle(this.#careful, [...byRow.keys()], (rows) => {
       const list = (pick: (death: Dying) => string | boolean | null): string =>
         textArray(rows.map((row) => pick(byRow.get(row) as Dying)));
-      return [
+      const params = [
         ...placesOf(rows),
         list((death) => death.charged),
         list((death) => death.reason),
@@ -106,6 +116,7 @@ export class Settler {
         list((death) => death.stack),
         list(({ row, ...death }) => fingerprintOf({ consumer: null, type: row.type, ...death })),
       ];
+      return { statement: this.#sql.dead, params };
     });
   }
 
@@ -113,25 +124,19 @@ export class Settler {
     await Promise.all([this.#quick.close(), this.#careful.close()]);
   }
 
-  async #settle(
-    holder: SessionHolder,
-    statement: Statement,
-    rows: readonly LaneRow[],
-    params: (own: readonly LaneRow[]) => Param[],
-  ): Promise<LaneRow[]> {
-    const { rows: own, xid } = await this.#run(holder, statement, rows, params);
+  async #settle(holder: SessionHolder, rows: readonly LaneRow[], ask: SettleAsk): Promise<LaneRow[]> {
+    const { rows: own, xid } = await this.#run(holder, rows, ask);
     this.#options.reader.settled(own, xid);
     return own;
   }
 
   async #run(
     holder: SessionHolder,
-    statement: Statement,
     asked: readonly LaneRow[],
-    params: (own: readonly LaneRow[]) => Param[],
+    ask: SettleAsk,
   ): Promise<Awaited<ReturnType<typeof settleUnderClaims>>> {
     const { ownership, reader, hop } = this.#options;
-    const settled = await settleUnderClaims({ ownership, reader, holder }, statement, asked, params);
+    const settled = await settleUnderClaims({ ownership, reader, holder }, asked, ask);
     if (settled.woken.length > 0) hop?.wake(settled.woken);
     return settled;
   }

@@ -17,17 +17,20 @@ export function settleStatements(schema: string) {
        ), noted as (${receipts(schema, "$7")})
        ${answer}`,
     ),
-    // The same where a read found them, which needs no index; a row that was changed since is elsewhere. Another one may
-    // have taken its place.
+    // The same where a read found them, all at once and without an index. A row that was changed since is elsewhere, and
+    // another one may have taken its place: unless these very rows were there, in the order of their numbers, it fails as
+    // a whole. The message that says so stands in the log of the server.
     sentInPlace: statement(
       "sagabox.outbox.sent",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
-          using unnest($4::text::tid[], $5::text::bigint[], $6::text::text[]) as done (place, seq, id)
-          where row.ctid = done.place and row.seq = done.seq and row.message_id = done.id and ${FENCED}
+          where row.ctid = any($4::text::tid[]) and ${FENCED}
          returning row.lane, row.seq, row.again, row.message_id
-       ), noted as (${receipts(schema, "$7")})
-       ${answer}, (select count(*)::integer from gone) as gone`,
+       ), noted as (${receipts(schema, "$6")})
+       ${answer},
+              (select case when not ${FENCED} or array_agg(seq order by seq) = $5::text::bigint[] then count(*)::integer
+                           else ('sagabox settles a batch by name instead, since rows of it have moved: ' || count(*))::integer
+                      end from gone) as gone`,
     ),
     failed: statement(
       "sagabox.outbox.failed",

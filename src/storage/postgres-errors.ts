@@ -2,6 +2,7 @@ import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 
 export const SQLSTATE = {
   divisionByZero: "22012",
+  invalidText: "22P02",
   uniqueViolation: "23505",
   checkViolation: "23514",
   featureNotSupported: "0A000",

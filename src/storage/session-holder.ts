@@ -1,12 +1,30 @@
+import { systemClock } from "../runtime/index.ts";
 import type { Database, Session } from "./database.ts";
+import { keepMemory } from "./statements.ts";
 
 /** Keeps one session open for its owner and opens a new one when the last has broken. */
 export class SessionHolder {
   readonly #open: () => Promise<Session>;
   #session: Promise<Session> | undefined;
+  #openedMs = Infinity;
 
-  constructor(database: Database, purpose: string, settings: Readonly<Record<string, string>> = {}) {
-    this.#open = () => database.session(purpose, settings);
+  constructor(
+    database: Database,
+    purpose: string,
+    settings: Readonly<Record<string, string>> = {},
+    { large = false }: { readonly large?: boolean } = {},
+  ) {
+    this.#open = async () => {
+      const session = await database.session(purpose, settings);
+      if (large) await prepareForLarge(session);
+      this.#openedMs = systemClock.monotonicMs();
+      return session;
+    };
+  }
+
+  /** Since when the session has been open that was handed out last: while it answers, its server has not crashed. */
+  get openedMs(): number {
+    return this.#openedMs;
   }
 
   async get(): Promise<Session> {
@@ -29,6 +47,15 @@ export class SessionHolder {
       if (this.#session === closing) this.#session = undefined;
       session?.release();
     }
+  }
+}
+
+async function prepareForLarge(session: Session): Promise<void> {
+  try {
+    await session.run(keepMemory);
+  } catch (error) {
+    session.release();
+    throw error;
   }
 }
 

@@ -54,3 +54,7 @@ commit;`;
 }
 
 export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
+
+// The C library of most servers gives memory back to the system after every large answer and gets it again for the next, page
+// by page, which is an eighth of what a read costs. It stops doing so once it has freed one block that is larger than those.
+export const keepMemory = statement("sagabox.session.keep_memory", "select length(repeat(' ', 4194304))");

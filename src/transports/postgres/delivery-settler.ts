@@ -83,7 +83,7 @@ export class DeliverySettler {
     for (let attempt = 1; ; attempt++) {
       try {
         const parts = { ownership: this.#ownership, reader: this.#reader, holder };
-        return await settleUnderClaims(parts, statement, rows, params);
+        return await settleUnderClaims(parts, rows, (own) => ({ statement, params: params(own) }));
       } catch {
         await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
       }

@@ -40,7 +40,7 @@ export default defineConfig({
   ...shared,
   test: {
     // Most of these wait for PostgreSQL or for time to pass; two side by side are no trouble even on two cores.
-    maxWorkers: 2,
+    maxWorkers: 3,
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],

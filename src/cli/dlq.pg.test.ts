@@ -2,7 +2,7 @@ import { createBus, event, permanent } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { someDeadLetters } from "../../test/support/dead-letters.ts";
+import { consumersAtWork, someDeadLetters } from "../../test/support/dead-letters.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { startCli } from "../../test/support/run-cli.ts";
@@ -30,7 +30,10 @@ async function setup({ running = true, broken = () => false as boolean | string 
       seen.push(data.n);
     });
   }
-  if (running) await bus.run();
+  if (running) {
+    await bus.run();
+    await consumersAtWork(pool, "billing", "mail");
+  }
   const env = { DATABASE_URL: url, USER: "ann" };
   const dlq = (...args: string[]) => cliInProcess(["dlq", ...args], env);
   const json = async <T>(...args: string[]): Promise<T> =>

@@ -23,15 +23,24 @@ export class Custody {
   }
 
   /** Into flight if it may be worked on now, and true; else it holds its stream back. */
-  take(row: LaneRow, blocked: boolean): boolean {
+  take(row: LaneRow, blocked: boolean, nowMs = this.#nowMs()): boolean {
     if (this.inFlight.knows(row) || this.holds.has(row)) return false;
-    const nowMs = this.#nowMs();
     if (blocked || row.waitMs > 0) {
       this.holds.hold(row, blocked ? nowMs : nowMs + patience(row));
       return false;
     }
     this.inFlight.add(row, nowMs);
     return true;
+  }
+
+  /** Those of a read of lanes that may be worked on now. */
+  takeWalked({ rows, still }: Read): LaneRow[] {
+    const nowMs = this.#nowMs();
+    const taken: LaneRow[] = [];
+    for (const { row, blocked } of rows) {
+      if (still(row.lane) && this.take(row, blocked, nowMs)) taken.push(row);
+    }
+    return taken;
   }
 
   /** Those of a read of urgent rows that fit and whose stream has nothing in flight. */

@@ -31,9 +31,7 @@ export const progressOf = (
   rows: readonly Pick<ReadRow, "row">[],
   { perLane, limit }: ReadLimits,
 ): LaneProgress[] => {
-  const found = new Map<number, { count: number; last: number }>();
-  for (const { row } of rows)
-    found.set(row.lane, { count: (found.get(row.lane)?.count ?? 0) + 1, last: row.seq });
+  const found = foundIn(rows);
   const stoppedIn = rows.at(-1)?.row.lane ?? -1;
   const cutAt = rows.length >= limit ? lanes.indexOf(stoppedIn) : lanes.length;
   return lanes.slice(0, cutAt + 1).map((lane, turn) => {
@@ -41,3 +39,23 @@ export const progressOf = (
     return { lane, whole: turn < cutAt && count < perLane, last };
   });
 };
+
+interface Found {
+  count: number;
+  last: number;
+}
+
+function foundIn(rows: readonly Pick<ReadRow, "row">[]): Map<number, Found> {
+  const found = new Map<number, Found>();
+  let [current, lane]: [Found | undefined, number] = [undefined, -1];
+  for (const { row } of rows) {
+    if (current === undefined || row.lane !== lane) {
+      lane = row.lane;
+      current = found.get(lane) ?? { count: 0, last: 0 };
+      found.set(lane, current);
+    }
+    current.count += 1;
+    current.last = row.seq;
+  }
+  return found;
+}

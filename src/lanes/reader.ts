@@ -211,11 +211,7 @@ export class LaneReader implements LaneWorker {
     // What another connection has read since may come from a server that knows less.
     if (session === this.#lastSession)
       this.#remember(lanes, read, { perLane, limit, began, resting: resting.length > 0 });
-    const taken: LaneRow[] = [];
-    for (const { row, blocked } of read.rows) {
-      if (read.still(row.lane) && this.#custody.take(row, blocked)) taken.push(row);
-    }
-    return taken;
+    return this.#custody.takeWalked(read);
   }
 
   async #expressRows(session: Queryable, limit: number): Promise<Read | undefined> {

@@ -1,4 +1,5 @@
 import type pg from "pg";
+import { expect } from "vitest";
 
 /** A cause of death, and how many messages it has killed. */
 export interface Cause {
@@ -38,4 +39,16 @@ export async function someDeadLetters(
       [consumer, index, type, topic, reason, errorType, letters, prefix],
     );
   }
+}
+
+/** Resolves when somebody works for each of these consumers: `bus.run()` does not wait for their first lease. */
+export async function consumersAtWork(pool: pg.Pool, ...consumers: readonly string[]): Promise<void> {
+  const working = async (): Promise<string[]> => {
+    const { rows } = await pool.query<{ name: string }>(
+      `select name from sagabox.consumer_group as known
+        where exists (select 1 from sagabox.member where scope = known.id and lease_until > clock_timestamp())`,
+    );
+    return rows.map(({ name }) => name);
+  };
+  await expect.poll(working).toEqual(expect.arrayContaining([...consumers]));
 }

@@ -2,7 +2,7 @@ import { createBus, event, permanent } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../../test/support/database.ts";
-import { someDeadLetters } from "../../../test/support/dead-letters.ts";
+import { consumersAtWork, someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { pgDatabase } from "../../storage/index.ts";
 import { letterGroups } from "./groups.ts";
 import { letterAdmin } from "./letter-admin.ts";
@@ -24,6 +24,7 @@ async function setup() {
       if (world.broken) throw permanent("no card of Berta");
     });
     await bus.run();
+    await consumersAtWork(pool, "billing");
   };
   return { pool, world, run, admin: letterAdmin(pgDatabase(pool), "sagabox") };
 }

@@ -46,9 +46,7 @@ export class Subscriber implements Consumption {
   constructor(options: SubscriberOptions) {
     const { database, schema, group, subscription, lanes, observer } = options;
     this.#options = options;
-    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, steadyPlans, {
-      large: true,
-    });
+    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, steadyPlans);
     this.#ownership = new LaneOwnership({
       database,
       session: () => this.#reading.get(),

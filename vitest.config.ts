@@ -31,15 +31,19 @@ const broker = (name: string) => ({
 const sharedProcess = { isolate: false, restoreMocks: true, unstubEnvs: true };
 
 const quickProof = process.env["SAGABOX_PROOF"] !== "full";
-// Figures of size, whose small versions are stories and broker tests of their own.
-const onlyFull = ["broker-outage", "conservation-cost", "replay-runbook"].map(
-  (name) => `test/chaos/${name}.chaos.ts`,
-);
+// Figures of size, whose small versions are stories and broker tests of their own; and quickly over brokers for whoever asks
+// for all.
+const onlyFull = [
+  "broker-outage",
+  "conservation-cost",
+  "replay-runbook",
+  ...(process.env["SAGABOX_REQUIRE"] === "all" ? [] : ["real-brokers"]),
+].map((name) => `test/chaos/${name}.chaos.ts`);
 
 export default defineConfig({
   ...shared,
   test: {
-    // Most of these wait for PostgreSQL or for time to pass; two side by side are no trouble even on two cores.
+    // Most of these wait for PostgreSQL or for time to pass; three side by side are no trouble even on two cores.
     maxWorkers: 3,
     coverage: {
       provider: "v8",

@@ -23,7 +23,7 @@ const run = {
   lint: (say) => tool("oxlint/bin/oxlint", ["--type-aware", "--deny-warnings"], { say }),
   format: (say) => tool("prettier/bin/prettier.cjs", ["--check", "--log-level", "warn", "."], { say }),
   knip: (say) => tool("knip/bin/knip.js", [], { say }),
-  vitest: (args, env) => tool("vitest/vitest.mjs", ["run", ...args, ...reporters()], { env }),
+  vitest: (args, options) => tool("vitest/vitest.mjs", ["run", ...args, ...reporters()], options),
 };
 
 // Two of these keep one core busy, two all of them: none waits for another.
@@ -33,23 +33,24 @@ const readers = [
   ["formatting", run.format],
   ["no dead code", run.knip],
 ];
-const check = [readers, ["rooms and written rules", () => run.vitest(projects("architecture"))]];
+const rooms = ["rooms and written rules", () => run.vitest(projects("architecture"))];
+const check = [readers, rooms];
+
+// Each broker is a server of its own, and is left out with the reason where there is none to start. They mostly wait for
+// their brokers, so they wait together.
 const brokers = ["rabbitmq", "kafka", "nats"];
-// Whoever asks for all gets all. Ten minutes, which is what somebody waits for who has just cloned it, are enough for what
-// every carrier promises, on each of them; their stories, and those of the files for operators, take five more.
-const isWhole = process.env.SAGABOX_REQUIRE === "all";
-const tests = [
-  ["tests", () => run.vitest(projects("unit", "types", "postgres"))],
-  // Each starts a server of its own, and is left out with the reason where there is none to start. They mostly wait for
-  // their brokers, so they wait together.
-  isWhole
-    ? ["brokers and ops files", () => together([...brokers, "ops"].map((name) => run.vitest(projects(name))))]
-    : [
-        "what carriers promise",
-        () => together(brokers.map((name) => run.vitest([...projects(name), "src/transports"]))),
-      ],
-  ["proof, quick", () => run.vitest(projects("proof"), { SAGABOX_PROOF: "quick" })],
-];
+const carriers = (say) =>
+  together(brokers.map((name) => run.vitest([...projects(name), "src/transports"], { say })));
+const stories = () => together([...brokers, "ops"].map((name) => run.vitest(projects(name))));
+
+const tests = ["tests", () => run.vitest(projects("unit", "types", "postgres"))];
+const proof = ["proof, quick", () => run.vitest(projects("proof"), { env: { SAGABOX_PROOF: "quick" } })];
+// Whoever has just cloned it waits for ten minutes: enough for what every carrier promises, on each of them. The stories of
+// brokers and of the files for operators are told to whoever asks for all.
+const everything =
+  process.env.SAGABOX_REQUIRE === "all"
+    ? [...check, tests, ["brokers and ops files", stories], proof]
+    : [[...readers, ["what carriers promise", carriers]], rooms, tests, proof];
 
 const tasks = {
   start: () => node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo.ts", ...rest]),
@@ -57,8 +58,8 @@ const tasks = {
   "demo:incident": () =>
     node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo-incident.ts", ...rest]),
   check: () => steps(check),
-  test: () => (rest.length > 0 ? run.vitest(rest) : steps([...check, ...tests])),
-  proof: () => run.vitest([...projects("proof"), ...rest], { SAGABOX_PROOF: "full" }),
+  test: () => (rest.length > 0 ? run.vitest(rest) : steps(everything)),
+  proof: () => run.vitest([...projects("proof"), ...rest], { env: { SAGABOX_PROOF: "full" } }),
   coverage: () =>
     run.vitest(["--coverage", ...projects("unit", "postgres", "rabbitmq", "kafka", "nats"), ...rest]),
 };
@@ -116,12 +117,14 @@ async function together(running) {
   return Math.max(...(await Promise.all(running)));
 }
 
+// Of those that are written; what runs beside has yet to write its own.
 function failures() {
-  return reports.splice(0).flatMap(failuresIn);
+  const written = reports.filter((report) => existsSync(report));
+  for (const report of written) reports.splice(reports.indexOf(report), 1);
+  return written.flatMap(failuresIn);
 }
 
 function failuresIn(report) {
-  if (!existsSync(report)) return [];
   const { testResults } = JSON.parse(readFileSync(report, "utf8"));
   rmSync(report);
   return testResults.flatMap(({ name, message, assertionResults }) => {

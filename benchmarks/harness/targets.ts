@@ -25,7 +25,8 @@ const lower = (name: string, first: number | null = null, aim: number | null = n
 
 /** Each figure with its bounds. The number is the row in the list of performance targets. */
 export const targets = {
-  "P1.guide": within(42, higher("drain of a backlog, against claim + one update per event", 20, 35)),
+  // The list has 42 for a sketch that keeps nothing, and of that 0.66 / 0.97 for one that keeps the message.
+  "P1.guide": within(28.6, higher("drain of a backlog, against claim + one update per event", 20, 35)),
   P2: within(0.66, higher("drain of a backlog, against raw lock + delete of 500", 0.45, 0.8)),
   "P3.rabbitmq": within(
     0.66,

@@ -39,12 +39,16 @@ export async function drain(bench: Bench): Promise<Result[]> {
     "events/s": median(samples.sagabox),
     "one unconfirmed per key, events/s": median(samples.waves),
   };
-  // Where the bounds were set, the one was measured beside a sketch with wide rows, the other beside narrow ones.
+  // The message is kept, so the sketch that keeps it says what a machine leaves room for.
   const room = {
-    guide: ratioOf(samples["sketch, wide rows"], samples.guide),
+    guide: ratioOf(samples["sketch, narrow rows"], samples.guide),
     raw: ratioOf(samples["sketch, narrow rows"], samples.raw),
   };
-  const againstGuide = { ...rates, "guide events/s": median(samples.guide) };
+  const againstGuide = {
+    ...rates,
+    "guide events/s": median(samples.guide),
+    "sketch that keeps nothing": ratioOf(samples["sketch, wide rows"], samples.guide).ratio,
+  };
   const againstRaw = {
     "raw events/s": median(samples.raw),
     "one unconfirmed per key, ratio": ratioOf(samples.waves, samples.raw).ratio,

@@ -5,6 +5,9 @@ import { join } from "node:path";
 /** SAGABOX_PROOF=full runs the whole figures; anything else a tenth. */
 export const full = process.env["SAGABOX_PROOF"] === "full";
 
+/** Quickly over brokers only for whoever asks for all. */
+export const overBrokers = full || process.env["SAGABOX_REQUIRE"] === "all";
+
 /** The figure for this tier. */
 export function figure(whole: number, quick = Math.ceil(whole / 10)): number {
   return full ? whole : quick;

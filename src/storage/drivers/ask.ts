@@ -49,7 +49,8 @@ function send(
   }
 }
 
-type DriversQuery = new (text: string, values: undefined, answered: PgAnswered) => PgQuery;
+type DriversQuery = new (text: string, values: undefined, answered: PgAnswered) => Open<PgQuery>;
+type Open<T> = { -readonly [Name in keyof T]: T[Name] };
 
 // Where somebody put another function in the place of `query`, to log or to count, that may know promises only; and so may
 // other drivers of the same shape.
@@ -69,7 +70,10 @@ function written(
 ): PgQuery {
   const { text, name, values: own } = typeof query === "string" ? { text: query, values } : query;
   // Given to the constructor, a function among them would pass for the callback.
-  return Object.assign(new Query(text, undefined, answered), { name, values: own });
+  const asked = new Query(text, undefined, answered);
+  asked.name = name;
+  asked.values = own;
+  return asked;
 }
 
 function follow(

@@ -7,8 +7,8 @@ export interface PgResult {
 
 export interface PgQuery {
   readonly text: string;
-  readonly values?: readonly unknown[];
-  readonly name?: string;
+  readonly values?: readonly unknown[] | undefined;
+  readonly name?: string | undefined;
 }
 
 export type PgAnswered = (error: unknown, result?: PgResult) => void;

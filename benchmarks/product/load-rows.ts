@@ -43,8 +43,10 @@ export async function loadBacklog({ admin }: Place, count: number): Promise<void
     await client.query(WAITING, [count, CUSTOMER_KEYS.length, TOPIC, JSON.stringify(order(1))]);
     await client.query("select pg_notify($1, '*')", [wakeUpChannel("sagabox")]);
     await client.query("commit");
-  } finally {
     client.release();
+  } catch (error) {
+    client.release(true);
+    throw error;
   }
 }
 

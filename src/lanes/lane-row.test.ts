@@ -49,7 +49,8 @@ const message = packed(
 const { id: messageId, topic, type } = sampleMessage;
 const own = { messageId, writtenOn: "2026-11-15", topic, type, expiresAt: null };
 
-const bare = (text: string): PackedRow => new PackedRow(text.split("\u001f"), packedMessages([]), 5);
+const origin = { atMs: 5, server: "s" };
+const bare = (text: string): PackedRow => new PackedRow(text.split("\u001f"), packedMessages([]), origin);
 
 test("a message is put together again unchanged, and expires when its row says so", () => {
   const messages = packedMessages([{ messages: message }]);
@@ -117,7 +118,7 @@ test("of a row that is due, nobody's and without an end nothing more is told", (
 });
 
 test("a row that was read with its message has it, in the copy of its day", () => {
-  const whole = new PackedRow(row.split("\u001f"), packedMessages([{ messages: message }]), 5);
+  const whole = new PackedRow(row.split("\u001f"), packedMessages([{ messages: message }]), origin);
   expect([isWhole(whole), isWhole(bare(row))]).toEqual([true, false]);
   expect(whole.message).toEqual({ ...sampleMessage, expiresAt: "2026-11-15T08:09:10.500000Z" });
 });
@@ -128,7 +129,7 @@ test.each(["{", "[]", "null", '"a"'])(
     const damaged = packedMessages([
       { messages: message.replace(JSON.stringify(sampleMessage.headers), headers) },
     ]);
-    const read = new PackedRow(row.split("\u001f"), damaged, 5);
+    const read = new PackedRow(row.split("\u001f"), damaged, origin);
     expect([read.isWhole, read.message, read.flaw]).toEqual([true, null, expect.any(SagaboxError)]);
     expect(messageFor(own, damaged)).toMatchObject({ message: null, flaw: { code: "ENVELOPE_INVALID" } });
   },

@@ -23,14 +23,19 @@ export interface LaneRow {
   readonly writtenOn: string;
   /** Where it was found in the table; it is elsewhere once it was changed. */
   readonly place: string;
-  /** When the read was asked for that found it, on the monotonic clock. */
-  readonly readMs: number;
+  readonly origin: ReadOrigin;
   /** A replayed message may have outlived the time it was first given. */
   readonly expiresAt: string | null;
   /** Only when the reader was asked for messages, and only one that can be read. */
   readonly message: Message | null;
   /** Why its message, which is there, cannot be read. */
   readonly flaw?: Error | undefined;
+}
+
+/** Where rows come from: when their read was asked for, on the monotonic clock, and of which server, where that is known. */
+export interface ReadOrigin {
+  readonly atMs: number;
+  readonly server: string | undefined;
 }
 
 /** What every read tells about the moment it was made. */
@@ -68,7 +73,7 @@ export class PackedRow implements LaneRow {
   readonly maxAttempts: number;
   readonly writtenOn: string;
   readonly place: string;
-  readonly readMs: number;
+  readonly origin: ReadOrigin;
   readonly waitMs: number;
   readonly leased: boolean;
   readonly expired: boolean;
@@ -76,7 +81,7 @@ export class PackedRow implements LaneRow {
   readonly #packed: string | undefined;
   #read: MessageRead | undefined;
 
-  constructor(fields: readonly string[], messages: PackedMessages, readMs: number) {
+  constructor(fields: readonly string[], messages: PackedMessages, origin: ReadOrigin) {
     this.lane = Number(fields[0]);
     this.seq = Number(fields[1]);
     this.stream = fields[2] || null;
@@ -85,7 +90,7 @@ export class PackedRow implements LaneRow {
     this.messageId = fields[5] ?? "";
     this.writtenOn = fields[6] ?? "";
     this.place = fields[7] ?? "";
-    this.readMs = readMs;
+    this.origin = origin;
     // Left out of a row that was never tried and may be tried as often as is usual.
     const [attempts, maxAttempts] = fields[8] ? fields[8].split("/").map(Number) : [];
     this.attempts = attempts ?? 0;

@@ -1,3 +1,5 @@
+import { systemClock } from "../runtime/index.ts";
+import { originOf, type Queryable } from "../storage/index.ts";
 import {
   isBlocked,
   momentOf,
@@ -7,6 +9,7 @@ import {
   SEPARATOR,
   type LaneRow,
   type RawRow,
+  type ReadOrigin,
   type ReadMoment,
 } from "./lane-row.ts";
 import type { LaneOwnership } from "./ownership.ts";
@@ -36,29 +39,29 @@ export interface Read {
   readonly still: (lane: number) => boolean;
 }
 
-/** When a read was asked for, and under which claims. */
+/** Where a read was asked for, and under which claims. */
 export interface Asked extends Pick<Read, "still"> {
-  readonly atMs: number;
+  readonly origin: ReadOrigin;
 }
 
-export function readOf(raw: readonly RawRow[], { still, atMs }: Asked): Read {
+export function readOf(raw: readonly RawRow[], { still, origin }: Asked): Read {
   const messages = packedMessages(raw);
   const rows: ReadRow[] = [];
   for (const { rows: several, rank = DEFAULT_PRIORITY } of raw) {
     if (several === null) continue;
     for (const text of several.split(ROW_SEPARATOR)) {
       const fields = text.split(SEPARATOR);
-      rows.push({ row: new PackedRow(fields, messages, atMs), blocked: isBlocked(fields), rank });
+      rows.push({ row: new PackedRow(fields, messages, origin), blocked: isBlocked(fields), rank });
     }
   }
   return { moment: momentOf(raw), rows, still };
 }
 
 /** The claims these lanes are read under from now on, and whether each is good at the moment of asking. */
-export function askedFor(lanes: readonly number[], ownership: LaneOwnership, nowMs: number): Asked {
+export function askedFor(session: Queryable, lanes: readonly number[], ownership: LaneOwnership): Asked {
   const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
   return {
-    atMs: nowMs,
+    origin: { atMs: systemClock.monotonicMs(), server: originOf(session)?.server },
     still(lane) {
       const claim = ownership.claim(lane);
       return claim !== undefined && claim === claims.get(lane);

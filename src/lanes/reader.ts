@@ -274,7 +274,7 @@ export class LaneReader implements LaneWorker {
     lanes: readonly number[],
     params: readonly (string | number)[],
   ): Promise<Read> {
-    const asked = askedFor(lanes, this.#options.ownership, this.#clock.monotonicMs());
+    const asked = askedFor(session, lanes, this.#options.ownership);
     // A new connection may lead to a server that crashed in between and lost what was not durable yet.
     if (session !== this.#lastSession) this.#marks.forgetAll();
     this.#lastSession = session;

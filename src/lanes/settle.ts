@@ -1,4 +1,10 @@
-import { textArray, type Param, type SessionHolder, type Statement } from "../storage/index.ts";
+import {
+  textArray,
+  type Param,
+  type Queryable,
+  type SessionHolder,
+  type Statement,
+} from "../storage/index.ts";
 import type { LaneRow } from "./lane-row.ts";
 import type { Claim, LaneOwnership } from "./ownership.ts";
 import type { LaneReader } from "./reader.ts";
@@ -18,8 +24,11 @@ export interface Settled {
   readonly woken: readonly number[];
 }
 
-/** What is asked of the server for these rows. */
-export type SettleAsk = (own: readonly LaneRow[]) => {
+/** What is asked of the server for these rows, on this session. */
+export type SettleAsk = (
+  own: readonly LaneRow[],
+  session: Queryable,
+) => {
   readonly statement: Statement;
   readonly params: readonly Param[];
 };
@@ -48,7 +57,7 @@ export async function settleUnderClaims(
     const ours = new Set(claims.map((claim) => claim.lane));
     const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
-    const { statement, params } = ask(rows);
+    const { statement, params } = ask(rows, session);
     const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params]);
     const { xid, owned, woken } = answer.rows[0] ?? NO_ANSWER;
     if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [] };

@@ -52,7 +52,7 @@ export class PollingRelay implements Service {
   constructor(options: PollingRelayOptions) {
     const { database, schema, worker, settings, lanes, destinations, observer } = options;
     this.#options = options;
-    this.#reading = new SessionHolder(database, "relay", steadyPlans, { large: true });
+    this.#reading = new SessionHolder(database, "relay", steadyPlans, { knowsOrigin: true });
     this.#ownership = new LaneOwnership({
       database,
       session: () => this.#reading.get(),

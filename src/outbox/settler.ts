@@ -8,6 +8,7 @@ import {
   type SettleAsk,
 } from "../lanes/index.ts";
 import {
+  originOf,
   quotedSchema,
   SessionHolder,
   settlingPlans,
@@ -15,6 +16,7 @@ import {
   sqlState,
   textArray,
   type Database,
+  type Queryable,
 } from "../storage/index.ts";
 import type { LocalHop } from "../transport/index.ts";
 import { settleStatements } from "./statements.ts";
@@ -57,7 +59,7 @@ export class Settler {
     this.#options = options;
     this.#sql = settleStatements(quotedSchema(options.schema));
     const quick = { ...settlingPlans, synchronous_commit: "off" };
-    this.#quick = new SessionHolder(options.database, "settle", quick, { large: true });
+    this.#quick = new SessionHolder(options.database, "settle", quick, { knowsOrigin: true });
     this.#careful = new SessionHolder(options.database, "failures", settlingPlans);
   }
 
@@ -70,7 +72,11 @@ export class Settler {
     });
     if (hop !== undefined) return this.#settle(this.#quick, rows, byName);
     try {
-      return await this.#settle(this.#quick, rows, (own) => this.#inPlace(own) ?? byName(own));
+      return await this.#settle(
+        this.#quick,
+        rows,
+        (own, session) => this.#inPlace(own, session) ?? byName(own),
+      );
     } catch (error) {
       if (sqlState(error) !== SQLSTATE.invalidText) throw error;
       return this.#settle(this.#quick, rows, byName); // one that was changed since it was read is no longer where it was
@@ -78,12 +84,14 @@ export class Settler {
   }
 
   /**
-   * Where they were read, by their numbers alone, if the session has been open ever since: after a crash of the server a
-   * number that was never durable may be drawn again, so that rows are known by their ids as well.
+   * Where they were read, by their numbers alone, if that was on the same server and the session has been open ever since:
+   * after a crash, or on a standby that took over, a number that was lost is drawn again, and only ids tell rows apart.
    */
-  #inPlace(rows: readonly LaneRow[]): ReturnType<SettleAsk> | undefined {
-    const { openedMs } = this.#quick;
-    if (!rows.every(({ readMs }) => readMs > openedMs)) return undefined;
+  #inPlace(rows: readonly LaneRow[], session: Queryable): ReturnType<SettleAsk> | undefined {
+    const opened = originOf(session);
+    if (opened === undefined) return undefined;
+    const { server, sinceMs } = opened;
+    if (!rows.every(({ origin }) => origin.server === server && origin.atMs > sinceMs)) return undefined;
     const seqs = rows.map(({ seq }) => seq).sort((a, b) => a - b);
     const places = textArray(rows.map(({ place }) => place));
     return { statement: this.#sql.sentInPlace, params: [places, textArray(seqs), this.#options.relay] };

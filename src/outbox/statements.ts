@@ -21,7 +21,7 @@ export function settleStatements(schema: string) {
     // another one may have taken its place: unless these very rows were there, in the order of their numbers, it fails as
     // a whole. The message that says so stands in the log of the server.
     sentInPlace: statement(
-      "sagabox.outbox.sent",
+      "sagabox.outbox.sent_in_place",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
           where row.ctid = any($4::text::tid[]) and ${FENCED}

@@ -25,7 +25,7 @@ export {
   type MigrationStatus,
 } from "./migrate.ts";
 export { Notifications, notification, notify } from "./notifications.ts";
-export { SessionHolder, settlingPlans, steadyPlans } from "./session-holder.ts";
+export { originOf, SessionHolder, settlingPlans, steadyPlans } from "./session-holder.ts";
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";
 export {

@@ -1,30 +1,37 @@
 import { systemClock } from "../runtime/index.ts";
-import type { Database, Session } from "./database.ts";
-import { keepMemory } from "./statements.ts";
+import type { Database, Queryable, Session } from "./database.ts";
+import { openedOn } from "./statements.ts";
+
+/** Which server answers on a session, and since when: while it does, that server has not crashed. */
+export interface SessionOrigin {
+  readonly server: string;
+  readonly sinceMs: number;
+}
+
+const origins = new WeakMap<Queryable, SessionOrigin>();
+
+/** Unknown for one that was not asked, and for one that was opened on a standby. */
+export function originOf(session: Queryable): SessionOrigin | undefined {
+  return origins.get(session);
+}
 
 /** Keeps one session open for its owner and opens a new one when the last has broken. */
 export class SessionHolder {
   readonly #open: () => Promise<Session>;
   #session: Promise<Session> | undefined;
-  #openedMs = Infinity;
 
+  /** `knowsOrigin`: its server is asked who it is, and keeps its memory for large answers. */
   constructor(
     database: Database,
     purpose: string,
     settings: Readonly<Record<string, string>> = {},
-    { large = false }: { readonly large?: boolean } = {},
+    { knowsOrigin = false }: { readonly knowsOrigin?: boolean } = {},
   ) {
     this.#open = async () => {
       const session = await database.session(purpose, settings);
-      if (large) await prepareForLarge(session);
-      this.#openedMs = systemClock.monotonicMs();
+      if (knowsOrigin) await learnOrigin(session);
       return session;
     };
-  }
-
-  /** Since when the session has been open that was handed out last: while it answers, its server has not crashed. */
-  get openedMs(): number {
-    return this.#openedMs;
   }
 
   async get(): Promise<Session> {
@@ -50,9 +57,11 @@ export class SessionHolder {
   }
 }
 
-async function prepareForLarge(session: Session): Promise<void> {
+async function learnOrigin(session: Session): Promise<void> {
   try {
-    await session.run(keepMemory);
+    const { rows } = await session.run<{ server: string | null }>(openedOn);
+    const server = rows[0]?.server ?? undefined;
+    if (server !== undefined) origins.set(session, { server, sinceMs: systemClock.monotonicMs() });
   } catch (error) {
     session.release();
     throw error;
@@ -79,4 +88,5 @@ export const settlingPlans: Readonly<Record<string, string>> = {
   enable_bitmapscan: "on",
   enable_indexscan: "off",
   enable_indexonlyscan: "off",
+  enable_tidscan: "on",
 };

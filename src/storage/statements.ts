@@ -55,6 +55,12 @@ commit;`;
 
 export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
 
-// The C library of most servers gives memory back to the system after every large answer and gets it again for the next, page
+// Which server answers, unless it is a standby: a session on one outlives its promotion. By the way one large block is freed:
+// the C library of most servers gives memory back to the system after every large answer and gets it again for the next, page
 // by page, which is an eighth of what a read costs. It stops doing so once it has freed one block that is larger than those.
-export const keepMemory = statement("sagabox.session.keep_memory", "select length(repeat(' ', 4194304))");
+export const openedOn = statement(
+  "sagabox.session.opened_on",
+  `select case when not pg_is_in_recovery() then concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
+                 inet_server_addr(), inet_server_port()) end as server,
+          length(repeat(' ', 4194304)) as freed`,
+);

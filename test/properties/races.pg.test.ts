@@ -6,6 +6,7 @@ const STEPS = [
   "sagabox.outbox.fetch",
   "sagabox.outbox.reenter",
   "sagabox.outbox.sent",
+  "sagabox.outbox.sent_in_place",
   "sagabox.outbox.failed",
   "sagabox.lanes.look",
   "sagabox.lanes.renew",

@@ -16,7 +16,7 @@ export function aRow(seq: number, change: Partial<LaneRow> = {}): LaneRow {
     expired: false,
     writtenOn: "2026-11-15",
     place: `(0,${seq})`,
-    readMs: 0,
+    origin: { atMs: 0, server: undefined },
     expiresAt: null,
     message: null,
     ...change,

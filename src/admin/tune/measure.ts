@@ -121,7 +121,9 @@ function drainOf(
       dayOf(-1),
       dayOf(1),
     ]);
-    const rows = readOf(raw, { still: () => true, atMs: 0 }).rows.map(({ row }) => row);
+    const rows = readOf(raw, { still: () => true, origin: { atMs: 0, server: undefined } }).rows.map(
+      ({ row }) => row,
+    );
     if (rows.length === 0) return 0;
     for (const { lane, seq } of rows) marks.set(lane, Math.max(marks.get(lane) ?? 0, seq));
     const claims = [...new Set(rows.map(({ lane }) => lane))].toSorted((a, b) => a - b).map(claim);

@@ -30,6 +30,8 @@ const broker = (name: string) => ({
 // each file took longer than most files. What a test replaced is put back before the next, in whichever file that is.
 const sharedProcess = { isolate: false, restoreMocks: true, unstubEnvs: true };
 
+/** Whoever asks for all gets all. */
+const isWhole = process.env["SAGABOX_REQUIRE"] === "all";
 const quickProof = process.env["SAGABOX_PROOF"] !== "full";
 // Figures of size, whose small versions are stories and broker tests of their own; and quickly over brokers for whoever asks
 // for all.
@@ -37,14 +39,15 @@ const onlyFull = [
   "broker-outage",
   "conservation-cost",
   "replay-runbook",
-  ...(process.env["SAGABOX_REQUIRE"] === "all" ? [] : ["real-brokers"]),
+  ...(isWhole ? [] : ["real-brokers"]),
 ].map((name) => `test/chaos/${name}.chaos.ts`);
 
 export default defineConfig({
   ...shared,
   test: {
-    // Most of these wait for PostgreSQL or for time to pass; three side by side are no trouble even on two cores.
-    maxWorkers: 3,
+    // Most of these wait for PostgreSQL or for time to pass; three side by side are no trouble even on two cores. Where all is
+    // asked for nobody waits, and brokers run beside each other anyway.
+    maxWorkers: isWhole ? 2 : 3,
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],

@@ -50,11 +50,29 @@ test("a held stream goes on from its head, in order, up to the first row that mu
 test("while rows of a held stream are in flight nothing more of it goes; then it is looked at again at once", () => {
   const { custody, goOn } = setup();
   custody.take(s(1), false);
-  custody.watchBusyStreams([7]);
+  custody.watch(custody.busyIn([7]));
   expect(custody.holds.nextMs()).toBe(Infinity);
   custody.settled(s(1));
   expect(custody.holds.nextMs()).toBe(1_000);
   expect(goOn([s(2), s(3)])).toEqual([2, 3]);
+});
+
+test("rule 6: what settled while a read left its successors out is looked at again at once", () => {
+  const { custody, goOn } = setup();
+  custody.take(s(1), false);
+  const busy = custody.busyIn([7]);
+  custody.settled(s(1));
+  custody.watch(busy);
+  expect(goOn([s(2)])).toEqual([2]);
+});
+
+test("what came back while a read ran keeps its time", () => {
+  const { custody } = setup();
+  custody.take(s(1), false);
+  const busy = custody.busyIn([7]);
+  custody.back(s(1), 500);
+  custody.watch(busy);
+  expect(custody.holds.nextMs()).toBe(1_500);
 });
 
 test("a stream with nothing left is let go", () => {

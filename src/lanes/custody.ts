@@ -94,19 +94,27 @@ export class Custody {
     if (this.inFlight.remove(row)) this.holds.hold(row, this.#nowMs() + delayMs);
   }
 
-  /** Successors of what is in flight are left out of reads, yet marks may pass them: they are looked for afterwards. */
-  watchBusyStreams(lanes: readonly number[]): void {
-    for (const lane of lanes) {
-      for (const row of this.inFlight.rowsIn(lane)) {
-        if (row.stream !== null && !this.holds.has(row)) this.holds.hold(row, Infinity);
-      }
+  /**
+   * What was in flight when a read of its lane began: its successors were left out, yet the mark may pass them now, so
+   * they are looked for when it has settled, be it meanwhile.
+   */
+  watch(rows: readonly LaneRow[]): void {
+    const nowMs = this.#nowMs();
+    for (const row of rows) {
+      if (row.stream === null || this.holds.has(row)) continue;
+      this.holds.hold(row, this.inFlight.hasStream(row.stream) ? Infinity : nowMs);
     }
+  }
+
+  /** What is in flight in these lanes now. */
+  busyIn(lanes: readonly number[]): LaneRow[] {
+    return lanes.flatMap((lane) => this.inFlight.rowsIn(lane));
   }
 
   /** Streams and rows that a read of these lanes leaves out, as parameters. */
   passedOver(lanes: readonly number[]): [string, string] {
     const within = new Set(lanes);
-    const busy = lanes.flatMap((lane) => this.inFlight.rowsIn(lane));
+    const busy = this.busyIn(lanes);
     const streams = new Set(this.holds.streamsOf(within));
     for (const row of busy) if (row.stream !== null) streams.add(row.stream);
     const rows = [...busy.map((row) => row.seq), ...this.holds.rowsOf(within)];

@@ -6,7 +6,7 @@ export interface ReadLimits {
 }
 
 /** How lanes were read, one after the other. */
-export interface Walk extends ReadLimits {
+export interface Walk {
   /** What was told of them since need not have been seen. */
   readonly began: number;
   /** Rows of destinations at rest were left out. */

@@ -38,6 +38,21 @@ test("rule 7: what settles while a read is under way is not handed out again by 
   expect([...second, ...(await fetch()).map((row) => row.messageId)]).toEqual(["2", "3"]);
 });
 
+test("rule 6: successors that a read left out are found when what was before them settles while it runs", async () => {
+  const { publish, fetch, settle, database } = await laneReader();
+  await publish(outgoing({ id: "1", key: "k" }));
+  const first = await fetch();
+  await publish(outgoing({ id: "2", key: "k" }));
+  await new Promise((resolve) => setTimeout(resolve, 120)); // a busy lane is left alone for a moment
+  const gate = database.pauseAfter("sagabox.outbox.fetch");
+  const reading = fetch();
+  await gate.reached;
+  await settle(first);
+  gate.open();
+  expect(await reading).toEqual([]);
+  expect((await fetch()).map((row) => row.messageId)).toEqual(["2"]);
+});
+
 test("a lane lost while it was being read hands out nothing of that read", async () => {
   const house = await laneReader();
   const { publish, reader } = house;

@@ -85,6 +85,20 @@ test("rule 6: a mark that passes the successors of what is in flight does not fo
   expect(await ids()).toEqual(["2"]);
 });
 
+test("lanes that a read did not reach keep what they have in flight out of the way of later reads", async () => {
+  const { publish, fetch, settle, reader } = await laneReader();
+  await publish(outgoing({ key: "slow" }));
+  const slow = await fetch();
+  await publish(...["a", "b", "c"].map((key) => outgoing({ id: key, key })), outgoing({ id: "next", key: "slow" }));
+  await new Promise((resolve) => setTimeout(resolve, 120)); // from then on its lane is read past what is in flight
+  await settle(await fetch(1));
+  expect(reader.held).toBe(0);
+  await settle(await fetch());
+  expect(reader.held).toBe(1);
+  await settle(slow);
+  expect((await fetch()).map((row) => row.messageId)).toEqual(["next"]);
+});
+
 test("rule 6: the first message of a fresh database is found, however long the reader has waited for it", async () => {
   const { publish, ids, fetch, settle, rows } = await laneReader();
   for (let round = 0; round < 4; round++) {

@@ -6,10 +6,11 @@ import { Days } from "./days.ts";
 import { isLarge, wholeRows } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
-import { progressOf, type Walk } from "./progress.ts";
+import { progressOf, type LaneProgress, type Walk } from "./progress.ts";
 import { askedFor, DEFAULT_PRIORITY, readOf, type Read, type Wanted } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { ReadTurns } from "./read-turns.ts";
+import { rowsPerLane } from "./rows-per-lane.ts";
 import { Unread } from "./unread.ts";
 
 export interface LaneReaderOptions {
@@ -192,10 +193,10 @@ export class LaneReader implements LaneWorker {
 
   async #walkLanes(session: Queryable, limit: number, lanes: readonly number[]): Promise<LaneRow[]> {
     if (lanes.length === 0) return [];
-    const perLane = Math.max(1, Math.ceil(limit / 2));
+    const perLane = rowsPerLane(this.#unread.size, limit);
     const resting = this.#options.resting?.() ?? [];
     const began = this.#unread.moment;
-    this.#custody.watchBusyStreams(lanes);
+    const busy = this.#custody.busyIn(lanes);
     const { messages } = this.#options;
     const answer = await this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
       textArray(lanes),
@@ -208,9 +209,11 @@ export class LaneReader implements LaneWorker {
     const still = new Set(lanes.filter((lane) => answer.still(lane)));
     const read = { ...answer, still: (lane: number) => still.has(lane) }; // what a mark may pass must be taken
     if (messages) this.#days.met(read.rows);
+    const reached = progressOf(lanes, read.rows, { perLane, limit }).filter(({ lane }) => still.has(lane));
     // What another connection has read since may come from a server that knows less.
-    if (session === this.#lastSession)
-      this.#remember(lanes, read, { perLane, limit, began, resting: resting.length > 0 });
+    if (session === this.#lastSession) this.#remember(reached, read, { began, resting: resting.length > 0 });
+    const passed = new Set(reached.map(({ lane }) => lane));
+    this.#custody.watch(busy.filter((row) => passed.has(row.lane)));
     return this.#custody.takeWalked(read);
   }
 
@@ -257,14 +260,13 @@ export class LaneReader implements LaneWorker {
     return [...this.#custody.passedOver(lanes), textArray(resting)];
   }
 
-  #remember(lanes: readonly number[], read: Read, how: Walk): void {
-    if (read.moment === undefined) return;
-    const horizon = BigInt(read.moment.horizon);
-    for (const { lane, whole, last } of progressOf(lanes, read.rows, how)) {
-      if (!read.still(lane)) continue;
+  #remember(reached: readonly LaneProgress[], { moment }: Read, how: Walk): void {
+    if (moment === undefined) return;
+    const horizon = BigInt(moment.horizon);
+    for (const { lane, whole, last } of reached) {
       if (whole) this.#unread.done(lane, how.began);
       else this.#unread.putLast(lane);
-      if (!how.resting) this.#marks.read(lane, whole ? Number(read.moment.tail) : last, horizon);
+      if (!how.resting) this.#marks.read(lane, whole ? Number(moment.tail) : last, horizon);
     }
   }
 

@@ -10,7 +10,6 @@ import { progressOf, type LaneProgress, type Walk } from "./progress.ts";
 import { askedFor, DEFAULT_PRIORITY, readOf, type Read, type Wanted } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { ReadTurns } from "./read-turns.ts";
-import { rowsPerLane } from "./rows-per-lane.ts";
 import { Unread } from "./unread.ts";
 
 export interface LaneReaderOptions {
@@ -193,7 +192,7 @@ export class LaneReader implements LaneWorker {
 
   async #walkLanes(session: Queryable, limit: number, lanes: readonly number[]): Promise<LaneRow[]> {
     if (lanes.length === 0) return [];
-    const perLane = rowsPerLane(this.#unread.size, limit);
+    const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
     const began = this.#unread.moment;
     const busy = this.#custody.busyIn(lanes);

@@ -9,10 +9,6 @@ export class Unread {
     return this.#moment;
   }
 
-  get size(): number {
-    return this.#lanes.size;
-  }
-
   add(lanes: Iterable<number>): void {
     this.#moment += 1;
     for (const lane of lanes) this.#lanes.set(lane, this.#moment);

@@ -58,10 +58,11 @@ export function ownershipStatements(schema: string) {
        free as materialized (
          select lane.lane
            from ${schema}.relay_lane as lane
+           join unnest($5::text::integer[]) with ordinality as wish (lane, turn) on wish.lane = lane.lane
           where lane.scope = $2::integer
             and (lane.owner is null or lane.owner in (select id from gone)
                  or lane.owner in (select owner from forgotten))
-          order by lane.lane
+          order by wish.turn
           limit $3::integer
             for update of lane skip locked
        )

@@ -4,18 +4,25 @@ import { laneSettings } from "./options.ts";
 import { LaneOwnership } from "./ownership.ts";
 import { fairShare, LANES } from "./share.ts";
 
+interface MemberOptions {
+  readonly database?: Awaited<ReturnType<typeof relays>>["database"];
+  readonly leaseMs?: number;
+  readonly scope?: number;
+  readonly worker?: string;
+}
+
 async function setup() {
   const house = await relays();
   const all: LaneOwnership[] = [];
   /** The lanes that a member may not give up yet. */
   const busy = new Set<number>();
-  const member = async (options: { database?: typeof house.database; leaseMs?: number } = {}) => {
+  const member = async (options: MemberOptions = {}) => {
     const ownership = new LaneOwnership({
       database: options.database ?? house.database,
       schema: "sagabox",
-      scope: 0,
+      scope: options.scope ?? 0,
       scopeName: "outbox",
-      worker: `w${all.length}`,
+      worker: options.worker ?? `w${all.length}`,
       settings: laneSettings({ lease: options.leaseMs ?? 1_000 }),
       observer: house.observer,
     });
@@ -56,6 +63,39 @@ test("A6, rule 4: one, two, three and five members share the lanes evenly, and n
   for (const leaver of all.splice(0, 3)) await leaver.stop();
   await until(() => JSON.stringify(sizes()) === JSON.stringify(shares(2)));
   expect([new Set(claims()).size, doubles]).toEqual([LANES, []]);
+});
+
+test("A6: a process comes to the same lanes in every scope, whoever was there first", async () => {
+  const { member, pool } = await setup();
+  await pool.query(
+    "insert into sagabox.relay_lane (lane, scope) select lane, lane / 256 from generate_series(256, 1023) as lane",
+  );
+  const starts = [
+    ["a", "b", "c"],
+    ["c", "b", "a"],
+    ["b", "a", "c"],
+    ["c", "a", "b"],
+  ];
+  const owners: LaneOwnership[][] = [];
+  for (const [scope, order] of starts.entries()) {
+    const byName = new Map<string, LaneOwnership>();
+    for (const worker of order) byName.set(worker, await member({ scope, worker }));
+    owners.push(["a", "b", "c"].map((worker) => byName.get(worker) as LaneOwnership));
+  }
+  const lanesOf = (rank: number): string[] =>
+    owners.map((scope) =>
+      (scope[rank]?.lanes() ?? [])
+        .map((lane) => lane % LANES)
+        .toSorted((a, b) => a - b)
+        .join(),
+    );
+  const settled = (count: number): boolean =>
+    owners.flat().filter(({ size }) => size >= Math.floor(LANES / count)).length === count * starts.length;
+  await until(() => settled(3));
+  for (const rank of [0, 1, 2]) expect(new Set(lanesOf(rank)).size).toBe(1);
+  await Promise.all(owners.map((scope) => scope[2]?.stop()));
+  await until(() => settled(2));
+  for (const rank of [0, 1]) expect(new Set(lanesOf(rank)).size).toBe(1);
 });
 
 test("A6, rule 4: a lane is handed over only when nothing of it is in flight any more", async () => {

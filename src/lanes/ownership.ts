@@ -12,7 +12,7 @@ import {
 import type { Observer } from "../telemetry/index.ts";
 import type { LaneSettings } from "./options.ts";
 import { ownershipStatements, type OwnershipStatements } from "./ownership-statements.ts";
-import { fairShare } from "./share.ts";
+import { fairShare, LANES, lanesByWish } from "./share.ts";
 import { claimParams, type ClaimedLane } from "./statements.ts";
 
 /** The right to work on a lane until somebody else claims it: the counter for people, the token for certainty. */
@@ -148,9 +148,9 @@ export class LaneOwnership implements Service {
     await this.#reap();
     if (look.ghosts > 0) await this.#disown();
     const share = this.#leaving ? 0 : fairShare(look.members, look.rank);
-    await this.#giveUp(this.#claims.size - share);
+    await this.#giveUp(this.#claims.size - share, look);
     if (!this.#leaving && this.#claims.size < share && look.free + look.ghosts > 0) {
-      await this.#acquire(share - this.#claims.size);
+      await this.#acquire(share - this.#claims.size, look);
     }
     return this.#options.settings.tickMs;
   }
@@ -187,13 +187,16 @@ export class LaneOwnership implements Service {
     this.#worker?.saw(rows[0].xid, reads);
   }
 
-  async #acquire(wanted: number): Promise<void> {
+  async #acquire(wanted: number, { members, rank }: Look): Promise<void> {
+    const { scope } = this.#options;
     const token = randomToken();
+    const wish = lanesByWish(members, rank).map((lane) => scope * LANES + lane);
     const { rows } = await this.#run<{ lane: number; fence: string }>(this.#sql.acquire, [
       this.#member ?? "",
-      this.#options.scope,
+      scope,
       wanted,
       token,
+      textArray(wish),
     ]);
     if (rows.length === 0) return;
     for (const row of rows) {
@@ -213,10 +216,13 @@ export class LaneOwnership implements Service {
     return [textArray([...tokens]), textArray([...this.#claims.keys()])];
   }
 
-  async #giveUp(surplus: number): Promise<void> {
-    for (const lane of [...this.#claims.keys()].toReversed()) {
-      if (this.#draining.size >= surplus) break;
-      this.#draining.add(lane);
+  async #giveUp(surplus: number, { members, rank }: Look): Promise<void> {
+    if (this.#draining.size < surplus) {
+      for (const lane of lanesByWish(members, rank).toReversed()) {
+        if (this.#draining.size >= surplus) break;
+        const own = this.#options.scope * LANES + lane;
+        if (this.#claims.has(own)) this.#draining.add(own);
+      }
     }
     for (const lane of this.#draining) {
       if (this.#draining.size <= Math.max(0, surplus)) break;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fairShare, LANES } from "./share.ts";
+import { fairShare, LANES, lanesByWish } from "./share.ts";
 import { Unread } from "./unread.ts";
 import { hintFrom, hintOf } from "./wake-up.ts";
 
@@ -14,6 +14,29 @@ test.each([1, 2, 3, 5, 7, 255, 256, 300])(
 
 test("nobody, or somebody who does not belong, has no share", () => {
   expect([fairShare(0, 0), fairShare(2, 2), fairShare(2, -1)]).toEqual([0, 0, 0]);
+});
+
+test.each([1, 2, 3, 5, 256])(
+  "%i members wish for lanes of their own first, and then for all the others",
+  (members) => {
+    const first: number[] = [];
+    for (let rank = 0; rank < members; rank++) {
+      const wish = lanesByWish(members, rank);
+      first.push(...wish.slice(0, fairShare(members, rank)));
+      expect(wish.toSorted((a, b) => a - b)).toEqual(Array.from({ length: LANES }, (_, lane) => lane));
+    }
+    expect(first).toEqual(Array.from({ length: LANES }, (_, lane) => lane));
+  },
+);
+
+test("what is left by somebody who is gone is wished for from both sides, so that it does not matter who comes first", () => {
+  const left = (lane: number): boolean => lane > 170;
+  const [low = [], high = []] = [0, 1].map((rank) => lanesByWish(2, rank).filter(left));
+  expect([low.slice(0, 3), high.slice(0, 3)]).toEqual([
+    [255, 254, 253],
+    [171, 172, 173],
+  ]);
+  expect(low.slice(0, 43).filter((lane) => high.slice(0, 42).includes(lane))).toEqual([]);
 });
 
 test("unread lanes are listed oldest first; one not read to its end comes after the others", () => {

@@ -1,6 +1,6 @@
 import type { RunOptions } from "../app/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { every, withDeadline } from "../runtime/index.ts";
+import { every, systemClock, withDeadline } from "../runtime/index.ts";
 import type { Io } from "./command.ts";
 import type { RunnableBus } from "./load-app.ts";
 import type { StopSignals } from "./stop-signals.ts";
@@ -39,14 +39,21 @@ export async function runApp(
 }
 
 async function stopWithin(bus: RunnableBus, shutdownMs: number): Promise<void> {
+  const began = systemClock.monotonicMs();
   const result = await withDeadline(bus.stop(), shutdownMs + MARGIN_MS, () => ({ clean: false }));
-  if (isUnclean(result)) {
+  if (!isUnclean(result)) return;
+  if (systemClock.monotonicMs() - began >= shutdownMs) {
     throw new SagaboxError(
       "SHUTDOWN_TIMEOUT",
       `Not everything had ended after ${shutdownMs} ms. What was left is safe and will be taken over; ` +
         "raise SAGABOX_SHUTDOWN_TIMEOUT if this happens often.",
     );
   }
+  throw new SagaboxError(
+    "SHUTDOWN_INCOMPLETE",
+    "Not everything could be ended as it should, mostly because the database or the broker is not there; the log says what. " +
+      "What was left is safe: others take it over when the lease of this process ends.",
+  );
 }
 
 function isUnclean(result: unknown): boolean {

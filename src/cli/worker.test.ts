@@ -61,16 +61,22 @@ test.each([
 });
 
 test.each([
-  ["hangs", "await new Promise(() => {});"],
-  ["says it was not clean", "return { clean: false };"],
-])("a stop that %s ends with 1 and says why", async (_name, stop) => {
+  ["hangs", "await new Promise(() => {});", "50ms", "SHUTDOWN_TIMEOUT"],
+  [
+    "was cut off by itself",
+    "await new Promise((r) => setTimeout(r, 80)); return { clean: false };",
+    "50ms",
+    "SHUTDOWN_TIMEOUT",
+  ],
+  ["says at once that it was not clean", "return { clean: false };", "30s", "SHUTDOWN_INCOMPLETE"],
+])("a stop that %s ends with 1 and says why", async (_name, stop, timeout, reason) => {
   const cwd = folder({ "app.mjs": `${bus(stop)} export default bus;` });
-  const cli = startCli(["worker", "--app", "app.mjs"], { cwd, env: { SAGABOX_SHUTDOWN_TIMEOUT: "50ms" } });
+  const cli = startCli(["worker", "--app", "app.mjs"], { cwd, env: { SAGABOX_SHUTDOWN_TIMEOUT: timeout } });
   await cli.printed("running");
   cli.child.kill("SIGTERM");
   const { code, stderr } = await cli.ended;
   expect(code).toBe(1);
-  expect(stderr).toContain("SHUTDOWN_TIMEOUT");
+  expect(stderr).toContain(reason);
 });
 
 test("a bus that cannot start is stopped, its error shown, and the exit code is 1", async () => {

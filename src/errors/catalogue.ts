@@ -99,6 +99,7 @@ export const catalogue = {
   BUS_NOT_RUNNING: "The operation needs a running bus.",
   BUS_STOPPED: "The bus was stopped and accepts no more work.",
   SHUTDOWN_TIMEOUT: "Something was still working when the time for stopping was over.",
+  SHUTDOWN_INCOMPLETE: "Something could not be ended as it should, mostly because its server was not there.",
 } as const;
 
 export type ErrorCode = keyof typeof catalogue;

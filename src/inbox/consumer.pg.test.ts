@@ -202,12 +202,25 @@ test("an event nobody asked for is passed over, a command nobody carries out is 
   await house.start();
   await house.publish(
     aMessage({ id: "other", type: "order.seen" }),
+    aMessage({ id: "another", type: "order.seen" }),
     aMessage({ id: "order", type: "order.pay", kind: "command" }),
   );
   await house.observer.until("dead_letter.buried");
   await house.stop();
+  expect(house.observer.of("consumer.passed_over")).toMatchObject([
+    { consumer: "billing", type: "order.seen", first: true },
+    { consumer: "billing", type: "order.seen", first: false },
+  ]);
   expect(await house.deadLetters()).toMatchObject([{ messageId: "order", errorType: "HANDLER_MISSING" }]);
   expect(house.transport.backlog("billing")).toBe(0);
+});
+
+test("what a consumer has said it does not want is passed over without a word", async () => {
+  const house = await consumers();
+  house.registry.on(OrderPlaced, { consumer: "billing", unknown: "ignore" }, record);
+  await house.start();
+  await house.publish(aMessage({ id: "other", type: "order.seen" }));
+  expect(await house.observer.until("consumer.passed_over")).toMatchObject([{ id: "other", first: false }]);
 });
 
 test("a command's reply is kept; one that does not match its schema is the handler's failure", async () => {

@@ -30,6 +30,8 @@ export interface ProcessorParts {
 
 /** When a message that only other members can handle is looked at again. */
 const NOT_OURS_MS = 2_000;
+/** A producer that makes its types up must not fill the memory; what comes behind these is told each time, and the log counts it. */
+const MOST_TYPES = 1_000;
 
 /** One delivery from arrival to settlement. Nothing in here throws: every end is a fate. */
 export class DeliveryProcessor {
@@ -38,6 +40,8 @@ export class DeliveryProcessor {
   readonly #settlement: Settlement;
   readonly #statements: StatementCache;
   readonly #attempts: Set<Attempt>;
+  /** Types that were told of. */
+  readonly #passedOver = new Set<string>();
 
   constructor({ engine, definition, settlement, attempts, statements }: ProcessorParts) {
     this.#engine = engine;
@@ -247,12 +251,23 @@ export class DeliveryProcessor {
     if (this.#isForOthers(held)) return this.#notOurs(held);
     const policy =
       this.#definition.settings.unknown ?? (message.kind === "command" ? "dead-letter" : "ignore");
-    if (policy === "ignore") return this.#settlement.ack(held);
+    if (policy === "ignore") return this.#passOver(held);
     const error = new SagaboxError(
       "HANDLER_MISSING",
       `Consumer "${this.#definition.name}" has no handler for "${message.type}". Register one, or set unknown: "ignore".`,
     );
     return this.#settlement.bury(held, "rejected", error);
+  }
+
+  // After a type was renamed this is all that tells why nothing happens any more.
+  #passOver(held: Held): Promise<Fate> {
+    const { message } = held.delivery;
+    const { type, topic, id } = message;
+    const first = this.#definition.settings.unknown === null && !this.#passedOver.has(type);
+    if (first && this.#passedOver.size < MOST_TYPES) this.#passedOver.add(type);
+    const names = { consumer: this.#definition.name, type, topic, id };
+    this.#engine.observer.tell("consumer.passed_over", { ...names, first }, contextOf(message));
+    return this.#settlement.ack(held);
   }
 
   // Where the members of a consumer share its lanes, each is handed what any of them asked for; brokers ask each alone.

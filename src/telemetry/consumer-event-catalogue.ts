@@ -34,6 +34,19 @@ export const consumerEventCatalogue: EventEntries<`consumer.${string}`> = {
         "`nothing_to_undo`, `already_undone`, or `superseded` when the command it repeats had been carried out.",
     },
   },
+  "consumer.passed_over": {
+    level: "warn",
+    milder: { level: "debug", when: "`first` is false", is: ({ first }) => !first },
+    meaning:
+      "A consumer got an event of a type that it has no handler for, and left it at that. Register a handler, or set `unknown` to say what should become of it.",
+    fields: {
+      consumer,
+      type,
+      topic,
+      id,
+      first: "Whether it is the first of its type in this process, and `unknown` was not set.",
+    },
+  },
   "consumer.retried": {
     level: "warn",
     meaning: "A handler failed; the message comes back later.",

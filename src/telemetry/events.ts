@@ -151,6 +151,14 @@ export interface TelemetryEvents {
     readonly id: string;
     readonly reason: "nothing_to_undo" | "already_undone" | "superseded";
   };
+  /** No handler for its type, and nothing says that there should be one. */
+  "consumer.passed_over": {
+    readonly consumer: string;
+    readonly type: string;
+    readonly topic: string;
+    readonly id: string;
+    readonly first: boolean;
+  };
   "consumer.retried": {
     readonly consumer: string;
     readonly type: string;

@@ -78,7 +78,7 @@ export const metricCatalogue = {
   message_publish_total: counter("Messages published, by destination.", "exchange", "routing_key"),
   publish_latency_seconds: histogram("Time until a destination confirmed.", "exchange"),
   message_consume_total: counter(
-    "Deliveries by their end: processed, duplicate, skipped, retried, dead.",
+    "Deliveries by their end: processed, duplicate, skipped, passed_over, retried, dead.",
     "queue",
     "status",
   ),

@@ -105,6 +105,7 @@ function consumerRecorders(metric: (name: MetricName) => Instrument) {
       metric("message_consume_total").add(1, e.consumer, "duplicate");
     },
     "consumer.skipped": (e) => metric("message_consume_total").add(1, e.consumer, "skipped"),
+    "consumer.passed_over": (e) => metric("message_consume_total").add(1, e.consumer, "passed_over"),
     "consumer.retried": (e) => {
       metric("consumer_inbox_retries_total").add(1, e.consumer, e.type);
       metric("message_consume_total").add(1, e.consumer, "retried");

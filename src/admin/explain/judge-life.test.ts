@@ -192,6 +192,13 @@ test("each consumer has a standing of its own: on its way, dead, handled, and th
   expect(standings[4]?.why).toContain("after the message was written");
 });
 
+test("a consumer that was there and has no trace of a message may have no handler for its type", () => {
+  const subscribers = [{ name: "billing", since: "2025-01-01T00:00:00.000Z" }];
+  const [, silent] = judgeLife(life({ hasSubscriptions: true, subscribers }));
+  expect(silent).toMatchObject({ where: "consumer billing", state: "not handled" });
+  expect(silent?.next).toContain(`a handler for ${life().message.type}`);
+});
+
 test("a message that was sent and that nobody wanted says so, where PostgreSQL carries the messages", () => {
   const unwanted = judgeLife(life({ hasSubscriptions: true }));
   expect(unwanted.map(({ where, state }) => [where, state])).toEqual([

@@ -38,7 +38,7 @@ function consumersOf(life: MessageLife, open: readonly LetterRow[]): Standing[] 
   if (outbox.length > 0 || life.message.scheduledFor !== null) return standings;
   if (subscribers.length + standings.length === 0 && life.hasSubscriptions) return [unwanted(life)];
   const silent = subscribers.filter(({ name }) => !seen.has(name));
-  return [...standings, ...silent.map(({ name, since }) => notHandled(name, since, life.message.writtenAt))];
+  return [...standings, ...silent.map(({ name, since }) => notHandled(name, since, life.message))];
 }
 
 function scheduled(at: string): Standing {
@@ -149,7 +149,7 @@ function unwanted({ message: { topic } }: MessageLife): Standing {
 }
 
 // Only the Postgres transport leaves a delivery for each group here; behind a broker the broker knows more.
-function notHandled(consumer: string, since: string, writtenAt: string): Standing {
+function notHandled(consumer: string, since: string, { type, writtenAt }: MessageLife["message"]): Standing {
   const late = since > writtenAt;
   return {
     where: `consumer ${consumer}`,
@@ -159,7 +159,8 @@ function notHandled(consumer: string, since: string, writtenAt: string): Standin
       : "it subscribed, and neither handled it, nor is it on its way in this database",
     next: late
       ? "Nothing. Republish the time window if it should have it."
-      : "Look at the broker, or at how long dedupe rows are kept.",
+      : `See whether it has a handler for ${type}: an event of a type it does not know is passed over, unless \`unknown\` says otherwise. ` +
+        "Else look at the broker, or at how long dedupe rows are kept.",
   };
 }
 

@@ -79,22 +79,22 @@ async function database(): Promise<{ url: string; place: string }> {
   // Also when a second Ctrl-C ends us at once, before it was its turn.
   const dropped = (): void => void (isServer(server.pid) && process.kill(server.pid, "SIGINT"));
   if (!server.reused) process.once("exit", dropped);
-  undo.push(() => leave(server));
-  const note = join(folder, "shop.url"); // for `npm run sagabox`
+  const note = join(folder, "shop.url"); // for `npm run sagabox`, as long as the server runs
   writeFileSync(note, server.url, { mode: 0o600 });
-  undo.push(() => rmSync(note, { force: true }));
+  undo.push(async () => (await leave(server)) && rmSync(note, { force: true }));
   const place = relative(root, server.dataDir);
   return { url: server.url, place: place.startsWith("..") ? server.dataDir : place };
 }
 
 // A server that was running already may serve another demo; whoever leaves last turns off the light.
-async function leave(server: EmbeddedPostgres): Promise<void> {
+async function leave(server: EmbeddedPostgres): Promise<boolean> {
   if (server.reused && (await inUse(server.url))) {
     out.write("PostgreSQL stays, since others are connected to it.\n");
-    return;
+    return false;
   }
   await server.stop();
   out.write("PostgreSQL stopped; its data stays.\n");
+  return true;
 }
 
 async function inUse(url: string): Promise<boolean> {

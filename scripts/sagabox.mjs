@@ -6,7 +6,12 @@ import { join } from "node:path";
 const left = join(import.meta.dirname, "..", ".sagabox", "shop.url");
 const names = ["DATABASE_URL", "SAGABOX_DATABASE_URL", "DATABASE_URL_FILE", "SAGABOX_DATABASE_URL_FILE"];
 const isNamed = names.some((name) => process.env[name]) || process.argv[2] === "dev";
-if (!isNamed && existsSync(left)) {
-  process.env.DATABASE_URL = readFileSync(left, "utf8").trim();
+if (!isNamed) {
+  if (existsSync(left)) process.env.DATABASE_URL = readFileSync(left, "utf8").trim();
+  else
+    process.once("exit", (code) => {
+      if (code !== 0)
+        process.stderr.write("The shop of `npm start` is not running; its database is asked when it does.\n");
+    });
 }
 await import("../src/cli/main.ts");

@@ -93,7 +93,7 @@ test("A6: a process comes to the same lanes in every scope, whoever was there fi
     owners.flat().filter(({ size }) => size >= Math.floor(LANES / count)).length === count * starts.length;
   await until(() => settled(3));
   for (const rank of [0, 1, 2]) expect(new Set(lanesOf(rank)).size).toBe(1);
-  await Promise.all(owners.map((scope) => scope[2]?.stop()));
+  for (const scope of owners) await scope[2]?.stop();
   await until(() => settled(2));
   for (const rank of [0, 1]) expect(new Set(lanesOf(rank)).size).toBe(1);
 });

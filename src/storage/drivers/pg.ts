@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { after, random, sleep } from "../../runtime/index.ts";
+import { after, random, sleep, type CancelTimer } from "../../runtime/index.ts";
 import type { Database, Notification, OwnedTransaction, Param, Rows, Session } from "../database.ts";
 import type { PoolUsage, TransactionOptions } from "../database.ts";
 import { connectFailure, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
@@ -115,11 +115,11 @@ export class PgDatabase implements Database {
       late = true;
       fail(connectFailure(this.#noneFree()));
     };
-    const giveUp = after(ACQUIRE_DEADLINE_MS, tooLate, timer);
+    let giveUp: CancelTimer | undefined;
     const handOver = (error?: unknown, client?: PgClient): void => {
       if (over || (client === undefined && error === undefined)) return; // a pool may say it twice
       over = true;
-      giveUp();
+      giveUp?.();
       if (client === undefined) fail(connectFailure(error));
       else if (late) client.release();
       else {
@@ -128,6 +128,10 @@ export class PgDatabase implements Database {
       }
     };
     pool.connect(handOver)?.then((client) => handOver(undefined, client), handOver);
+    // A pool that has one at hand gives it away in the next tick, before this one: no need to watch the time.
+    process.nextTick(() => {
+      if (!over) giveUp = after(ACQUIRE_DEADLINE_MS, tooLate, timer);
+    });
   }
 
   #noneFree(): unknown {

@@ -18,9 +18,15 @@ export function actorOf(input: CommandInput, io: Io, otherwise = ""): string {
   throw new UsageError("It needs --actor <name>, or USER in the environment: who does it is written down.");
 }
 
+/** Who does it and why, for what can be looked at first. */
+export function decidedBy(input: CommandInput, io: Io): { readonly actor: string; readonly reason: string } {
+  const hint = " With --dry-run it only says what it would do.";
+  return { actor: actorOf(input, io), reason: reasonOf(input, hint) };
+}
+
 /** Why, where that has to be said. */
-export function reasonOf(input: CommandInput): string {
+export function reasonOf(input: CommandInput, hint = ""): string {
   const reason = textValue(input, "reason") ?? "";
   if (reason.trim() !== "") return reason;
-  throw new UsageError("It needs --reason <text>: why it is done is written down.");
+  throw new UsageError(`It needs --reason <text>: why it is done is written down.${hint}`);
 }

@@ -12,6 +12,7 @@ import {
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { rolesHouse } from "../../test/support/roles-house.ts";
 import { allCommands } from "./commands.ts";
+import { dryRunOption, yesOption } from "./confirm.ts";
 
 const commands = await allCommands();
 const actions = commands.flatMap(({ name, actions: all = [] }) =>
@@ -182,6 +183,28 @@ test("who may only look is told in one line which role an action needs, and noth
       expect([0, 3], told.line).toContain(told.code);
     },
   );
+});
+
+test("what takes --yes is refused with 2 in a script without it, empty runs too, and nothing is done", async () => {
+  const { url, fill, count } = await cliHouse();
+  const before = await count("audit_log");
+  await each(
+    ({ argv }) => argv.includes("--yes") && argv[1] !== "<letter-replayed>", // one letter is replayed at once
+    async (name, sample) => {
+      const argv = sample.argv.filter((word) => word !== "--yes");
+      const told = await runSample(name, { ...sample, argv }, { url, fill });
+      expect(told, told.line).toMatchObject({ code: 2, stdout: "" });
+      expect(told.stderr, told.line).toMatch(/Nothing was done: add --yes if that is what you want\./);
+    },
+  );
+  expect(await count("audit_log")).toBe(before);
+});
+
+test("--yes and --dry-run mean the same wherever they are taken", () => {
+  for (const { name, options } of commands) {
+    expect([undefined, yesOption], name).toContain(options["yes"]);
+    expect([undefined, dryRunOption], name).toContain(options["dry-run"]);
+  }
 });
 
 test("what is wrong with the address of the database is told in one line", async () => {

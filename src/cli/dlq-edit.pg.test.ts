@@ -55,9 +55,16 @@ test("dlq edit: one consumer gets the new data under the old id; the letter keep
   const first = (await letters())[0]?.id ?? "";
 
   const two = await file("two.json", '{ "id": "o1",\n  "total": 2 }');
-  const tried = await dlq("edit", first, "--data-file", two);
+  const tried = await dlq("edit", first, "--data-file", two, "--dry-run");
   expect(tried.stdout).toContain("Only checked to be JSON: give --app");
   expect(tried.stdout).toContain("this was a dry run");
+  expect(await dlq("edit", first, "--data-file", two, "--reason", "x")).toMatchObject({
+    code: 2,
+    stdout: "",
+    stderr: expect.stringContaining(
+      "goes back to where it failed with the new data. Nothing was done",
+    ) as string,
+  });
   expect(await dlq("edit", first, "--data-file", two, "--reason", "half a fix", "--yes")).toMatchObject({
     code: 0,
   });
@@ -109,7 +116,7 @@ test("dlq edit: what does not fit the contract, has another key, is no JSON or c
     { outcome: "refused", n: 5 },
   ]);
   const good = await file("good.json", '{"id":"o1","total":3}');
-  expect((await dlq("edit", letter, "--data-file", good, "--app", app)).stdout).toContain(
+  expect((await dlq("edit", letter, "--data-file", good, "--app", app, "--dry-run")).stdout).toContain(
     "Fits order.placed version 1.",
   );
   expect(await dlq("edit", letter)).toMatchObject({ code: 2 });
@@ -136,7 +143,9 @@ test("dlq edit: personal values stay sealed and in place, and the handler can st
   expect(data).toContain("$sealed");
   expect(data).not.toContain("canary");
   const clear = await file("clear.json", data.replace(/"email":\{[^}]*\}/, '"email":"eve@example.org"'));
-  expect((await dlq("edit", letter, "--data-file", clear)).stderr).toContain("email is personal and sealed");
+  expect((await dlq("edit", letter, "--data-file", clear, "--dry-run")).stderr).toContain(
+    "email is personal and sealed",
+  );
   const fixed = await file("fixed.json", data.replace('"seat":1', '"seat":7'));
   expect(await dlq("edit", letter, "--data-file", fixed, "--reason", "moved", "--yes")).toMatchObject({
     code: 0,

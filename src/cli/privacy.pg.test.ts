@@ -42,8 +42,16 @@ test("C6: erase says first what it would do, needs a reason, and takes the perso
     const refused = await cli("erase", "--subject-file", file("list", wrong), "--reason", "r");
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining("one id on one line") });
   }
-  const dry = await cli("erase", ...subject, "--reason", "request 1");
-  expect(dry.stdout).toContain("Nothing was erased. With --yes 1 key(s) would be destroyed.");
+  const dry = await cli("erase", ...subject, "--reason", "request 1", "--dry-run");
+  expect(dry).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^Nothing was erased\. 1 key\(s\) would be destroyed\./),
+  });
+  expect(await cli("erase", ...subject, "--reason", "request 1")).toMatchObject({
+    code: 2,
+    stdout: "",
+    stderr: expect.stringMatching(/1 key\(s\) of the person are destroyed\. .* add --yes/),
+  });
   expect((await bus.privacy.status()).destroyed).toBe(0);
   const done = await cli("erase", ...subject, "--reason", "request 1", "--yes");
   expect(done).toMatchObject({ code: 0, stderr: "" });

@@ -68,6 +68,9 @@ test("nothing that needs a confirmation is done without one", async () => {
   const what = "2 messages go.";
   await expect(confirmed(input(), ioWith(), { what })).rejects.toThrow(/add --yes/);
   expect(await confirmed(input("--yes"), ioWith(), { what })).toBe(true);
+  await expect(confirmed(input(), ioWith(), { what, matters: false })).rejects.toThrow(/add --yes/);
+  const silent = ioWith({ out: true, ask: () => Promise.reject(new Error("asked")) });
+  expect(await confirmed(input(), silent, { what, matters: false })).toBe(true);
   const answers = ["shop", "nope", undefined];
   const io = ioWith({ out: true, ask: () => Promise.resolve(answers.shift()) });
   expect(await confirmed(input(), io, { what, word: "shop" })).toBe(true);

@@ -1,7 +1,7 @@
 import { actorOption, reasonOption } from "../acting.ts";
 import { runAction, type Action } from "../actions.ts";
 import type { Command, CommandInput } from "../command.ts";
-import { yesOption } from "../confirm.ts";
+import { dryRunOption, yesOption } from "../confirm.ts";
 import { discardMany, discardOne } from "../dlq/discard.ts";
 import { bury } from "../dlq/bury.ts";
 import { edit } from "../dlq/edit.ts";
@@ -21,10 +21,12 @@ export const dlq: Command = {
     "dlq list [<filter>] [--letters] [--closed] [--limit <number>] [--after <letter>]",
     "dlq show <letter>",
     "dlq replay <letter> --reason <text>",
-    "dlq replay <filter> | --all [--rate <number>] [--canary <number>] [--wait <time>] [--yes --reason <text>]",
-    "dlq edit <letter> --data-file <file> [--app <module>] [--yes --reason <text>]",
-    "dlq discard <letter> | <filter> | --all --reason <text> --yes",
-    "dlq bury <message-id> [--consumer <name> | --outbox] --reason <text> --yes",
+    "dlq replay <filter> | --all [--rate <number>] [--canary <number>] [--wait <time>] --reason <text> [--yes]",
+    "dlq replay <filter> | --all --dry-run",
+    "dlq edit <letter> --data-file <file> [--app <module>] --reason <text> [--dry-run] [--yes]",
+    "dlq discard <letter> --reason <text> [--yes]",
+    "dlq discard <filter> | --all --reason <text> [--dry-run] [--yes]",
+    "dlq bury <message-id> [--consumer <name> | --outbox] --reason <text> [--yes]",
   ],
   actions: Object.keys(actionsFor({ values: {}, positionals: [] })),
   details: `  groups   Open letters by cause: who fails, with what, since when, and one letter to look at.
@@ -32,21 +34,23 @@ export const dlq: Command = {
   show     One letter: message, error, stack, attempts, trace, and what was done about it. Personal fields stay sealed.
   replay   Back to where they failed, under their own ids. Many go in stages: of each cause a few first (--canary), and
            when those were handled more and more, up to --rate a second. A cause whose failure comes back is stopped, the
-           others go on. Letters of one key keep their order. Without --yes it says what it would do.
+           others go on. Letters of one key keep their order. One letter goes at once, and nobody is asked.
   edit     Replay one with other data, under its own id. With --app they are held to the contract. Sealed values must stay
-           as and where they are. The letter keeps what was. Without --yes it says what it would do.
-  discard  Close them for good. Without --yes it says what it would do.
+           as and where they are. The letter keeps what was.
+  discard  Close them for good.
   bury     Put a message that waits to be sent, or for a consumer, among the dead letters.
 
 A filter is any of --group, --consumer, --outbox, --type, --topic, --died, --message, --key, --correlation-id, --text,
---since and --until. groups and list exit with 3 under --check when letters are open. A replay that was stopped, or had
-nobody to handle it, exits with 4; the same command goes on later. Everything done is in the audit log.
+--since and --until. With --dry-run it only says what it would do, and needs no reason.
+
+groups and list exit with 3 under --check when letters are open. A replay that was stopped, or had nobody to handle it,
+exits with 4; the same command goes on later. Everything done is in the audit log.
 
 Examples:
   sagabox dlq groups
   sagabox dlq list --consumer billing --since 2h
   sagabox dlq show 4711
-  sagabox dlq replay --group 3f9a0c21b7de
+  sagabox dlq replay --group 3f9a0c21b7de --dry-run
   sagabox dlq replay --group 3f9a0c21b7de --rate 100 --reason "fixed in 2.4.1" --yes
   sagabox dlq edit 4711 --data-file fixed.json --app dist/bus.js --reason "wrong currency" --yes
   sagabox dlq discard --type order.placed --until 2d --reason "test orders" --yes
@@ -79,7 +83,7 @@ The database is the one of DATABASE_URL.`,
       value: "<module>",
       help: "File that exports the bus with its handlers registered.",
     },
-    "dry-run": { type: "boolean", help: "Only say what would be done." },
+    "dry-run": dryRunOption,
     actor: actorOption,
     reason: reasonOption,
     yes: yesOption,

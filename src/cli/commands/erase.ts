@@ -1,5 +1,7 @@
 import type { ErasureReport } from "../../admin/index.ts";
-import { UsageError, type Command } from "../command.ts";
+import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { confirmed, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
+import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
 import { json, table } from "../print.ts";
 import { becauseOf, privacyOptions, subjectOf, withPrivacy } from "../privacy/with-privacy.ts";
 
@@ -7,21 +9,21 @@ export const erase: Command = {
   name: "erase",
   summary: "Make everything that was sealed about a person unreadable, in every copy.",
   usage: [
-    "erase <subject> --reason <text> [--yes] [--force]",
-    "erase --subject-file <file> --reason <text> [--yes]",
+    "erase <subject> --reason <text> [--force] [--dry-run] [--yes]",
+    "erase --subject-file <file> --reason <text> [--force] [--dry-run] [--yes]",
   ],
-  details: `Destroys the keys of the person, writes the erasure log and tells other services. Without --yes nothing is
-destroyed: it only says what would be. It cannot be undone. Exits with 1 when nobody is known by the id. It is a technical
-measure; whether it is enough is for you to judge.
+  details: `Destroys the keys of the person, writes the erasure log and tells other services. It cannot be undone.
+Exits with 1 when nobody is known by the id. It is a technical measure; whether it is enough is for you to judge.
 
 Examples:
-  sagabox erase --subject-file - --reason "request 4711" < id.txt
+  sagabox erase --subject-file - --reason "request 4711" --dry-run < id.txt
   sagabox erase customer-17 --reason "request 4711" --yes
 
 The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
   options: {
     ...privacyOptions,
-    yes: { type: "boolean", help: "Do it." },
+    "dry-run": dryRunOption,
+    yes: yesOption,
     force: { type: "boolean", help: "Even while sagas about the person run; they are parked." },
   },
   async run(input, io) {
@@ -29,13 +31,29 @@ The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_
     if (rest.length > 0) throw new UsageError('"sagabox erase" takes one person.');
     const subject = subjectOf(input, io, given);
     const because = becauseOf(input, io);
-    const { yes, force } = input.values;
-    const options = { ...because, dryRun: yes !== true, force: force === true };
-    const report = await withPrivacy(input, io, (privacy) => privacy.erase(subject, options));
-    io.out(input.values["json"] === true ? json(report) : reportText(report));
-    return report.known ? 0 : 1;
+    const options = { ...because, force: input.values["force"] === true };
+    return withPrivacy(input, io, async (privacy) => {
+      const planned = () => privacy.erase(subject, { ...options, dryRun: true });
+      if (isDryRun(input)) return told(await planned(), input, io);
+      if (input.values["yes"] !== true) {
+        const plan = await planned();
+        if (!plan.known) return told(plan, input, io);
+        if (!(await confirmed(input, io, { what: question(plan) }))) return STOPPED;
+      }
+      return told(await privacy.erase(subject, options), input, io);
+    });
   },
 };
+
+function told(report: ErasureReport, input: CommandInput, io: Io): number {
+  io.out(input.values["json"] === true ? json(report) : reportText(report));
+  return report.known ? DONE : FAILED;
+}
+
+function question({ keysDestroyed, sagasParked }: ErasureReport): string {
+  const sagas = sagasParked.length === 0 ? "" : ` ${sagasParked.length} saga(s) about the person still run.`;
+  return `${keysDestroyed} key(s) of the person are destroyed. That cannot be undone.${sagas}`;
+}
 
 function reportText({
   outcome,
@@ -53,7 +71,7 @@ function reportText({
     remains.map(({ where, what, until }) => [where, what, until]),
   );
   const would = known
-    ? `With --yes ${keysDestroyed} key(s) would be destroyed.`
+    ? `${keysDestroyed} key(s) would be destroyed.`
     : "Nobody is known by this id: look whether it is the right one.";
   const done = {
     erased: `Erased: ${keysDestroyed} key(s) destroyed, ${scrubbed.deadLetters} dead letter(s), ${scrubbed.results} result(s) and ${scrubbed.errors} error text(s) cleaned.`,

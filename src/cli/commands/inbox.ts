@@ -1,7 +1,7 @@
 import { runAction, type Action } from "../actions.ts";
 import { actorOption, reasonOption } from "../acting.ts";
 import type { Command } from "../command.ts";
-import { yesOption } from "../confirm.ts";
+import { dryRunOption, yesOption } from "../confirm.ts";
 import { cleanup } from "../inbox/cleanup.ts";
 import { list, show, stats } from "../inbox/look.ts";
 import { keepOption } from "../keep.ts";
@@ -43,7 +43,7 @@ The database is the one of DATABASE_URL.`,
     type: { type: "string", value: "<name>", help: "Only this type." },
     limit: { type: "string", value: "<number>", help: "How many at most. Default: 50." },
     keep: keepOption,
-    "dry-run": { type: "boolean", help: "Only say what would be done." },
+    "dry-run": dryRunOption,
     yes: yesOption,
     actor: actorOption,
     reason: reasonOption,

@@ -1,7 +1,7 @@
 import { runAction, type Action } from "../actions.ts";
 import { actorOption, reasonOption } from "../acting.ts";
 import type { Command } from "../command.ts";
-import { yesOption } from "../confirm.ts";
+import { dryRunOption, yesOption } from "../confirm.ts";
 import { keepOption } from "../keep.ts";
 import { archive } from "../outbox/archive.ts";
 import { list, show, stats } from "../outbox/look.ts";
@@ -59,7 +59,7 @@ The database is the one of DATABASE_URL.`,
     after: { type: "string", value: "<seq>", help: "Go on behind this one." },
     watch: watchOption,
     keep: keepOption,
-    "dry-run": { type: "boolean", help: "Only say what would be done." },
+    "dry-run": dryRunOption,
     yes: yesOption,
     actor: actorOption,
     reason: reasonOption,

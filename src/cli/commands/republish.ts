@@ -1,7 +1,7 @@
 import { planRepublish, republishWindow, type RepublishPlan } from "../../admin/index.ts";
-import { actorOf, actorOption, reasonOf, reasonOption } from "../acting.ts";
+import { actorOption, decidedBy, reasonOption } from "../acting.ts";
 import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
-import { confirmed, yesOption } from "../confirm.ts";
+import { confirmed, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
 import { interruptible } from "../interrupt.ts";
 import { json } from "../print.ts";
@@ -15,7 +15,8 @@ export const republish: Command = {
   name: "republish",
   summary: "Send a time window of the archive again, because a broker lost what it had acknowledged.",
   usage: [
-    "republish --from <time> --to <time> [--topic <name>] [--type <name>] [--rate <number>] --reason <text>",
+    "republish --from <time> --to <time> [--topic <name>] [--type <name>] [--rate <number>] --reason <text> [--yes]",
+    "republish --from <time> --to <time> [--topic <name>] [--type <name>] --dry-run",
   ],
   details: `Messages go back into the outbox under their own ids and in their old order; whoever has handled one takes it for a
 duplicate. What still waits, or lies among the dead letters, is left out. The window is about when a message was written,
@@ -39,7 +40,7 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
       help: `Messages in a second at most. Default: ${DEFAULT_RATE}.`,
     },
     after: { type: "string", value: "<cursor>", help: "Go on where an earlier one ended." },
-    "dry-run": { type: "boolean", help: "Only say how many there are." },
+    "dry-run": dryRunOption,
     yes: yesOption,
     actor: actorOption,
     reason: reasonOption,
@@ -52,15 +53,16 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
     }
     const window = windowOf(input);
     const ratePerSecond = numberValue(input, "rate") ?? DEFAULT_RATE;
-    const dryRun = input.values["dry-run"] === true;
-    const by = dryRun ? undefined : { actor: actorOf(input, io), reason: reasonOf(input) };
+    const dryRun = isDryRun(input);
+    const by = dryRun ? undefined : decidedBy(input, io);
     return withSchema(input, io, "operator", async (database, schema) => {
       const plan = await planRepublish(database, schema, window);
       if (by === undefined) {
         io.out(input.values["json"] === true ? json({ dryRun, ...plan }) : planText(plan));
         return DONE;
       }
-      if (plan.count > 0 && !(await confirmed(input, io, { what: planText(plan) }))) return STOPPED;
+      const asked = { what: planText(plan), matters: plan.count > 0 };
+      if (!(await confirmed(input, io, asked))) return STOPPED;
       const told = progress(io, "messages");
       const result = await interruptible(io, (signal) =>
         republishWindow(database, schema, {

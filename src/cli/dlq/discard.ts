@@ -1,7 +1,13 @@
-import { discardLetter, discardLetters, letterGroups, type Discarding } from "../../admin/index.ts";
-import { actorOf, reasonOf } from "../acting.ts";
+import {
+  discardLetter,
+  discardLetters,
+  letterGroups,
+  type Discarding,
+  type LetterGroups,
+} from "../../admin/index.ts";
+import { actorOf, decidedBy, reasonOf } from "../acting.ts";
 import { UsageError, type CommandInput, type Io } from "../command.ts";
-import { confirmed } from "../confirm.ts";
+import { confirmed, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
 import { interruptible } from "../interrupt.ts";
 import { json, safeLines, table } from "../print.ts";
@@ -21,24 +27,26 @@ export async function discardOne(input: CommandInput, io: Io): Promise<number> {
   return DONE;
 }
 
-/** `dlq discard --group …`: says what it would do, and does it with --yes. */
+/** `dlq discard --group …`: says what it would do, and does it once that is confirmed. */
 export async function discardMany(input: CommandInput, io: Io): Promise<number> {
   if (!isFiltered(input) && input.values["all"] !== true) {
     throw new UsageError('"sagabox dlq discard" needs a letter, a filter such as --group, or --all.');
   }
   const filter = filterOf(input);
-  if (input.values["yes"] !== true || input.values["dry-run"] === true) {
-    const { open, groups } = await withLetters(input, io, (admin) => letterGroups(admin, filter));
-    const rows = groups.map((group) => [group.fingerprint, group.open, short(group.label, 90)]);
-    if (input.values["json"] === true) io.out(json({ dryRun: true, letters: open, groups }));
-    else
-      io.out(
-        `${table(["group", "open", "cause"], rows)}\n\n${open} letters would be closed for good. Nothing was discarded: this ` +
-          "was a dry run. Add --yes and --reason <text> to do it.",
-      );
+  const found = () => withLetters(input, io, (admin) => letterGroups(admin, filter));
+  if (isDryRun(input)) {
+    const { open, groups } = await found();
+    const text = `${groupsText(groups)}\n\n${open} letters would be closed for good. Nothing was discarded: this was a dry run.`;
+    io.out(input.values["json"] === true ? json({ dryRun: true, letters: open, groups }) : text);
     return DONE;
   }
-  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const by = decidedBy(input, io);
+  if (input.values["yes"] !== true) {
+    const { open, groups } = await found();
+    io.err(groupsText(groups));
+    const what = `${open} letters are closed for good, and their messages are never handled.`;
+    if (!(await confirmed(input, io, { what, matters: open > 0 }))) return STOPPED;
+  }
   const bar = progress(io, "Discarded");
   const result = await withLetters(input, io, (admin) =>
     interruptible(io, (signal) =>
@@ -47,6 +55,11 @@ export async function discardMany(input: CommandInput, io: Io): Promise<number> 
   ).finally(() => bar.end());
   io.out(input.values["json"] === true ? json(result) : discardingText(result));
   return result.finished ? DONE : STOPPED;
+}
+
+function groupsText(groups: LetterGroups["groups"]): string {
+  const rows = groups.map((group) => [group.fingerprint, group.open, short(group.label, 90)]);
+  return table(["group", "open", "cause"], rows);
 }
 
 function discardingText({ discarded, left }: Discarding): string {

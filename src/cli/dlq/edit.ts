@@ -3,14 +3,15 @@ import { resolve } from "node:path";
 import { editLetter, planEdit, type EditOptions, type EditPlan } from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import type { AnyContract } from "../../message/index.ts";
-import { actorOf, reasonOf } from "../acting.ts";
+import { decidedBy } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { DONE } from "../exit-codes.ts";
+import { confirmed, isDryRun } from "../confirm.ts";
+import { DONE, STOPPED } from "../exit-codes.ts";
 import { loadApp } from "../load-app.ts";
 import { json, safeLines } from "../print.ts";
 import { withLetters } from "./input.ts";
 
-/** `dlq edit <letter> --data-file <file>`: says what it would do, and does it with --yes. */
+/** `dlq edit <letter> --data-file <file>`: says what it would do, and does it once that is confirmed. */
 export async function edit(input: CommandInput, io: Io): Promise<number> {
   const id = input.positionals[1] ?? "";
   const app = textValue(input, "app");
@@ -18,30 +19,37 @@ export async function edit(input: CommandInput, io: Io): Promise<number> {
     data: fileOf(input, io),
     ...(app === undefined ? {} : { contractOf: await contractsOf(app, io) }),
   };
-  const dryRun = input.values["yes"] !== true || input.values["dry-run"] === true;
-  const by = dryRun ? undefined : { actor: actorOf(input, io), reason: reasonOf(input) };
-  const plan = await withLetters(input, io, (admin) =>
-    by === undefined ? planEdit(admin, id, options) : editLetter(admin, id, { ...options, ...by }),
-  );
+  const dryRun = isDryRun(input);
+  const by = dryRun ? undefined : decidedBy(input, io);
+  const planned = () => withLetters(input, io, (admin) => planEdit(admin, id, options));
+  if (by !== undefined && input.values["yes"] !== true) {
+    io.err(safeLines(planText(await planned())));
+    const what = `Letter ${id} goes back to where it failed with the new data.`;
+    if (!(await confirmed(input, io, { what }))) return STOPPED;
+  }
+  const plan =
+    by === undefined
+      ? await planned()
+      : await withLetters(input, io, (admin) => editLetter(admin, id, { ...options, ...by }));
   const { letter, beforeHash, afterHash } = plan;
   const { contract } = plan.edit;
   const told = { letter: id, messageId: letter.message.id, consumer: letter.consumer };
   if (input.values["json"] === true) io.out(json({ dryRun, ...told, beforeHash, afterHash, contract }));
-  else io.out(safeLines(planText(plan, dryRun)));
+  else io.out(safeLines(`${planText(plan)}\n${doneText(plan, dryRun)}`));
   return DONE;
 }
 
-function planText({ letter, edit: { data, contract } }: EditPlan, dryRun: boolean): string {
+function planText({ letter, edit: { data, contract } }: EditPlan): string {
   const checked =
     contract === null
       ? "Only checked to be JSON: give --app <module> to hold it to its contract."
       : `Fits ${contract}.`;
-  const done = dryRun
-    ? "Nothing was replayed: this was a dry run. Add --yes and --reason <text> to do it."
-    : `Letter ${letter.id} is on its way to ${letter.consumer ?? "the outbox"} with the new data. See: sagabox explain ${letter.message.id}`;
-  return [`before  ${letter.message.data}`, `after   ${data.replaceAll("\n", " ")}`, "", checked, done].join(
-    "\n",
-  );
+  return [`before  ${letter.message.data}`, `after   ${data.replaceAll("\n", " ")}`, "", checked].join("\n");
+}
+
+function doneText({ letter: { id, consumer, message } }: EditPlan, dryRun: boolean): string {
+  if (dryRun) return "Nothing was replayed: this was a dry run.";
+  return `Letter ${id} is on its way to ${consumer ?? "the outbox"} with the new data. See: sagabox explain ${message.id}`;
 }
 
 function fileOf(input: CommandInput, { cwd }: Io): string {

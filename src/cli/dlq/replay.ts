@@ -5,8 +5,9 @@ import {
   type ReplayPlan,
   type ReplayReport,
 } from "../../admin/index.ts";
-import { actorOf, reasonOf } from "../acting.ts";
+import { actorOf, decidedBy, reasonOf } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { confirmed, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
 import { interruptible } from "../interrupt.ts";
 import { json, safeLines, table } from "../print.ts";
@@ -31,7 +32,7 @@ export async function replayOne(input: CommandInput, io: Io): Promise<number> {
   return DONE;
 }
 
-/** `dlq replay --group …`: says what it would do, and does it with --yes. */
+/** `dlq replay --group …`: says what it would do, and does it once that is confirmed. */
 export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   if (!isFiltered(input) && input.values["all"] !== true) {
     throw new UsageError('"sagabox dlq replay" needs a letter, a filter such as --group, or --all.');
@@ -39,12 +40,20 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   const filter = filterOf(input);
   const pace = given({ rate: numberValue(input, "rate"), canary: numberValue(input, "canary") });
   const wait = textValue(input, "wait");
-  if (input.values["yes"] !== true || input.values["dry-run"] === true) {
-    const plan = await withLetters(input, io, (admin) => planReplay(admin, filter, pace));
-    io.out(input.values["json"] === true ? json({ dryRun: true, ...plan }) : planText(plan));
+  const planned = () => withLetters(input, io, (admin) => planReplay(admin, filter, pace));
+  if (isDryRun(input)) {
+    const plan = await planned();
+    const text = `${planText(plan)}\nNothing was replayed: this was a dry run.`;
+    io.out(input.values["json"] === true ? json({ dryRun: true, ...plan }) : text);
     return DONE;
   }
-  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const by = decidedBy(input, io);
+  if (input.values["yes"] !== true) {
+    const plan = await planned();
+    io.err(planText(plan));
+    const what = `${plan.letters} letters go back to where they failed.`;
+    if (!(await confirmed(input, io, { what, matters: plan.letters > 0 }))) return STOPPED;
+  }
   const bar = progress(io, "Replayed");
   const report = await withLetters(input, io, (admin) =>
     interruptible(io, (signal) =>
@@ -82,7 +91,6 @@ function planText({ letters, groups, stages }: ReplayPlan): string {
     ...idle,
     `Of each group ${canary?.letters ?? 1} go first; when all are handled, ${paces} a second. A group whose failure comes`,
     "back is stopped, the others go on.",
-    "Nothing was replayed: this was a dry run. Add --yes and --reason <text> to do it.",
   ].join("\n");
 }
 

@@ -1,7 +1,7 @@
 import { cleanInbox, planInboxCleaning } from "../../admin/index.ts";
 import { actorOf } from "../acting.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
-import { confirmed } from "../confirm.ts";
+import { confirmed, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
 import { interruptible } from "../interrupt.ts";
 import { keepOf } from "../keep.ts";
@@ -19,7 +19,7 @@ export function cleanup(input: CommandInput, io: Io): Promise<number> {
   return withSchema(input, io, "owner", async (database, schema) => {
     const plan = await planInboxCleaning(database, schema, keep);
     const kept = `Kept are ${Math.ceil(plan.keepMs / DAY_MS)} days: what could still arrive again, and two more.`;
-    if (input.values["dry-run"] === true) {
+    if (isDryRun(input)) {
       io.out(
         asJson
           ? json({ dryRun: true, ...plan })
@@ -28,7 +28,7 @@ export function cleanup(input: CommandInput, io: Io): Promise<number> {
       return DONE;
     }
     const what = `${plan.due} row(s) of the inbox are forgotten.`;
-    if (plan.due > 0 && !(await confirmed(input, io, { what }))) return STOPPED;
+    if (!(await confirmed(input, io, { what, matters: plan.due > 0 }))) return STOPPED;
     const told = progress(io, "rows");
     const result = await interruptible(io, (signal) => {
       const onProgress = (count: number): void => told.at(count, Math.max(plan.due, count));

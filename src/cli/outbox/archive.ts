@@ -1,7 +1,7 @@
 import { archiveOutbox, planArchive, type ArchiveResult } from "../../admin/index.ts";
 import { actorOf } from "../acting.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
-import { confirmed } from "../confirm.ts";
+import { confirmed, isDryRun } from "../confirm.ts";
 import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
 import { interruptible } from "../interrupt.ts";
 import { keepOf } from "../keep.ts";
@@ -15,12 +15,12 @@ export function archive(input: CommandInput, io: Io): Promise<number> {
   const reason = textValue(input, "reason");
   return withSchema(input, io, "owner", async (database, schema) => {
     const plan = await planArchive(database, schema, keep);
-    if (input.values["dry-run"] === true) {
+    if (isDryRun(input)) {
       io.out(input.values["json"] === true ? json({ dryRun: true, ...plan }) : planText(plan));
       return DONE;
     }
     const what = `${plan.drop.length} partition(s) older than ${keep} are dropped for ever.`;
-    if (plan.drop.length > 0 && !(await confirmed(input, io, { what }))) return STOPPED;
+    if (!(await confirmed(input, io, { what, matters: plan.drop.length > 0 }))) return STOPPED;
     const told = progress(io, "partitions");
     const total = plan.attach.length + plan.drop.length;
     const result = await interruptible(io, async (signal) => {

@@ -7,12 +7,11 @@ import type pg from "pg";
 import postgres from "postgres";
 import { createBus, message, permanent, type Bus } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import * as consuming from "../../examples/guides/consuming.ts";
 import { CustomerMoved, OrderPlaced, ReserveStock, StockCounted } from "../../examples/guides/contracts.ts";
 import * as deadLetters from "../../examples/guides/dead-letters.ts";
 import * as publishing from "../../examples/guides/publishing.ts";
-import { example } from "../../examples/guides/readme.ts";
 import { temporaryDatabase, type TemporaryDatabase } from "../support/database.ts";
 import { hookServer } from "../support/hook-server.ts";
 import { ScriptedTransport } from "../support/scripted-transport.ts";
@@ -249,21 +248,6 @@ test("the inbox alone handles a foreign message once and tells the first result"
   expect(await consuming.handleForeign(bus, record)).toEqual({ kind: "processed", result: "billed a" });
   expect(await consuming.handleForeign(bus, record)).toEqual({ kind: "duplicate", result: "billed a" });
   expect(await bills(pool)).toEqual(["a"]);
-});
-
-test("the example of the README bills its order", async () => {
-  const { pool, bus } = await setup();
-  await pool.query("create table orders (id text not null); create table bills (order_id text not null)");
-  vi.stubEnv("SAGABOX_LOG_LEVEL", "silent");
-  onTestFinished(() => void vi.unstubAllEnvs());
-  const second = await example(pool, "a");
-  onTestFinished(async () => void (await second.stop()));
-  const billed = await until(
-    () => column(pool, "select order_id as found from bills"),
-    (found) => found.length > 0,
-  );
-  expect(billed).toEqual(["a"]);
-  expect((await bus.inbox.stats("billing"))[0]).toMatchObject({ consumer: "billing", total: 1 });
 });
 
 test("G1: the worker runs the application of the guide and stops cleanly", { timeout: 60_000 }, async () => {

@@ -1,0 +1,34 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { example } from "../../examples/guides/readme.ts";
+import { temporaryDatabase } from "../support/database.ts";
+import { until } from "../support/relays.ts";
+
+const readme = readFileSync(join(import.meta.dirname, "../../README.md"), "utf8");
+
+test("the example of the README bills its order", async () => {
+  const { pool } = await temporaryDatabase({ max: 30, migrated: true });
+  await pool.query("create table orders (id text not null); create table bills (order_id text not null)");
+  vi.stubEnv("SAGABOX_LOG_LEVEL", "silent");
+  const bus = await example(pool, "a");
+  onTestFinished(async () => void (await bus.stop()));
+  const bills = async () => (await pool.query("select order_id from bills")).rows;
+  await until(async () => (await bills()).length > 0);
+  expect(await bills()).toEqual([{ order_id: "a" }]);
+  expect((await bus.inbox.stats("billing"))[0]).toMatchObject({ consumer: "billing", total: 1 });
+});
+
+test("the README says how many tables there are", async () => {
+  const { pool } = await temporaryDatabase({ migrated: true });
+  const { rows } = await pool.query<{ whole: number; partitioned: number }>(
+    `select count(*)::int as whole, (count(*) filter (where relkind = 'p'))::int as partitioned
+       from pg_class
+      where relnamespace = 'sagabox'::regnamespace and relkind in ('r', 'p') and not relispartition`,
+  );
+  const words = ["no", "one", "two", "three", "four", "five", "six", "seven"];
+  const { whole = 0, partitioned = 0 } = rows[0] ?? {};
+  expect(readme).toContain(
+    `a schema of ${whole} tables in your database, ${words[partitioned]} of which have`,
+  );
+});

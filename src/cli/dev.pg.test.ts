@@ -47,6 +47,12 @@ test(
     await expect(ask(url, "select 1")).rejects.toThrow();
     expect(readFileSync(join(cwd, ".sagabox/.gitignore"), "utf8")).toBe("*\n");
 
+    const exported = await startCli(["dev"], { cwd, env: { DATABASE_URL: url } }).ended;
+    expect(exported.code).toBe(1);
+    expect(exported.stderr).toMatch(
+      /ECONNREFUSED.* DATABASE_URL is set, so no server was started: `unset DATABASE_URL` to have one\./,
+    );
+
     writeFileSync(
       join(cwd, "app.mjs"),
       `export default {

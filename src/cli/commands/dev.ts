@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { migrateSchema } from "../../admin/index.ts";
 import { startEmbeddedPostgres, type EmbeddedPostgres } from "../../embedded/index.ts";
+import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
 import { every } from "../../runtime/index.ts";
 import { portValue, textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
@@ -50,7 +51,11 @@ Example:
     try {
       if (env.databaseUrl === undefined) server = await startServer(input, databasePort, io);
       const url = server?.url ?? env.databaseUrl;
-      const applied = await withDatabase(url, (database) => migrateSchema(database, schema));
+      const applied = await withDatabase(url, (database) => migrateSchema(database, schema)).catch(
+        (error: unknown) => {
+          throw server === undefined ? withoutServer(error, io) : error;
+        },
+      );
       io.out(`Schema "${schema}" is ready (${applied.length} migration(s) applied).`);
       if (server !== undefined) announce(server, io);
       io.setEnv("SAGABOX_SCHEMA", schema);
@@ -85,6 +90,14 @@ async function startServer(input: CommandInput, port: number | undefined, io: Io
     `PostgreSQL ${server.reused ? "was already running" : "runs"} on 127.0.0.1:${server.port}, data in ${place}.`,
   );
   return server;
+}
+
+// What an earlier `dev` told people to export outlives its server.
+function withoutServer(error: unknown, { env }: Io): unknown {
+  if (!isSagaboxError(error, "STORAGE_UNAVAILABLE")) return error;
+  const name = (env["DATABASE_URL"] ?? "") === "" ? "DATABASE_URL_FILE" : "DATABASE_URL";
+  const hint = `${name} is set, so no server was started: \`unset ${name}\` to have one.`;
+  return new SagaboxError(error.code, `${error.message} ${hint}`, { cause: error });
 }
 
 function announce(server: EmbeddedPostgres, io: Io): void {

@@ -3,6 +3,7 @@
 // better than the retry policy. This room imports nothing, so every other room may use it.
 export { catalogue, type ErrorCode } from "./catalogue.ts";
 export { errorText, toError } from "./error-text.ts";
+export { nearest } from "./nearest.ts";
 export { parseDuration, type Duration } from "./duration.ts";
 export { isSagaboxError, SagaboxError, type SagaboxErrorOptions } from "./sagabox-error.ts";
 export { NotInTransactionError } from "./not-in-transaction-error.ts";

@@ -1,7 +1,8 @@
 import { createHmac } from "node:crypto";
+import { nearest } from "../errors/index.ts";
 import { allBrokerVariables } from "./broker-variables.ts";
 import { milliseconds } from "./duration.ts";
-import { flag, nearest, oneOf, text, wholeNumber } from "./parse-options.ts";
+import { flag, oneOf, text, wholeNumber } from "./parse-options.ts";
 
 /** One setting: the names it may have, the first of which wins, and how its text is read. */
 export interface EnvironmentVariable<T = unknown> {

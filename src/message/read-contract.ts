@@ -1,4 +1,4 @@
-import { parseDuration, SagaboxError } from "../errors/index.ts";
+import { nearest, parseDuration, SagaboxError } from "../errors/index.ts";
 import type { MessageKind } from "./message.ts";
 import { isValidTopic } from "./topic.ts";
 
@@ -28,11 +28,17 @@ const plainName = /^[A-Za-z][A-Za-z0-9_.-]{0,254}$/;
 /** Checks what the compiler cannot, fills in the defaults and freezes the contract. */
 export function readContract(kind: MessageKind, name: string, given: object): object {
   function must(holds: boolean, rule: string): void {
-    if (!holds) throw new SagaboxError("CONTRACT_INVALID", `${kind}(${JSON.stringify(name)}): ${rule}.`);
+    if (!holds)
+      throw new SagaboxError(
+        "CONTRACT_INVALID",
+        `${kind}(${JSON.stringify(name)}): ${rule}${rule.endsWith("?") ? "" : "."}`,
+      );
   }
   must(typeof name === "string" && plainName.test(name), "the name must match " + String(plainName));
   must(isObject(given), "the options must be an object");
-  for (const key of Object.keys(given)) must(knownOptions[kind].includes(key), `there is no option "${key}"`);
+  const known = knownOptions[kind];
+  for (const key of Object.keys(given))
+    must(known.includes(key), `there is no option "${key}"${hint(key, known)}`);
 
   const options = given as Record<string, unknown>;
   const { version = 1, upcast = {}, personal, ttl, priority = 5, maxAttempts = null } = options;
@@ -89,6 +95,11 @@ export function readContract(kind: MessageKind, name: string, given: object): ob
     personal: personal === undefined ? null : freezePersonal(personal as Personal),
     ...(key === undefined ? {} : { key }),
   });
+}
+
+function hint(key: string, known: readonly string[]): string {
+  const suggestion = nearest(key, known);
+  return suggestion === undefined ? `; known are: ${known.join(", ")}` : `; did you mean "${suggestion}"?`;
 }
 
 // The chain may begin late, when old versions are gone for good, but it must lead up to the current one.

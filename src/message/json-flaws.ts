@@ -5,6 +5,8 @@ import { isWellFormed } from "./printable.ts";
 export interface Flaw {
   readonly code: PayloadErrorCode;
   readonly path: readonly (string | number)[];
+  /** The value that JSON cannot carry, with PAYLOAD_NOT_JSON. */
+  readonly odd?: unknown;
 }
 
 interface FlawLimits {
@@ -28,6 +30,7 @@ export class ValueLook {
   readonly #maxNodes: number;
   #nodes = 0;
   #trail: Trail | undefined;
+  #odd: unknown;
 
   constructor({ maxDepth, maxNodes }: FlawLimits) {
     this.#maxDepth = maxDepth;
@@ -36,7 +39,7 @@ export class ValueLook {
 
   flawIn(value: unknown): Flaw | undefined {
     const code = this.#look(value, 0);
-    return code === undefined ? undefined : { code, path: this.#trail?.reverse() ?? [] };
+    return code === undefined ? undefined : { code, path: this.#trail?.reverse() ?? [], odd: this.#odd };
   }
 
   // Each level adds its key on the way out, so that a clean value costs no path at all.
@@ -48,7 +51,7 @@ export class ValueLook {
         return undefined;
       case "number":
         if (value >= -9_007_199_254_740_991 && value <= 9_007_199_254_740_991) return undefined;
-        return Number.isFinite(value) ? "PAYLOAD_UNSAFE_INTEGER" : "PAYLOAD_NOT_JSON";
+        return Number.isFinite(value) ? "PAYLOAD_UNSAFE_INTEGER" : this.#notJson(value);
       case "object":
         if (value === null) return undefined;
         if (depth >= this.#maxDepth) return "PAYLOAD_TOO_DEEP";
@@ -56,12 +59,12 @@ export class ValueLook {
           ? this.#lookInList(value, depth + 1)
           : this.#lookInObject(value, depth + 1);
       default:
-        return "PAYLOAD_NOT_JSON";
+        return this.#notJson(value);
     }
   }
 
   #lookInList(list: readonly unknown[], depth: number): PayloadErrorCode | undefined {
-    if ("toJSON" in list) return "PAYLOAD_NOT_JSON";
+    if ("toJSON" in list) return this.#notJson(list);
     for (let i = 0; i < list.length; i++) {
       const code = this.#look(list[i], depth);
       if (code !== undefined) return this.#at(i, code);
@@ -70,7 +73,7 @@ export class ValueLook {
   }
 
   #lookInObject(object: object, depth: number): PayloadErrorCode | undefined {
-    if (!isPlain(object)) return "PAYLOAD_NOT_JSON";
+    if (!isPlain(object)) return this.#notJson(object);
     for (const key of Object.keys(object)) {
       this.keys += 1;
       if (isPrototypeKey(key)) return this.#at(key, "PAYLOAD_PROTOTYPE_KEY");
@@ -79,6 +82,11 @@ export class ValueLook {
       if (code !== undefined) return this.#at(key, code);
     }
     return undefined;
+  }
+
+  #notJson(value: unknown): PayloadErrorCode {
+    this.#odd = value;
+    return "PAYLOAD_NOT_JSON";
   }
 
   #at(key: string | number, code: PayloadErrorCode): PayloadErrorCode {

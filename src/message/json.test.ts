@@ -77,6 +77,38 @@ test("what is too large is told a way out that holds with a claim check too", ()
   expect(message).toMatch(/larger than 32 bytes; attach it with bus\.attach\(\), or .* up to its `maxBytes`/);
 });
 
+test.each<[value: unknown, what: string]>([
+  [1n, "a BigInt, which JSON cannot carry unchanged; send it as text"],
+  [Number.NaN, "NaN, "],
+  [Number.NEGATIVE_INFINITY, "-Infinity, "],
+  [new Date(0), "a Date, which JSON cannot carry unchanged; send its toISOString()"],
+  [new Map([["hunter2", 1]]), "a Map, "],
+  [new Set(["hunter2"]), "a Set, "],
+  [Buffer.from("hunter2"), "bytes, "],
+  [() => "hunter2", "a function, "],
+  [Symbol("hunter2"), "a symbol, "],
+  [[undefined], "undefined, "],
+  [Object.assign(["hunter2"], { toJSON: () => 2 }), "a list with toJSON, "],
+  [new (class Money {})(), "an instance of Money, "],
+  [new String("hunter2"), "an instance of String, "],
+  [Object.create({ constructor: { name: "hunter2 says" } }), "an instance of a class, "],
+])("the error says what was found: %o is %s", (value, what) => {
+  const { message } = refusal(() => encodeJson({ field: value }));
+  expect(message).toMatch(/^The payload at field(\[0\])? is /);
+  expect(message).toContain(` is ${what}`);
+  expect(message).not.toContain("hunter2");
+});
+
+test("of a path that goes deep the sentence has the two ends, and the issue all of it", () => {
+  const whole = Array.from({ length: 64 }, () => "self").join(".");
+  expect(() => encodeJson(cycle)).toThrowError(
+    expect.objectContaining({ issues: [expect.objectContaining({ path: whole })] }) as Error,
+  );
+  expect(refusal(() => encodeJson(cycle)).message).toBe(
+    "The payload at self.self.self.self … self.self.self.self is nested too deeply, or contains itself.",
+  );
+});
+
 test("the error names the path and never the value", () => {
   const value = { lines: [{ price: 1 }, { "unit price": Number.NaN, secret: "hunter2" }] };
   const { message } = refusal(() => encodeJson(value));

@@ -1,7 +1,8 @@
 import { PayloadError, type PayloadErrorCode } from "../errors/index.ts";
 import { findTextFlaw, findValueFlaw, ValueLook, type Flaw } from "./json-flaws.ts";
 import { membersIn } from "./json-duplicates.ts";
-import { formatPath } from "./path.ts";
+import { oddValue } from "./odd-value.ts";
+import { formatPath, shortPath } from "./path.ts";
 import { isWellFormed } from "./printable.ts";
 
 export type Json =
@@ -61,7 +62,6 @@ function exceeds(text: string, maxBytes: number): boolean {
 }
 
 const complaint: Partial<Record<PayloadErrorCode, string>> = {
-  PAYLOAD_NOT_JSON: "cannot be carried by JSON unchanged; convert it first",
   PAYLOAD_NUL: "contains a NUL character, which PostgreSQL cannot store",
   PAYLOAD_LONE_SURROGATE: "contains half of a surrogate pair, which is not valid Unicode",
   PAYLOAD_UNSAFE_INTEGER: "is a number of 2^53 or more, which may change on the way; send it as text",
@@ -72,10 +72,17 @@ const complaint: Partial<Record<PayloadErrorCode, string>> = {
 
 function refuse(flaw: Flaw | undefined, maxBytes: number): void {
   if (flaw === undefined) return;
-  const path = formatPath(flaw.path);
-  const what = path === "" ? "The payload" : `The payload at ${path}`;
-  const message =
-    complaint[flaw.code] ??
-    `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it, up to its \`maxBytes\``;
-  throw new PayloadError(flaw.code, `${what} ${message}.`, { issues: [{ path, message }] });
+  const what = flaw.path.length === 0 ? "The payload" : `The payload at ${shortPath(flaw.path)}`;
+  const message = complaintOf(flaw, maxBytes);
+  throw new PayloadError(flaw.code, `${what} ${message}.`, {
+    issues: [{ path: formatPath(flaw.path), message }],
+  });
+}
+
+function complaintOf({ code, odd }: Flaw, maxBytes: number): string {
+  if (code === "PAYLOAD_NOT_JSON") return oddValue(odd);
+  return (
+    complaint[code] ??
+    `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it, up to its \`maxBytes\``
+  );
 }

@@ -11,3 +11,11 @@ export function formatPath(keys: readonly PathKey[]): string {
   }
   return path;
 }
+
+const MOST = 12;
+
+/** The same for a sentence: of a path that goes deep only the two ends. */
+export function shortPath(keys: readonly PathKey[]): string {
+  if (keys.length <= MOST) return formatPath(keys);
+  return `${formatPath(keys.slice(0, 4))} … ${formatPath(keys.slice(-4))}`;
+}

@@ -107,7 +107,7 @@ const handlerKeys = ["consumer", "deadline", "retry", "classify", "batch", "stat
 
 export function handlerSettings(options: HandlerOptions): HandlerSettings {
   rejectUnknownKeys("on()", options, [...handlerKeys, ...consumerKeys]);
-  const where = `consumer "${text("consumer", options.consumer)}"`;
+  const where = `consumer "${text("on().consumer", options.consumer)}"`;
   const deadline = milliseconds(`${where}.deadline`, options.deadline ?? "30s", { min: 10, max: 3_600_000 });
   return Object.freeze({
     deadlineMs: deadline,

@@ -86,6 +86,13 @@ test.each([
   expect(() => new HandlerRegistry().on(Placed, options as never, nothing)).toThrow(complaint);
 });
 
+test("a consumer without a name is told where it is missing", () => {
+  const registry = new HandlerRegistry(() => undefined);
+  expect(() => registry.on(Placed, {} as { consumer: string }, nothing)).toThrowError(
+    "on().consumer must be a text, but is undefined.",
+  );
+});
+
 test("without a handler and without a statement there is nothing to register", () => {
   expect(() => new HandlerRegistry().on(Placed, { consumer: "billing" } as never)).toThrow("needs either");
   expect(() => new HandlerRegistry().onBatch(Placed, { consumer: "billing" }, undefined as never)).toThrow(

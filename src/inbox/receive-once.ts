@@ -94,6 +94,10 @@ export function asError(thrown: unknown): Error {
   } catch {
     return new SagaboxError("HANDLER_FAILED", "A handler threw something that cannot be read.");
   }
+  if (typeof thrown === "string") {
+    // Kept like the message of an error, and cleaned of personal texts like one.
+    return new SagaboxError("HANDLER_FAILED", `A handler threw a text instead of an error: ${thrown}`);
+  }
   return new SagaboxError(
     "HANDLER_FAILED",
     `A handler threw something that is not an error (${typeof thrown}).`,

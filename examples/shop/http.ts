@@ -17,7 +17,7 @@ interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** POST /orders and GET /orders/{orderId}, on this machine only. */
+/** POST /orders and GET /orders/{orderId}, on this machine only. HEAD is a GET of which Node sends no body. */
 export async function serveShop(shop: OpenShop, port: number): Promise<ShopServer> {
   const server = createServer((request, response) => {
     void answer(shop, request).then((given) => send(response, given));
@@ -53,7 +53,7 @@ async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> 
     return { status: 202, body: { orderId: await shop.place(await readOrder(request)) } };
   }
   if (orderId !== undefined) {
-    if (request.method !== "GET") return notAllowed("GET");
+    if (request.method !== "GET" && request.method !== "HEAD") return notAllowed("GET, HEAD");
     const order = await shop.find(decoded(orderId));
     return order === undefined
       ? { status: 404, body: { error: "There is no such order." } }
@@ -64,7 +64,7 @@ async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> 
 }
 
 function notAllowed(allow: string): Answer {
-  return { status: 405, body: { error: `Only ${allow} is allowed here.` }, headers: { allow } };
+  return { status: 405, body: { error: `Allowed here: ${allow}.` }, headers: { allow } };
 }
 
 function decoded(segment: string): string {

@@ -55,6 +55,9 @@ test("an order placed over HTTP is billed once and shipped once, and its history
   const { orderId } = (await response.json()) as { orderId: string };
   const order = await ended(url, orderId);
   expect(order).toMatchObject({ orderId, billed: 1, shipped: 1 });
+  const head = await fetch(`${url}/orders/${orderId}`, { method: "HEAD" });
+  expect([head.status, await head.text()]).toEqual([200, ""]);
+  expect(Number(head.headers.get("content-length"))).toBeGreaterThan(100);
   expect(order.events.map((event) => event.type).sort()).toEqual([
     "shop.order.billed",
     "shop.order.placed",
@@ -147,7 +150,8 @@ test("what does not exist is 404, what is not offered is 405 and says what is", 
   expect(await status("/orders/%00%zz")).toEqual([404, null]);
   expect(await status("/elsewhere")).toEqual([404, null]);
   expect(await status("/orders")).toEqual([405, "POST"]);
-  expect(await status("/orders/none", "DELETE")).toEqual([405, "GET"]);
+  expect(await status("/orders/none", "DELETE")).toEqual([405, "GET, HEAD"]);
+  expect(await status("/orders/none", "HEAD")).toEqual([404, null]);
 });
 
 test("a port in use is told with the variable that changes it", async () => {

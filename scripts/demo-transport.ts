@@ -19,6 +19,16 @@ const lenient = { unrouted: "drop" } as const;
 
 const usage = `npm start [-- --transport postgres|${brokerKinds.join("|")}]`;
 
+/** What `npm start -- --help` prints. */
+export const demoHelp = `Runs a small shop on PostgreSQL, with customers and a view of what happens, until Ctrl-C.
+
+Usage: ${usage}
+
+  --transport <name>  What carries the messages. A broker is started if it is installed. Default: postgres
+  --help              Show this text.
+
+Ports, the database, a broker of your own: the variables are listed in examples/shop/README.md.`;
+
 /** `--transport rabbitmq`, with the broker of SAGABOX_BROKER_URL or one that is started here. */
 export async function demoTransport(
   args: readonly string[],

@@ -10,11 +10,16 @@ import { startLoad } from "../examples/shop/load.ts";
 import { openShop } from "../examples/shop/shop.ts";
 import { showFigures } from "../examples/shop/view.ts";
 import { isServer } from "../src/embedded/postmaster-file.ts";
-import { demoTransport } from "./demo-transport.ts";
+import { demoHelp, demoTransport } from "./demo-transport.ts";
 import { StopRequest } from "./stop-request.ts";
 
 const root = join(import.meta.dirname, "..");
 const out = process.stdout;
+
+if (process.argv.slice(2).some((word) => word === "--help" || word === "-h")) {
+  out.write(`${demoHelp}\n`);
+  process.exit(0);
+}
 
 /** Undone in reverse, whatever happens: the last thing begun is the first to end. */
 const undo: (() => unknown)[] = [];

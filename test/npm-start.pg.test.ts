@@ -1,3 +1,5 @@
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Demo, demoFolder } from "./support/demo-process.ts";
 import { until } from "./support/relays.ts";
@@ -26,3 +28,11 @@ test("npm start: the shop answers, an order is billed and shipped once, Ctrl-C l
     undefined,
   ]);
 }, 240_000);
+
+test("npm start -- --help says how it is used, and starts nothing", () => {
+  const run = join(import.meta.dirname, "../scripts/run.mjs");
+  const { status, stdout } = spawnSync(process.execPath, [run, "start", "--help"], { encoding: "utf8" });
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/^Usage: npm start \[-- --transport postgres\|rabbitmq/m);
+  expect(stdout).not.toContain("Starting");
+}, 60_000);

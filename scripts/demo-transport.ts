@@ -14,7 +14,7 @@ export interface DemoTransport {
   readonly stop: () => Promise<void>;
 }
 
-// Nobody in the shop reads its events, they are for others; RabbitMQ would call that an error.
+// Nobody in the shop reads its bills and refunds, they are for others; RabbitMQ would call that an error.
 const lenient = { unrouted: "drop" } as const;
 
 const usage = `npm start [-- --transport postgres|${brokerKinds.join("|")}]`;

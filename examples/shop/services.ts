@@ -4,8 +4,9 @@ import { refuse, type Bus } from "sagabox";
 import * as c from "./contracts.ts";
 import { PATIENCE_MS } from "./order-saga.ts";
 
-// The services an order needs. They run in one process here and know nothing of the saga: they do what a command says,
-// in one transaction with their answer. Being asked twice, or to take back what was never done, is none of their worries.
+// The services an order needs, and one that only listens. They run in one process here and know nothing of the saga: they
+// do what a command says, in one transaction with their answer. Being asked twice, or to take back what was never done, is
+// none of their worries.
 
 /** Reserves what is ordered, and gives it back. */
 export function stockService(bus: Bus): void {
@@ -49,4 +50,18 @@ export function shippingService(bus: Bus): void {
     await publish(c.OrderShipped, { orderId, parcelId });
     return { parcelId };
   });
+}
+
+/** Writes to customers. Nobody asks it to: it reads what happened, as any number of others could. */
+export function mailService(bus: Bus): void {
+  const letters = [
+    [c.OrderPlaced, "We have your order"],
+    [c.OrderShipped, "Your order is on its way"],
+    [c.OrderReleased, "We are sorry about your order"],
+  ] as const;
+  for (const [happened, subject] of letters) {
+    bus.on(happened, { consumer: "mail" }, async ({ data: { orderId } }, { tx }) => {
+      await tx.query("insert into shop_mail (order_id, subject) values ($1, $2)", [orderId, subject]);
+    });
+  }
 }

@@ -4,7 +4,7 @@ import type { Pool } from "pg";
 import { OrderPlaced } from "./contracts.ts";
 import { findOrder, openOrders, type OpenOrders, type OrderView } from "./find-order.ts";
 import { placeOrder } from "./order-saga.ts";
-import { paymentService, shippingService, stockService } from "./services.ts";
+import { mailService, paymentService, shippingService, stockService } from "./services.ts";
 import { tables } from "./tables.ts";
 
 export type { OrderView } from "./find-order.ts";
@@ -34,7 +34,7 @@ export async function openShop(
     await tx.query(tables);
   });
   bus.register(placeOrder);
-  for (const service of [stockService, paymentService, shippingService]) service(bus);
+  for (const service of [stockService, paymentService, shippingService, mailService]) service(bus);
   const schema = options.schema ?? "sagabox";
   return {
     bus,

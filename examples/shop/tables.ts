@@ -5,6 +5,7 @@ const ledgers = {
   shop_bill: "amount_cents integer not null",
   shop_refund: "",
   shop_shipment: "parcel_id text not null",
+  shop_mail: "subject text not null",
 };
 
 /** The shop's own tables. */

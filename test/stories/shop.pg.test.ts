@@ -73,14 +73,14 @@ test("sending everything again bills and ships nothing twice", async () => {
   await load.stop();
   const orderId = await shop.place(tea);
   await ended(url, orderId);
-  // Three commands and their replies for each order.
-  for (let look = 0; look < 500 && (await handled(shop)) < 126; look += 1) await sleep(20);
-  expect(await handled(shop)).toBe(126);
+  // Three commands, their replies and two mails for each order.
+  for (let look = 0; look < 500 && (await handled(shop)) < 168; look += 1) await sleep(20);
+  expect(await handled(shop)).toBe(168);
   await shop.bus.republish({ from, to: new Date(Date.now() + 60_000) });
   // The last order's copies come back behind all others of their consumer, or beside them; wait for the count.
-  for (let look = 0; look < 500 && (await duplicates(shop)) < 126; look += 1) await sleep(20);
-  expect(await duplicates(shop)).toBe(126);
-  expect(await handled(shop)).toBe(126);
+  for (let look = 0; look < 500 && (await duplicates(shop)) < 168; look += 1) await sleep(20);
+  expect(await duplicates(shop)).toBe(168);
+  expect(await handled(shop)).toBe(168);
   expect(await ended(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
 });
 

@@ -144,7 +144,7 @@ function unwanted({ message: { topic } }: MessageLife): Standing {
     where: "consumers",
     state: "not handled",
     why: `nobody has subscribed to topic ${topic} in this database`,
-    next: "Nothing. If somebody should have it, compare the topic with the names that consumers use.",
+    next: "Nothing: not every message has a reader. If somebody should have it, compare the topic with the names that consumers use.",
   };
 }
 

@@ -10,7 +10,7 @@ import {
   ReleaseStock,
   ReserveStock,
 } from "../../examples/guides/readme-contracts.ts";
-import { sagaExample } from "../../examples/guides/readme.ts";
+import { sagaExample } from "../../examples/guides/readme-saga.ts";
 import { OrderShipped, ParcelScanned, type Bank, type Mail } from "../../examples/guides/saga-world.ts";
 import * as sagas from "../../examples/guides/sagas.ts";
 import { temporaryDatabase } from "../support/database.ts";

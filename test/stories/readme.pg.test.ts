@@ -1,21 +1,20 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { example } from "../../examples/guides/readme.ts";
 import { temporaryDatabase } from "../support/database.ts";
 import { until } from "../support/relays.ts";
 
 const readme = readFileSync(join(import.meta.dirname, "../../README.md"), "utf8");
 
 test("the example of the README bills its order", async () => {
-  const { pool } = await temporaryDatabase({ max: 30, migrated: true });
+  const { pool, url } = await temporaryDatabase();
   await pool.query("create table orders (id text not null); create table bills (order_id text not null)");
-  vi.stubEnv("SAGABOX_LOG_LEVEL", "silent");
-  const bus = await example(pool, "a");
+  vi.stubEnv("SAGABOX_LOG_LEVEL", "silent").stubEnv("DATABASE_URL", url);
+  const { bus } = await import("../../examples/guides/readme.ts");
   onTestFinished(async () => void (await bus.stop()));
   const bills = async () => (await pool.query("select order_id from bills")).rows;
   await until(async () => (await bills()).length > 0);
-  expect(await bills()).toEqual([{ order_id: "a" }]);
+  expect(await bills()).toEqual([{ order_id: "order-1" }]);
   expect((await bus.inbox.stats("billing"))[0]).toMatchObject({ consumer: "billing", total: 1 });
 });
 

@@ -82,11 +82,15 @@ async function database(): Promise<{ url: string; place: string }> {
   mkdirSync(folder, { recursive: true });
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
   // Also when a second Ctrl-C ends us at once, before it was its turn.
-  const dropped = (): void => void (isServer(server.pid) && process.kill(server.pid, "SIGINT"));
-  if (!server.reused) process.once("exit", dropped);
   const note = join(folder, "shop.url"); // for `npm run sagabox`, as long as the server runs
-  writeFileSync(note, server.url, { mode: 0o600 });
+  const dropped = (): void => {
+    if (!isServer(server.pid)) return;
+    process.kill(server.pid, "SIGINT");
+    rmSync(note, { force: true });
+  };
+  if (!server.reused) process.once("exit", dropped);
   undo.push(async () => (await leave(server)) && rmSync(note, { force: true }));
+  writeFileSync(note, server.url, { mode: 0o600 });
   const place = relative(root, server.dataDir);
   return { url: server.url, place: place.startsWith("..") ? server.dataDir : place };
 }

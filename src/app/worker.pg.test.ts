@@ -97,6 +97,21 @@ test("G1: a handler has the whole shutdown timeout, however long that is", async
   expect(await stopping).toEqual({ clean: true });
 });
 
+test("G1: a stop whose time was over before a handler ended says so", async () => {
+  const { bus } = await setup({ shutdownTimeout: "50ms" });
+  let begun = false;
+  let finish: () => void = () => undefined;
+  onTestFinished(() => finish());
+  bus.on(Noted, { consumer: "notes", deadline: "10m" }, async () => {
+    begun = true;
+    await new Promise<void>((resolve) => (finish = resolve));
+  });
+  await bus.run();
+  await bus.transaction((tx) => tx.publish(Noted, {}));
+  await until(() => begun);
+  expect(await bus.stop()).toEqual({ clean: false, timedOut: true });
+});
+
 test("A9: what commits while the bus is stopped is sent, and its connection given back", async () => {
   const { bus, pool, borrowed } = await setup();
   await pool.query("create table slow ()");

@@ -37,7 +37,11 @@ export interface Running {
 
 export interface StopResult {
   readonly clean: boolean;
+  /** The shutdown timeout was over before everything had ended. */
+  readonly timedOut?: true;
 }
+
+const TIMED_OUT: StopResult = { clean: false, timedOut: true };
 
 /** Everything of a bus that runs: started in order, stopped in reverse. */
 export class Worker {
@@ -56,6 +60,7 @@ export class Worker {
   #named: ReadonlySet<string> | undefined;
   #sagasListen = false;
   #clean = true;
+  #late = false;
 
   constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver, notices: Notices) {
     this.#notices = notices;
@@ -77,6 +82,7 @@ export class Worker {
     const { database, settings, transport, observer, inbox, requests } = this.#parts;
     this.#running = chosenParts(options.parts);
     this.#clean = true;
+    this.#late = false;
     await assertMigrated(database, settings.schema);
     await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
     this.#assertNotStopped();
@@ -89,7 +95,10 @@ export class Worker {
     const supervisor = new Supervisor({
       services: this.#services(options),
       stopDeadlineMs: settings.shutdownMs,
-      onStopTrouble: () => void (this.#clean = false),
+      onStopTrouble: (_name, error) => {
+        this.#clean = false;
+        this.#late ||= error === undefined;
+      },
     });
     this.#supervisor = supervisor;
     observer.tell("worker.started", { worker: settings.worker, service: settings.service });
@@ -260,9 +269,9 @@ export class Worker {
       await calmly(() => Promise.all([sender.close(), this.#notices.close()]));
       await calmly(() => transport.close());
       await calmly(() => Promise.all([wakeUp.close(), admission.close()]));
-      return { clean: this.#clean };
+      return this.#late ? TIMED_OUT : { clean: this.#clean };
     };
-    const result = await withDeadline(work(), settings.shutdownMs, () => ({ clean: false }));
+    const result = await withDeadline(work(), settings.shutdownMs, () => TIMED_OUT);
     await withDeadline(database.close(), 1_000, () => undefined);
     observer.tell("worker.stopped", {
       worker: settings.worker,

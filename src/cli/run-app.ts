@@ -40,13 +40,16 @@ export async function runApp(
 
 async function stopWithin(bus: RunnableBus, shutdownMs: number): Promise<void> {
   const began = systemClock.monotonicMs();
-  const result = await withDeadline(bus.stop(), shutdownMs + MARGIN_MS, () => ({ clean: false }));
-  if (!isUnclean(result)) return;
-  if (systemClock.monotonicMs() - began >= shutdownMs) {
+  const result = await withDeadline(bus.stop(), shutdownMs + MARGIN_MS, () => ({
+    clean: false,
+    timedOut: true,
+  }));
+  if (!says(result, "clean", false)) return;
+  if (says(result, "timedOut", true)) {
     throw new SagaboxError(
       "SHUTDOWN_TIMEOUT",
-      `Not everything had ended after ${shutdownMs} ms. What was left is safe and will be taken over; ` +
-        "raise SAGABOX_SHUTDOWN_TIMEOUT if this happens often.",
+      `Not everything had ended after ${Math.round(systemClock.monotonicMs() - began)} ms. What was left is safe and will be ` +
+        "taken over; raise SAGABOX_SHUTDOWN_TIMEOUT, or `shutdownTimeout` where your code sets it, if this happens often.",
     );
   }
   throw new SagaboxError(
@@ -56,6 +59,6 @@ async function stopWithin(bus: RunnableBus, shutdownMs: number): Promise<void> {
   );
 }
 
-function isUnclean(result: unknown): boolean {
-  return typeof result === "object" && result !== null && "clean" in result && result.clean === false;
+function says(result: unknown, name: "clean" | "timedOut", value: boolean): boolean {
+  return typeof result === "object" && result !== null && (result as Record<string, unknown>)[name] === value;
 }

@@ -65,7 +65,7 @@ test("A6, rule 4: one, two, three and five members share the lanes evenly, and n
   expect([new Set(claims()).size, doubles]).toEqual([LANES, []]);
 });
 
-test("A6: a process comes to the same lanes in every scope, whoever was there first", async () => {
+test("A6: processes that start together come to the same lanes in every scope, whoever was there first", async () => {
   const { member, pool } = await setup();
   await pool.query(
     "insert into sagabox.relay_lane (lane, scope) select lane, lane / 256 from generate_series(256, 1023) as lane",
@@ -122,6 +122,21 @@ test("rule 4: what was to be given away is kept when the other one leaves first"
   await until(() => first.lanes().length === LANES / 2);
   await second.stop();
   await until(() => first.lanes().length === LANES);
+});
+
+test("rule 4: of what was to be given away that is kept which is wished for", async () => {
+  const { member, busy } = await setup();
+  const first = await member();
+  await until(() => first.size === LANES);
+  for (let lane = 0; lane < LANES; lane++) busy.add(lane);
+  await member();
+  const third = await member();
+  await until(() => first.lanes().length === fairShare(3, 0));
+  await third.stop();
+  await until(() => first.lanes().length === LANES / 2);
+  expect(first.lanes().toSorted((a, b) => a - b)).toEqual(
+    Array.from({ length: LANES / 2 }, (_, lane) => lane),
+  );
 });
 
 test("rule 2: each lease has a higher fence and another token", async () => {

@@ -217,17 +217,16 @@ export class LaneOwnership implements Service {
   }
 
   async #giveUp(surplus: number, { members, rank }: Look): Promise<void> {
-    if (this.#draining.size < surplus) {
-      for (const lane of lanesByWish(members, rank).toReversed()) {
+    if (this.#draining.size !== Math.max(0, surplus)) {
+      const wished = lanesByWish(members, rank).map((lane) => this.#options.scope * LANES + lane);
+      for (const lane of wished.toReversed()) {
         if (this.#draining.size >= surplus) break;
-        const own = this.#options.scope * LANES + lane;
-        if (this.#claims.has(own)) this.#draining.add(own);
+        if (this.#claims.has(lane)) this.#draining.add(lane);
       }
-    }
-    for (const lane of this.#draining) {
-      if (this.#draining.size <= Math.max(0, surplus)) break;
-      this.#draining.delete(lane); // a member left: what was not given away yet is kept
-      this.#worker?.gained([lane]);
+      for (const lane of wished) {
+        if (this.#draining.size <= Math.max(0, surplus)) break;
+        if (this.#draining.delete(lane)) this.#worker?.gained([lane]); // a member left: what was not given away yet is kept
+      }
     }
     const idle = [...this.#draining].filter((lane) => this.#worker?.drained(lane) ?? true);
     await this.#release(idle);

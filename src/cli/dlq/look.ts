@@ -50,7 +50,7 @@ function groupsText({ open, count, groups: all }: LetterGroups): string {
     `${open} open dead ${open === 1 ? "letter" : "letters"} of ${count} ${count === 1 ? "cause" : "causes"}.` +
       (count > all.length ? ` ${all.length} are shown; --limit shows more.` : ""),
     `Look at one:        sagabox dlq show ${largest?.sampleId ?? "<letter>"}`,
-    `Letters of a group: sagabox dlq list --group ${largest?.fingerprint ?? "<group>"} --dry-run`,
+    `Letters of a group: sagabox dlq list --group ${largest?.fingerprint ?? "<group>"}`,
     `Try a replay:       sagabox dlq replay --group ${largest?.fingerprint ?? "<group>"} --dry-run`,
   ].join("\n");
 }

@@ -54,6 +54,7 @@ export default defineConfig({
       exclude: ["src/**/*.test.ts", "src/**/*.test-d.ts", "src/**/*.generated.ts"],
       reporter: ["text-summary", "json-summary", "html"],
       thresholds: { lines: 90 },
+      reportOnFailure: true,
     },
     projects: [
       {

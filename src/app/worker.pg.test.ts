@@ -6,6 +6,7 @@ import { until } from "../../test/support/relays.ts";
 import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
 import { event } from "../message/index.ts";
 import { saga } from "../saga/index.ts";
+import type { Bus } from "./bus.ts";
 import type { BusOptions } from "./bus-options.ts";
 import { createBus } from "./create-bus.ts";
 
@@ -29,6 +30,16 @@ async function takenPort() {
 async function aMoment(): Promise<void> {
   const endMs = performance.now() + 20;
   while (performance.now() < endMs) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Runs the bus with a handler that has begun; it ends when what is returned is called. */
+async function handlerAtWork(bus: Bus): Promise<() => void> {
+  const begun = new Promise<() => void>((resolve) => {
+    bus.on(Noted, { consumer: "notes", deadline: "10m" }, () => new Promise<void>(resolve));
+  });
+  await bus.run();
+  await bus.transaction((tx) => tx.publish(Noted, {}));
+  return begun;
 }
 
 test("G1: a start that failed can be made again, and then everything runs", async () => {
@@ -74,15 +85,7 @@ test("G1: a transport that cannot be closed does not keep the rest from being cl
 
 test("G1: a handler has the whole shutdown timeout, however long that is", async () => {
   const { bus } = await setup({ shutdownTimeout: "60s" });
-  let finish: () => void = () => undefined;
-  let begun = false;
-  bus.on(Noted, { consumer: "notes", deadline: "10m" }, async () => {
-    begun = true;
-    await new Promise<void>((resolve) => (finish = resolve));
-  });
-  await bus.run();
-  await bus.transaction((tx) => tx.publish(Noted, {}));
-  await until(() => begun);
+  const finish = await handlerAtWork(bus);
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
   let stopped = false;
@@ -99,16 +102,8 @@ test("G1: a handler has the whole shutdown timeout, however long that is", async
 
 test("G1: a stop whose time was over before a handler ended says so", async () => {
   const { bus } = await setup({ shutdownTimeout: "50ms" });
-  let begun = false;
-  let finish: () => void = () => undefined;
-  onTestFinished(() => finish());
-  bus.on(Noted, { consumer: "notes", deadline: "10m" }, async () => {
-    begun = true;
-    await new Promise<void>((resolve) => (finish = resolve));
-  });
-  await bus.run();
-  await bus.transaction((tx) => tx.publish(Noted, {}));
-  await until(() => begun);
+  const finish = await handlerAtWork(bus);
+  onTestFinished(finish);
   expect(await bus.stop()).toEqual({ clean: false, timedOut: true });
 });
 

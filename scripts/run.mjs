@@ -43,14 +43,17 @@ const carriers = (say) =>
   together(brokers.map((name) => run.vitest([...projects(name), "src/transports"], { say })));
 const stories = () => together([...brokers, "ops"].map((name) => run.vitest(projects(name))));
 
-const tests = ["tests", () => run.vitest(projects("unit", "types", "postgres"))];
-const proof = ["proof, quick", () => run.vitest(projects("proof"), { env: { SAGABOX_PROOF: "quick" } })];
-// Whoever has just cloned it waits for ten minutes: enough for what every carrier promises, on each of them. The stories of
-// brokers and of the files for operators are told to whoever asks for all.
+const proof = [
+  "proof, quick",
+  (say) => run.vitest(projects("proof"), { say, env: { SAGABOX_PROOF: "quick" } }),
+];
+// Whoever has just cloned it waits for ten minutes: enough for what every carrier promises, on each of them, beside processes
+// that mostly wait for their leases. What types promise is read by the compiler already. The stories of brokers and of the
+// files for operators are told to whoever asks for all.
 const everything =
   process.env.SAGABOX_REQUIRE === "all"
-    ? [...check, tests, ["brokers and ops files", stories], proof]
-    : [[...readers, ["what carriers promise", carriers]], rooms, tests, proof];
+    ? [...check, tests("unit", "types", "postgres"), ["brokers and ops files", stories], proof]
+    : [...check, tests("unit", "postgres"), [["what carriers promise", carriers], proof]];
 
 const tasks = {
   start: () => node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo.ts", ...rest]),
@@ -72,6 +75,10 @@ if (chosen === undefined) {
 const installed = await installWhenNeeded();
 process.exit(installed === 0 ? await chosen() : installed);
 
+function tests(...names) {
+  return ["tests", () => run.vitest(projects(...names))];
+}
+
 function projects(...names) {
   return names.flatMap((name) => ["--project", name]);
 }
@@ -82,7 +89,7 @@ async function steps(list) {
   const results = [];
   for (const step of list) {
     const isList = Array.isArray(step[0]);
-    if (!isList) console.log(`\n── ${step[0]}`);
+    console.log(`\n── ${isList ? `side by side: ${step.map(([name]) => name).join(", ")}` : step[0]}`);
     for (const running of isList ? step.map(quietly) : [outcome(step)]) {
       const { printed, ...result } = await running;
       if (isList) process.stdout.write(`\n── ${result.name}\n${printed}`);

@@ -21,7 +21,8 @@ import { aMessage } from "../support/messages.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { withoutStacks } from "../support/without-stacks.ts";
 
-const RUNS = 100_000;
+/** A tenth of them for whoever waits. */
+const RUNS = process.env["SAGABOX_REQUIRE"] === "all" ? 100_000 : 10_000;
 const clear = { who: "ada", email: "ada@example.org", plan: "gold", list: [1, 2, 3] };
 const contract = {
   personal: { subject: () => "ada", fields: ["email"] },
@@ -105,7 +106,7 @@ const forms: readonly (WireForm | undefined)[] = [
 ];
 
 test(
-  "C1, C2, C6: 100,000 damaged messages: none crashes, none is opened to something that was not sealed",
+  `C1, C2, C6: ${RUNS} damaged messages: none crashes, none is opened to something that was not sealed`,
   { timeout: 300_000 },
   async () => {
     withoutStacks();

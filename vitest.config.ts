@@ -45,9 +45,9 @@ const onlyFull = [
 export default defineConfig({
   ...shared,
   test: {
-    // Most of these wait for PostgreSQL or for time to pass; three side by side are no trouble even on two cores. Where all is
+    // Most of these wait for PostgreSQL or for time to pass; four side by side are no trouble even on two cores. Where all is
     // asked for nobody waits, and brokers run beside each other anyway.
-    maxWorkers: isWhole ? 2 : 3,
+    maxWorkers: isWhole ? 2 : 4,
     coverage: {
       provider: "v8",
       include: ["src/**/*.ts"],

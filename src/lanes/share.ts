@@ -8,9 +8,9 @@ export function fairShare(members: number, rank: number): number {
 }
 
 /**
- * All lanes, those that the member with this rank should own first, the farthest from them last. Processes that start
- * together then come to the same lanes in every scope, and a key goes its whole way through one of them: when another dies,
- * its keys wait and the rest flows, instead of all of them waiting at one step or another.
+ * All lanes, those that the member with this rank should own first, the farthest from them last. Where one process
+ * joins another both then have the same lanes in every scope, and a key goes its whole way through one of them: when the other
+ * dies, its keys wait and the rest flows, instead of all of them waiting at one step or another.
  */
 export function lanesByWish(members: number, rank: number): number[] {
   const size = fairShare(members, rank);

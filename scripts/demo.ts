@@ -81,8 +81,8 @@ async function database(): Promise<{ url: string; place: string }> {
   const folder = resolve(root, process.env["SHOP_FOLDER"] ?? ".sagabox");
   mkdirSync(folder, { recursive: true });
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
-  // Also when a second Ctrl-C ends us at once, before it was its turn.
   const note = join(folder, "shop.url"); // for `npm run sagabox`, as long as the server runs
+  // Also when a second Ctrl-C ends us at once, before it was its turn.
   const dropped = (): void => {
     if (!isServer(server.pid)) return;
     process.kill(server.pid, "SIGINT");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { laneReader } from "../../test/support/lane-reader.ts";
+import { ClockAhead, laneReader } from "../../test/support/lane-reader.ts";
 import { claimOn, outgoing } from "../../test/support/relays.ts";
 
 /** Reads, and loses the lane after the last statement of that read was answered, before its answer is looked at. */
@@ -39,11 +39,12 @@ test("rule 7: what settles while a read is under way is not handed out again by 
 });
 
 test("rule 6: successors that a read left out are found when what was before them settles while it runs", async () => {
-  const { publish, fetch, settle, database } = await laneReader();
+  const clock = new ClockAhead();
+  const { publish, fetch, settle, database } = await laneReader(clock);
   await publish(outgoing({ id: "1", key: "k" }));
   const first = await fetch();
   await publish(outgoing({ id: "2", key: "k" }));
-  await new Promise((resolve) => setTimeout(resolve, 120)); // a busy lane is left alone for a moment
+  clock.advance(120); // a busy lane is left alone for a moment
   const gate = database.pauseAfter("sagabox.outbox.fetch");
   const reading = fetch();
   await gate.reached;

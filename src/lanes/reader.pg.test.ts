@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { laneReader } from "../../test/support/lane-reader.ts";
+import { ClockAhead, laneReader } from "../../test/support/lane-reader.ts";
 import { claimOn, outgoing, until } from "../../test/support/relays.ts";
 import { systemClock } from "../runtime/index.ts";
 import { LANES } from "./share.ts";
@@ -95,14 +95,15 @@ test("rule 6: a mark that passes the successors of what is in flight does not fo
 });
 
 test("lanes that a read did not reach keep what they have in flight out of the way of later reads", async () => {
-  const { publish, fetch, settle, reader } = await laneReader();
+  const clock = new ClockAhead();
+  const { publish, fetch, settle, reader } = await laneReader(clock);
   await publish(outgoing({ key: "slow" }));
   const slow = await fetch();
   await publish(
     ...["a", "b", "c"].map((key) => outgoing({ id: key, key })),
     outgoing({ id: "next", key: "slow" }),
   );
-  await new Promise((resolve) => setTimeout(resolve, 120)); // from then on its lane is read past what is in flight
+  clock.advance(120); // from then on its lane is read past what is in flight
   await settle(await fetch(1));
   expect(reader.held).toBe(0);
   await settle(await fetch());

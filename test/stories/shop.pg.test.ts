@@ -4,6 +4,7 @@ import { serveShop } from "../../examples/shop/http.ts";
 import { startLoad } from "../../examples/shop/load.ts";
 import { openShop, type OrderView, type Shop } from "../../examples/shop/shop.ts";
 import { temporaryDatabase, type TemporaryDatabase } from "../support/database.ts";
+import { until } from "../support/relays.ts";
 
 async function setup(
   database?: TemporaryDatabase,
@@ -69,16 +70,16 @@ test("sending everything again bills and ships nothing twice", async () => {
   const { shop, url } = await setup();
   const from = new Date(Date.now() - 60_000);
   const load = startLoad(shop, { ordersPerSecond: 100, maxOrders: 20, trouble: false });
-  while (load.orders < 20) await sleep(20);
+  await until(() => load.orders >= 20);
   await load.stop();
   const orderId = await shop.place(tea);
   await ended(url, orderId);
   // Three commands, their replies and two mails for each order.
-  for (let look = 0; look < 500 && (await handled(shop)) < 168; look += 1) await sleep(20);
+  await until(async () => (await handled(shop)) >= 168);
   expect(await handled(shop)).toBe(168);
   await shop.bus.republish({ from, to: new Date(Date.now() + 60_000) });
   // The last order's copies come back behind all others of their consumer, or beside them; wait for the count.
-  for (let look = 0; look < 500 && (await duplicates(shop)) < 168; look += 1) await sleep(20);
+  await until(async () => (await duplicates(shop)) >= 168);
   expect(await duplicates(shop)).toBe(168);
   expect(await handled(shop)).toBe(168);
   expect(await ended(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });

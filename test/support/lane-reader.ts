@@ -7,6 +7,23 @@ import { LANES } from "../../src/lanes/share.ts";
 import { systemClock, type Clock } from "../../src/runtime/index.ts";
 import { relays, until } from "./relays.ts";
 
+/** The clock of the machine, until it is set ahead: nobody waits for what is only a matter of time. */
+export class ClockAhead implements Clock {
+  #aheadMs = 0;
+
+  wallMs(): number {
+    return systemClock.wallMs() + this.#aheadMs;
+  }
+
+  monotonicMs(): number {
+    return systemClock.monotonicMs() + this.#aheadMs;
+  }
+
+  advance(ms: number): void {
+    this.#aheadMs += ms;
+  }
+}
+
 /** A reader that owns all lanes and moves only when it is told to. */
 export async function laneReader(clock: Clock = systemClock) {
   const house = await relays();

@@ -29,6 +29,18 @@ test("nothing is due before its time, and no more than asked for", () => {
   expect(holds.nextMs()).toBe(10);
 });
 
+test("what is due in a lane that may not be worked on takes nobody's place, and is asked for again soon, not at once", () => {
+  const holds = new Holds();
+  for (const seq of [1, 2, 3]) holds.hold(aRow(seq, { lane: 1 }), 0);
+  holds.hold(aRow(4, { lane: 2 }), 0);
+  const isOpen = (lane: number) => lane === 2;
+  expect(names(holds.due(10, 2, isOpen))).toEqual([4]);
+  holds.release(aRow(4, { lane: 2 }));
+  expect(holds.due(10, 2, isOpen)).toEqual([]);
+  expect(holds.nextMs()).toBeGreaterThan(10);
+  expect(names(holds.due(holds.nextMs(), 2))).toHaveLength(2);
+});
+
 test("the next time is never too late, also after a hold was shortened in place", () => {
   const holds = new Holds();
   holds.hold(aRow(1, { stream: "s" }), 500);

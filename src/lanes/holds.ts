@@ -9,6 +9,9 @@ export interface Hold {
   untilMs: number;
 }
 
+/** A lane that is being given up, or whose lease is in doubt, is asked for again after this long. */
+const CLOSED_LANE_MS = 50;
+
 /**
  * What is held back. A failing head holds its own stream and nothing else: the scan passes it over, so its
  * successors cost nothing, and it is read again from its beginning, through an index, when it is due.
@@ -59,13 +62,16 @@ export class Holds {
     else this.#streams.delete(hold.stream);
   }
 
-  due(nowMs: number, limit: number): Hold[] {
+  /** Those whose time has come, of lanes that may be worked on; the others of them wait a little and take nobody's place. */
+  due(nowMs: number, limit: number, mayWorkOn: (lane: number) => boolean = () => true): Hold[] {
     if (this.#earliestMs > nowMs) return [];
     const due: Hold[] = [];
     let earliestMs = Infinity;
     for (const held of this.#all()) {
-      if (held.untilMs <= nowMs && due.length < limit) due.push(held);
-      earliestMs = Math.min(earliestMs, held.untilMs);
+      const isDue = held.untilMs <= nowMs;
+      const mayGoOn = !isDue || mayWorkOn(held.lane);
+      if (isDue && mayGoOn && due.length < limit) due.push(held);
+      earliestMs = Math.min(earliestMs, mayGoOn ? held.untilMs : nowMs + CLOSED_LANE_MS);
     }
     this.#earliestMs = earliestMs;
     return due;

@@ -231,9 +231,8 @@ export class LaneReader implements LaneWorker {
   }
 
   async #reenter(session: Queryable, limit: number): Promise<LaneRow[]> {
-    const due = this.#custody.holds
-      .due(this.#clock.monotonicMs(), limit)
-      .filter((hold) => this.#options.ownership.claim(hold.lane) !== undefined);
+    const mayWorkOn = (lane: number): boolean => this.#options.ownership.claim(lane) !== undefined;
+    const due = this.#custody.holds.due(this.#clock.monotonicMs(), limit, mayWorkOn);
     if (due.length === 0) return [];
     const marks = new Map(due.map((hold) => [hold.lane, this.#marks.markOf(hold.lane)]));
     const streams = due.filter((hold) => hold.stream !== null);

@@ -58,7 +58,11 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
     return withSchema(input, io, "operator", async (database, schema) => {
       const plan = await planRepublish(database, schema, window);
       if (by === undefined) {
-        io.out(input.values["json"] === true ? json({ dryRun, ...plan }) : planText(plan));
+        io.out(
+          input.values["json"] === true
+            ? json({ dryRun, ...plan })
+            : `${planText(plan, "would go")} Nothing was done.`,
+        );
         return DONE;
       }
       const asked = { what: planText(plan), matters: plan.count > 0 };
@@ -116,7 +120,7 @@ function cursorOf(input: CommandInput): { writtenAt: string; seq: string } | und
   return { writtenAt, seq };
 }
 
-function planText({ count, archiveFrom, isWhole }: RepublishPlan): string {
+function planText({ count, archiveFrom, isWhole }: RepublishPlan, go = "go"): string {
   const gone = isWhole ? "" : ` The window begins before the archive does (${archiveFrom ?? "it is empty"}).`;
-  return `${count} message(s) of the window go out again.${gone}`;
+  return `${count} message(s) of the window ${go} out again.${gone}`;
 }

@@ -11,6 +11,7 @@ import { BatchProcessor } from "./process-batch.ts";
 import { DeliveryProcessor } from "./process-delivery.ts";
 import { StatementCache } from "./receive-statement.ts";
 import { Settlement } from "./settlement.ts";
+import { tellBeginnings } from "./tell-beginnings.ts";
 import { topicRequest } from "./topic-request.ts";
 
 const ENDING_MS = 1_000;
@@ -63,7 +64,7 @@ export class Consuming {
   }
 
   async begin(): Promise<void> {
-    const { transport, definition, worker, service } = this.#parts;
+    const { engine, transport, definition, worker, service } = this.#parts;
     const { settings, name, topics } = definition;
     const prefetch = settings.prefetch ?? Math.min(1_000, 2 * this.#capacity());
     const requests = topics.map((topic) => topicRequest(definition, topic));
@@ -80,6 +81,7 @@ export class Consuming {
       (delivery) => this.#receive(delivery),
     );
     this.#consumption = consumption;
+    tellBeginnings(engine.observer, name, consumption.begun);
     if (this.#stopping) await consumption.close(); // stopped while the broker was being looked for
   }
 

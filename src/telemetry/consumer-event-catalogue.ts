@@ -12,6 +12,12 @@ import {
 
 /** What consumers tell. */
 export const consumerEventCatalogue: EventEntries<`consumer.${string}`> = {
+  "consumer.began": {
+    level: "info",
+    meaning:
+      'A consumer is new to a topic. With `now` it hears nothing of what was published before; `from: "beginning"` on a consumer that is not there yet starts it with everything still kept. Brokers do not tell.',
+    fields: { consumer, topic, from: "`now`, `beginning` or a time." },
+  },
   "consumer.processed": {
     level: "debug",
     meaning: "A handler finished and its transaction committed.",

@@ -130,6 +130,8 @@ export interface TelemetryEvents {
   };
   "history.partition": { readonly action: "attached" | "dropped" | "kept"; readonly partition: string };
   "history.cleaned": { readonly table: string; readonly count: number };
+  /** A consumer is new to a topic; told once, by the process that came first. */
+  "consumer.began": { readonly consumer: string; readonly topic: string; readonly from: string };
   "consumer.processed": {
     readonly consumer: string;
     readonly type: string;

@@ -110,6 +110,7 @@ function consumerRecorders(metric: (name: MetricName) => Instrument) {
       metric("consumer_inbox_retries_total").add(1, e.consumer, e.type);
       metric("message_consume_total").add(1, e.consumer, "retried");
     },
+    "consumer.began": nothing,
     "consumer.interrupted": nothing,
     "consumer.sealed": nothing,
     "consumer.resumed": nothing,

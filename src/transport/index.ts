@@ -1,6 +1,7 @@
 // The contract between sagabox and whatever carries its messages: publish a batch and learn what became of each,
 // subscribe and settle each delivery. Authors of transports need nothing else.
 export type {
+  Beginning,
   Consumption,
   PublishOptions,
   PublishOutcome,

@@ -43,7 +43,15 @@ export interface TopicRequest {
   readonly from: StartingPoint | "unclaimed";
 }
 
+/** A topic that a group is new to, and where it begins there. */
+export interface Beginning {
+  readonly topic: string;
+  readonly from: StartingPoint;
+}
+
 export interface Consumption {
+  /** Where the transport knows: the topics that this very call subscribed the group to. */
+  readonly begun?: readonly Beginning[];
   /** Takes nothing new; deliveries already handed out may still be settled. */
   pause(): Promise<void>;
   /** Gives back what is unsettled and leaves the group. */

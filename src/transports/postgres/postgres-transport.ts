@@ -78,11 +78,11 @@ export class PostgresTransport implements LocalTransport {
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     const { database, schema, leaseMs, observer } = this.#lent();
-    const group = await subscribeGroup(database, schema, subscription.group, subscription.topics);
+    const { id, begun } = await subscribeGroup(database, schema, subscription.group, subscription.topics);
     const subscriber = new Subscriber({
       database,
       schema,
-      group,
+      group: id,
       subscription,
       lanes: laneSettings({ lease: leaseMs }),
       pollMs: this.#settings.pollMs,
@@ -92,6 +92,7 @@ export class PostgresTransport implements LocalTransport {
     await subscriber.start();
     this.#subscribers.add(subscriber);
     return {
+      begun,
       pause: () => subscriber.pause(),
       health: () => subscriber.health(),
       close: async () => {
@@ -104,7 +105,7 @@ export class PostgresTransport implements LocalTransport {
   /** Where the group keeps what a broker must not hold up. The group is made if it is new. */
   async parkingLot(group: string): Promise<ParkingLot> {
     const home = this.#lent();
-    const id = await subscribeGroup(home.database, home.schema, group, []);
+    const { id } = await subscribeGroup(home.database, home.schema, group, []);
     return new ParkingLot(home, id, (lanes) => this.#wakeUp?.now(lanes));
   }
 

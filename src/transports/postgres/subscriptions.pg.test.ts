@@ -2,6 +2,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { outgoing, relays, type Relays } from "../../../test/support/relays.ts";
 import { deadLetterStore, replayDeadLetter } from "../../dead-letter/index.ts";
 import { quotedSchema, type Database, type OwnedTransaction } from "../../storage/index.ts";
+import type { TopicRequest } from "../../transport/index.ts";
 import { postgres } from "./index.ts";
 import { subscribeStatements } from "./subscribe-statements.ts";
 import { subscribeGroup } from "./subscriptions.ts";
@@ -175,6 +176,22 @@ test("members of one new group that begin together copy the history once", async
   const members = [house.fresh(), house.fresh(), house.fresh()];
   await Promise.all(members.map((database) => subscribeGroup(database, "sagabox", "books", fromBeginning)));
   expect(await queued(house)).toEqual(["1", "2"]);
+});
+
+test("a group hears once that it is new to a topic, and where it begins; of those that come together one does", async () => {
+  const house = await relays();
+  const join = async (group: string, from: TopicRequest["from"]) => {
+    const members = [house.fresh(), house.fresh()];
+    const topics = [{ topic: TOPIC, kind: "event" as const, from }];
+    const joined = members.map((database) => subscribeGroup(database, "sagabox", group, topics));
+    return (await Promise.all(joined)).flatMap(({ begun }) => begun);
+  };
+  const time = new Date();
+  expect(await join("now", "now")).toEqual([{ topic: TOPIC, from: "now" }]);
+  expect(await join("now", "beginning")).toEqual([]);
+  expect(await join("all", "beginning")).toEqual([{ topic: TOPIC, from: "beginning" }]);
+  expect(await join("since", { time })).toEqual([{ topic: TOPIC, from: { time } }]);
+  expect(await join("second", "unclaimed")).toEqual([{ topic: TOPIC, from: "now" }]);
 });
 
 test("what is looked through under the lock are the partitions of the last days; of the archive only what is named", async () => {

@@ -5,7 +5,7 @@ import {
   type OwnedTransaction,
   type Queryable,
 } from "../../storage/index.ts";
-import type { TopicRequest } from "../../transport/index.ts";
+import type { Beginning, TopicRequest } from "../../transport/index.ts";
 import { askHorizon, keepHopsOut } from "./keep-hops-out.ts";
 import { subscribeStatements, type SubscribeStatements } from "./subscribe-statements.ts";
 
@@ -18,13 +18,19 @@ interface Joining {
   readonly horizon: { day?: string };
 }
 
-/** Makes sure that the group and its lanes exist and that it is subscribed to these topics; returns its number. */
+/** A group by its number, and the topics that it is new to. */
+export interface Subscribed {
+  readonly id: number;
+  readonly begun: readonly Beginning[];
+}
+
+/** Makes sure that the group and its lanes exist and that it is subscribed to these topics. */
 export async function subscribeGroup(
   database: Database,
   schema: string,
   group: string,
   topics: readonly TopicRequest[],
-): Promise<number> {
+): Promise<Subscribed> {
   const sql = subscribeStatements(quotedSchema(schema));
   await database.run(sql.createGroup, [group]);
   const { rows } = await database.run<{ id: number }>(sql.findGroup, [group]);
@@ -32,18 +38,21 @@ export async function subscribeGroup(
   if (id === undefined) throw new Error(`consumer group ${group} vanished while it was being made`);
   await database.run(sql.createLanes, [id]);
   const joining = { database, schema, sql, group: id, horizon: {} };
-  for (const request of topics) await subscribeTopic(joining, request);
-  return id;
+  const begun: Beginning[] = [];
+  for (const request of topics) begun.push(...(await subscribeTopic(joining, request)));
+  return { id, begun };
 }
 
-async function subscribeTopic(joining: Joining, { topic, from }: TopicRequest): Promise<void> {
+async function subscribeTopic(joining: Joining, { topic, from }: TopicRequest): Promise<Beginning[]> {
   const { database, sql, group } = joining;
   const standing = await standingOf(database, joining, topic);
-  if (standing === "subscribed") return;
+  if (standing === "subscribed") return [];
   if (from !== "now" && wantsPast(from, standing)) {
-    if ((await subscribeWithPast(joining, topic, from)) === "done") return;
+    const past = await subscribeWithPast(joining, topic, from);
+    if (past === "done") return [{ topic, from: from === "unclaimed" ? "beginning" : from }];
   }
-  await database.run(sql.subscribe, [topic, group]);
+  const { rows } = await database.run(sql.subscribe, [topic, group]);
+  return rows.length > 0 ? [{ topic, from: "now" }] : [];
 }
 
 type Standing = "subscribed" | "claimed by others" | "unclaimed";

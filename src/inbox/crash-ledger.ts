@@ -1,5 +1,5 @@
 import { errorText } from "../errors/index.ts";
-import { Loop, randomToken, type Service } from "../runtime/index.ts";
+import { Loop, randomToken, thisProcess, type Service } from "../runtime/index.ts";
 import { textArray } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import { persist } from "./persist.ts";
@@ -110,7 +110,12 @@ export class CrashLedger implements Service {
   }
 
   async #beat(): Promise<void> {
-    await this.#engine.database.run(this.#engine.sql.beat, [this.#member, this.#worker, this.#leaseMs]);
+    await this.#engine.database.run(this.#engine.sql.beat, [
+      this.#member,
+      this.#worker,
+      this.#leaseMs,
+      thisProcess,
+    ]);
     await this.notice();
   }
 

@@ -177,8 +177,8 @@ export function inboxStatements(schema: string) {
                           and lease_until < clock_timestamp() - interval '1 second'
                           for update skip locked)
        )
-       insert into ${schema}.member (id, scope, worker, lease_until)
-       values ($1::text, ${LEDGER_SCOPE}, $2::text, clock_timestamp() + $3::double precision * interval '1 ms')
+       insert into ${schema}.member (id, scope, worker, lease_until, process)
+       values ($1::text, ${LEDGER_SCOPE}, $2::text, clock_timestamp() + $3::double precision * interval '1 ms', $4::text)
        on conflict (id) do update set lease_until = excluded.lease_until`,
     ),
     leave: statement(

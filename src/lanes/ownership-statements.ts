@@ -10,17 +10,28 @@ export function ownershipStatements(schema: string) {
   const ghost = `lane.scope = $1::integer and lane.owner = $2::text
                  and (lane.token <> all((select $3::text::text[])::text[])
                       or lane.lane <> all((select $4::text::integer[])::integer[]))`;
+  // Where statements go through whichever connection of a pool, the one at hand says nothing.
+  const backend = (hasSession: string): string =>
+    `case when ${hasSession}::boolean then pg_backend_pid() end`;
+  // The server knows its sessions by numbers that come again: at the worst somebody else's is taken for one of the process, and
+  // the lease decides. 0 is nobody's; null would be everybody's.
+  const speaks = (member: string): string =>
+    `exists (select 1 from pg_stat_get_activity(coalesce(${member}.backend, 0)))`;
+  // Nearly everybody has the session it is known by, and then nobody looks for its others.
+  const absent = `case when ${speaks("member")} then false else not exists (
+         select 1 from ${schema}.member as part where part.process = member.process and ${speaks("part")}) end`;
   return {
     join: statement(
       "sagabox.lanes.join",
-      `insert into ${schema}.member (id, scope, worker, lease_until)
-       values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms')`,
+      `insert into ${schema}.member (id, scope, worker, lease_until, process, backend)
+       values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
+               ${backend("$6")})`,
     ),
     // A lease that has run out is not renewed: its lanes may have a new owner already.
     renew: statement(
       "sagabox.lanes.renew",
       `update ${schema}.member
-          set lease_until = clock_timestamp() + $2::double precision * interval '1 ms'
+          set lease_until = clock_timestamp() + $2::double precision * interval '1 ms', backend = ${backend("$3")}
         where id = $1::text and lease_until > clock_timestamp()
        returning pg_current_xact_id()::text as xid`,
     ),
@@ -28,11 +39,25 @@ export function ownershipStatements(schema: string) {
       "sagabox.lanes.look",
       `select (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive}) as members,
               (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive} and id < $2::text) as rank,
-              exists (select 1 from ${schema}.member where id = $2::text and ${alive}) as present,
+              exists (select 1 from ${schema}.member
+                       where id = $2::text and ${alive} and backend is not distinct from ${backend("$6")}) as present,
               (select count(*)::integer
                  from ${schema}.relay_lane as lane
                 where lane.scope = $1::integer and ${free}) as free,
-              (select count(*)::integer from ${schema}.relay_lane as lane where ${ghost}) as ghosts`,
+              (select count(*)::integer from ${schema}.relay_lane as lane where ${ghost}) as ghosts,
+              array(select distinct process from ${schema}.member
+                     where scope = $1::integer and ${alive} and backend is not null and process <> $5::text
+                       and ${absent}) as absent`,
+    ),
+    // Everything that a process has a lease on, in one statement: what it was running is suspect before somebody else runs it.
+    // Whoever renews meanwhile is passed over, and whoever comes back later joins again.
+    dismiss: statement(
+      "sagabox.lanes.dismiss",
+      `update ${schema}.member set lease_until = clock_timestamp()
+        where id in (select id from ${schema}.member
+                      where process = any($1::text::text[]) and ${alive} and ${absent}
+                        for update skip locked)
+       returning id`,
     ),
     // Given back whoever needs it: we may have our share already, and nobody else can take what is ours.
     disown: statement(

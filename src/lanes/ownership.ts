@@ -10,6 +10,7 @@ import {
   type Statement,
 } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
+import { Membership, type Look } from "./membership.ts";
 import type { LaneSettings } from "./options.ts";
 import { ownershipStatements, type OwnershipStatements } from "./ownership-statements.ts";
 import { fairShare, LANES, lanesByWish } from "./share.ts";
@@ -44,35 +45,29 @@ export interface OwnershipOptions {
   readonly clock?: Clock;
 }
 
-interface Look {
-  readonly members: number;
-  readonly rank: number;
-  readonly present: boolean;
-  readonly free: number;
-  /** Ours by the table, though we never heard of it. */
-  readonly ghosts: number;
-}
-
-/**
- * One member's share of the lanes of a scope. The database clock decides when a lease is over for others; this
- * process gives up earlier, by its own monotonic clock, counted from before the statement that renewed the lease.
- */
+/** One member's share of the lanes of a scope, which hang on its membership. */
 export class LaneOwnership implements Service {
   readonly #options: OwnershipOptions;
   readonly #sql: OwnershipStatements;
-  readonly #clock: Clock;
+  readonly #membership: Membership;
   readonly #claims = new Map<number, Claim>();
   readonly #draining = new Set<number>();
   readonly #loop: Loop;
   #worker: LaneWorker | undefined;
-  #member: string | undefined;
-  #validUntilMs = -Infinity;
   #leaving = false;
 
   constructor(options: OwnershipOptions) {
     this.#options = options;
     this.#sql = ownershipStatements(quotedSchema(options.schema));
-    this.#clock = options.clock ?? systemClock;
+    this.#membership = new Membership({
+      run: (statement, params) => this.#run(statement, params),
+      sql: this.#sql,
+      scope: options.scope,
+      worker: options.worker,
+      leaseMs: options.settings.leaseMs,
+      hasSession: options.session !== undefined,
+      clock: options.clock ?? systemClock,
+    });
     this.#loop = new Loop({
       step: () => this.#tick(),
       maxBackoffMs: options.settings.tickMs * 4,
@@ -85,7 +80,7 @@ export class LaneOwnership implements Service {
   }
 
   get member(): string | undefined {
-    return this.#member;
+    return this.#membership.id;
   }
 
   get size(): number {
@@ -107,9 +102,9 @@ export class LaneOwnership implements Service {
     return [...this.#claims.keys()].filter((lane) => !this.#draining.has(lane));
   }
 
-  /** How long this process may still believe in its lease. A tenth is kept back for clocks that differ. */
+  /** How long this process may still believe in its lease. */
   remainingMs(): number {
-    return this.#validUntilMs - this.#clock.monotonicMs();
+    return this.#membership.remainingMs();
   }
 
   async start(): Promise<void> {
@@ -141,10 +136,11 @@ export class LaneOwnership implements Service {
   }
 
   async #tick(): Promise<number> {
-    if (this.#member === undefined) await this.#join();
-    const look = await this.#look();
+    if (this.member === undefined) await this.#membership.join();
+    const look = await this.#membership.look(this.#known());
     await this.#keepLease(look);
-    if (this.#member === undefined) return 0;
+    if (this.member === undefined) return 0;
+    if (await this.#membership.dismiss(look.absent)) return 0;
     await this.#reap();
     if (look.ghosts > 0) await this.#disown();
     const share = this.#leaving ? 0 : fairShare(look.members, look.rank);
@@ -155,36 +151,12 @@ export class LaneOwnership implements Service {
     return this.#options.settings.tickMs;
   }
 
-  async #join(): Promise<void> {
-    const { scope, worker, settings } = this.#options;
-    const member = `${worker}/${randomToken().slice(0, 12)}`;
-    const askedAtMs = this.#clock.monotonicMs();
-    await this.#run(this.#sql.join, [member, scope, worker, settings.leaseMs]);
-    this.#member = member;
-    this.#believeFrom(askedAtMs);
-  }
-
-  async #look(): Promise<Look> {
-    const { rows } = await this.#run<Look>(this.#sql.look, [
-      this.#options.scope,
-      this.#member ?? "",
-      ...this.#known(),
-    ]);
-    return rows[0] ?? { members: 0, rank: 0, present: false, free: 0, ghosts: 0 };
-  }
-
   async #keepLease(look: Look): Promise<void> {
-    const { settings } = this.#options;
-    if (look.present && this.remainingMs() > settings.leaseMs * 0.6) return;
-    const askedAtMs = this.#clock.monotonicMs();
+    if (this.#membership.isFresh(look)) return;
     const reads = this.#worker?.reads() ?? 0;
-    const { rows } = await this.#run<{ xid: string }>(this.#sql.renew, [
-      this.#member ?? "",
-      settings.leaseMs,
-    ]);
-    if (rows[0] === undefined) return this.#expelled();
-    this.#believeFrom(askedAtMs);
-    this.#worker?.saw(rows[0].xid, reads);
+    const xid = await this.#membership.renew();
+    if (xid === undefined) this.#expelled();
+    else this.#worker?.saw(xid, reads);
   }
 
   async #acquire(wanted: number, { members, rank }: Look): Promise<void> {
@@ -192,7 +164,7 @@ export class LaneOwnership implements Service {
     const token = randomToken();
     const wish = lanesByWish(members, rank).map((lane) => scope * LANES + lane);
     const { rows } = await this.#run<{ lane: number; fence: string }>(this.#sql.acquire, [
-      this.#member ?? "",
+      this.member ?? "",
       scope,
       wanted,
       token,
@@ -207,7 +179,7 @@ export class LaneOwnership implements Service {
   }
 
   async #disown(): Promise<void> {
-    await this.#run(this.#sql.disown, [this.#options.scope, this.#member ?? "", ...this.#known()]);
+    await this.#run(this.#sql.disown, [this.#options.scope, this.member ?? "", ...this.#known()]);
   }
 
   /** The tokens and the lanes that we know to be ours, as parameters. */
@@ -252,9 +224,7 @@ export class LaneOwnership implements Service {
   }
 
   async #leave(): Promise<void> {
-    const member = this.#member;
-    this.#member = undefined;
-    this.#validUntilMs = -Infinity;
+    const member = this.#membership.end();
     if (member === undefined) return;
     try {
       await this.#release([...this.#claims.keys()].filter((lane) => this.#worker?.drained(lane) ?? true));
@@ -272,8 +242,7 @@ export class LaneOwnership implements Service {
   }
 
   #expelled(): void {
-    this.#member = undefined;
-    this.#validUntilMs = -Infinity;
+    this.#membership.end();
     this.lose([...this.#claims.values()]);
   }
 
@@ -282,10 +251,6 @@ export class LaneOwnership implements Service {
     this.#claims.clear();
     this.#draining.clear();
     if (lanes.length > 0) this.#worker?.lost(lanes);
-  }
-
-  #believeFrom(askedAtMs: number): void {
-    this.#validUntilMs = askedAtMs + this.#options.settings.leaseMs * 0.9;
   }
 
   #troubled(error: unknown): void {

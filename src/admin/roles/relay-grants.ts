@@ -4,7 +4,7 @@ import type { Grant } from "./grant.ts";
 export const laneGrants: readonly Grant[] = [
   {
     on: "member",
-    can: { select: "all", insert: "all", update: ["lease_until"], delete: "all" },
+    can: { select: "all", insert: "all", update: ["lease_until", "backend"], delete: "all" },
     why: "joins, keeps its lease, and removes members that are gone",
   },
   {

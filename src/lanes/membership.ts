@@ -1,0 +1,106 @@
+import { randomToken, thisProcess, type Clock } from "../runtime/index.ts";
+import { textArray, type Param, type Rows, type Statement } from "../storage/index.ts";
+import { Absences } from "./absences.ts";
+import type { OwnershipStatements } from "./ownership-statements.ts";
+
+export interface MembershipOptions {
+  readonly run: <R>(statement: Statement, params: readonly Param[]) => Promise<Rows<R>>;
+  readonly sql: OwnershipStatements;
+  readonly scope: number;
+  readonly worker: string;
+  readonly leaseMs: number;
+  /** Whether all statements go through one session, whose end then tells others of ours. */
+  readonly hasSession: boolean;
+  readonly clock: Clock;
+}
+
+/** What a member sees of the others, and of itself, in the table. */
+export interface Look {
+  readonly members: number;
+  readonly rank: number;
+  /** Its lease is running, and known to be held by this session. */
+  readonly present: boolean;
+  readonly free: number;
+  /** Ours by the table, though we never heard of it. */
+  readonly ghosts: number;
+  /** Processes of which no session is left. */
+  readonly absent: readonly string[];
+}
+
+const NOTHING_SEEN: Look = { members: 0, rank: 0, present: false, free: 0, ghosts: 0, absent: [] };
+
+/**
+ * One member among those that share a scope, under a lease. The database clock decides when it is over for others; this
+ * process gives up earlier, by its own monotonic clock, counted from before the statement that renewed it.
+ */
+export class Membership {
+  readonly #options: MembershipOptions;
+  readonly #absences: Absences;
+  #id: string | undefined;
+  #validUntilMs = -Infinity;
+
+  constructor(options: MembershipOptions) {
+    this.#options = options;
+    this.#absences = new Absences(options.leaseMs);
+  }
+
+  /** Undefined while it is no member. */
+  get id(): string | undefined {
+    return this.#id;
+  }
+
+  /** How long this process may still believe in its lease. A tenth is kept back for clocks that differ. */
+  remainingMs(): number {
+    return this.#validUntilMs - this.#options.clock.monotonicMs();
+  }
+
+  /** There is a lease, it is known to be ours, and it is not time yet to renew it. */
+  isFresh(look: Look): boolean {
+    return look.present && this.remainingMs() > this.#options.leaseMs * 0.6;
+  }
+
+  async join(): Promise<void> {
+    const { run, sql, scope, worker, leaseMs, hasSession, clock } = this.#options;
+    const id = `${worker}/${randomToken().slice(0, 12)}`;
+    const askedAtMs = clock.monotonicMs();
+    await run(sql.join, [id, scope, worker, leaseMs, thisProcess, hasSession]);
+    this.#id = id;
+    this.#believeFrom(askedAtMs);
+  }
+
+  async look(known: readonly [tokens: string, lanes: string]): Promise<Look> {
+    const { run, sql, scope, hasSession } = this.#options;
+    const { rows } = await run<Look>(sql.look, [scope, this.#id ?? "", ...known, thisProcess, hasSession]);
+    return rows[0] ?? NOTHING_SEEN;
+  }
+
+  /** Answers with the number of its transaction; with undefined when the lease was over, and we are a member no more. */
+  async renew(): Promise<string | undefined> {
+    const { run, sql, leaseMs, hasSession, clock } = this.#options;
+    const askedAtMs = clock.monotonicMs();
+    const { rows } = await run<{ xid: string }>(sql.renew, [this.#id ?? "", leaseMs, hasSession]);
+    if (rows[0] === undefined) this.end();
+    else this.#believeFrom(askedAtMs);
+    return rows[0]?.xid;
+  }
+
+  /** Ends the leases of processes that have been absent for too long, in every scope; true if there were any. */
+  async dismiss(absent: readonly string[]): Promise<boolean> {
+    const overdue = this.#absences.overdue(absent, this.#options.clock.monotonicMs());
+    if (overdue.length === 0) return false;
+    const { rows } = await this.#options.run(this.#options.sql.dismiss, [textArray(overdue)]);
+    return rows.length > 0;
+  }
+
+  /** From here on nothing is believed; the row stays until others remove it. */
+  end(): string | undefined {
+    const id = this.#id;
+    this.#id = undefined;
+    this.#validUntilMs = -Infinity;
+    return id;
+  }
+
+  #believeFrom(askedAtMs: number): void {
+    this.#validUntilMs = askedAtMs + this.#options.leaseMs * 0.9;
+  }
+}

@@ -111,7 +111,8 @@ test("A8: a member whose session ended says so with the next one, and keeps its 
   const first = await member();
   await until(() => first.size === LANES);
   const name = first.member;
-  const backend = async () => (await rows<{ backend: number }>("select backend from sagabox.member"))[0]?.backend;
+  const backend = async () =>
+    (await rows<{ backend: number }>("select backend from sagabox.member"))[0]?.backend;
   const before = await backend();
   await pool.query("select pg_terminate_backend($1)", [before]);
   await until(async () => (await backend()) !== before);

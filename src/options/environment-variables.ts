@@ -84,15 +84,16 @@ export const environmentVariables = {
   lease: {
     ...plain,
     names: ["SAGABOX_LEASE"],
-    meaning: "How long a lane stays with a relay that no longer answers.",
+    meaning: "How long lanes stay with a process that no longer answers.",
     default: "30s",
-    advice: "Longer than the longest pause of a process; a dead one is replaced after this time.",
+    advice:
+      "Longer than the longest pause of a process; a frozen one is replaced after this time, a killed one within seconds.",
     read: (name: string, value: string) => milliseconds(name, value, { min: 1_000, max: 3_600_000 }),
   },
   concurrency: {
     ...plain,
     names: ["SAGABOX_CONCURRENCY"],
-    meaning: "How many messages the handlers of this process work on at a time.",
+    meaning: "How many messages the handlers of each consumer work on at a time, in this process.",
     default: "10",
     advice:
       "Each handler needs a connection: keep it below the size of the pool. `sagabox tune` measures how many this server is good for; handlers that wait for other services want more.",

@@ -1,7 +1,10 @@
 import { FENCED, ownedLanes, sameRow } from "../lanes/index.ts";
 import { statement } from "../storage/index.ts";
 
-/** Ending the way of a row. Every one of these is fenced: it names its claims and does nothing if one is not good. */
+/**
+ * Ending the way of a row. Those of a relay are fenced: they name their claims and do nothing if one is not good. Those of the
+ * process that wrote a row name the row itself: what was sent is sent, whoever holds its lane by now.
+ */
 export function settleStatements(schema: string) {
   const rows = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
   const answer = `select pg_current_xact_id()::text as xid,

@@ -3,7 +3,7 @@ import { createBus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { startBroker } from "../support/brokers/broker-kinds.ts";
-import { figure, full, keepEvidence, overBrokers, report } from "../support/chaos-figures.ts";
+import { figure, full, keepEvidence, everyWay, report } from "../support/chaos-figures.ts";
 import { ChaosFleet } from "../support/chaos-fleet.ts";
 import { oneOf } from "../support/chaos-run.ts";
 import { FATES, judgeTrips, LEDGER, tripSagas } from "../support/chaos-saga.ts";
@@ -13,7 +13,7 @@ import { brokerTransport } from "../support/brokers/broker-kinds.ts";
 
 test.for([
   { carrier: "postgres" as const, kills: figure(40) },
-  ...(overBrokers ? [{ carrier: "rabbitmq" as const, kills: figure(20) }] : []),
+  ...(everyWay ? [{ carrier: "rabbitmq" as const, kills: figure(20) }] : []),
 ])(
   "F1, I-13: kill -9 under running sagas: each ends, each step is kept or undone exactly once ($carrier)",
   async ({ carrier, kills }, { skip }) => {

@@ -107,6 +107,11 @@ holds a copy of it in \`outbox_move\` and refuses every update of an outbox row 
 \`pending\`, \`claimed\` and \`failed\` are not stored: they are read off the row, its lane and the clock, so a crash leaves
 nothing to repair. A lease that ends returns its message by itself.
 
+The database judges the change of a row, not who asks for it, and a row that is settled is deleted, which it cannot tell from any
+other deletion: that is the task of fences, and of [roles](guides/database-roles.md), which let nobody delete but who sends.
+In code, \`canTransition\`, \`nextStates\` and \`transition\` (with its guards) answer from the same table. Whoever wants to act on a
+move observes it: \`observers\` and \`onDeadLetter\` of [createBus](reference/configuration.md).
+
 \`\`\`mermaid
 ${stateDiagram()}
 \`\`\`

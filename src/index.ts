@@ -43,8 +43,8 @@ export type {
 } from "./message/index.ts";
 export { currentMessageContext, fromCloudEvent, toCloudEvent, toCloudEventJson } from "./message/index.ts";
 export type { CloudEvent, CloudEventPlace } from "./message/index.ts";
-export type { Published, PublishOptions, OutboxOptions, MessageState } from "./outbox/index.ts";
-export { canTransition, nextStates, stateDiagram } from "./outbox/index.ts";
+export type { MessageFacts, MessageState, OutboxOptions, Published, PublishOptions } from "./outbox/index.ts";
+export { canTransition, nextStates, stateDiagram, transition } from "./outbox/index.ts";
 export type {
   BatchContext,
   BatchHandler,

@@ -195,6 +195,6 @@ export const optionSections: readonly OptionSection[] = [
     path: "embedded",
     interfaces: [{ file: "src/embedded/options.ts", name: "EmbeddedPostgresOptions" }],
     read: () => embeddedPostgresSettings({ dataDir: "data" }),
-    sample: () => embeddedPostgresSettings({ dataDir: "data", port: 1, password: "x" }),
+    sample: () => embeddedPostgresSettings({ dataDir: "data", port: 1, password: "x", programs: "native" }),
   },
 ];

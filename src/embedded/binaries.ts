@@ -46,6 +46,11 @@ async function fromPackage(account: ServerAccount | undefined): Promise<Attempt>
   return useNativeFiles(join(packageDir, "native"), packageVersion(packageDir), account);
 }
 
+/** The files of an installed package, or of a copy of its folder. */
+export function fromFolder(nativeDir: string): BinarySource {
+  return (account) => useNativeFiles(nativeDir, packageVersion(dirname(nativeDir)), account);
+}
+
 /** Uses the files where they lie, or a copy when the account cannot get at them there. */
 export async function useNativeFiles(
   nativeDir: string,

@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { randomToken } from "../runtime/index.ts";
 import { serverAccount } from "./account.ts";
-import { findBinaries } from "./binaries.ts";
+import { findBinaries, fromFolder } from "./binaries.ts";
 import { checkVersion, initialise, isInitialised, reachableDataDir } from "./data-folder.ts";
 import { EmbeddedPostgres } from "./embedded-postgres.ts";
 import { embeddedFailure } from "./failure.ts";
@@ -27,7 +27,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   }
   const account = serverAccount(settings.dataDir);
   const dataDir = reachableDataDir(settings.dataDir, account, settings.onNotice);
-  const binaries = await findBinaries(account);
+  const { programs } = settings;
+  const binaries = await findBinaries(account, programs === undefined ? undefined : [fromFolder(programs)]);
   const plan = { ...settings, dataDir, logFile: `${dataDir}.log`, binaries, account };
 
   if (!isInitialised(dataDir)) {

@@ -5,6 +5,7 @@ import pg from "pg";
 import type { TestProject } from "vitest/node";
 import { startEmbeddedPostgres } from "../../src/embedded/index.ts";
 import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
+import { otherPostgres } from "./other-postgres.ts";
 import { serverFolder } from "./server-folder.ts";
 
 declare module "vitest" {
@@ -51,7 +52,12 @@ async function startCluster(): Promise<{ url: string; stop: () => Promise<void> 
   const folder = serverFolder("sagabox-test-");
   // As root the server runs under another account, which has to get through this folder.
   chmodSync(folder, 0o755);
-  const server = await startEmbeddedPostgres({ dataDir: join(folder, "data"), auth: "trust", settings });
+  const server = await startEmbeddedPostgres({
+    dataDir: join(folder, "data"),
+    auth: "trust",
+    settings,
+    ...otherPostgres(process.env["SAGABOX_TEST_POSTGRES"]),
+  });
   const stop = async (): Promise<void> => {
     await server.stop();
     rmSync(folder, { recursive: true, force: true });

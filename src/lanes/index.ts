@@ -5,6 +5,7 @@
 export { LANES, fairShare } from "./share.ts";
 export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts";
 export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";
+export { isWorking } from "./ownership-statements.ts";
 export { LaneReader } from "./reader.ts";
 export type { LaneRow } from "./lane-row.ts";
 export {

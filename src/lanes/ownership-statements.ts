@@ -1,6 +1,16 @@
 import { statement } from "../storage/index.ts";
 import { ownedLanes } from "./statements.ts";
 
+// The server knows its sessions by numbers that come again: at the worst somebody else's is taken for one of the process, and the
+// lease decides. 0 is nobody's; null would be everybody's.
+const speaks = (member: string): string =>
+  `exists (select 1 from pg_stat_get_activity(coalesce(${member}.backend, 0)))`;
+
+/** For people who look: its lease runs, and it has the session it is known by. */
+export function isWorking(member: string): string {
+  return `(${member}.lease_until > clock_timestamp() and (${member}.backend is null or ${speaks(member)}))`;
+}
+
 /** A member's lease, and the lanes that hang on it. */
 export function ownershipStatements(schema: string) {
   const alive = "member.lease_until > (select clock_timestamp())";
@@ -13,10 +23,6 @@ export function ownershipStatements(schema: string) {
   // Where statements go through whichever connection of a pool, the one at hand says nothing.
   const backend = (hasSession: string): string =>
     `case when ${hasSession}::boolean then pg_backend_pid() end`;
-  // The server knows its sessions by numbers that come again: at the worst somebody else's is taken for one of the process, and
-  // the lease decides. 0 is nobody's; null would be everybody's.
-  const speaks = (member: string): string =>
-    `exists (select 1 from pg_stat_get_activity(coalesce(${member}.backend, 0)))`;
   // Nearly everybody has the session it is known by, and then nobody looks for its others.
   const absent = `case when ${speaks("member")} then false else not exists (
          select 1 from ${schema}.member as part where part.process = member.process and ${speaks("part")}) end`;

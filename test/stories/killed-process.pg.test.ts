@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { createBus, event } from "../../src/index.ts";
+import { cliInProcess } from "../support/cli-in-process.ts";
 import { temporaryDatabase } from "../support/database.ts";
 import { program } from "../support/program.ts";
 
@@ -38,6 +39,10 @@ test("A8: what a killed process left behind is done by another one while its lea
   await pool.query(
     "create table lease as select max(lease_until) as until from sagabox.member where worker = 'victim'",
   );
+  // Whoever looks is not told that a dead process works, though its lease runs.
+  const status = () => cliInProcess(["status", "--check"], { DATABASE_URL: url });
+  await expect.poll(async () => (await status()).code).toBe(3);
+  expect((await status()).stdout).toMatch(/no lane is owned by a running worker[^]*\nvictim +gone for 0 s/);
   await bus.run();
   const done =
     "select count(*)::int as done, count(distinct n)::int as orders from effect where worker = 'survivor'";

@@ -51,6 +51,15 @@ test("G13: a schema fresh from its migrations has no drift, and the server of th
   expect(findings.filter(({ check }) => check === "relay")).toMatchObject([{ severity: "problem" }]);
 });
 
+test.each(["shop", "order"])("G13: a schema of another name has no drift either (%s)", async (schema) => {
+  const { pool } = await temporaryDatabase();
+  const bus = createBus({ service: "shop", database: pool, schema, log: false });
+  onTestFinished(async () => void (await bus.stop()));
+  await bus.migrate();
+  const { findings } = await examine(pgDatabase(pool), schema);
+  expect(findings.filter(({ check }) => check === "schema")).toMatchObject([{ severity: "fine" }]);
+});
+
 test("G13: damage to the schema, its tables and its days is named, with what mends it", async () => {
   const { rows, found } = await setup();
   await rows("drop index sagabox.outbox_stream");

@@ -471,7 +471,7 @@ export const manifest: readonly SchemaPart[] = [
   {"kind":"function","name":"dead_letter_rearm(letter_id bigint)","shape":"265298e9ee69be8b51b0017fb4946ad3"},
   {"kind":"function","name":"keep_saga_attachments()","shape":"590b9b1d35e189faddc292687922ae88"},
   {"kind":"function","name":"lock_subscriptions()","shape":"bae510822b8624006c9f3de0ffac2f87"},
-  {"kind":"function","name":"outbox_move_of(before sagabox.outbox, after sagabox.outbox)","shape":"1caec86218836699c2cc41fd5cc2ab7e"},
+  {"kind":"function","name":"outbox_move_of(before outbox, after outbox)","shape":"1caec86218836699c2cc41fd5cc2ab7e"},
   {"kind":"function","name":"outbox_retry_now(wanted text)","shape":"5ebb11be1fa42430fd6ea59259a2c379"},
   {"kind":"function","name":"refuse_illegal_move()","shape":"73c313802c80ff392e892dd6b8902ccb"},
   {"kind":"index","name":"audit_log_action","shape":"CREATE INDEX audit_log_action ON ONLY audit_log USING btree (action, xid, id)"},

@@ -214,7 +214,7 @@ export function doctorStatements(schema: string) {
          from own join pg_trigger on tgrelid = own.oid and not tgisinternal
         where own.relkind in ('r', 'p')
        union all
-       select 'function', proname || '(' || pg_get_function_identity_arguments(oid) || ')',
+       select 'function', proname || '(' || replace(pg_get_function_identity_arguments(oid), $1::text::regnamespace || '.', '') || ')',
               md5(replace(prosrc, $1::text, '{schema}')), false
          from pg_proc where pronamespace = $1::text::regnamespace
         order by kind, name`,

@@ -1,3 +1,4 @@
+import { isWorking } from "../../lanes/index.ts";
 import { statement } from "../../storage/index.ts";
 
 const utc = (column: string): string =>
@@ -17,7 +18,7 @@ const moving = (schema: string, table: "outbox" | "queue", open: boolean): strin
        ahead.due_at = 'infinity' as ahead_held
   from ${schema}.${table} as moving
   left join ${schema}.relay_lane as lane on lane.lane = moving.lane
-  left join ${schema}.member as owner on owner.id = lane.owner and owner.lease_until > clock_timestamp()
+  left join ${schema}.member as owner on owner.id = lane.owner and ${isWorking("owner")}
   left join lateral (
     ${open ? aheadOf(schema, table) : NOBODY_AHEAD}
   ) as ahead on true`;

@@ -1,3 +1,4 @@
+import { isWorking } from "../../lanes/index.ts";
 import { statement } from "../../storage/index.ts";
 
 const seconds = (expression: string): string =>
@@ -73,7 +74,7 @@ export function overviewStatements(schema: string) {
       "sagabox.overview.lanes",
       `select lane.scope, owner.worker, count(*)::integer as lanes
          from ${schema}.relay_lane as lane
-         left join ${schema}.member as owner on owner.id = lane.owner and owner.lease_until > clock_timestamp()
+         left join ${schema}.member as owner on owner.id = lane.owner and ${isWorking("owner")}
         group by lane.scope, owner.worker
         order by lane.scope, owner.worker nulls last`,
     ),
@@ -84,11 +85,13 @@ export function overviewStatements(schema: string) {
            or exists (select 1 from ${schema}.consumer_group)
            or exists (select 1 from ${schema}.conservation where checked_at is not null) as has_run`,
     ),
+    // What it holds without a session of its own, such as the list of what it runs, says less than what it holds with one.
     workers: statement(
       "sagabox.overview.workers",
-      `select worker, bool_or(lease_until > clock_timestamp()) as live, count(*)::integer as parts,
+      `select worker, coalesce(bool_or(${isWorking("member")}) filter (where backend is not null),
+                               bool_or(${isWorking("member")})) as live, count(*)::integer as parts,
               to_char(min(joined_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as since,
-              ${seconds("max(lease_until)")} as gone_seconds
+              greatest(0, ${seconds("max(lease_until)")}) as gone_seconds
          from ${schema}.member
         group by worker
         order by worker

@@ -223,6 +223,19 @@ test("what a consumer has said it does not want is passed over without a word", 
   expect(await house.observer.until("consumer.passed_over")).toMatchObject([{ id: "other", first: false }]);
 });
 
+test("what a handler returns by mistake is called that, and not the payload", async () => {
+  const house = await consumers();
+  const returning = (() => new Map()) as unknown as () => void;
+  house.registry.on(OrderPlaced, { consumer: "billing" }, returning);
+  await house.start();
+  await house.publish(aMessage({ id: "m" }));
+  await house.observer.until("dead_letter.buried");
+  await house.stop();
+  expect(await house.deadLetters()).toMatchObject([
+    { errorMessage: expect.stringMatching(/^What the handler returned, which is kept, is .*Map/) as string },
+  ]);
+});
+
 test("a command's reply is kept; one that does not match its schema is the handler's failure", async () => {
   const house = await consumers();
   const Reserve = command("stock.reserve", { schema: z.object({}), reply: z.object({ place: z.string() }) });

@@ -84,7 +84,9 @@ export async function recall(
 
 /** A result as it is kept, or null where there is none. What JSON cannot carry is the handler's failure. */
 export function storedResult(result: unknown): string | null {
-  return result === undefined ? null : encodeJson(result);
+  return result === undefined
+    ? null
+    : encodeJson(result, { what: "What the handler returned, which is kept," });
 }
 
 /** What is not an error, or one whose message is no text, becomes one: everything after has a message and a stack. */

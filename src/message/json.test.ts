@@ -72,6 +72,10 @@ test.each<[what: string, value: unknown, text: string]>([
   expect(encodeJson(value)).toBe(text);
 });
 
+test("what is refused is called what it is", () => {
+  expect(() => encodeJson({ at: new Date(0) }, { what: "The reply" })).toThrow(/^The reply at at is /);
+});
+
 test("what is too large is told a way out that holds with a claim check too", () => {
   const { message } = refusal(() => encodeJson("x".repeat(64), { maxBytes: 32 }));
   expect(message).toMatch(/larger than 32 bytes; attach it with bus\.attach\(\), or .* up to its `maxBytes`/);

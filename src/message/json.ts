@@ -13,6 +13,8 @@ export interface JsonLimits {
   readonly maxBytes?: number;
   /** Lists and objects inside each other. Default 64. */
   readonly maxDepth?: number;
+  /** What it is, at the beginning of a sentence. Default "The payload". */
+  readonly what?: string;
 }
 
 const defaultMaxBytes = 1_048_576;
@@ -23,13 +25,13 @@ const defaultMaxDepth = 64;
  * undefined are left out and -0 becomes 0, as JSON has it; nothing else changes silently.
  */
 export function encodeJson(value: unknown, limits: JsonLimits = {}): string {
-  const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
-  refuse(findValueFlaw(value, { maxDepth, maxNodes: maxBytes }), maxBytes);
+  const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth, what } = limits;
+  refuse(findValueFlaw(value, { maxDepth, maxNodes: maxBytes }), maxBytes, what);
   const text = JSON.stringify(value);
   // JSON.stringify writes NUL and lone surrogates as escapes, so one native search finds whether a closer look at
   // the strings is due; a text that merely spells such an escape passes that look.
-  if (text.includes("\\u0000") || text.includes("\\ud")) refuse(findTextFlaw(value), maxBytes);
-  if (exceeds(text, maxBytes)) refuse({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes);
+  if (text.includes("\\u0000") || text.includes("\\ud")) refuse(findTextFlaw(value), maxBytes, what);
+  if (exceeds(text, maxBytes)) refuse({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes, what);
   return text;
 }
 
@@ -70,11 +72,11 @@ const complaint: Partial<Record<PayloadErrorCode, string>> = {
   PAYLOAD_DUPLICATE_KEY: "has an object that names the same key twice",
 };
 
-function refuse(flaw: Flaw | undefined, maxBytes: number): void {
+function refuse(flaw: Flaw | undefined, maxBytes: number, what = "The payload"): void {
   if (flaw === undefined) return;
-  const what = flaw.path.length === 0 ? "The payload" : `The payload at ${shortPath(flaw.path)}`;
+  const where = flaw.path.length === 0 ? "" : ` at ${shortPath(flaw.path)}`;
   const message = complaintOf(flaw, maxBytes);
-  throw new PayloadError(flaw.code, `${what} ${message}.`, {
+  throw new PayloadError(flaw.code, `${what}${where} ${message}.`, {
     issues: [{ path: formatPath(flaw.path), message }],
   });
 }

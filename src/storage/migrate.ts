@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Database, OwnedTransaction, Queryable } from "./database.ts";
 import { migrations as shipped } from "./migrations.generated.ts";
-import { SQLSTATE, explainPostgresError, sqlState } from "./postgres-errors.ts";
+import { SQLSTATE, explainPostgresError, migrateRemedy, sqlState } from "./postgres-errors.ts";
 import { quotedSchema } from "./schema-name.ts";
 import type { Statement } from "./statement.ts";
 import { migrationScript, migrationStatements } from "./statements.ts";
@@ -119,7 +119,7 @@ export async function assertMigrated(database: Database, schema: string): Promis
   throw new SagaboxError(
     "STORAGE_NOT_MIGRATED",
     `Schema "${schema}" lacks ${pending.length} migration(s), the first is ${pending[0]?.name}. ` +
-      "Run `sagabox migrate up`, or call bus.migrate() before bus.run().",
+      `${migrateRemedy(quotedSchema(schema))} before bus.run().`,
   );
 }
 

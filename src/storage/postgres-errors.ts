@@ -79,7 +79,7 @@ export function explainPostgresError(error: unknown, schema: string, needs?: Nee
     return new SagaboxError(
       "STORAGE_NOT_MIGRATED",
       `Schema ${schema} lacks what this version needs (${(error as Error).message}). ` +
-        "Run `sagabox migrate up`, or call bus.migrate() before anything else.",
+        `${migrateRemedy(schema)} before anything else.`,
       { cause: error },
     );
   }
@@ -91,6 +91,16 @@ export function explainPostgresError(error: unknown, schema: string, needs?: Nee
     );
   }
   return error;
+}
+
+/** A schema by another name than the usual has to be named to the command as well; or it is a slip. */
+export function migrateRemedy(schema: string): string {
+  const name = schema.replaceAll('"', "");
+  const run =
+    name === "sagabox"
+      ? "Run `sagabox migrate up`"
+      : `Mend the name if it is a slip, else run \`sagabox migrate up --schema ${name}\``;
+  return `${run}, or call bus.migrate()`;
 }
 
 function permissionRemedy(schema: string, needs: NeededRole | undefined): string {

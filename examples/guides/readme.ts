@@ -14,6 +14,7 @@ bus.on(OrderPlaced, { consumer: "billing" }, async ({ data }, { tx }) => {
   await tx.query("insert into bills (order_id) values ($1)", [data.orderId]); // once, whatever happens
 });
 await bus.run();
+process.once("SIGINT", () => void bus.stop()); // lets go of its work, so that nobody waits for it
 
 const orderId = "order-1";
 await bus.transaction(async (tx) => {

@@ -37,7 +37,7 @@ export interface PublishOptions {
   readonly at?: Date;
   /** 9 is most urgent. Chooses among keys, never inside one. */
   readonly priority?: Priority;
-  /** Dead-lettered as `expired` when not delivered within this time. */
+  /** Dead-lettered as `expired` when not delivered within this time of becoming due. */
   readonly ttl?: Duration | number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly correlationId?: string;

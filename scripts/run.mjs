@@ -47,12 +47,21 @@ const proof = [
   "proof, quick",
   (say) => run.vitest(projects("proof"), { say, env: { SAGABOX_PROOF: "quick" } }),
 ];
+// The engine on the oldest server it is promised for; all versions in between are for the workflow.
+const engine = ["storage", "lanes", "outbox", "inbox", "dead-letter", "transports/postgres"];
+const oldest = [
+  "the engine on PostgreSQL 14",
+  () =>
+    run.vitest([...projects("postgres"), ...engine.map((room) => `src/${room}/`)], {
+      env: { SAGABOX_TEST_POSTGRES: "14" },
+    }),
+];
 // Whoever has just cloned it waits for ten minutes: enough for what every carrier promises, on each of them, beside processes
 // that mostly wait for their leases. What types promise is read by the compiler already. The stories of brokers and of the
 // files for operators are told to whoever asks for all.
 const everything =
   process.env.SAGABOX_REQUIRE === "all"
-    ? [...check, tests("unit", "types", "postgres"), ["brokers and ops files", stories], proof]
+    ? [...check, tests("unit", "types", "postgres"), oldest, ["brokers and ops files", stories], proof]
     : [...check, tests("unit", "postgres"), [["what carriers promise", carriers], proof]];
 
 const tasks = {

@@ -65,13 +65,16 @@ async function run(): Promise<void> {
   const shop = figures.counting(opened);
   undo.push(figures.watching(shop));
   const { port: healthPort = ports.health } = await shop.bus.run({ port: ports.health });
+  const found = await ordersFound(pool);
   const server = await serveShop(shop, ports.shop);
   undo.push(() => server.close());
   if (SHOP_LOAD !== "0") {
     const load = startLoad(shop);
     undo.push(() => load.stop());
   }
-  undo.push(showFigures({ figures, about: about(server.port, healthPort, place, carried.carrier), out }));
+  undo.push(
+    showFigures({ figures, about: about(server.port, healthPort, `${place}${found}`, carried.carrier), out }),
+  );
 }
 
 async function database(): Promise<{ url: string; place: string }> {
@@ -119,6 +122,12 @@ async function inUse(url: string): Promise<boolean> {
   } finally {
     await client.end().catch(() => undefined);
   }
+}
+
+async function ordersFound(pool: pg.Pool): Promise<string> {
+  const { rows } = await pool.query<{ orders: number }>("select count(*)::integer as orders from shop_order");
+  const orders = rows[0]?.orders ?? 0;
+  return orders === 0 ? "" : `, with ${orders} orders from before`;
 }
 
 function about(port: number, healthPort: number, place: string, carrier: string): string[] {

@@ -38,12 +38,12 @@ function page(figures: Figures): string[] {
   const { total, open, duplicates, pending, oldestMs, deadLetters, trouble } = figures;
   const rates = figures.rates();
   const row = (name: string, rate: number, count: number): string =>
-    `  ${name.padEnd(22)}${rate.toFixed(1).padStart(7)} /s${String(count).padStart(12)}`;
+    `  ${name.padEnd(22)}${rate.toFixed(1).padStart(7)} /s${String(count).padStart(13)}`;
   const fact = (name: string, value: string): string => `  ${name.padEnd(22)}${value}`;
   return [
     `sagabox shop, up ${duration(figures.uptimeMs)}`,
     "",
-    `  ${"".padEnd(22)}${"now".padStart(10)}${"so far".padStart(12)}`,
+    `  ${"".padEnd(22)}${"now".padStart(10)}${"since start".padStart(13)}`,
     row("orders placed", rates.orders, total.orders),
     row("orders billed", rates.billed, total.billed),
     row("orders shipped", rates.shipped, total.shipped),

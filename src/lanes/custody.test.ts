@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { aRow } from "../../test/support/lane-rows.ts";
+import { theRow } from "../../test/support/lane-rows.ts";
 import { Custody } from "./custody.ts";
 import type { LaneRow } from "./lane-row.ts";
 
@@ -16,27 +16,27 @@ function setup() {
   return { clock, custody, goOn };
 }
 
-const s = (seq: number, change: Partial<LaneRow> = {}): LaneRow => aRow(seq, { stream: "s", ...change });
+const s = (seq: number, change: Partial<LaneRow> = {}): LaneRow => theRow(seq, { stream: "s", ...change });
 
 test("a row is handed out once, however often it is read", () => {
   const { custody } = setup();
-  expect(custody.take(aRow(1), false)).toBe(true);
-  expect(custody.take(aRow(1), false)).toBe(false);
+  expect(custody.take(theRow(1), false)).toBe(true);
+  expect(custody.take(theRow(1), false)).toBe(false);
 });
 
 test("rule 7: a row that settled while the read ran is not handed out again", () => {
   const { custody } = setup();
-  custody.take(aRow(1), false);
+  custody.take(theRow(1), false);
   custody.inFlight.beginRead([7]);
-  custody.settled(aRow(1));
-  expect(custody.take(aRow(1), false)).toBe(false);
+  custody.settled(theRow(1));
+  expect(custody.take(theRow(1), false)).toBe(false);
 });
 
 test("rule 4: a row that must wait holds its successors back, and no other stream", () => {
   const { custody } = setup();
   expect(custody.take(s(1, { waitMs: 300 }), false)).toBe(false);
   expect(custody.take(s(2), false)).toBe(false);
-  expect(custody.take(aRow(3, { stream: "t" }), false)).toBe(true);
+  expect(custody.take(theRow(3, { stream: "t" }), false)).toBe(true);
   expect(custody.holds.nextMs()).toBe(1_300);
 });
 
@@ -123,26 +123,26 @@ test("a destination at rest keeps its held streams waiting", () => {
 
 test("single rows that waited go on by themselves", () => {
   const { custody, clock, goOn } = setup();
-  custody.take(aRow(1, { waitMs: 10 }), false);
+  custody.take(theRow(1, { waitMs: 10 }), false);
   clock.nowMs = 1_010;
-  expect(goOn([aRow(1)])).toEqual([1]);
+  expect(goOn([theRow(1)])).toEqual([1]);
   expect(custody.holds.size).toBe(0);
 });
 
 test("what a read leaves out: held and busy streams, busy and held rows, of these lanes alone", () => {
   const { custody } = setup();
   custody.take(s(1), false);
-  custody.take(aRow(2), false);
-  custody.take(aRow(3, { waitMs: 10 }), false);
-  custody.take(aRow(4, { stream: "t", waitMs: 10 }), false);
-  custody.take(aRow(5, { lane: 8, stream: "u" }), false);
+  custody.take(theRow(2), false);
+  custody.take(theRow(3, { waitMs: 10 }), false);
+  custody.take(theRow(4, { stream: "t", waitMs: 10 }), false);
+  custody.take(theRow(5, { lane: 8, stream: "u" }), false);
   expect(custody.passedOver([7])).toEqual(['{"t","s"}', "{1,2,3}"]);
 });
 
 test("a forgotten lane leaves nothing behind", () => {
   const { custody } = setup();
   custody.take(s(1), false);
-  custody.take(aRow(2, { stream: "t", waitMs: 10 }), false);
+  custody.take(theRow(2, { stream: "t", waitMs: 10 }), false);
   custody.forget(7);
   expect([custody.inFlight.size, custody.holds.size]).toEqual([0, 0]);
   expect(custody.settled(s(1))).toBe(false);

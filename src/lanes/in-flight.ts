@@ -46,9 +46,16 @@ export class InFlight {
     if (row.stream !== null) this.#streams.set(row.stream, (this.#streams.get(row.stream) ?? 0) + 1);
   }
 
+  /** The same row with its message is handed out in its place. */
+  replace(row: LaneRow, whole: LaneRow): void {
+    if (row !== whole && this.holds(row)) this.#lanes.get(row.lane)?.rows.set(row.seq, whole);
+  }
+
+  /** False for what was handed out before its lane was lost: the row may be on its way again, as another one. */
   remove(row: LaneRow): boolean {
     const lane = this.#lanes.get(row.lane);
-    if (lane?.rows.delete(row.seq) !== true) return false;
+    if (lane?.rows.get(row.seq) !== row) return false;
+    lane.rows.delete(row.seq);
     this.#remember(row);
     this.#size -= 1;
     if (lane.rows.size === 0) this.#lanes.delete(row.lane);

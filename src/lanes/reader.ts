@@ -108,16 +108,18 @@ export class LaneReader implements LaneWorker {
       );
       const whole = this.#options.messages ? await wholeRows(session, this.#sql.messages, rows) : rows;
       this.#bulky = whole.some((row, i) => row !== rows[i] && isLarge(row)); // others were of another day
-      // A lane may have been lost while a later statement ran, and regained: what was taken of it before is not ours.
-      return whole.filter((_, i) => this.#custody.inFlight.holds(rows[i]));
+      for (const [i, row] of rows.entries()) this.#custody.inFlight.replace(row, whole[i] ?? row);
+      return whole.filter((row) => this.holds(row));
     } catch (error) {
       // Nobody has seen them yet, and a later statement failed: left in flight, nobody ever would.
-      this.back(
-        rows.filter((row) => this.#custody.inFlight.holds(row)),
-        0,
-      );
+      this.back(rows, 0);
       throw error;
     }
+  }
+
+  /** Whether it is still ours to work on: a lane may have been lost since, and regained, and the row read anew. */
+  holds(row: LaneRow): boolean {
+    return this.#custody.inFlight.holds(row);
   }
 
   #hasMoreThanLanes(): boolean {

@@ -91,7 +91,7 @@ export class Delivery {
       publishBatch(transport, rows, {
         timeoutMs: settings.publishTimeoutMs,
         gathered: true,
-        mayGoOn: () => this.#ownership.remainingMs() > 0,
+        mayGoOn: () => this.#ownership.remainingMs() > 0 && rows.every((row) => this.#reader.holds(row)),
         ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
       });
     const turn = lot.doubted === true ? await destinations.turns.take(send) : undefined;

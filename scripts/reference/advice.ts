@@ -4,7 +4,7 @@ export const advice: Readonly<Record<string, string>> = {
     "From a URL a pool of 30 connections is made, and closed by `stop()`; a pool of yours stays open. All pools together should stay near cores × 2 + spindles of the database server; beyond that, more connections make it slower.",
   transport: "`postgres()` needs no broker. See the [transports](../guides/transports.md).",
   lease:
-    "Longer than the longest pause of a process; what a frozen one held is free again after this time, what a killed one held within seconds.",
+    "Longer than the longest pause of a process; what a dead one held is free again after this time, on its own machine within seconds.",
   shutdownTimeout: "Shorter than the time the platform gives before it kills, less its preStop.",
   deadLetterRetention:
     "Long enough for a bug to be found and fixed. Dedupe rows live at least as long, so that a replay never has its effect twice.",

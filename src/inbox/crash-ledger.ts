@@ -114,7 +114,7 @@ export class CrashLedger implements Service {
       this.#member,
       this.#worker,
       this.#leaseMs,
-      thisProcess,
+      thisProcess.name,
     ]);
     await this.notice();
   }

@@ -1,6 +1,6 @@
-import { randomToken, thisProcess, type Clock } from "../runtime/index.ts";
+import { hasEnded, randomToken, thisProcess, type Clock } from "../runtime/index.ts";
 import { textArray, type Param, type Rows, type Statement } from "../storage/index.ts";
-import { Absences } from "./absences.ts";
+import { Deaths } from "./deaths.ts";
 import type { OwnershipStatements } from "./ownership-statements.ts";
 
 export interface MembershipOptions {
@@ -23,11 +23,11 @@ export interface Look {
   readonly free: number;
   /** Ours by the table, though we never heard of it. */
   readonly ghosts: number;
-  /** Processes of which no session is left. */
-  readonly absent: readonly string[];
+  /** Processes of which no session is left, with their places, as JSON. */
+  readonly absent: string;
 }
 
-const NOTHING_SEEN: Look = { members: 0, rank: 0, present: false, free: 0, ghosts: 0, absent: [] };
+const NOTHING_SEEN: Look = { members: 0, rank: 0, present: false, free: 0, ghosts: 0, absent: "{}" };
 
 /**
  * One member among those that share a scope, under a lease. The database clock decides when it is over for others; this
@@ -35,13 +35,13 @@ const NOTHING_SEEN: Look = { members: 0, rank: 0, present: false, free: 0, ghost
  */
 export class Membership {
   readonly #options: MembershipOptions;
-  readonly #absences: Absences;
+  readonly #deaths: Deaths;
   #id: string | undefined;
   #validUntilMs = -Infinity;
 
   constructor(options: MembershipOptions) {
     this.#options = options;
-    this.#absences = new Absences(options.leaseMs);
+    this.#deaths = new Deaths(options.leaseMs);
   }
 
   /** Undefined while it is no member. */
@@ -63,14 +63,21 @@ export class Membership {
     const { run, sql, scope, worker, leaseMs, hasSession, clock } = this.#options;
     const id = `${worker}/${randomToken().slice(0, 12)}`;
     const askedAtMs = clock.monotonicMs();
-    await run(sql.join, [id, scope, worker, leaseMs, thisProcess, hasSession]);
+    const { name, place } = thisProcess;
+    await run(sql.join, [id, scope, worker, leaseMs, name, hasSession, place]);
     this.#id = id;
     this.#believeFrom(askedAtMs);
   }
 
   async look(known: readonly [tokens: string, lanes: string]): Promise<Look> {
     const { run, sql, scope, hasSession } = this.#options;
-    const { rows } = await run<Look>(sql.look, [scope, this.#id ?? "", ...known, thisProcess, hasSession]);
+    const { rows } = await run<Look>(sql.look, [
+      scope,
+      this.#id ?? "",
+      ...known,
+      thisProcess.name,
+      hasSession,
+    ]);
     return rows[0] ?? NOTHING_SEEN;
   }
 
@@ -84,11 +91,14 @@ export class Membership {
     return rows[0]?.xid;
   }
 
-  /** Ends the leases of processes that have been absent for too long, in every scope; true if there were any. */
-  async dismiss(absent: readonly string[]): Promise<boolean> {
-    const overdue = this.#absences.overdue(absent, this.#options.clock.monotonicMs());
+  /** Ends the leases, in every scope, of processes that have ended here for a while; true if there were any. */
+  async dismiss({ absent }: Look): Promise<boolean> {
+    const { run, sql, leaseMs, clock } = this.#options;
+    const places = absent === "{}" ? [] : Object.entries(JSON.parse(absent) as Record<string, string | null>);
+    const ended = places.filter(([, place]) => hasEnded(place)).map(([process]) => process);
+    const overdue = this.#deaths.overdue(ended, clock.monotonicMs());
     if (overdue.length === 0) return false;
-    const { rows } = await this.#options.run(this.#options.sql.dismiss, [textArray(overdue)]);
+    const { rows } = await run(sql.dismiss, [textArray(overdue), leaseMs]);
     return rows.length > 0;
   }
 

@@ -29,9 +29,9 @@ export function ownershipStatements(schema: string) {
   return {
     join: statement(
       "sagabox.lanes.join",
-      `insert into ${schema}.member (id, scope, worker, lease_until, process, backend)
+      `insert into ${schema}.member (id, scope, worker, lease_until, process, backend, place)
        values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
-               ${backend("$6")})`,
+               ${backend("$6")}, $7::text)`,
     ),
     // A lease that has run out is not renewed: its lanes may have a new owner already.
     renew: statement(
@@ -51,17 +51,18 @@ export function ownershipStatements(schema: string) {
                  from ${schema}.relay_lane as lane
                 where lane.scope = $1::integer and ${free}) as free,
               (select count(*)::integer from ${schema}.relay_lane as lane where ${ghost}) as ghosts,
-              array(select distinct process from ${schema}.member
-                     where scope = $1::integer and ${alive} and backend is not null and process <> $5::text
-                       and ${absent}) as absent`,
+              coalesce((select json_object_agg(process, place) from ${schema}.member
+                         where scope = $1::integer and ${alive} and backend is not null and process <> $5::text
+                           and ${absent}), '{}')::text as absent`,
     ),
     // Everything that a process has a lease on, in one statement: what it was running is suspect before somebody else runs it.
-    // Whoever renews meanwhile is passed over, and whoever comes back later joins again.
+    // Whoever looks for suspects accuses nobody on a server that has only just started, so nobody is dismissed there either.
     dismiss: statement(
       "sagabox.lanes.dismiss",
       `update ${schema}.member set lease_until = clock_timestamp()
         where id in (select id from ${schema}.member
                       where process = any($1::text::text[]) and ${alive} and ${absent}
+                        and pg_postmaster_start_time() < clock_timestamp() - $2::double precision * interval '1 ms'
                         for update skip locked)
        returning id`,
     ),

@@ -140,7 +140,7 @@ export class LaneOwnership implements Service {
     const look = await this.#membership.look(this.#known());
     await this.#keepLease(look);
     if (this.member === undefined) return 0;
-    if (await this.#membership.dismiss(look.absent)) return 0;
+    if (await this.#membership.dismiss(look)) return 0;
     await this.#reap();
     if (look.ghosts > 0) await this.#disown();
     const share = this.#leaving ? 0 : fairShare(look.members, look.rank);

@@ -87,7 +87,7 @@ export const environmentVariables = {
     meaning: "How long lanes stay with a process that no longer answers.",
     default: "30s",
     advice:
-      "Longer than the longest pause of a process; a frozen one is replaced after this time, a killed one within seconds.",
+      "Longer than the longest pause of a process; a dead one is replaced after this time, on its own machine within seconds.",
     read: (name: string, value: string) => milliseconds(name, value, { min: 1_000, max: 3_600_000 }),
   },
   concurrency: {

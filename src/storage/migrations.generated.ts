@@ -97,7 +97,7 @@ export const migrations: readonly Migration[] = [
     version: 14,
     name: "member_sessions",
     breaking: false,
-    checksum: "62c3e57f4107c18e65ab0e178060534a194817515df5f9cb0926ec31fa5700bb",
-    sql: "-- Which process a member belongs to, and the session of the server it speaks through. When all sessions of a process have ended\n-- and it does not come back, the process has ended too, and its lanes need not wait until its lease is over.\nalter table {schema}.member\n  add column process text,\n  add column backend integer;\n",
+    checksum: "bcd522457f296183c0808a81e6de17536fa2e7b1b42673f2053dc03a7fddf1b3",
+    sql: "-- Which process a member belongs to, where that runs, and the session of the server it speaks through. A process that was killed\n-- is known by that to others on its machine, which then need not wait until its lease is over.\nalter table {schema}.member\n  add column process text,\n  add column place   text,\n  add column backend integer;\n",
   },
 ];

@@ -163,7 +163,7 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
   },
   "member.gone": {
     level: "warn",
-    meaning: "Another process ended without a good-bye: its lease ran out, or none of its sessions was left.",
+    meaning: "Another process ended without a good-bye: its lease ran out, or it was seen to be dead.",
     fields: { scope, member: "Name of that process." },
   },
   "scheduled.due": { level: "debug", meaning: "Scheduled messages became due.", fields: { count } },

@@ -147,6 +147,7 @@ export const manifest: readonly SchemaPart[] = [
   {"kind":"column","name":"member.id","shape":"text not null"},
   {"kind":"column","name":"member.joined_at","shape":"timestamp with time zone not null"},
   {"kind":"column","name":"member.lease_until","shape":"timestamp with time zone not null"},
+  {"kind":"column","name":"member.place","shape":"text"},
   {"kind":"column","name":"member.process","shape":"text"},
   {"kind":"column","name":"member.scope","shape":"integer not null"},
   {"kind":"column","name":"member.worker","shape":"text not null"},

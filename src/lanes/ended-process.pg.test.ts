@@ -1,9 +1,30 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
 import { relays, until } from "../../test/support/relays.ts";
+import { placeOf } from "../runtime/index.ts";
 import { SessionHolder } from "../storage/index.ts";
 import { laneSettings } from "./options.ts";
 import { LaneOwnership } from "./ownership.ts";
 import { LANES } from "./share.ts";
+
+const onLinux = test.skipIf(process.platform !== "linux");
+
+interface Told {
+  readonly place?: string | null;
+  readonly backend?: number;
+}
+
+/** Where another process of this machine runs, or ran. */
+async function placeOfOther(fate: "running" | "ended"): Promise<string | null> {
+  const other = spawn(process.execPath, ["-e", "setInterval(() => undefined, 1000)"]);
+  onTestFinished(() => void other.kill("SIGKILL"));
+  const place = placeOf(other.pid ?? 0);
+  const died = once(other, "exit");
+  if (fate === "ended") other.kill("SIGKILL");
+  if (fate === "ended") await died;
+  return place;
+}
 
 async function setup() {
   const house = await relays();
@@ -23,11 +44,11 @@ async function setup() {
     return pid;
   };
   /** A member of another process, with an hour of lease and all lanes of its scope. */
-  const elsewhere = async (id: string, process: string | null, scope: number, backend: number | null) => {
+  const elsewhere = async (id: string, process: string | null, scope: number, told: Told = {}) => {
     await pool.query(
-      `insert into sagabox.member (id, scope, worker, lease_until, process, backend)
-       values ($1, $2, $1, clock_timestamp() + interval '1 hour', $3, $4)`,
-      [id, scope, process, backend],
+      `insert into sagabox.member (id, scope, worker, lease_until, process, backend, place)
+       values ($1, $2, $1, clock_timestamp() + interval '1 hour', $3, $4, $5)`,
+      [id, scope, process, told.backend, told.place],
     );
     await pool.query("update sagabox.relay_lane set owner = $1, token = 't', fence = 1 where scope = $2", [
       id,
@@ -71,38 +92,52 @@ async function setup() {
   return { ...house, sessionOf, elsewhere, member, lookedAround, leases };
 }
 
-test("A8: the lanes of a process whose sessions have all ended are taken over long before its lease is over", async () => {
-  const { sessionOf, elsewhere, member, leases, pool } = await setup();
-  await elsewhere("relay", "killed", 0, await sessionOf("ended"));
-  await elsewhere("consumer", "killed", 1, await sessionOf("ended"));
-  await pool.query(
-    `insert into sagabox.member (id, scope, worker, lease_until, process)
+onLinux(
+  "A8: the lanes of a process that was killed here are taken over long before its lease is over",
+  async () => {
+    const { sessionOf, elsewhere, member, leases, pool } = await setup();
+    const place = await placeOfOther("ended");
+    await elsewhere("relay", "killed", 0, { place, backend: await sessionOf("ended") });
+    await elsewhere("consumer", "killed", 1, { place, backend: await sessionOf("ended") });
+    await pool.query(
+      `insert into sagabox.member (id, scope, worker, lease_until, process)
      values ('ledger', -1, 'ledger', clock_timestamp() + interval '1 hour', 'killed')`,
-  );
-  const taking = await member(0);
-  await until(() => taking.size === LANES);
-  // In every scope at once, and what it was running is suspect from then on.
-  expect(await leases()).toEqual([]);
+    );
+    const taking = await member(0);
+    await until(() => taking.size === LANES);
+    // In every scope at once; the ledger of what it was running among them.
+    expect(await leases()).toEqual([]);
+  },
+);
+
+onLinux("A8: a process that lives keeps its whole lease, though none of its sessions is left", async () => {
+  const { sessionOf, elsewhere, member, lookedAround, leases } = await setup();
+  const told = { place: await placeOfOther("running"), backend: await sessionOf("ended") };
+  await elsewhere("relay", "cut off", 0, told);
+  const waiting = await member(0);
+  await lookedAround();
+  expect([waiting.size, await leases()]).toEqual([0, ["relay"]]);
 });
 
-test("A8: a process with one session left is alive, however many have ended", async () => {
+onLinux("A8: a process with a session left is not gone, whatever seems to have become of it", async () => {
   const { sessionOf, elsewhere, member, lookedAround, leases } = await setup();
-  await elsewhere("relay", "half", 0, await sessionOf("ended"));
-  await elsewhere("consumer", "half", 1, await sessionOf("open"));
+  const place = await placeOfOther("ended");
+  await elsewhere("relay", "half", 0, { place, backend: await sessionOf("ended") });
+  await elsewhere("consumer", "half", 1, { place, backend: await sessionOf("open") });
   const waiting = await member(0);
   await lookedAround();
   expect([waiting.size, await leases()]).toEqual([0, ["consumer", "relay"]]);
 });
 
-test("A8: a member that does not say which session it has, as those of older versions, keeps its whole lease", async () => {
-  const { elsewhere, member, lookedAround, leases } = await setup();
-  await elsewhere("older", null, 0, null);
-  await elsewhere("pooled", "pooled", 1, null);
+test("A8: who does not say where it runs, or by which session, or runs elsewhere, keeps its whole lease", async () => {
+  const { sessionOf, elsewhere, member, lookedAround, leases } = await setup();
+  await elsewhere("older", null, 0);
+  await elsewhere("abroad", "abroad", 1, { place: "elsewhere/1/1", backend: await sessionOf("ended") });
   const waiting = [await member(0), await member(1)];
   await lookedAround();
   expect([waiting.map(({ size }) => size), await leases()]).toEqual([
     [0, 0],
-    ["older", "pooled"],
+    ["abroad", "older"],
   ]);
 });
 

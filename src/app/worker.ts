@@ -196,6 +196,11 @@ export class Worker {
       service,
     });
     const when = (
+    const first = (name: string, service: SupervisedService["service"]): SupervisedService => ({
+      name,
+      service,
+      stopsFirst: true,
+    });
       part: WorkerPart,
       ...services: readonly SupervisedService[]
     ): readonly SupervisedService[] => (this.#runs(part) ? services : []);
@@ -219,10 +224,10 @@ export class Worker {
         : []),
       ...when("relay", named("schedule", mover)),
       named("notifications", hintListener(this.#parts)),
-      ...when("sagas", named("sagas", sagas.runner), named("saga backlog", sagaBacklog(this.#parts))),
+      ...when("sagas", first("sagas", sagas.runner), named("saga backlog", sagaBacklog(this.#parts))),
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
-      ...this.#consumers.map((consumer) => named(`consumer ${consumer.name}`, consumer)),
-      named("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
+      ...this.#consumers.map((consumer) => first(`consumer ${consumer.name}`, consumer)),
+      first("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
       ...(options.port === undefined
         ? []
         : [named("health server", this.#server(options.port, options.host))]),
@@ -264,8 +269,7 @@ export class Worker {
     };
     const work = async (): Promise<StopResult> => {
       await this.#starting?.catch(() => undefined); // it gives up by itself, or is whole and can be stopped
-      await calmly(() => requests.close());
-      await calmly(() => this.#supervisor?.stop());
+      await Promise.all([calmly(() => requests.close()), calmly(() => this.#supervisor?.stop())]);
       await calmly(() => Promise.all([sender.close(), this.#notices.close()]));
       await calmly(() => transport.close());
       await calmly(() => Promise.all([wakeUp.close(), admission.close()]));

@@ -24,6 +24,20 @@ test("services start in order and stop in reverse", async () => {
   expect(events).toEqual(["start a", "start b", "start c", "stop c", "stop b", "stop a"]);
 });
 
+test("what stops first does so together, and the rest after it in reverse", async () => {
+  const { events, service } = recorder();
+  let ended = (): void => undefined;
+  const busy = { ...service("busy", () => new Promise<void>((resolve) => (ended = resolve))), stopsFirst: true };
+  const idle = { ...service("idle"), stopsFirst: true };
+  const supervisor = new Supervisor({ services: [service("relay"), idle, busy, service("server")] });
+  await supervisor.start();
+  const stopping = supervisor.stop();
+  await expect.poll(() => events.slice(4)).toEqual(["stop busy", "stop idle"]);
+  ended();
+  await stopping;
+  expect(events.slice(6)).toEqual(["stop server", "stop relay"]);
+});
+
 test("a failing start stops what was started, itself included, and passes the error on", async () => {
   const { events, service } = recorder();
   const broken = service("b");

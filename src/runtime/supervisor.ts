@@ -6,10 +6,12 @@ import type { Service } from "./service.ts";
 export interface SupervisedService {
   readonly name: string;
   readonly service: Service;
+  /** All of this kind stop together, before the rest: what takes in work begins no more while another of them ends. */
+  readonly stopsFirst?: boolean;
 }
 
 export interface SupervisorOptions {
-  /** Started in this order, stopped in the reverse one. */
+  /** Started in this order, stopped in the reverse one, after those that stop first. */
   readonly services: readonly SupervisedService[];
   /** How long stopping may take altogether. Default 30 000. */
   readonly stopDeadlineMs?: number;
@@ -65,10 +67,13 @@ export class Supervisor implements Service {
 
   async #stopAll(): Promise<void> {
     const endMs = this.#clock.monotonicMs() + (this.#options.stopDeadlineMs ?? 30_000);
-    for (const supervised of this.#started.reverse()) {
-      await this.#stopOne(supervised, Math.max(0, endMs - this.#clock.monotonicMs()));
+    const leftMs = (): number => Math.max(0, endMs - this.#clock.monotonicMs());
+    const started = this.#started.splice(0).reverse();
+    const first = started.filter(({ stopsFirst }) => stopsFirst === true);
+    await Promise.all(first.map((supervised) => this.#stopOne(supervised, leftMs())));
+    for (const supervised of started) {
+      if (!first.includes(supervised)) await this.#stopOne(supervised, leftMs());
     }
-    this.#started = [];
   }
 
   async #stopOne({ name, service }: SupervisedService, remainingMs: number): Promise<void> {

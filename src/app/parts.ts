@@ -46,6 +46,7 @@ import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } fr
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
 import { wireClaimCheck, type BusClaimCheck } from "./claim-check.ts";
+import { drainMs } from "./drain-time.ts";
 import { Payloads, type PayloadSeal } from "./payloads.ts";
 import type { SagaWatch } from "./saga-watch.ts";
 import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
@@ -169,7 +170,7 @@ export function wire(
     schema,
     worker,
     leaseMs: settings.leaseMs,
-    stopDeadlineMs: settings.shutdownMs * 0.8,
+    stopDeadlineMs: drainMs(settings.shutdownMs),
     settings: settings.sagas,
     compose: composeOne,
     newId,

@@ -90,7 +90,7 @@ test("G1: a handler has the whole shutdown timeout, however long that is", async
   onTestFinished(() => void vi.useRealTimers());
   let stopped = false;
   const stopping = bus.stop().finally(() => (stopped = true));
-  for (let passedMs = 0; passedMs < 40_000 && !stopped; passedMs += 1_000) {
+  for (let passedMs = 0; passedMs < 58_000 && !stopped; passedMs += 1_000) {
     await vi.advanceTimersByTimeAsync(1_000);
     await aMoment();
   }
@@ -105,6 +105,67 @@ test("G1: a stop whose time was over before a handler ended says so", async () =
   const finish = await handlerAtWork(bus);
   onTestFinished(finish);
   expect(await bus.stop()).toEqual({ clean: false, timedOut: true });
+});
+
+test("G1: a handler that was cut off makes the stop unclean", async () => {
+  const { bus } = await setup({ shutdownTimeout: "2s" });
+  let signal: AbortSignal | undefined;
+  const begun = new Promise<void>((resolve) => {
+    bus.on(Noted, { consumer: "notes", deadline: "10m" }, (_, context) => {
+      signal = context.signal;
+      resolve();
+      return new Promise<void>(() => undefined);
+    });
+  });
+  await bus.run();
+  await bus.transaction((tx) => tx.publish(Noted, {}));
+  await begun;
+  expect(await bus.stop()).toEqual({ clean: false, timedOut: true });
+  expect(signal?.aborted).toBe(true);
+});
+
+test("G1: a local step of a saga that was cut off makes the stop unclean", async () => {
+  const { bus } = await setup({ shutdownTimeout: "1s" });
+  let begun = false;
+  const endless = saga("endless", { version: 1, input: z.object({ id: z.string() }), key: ({ id }) => id })
+    .run("wait", () => {
+      begun = true;
+      return new Promise<undefined>(() => undefined);
+    })
+    .noUndo("nothing to undo");
+  bus.register(endless);
+  await bus.run();
+  await bus.transaction((tx) => bus.start(tx, endless, { id: "a" }));
+  await until(() => begun);
+  expect(await bus.stop()).toEqual({ clean: false, timedOut: true });
+});
+
+test("G1: from the moment of the stop no consumer begins anything, however long another takes to end", async () => {
+  const { bus } = await setup();
+  let begun = 0;
+  let finish = (): void => undefined;
+  const busy = new Promise<void>((resolve) => {
+    bus.on(Noted, { consumer: "first", concurrency: 1 }, async () => {
+      begun += 1;
+      await new Promise((later) => setTimeout(later, 20));
+    });
+    bus.on(Noted, { consumer: "last", concurrency: 1 }, () => {
+      resolve();
+      return new Promise<void>((end) => (finish = end));
+    });
+  });
+  await bus.run();
+  await bus.transaction(async (tx) => {
+    for (let n = 0; n < 200; n += 1) await tx.publish(Noted, {});
+  });
+  await Promise.all([busy, until(() => begun > 2)]);
+  const stopping = bus.stop();
+  await aMoment();
+  const before = begun;
+  await new Promise((later) => setTimeout(later, 300));
+  expect(begun).toBe(before);
+  finish();
+  expect(await stopping).toEqual({ clean: true });
 });
 
 test("A9: what commits while the bus is stopped is sent, and its connection given back", async () => {

@@ -1,6 +1,6 @@
 import { assertRights, ConservationWatch } from "../admin/index.ts";
 import { Consumer, CrashLedger, type ConsumerDefinition, type HandlerRegistry } from "../inbox/index.ts";
-import { SagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import type { Notices } from "../notify/index.ts";
 import { Sweeper } from "../privacy/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
@@ -11,6 +11,7 @@ import { auditSealer, auditWatch } from "./bus-audit.ts";
 import { eraser } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
+import { drainMs } from "./drain-time.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { hintListener } from "./hint-listener.ts";
 import { openTransport } from "./open-transport.ts";
@@ -37,7 +38,7 @@ export interface Running {
 
 export interface StopResult {
   readonly clean: boolean;
-  /** The shutdown timeout was over before everything had ended. */
+  /** The time was over before everything had ended; a handler or a local step may have been cut off. */
   readonly timedOut?: true;
 }
 
@@ -97,7 +98,7 @@ export class Worker {
       stopDeadlineMs: settings.shutdownMs,
       onStopTrouble: (_name, error) => {
         this.#clean = false;
-        this.#late ||= error === undefined;
+        this.#late ||= error === undefined || isSagaboxError(error, "SHUTDOWN_TIMEOUT");
       },
     });
     this.#supervisor = supervisor;
@@ -176,7 +177,7 @@ export class Worker {
           ledger,
           worker: settings.worker,
           service: settings.service,
-          stopDeadlineMs: settings.shutdownMs * 0.8,
+          stopDeadlineMs: drainMs(settings.shutdownMs),
         }),
     );
   }
@@ -195,12 +196,12 @@ export class Worker {
       name,
       service,
     });
-    const when = (
     const first = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
       stopsFirst: true,
     });
+    const when = (
       part: WorkerPart,
       ...services: readonly SupervisedService[]
     ): readonly SupervisedService[] => (this.#runs(part) ? services : []);

@@ -68,12 +68,18 @@ export class Consumer implements Service {
     );
   }
 
-  /** Takes nothing new, finishes what runs within the deadline, gives the rest back unharmed. */
+  /**
+   * Takes nothing new, finishes what runs within the deadline, gives the rest back unharmed. Fails with SHUTDOWN_TIMEOUT,
+   * after everything has ended, if handlers were cut off.
+   */
   async stop(): Promise<void> {
     const current = this.#current;
     if (current === undefined) return;
-    await current.end();
-    if (this.#current === current) this.#current = undefined;
+    try {
+      await current.end();
+    } finally {
+      if (this.#current === current) this.#current = undefined;
+    }
   }
 
   health(): { readonly ok: boolean; readonly detail?: string } {

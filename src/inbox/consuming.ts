@@ -102,18 +102,17 @@ export class Consuming {
     const givenBack = rest.map((held) => this.#giveBack(held));
     const { stopDeadlineMs = 25_000 } = this.#parts;
     const finished = Promise.all([...givenBack, ...this.#runs]).then(() => undefined);
-    await withDeadline(finished, stopDeadlineMs, () => this.#giveUp());
+    const cutOff = await withDeadline(finished, stopDeadlineMs, () => this.#giveUp());
     await this.#consumption?.close();
+    if (cutOff !== undefined) throw cutOff;
   }
 
-  async #giveUp(): Promise<void> {
+  async #giveUp(): Promise<SagaboxError> {
     this.#givenUp.abort();
-    const stopped = new SagaboxError(
-      "BUS_STOPPED",
-      "The consumer was stopped before the handler had finished.",
-    );
-    for (const attempt of this.#attempts) attempt.end(stopped);
+    const why = `Consumer "${this.#parts.definition.name}" was stopped before its handlers had finished.`;
+    for (const attempt of this.#attempts) attempt.end(new SagaboxError("BUS_STOPPED", why));
     await withDeadline(Promise.all(this.#runs), ENDING_MS, () => []);
+    return new SagaboxError("SHUTDOWN_TIMEOUT", why);
   }
 
   #receive(delivery: Delivery): void {

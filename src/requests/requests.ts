@@ -78,8 +78,11 @@ export class Requests {
     const { replies } = this.#parts;
     replies.giveUp(new SagaboxError("BUS_STOPPED", "The bus was stopped before the reply came."));
     await this.#starting?.catch(() => undefined);
-    await this.#consumer?.stop();
-    await replies.stop();
+    try {
+      await this.#consumer?.stop();
+    } finally {
+      await replies.stop();
+    }
   }
 
   /** Undefined as long as nothing was asked. */

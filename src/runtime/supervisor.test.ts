@@ -27,7 +27,10 @@ test("services start in order and stop in reverse", async () => {
 test("what stops first does so together, and the rest after it in reverse", async () => {
   const { events, service } = recorder();
   let ended = (): void => undefined;
-  const busy = { ...service("busy", () => new Promise<void>((resolve) => (ended = resolve))), stopsFirst: true };
+  const busy = {
+    ...service("busy", () => new Promise<void>((resolve) => (ended = resolve))),
+    stopsFirst: true,
+  };
   const idle = { ...service("idle"), stopsFirst: true };
   const supervisor = new Supervisor({ services: [service("relay"), idle, busy, service("server")] });
   await supervisor.start();

@@ -1,5 +1,5 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { after, sleep, systemClock, withDeadline, type CancelTimer } from "../runtime/index.ts";
+import { after, sleep, systemClock, type CancelTimer } from "../runtime/index.ts";
 import { messageOf } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
@@ -88,11 +88,11 @@ export class InstanceTask {
     this.#wake?.();
   }
 
-  /** Lets local steps finish; they are told that they should, and are not waited for longer than this. */
-  async stop(deadlineMs: number): Promise<void> {
+  /** Begins nothing more and lets local steps finish; they are told that they should. */
+  async stop(): Promise<void> {
     this.#stopping = true;
     this.#goOn();
-    await withDeadline(this.#run ?? Promise.resolve(), deadlineMs, () => this.lose());
+    await this.#run;
   }
 
   #goOn(): void {

@@ -8,6 +8,7 @@ import { messageOf } from "./begin.ts";
 import { orphanWatch } from "./orphan-watch.ts";
 import { Places } from "./places.ts";
 import type { Claim, InstanceRow, Loaded } from "./saga-store.ts";
+import { stopTasks } from "./stop-tasks.ts";
 import { TransitionWriter } from "./transition-writer.ts";
 import { LONGEST_WAIT_MS, mostBeside, WaitingRoom, type Called } from "./waiting-room.ts";
 
@@ -49,10 +50,8 @@ export class SagaRunner implements Service {
 
   constructor(parts: SagaRunnerParts) {
     this.#parts = parts;
-    const {
-      sql,
-      parts: { observer },
-    } = parts.engine;
+    const { sql } = parts.engine;
+    const { observer } = parts.engine.parts;
     this.#writer = new TransitionWriter(parts.database, sql.save);
     this.#waiting = new WaitingRoom(parts.concurrency);
     this.#places = new Places({
@@ -82,11 +81,11 @@ export class SagaRunner implements Service {
   async stop(): Promise<void> {
     await this.#loop.stop();
     await this.#giveBack(this.#waiting.dismissAll()).catch(() => undefined); // they run out by themselves
-    const opened = Promise.all(this.#opening.values());
-    await withDeadline(opened, this.#parts.stopDeadlineMs, () => []);
-    await Promise.all([...this.#tasks.values()].map((task) => task.stop(this.#parts.stopDeadlineMs)));
+    await withDeadline(Promise.all(this.#opening.values()), this.#parts.stopDeadlineMs, () => []);
+    const cutOff = await stopTasks(this.#tasks.values(), this.#parts.stopDeadlineMs);
     await Promise.all(this.#lettingGo);
     await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
+    if (cutOff !== undefined) throw cutOff;
   }
 
   /** With which a new instance is taken by this process, if it has room. */

@@ -45,10 +45,11 @@ export async function consumers(wishes: Wishes = {}) {
   let running: Consumer[] = [];
 
   const stop = async (): Promise<void> => {
-    await Promise.all(running.map((consumer) => consumer.stop()));
+    const stopped = await Promise.allSettled(running.map((consumer) => consumer.stop()));
     running = [];
     await transport.close();
     await ledger?.stop();
+    for (const one of stopped) if (one.status === "rejected") throw one.reason;
   };
   onTestFinished(stop);
 

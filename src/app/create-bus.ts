@@ -7,6 +7,7 @@ import { busSettings, type BusOptions, type BusSettings } from "./bus-options.ts
 import { wire } from "./parts.ts";
 import { withSagaVault } from "./saga-vault-of.ts";
 import { SagaWatch } from "./saga-watch.ts";
+import { withShutdownMs } from "./shutdown-ms-of.ts";
 import { Worker } from "./worker.ts";
 
 /** Reads the options, builds the rooms and joins them. Nothing connects before the first use. */
@@ -25,7 +26,7 @@ export function createBus(options: BusOptions): Bus {
   );
   const parts = wire(settings, options.transport ?? postgres(), observer, registry, { tracing, watch });
   const bus = new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
-  return withSagaVault(bus, parts.sagas.engine.parts.vault);
+  return withShutdownMs(withSagaVault(bus, parts.sagas.engine.parts.vault), settings.shutdownMs);
 }
 
 function logs({ log }: BusSettings): Observer[] {

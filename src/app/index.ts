@@ -9,5 +9,6 @@ export { HealthServer, type HealthServerOptions, type Readiness } from "./health
 export type { LogOptions } from "./log-options.ts";
 export { sagaVaultOf } from "./saga-vault-of.ts";
 export type { SagaNews } from "./saga-watch.ts";
+export { shutdownMsOf } from "./shutdown-ms-of.ts";
 export type { BusTopology } from "./topology.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";

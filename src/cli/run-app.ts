@@ -1,4 +1,4 @@
-import type { RunOptions } from "../app/index.ts";
+import { shutdownMsOf, type RunOptions } from "../app/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { every, systemClock, withDeadline } from "../runtime/index.ts";
 import type { Io } from "./command.ts";
@@ -6,6 +6,7 @@ import type { RunnableBus } from "./load-app.ts";
 import type { StopSignals } from "./stop-signals.ts";
 
 export interface RunAppOptions extends RunOptions {
+  /** For a bus that does not say how long its stop may take. */
   readonly shutdownMs: number;
 }
 
@@ -15,13 +16,14 @@ const MARGIN_MS = 1_000;
 /** Runs the bus until a signal asks to stop. Resolves when everything begun has ended; rejects when it has not. */
 export async function runApp(
   load: () => Promise<RunnableBus>,
-  { shutdownMs, ...options }: RunAppOptions,
+  { shutdownMs: otherwiseMs, ...options }: RunAppOptions,
   { stop, io }: { readonly stop: StopSignals; readonly io: Io },
 ): Promise<void> {
   const cancel = every(60_000, () => undefined); // nothing else may keep the process alive yet
   try {
     const bus = await Promise.race([load(), stop.requested]);
     if (typeof bus === "string") return;
+    const shutdownMs = shutdownMsOf(bus) ?? otherwiseMs;
     const running = bus.run(options);
     const failed = running.then(() => stop.requested);
     try {

@@ -74,6 +74,21 @@ test.each([
   expect(stderr).toContain(reason);
 });
 
+test("G11: a shutdown timeout in code goes before the one of the environment", async () => {
+  const app = `import { createBus } from ${JSON.stringify(new URL("../app/index.ts", import.meta.url).href)};
+    const bus = createBus({ service: "shop", database: "postgres://127.0.0.1:1/none", log: false, shutdownTimeout: 50 });
+    bus.run = async () => { console.log("running"); };
+    bus.stop = () => new Promise(() => {});
+    export default bus;`;
+  const env = { SAGABOX_SHUTDOWN_TIMEOUT: "10m" };
+  const cli = startCli(["worker", "--app", "app.mjs"], { cwd: folder({ "app.mjs": app }), env });
+  await cli.printed("running");
+  cli.child.kill("SIGTERM");
+  const { code, stderr } = await cli.ended;
+  expect(code).toBe(1);
+  expect(stderr).toContain("SHUTDOWN_TIMEOUT");
+});
+
 test("a bus that cannot start is stopped, its error shown, and the exit code is 1", async () => {
   const app = `export default {
     async run() { throw new Error("no database at postgres://app:canary-77@db"); },

@@ -19,7 +19,8 @@ export const worker: Command = {
 With --parts only some of it runs: relay, consumers, sagas, upkeep. Each needs less of the database than all of them;
 see \`sagabox help roles\`.
 Health and metrics are served on port 8000 of this machine only, unless told otherwise.
-SIGTERM and SIGINT finish what was begun, for at most SAGABOX_SHUTDOWN_TIMEOUT; a second one ends at once.
+SIGTERM and SIGINT finish what was begun, for at most the bus's shutdownTimeout, or SAGABOX_SHUTDOWN_TIMEOUT where the code
+sets none; a second one ends at once.
 
 Examples:
   sagabox worker --app ./app.ts

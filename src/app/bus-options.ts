@@ -99,7 +99,8 @@ export interface BusSettings {
   readonly notices: NoticeSettings;
   readonly log: LogSettings | false;
   readonly host: string;
-  readonly port: number;
+  /** Undefined where the environment names none: then nothing is served unless the code says so. */
+  readonly port: number | undefined;
   readonly concurrency: number | undefined;
 }
 
@@ -186,7 +187,7 @@ function read(options: BusOptions, env: Environment): BusSettings {
     }),
     log: logSettings(options.log, around),
     host: around.host ?? "127.0.0.1",
-    port: around.port ?? 8_000,
+    port: around.port,
     concurrency: around.concurrency,
   });
   // Both are read again where they are used; here for their problems.

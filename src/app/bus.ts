@@ -218,7 +218,7 @@ export class Bus {
 
   /**
    * Starts relay, consumers, sagas and upkeep, or only the `parts` that are named, and the health and metrics server when
-   * a port is given.
+   * a port is given here or in SAGABOX_PORT.
    */
   async run(options: RunOptions = {}): Promise<Running> {
     rejectUnknownKeys("bus.run", options, ["port", "host", "parts"]);

@@ -173,7 +173,9 @@ function listenFailed(host: string, port: number, cause: NodeJS.ErrnoException):
   return new SagaboxError("LISTEN_FAILED", `${reason(host, port, cause.code)} ${REMEDY}`, { cause });
 }
 
-const REMEDY = "Set SAGABOX_PORT to another port (0 takes any free one) or SAGABOX_HOST to another address.";
+const REMEDY =
+  "Choose another port (0 takes any free one) or address: with `port` and `host` where the code or the command line gives " +
+  "them, with SAGABOX_PORT and SAGABOX_HOST where it does not. A second bus of a process is run with { port: false }.";
 
 function reason(host: string, port: number, code: string | undefined): string {
   if (code === "EADDRINUSE") return `Port ${port} on ${host} is in use by another process.`;

@@ -23,9 +23,9 @@ import type { WorkerPart } from "../options/index.ts";
 import { chosenParts, extrasFor, rolesFor } from "./worker-parts.ts";
 
 export interface RunOptions {
-  /** Serve /health/live, /health/ready and /metrics here. Default: no server. */
-  readonly port?: number;
-  /** Default "127.0.0.1". */
+  /** Serve /health/live, /health/ready and /metrics here; false for no server. Default: SAGABOX_PORT, else no server. */
+  readonly port?: number | false;
+  /** Default: SAGABOX_HOST, else "127.0.0.1". */
   readonly host?: string;
   /** Which parts run here, where each has a database role of its own. Default: all of them. */
   readonly parts?: readonly WorkerPart[];
@@ -229,16 +229,16 @@ export class Worker {
       ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => first(`consumer ${consumer.name}`, consumer)),
       first("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
-      ...(options.port === undefined
-        ? []
-        : [named("health server", this.#server(options.port, options.host))]),
+      ...this.#server(options).map((server) => named("health server", server)),
     ];
   }
 
-  #server(port: number, host = "127.0.0.1"): HealthServer {
+  #server(options: RunOptions): readonly HealthServer[] {
+    const { port = this.#parts.settings.port ?? false, host = this.#parts.settings.host } = options;
+    if (port === false) return [];
     const server = new HealthServer({ port, host, ready: () => this.health(), metrics: this.#metrics });
     this.#healthServer = server;
-    return server;
+    return [server];
   }
 
   #conservation(): ConservationWatch {

@@ -56,12 +56,15 @@ test(
     writeFileSync(
       join(cwd, "app.mjs"),
       `export default {
-       async run({ port }) { console.log("worker on " + port + " with " + process.env.DATABASE_URL); },
+       async run({ port, host }) { console.log("worker on " + host + " " + port + " with " + process.env.DATABASE_URL); },
        async stop() { console.log("worker stopped"); },
      };`,
     );
-    const second = startCli(["dev", "--app", "app.mjs", "--port", "0"], { cwd });
-    await second.printed("worker on 0 with postgres://");
+    const second = startCli(["dev", "--app", "app.mjs", "--port", "0"], {
+      cwd,
+      env: { SAGABOX_HOST: "::1" },
+    });
+    await second.printed("worker on ::1 0 with postgres://");
     expect(printedUrl(second.stdout)).toBe(url); // what was exported for the first start is still good
     expect(await ask(printedUrl(second.stdout), "select n from mine")).toEqual([{ n: 7 }]);
     second.child.kill("SIGTERM");

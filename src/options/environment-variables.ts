@@ -145,8 +145,9 @@ export const environmentVariables = {
     ...plain,
     names: ["SAGABOX_PORT"],
     meaning: "Port on which health and metrics listen.",
-    default: "8000",
-    advice: "Keep it off the public network: it has no password.",
+    default: "8000 for `sagabox worker` and `dev`; `bus.run()` then serves nothing",
+    advice: "Keep it off the public network: it has no password. Code that gives a port goes before it.",
+    example: "8000",
     read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 0, max: 65_535 }),
   },
 } as const satisfies Record<string, EnvironmentVariable>;

@@ -6,7 +6,7 @@ import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
 import { every } from "../../runtime/index.ts";
 import { portValue, textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
-import { runApp } from "../run-app.ts";
+import { runApp, type RunAppOptions } from "../run-app.ts";
 import { environment, schemaName, withDatabase } from "../settings.ts";
 import { otherClients } from "../statements.ts";
 import { listenForStop, type StopSignals } from "../stop-signals.ts";
@@ -63,7 +63,11 @@ Example:
       io.out("Press Ctrl-C to stop.");
       await untilStopped(
         input,
-        { port: port ?? env.port ?? 8000, shutdownMs: env.shutdownTimeout ?? 30_000 },
+        {
+          port: port ?? env.port ?? 8000,
+          ...(env.host === undefined ? {} : { host: env.host }),
+          shutdownMs: env.shutdownTimeout ?? 30_000,
+        },
         stop,
         io,
       );
@@ -107,7 +111,7 @@ function announce(server: EmbeddedPostgres, io: Io): void {
 
 async function untilStopped(
   input: CommandInput,
-  options: { readonly port: number; readonly shutdownMs: number },
+  options: RunAppOptions,
   stop: StopSignals,
   io: Io,
 ): Promise<void> {

@@ -17,6 +17,8 @@ export interface EnvironmentVariable<T = unknown> {
   /** A value for `.env.example`. Default: the default, where it is a value. */
   readonly example?: string;
   read(name: string, value: string): T;
+  /** Values that are meant for us under a general name too: if they are out of bounds, that is a mistake to be told. */
+  isOurs?(value: string): boolean;
 }
 
 const plain = { secret: false } as const;
@@ -79,7 +81,9 @@ export const environmentVariables = {
     meaning: "Longest pause between two looks into an idle outbox.",
     default: "1s",
     advice: "Polling is the net below notifications. Raise it only to spare an idle database.",
-    read: (name: string, value: string) => milliseconds(name, asDuration(name, value), { min: 10 }),
+    read: (name: string, value: string) =>
+      milliseconds(name, asDuration(name, value), { min: 10, max: 60_000 }),
+    isOurs: (value: string) => /^\d+(\.\d+)?$/.test(value),
   },
   lease: {
     ...plain,

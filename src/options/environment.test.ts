@@ -58,6 +58,16 @@ test("a general name that means something else to the host application is passed
   expect(readEnvironment({ LOG_LEVEL: "trace", BATCH_SIZE: "0", WORKER_ID: "pod 1" })).toEqual({});
 });
 
+test("G11: a poll interval that is out of bounds is told by the name of its variable", () => {
+  expect(() => readEnvironment({ POLL_INTERVAL_SECONDS: "120" })).toThrowError(
+    "POLL_INTERVAL_SECONDS must be from 10 ms to 1m, but is 2m.",
+  );
+  expect(() => readEnvironment({ SAGABOX_POLL_INTERVAL: "2m" })).toThrowError(
+    /SAGABOX_POLL_INTERVAL must be/,
+  );
+  expect(readEnvironment({ POLL_INTERVAL_SECONDS: "often" })).toEqual({});
+});
+
 test("G11: a secret can be read from a file", () => {
   const read = (path: string) => (path === "/run/secrets/url" ? "postgres://app@db/shop\n" : "");
   expect(readEnvironment({ DATABASE_URL_FILE: "/run/secrets/url" }, read)).toEqual({

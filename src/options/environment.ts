@@ -55,6 +55,7 @@ export function unusable(problems: readonly string[]): SagaboxError {
 // ours. The database is an exception, since a bus cannot be without one.
 function belongsToTheHost(env: Environment, variable: EnvironmentVariable): boolean {
   if (variable === environmentVariables.databaseUrl) return false;
+  if (variable.names.some((name) => variable.isOurs?.(env[name] ?? "") === true)) return false;
   return !variable.names.some(
     (name) => name.startsWith("SAGABOX_") && (env[name] || (variable.secret && env[`${name}_FILE`])),
   );

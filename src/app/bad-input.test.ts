@@ -12,7 +12,9 @@ const OrderPlaced = event("order.placed", { schema: z.object({ orderId: z.string
 /** As a caller without the compiler sees it. */
 interface Untyped {
   run(options: object): Promise<unknown>;
-  transaction(work: () => Promise<void>, options: object): Promise<unknown>;
+  transaction(work?: unknown, options?: object): Promise<unknown>;
+  on(...given: unknown[]): void;
+  onBatch(...given: unknown[]): void;
   publish(tx: unknown, contract: unknown, data: unknown, options?: object): Promise<unknown>;
   publishAll(tx: unknown, ...messages: unknown[]): Promise<unknown>;
   readonly deadLetters: { list(filter: object): Promise<unknown> };
@@ -109,3 +111,56 @@ test("D7: the options of the stand-alone inbox are checked when the bus is made"
     refusal("OPTIONS_INVALID", /inbox\.deadline/) as Error,
   );
 });
+
+test.each<[field: string, value: unknown]>([
+  ["transport", {}],
+  ["transport", "kafka"],
+  ["transport", { open() {}, publish() {}, subscribe() {}, close() {} }],
+  ["routing", "orders"],
+  ["observers", [1]],
+  ["observers", { tell() {} }],
+  ["outbox.retry", null],
+])("G11: %s is refused by its name when it is %j", (field, value) => {
+  const [name = "", inner] = field.split(".");
+  const options = { [name]: inner === undefined ? value : { [inner]: value } };
+  const named = new RegExp(`^${field.replace(".", "\\.")} `);
+  expect(creating(options)).toThrowError(refusal("OPTIONS_INVALID", named) as Error);
+});
+
+test.each([undefined, null, { publish: true }])("bus.transaction refuses %j as its work", async (work) => {
+  const refused = refusal("OPTIONS_INVALID", /bus\.transaction must be a function/) as Error;
+  await expect(untyped().transaction(work)).rejects.toThrowError(refused);
+});
+
+test.each(["on", "onBatch"] as const)("G11: %s says what is wrong with what it is given", (method) => {
+  const given =
+    (...values: unknown[]) =>
+    () =>
+      untyped()[method](...values);
+  const handler = (): void => undefined;
+  expect(given()).toThrowError(refusal("CONTRACT_INVALID", /circular import/) as Error);
+  expect(given(OrderPlaced)).toThrowError(refusal("OPTIONS_INVALID", /order\.placed.*consumer/) as Error);
+  expect(given(OrderPlaced, handler)).toThrowError(refusal("OPTIONS_INVALID", /consumer/) as Error);
+  for (const [name, value] of [
+    ["classify", "permanent"],
+    ["idOf", "x-id"],
+    ["retry", null],
+  ] as const) {
+    const wrong = given(OrderPlaced, { consumer: "billing", [name]: value }, handler);
+    const named = new RegExp(`^consumer "billing"\\.${name} must be`);
+    expect(wrong).toThrowError(refusal("OPTIONS_INVALID", named) as Error);
+  }
+});
+
+test.each([[null], [["a"]], ["tenant"]])("publish refuses %j as headers", async (headers) => {
+  const published = untyped().publish({}, OrderPlaced, { orderId: "a" }, { headers });
+  await expect(published).rejects.toThrowError(refusal("HEADER_INVALID", /`headers` must be/) as Error);
+});
+
+test.each([new Date(Number.NaN), new Date(-8.64e15), new Date("-004714-11-23T23:59:59Z"), "tomorrow", null])(
+  "publish refuses %j as a time, before the database would",
+  async (at) => {
+    const published = untyped().publish({}, OrderPlaced, { orderId: "a" }, { at });
+    await expect(published).rejects.toThrowError(refusal("OPTIONS_INVALID", /^publish\.at/) as Error);
+  },
+);

@@ -12,6 +12,7 @@ import {
 } from "../notify/index.ts";
 import {
   allProblems,
+  callable,
   inPart,
   milliseconds,
   readEnvironment,
@@ -156,7 +157,7 @@ function read(options: BusOptions, env: Environment): BusSettings {
     worker: checkedWorker(
       options.worker ?? around.workerId ?? `${options.service}-${randomToken().slice(0, 8)}`,
     ),
-    routing: options.routing,
+    routing: options.routing === undefined ? undefined : callable("routing", options.routing),
     leaseMs: milliseconds("lease", options.lease ?? around.lease ?? "30s", { min: 1_000, max: 3_600_000 }),
     maxPayloadBytes:
       options.maxPayloadBytes === undefined
@@ -190,9 +191,31 @@ function read(options: BusOptions, env: Environment): BusSettings {
     port: around.port,
     concurrency: around.concurrency,
   });
+  checkPorts(options);
   // Both are read again where they are used; here for their problems.
   inPart(() => readClaimCheck(settings, outboxSettings(outbox), options.transport), undefined);
   return settings;
+}
+
+// For callers without the compiler: what is missing here would be noticed in the middle of something else.
+function checkPorts({ transport, observers }: BusOptions): void {
+  const methods: readonly string[] = ["open", "publish", "subscribe", "close"];
+  const usable = transport === undefined || (hasAll(transport, methods) && isObject(transport.capabilities));
+  if (!usable) {
+    const made = "Pass what postgres(), rabbitmq(), kafka() or nats() made, or a transport of your own.";
+    refuse("OPTIONS_INVALID", `transport is none. ${made}`, undefined);
+  }
+  if (observers === undefined) return;
+  if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["tell"]))) return;
+  refuse("OPTIONS_INVALID", "observers must be a list of objects with a function `tell`.", undefined);
+}
+
+function hasAll(value: unknown, methods: readonly string[]): boolean {
+  return isObject(value) && methods.every((method) => typeof value[method] === "function");
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null;
 }
 
 function noDatabase(): string {

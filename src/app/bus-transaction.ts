@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { AnyContract, InputOf } from "../message/index.ts";
 import type { Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
-import { oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
+import { callable, oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import type { OwnedTransaction, Sql, TransactionOptions } from "../storage/index.ts";
 
 /** What `bus.transaction()` hands out: SQL and publishing with one fate. */
@@ -63,7 +63,8 @@ export type BusTransactionOptions = TransactionOptions & {
   readonly topics?: readonly (AnyContract | string)[];
 };
 
-export function transactionLimits(options: BusTransactionOptions): TransactionOptions {
+export function transactionLimits(work: unknown, options: BusTransactionOptions): TransactionOptions {
+  callable("The first argument of bus.transaction", work);
   rejectUnknownKeys("bus.transaction", options, ["isolation", "idleTimeoutMs", "topics"]);
   const { isolation, idleTimeoutMs } = options;
   return {

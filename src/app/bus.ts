@@ -136,7 +136,7 @@ export class Bus {
     work: (tx: BusTransaction) => Promise<T>,
     options: BusTransactionOptions = {},
   ): Promise<T> {
-    const limits = transactionLimits(options);
+    const limits = transactionLimits(work, options);
     if (options.topics !== undefined) await this.admit(...options.topics);
     const tx = await this.#parts.database.begin(limits);
     const scope = this.#parts.scope(tx);

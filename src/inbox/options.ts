@@ -1,6 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import {
+  callable,
   flag,
   milliseconds,
   oneOf,
@@ -111,8 +112,12 @@ export function handlerSettings(options: HandlerOptions): HandlerSettings {
   const deadline = milliseconds(`${where}.deadline`, options.deadline ?? "30s", { min: 10, max: 3_600_000 });
   return Object.freeze({
     deadlineMs: deadline,
-    retry: retryPolicy(`${where}.retry`, options.retry ?? {}, consumerRetryPolicy),
-    classify: options.classify,
+    retry: retryPolicy(
+      `${where}.retry`,
+      options.retry === undefined ? {} : options.retry,
+      consumerRetryPolicy,
+    ),
+    classify: options.classify === undefined ? undefined : callable(`${where}.classify`, options.classify),
     batch: options.batch === undefined ? null : batchSettings(where, options.batch),
   });
 }
@@ -140,7 +145,7 @@ export function consumerSettings(consumer: string, options: ConsumerOptions): Co
     from: options.from === undefined ? null : startingPoint(`${where}.from`, options.from),
     ordered: flag(`${where}.ordered`, options.ordered ?? true),
     storePayload: flag(`${where}.storePayload`, options.storePayload ?? false),
-    idOf: options.idOf ?? null,
+    idOf: options.idOf === undefined ? null : callable(`${where}.idOf`, options.idOf),
     maxCrashes: wholeNumber(`${where}.maxCrashes`, options.maxCrashes ?? 3, { min: 1, max: 100 }),
   });
 }

@@ -71,6 +71,7 @@ export class HandlerRegistry {
     options: HandlerOptions & { readonly statement?: StatementHandler<AnyContract> },
     handler?: Handler<AnyContract>,
   ): void {
+    assertUsable("on", contract, options);
     const { statement } = options;
     if (typeof handler === "function" && statement === undefined) {
       this.#add(contract, options, { kind: "each", handle: handler });
@@ -85,6 +86,7 @@ export class HandlerRegistry {
   }
 
   onBatch<C extends AnyContract>(contract: C, options: HandlerOptions, handler: BatchHandler<C>): void {
+    assertUsable("onBatch", contract, options);
     if (typeof handler !== "function") {
       throw new SagaboxError("OPTIONS_INVALID", `onBatch(${contract.name}) needs a handler function.`);
     }
@@ -124,6 +126,23 @@ export class HandlerRegistry {
     known.handlers.set(contract.name, { consumer, contract, topic, settings, work });
     this.#consumers.set(consumer, known);
   }
+}
+
+// For callers without the compiler.
+function assertUsable(where: string, contract: unknown, options: unknown): void {
+  const { name, schema } = (contract ?? {}) as Partial<AnyContract>;
+  if (typeof name !== "string" || schema?.["~standard"] === undefined) {
+    throw new SagaboxError(
+      "CONTRACT_INVALID",
+      `${where}() takes a contract made by event(), command() or stream() first. What came in its place is none; if it was ` +
+        "imported, look for a circular import.",
+    );
+  }
+  if (typeof options === "object" && options !== null && !Array.isArray(options)) return;
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    `${where}(${name}) takes options second, { consumer: "…" } at least, and then the handler.`,
+  );
 }
 
 function tooLate(consumer: string, type: string): SagaboxError {

@@ -63,6 +63,9 @@ function parsed(text: string): unknown {
 /** The caller's headers, names in lower case, held to what every transport can carry. */
 export function checkHeaders(given?: Readonly<Record<string, string>>): Headers {
   if (given === undefined) return noHeaders;
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw invalid('`headers` must be an object of texts, such as { tenant: "a" }.');
+  }
   const entries = Object.entries(given);
   if (entries.length > mostHeaders)
     throw invalid(`There are ${entries.length} headers; at most ${mostHeaders} travel.`);

@@ -4,7 +4,7 @@
 export { allProblems, inPart, listChecks, refuse, type OptionCheck } from "./checks.ts";
 export { milliseconds, type Duration } from "./duration.ts";
 export { nearest } from "../errors/index.ts";
-export { flag, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds } from "./parse-options.ts";
+export { callable, flag, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds } from "./parse-options.ts";
 export { readBrokerEnvironment, type BrokerEnvironment } from "./broker-environment.ts";
 export { allBrokerVariables, messageFormats } from "./broker-variables.ts";
 export { checkEnvironment } from "./check-environment.ts";

@@ -51,6 +51,11 @@ export function flag(name: string, value: unknown): boolean {
   return refuse("OPTIONS_INVALID", `${name} must be true or false, but is ${describe(value)}.`, false);
 }
 
+export function callable<F>(name: string, value: F): F {
+  if (typeof value === "function") return value;
+  return refuse("OPTIONS_INVALID", `${name} must be a function, but is ${describe(value)}.`, value);
+}
+
 interface TextRules {
   readonly min?: number;
   readonly max?: number;

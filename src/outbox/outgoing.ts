@@ -70,6 +70,8 @@ const KNOWN = [
 
 // Ten years. The database keeps these times, so the timers of Node set no limit.
 const LONGEST_MS = 3_650 * 86_400_000;
+// Where the time of PostgreSQL begins; it ends after that of JavaScript.
+const EARLIEST_MS = Date.UTC(-4713, 10, 24);
 
 /** A message that is ready to be written, with what the database needs to know beside it. */
 export interface Outgoing {
@@ -255,8 +257,8 @@ function scheduleOf(options: PublishOptions): Outgoing["schedule"] {
   }
   if (options.at === undefined) return null;
   const atMs = options.at instanceof Date ? options.at.getTime() : Number.NaN;
-  if (Number.isNaN(atMs)) throw new SagaboxError("OPTIONS_INVALID", "publish.at must be a valid Date.");
-  return { delayMs: null, atMs };
+  if (atMs >= EARLIEST_MS) return { delayMs: null, atMs };
+  throw new SagaboxError("OPTIONS_INVALID", "publish.at must be a valid Date, not before the year 4713 BC.");
 }
 
 function assertContract(contract: unknown): void {

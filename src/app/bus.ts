@@ -278,8 +278,7 @@ export class Bus {
   }
 
   #explained(error: unknown, needs: NeededRole = "writer"): unknown {
-    const explained = explainPostgresError(error, quotedSchema(this.#parts.settings.schema), needs);
-    return explained instanceof Error ? explained : new SagaboxError("HANDLER_FAILED", String(explained));
+    return explainPostgresError(error, quotedSchema(this.#parts.settings.schema), needs);
   }
 }
 

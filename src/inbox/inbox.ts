@@ -1,6 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import { milliseconds, rejectUnknownKeys, text, type Duration } from "../options/index.ts";
 import { currentMessageContext, isValidId, runInMessageContext, type Json } from "../message/index.ts";
+import { explainPostgresError } from "../storage/index.ts";
 import { spanFailure } from "../telemetry/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { HandlerContext } from "./handler.ts";
@@ -63,7 +64,9 @@ export class Inbox {
     assertUsable(message);
     assertFunction("The handler of inbox.process", handler);
     const found = message.id ?? this.#idOf?.(message);
-    if (!isValidId(found)) return buryForeign(this.#engine, message, found);
+    if (!isValidId(found)) {
+      return buryForeign(this.#engine, message, found).catch((error: unknown) => this.#explain(error));
+    }
     const id = found;
     const { consumer, topic, type } = message;
     const deadlineMs = this.#deadlineMs;
@@ -83,16 +86,19 @@ export class Inbox {
     );
     const outcome = await receiving
       .catch((thrown: unknown) => {
-        const error = asError(thrown);
-        span.fail(spanFailure(error));
-        throw error;
+        span.fail(spanFailure(asError(thrown)));
+        return this.#explain(asError(thrown));
       })
       .finally(() => span.end());
     return this.#told(message, id, outcome);
   }
 
   stats(consumer?: string): Promise<readonly ConsumerStats[]> {
-    return inboxStats(this.#engine, consumer);
+    return inboxStats(this.#engine, consumer).catch((error: unknown) => this.#explain(error));
+  }
+
+  #explain(error: unknown): never {
+    throw explainPostgresError(error, this.#engine.sql.schema, "consumer");
   }
 
   #told<R>(

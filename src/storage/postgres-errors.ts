@@ -1,4 +1,5 @@
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { namesOneOfOurs } from "./own-names.ts";
 
 export const SQLSTATE = {
   divisionByZero: "22012",
@@ -70,6 +71,9 @@ const NOT_MIGRATED: readonly string[] = [
 export type NeededRole =
   "owner" | "writer" | "relay" | "consumer" | "saga" | "viewer" | "operator" | "privacy";
 
+// Those in whose transactions the user's own statements run as well.
+const BESIDE_OTHERS: readonly (NeededRole | undefined)[] = ["writer", "consumer"];
+
 /** Turns the server's answers that a person can act on into errors that say how; others pass unchanged. */
 export function explainPostgresError(error: unknown, schema: string, needs?: NeededRole): unknown {
   if (isSagaboxError(error)) return error;
@@ -83,7 +87,8 @@ export function explainPostgresError(error: unknown, schema: string, needs?: Nee
       { cause: error },
     );
   }
-  if (state === SQLSTATE.insufficientPrivilege) {
+  const meant = ours || !BESIDE_OTHERS.includes(needs) || namesOneOfOurs(errorText(error));
+  if (state === SQLSTATE.insufficientPrivilege && meant) {
     return new SagaboxError(
       "STORAGE_PERMISSION_DENIED",
       `The database role may not do this (${(error as Error).message}). ${permissionRemedy(schema, needs)}`,

@@ -38,15 +38,15 @@ async function answer(shop: OpenShop, request: IncomingMessage): Promise<Answer>
   } catch (error) {
     if (error instanceof BadRequest) {
       // What is left of a body nobody reads would be taken for the next request.
-      const headers: Record<string, string> = error.status === 413 ? { connection: "close" } : {};
-      return { status: error.status, body: { error: error.message }, headers };
+      const headers: Record<string, string> = error.isTooLong ? { connection: "close" } : {};
+      return { status: 400, body: { error: error.message }, headers };
     }
     return { status: 503, body: { error: "The shop cannot reach its database. Try again." } };
   }
 }
 
 async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> {
-  const path = new URL(request.url ?? "/", "http://shop").pathname;
+  const path = pathOf(request.url ?? "/");
   const orderId = /^\/orders\/([^/]+)$/.exec(path)?.[1];
   if (path === "/orders") {
     if (request.method !== "POST") return notAllowed("POST");
@@ -61,6 +61,12 @@ async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> 
   }
   const error = "There are POST /orders and GET /orders/{orderId}, nothing else.";
   return { status: 404, body: { error } };
+}
+
+// Whoever speaks to a proxy sends the whole address. A path that begins with // is none, although it would be read as one.
+function pathOf(target: string): string {
+  if (!target.startsWith("/") && URL.canParse(target)) return new URL(target).pathname;
+  return target.split("?", 1)[0] ?? "";
 }
 
 function notAllowed(allow: string): Answer {

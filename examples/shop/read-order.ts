@@ -2,13 +2,14 @@ import type { IncomingMessage } from "node:http";
 import { z } from "zod";
 import type { NewOrder } from "./shop.ts";
 
-/** A request that cannot be served, with the status and the reason the client gets. */
+/** A body that is no order, with the reason the client gets. */
 export class BadRequest extends Error {
-  readonly status: number;
+  /** More of the body comes than anybody reads. */
+  readonly isTooLong: boolean;
 
-  constructor(status: number, reason: string) {
+  constructor(reason: string, { isTooLong = false } = {}) {
     super(reason);
-    this.status = status;
+    this.isTooLong = isTooLong;
   }
 }
 
@@ -29,16 +30,16 @@ const newOrder = z.strictObject({
 
 /** The body of POST /orders, or the reason why it is none. */
 export async function readOrder(request: IncomingMessage): Promise<NewOrder> {
-  const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase() ?? "none";
+  const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase() || "none";
   if (type !== "application/json") {
-    throw new BadRequest(415, `The content type must be application/json, but it is ${type}.`);
+    throw new BadRequest(`The content type must be application/json, but it is ${type}.`);
   }
   const order = newOrder.safeParse(parse(await readBody(request)));
   if (order.success) return order.data;
   const problems = order.error.issues.map(
     ({ path, message }) => `${path.join(".") || "the body"}: ${message}`,
   );
-  throw new BadRequest(400, problems.join("; "));
+  throw new BadRequest(problems.join("; "));
 }
 
 async function readBody(request: IncomingMessage): Promise<string> {
@@ -47,22 +48,22 @@ async function readBody(request: IncomingMessage): Promise<string> {
   for await (const chunk of request as AsyncIterable<Buffer>) {
     size += chunk.length;
     if (size > MAX_BODY_BYTES) {
-      throw new BadRequest(413, `The body is larger than ${MAX_BODY_BYTES} bytes.`);
+      throw new BadRequest(`The body is larger than ${MAX_BODY_BYTES} bytes.`, { isTooLong: true });
     }
     chunks.push(chunk);
   }
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
   } catch {
-    throw new BadRequest(400, "The body is not valid UTF-8.");
+    throw new BadRequest("The body is not valid UTF-8.");
   }
 }
 
 function parse(body: string): unknown {
-  if (body.trim() === "") throw new BadRequest(400, "The body is empty; send a JSON object.");
+  if (body.trim() === "") throw new BadRequest("The body is empty; send a JSON object.");
   try {
     return JSON.parse(body);
   } catch {
-    throw new BadRequest(400, "The body is not valid JSON.");
+    throw new BadRequest("The body is not valid JSON.");
   }
 }

@@ -113,30 +113,30 @@ test("a stopped shop finds its orders again", async () => {
   expect(await ended(second.url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
 });
 
-const refused: [name: string, body: string, type: string, status: number, reason: RegExp][] = [
-  ["no JSON", "{sku", "application/json", 400, /not valid JSON/],
-  ["nothing", "", "application/json", 400, /empty/],
-  ["a list", "[]", "application/json", 400, /the body: .*object/],
-  ["a missing field", '{"sku":"tea","quantity":1}', "application/json", 400, /customerId/],
-  ["a wrong type", JSON.stringify({ ...tea, quantity: "2" }), "application/json", 400, /quantity/],
-  ["too small a number", JSON.stringify({ ...tea, quantity: 0 }), "application/json", 400, /quantity/],
-  ["a NUL", JSON.stringify({ ...tea, sku: "a\0b" }), "application/json", 400, /sku: .*control/],
+const refused: [name: string, body: string, type: string, reason: RegExp][] = [
+  ["no JSON", "{sku", "application/json", /not valid JSON/],
+  ["nothing", "", "application/json", /empty/],
+  ["a list", "[]", "application/json", /the body: .*object/],
+  ["a missing field", '{"sku":"tea","quantity":1}', "application/json", /customerId/],
+  ["a wrong type", JSON.stringify({ ...tea, quantity: "2" }), "application/json", /quantity/],
+  ["too small a number", JSON.stringify({ ...tea, quantity: 0 }), "application/json", /quantity/],
+  ["a NUL", JSON.stringify({ ...tea, sku: "a\0b" }), "application/json", /sku: .*control/],
   [
     "half a character",
     String.raw`{"sku":"\ud800","quantity":1,"customerId":"you"}`,
     "application/json",
-    400,
     /sku: .*lone surrogate/,
   ],
-  ["an unknown field", JSON.stringify({ ...tea, price: 1 }), "application/json", 400, /price/],
-  ["too much", JSON.stringify({ ...tea, sku: "x".repeat(20_000) }), "application/json", 413, /larger than/],
-  ["another content type", "sku=tea", "text/plain", 415, /application\/json.*text\/plain/],
+  ["an unknown field", JSON.stringify({ ...tea, price: 1 }), "application/json", /price/],
+  ["too much", JSON.stringify({ ...tea, sku: "x".repeat(20_000) }), "application/json", /larger than/],
+  ["no content type", JSON.stringify(tea), "", /application\/json.*none/],
+  ["another content type", "sku=tea", "text/plain", /application\/json.*text\/plain/],
 ];
 
-test.for(refused)("a body with %s is refused with the reason", async ([, body, type, status, reason]) => {
+test.for(refused)("a body with %s is refused with 400 and the reason", async ([, body, type, reason]) => {
   const url = await emptyShop();
   const response = await post(url, body, type);
-  expect(response.status).toBe(status);
+  expect(response.status).toBe(400);
   expect(((await response.json()) as { error: string }).error).toMatch(reason);
 });
 
@@ -150,6 +150,8 @@ test("what does not exist is 404, what is not offered is 405 and says what is", 
   expect(await status("/orders/none")).toEqual([404, null]);
   expect(await status("/orders/%00%zz")).toEqual([404, null]);
   expect(await status("/elsewhere")).toEqual([404, null]);
+  expect(await status("//")).toEqual([404, null]);
+  expect(await status("//orders/none?x=http://y")).toEqual([404, null]);
   expect(await status("/orders")).toEqual([405, "POST"]);
   expect(await status("/orders/none", "DELETE")).toEqual([405, "GET, HEAD"]);
   expect(await status("/orders/none", "HEAD")).toEqual([404, null]);

@@ -42,6 +42,7 @@ export const catalogue = {
   STORAGE_NOT_MIGRATED: "The database schema lacks the tables of this version.",
   STORAGE_TOO_NEW: "The database schema was migrated by a newer, incompatible version.",
   STORAGE_PERMISSION_DENIED: "The database role may not do what was asked.",
+  STORAGE_CLIENT_TOO_OLD: "The `pg` package is older than this version can work with.",
   STORAGE_UNAVAILABLE: "The database cannot be reached or does not answer.",
   STORAGE_MIGRATION_FAILED: "A migration failed and was rolled back.",
   EMBEDDED_POSTGRES_FAILED: "The embedded PostgreSQL server could not be started.",

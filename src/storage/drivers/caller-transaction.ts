@@ -3,6 +3,7 @@ import type { OwnedTransaction, Param, Queryable, Rows } from "../database.ts";
 import { sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import type { PgQuery, PgResult } from "./pg-shape.ts";
+import { isPgTooOld, pgTooOld } from "./pg-version.ts";
 
 /** A `pg` client inside BEGIN … COMMIT. A pool has `totalCount`, so it does not fit. */
 export interface PgTx {
@@ -31,7 +32,10 @@ export type CallerTransaction = TransactionTypes[keyof TransactionTypes];
 export function callerTransaction(tx: unknown): Queryable {
   if (isOwned(tx)) return tx;
   if (isPostgresJs(tx)) return new PostgresJsCaller(tx);
-  if (isPgClient(tx)) return pgCaller(tx);
+  if (isPgClient(tx)) {
+    if (isPgTooOld(tx)) throw pgTooOld();
+    return pgCaller(tx);
+  }
   throw notInTransaction(tx);
 }
 
@@ -115,7 +119,8 @@ function isOwned(tx: unknown): tx is OwnedTransaction {
 }
 
 function isPgClient(tx: unknown): tx is PgCallerClient {
-  return has(tx, "query") && has(tx, "getTransactionStatus") && !has(tx, "totalCount");
+  const isClient = has(tx, "getTransactionStatus") || has(tx, "release") || has(tx, "connect");
+  return has(tx, "query") && isClient && !has(tx, "totalCount");
 }
 
 function isPostgresJs(tx: unknown): tx is PostgresJsCallable {

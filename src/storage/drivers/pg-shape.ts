@@ -15,7 +15,7 @@ export type PgAnswered = (error: unknown, result?: PgResult) => void;
 
 export interface PgClient {
   query(query: PgQuery | string, values?: readonly unknown[]): Promise<PgResult>;
-  getTransactionStatus?(): string | null;
+  getTransactionStatus(): string | null;
   on(event: "error" | "end", hear: (error?: Error) => void): unknown;
   on(event: "notification", hear: (message: { channel: string; payload?: string }) => void): unknown;
   removeListener(event: "error", hear: (error?: Error) => void): unknown;

@@ -210,7 +210,7 @@ export class PgTransaction implements OwnedTransaction {
   // A COMMIT outside a transaction also answers COMMIT, so a transaction that the user's own SQL ended
   // would look committed while the statements sent with it ran on their own.
   #assertNotEndedByOthers(): void {
-    const status = this.#client.getTransactionStatus?.();
+    const status = this.#client.getTransactionStatus();
     if (!this.#asked || status !== "I") return;
     this.#release(true);
     throw new SagaboxError(

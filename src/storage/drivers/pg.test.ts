@@ -14,6 +14,7 @@ function setup() {
   const released: unknown[] = [];
   const client = {
     on: () => client,
+    getTransactionStatus: () => "I",
     removeListener: () => client,
     release: (destroy?: boolean) => released.push(destroy),
   } as unknown as PgClient;
@@ -36,4 +37,13 @@ test("a pool that hands a connection over twice has handed it over once", async 
   asked[0]?.(new Error("again"));
   const tx = await beginning;
   expect([tx.open, released, vi.getTimerCount()]).toEqual([true, [], 0]);
+});
+
+test("a pool of a pg that cannot tell whether a transaction is open is refused, and has its client back", async () => {
+  const { database, asked, client, released } = setup();
+  const beginning = database.begin();
+  Reflect.deleteProperty(client, "getTransactionStatus");
+  asked[0]?.(undefined, client);
+  await expect(beginning).rejects.toMatchObject({ code: "STORAGE_CLIENT_TOO_OLD" });
+  expect(released).toEqual([undefined]);
 });

@@ -7,6 +7,7 @@ import type { Statement } from "../statement.ts";
 import { ask } from "./ask.ts";
 import { checkIsolation, PgTransaction } from "./pg-transaction.ts";
 import { isPgPool, type PgClient, type PgPool, type PgResult, type UsedPool } from "./pg-shape.ts";
+import { isPgTooOld, pgTooOld } from "./pg-version.ts";
 import { setConfig } from "./statements.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
@@ -83,7 +84,10 @@ export class PgDatabase implements Database {
 
   async begin(options: TransactionOptions = {}): Promise<OwnedTransaction> {
     checkIsolation(options.isolation);
-    return new PgTransaction(await this.#acquire(), options);
+    const client = await this.#acquire();
+    if (!isPgTooOld(client)) return new PgTransaction(client, options);
+    client.release();
+    throw pgTooOld();
   }
 
   /** A pool of the user's own stays open, and whoever still needs a connection of it gets one. */

@@ -12,7 +12,6 @@ import {
   type ReplyOf,
 } from "../message/index.ts";
 import {
-  canLease,
   ensurePartitions,
   republish,
   type Outgoing,
@@ -22,7 +21,6 @@ import {
 import { SagaboxError } from "../errors/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
-import { systemClock } from "../runtime/index.ts";
 import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
 import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type NeededRole, type Queryable } from "../storage/index.ts";
@@ -46,6 +44,7 @@ import { composeAll, type Prepared } from "./prepared.ts";
 import { startSaga } from "./saga-transaction.ts";
 import type { BusTopology } from "./topology.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
+import { writeInto } from "./write-into.ts";
 
 type RepublishOptions = Parameters<typeof republish>[2];
 
@@ -254,27 +253,9 @@ export class Bus {
   }
 
   async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {
-    const { admission, writer, wakeUp, sender, flusher } = this.#parts;
-    const caller = callerTransaction(tx);
-    const admitted = await admission.admit(outgoing);
-    try {
-      const leasable = admitted.length > 0 && admitted.every((one) => one.flush && canLease(one));
-      if (leasable && sender.accepts(admitted)) {
-        const writtenAtMs = systemClock.monotonicMs();
-        flusher.keep(await writer.writeLeased(caller, admitted, sender.leaseMs), writtenAtMs);
-        const written = new Set(admitted);
-        return outgoing.map((one) => ({ id: one.message.id, written: written.has(one) }));
-      }
-      const written = await writer.write(caller, admitted);
-      const now = admitted.filter((one) => one.schedule === null);
-      wakeUp.soon(
-        now.map((one) => one.lane),
-        tx,
-      );
-      return outgoing.map(({ message: { id } }) => ({ id, written: written.has(id) }));
-    } catch (error) {
+    return writeInto(this.#parts, tx, outgoing).catch((error: unknown) => {
       throw this.#explained(error);
-    }
+    });
   }
 
   #explained(error: unknown, needs: NeededRole = "writer"): unknown {

@@ -38,9 +38,7 @@ export class OutboxWriter {
 
   /** Writes now and tells which ids were new. */
   async write(tx: Queryable, asked: readonly Outgoing[]): Promise<ReadonlySet<string>> {
-    const outgoing = [
-      ...new Map(asked.toReversed().map((one) => [one.message.id, one])).values(),
-    ].toReversed();
+    const outgoing = firstOfEach(asked);
     await this.#lock(tx, outgoing);
     const written = new Set(outgoing.map((one) => one.message.id));
     const later = outgoing.filter((one) => one.schedule !== null);
@@ -121,6 +119,12 @@ export class OutboxWriter {
     );
     if (strict.size > 0) await tx.run(this.#sql.lockStreams, [textArray([...strict])]);
   }
+}
+
+/** Of several with one id the first, in its place. */
+function firstOfEach(asked: readonly Outgoing[]): Outgoing[] {
+  const seen = new Set<string>();
+  return asked.filter(({ message: { id } }) => !seen.has(id) && seen.add(id));
 }
 
 /** Whether a message can be written by the statement that leases: no id to look up, no lock to take, due at once. */

@@ -1,0 +1,43 @@
+import { canLease, type Outgoing, type Published } from "../outbox/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import { callerTransaction, type CallerTransaction } from "../storage/index.ts";
+import type { BusTransaction } from "./bus-transaction.ts";
+import type { Parts } from "./parts.ts";
+
+type Needed = Pick<Parts, "admission" | "writer" | "wakeUp" | "sender" | "flusher">;
+
+/** Writes messages straight away into a transaction that somebody else will end. */
+export async function writeInto(
+  { admission, writer, wakeUp, sender, flusher }: Needed,
+  tx: CallerTransaction | BusTransaction,
+  outgoing: readonly Outgoing[],
+): Promise<Published[]> {
+  const caller = callerTransaction(tx);
+  const admitted = await admission.admit(outgoing);
+  const leasable = admitted.length > 0 && admitted.every((one) => one.flush && canLease(one));
+  if (leasable && sender.accepts(admitted)) {
+    const writtenAtMs = systemClock.monotonicMs();
+    flusher.keep(await writer.writeLeased(caller, admitted, sender.leaseMs), writtenAtMs);
+    return publishedOf(outgoing, admitted, new Set(admitted.map(({ message }) => message.id)));
+  }
+  const written = await writer.write(caller, admitted);
+  const now = admitted.filter((one) => one.schedule === null);
+  wakeUp.soon(
+    now.map((one) => one.lane),
+    tx,
+  );
+  return publishedOf(outgoing, admitted, written);
+}
+
+/** Of several that were asked for under one id, the first that was admitted is the one that was written. */
+function publishedOf(
+  asked: readonly Outgoing[],
+  admitted: readonly Outgoing[],
+  written: ReadonlySet<string>,
+): Published[] {
+  const [kept, left] = [new Set(admitted), new Set(written)];
+  return asked.map((one) => {
+    const { id } = one.message;
+    return { id, written: kept.has(one) && left.delete(id) };
+  });
+}

@@ -4,7 +4,7 @@ import { databaseForFile } from "../../test/support/database.ts";
 import { readStatements } from "../lanes/statements.ts";
 import { migrateUp, pgDatabase, settlingPlans, steadyPlans, type Statement } from "../storage/index.ts";
 import { settleStatements } from "./statements.ts";
-import { writeStatements } from "./write-statements.ts";
+import { guardedStatements, writeStatements } from "./write-statements.ts";
 import { ensurePartitions } from "./upkeep/history.ts";
 import { depthStatements, historyStatements, republishStatements } from "./upkeep/statements.ts";
 
@@ -161,6 +161,7 @@ const ON_PURPOSE: Readonly<Record<string, string>> = {
 describe("what runs in anybody's session, under the server's settings", () => {
   test.each([
     ...list(writeStatements(SCHEMA)),
+    ...list(guardedStatements(SCHEMA)),
     ...list(historyStatements(SCHEMA)),
     ...list(depthStatements(SCHEMA)),
     ...list(republishStatements(SCHEMA)),

@@ -48,9 +48,46 @@ const NEXT = GIVEN.length + 1;
 const MESSAGE = `id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
          causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data`;
 
-/** Writing messages, inside somebody's transaction. */
+/**
+ * How a write begins. Guarded, it writes nothing unless its transaction has a number already. That is looked at before anything of
+ * ours takes one, since all the rest is made from the row that `ifInside` lets through. Nothing here may ask for a number in a
+ * condition: the planner would do so itself, to guess how many rows fulfil it.
+ */
+interface Opening {
+  readonly name: string;
+  readonly first: string;
+  readonly ifInside: string;
+  /** Of a statement whose answer are the new ids: guarded, none may be new, and there is still a row. */
+  readonly ids: string;
+}
+
+const FREE: Opening = { name: "", first: "with", ifInside: "", ids: "select id from fresh" };
+const GUARDED: Opening = {
+  name: "_guarded",
+  first: `with inside as materialized (select pg_current_xact_id_if_assigned() is not null as numbered),`,
+  ifInside: "from inside where inside.numbered",
+  ids: "select fresh.id from inside left join fresh on true where inside.numbered",
+};
+
+/** Writing messages, inside a transaction of ours. */
 export function writeStatements(schema: string) {
-  const moment = `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)`;
+  return {
+    ...openedBy(schema, FREE),
+    ...movingStatements(schema),
+  };
+}
+
+/** The same inside somebody else's. Each answers with no row, and counts none, if it found no number and wrote nothing. */
+export function guardedStatements(schema: string) {
+  return {
+    ...openedBy(schema, GUARDED),
+    // Inside a transaction it keeps the number. By itself it is a transaction of its own, and the number is gone with it.
+    takeNumber: statement("sagabox.outbox.take_number", "select pg_current_xact_id()::text as number"),
+  };
+}
+
+function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
+  const moment = `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at ${ifInside})`;
   // The writer has its transaction number before it draws a seq: the marks of the readers rest on that.
   const numbered = (from: string) => `given as materialized (
          select nextval('${schema}.outbox_seq') as seq, moment.at, (moment.at at time zone 'utc')::date as written_on,
@@ -67,11 +104,8 @@ export function writeStatements(schema: string) {
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, at, expires_at from given
        )`;
-  const toSend = (lease: string) => `insert into ${schema}.outbox
-              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
-       select lane, seq, stream, topic, type, id, written_on, priority, max_attempts, at, expires_at, ${lease} from given`;
-  const several = (lease: string) => `with ${moment}, ${numbered(lists)}, ${kept}
-       ${toSend(lease)}`;
+  const several = (lease: string) => `${first} ${moment}, ${numbered(lists)}, ${kept}
+       ${outboxRows(schema, lease)}`;
   // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
   // snapshot would not see what others of the key committed since, so it must not decide.
   const leased = (lane: string, stream: string, leaseMs: number) =>
@@ -83,41 +117,50 @@ export function writeStatements(schema: string) {
        returning message_id as id, lane, seq::text, lease_until is not null as leased,
                  to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`;
   return {
-    publish: statement("sagabox.outbox.publish", several("null")),
+    publish: statement(`sagabox.outbox.publish${name}`, several("null")),
     publishLeased: statement(
-      "sagabox.outbox.publish_leased",
+      `sagabox.outbox.publish_leased${name}`,
       several(leased("given.lane", "given.stream", NEXT)) + written,
     ),
-    ...oneByOne(schema, leased, written),
+    ...oneByOne(schema, { name, first, ifInside }, leased, written),
     // Ids that the caller chose: those seen before write nothing. A writer may read those ids, and of the rest nothing.
     publishOnce: statement(
-      "sagabox.outbox.publish_once",
-      `with ${moment}, fresh as (
+      `sagabox.outbox.publish_once${name}`,
+      `${first} ${moment}, fresh as (
          insert into ${schema}.published_id (id, written_on)
          select listed.id, (moment.at at time zone 'utc')::date from moment, ${lists}
          on conflict do nothing
          returning id
        ), ${numbered(fresh)}, ${kept}, sending as (
-       ${toSend("null")}
+       ${outboxRows(schema, "null")}
        )
-       select id from fresh`,
+       ${ids}`,
     ),
     schedule: statement(
-      "sagabox.outbox.schedule",
-      `insert into ${schema}.scheduled (${MESSAGE}, due_at, written_at, expires_at)
+      `sagabox.outbox.schedule${name}`,
+      `${first} moment as materialized (select clock_timestamp() as at ${ifInside})
+       insert into ${schema}.scheduled (${MESSAGE}, due_at, written_at, expires_at)
        select ${MESSAGE}, due_at, clock_timestamp(), due_at + ttl_ms * interval '1 ms'
          from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000), clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
-                 from unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
+                 from moment, unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
                       as listed (${NAMES}, delay_ms, at_ms)) as listed`,
     ),
     // A scheduled message with an id of the caller's own.
     reserveIds: statement(
-      "sagabox.outbox.reserve_ids",
-      `insert into ${schema}.published_id (id, written_on)
-       select id, (clock_timestamp() at time zone 'utc')::date from unnest($1::text::text[]) as id
-       on conflict do nothing
-       returning id`,
+      `sagabox.outbox.reserve_ids${name}`,
+      `${first} moment as materialized (select clock_timestamp() as at ${ifInside}), fresh as (
+         insert into ${schema}.published_id (id, written_on)
+         select listed.id, (moment.at at time zone 'utc')::date from moment, unnest($1::text::text[]) as listed (id)
+         on conflict do nothing
+         returning id
+       )
+       ${ids}`,
     ),
+  };
+}
+
+function movingStatements(schema: string) {
+  return {
     // In sorted order, so that two transactions with the same keys cannot deadlock here.
     lockStreams: statement(
       "sagabox.outbox.lock_streams",
@@ -146,7 +189,7 @@ export function writeStatements(schema: string) {
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, written_at, expires_at from given
        )
-       ${toSend("null::timestamptz")}
+       ${outboxRows(schema, "null::timestamptz")}
        returning lane`,
     ),
     nextDue: statement(
@@ -156,12 +199,19 @@ export function writeStatements(schema: string) {
   };
 }
 
+function outboxRows(schema: string, lease: string): string {
+  return `insert into ${schema}.outbox
+              (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at, lease_until)
+       select lane, seq, stream, topic, type, id, written_on, priority, max_attempts, at, expires_at, ${lease} from given`;
+}
+
 /**
  * One message needs no lists: reading 22 arrays costs the server more than the two inserts. Neither does it need to be put
  * together and taken apart again, and what it does without need not be sent, read or checked.
  */
 function oneByOne(
   schema: string,
+  { name, first, ifInside }: Omit<Opening, "ids">,
   leased: (lane: string, stream: string, leaseMs: number) => string,
   written: string,
 ) {
@@ -169,6 +219,7 @@ function oneByOne(
   const drawn = `drawn as materialized (
          select nextval(case when pg_current_xact_id() is not null then '${schema}.outbox_seq'::regclass end) as seq,
                 clock_timestamp() as at
+           ${ifInside}
        )`;
   const day = "(at at time zone 'utc')::date";
   const one = (given: Given, lease: (param: (name: string) => string) => string) => {
@@ -181,7 +232,7 @@ function oneByOne(
     const expires = names.includes("ttl_ms")
       ? `at + ${param("ttl_ms")} * interval '1 ms'`
       : "null::timestamptz";
-    return `with ${drawn}, kept as (
+    return `${first} ${drawn}, kept as (
          insert into ${schema}.message (${own.join(", ")}, seq, written_on, written_at, expires_at)
          select ${own.map(param).join(", ")}, seq, ${day}, at, ${expires} from drawn
        )
@@ -195,9 +246,9 @@ function oneByOne(
   const leasing = (given: Given) =>
     one(given, (param) => leased(param("lane"), param("stream"), given.length + 1)) + written;
   return {
-    publishOne: statement("sagabox.outbox.publish_one", plain(GIVEN)),
-    publishUsual: statement("sagabox.outbox.publish_usual", plain(USUAL)),
-    publishLeasedOne: statement("sagabox.outbox.publish_leased_one", leasing(GIVEN)),
-    publishLeasedUsual: statement("sagabox.outbox.publish_leased_usual", leasing(USUAL)),
+    publishOne: statement(`sagabox.outbox.publish_one${name}`, plain(GIVEN)),
+    publishUsual: statement(`sagabox.outbox.publish_usual${name}`, plain(USUAL)),
+    publishLeasedOne: statement(`sagabox.outbox.publish_leased_one${name}`, leasing(GIVEN)),
+    publishLeasedUsual: statement(`sagabox.outbox.publish_leased_usual${name}`, leasing(USUAL)),
   };
 }

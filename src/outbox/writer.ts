@@ -3,7 +3,8 @@ import { quotedSchema, textArray, type Param, type Queryable, type Statement } f
 import type { Observer } from "../telemetry/index.ts";
 import { isUsual, oneParams, outgoingParams, usualParams } from "./outgoing-params.ts";
 import type { Outgoing } from "./outgoing.ts";
-import { writeStatements } from "./write-statements.ts";
+import { runBorrowed } from "./run-borrowed.ts";
+import { guardedStatements, writeStatements } from "./write-statements.ts";
 
 export interface WrittenRow {
   readonly id: string;
@@ -26,13 +27,22 @@ export interface PreparedWrite {
   readonly params: readonly Param[];
 }
 
+type WriteSql = Omit<ReturnType<typeof guardedStatements>, "takeNumber">;
+
+interface NewId {
+  /** Null where none was new. */
+  readonly id: string | null;
+}
+
 /** Puts messages into the caller's transaction: one statement for any number of them. */
 export class OutboxWriter {
   readonly #sql: ReturnType<typeof writeStatements>;
+  readonly #guarded: ReturnType<typeof guardedStatements>;
   readonly #observer: Observer;
 
   constructor(schema: string, observer: Observer) {
     this.#sql = writeStatements(quotedSchema(schema));
+    this.#guarded = guardedStatements(quotedSchema(schema));
     this.#observer = observer;
   }
 
@@ -45,18 +55,14 @@ export class OutboxWriter {
     const now = outgoing.filter((one) => one.schedule === null);
     if (later.length > 0) await this.#schedule(tx, later, written);
     if (now.some((one) => one.ownId)) await this.#writeOnce(tx, now, written);
-    else if (now.length > 0) {
-      const { statement, params } = this.prepare(now);
-      await tx.run(statement, params);
-    }
+    else if (now.length > 0) await this.#run(tx, prepared(this.#sqlFor(tx), now));
     this.#observer.tell("outbox.written", { count: written.size, optimistic: 0 });
     return written;
   }
 
   /** Writes now, leased to this process where that may be; the caller says later that it has committed. */
   async writeLeased(tx: Queryable, outgoing: readonly Outgoing[], leaseMs: number): Promise<LeasedMessage[]> {
-    const { statement, params } = this.prepareLeased(outgoing, leaseMs);
-    const { rows } = await tx.run<WrittenRow>(statement, params);
+    const rows = await this.#run<WrittenRow>(tx, preparedLeased(this.#sqlFor(tx), outgoing, leaseMs));
     const leased = leasedMessages(outgoing, rows);
     this.#observer.tell("outbox.written", { count: outgoing.length, optimistic: leased.length });
     return leased;
@@ -64,46 +70,47 @@ export class OutboxWriter {
 
   /** For the last statement of a transaction we own: sent together with its COMMIT. */
   prepare(outgoing: readonly Outgoing[]): PreparedWrite {
-    const [one] = outgoing;
-    if (one !== undefined && outgoing.length === 1) {
-      if (isUsual(one)) return { statement: this.#sql.publishUsual, params: usualParams(one) };
-      return { statement: this.#sql.publishOne, params: oneParams(one) };
-    }
-    return { statement: this.#sql.publish, params: outgoingParams(outgoing) };
+    return prepared(this.#sql, outgoing);
   }
 
   prepareLeased(outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
-    const [one] = outgoing;
-    if (one !== undefined && outgoing.length === 1) {
-      if (isUsual(one))
-        return { statement: this.#sql.publishLeasedUsual, params: [...usualParams(one), leaseMs] };
-      return { statement: this.#sql.publishLeasedOne, params: [...oneParams(one), leaseMs] };
-    }
-    return { statement: this.#sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };
+    return preparedLeased(this.#sql, outgoing, leaseMs);
   }
 
   async #writeOnce(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
-    const { rows } = await tx.run<{ id: string }>(this.#sql.publishOnce, outgoingParams(outgoing));
+    const { publishOnce } = this.#sqlFor(tx);
+    const rows = await this.#run<NewId>(tx, { statement: publishOnce, params: outgoingParams(outgoing) });
     this.#keepOnly(rows, outgoing, written);
   }
 
   async #schedule(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
+    const { reserveIds, schedule } = this.#sqlFor(tx);
     const own = outgoing.filter((one) => one.ownId);
     if (own.length > 0) {
       const ids = textArray(own.map((one) => one.message.id));
-      const { rows } = await tx.run<{ id: string }>(this.#sql.reserveIds, [ids]);
+      const rows = await this.#run<NewId>(tx, { statement: reserveIds, params: [ids] });
       this.#keepOnly(rows, own, written);
     }
     const fresh = outgoing.filter((one) => written.has(one.message.id));
     if (fresh.length === 0) return;
-    await tx.run(this.#sql.schedule, [
+    const params = [
       ...outgoingParams(fresh),
       textArray(fresh.map((one) => one.schedule?.delayMs ?? null)),
       textArray(fresh.map((one) => one.schedule?.atMs ?? null)),
-    ]);
+    ];
+    await this.#run(tx, { statement: schedule, params });
   }
 
-  #keepOnly(rows: readonly { id: string }[], asked: readonly Outgoing[], written: Set<string>): void {
+  #sqlFor(tx: Queryable): WriteSql {
+    return tx.borrowed === true ? this.#guarded : this.#sql;
+  }
+
+  async #run<R>(tx: Queryable, write: PreparedWrite): Promise<R[]> {
+    if (tx.borrowed === true) return runBorrowed<R>(tx, write, this.#guarded.takeNumber);
+    return (await tx.run<R>(write.statement, write.params)).rows;
+  }
+
+  #keepOnly(rows: readonly NewId[], asked: readonly Outgoing[], written: Set<string>): void {
     const fresh = new Set(rows.map((row) => row.id));
     for (const { message } of asked) {
       if (fresh.has(message.id)) continue;
@@ -119,6 +126,24 @@ export class OutboxWriter {
     );
     if (strict.size > 0) await tx.run(this.#sql.lockStreams, [textArray([...strict])]);
   }
+}
+
+function prepared(sql: WriteSql, outgoing: readonly Outgoing[]): PreparedWrite {
+  const [one] = outgoing;
+  if (one !== undefined && outgoing.length === 1) {
+    if (isUsual(one)) return { statement: sql.publishUsual, params: usualParams(one) };
+    return { statement: sql.publishOne, params: oneParams(one) };
+  }
+  return { statement: sql.publish, params: outgoingParams(outgoing) };
+}
+
+function preparedLeased(sql: WriteSql, outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
+  const [one] = outgoing;
+  if (one !== undefined && outgoing.length === 1) {
+    if (isUsual(one)) return { statement: sql.publishLeasedUsual, params: [...usualParams(one), leaseMs] };
+    return { statement: sql.publishLeasedOne, params: [...oneParams(one), leaseMs] };
+  }
+  return { statement: sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };
 }
 
 /** Of several with one id the first, in its place. */

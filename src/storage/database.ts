@@ -12,6 +12,8 @@ export interface Rows<R> {
 
 /** Anything that runs SQL inside some transaction: a caller's client, or one of ours. */
 export interface Queryable {
+  /** Set where somebody else ends the transaction, and may have ended it before a statement arrives. */
+  readonly borrowed?: true;
   run<R = Record<string, unknown>>(statement: Statement, params?: readonly Param[]): Promise<Rows<R>>;
 }
 

@@ -57,6 +57,7 @@ function pgCaller(client: PgCallerClient): Queryable {
 }
 
 class PgCaller implements Queryable {
+  readonly borrowed = true;
   readonly #client: PgCallerClient;
 
   constructor(client: PgCallerClient) {
@@ -81,11 +82,15 @@ function transactionAborted(cause?: unknown): SagaboxError {
   );
 }
 
+/** `count` is of what was written, too; there are rows only of what was returned. */
+type PostgresJsRows = unknown[] & { readonly count?: number | null };
+
 interface PostgresJsCallable {
-  unsafe(text: string, params: readonly Param[], options: { prepare: boolean }): Promise<unknown[]>;
+  unsafe(text: string, params: readonly Param[], options: { prepare: boolean }): Promise<PostgresJsRows>;
 }
 
 class PostgresJsCaller implements Queryable {
+  readonly borrowed = true;
   readonly #tx: PostgresJsCallable;
 
   constructor(tx: PostgresJsCallable) {
@@ -94,7 +99,7 @@ class PostgresJsCaller implements Queryable {
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     const rows = await this.#tx.unsafe(statement.text, params, { prepare: true });
-    return { rows: withOurNames(rows as object[]) as R[], rowCount: rows.length, command: "" };
+    return { rows: withOurNames(rows as object[]) as R[], rowCount: rows.count ?? rows.length, command: "" };
   }
 }
 

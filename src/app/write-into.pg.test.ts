@@ -196,3 +196,30 @@ test("A3: of one id twice in a batch the first is written, in its place, and onl
   const { rows } = await pool.query("select data::json ->> 'n' as n from sagabox.message order by seq");
   expect(rows).toEqual([{ n: "1" }, { n: "2" }]);
 });
+
+test.each(Object.keys(drivers))(
+  "A3: %s: an id that was generated before can be given again, and changes nothing",
+  async (driver) => {
+    const house = await setup();
+    const { bus } = house;
+    const answers: boolean[] = [];
+    let id = "";
+    await drivers[driver]?.(house, "read committed", async (tx) => {
+      ({ id } = await bus.publish(tx, Noted, { n: 1 }));
+      answers.push((await bus.publish(tx, Noted, { n: 2 }, { id })).written);
+    });
+    await drivers[driver]?.(house, "read committed", async (tx, run) => {
+      answers.push((await bus.publish(tx, Noted, { n: 3 }, { id })).written);
+      answers.push((await bus.publish(tx, Noted, { n: 4 }, { id, delay: "1h" })).written);
+      await run("insert into effect values ('goes on')");
+    });
+    await bus.transaction(async (tx) => {
+      answers.push((await tx.publish(Noted, { n: 5 }, { id })).written);
+      const own = await tx.publish(Noted, { n: 6 });
+      answers.push((await tx.publish(Noted, { n: 7 }, { id: own.id })).written);
+    });
+    expect(answers).toEqual([false, false, false, false, false]);
+    expect(await house.ids("effect")).toEqual(["goes on"]);
+    expect((await house.left()).messages).toHaveLength(2);
+  },
+);

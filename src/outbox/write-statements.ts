@@ -104,6 +104,16 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, at, expires_at from given
        )`;
+  // Of ids that the caller chose. Those of messages whose id was generated are nowhere but with the message itself. Each is
+  // looked up by itself, as no join would be; of two writers at once the second waits at the ledger.
+  const reserved = (listed: string) => `fresh as (
+         insert into ${schema}.published_id (id, written_on)
+         select listed.id, (moment.at at time zone 'utc')::date from moment, ${listed}
+          where (select true from ${schema}.message where message.id = listed.id limit 1) is null
+            and (select true from ${schema}.scheduled where scheduled.id = listed.id) is null
+         on conflict do nothing
+         returning id
+       )`;
   const several = (lease: string) => `${first} ${moment}, ${numbered(lists)}, ${kept}
        ${outboxRows(schema, lease)}`;
   // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
@@ -123,15 +133,10 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
       several(leased("given.lane", "given.stream", NEXT)) + written,
     ),
     ...oneByOne(schema, { name, first, ifInside }, leased, written),
-    // Ids that the caller chose: those seen before write nothing. A writer may read those ids, and of the rest nothing.
+    // Ids that were seen before write nothing. A writer may read ids, and of the rest nothing.
     publishOnce: statement(
       `sagabox.outbox.publish_once${name}`,
-      `${first} ${moment}, fresh as (
-         insert into ${schema}.published_id (id, written_on)
-         select listed.id, (moment.at at time zone 'utc')::date from moment, ${lists}
-         on conflict do nothing
-         returning id
-       ), ${numbered(fresh)}, ${kept}, sending as (
+      `${first} ${moment}, ${reserved(lists)}, ${numbered(fresh)}, ${kept}, sending as (
        ${outboxRows(schema, "null")}
        )
        ${ids}`,
@@ -148,12 +153,7 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
     // A scheduled message with an id of the caller's own.
     reserveIds: statement(
       `sagabox.outbox.reserve_ids${name}`,
-      `${first} moment as materialized (select clock_timestamp() as at ${ifInside}), fresh as (
-         insert into ${schema}.published_id (id, written_on)
-         select listed.id, (moment.at at time zone 'utc')::date from moment, unnest($1::text::text[]) as listed (id)
-         on conflict do nothing
-         returning id
-       )
+      `${first} moment as materialized (select clock_timestamp() as at ${ifInside}), ${reserved("unnest($1::text::text[]) as listed (id)")}
        ${ids}`,
     ),
   };

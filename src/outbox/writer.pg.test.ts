@@ -1,7 +1,7 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { outgoing, relays, until, type Relays } from "../../test/support/relays.ts";
-import { pgDatabase } from "../storage/index.ts";
+import { pgDatabase, type Queryable } from "../storage/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
 import { aMessage } from "../../test/support/messages.ts";
 
@@ -145,6 +145,50 @@ test("A3: an id used before writes nothing, also after the first was sent; twice
   await house.drained();
   expect(house.transport.ids).toEqual(["mine", "new"]);
   expect(house.observer.of("outbox.duplicate")).toMatchObject([{ id: "mine" }]);
+});
+
+test.each([
+  ["sent at once", {}],
+  ["for later", { schedule: { delayMs: 3_600_000, atMs: null } }],
+])("A3: the id that a message %s was given by us is used, too, today and on another day", async (_, wish) => {
+  const house = await relays();
+  await house.publish(outgoing({ id: "generated", ...wish }));
+  const again = (tx: Queryable) =>
+    house.writer.write(tx, [
+      outgoing({ id: "generated", ownId: true }),
+      outgoing({ id: "new", ownId: true }),
+      outgoing({ id: "later", ownId: true, schedule: { delayMs: 3_600_000, atMs: null } }),
+    ]);
+  const scheduled = outgoing({ id: "generated", ownId: true, schedule: { delayMs: 1, atMs: null } });
+  for (const written of [["new", "later"], [], []]) {
+    const tx = await house.database.begin();
+    expect(await again(tx)).toEqual(new Set(written));
+    expect(await house.writer.write(tx, [scheduled])).toEqual(new Set());
+    await tx.commit();
+    await house.tamper("update sagabox.message set written_on = written_on - 1");
+  }
+  const ids = await house.rows<{ id: string }>(
+    "select id from sagabox.message union all select id from sagabox.scheduled order by id",
+  );
+  expect(ids.map(({ id }) => id)).toEqual(["generated", "later", "new"]);
+});
+
+test("A3: of two writers of one id at once the second waits, and writes if and only if the first is rolled back", async () => {
+  const house = await relays();
+  for (const [end, written] of [
+    ["commit", []],
+    ["rollback", ["rollback"]],
+  ] as const) {
+    const [first, second] = [await house.database.begin(), await house.database.begin()];
+    const mine = [outgoing({ id: end, ownId: true })];
+    await house.writer.write(first, mine);
+    const waiting = house.writer.write(second, mine);
+    await until(async () => (await house.rows("select 1 from pg_locks where not granted")).length === 1);
+    await first[end]();
+    expect(await waiting).toEqual(new Set(written));
+    await second.commit();
+    expect(await house.rows("select 1 from sagabox.message where id = $1", [end])).toHaveLength(1);
+  }
 });
 
 test.each([

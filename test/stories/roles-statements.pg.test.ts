@@ -15,7 +15,7 @@ import { inboxStatements } from "../../src/inbox/statements.ts";
 import { ownershipStatements } from "../../src/lanes/ownership-statements.ts";
 import { readStatements } from "../../src/lanes/statements.ts";
 import { settleStatements } from "../../src/outbox/statements.ts";
-import { writeStatements } from "../../src/outbox/write-statements.ts";
+import { guardedStatements, writeStatements } from "../../src/outbox/write-statements.ts";
 import { depthStatements, republishStatements } from "../../src/outbox/upkeep/statements.ts";
 import { privacyStatements } from "../../src/privacy/statements.ts";
 import { requestStatements } from "../../src/requests/statements.ts";
@@ -46,6 +46,7 @@ function only(of: object, names: readonly string[]): Statement[] {
 }
 
 const write = writeStatements(schema);
+const guarded = guardedStatements(schema);
 const settle = settleStatements(schema);
 const letters = deadLetterStatements(schema);
 const tools = letterStatements(schema);
@@ -61,13 +62,18 @@ const upkeepOfSagas = ["forget", "forgetUnclaimed"];
 
 /** Who runs which statements. What is left out, the owner runs. */
 const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
-  ["writer", [], all(write, [...leased, ...relayed])],
+  ["writer", [], [...all(write, [...leased, ...relayed]), ...all(guarded, leased)]],
   ["writer", [], [...all(ledgerStatements(schema)), chunkStatements(schema).write]],
   ["writer", [], only(privacy, ["keyOf", "addKey", "keys"])],
   [
     "writer",
     ["optimistic"],
-    [...only(write, leased), ...only(settle, ofLeased), hopStatements(schema).settleLeased],
+    [
+      ...only(write, leased),
+      ...only(guarded, leased),
+      ...only(settle, ofLeased),
+      hopStatements(schema).settleLeased,
+    ],
   ],
   ["writer", ["overflow"], [depthStatements(schema).depths]],
   ["relay", [], [...all(settle, ofLeased), hopStatements(schema).settle, ...only(write, relayed)]],

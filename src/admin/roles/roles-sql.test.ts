@@ -44,7 +44,7 @@ test("SEC-35: the statistics of the whole server are offered to operators, and g
   ]);
 });
 
-test("SEC-35: a plain writer inserts, and reads nothing but ids it chose and keys it seals with", () => {
+test("SEC-35: a plain writer inserts, and reads nothing but ids and keys it seals with", () => {
   const reads = [...rightsOf("writer")].filter(([, can]) => can.select !== undefined).map(([name]) => name);
   expect(reads.toSorted()).toEqual(
     [
@@ -52,11 +52,16 @@ test("SEC-35: a plain writer inserts, and reads nothing but ids it chose and key
       "blob_home",
       "blob_use",
       "index_fingerprint",
+      "message",
       "published_id",
+      "scheduled",
       "schema_migration",
       "subject_key",
     ].toSorted(),
   );
+  for (const table of ["message", "scheduled", "published_id"] as const) {
+    expect(rightsOf("writer").get(table)).toEqual({ insert: "all", select: ["id"] });
+  }
   const removes = [...rightsOf("writer")].filter(([, can]) => can.delete !== undefined);
   expect(removes).toEqual([]);
   expect(rightsOf("writer", ["optimistic"]).get("outbox")?.delete).toBe("all");

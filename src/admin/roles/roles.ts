@@ -45,7 +45,7 @@ export const roles: Readonly<Record<RoleName, Role>> = {
   },
   writer: {
     who: "services that publish",
-    still: "flood the outbox, and send any message in anybody's name",
+    still: "flood the outbox, send any message in anybody's name, and learn the ids of all",
     includes: [],
     grants: [migrated, ...writerGrants],
   },

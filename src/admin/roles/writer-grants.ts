@@ -1,11 +1,19 @@
 import type { Grant } from "./grant.ts";
 
-/** Publishing. It adds rows and reads none that hold data. */
+/** Publishing. It adds rows, and of messages it reads the ids alone. */
 export const writerGrants: readonly Grant[] = [
-  { on: "message", can: { insert: "all" }, why: "writes messages, which it cannot read again" },
+  {
+    on: "message",
+    can: { insert: "all", select: ["id"] },
+    why: "writes messages, of which it reads only whether an id is there already",
+  },
   { on: "outbox", can: { insert: "all" }, why: "puts them in line" },
   { on: "outbox_seq", can: { usage: "all" }, why: "draws their place" },
-  { on: "scheduled", can: { insert: "all" }, why: "writes messages for later" },
+  {
+    on: "scheduled",
+    can: { insert: "all", select: ["id"] },
+    why: "writes messages for later, of which it reads the same",
+  },
   {
     on: "published_id",
     can: { insert: "all", select: ["id"] },

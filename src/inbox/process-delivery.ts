@@ -1,10 +1,11 @@
-import { isSagaboxError, SagaboxError, verdictOf } from "../errors/index.ts";
+import { isSagaboxError, verdictOf } from "../errors/index.ts";
 import { replyTopicIn } from "../message/index.ts";
 import { decideRetry, failureOf } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
 import { spanFailure } from "../telemetry/index.ts";
 import { answerOf, sealedBy } from "./answer.ts";
 import { attempt, type Attempt } from "./attempt.ts";
+import { expired, handledElsewhere, handlerMissing, killsProcess } from "./delivery-errors.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Received } from "./handler.ts";
 import type { Held } from "./held.ts";
@@ -18,6 +19,7 @@ import { earlierCommands, type EarlierCommands } from "./references.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
 import { respond } from "./respond.ts";
 import { contextOf, type Fate, type Settlement } from "./settlement.ts";
+import { UnchargedFailures } from "./uncharged-failures.ts";
 
 export interface ProcessorParts {
   readonly engine: InboxEngine;
@@ -42,6 +44,7 @@ export class DeliveryProcessor {
   readonly #attempts: Set<Attempt>;
   /** Types that were told of. */
   readonly #passedOver = new Set<string>();
+  readonly #uncharged = new UnchargedFailures();
 
   constructor({ engine, definition, settlement, attempts, statements }: ProcessorParts) {
     this.#engine = engine;
@@ -84,6 +87,7 @@ export class DeliveryProcessor {
 
   /** After the effect: acknowledge, or bury what came too late. */
   settle(held: Held, outcome: ReferringOutcome<unknown>, ackedIn: boolean): Promise<Fate> {
+    this.#uncharged.forget(held.id);
     const { message } = held.delivery;
     const names = {
       consumer: this.#definition.name,
@@ -121,6 +125,7 @@ export class DeliveryProcessor {
       const { message } = delivery;
       const { type, topic } = message;
       const fields = { consumer, type, topic, id: id ?? message.id, durationMs };
+      this.#uncharged.forget(id);
       this.#engine.observer.tell("consumer.processed", fields, contextOf(message));
     }
     if (!ackedIn) return this.#settlement.ackAll(all);
@@ -142,6 +147,7 @@ export class DeliveryProcessor {
     if (this.#engine.spans.enabled) this.#engine.spans.current().fail(spanFailure(error));
     const verdict = verdictOf(error)?.kind;
     if ((verdict === "ignore" || verdict === "refuse") && id !== undefined) {
+      this.#uncharged.forget(id);
       const given = { reason: verdict === "ignore" ? "ignored" : "refused", error };
       return this.#settlement.pass(held, { id, given, supersedes: this.#earlier(held, id)?.supersedes });
     }
@@ -152,8 +158,14 @@ export class DeliveryProcessor {
       const fields = { consumer, type: delivery.message.type, id, deadlineMs };
       this.#engine.observer.tell("consumer.stuck", fields, contextOf(delivery.message));
     }
-    const decision = decideRetry(retry, delivery.attempt, failureOf(error, classify), random);
-    if (decision.kind === "retry") return this.#settlement.retry(held, { ...decision, error }, behind);
+    const failure = failureOf(error, classify);
+    const tried = { attempt: delivery.attempt, unchargedBefore: this.#uncharged.count(id, failure.kind) };
+    const decision = decideRetry(retry, tried, failure, random);
+    if (decision.kind === "retry") {
+      const fate = await this.#settlement.retry(held, { ...decision, error }, behind);
+      if (fate !== "again") this.#uncharged.forget(id);
+      return fate;
+    }
     return this.#settlement.bury(held, decision.reason === "permanent" ? "rejected" : "exhausted", error);
   }
 
@@ -252,10 +264,7 @@ export class DeliveryProcessor {
     const policy =
       this.#definition.settings.unknown ?? (message.kind === "command" ? "dead-letter" : "ignore");
     if (policy === "ignore") return this.#passOver(held);
-    const error = new SagaboxError(
-      "HANDLER_MISSING",
-      `Consumer "${this.#definition.name}" has no handler for "${message.type}". Register one, or set unknown: "ignore".`,
-    );
+    const error = handlerMissing(this.#definition.name, message.type);
     return this.#settlement.bury(held, "rejected", error);
   }
 
@@ -277,24 +286,12 @@ export class DeliveryProcessor {
 
   // Another member of this consumer asked for the topic, a newer one most likely: it is left to those who know it.
   #notOurs(held: Held): Promise<Fate> {
-    const { message } = held.delivery;
-    const error = new SagaboxError(
-      "HANDLER_MISSING",
-      `This process has no handler of consumer "${this.#definition.name}" for topic "${message.topic}", but another one has. ` +
-        "It waits for that one; register the same handlers in all processes of a consumer.",
-    );
+    const error = handledElsewhere(this.#definition.name, held.delivery.message.topic);
     return this.#settlement.retry(held, { delayMs: NOT_OURS_MS, charged: false, error });
   }
 
   #poison(held: Held): Promise<Fate> {
-    const error = new SagaboxError(
-      "MESSAGE_KILLS_PROCESS",
-      `The process died ${held.crashes} times while it handled nothing but this message.`,
-    );
-    return this.#settlement.bury(held, "poison", error);
+    this.#uncharged.forget(held.id);
+    return this.#settlement.bury(held, "poison", killsProcess(held.crashes));
   }
-}
-
-function expired(expiresAt: string | null): SagaboxError {
-  return new SagaboxError("MESSAGE_EXPIRED", `The message was good until ${expiresAt ?? "an unknown time"}.`);
 }

@@ -13,7 +13,12 @@ export function retryOrDie(
   const dead: Dying[] = sorted.refused.map(({ row, error }) => deathOf(row, "rejected", error));
   for (const { row, error } of sorted.charged) {
     const own = { ...policy, maxAttempts: row.maxAttempts };
-    const decision = decideRetry(own, row.attempts + 1, { kind: "retryable" }, random);
+    const decision = decideRetry(
+      own,
+      { attempt: row.attempts + 1, unchargedBefore: 0 },
+      { kind: "retryable" },
+      random,
+    );
     if (decision.kind === "dead") dead.push(deathOf(row, "exhausted", error));
     else failed.push({ row, delayMs: decision.delayMs, error: failureText(error) });
   }

@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 import { permanent, retryAfter } from "../errors/index.ts";
-import { decideRetry, failureOf, outboxRetryPolicy } from "./index.ts";
+import { consumerRetryPolicy, decideRetry, failureOf, outboxRetryPolicy } from "./index.ts";
 
 const half = () => 0.5;
+const at = (attempt: number, unchargedBefore = 0) => ({ attempt, unchargedBefore });
 
 test("a failure with attempts left is tried again later and charged", () => {
-  expect(decideRetry(outboxRetryPolicy, 1, { kind: "retryable" }, half)).toEqual({
+  expect(decideRetry(outboxRetryPolicy, at(1), { kind: "retryable" }, half)).toEqual({
     kind: "retry",
     delayMs: 1_000,
     charged: true,
@@ -13,31 +14,53 @@ test("a failure with attempts left is tried again later and charged", () => {
 });
 
 test("the last attempt decides", () => {
-  expect(decideRetry(outboxRetryPolicy, 9, { kind: "retryable" }, half).kind).toBe("retry");
-  expect(decideRetry(outboxRetryPolicy, 10, { kind: "retryable" }, half)).toEqual({
+  expect(decideRetry(outboxRetryPolicy, at(9), { kind: "retryable" }, half).kind).toBe("retry");
+  expect(decideRetry(outboxRetryPolicy, at(10), { kind: "retryable" }, half)).toEqual({
     kind: "dead",
     reason: "attempts exhausted",
   });
 });
 
 test("a permanent failure is dead at once, whatever attempts remain", () => {
-  expect(decideRetry(outboxRetryPolicy, 1, { kind: "permanent" }, half)).toEqual({
+  expect(decideRetry(outboxRetryPolicy, at(1), { kind: "permanent" }, half)).toEqual({
     kind: "dead",
     reason: "permanent",
   });
 });
 
 test("a failure of the infrastructure is never charged and never kills", () => {
-  expect(decideRetry(outboxRetryPolicy, 1_000, { kind: "infrastructure" }, half)).toMatchObject({
+  expect(decideRetry(outboxRetryPolicy, at(1_000), { kind: "infrastructure" }, half)).toMatchObject({
     kind: "retry",
     charged: false,
   });
 });
 
+test("failures of the infrastructure in a row wait ever longer, up to the policy's longest wait", () => {
+  const infrastructure = { kind: "infrastructure" } as const;
+  const waits = [0, 1, 2, 3, 50, 5_000].map((before) =>
+    decideRetry(consumerRetryPolicy, at(1, before), infrastructure, () => 1 - 2 ** -53),
+  );
+  expect(waits).toEqual(
+    [1_000, 2_000, 4_000, 8_000, 60_000, 60_000].map((delayMs) => ({
+      kind: "retry",
+      delayMs,
+      charged: false,
+    })),
+  );
+});
+
+test("what was not charged before lengthens neither the wait after a failure of the message itself nor its life", () => {
+  const own = { kind: "retryable" } as const;
+  expect(decideRetry(outboxRetryPolicy, at(1, 30), own, half)).toEqual(
+    decideRetry(outboxRetryPolicy, at(1), own, half),
+  );
+  expect(decideRetry(outboxRetryPolicy, at(10, 30), own, half).kind).toBe("dead");
+});
+
 test("the wait a handler asked for is kept exactly and not charged", () => {
   const failure = failureOf(retryAfter("5m", "rate limited"));
   expect(failure).toEqual({ kind: "retryable", retryAfterMs: 300_000, reason: "rate limited" });
-  expect(decideRetry(outboxRetryPolicy, 10, failure, half)).toEqual({
+  expect(decideRetry(outboxRetryPolicy, at(10), failure, half)).toEqual({
     kind: "retry",
     delayMs: 300_000,
     charged: false,

@@ -26,18 +26,26 @@ export function failureOf(error: unknown, userClassifier?: FailureClassifier): F
   };
 }
 
-/** What becomes of a message whose attempt number `attempt` (the first is 1) has failed. */
+/** What a message has been through. */
+export interface Tried {
+  /** Which attempt has failed; the first is 1. */
+  readonly attempt: number;
+  /** How often it failed right before without being charged, while `attempt` stood still. */
+  readonly unchargedBefore: number;
+}
+
+/** What becomes of a message after a failure. */
 export function decideRetry(
   policy: RetryPolicy,
-  attempt: number,
+  { attempt, unchargedBefore }: Tried,
   failure: Pick<Failure, "kind" | "retryAfterMs">,
   random: () => number,
 ): RetryDecision {
   if (failure.kind === "permanent") return { kind: "dead", reason: "permanent" };
   if (failure.retryAfterMs !== undefined)
     return { kind: "retry", delayMs: failure.retryAfterMs, charged: false };
-  const delayMs = retryDelay(policy, attempt, random);
-  if (failure.kind === "infrastructure") return { kind: "retry", delayMs, charged: false };
+  if (failure.kind === "infrastructure")
+    return { kind: "retry", delayMs: retryDelay(policy, attempt + unchargedBefore, random), charged: false };
   if (attempt >= policy.maxAttempts) return { kind: "dead", reason: "attempts exhausted" };
-  return { kind: "retry", delayMs, charged: true };
+  return { kind: "retry", delayMs: retryDelay(policy, attempt, random), charged: true };
 }

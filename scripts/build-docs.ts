@@ -44,12 +44,12 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
 
 function telemetry(): string {
   const events = Object.entries(eventCatalogue).map(
-    ([name, { level, milder, meaning, fields }]: [string, EventEntry]) => {
+    ([name, { level, milder, always, meaning, fields }]: [string, EventEntry]) => {
       const list = Object.entries<string>(fields).map(
         ([field, text]) => `- \`${snakeCase(field)}\`: ${text}`,
       );
       const mildly = milder === undefined ? "" : `, as **${milder.level}** when ${milder.when}`;
-      return `### ${name}\n\n${meaning} Logged as **${level}**${mildly}.\n\n${list.join("\n")}`;
+      return `### ${name}\n\n${meaning} Logged as **${level}**${mildly}${always === true ? ", each one" : ""}.\n\n${list.join("\n")}`;
     },
   );
   const metrics = Object.entries(metricCatalogue).map(([name, { kind, labels, help }]) =>
@@ -73,7 +73,8 @@ ${metrics.join("\n")}
 
 A log line is one JSON object with \`time\`, \`level\`, \`event\`, then \`trace_id\` and \`saga_id\` when the event belongs to
 a message that has them, then the fields below. Of equal troubles five lines pass in ten seconds; the next that passes
-tells in \`suppressed\` how many did not. On a terminal the same line is printed for people instead.
+tells in \`suppressed\` how many did not. Of events logged "each one" all pass. On a terminal the same line is
+printed for people instead.
 
 ${events.join("\n\n")}
 `;

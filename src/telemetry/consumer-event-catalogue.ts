@@ -55,6 +55,7 @@ export const consumerEventCatalogue: EventEntries<`consumer.${string}`> = {
   },
   "consumer.retried": {
     level: "warn",
+    always: true,
     meaning: "A handler failed; the message comes back later.",
     fields: {
       consumer,

@@ -180,6 +180,7 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
   },
   "dead_letter.buried": {
     level: "error",
+    always: true,
     meaning: "A message was given up and waits in the dead letters for a person.",
     fields: {
       origin: "`outbox` or `consumer`.",
@@ -258,4 +259,9 @@ export function levelOf<Name extends TelemetryName>(
 ): EventEntry["level"] {
   const { level, milder }: EventEntry<Name> = eventCatalogue[name];
   return milder?.is(fields) === true ? milder.level : level;
+}
+
+/** Whether each has its line; of the others, those that are alike are counted. */
+export function isAlwaysLogged(name: TelemetryName): boolean {
+  return eventCatalogue[name].always === true;
 }

@@ -10,6 +10,8 @@ export interface EventEntry<Name extends TelemetryName = TelemetryName> {
     readonly when: string;
     is(fields: TelemetryEvents[Name]): boolean;
   };
+  /** Each has its line, however many are alike: somebody will ask for this very one. */
+  readonly always?: true;
   readonly meaning: string;
   readonly fields: { readonly [Field in keyof TelemetryEvents[Name]]: string };
 }

@@ -102,6 +102,26 @@ test("ten thousand equal troubles print a handful of lines, and the next one tel
   expect(parsed()[5]).toMatchObject({ suppressed: 9_995 });
 });
 
+test("E2: every retry and every dead letter has its line, however many are alike", () => {
+  const { observer, parsed } = setup();
+  const names = { consumer: "billing", type: "order.placed", topic: "orders" };
+  const error = "no such account";
+  for (let n = 0; n < 300; n++) {
+    const retried = { id: `${n}`, attempt: (n % 6) + 1, delayMs: n, charged: true, error };
+    observer.tell("consumer.retried", { ...names, ...retried });
+    observer.tell("dead_letter.buried", {
+      ...names,
+      id: `${n}`,
+      origin: "consumer",
+      reason: "exhausted",
+      error,
+    });
+  }
+  expect(parsed()).toHaveLength(600);
+  expect(parsed().at(-2)).toMatchObject({ event: "consumer.retried", attempt: 6, delay_ms: 299, error });
+  expect(parsed().filter((line) => "suppressed" in line)).toEqual([]);
+});
+
 test("a suspect that may be innocent is a warning, one that killed its process alone an error that no warning hides", () => {
   const { observer, parsed } = setup();
   for (let n = 0; n < 50; n++)

@@ -1,7 +1,7 @@
 import { currentMessageContext } from "../message/index.ts";
 import { systemClock, type Clock } from "../runtime/index.ts";
 
-import { levelOf, type LogLevel } from "./event-catalogue.ts";
+import { isAlwaysLogged, levelOf, type LogLevel } from "./event-catalogue.ts";
 import type { TelemetryContext, TelemetryName } from "./events.ts";
 import { jsonLine, prettyLine, type LogRecord } from "./log-line.ts";
 import { dropFailure, type Observer } from "./observer.ts";
@@ -28,7 +28,7 @@ const RANK = { debug: 0, info: 1, warn: 2, error: 3, silent: 4 } as const;
 const LONGEST_TEXT = 1_000;
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
-/** An observer that writes one line per event. Equal troubles are counted instead of repeated without end. */
+/** An observer that writes one line per event. Most equal troubles are counted instead of repeated without end. */
 export function logger(options: LoggerOptions = {}): Observer {
   const { level = "info", bindings = {}, clock = systemClock } = options;
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
@@ -40,7 +40,8 @@ export function logger(options: LoggerOptions = {}): Observer {
       if (RANK[own] < RANK[level]) return;
       const plain = plainFields(fields);
       // Who asks for debug lines wants all of them.
-      const suppressed = own === "debug" ? 0 : guard.admit(`${own} ${kindOf(name, plain)}`);
+      const all = own === "debug" || isAlwaysLogged(name);
+      const suppressed = all ? 0 : guard.admit(`${own} ${kindOf(name, plain)}`);
       if (suppressed === undefined) return;
       const repeated = suppressed > 0 ? { suppressed } : {};
       const record = {

@@ -22,8 +22,8 @@ export class Janitor implements Service {
     });
     this.#loop = new Loop({
       step: async (signal) => {
-        const count = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
-        if (count > 0) observer.tell("history.cleaned", { table: "dead_letter", count });
+        const letters = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
+        if (letters.count > 0) observer.tell("history.cleaned", { table: "dead_letter", ...letters });
         await forgetInbox(inbox, { olderThanMs, signal });
         const replies = await forgetReplies(database, settings.schema, { olderThanMs: REPLIES_MS, signal });
         if (replies > 0) observer.tell("history.cleaned", { table: "reply", count: replies });

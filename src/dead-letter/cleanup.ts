@@ -12,17 +12,23 @@ export interface ForgetOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Deletes old letters, open and closed, in small batches. Resolves with how many. */
+/** How many letters are gone, and how many of them nobody had dealt with. */
+export interface Forgotten {
+  readonly count: number;
+  readonly open: number;
+}
+
+/** Deletes old letters, open and closed, in small batches. */
 export async function forgetDeadLetters(
   { database, sql }: DeadLetterStore,
   { olderThanMs = deadLetterTtlMs, batchSize = 1_000, signal }: ForgetOptions = {},
-): Promise<number> {
-  let total = 0;
+): Promise<Forgotten> {
+  let total: Forgotten = { count: 0, open: 0 };
   while (signal?.aborted !== true) {
     const age = `${olderThanMs} milliseconds`;
-    const { rows } = await database.run<{ count: number }>(sql.forget, [age, batchSize]);
-    const count = rows[0]?.count ?? 0;
-    total += count;
+    const { rows } = await database.run<Forgotten>(sql.forget, [age, batchSize]);
+    const { count, open } = rows[0] ?? { count: 0, open: 0 };
+    total = { count: total.count + count, open: total.open + open };
     if (count < batchSize) break;
   }
   return total;

@@ -15,4 +15,4 @@ export { assertId, listDeadLetters, notFound, readDeadLetter, showDeadLetter } f
 export type { DeadLetterDetail, DeadLetterFilter, DeadLetterSummary } from "./search.ts";
 export { closingDetails, dataHash, discardDeadLetter, replayDeadLetter } from "./replay.ts";
 export type { Edit, Replayed } from "./replay.ts";
-export { deadLetterTtlMs, forgetDeadLetters, type ForgetOptions } from "./cleanup.ts";
+export { deadLetterTtlMs, forgetDeadLetters, type ForgetOptions, type Forgotten } from "./cleanup.ts";

@@ -162,7 +162,7 @@ export function deadLetterStatements(schema: string) {
           where outbox.lane = gone.held_lane and outbox.seq = gone.held_seq
             and gone.closed_at is null and outbox.due_at = 'infinity'
        )
-       select count(*)::integer as count from gone`,
+       select count(*)::integer as count, (count(*) filter (where closed_at is null))::integer as open from gone`,
     ),
   };
 }

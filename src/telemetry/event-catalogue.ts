@@ -174,9 +174,14 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
     fields: { action: "`attached`, `dropped` or `kept`.", partition: "Name of the partition." },
   },
   "history.cleaned": {
-    level: "debug",
+    level: "warn",
+    milder: { level: "debug", when: "`open` is 0 or missing", is: ({ open }) => (open ?? 0) === 0 },
     meaning: "Rows past their retention were removed.",
-    fields: { table: "Name of the table.", count: "How many rows." },
+    fields: {
+      table: "Name of the table.",
+      count: "How many rows.",
+      open: "Of dead letters: how many of them nobody had replayed or discarded.",
+    },
   },
   "dead_letter.buried": {
     level: "error",

@@ -129,7 +129,7 @@ export interface TelemetryEvents {
     readonly ids: string;
   };
   "history.partition": { readonly action: "attached" | "dropped" | "kept"; readonly partition: string };
-  "history.cleaned": { readonly table: string; readonly count: number };
+  "history.cleaned": { readonly table: string; readonly count: number; readonly open?: number };
   /** A consumer is new to a topic; told once, by the process that came first. */
   "consumer.began": { readonly consumer: string; readonly topic: string; readonly from: string };
   "consumer.processed": {

@@ -131,6 +131,18 @@ test("a suspect that may be innocent is a warning, one that killed its process a
   expect(parsed().at(-1)).toMatchObject({ level: "error", id: "killer", crashes: 1 });
 });
 
+test("E5: that dead letters went by age is a warning if nobody had dealt with some of them", () => {
+  const { observer, parsed } = setup({ level: "debug" });
+  observer.tell("history.cleaned", { table: "reply", count: 3 });
+  observer.tell("history.cleaned", { table: "dead_letter", count: 3, open: 0 });
+  observer.tell("history.cleaned", { table: "dead_letter", count: 3, open: 2 });
+  expect(parsed()).toMatchObject([
+    { level: "debug" },
+    { level: "debug" },
+    { level: "warn", count: 3, open: 2 },
+  ]);
+});
+
 test("one trouble that repeats does not hide another", () => {
   const { observer, lines } = setup();
   for (let i = 0; i < 100; i++) observer.tell("relay.failed", { ...failed, id: `m-${i}` });

@@ -86,7 +86,8 @@ const stateMeanings: Readonly<Record<MessageState, string>> = {
   claimed: "Is due, and its lane is leased to a relay.",
   sent: "Was confirmed by the transport. This is the end.",
   failed: "Was rejected by the transport and waits for its next attempt.",
-  dead_letter: "Was given up and waits for a person, who replays or discards it.",
+  dead_letter:
+    "Was given up and waits for a person, who replays or discards it. Discarded, it stays so while its letter is kept.",
 };
 
 const guardMeanings: Readonly<Record<NonNullable<Move["guard"]>, string>> = {

@@ -70,6 +70,11 @@ test("A4: a message describes itself in headers beside its body", () => {
   });
 });
 
+test("A4: beside its body a message that nothing caused is its own cause", () => {
+  const { id } = sampleMessage;
+  expect(wireHeaders({ ...sampleMessage, causationId: null })).toMatchObject({ causation_id: id });
+});
+
 test.each([sampleMessage, { ...sampleMessage, headers: noHeaders, causationId: null, sagaId: null }])(
   "A4: what a message has for itself and what its type has in common are all of its headers",
   (message) => {

@@ -103,17 +103,20 @@ function invalid(message: string): SagaboxError {
   return new SagaboxError("HEADER_INVALID", message);
 }
 
-/** The headers a transport writes beside the body: the caller's and our own. */
+/**
+ * The headers a transport writes beside the body: the caller's and our own. Readers there find a cause always, so what nothing
+ * caused is its own; the body, which we read ourselves, tells a root by having none.
+ */
 export function wireHeaders(message: Message): Record<string, string> {
   const headers: Record<string, string> = {
     ...message.headers,
     [ownHeaders.messageId]: message.id,
     [ownHeaders.correlationId]: message.correlationId,
+    [ownHeaders.causationId]: message.causationId ?? message.id,
     [ownHeaders.traceId]: message.traceparent.slice(3, 35),
     [ownHeaders.traceparent]: message.traceparent,
     ...commonHeaders(message),
   };
-  if (message.causationId !== null) headers[ownHeaders.causationId] = message.causationId;
   if (message.sagaId !== null) headers[ownHeaders.sagaId] = message.sagaId;
   return headers;
 }
@@ -133,8 +136,8 @@ export function particularHeaders(message: Message): string[] {
   const { messageId, correlationId, traceId, traceparent, causationId, sagaId } = ownHeaders;
   const list: string[] = message.headers === noHeaders ? [] : Object.entries(message.headers).flat();
   list.push(messageId, message.id, correlationId, message.correlationId);
+  list.push(causationId, message.causationId ?? message.id);
   list.push(traceId, message.traceparent.slice(3, 35), traceparent, message.traceparent);
-  if (message.causationId !== null) list.push(causationId, message.causationId);
   if (message.sagaId !== null) list.push(sagaId, message.sagaId);
   return list;
 }

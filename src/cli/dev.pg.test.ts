@@ -97,3 +97,25 @@ test("dev uses the database of DATABASE_URL when there is one, and does not prin
   expect(stdout).not.toContain("export DATABASE_URL");
   expect(existsSync(join(cwd, ".sagabox"))).toBe(false);
 });
+
+test(
+  "a second dev that leaves takes no server away from the first, which hears when it ends by another hand",
+  { timeout: 90_000 },
+  async () => {
+    const cwd = folder();
+    const first = startCli(["dev"], { cwd });
+    await first.printed("Press Ctrl-C");
+    const url = printedUrl(first.stdout);
+    const second = startCli(["dev"], { cwd });
+    await second.printed("Press Ctrl-C");
+    second.child.kill("SIGINT");
+    expect(await second.ended).toMatchObject({ code: 0 });
+    expect(second.stdout).toContain("PostgreSQL stays, since others are connected to it.");
+    expect(await ask(url, "select 7 as n")).toEqual([{ n: 7 }]);
+
+    const [pid] = readFileSync(join(cwd, ".sagabox/postgres/postmaster.pid"), "utf8").split("\n");
+    process.kill(Number(pid), "SIGINT");
+    const { code, stderr } = await first.ended;
+    expect([code, stderr]).toEqual([1, expect.stringContaining("The PostgreSQL of `sagabox dev` has ended")]);
+  },
+);

@@ -272,8 +272,14 @@ test("what handlers of a batch answer is kept with each of their messages", asyn
   ]);
 });
 
+const VERSION = "select current_setting('server_version_num')::integer as version";
+const ONE_DAY = `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type)
+  select 'c', n::text, 't', 'e' from generate_series(1, 5000) as n; analyze sagabox.consumer_inbox`;
+
+// Before PostgreSQL 17 it takes the first look at the table: until then a list is not taken into the index.
 test("a batch is finished by its own rows, not by all of its consumer's, whatever is known of the table", async () => {
-  const { engine, pool } = await consumers();
+  const { engine, pool, rows } = await consumers();
+  if (Number((await rows(VERSION))[0]?.["version"]) < 170_000) await rows(ONE_DAY);
   const { finishAll, finishWithResults, recall, recallAll } = engine.sql;
   const given = {
     finishAll: "'c', 1, '{a}'",

@@ -68,8 +68,7 @@ Example:
           ...(env.host === undefined ? {} : { host: env.host }),
           shutdownMs: env.shutdownTimeout ?? 30_000,
         },
-        stop,
-        io,
+        { stop, io, server },
       );
       return 0;
     } finally {
@@ -109,14 +108,33 @@ function announce(server: EmbeddedPostgres, io: Io): void {
   io.out(`\n  export DATABASE_URL='${server.url}'\n`);
 }
 
+// As long as it is connected, another `dev` that leaves sees that the server is needed; and it hears when the server ends.
+async function besideServer(server: EmbeddedPostgres, stop: StopSignals): Promise<void> {
+  await withDatabase(server.url, async (database) => {
+    const session = await database.session("dev");
+    const ended = new Promise<"ended">((resolve) => session.onBreak(() => resolve("ended")));
+    const how = await Promise.race([stop.requested, ended]);
+    session.release(true);
+    if (how !== "ended") return;
+    throw new SagaboxError(
+      "STORAGE_UNAVAILABLE",
+      "The PostgreSQL of `sagabox dev` has ended, by itself or by another hand. Its data stays; start `sagabox dev` again.",
+    );
+  });
+}
+
 async function untilStopped(
   input: CommandInput,
   options: RunAppOptions,
-  stop: StopSignals,
-  io: Io,
+  {
+    stop,
+    io,
+    server,
+  }: { readonly stop: StopSignals; readonly io: Io; readonly server?: EmbeddedPostgres | undefined },
 ): Promise<void> {
   const app = textValue(input, "app");
   if (app !== undefined) return runApp(() => loadApp(app, io.cwd), options, { stop, io });
+  if (server !== undefined) return besideServer(server, stop);
   const cancel = every(60_000, () => undefined); // a listener for signals does not keep a process alive
   await stop.requested;
   cancel();

@@ -216,3 +216,10 @@ test("O-17: a session reads what is committed, whatever the role's default isola
   session.release();
   expect(rows).toEqual([{ transaction_isolation: "read committed" }]);
 });
+
+test("a pool that outlives many buses is listened to once", async () => {
+  const { pool } = await temporaryDatabase();
+  const before = pool.listenerCount("error");
+  for (let bus = 0; bus < 12; bus++) pgDatabase(pool);
+  expect([pool.listenerCount("error") - before, pool.listenerCount("connect")]).toEqual([1, 1]);
+});

@@ -186,8 +186,13 @@ async function runOn<R>(client: PgClient, statement: Statement, params: readonly
 }
 
 // Without a listener Node would end the process: over an idle connection that broke, which the pool replaces by itself, and
-// over one that breaks in the moment between being handed out and being listened to.
+// over one that breaks in the moment between being handed out and being listened to. Once for each pool, which may outlive many
+// buses: what is already connected is listened to by whoever came first.
+const guarded = new WeakSet<UsedPool>();
+
 function guard(pool: UsedPool): void {
+  if (guarded.has(pool)) return;
+  guarded.add(pool);
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
 }

@@ -80,7 +80,7 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
   ["relay", [], [...all(ownershipStatements(schema)), ...all(readStatements(schema, "outbox"))]],
   ["relay", [], all(depthStatements(schema))],
   ["consumer", [], [...all(queueStatements(schema)), ...all(deliveryStatements(schema))]],
-  ["consumer", [], all(subscribeStatements(schema), ["mark", "backToMark"])],
+  ["consumer", [], all(subscribeStatements(schema), ["mark", "backToMark", "retire"])],
   ["consumer", [], [...all(ownershipStatements(schema)), ...all(readStatements(schema, "queue"))]],
   ["consumer", [], [...all(inbox, ["forget", "forgetSuspects"]), letters.bury]],
   ["consumer", [], [requestStatements(schema).find, ...all(flowStatements(schema), ["forget"])]],
@@ -104,6 +104,7 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
   ["viewer", [], [...all(consumerStatements(schema), ["reach"]), inbox.stats]],
   ["viewer", [], all(explainStatements(schema, false))],
   ["operator", [], [outbox.list(true), outbox.retryNow]],
+  ["operator", [], only(subscribeStatements(schema), ["retire", "lockSubscriptions", "patience"])],
   ["privacy", [], [...all(privacy), auditStatements(schema).write]],
 ];
 

@@ -10,6 +10,11 @@ export const consumerGrants: readonly Grant[] = [
   { on: "relay_lane", can: { insert: "all" }, why: "and the lanes of it" },
   { on: "subscription", can: { select: "all", insert: "all" }, why: "subscribes it" },
   {
+    on: "retired_subscription",
+    can: { select: "all" },
+    why: "knows until when a topic had another consumer",
+  },
+  {
     on: "lock_subscriptions",
     can: { execute: "all" },
     why: "keeps hops out while it copies what was before",

@@ -107,6 +107,8 @@ export const operatorGrants: readonly Grant[] = [
     why: "delivers a dead letter to its consumer again",
   },
   { on: "queue_seq", can: { usage: "all" }, why: "draws its place" },
+  { on: "retire_consumer", can: { execute: "all" }, why: "takes away a consumer that is gone for good" },
+  { on: "lock_subscriptions", can: { execute: "all" }, why: "and keeps hops to it out meanwhile" },
   {
     on: "consumer_inbox",
     can: {

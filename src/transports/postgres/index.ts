@@ -2,5 +2,6 @@
 // refer to the one stored message; members of a group share its lanes, so order per key is kept while they compete.
 // When the outbox is in the same database, the hop from outbox to queue is one transaction.
 export { postgres, PostgresTransport } from "./postgres-transport.ts";
+export { retireGroup, type RetiredGroup } from "./retire-group.ts";
 export type { Parked, ParkingLot } from "./parking-lot.ts";
 export type { PostgresTransportOptions } from "./options.ts";

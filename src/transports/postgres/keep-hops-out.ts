@@ -48,11 +48,12 @@ async function isLocked(tx: OwnedTransaction, sql: SubscribeStatements): Promise
   }
 }
 
-// The consumer tries again by itself, and everything else goes on meanwhile.
+// A consumer that starts tries again by itself, and everything else goes on meanwhile.
 function heldByOthers(): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_UNREACHABLE",
-    "A new subscription with a past needs the table `subscription` for a moment, and somebody else keeps it: a dump that " +
-      "runs, or a transaction that read it and has not ended. It is tried again; nothing else waits for it.",
+    "A new subscription with a past, or the end of one, needs the table `subscription` for a moment, and somebody else " +
+      "keeps it: a dump that runs, or a transaction that read it and has not ended. Nothing was changed. A consumer that " +
+      "starts tries again by itself; nothing else waits for it.",
   );
 }

@@ -6,7 +6,7 @@ const NARROW = `message.id, message.lane, message.stream, message.topic, message
                 message.max_attempts, message.expires_at, message.seq, message.written_at`;
 const MOMENT = "moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)";
 
-/** Making consumer groups and their subscriptions. `schema` is quoted already. */
+/** Making consumer groups and their subscriptions, and taking them away. `schema` is quoted already. */
 export function subscribeStatements(schema: string) {
   // In the order of the outbox. What others put here without one has no number and comes first, by its time.
   const copy = (from: string) => `insert into ${schema}.queue ${COLUMNS}
@@ -37,7 +37,9 @@ export function subscribeStatements(schema: string) {
     ),
     standing: statement(
       "sagabox.queue.standing",
-      `select coalesce(bool_or(group_id = $2::integer), false) as present, count(*) > 0 as claimed
+      `select coalesce(bool_or(group_id = $2::integer), false) as present, count(*) > 0 as claimed,
+              (select to_char(retired_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+                 from ${schema}.retired_subscription where topic = $1::text) as retired_at
          from ${schema}.subscription where topic = $1::text`,
     ),
     subscribe: statement(
@@ -103,6 +105,11 @@ export function subscribeStatements(schema: string) {
     // Waits for every hop that is under way and keeps new ones out, so that none falls between copy and subscription. All
     // hops wait behind it, so it does not wait for long itself: a dump holds the table for as long as it runs.
     lockSubscriptions: statement("sagabox.queue.lock_subscriptions", `select ${schema}.lock_subscriptions()`),
+    // Answers no row while a member of the group lives.
+    retire: statement(
+      "sagabox.queue.retire",
+      `select subscriptions, deliveries from ${schema}.retire_consumer($1::integer)`,
+    ),
     patience: statement(
       "sagabox.queue.patience",
       "select set_config('lock_timeout', $1::integer::text || 'ms', true)",

@@ -46,26 +46,42 @@ export async function subscribeGroup(
 async function subscribeTopic(joining: Joining, { topic, from }: TopicRequest): Promise<Beginning[]> {
   const { database, sql, group } = joining;
   const standing = await standingOf(database, joining, topic);
-  if (standing === "subscribed") return [];
+  if (standing.now === "subscribed") return [];
   if (from !== "now" && wantsPast(from, standing)) {
     const past = await subscribeWithPast(joining, topic, from);
-    if (past === "done") return [{ topic, from: from === "unclaimed" ? "beginning" : from }];
+    if (past !== "others came first") return [{ topic, from: past }];
   }
   const { rows } = await database.run(sql.subscribe, [topic, group]);
   return rows.length > 0 ? [{ topic, from: "now" }] : [];
 }
 
-type Standing = "subscribed" | "claimed by others" | "unclaimed";
+interface Standing {
+  readonly now: "subscribed" | "claimed by others" | "unclaimed";
+  /** Until then the topic had a consumer, which was retired. */
+  readonly retiredAt: string | null;
+}
 type WithPast = Exclude<TopicRequest["from"], "now">;
 
 async function standingOf(asked: Queryable, { sql, group }: Joining, topic: string): Promise<Standing> {
-  const { rows } = await asked.run<{ present: boolean; claimed: boolean }>(sql.standing, [topic, group]);
-  if (rows[0]?.present === true) return "subscribed";
-  return rows[0]?.claimed === true ? "claimed by others" : "unclaimed";
+  const [row] = (await asked.run<StandingRow>(sql.standing, [topic, group])).rows;
+  const others = row?.claimed === true ? "claimed by others" : "unclaimed";
+  return { now: row?.present === true ? "subscribed" : others, retiredAt: row?.retired_at ?? null };
 }
 
-function wantsPast(from: WithPast, standing: Standing): boolean {
-  return standing === "unclaimed" || (standing === "claimed by others" && from !== "unclaimed");
+interface StandingRow {
+  readonly present: boolean;
+  readonly claimed: boolean;
+  readonly retired_at: string | null;
+}
+
+function wantsPast(from: WithPast, { now }: Standing): boolean {
+  return now === "unclaimed" || (now === "claimed by others" && from !== "unclaimed");
+}
+
+// What was sent to a consumer that was retired since is not unclaimed: it would be carried out a second time.
+function sinceOf(from: WithPast, { retiredAt }: Standing): string {
+  if (typeof from === "object") return from.time.toISOString();
+  return from === "unclaimed" ? (retiredAt ?? "-infinity") : "-infinity";
 }
 
 /**
@@ -77,13 +93,14 @@ async function subscribeWithPast(
   joining: Joining,
   topic: string,
   from: WithPast,
-): Promise<"done" | "others came first"> {
+): Promise<Beginning["from"] | "others came first"> {
   const { database, schema, sql, group, horizon } = joining;
-  const since = typeof from === "object" ? from.time.toISOString() : "-infinity";
   const tx = await database.begin();
   try {
     await tx.run(sql.inTurn, [schema]);
-    if (!wantsPast(from, await standingOf(tx, joining, topic))) return await othersCameFirst(tx);
+    const standing = await standingOf(tx, joining, topic);
+    if (!wantsPast(from, standing)) return await othersCameFirst(tx);
+    const since = sinceOf(from, standing);
     const day = (horizon.day ??= await askHorizon(tx, sql));
     const past = await tx.run<{ stayed: readonly string[] }>(sql.copyPast, [topic, group, since, day]);
     await keepHopsOut(tx, sql);
@@ -93,7 +110,7 @@ async function subscribeWithPast(
     const stayed = textArray(past.rows[0]?.stayed ?? []);
     await tx.run(sql.copyRest, [topic, group, since, day, stayed]);
     await tx.commit();
-    return "done";
+    return since === "-infinity" ? "beginning" : { time: new Date(since) };
   } catch (error) {
     await tx.rollback();
     throw error;

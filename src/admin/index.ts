@@ -80,6 +80,7 @@ export { outboxStats, type OutboxStats } from "./outbox/outbox-stats.ts";
 export { retryNow, type Retried } from "./outbox/retry-now.ts";
 export { planRepublish, republishWindow, type RepublishPlan } from "./outbox/republish-window.ts";
 export { cleanInbox, planInboxCleaning, type InboxPlan } from "./consumers/clean-inbox.ts";
+export { planRetiring, retireConsumer, type RetirePlan } from "./consumers/retire-consumer.ts";
 export {
   handledStats,
   listHandled,

@@ -72,6 +72,8 @@ export const catalogue = {
   DEAD_LETTER_EDIT_REFUSED: "A dead letter cannot be replayed with these data.",
   BURIAL_REFUSED:
     "A message cannot be put among the dead letters: it does not wait, or somebody has it in hand.",
+  CONSUMER_NOT_FOUND: "There is no consumer with this name in the database.",
+  CONSUMER_RUNNING: "A consumer cannot be retired, because a worker of it is alive.",
 
   REQUEST_TIMEOUT: "No reply to a request came in time, so nobody knows whether the command was carried out.",
   REQUEST_FAILED: "The command of a request was given up.",

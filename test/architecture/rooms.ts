@@ -85,7 +85,8 @@ export const rooms: Readonly<Record<string, Room>> = {
   // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
   // The bus hands out the operations of admin, which knows nothing of it.
   app: { rooms: [...upToSaga, "admin", "parking", "notify", "requests", "transports/postgres"] },
-  admin: { rooms: upToSaga },
+  // A consumer is retired where its subscriptions and deliveries are: with PostgreSQL as the carrier, in its queue.
+  admin: { rooms: [...upToSaga, "transports/postgres"] },
   // 7: the doors
   // The command line reads arguments and prints; what is done is an operation of admin, or of a bus that app makes.
   // It opens the database, and it draws and reads the definitions of sagas, which asks nobody.

@@ -45,6 +45,13 @@ export async function cliHouse() {
     { consumer: "billing", letters: 4, error: "'timeout after ' || n || ' ms'", key: "'b' || n" },
   ]);
 
+  // This one has gone, and something waits for it.
+  await house.pool.query(`
+    with gone as (insert into sagabox.consumer_group (name) values ('old-billing') returning id),
+         wanted as (insert into sagabox.subscription (topic, group_id) select 'events.order.gone', id from gone)
+    insert into sagabox.queue (lane, topic, type, message_id, written_on, due_at)
+    select gone.id * 256, 'events.order.gone', 'order.gone', message.id, written_on, now() from gone, sagabox.message limit 1`);
+
   const order = orderSaga();
   bus.on(Placed, { consumer: "billing" }, () => undefined);
   bus.register(order);
@@ -80,6 +87,7 @@ export async function cliHouse() {
     "letter-replayed": letters[1]?.id ?? "",
     "letter-discarded": letters[2]?.id ?? "",
     letter: letters[3]?.id ?? "",
+    "consumer-gone": "old-billing",
     group: groups.at(-1)?.fingerprint ?? "",
     "subject-erased": "c-ada",
     subject: "c-bob",

@@ -58,6 +58,8 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
     { argv: ["show", "<message>"], viewer: true },
     { argv: ["cleanup", "--keep", "30d", "--dry-run"] },
     { argv: ["cleanup", "--keep", "30d", ...sure] },
+    { argv: ["retire", "<consumer-gone>", "--dry-run"], viewer: true },
+    { argv: ["retire", "<consumer-gone>", ...sure] },
   ],
   republish: [{ argv: [...window, "--dry-run"], viewer: true }, { argv: [...window, ...sure] }],
   dlq: [

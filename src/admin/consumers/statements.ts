@@ -47,6 +47,34 @@ export function consumerStatements(schema: string) {
                 select min(failed_at) from ${schema}.dead_letter where closed_at is null)) * 1000, 0)::double precision
                 as dead_letter_ms`,
     ),
+    // Everything there is of a consumer that could be retired.
+    standing: statement(
+      "sagabox.inbox_admin.standing",
+      `select known.id,
+              array(select topic from ${schema}.subscription where group_id = known.id order by topic) as topics,
+              (select count(*)::integer from ${schema}.queue
+                where lane between known.id * 256 and known.id * 256 + 255) as deliveries,
+              array(select distinct worker from ${schema}.member
+                     where scope = known.id and lease_until > clock_timestamp() order by worker) as workers
+         from ${schema}.consumer_group as known
+        where known.name = $1::text`,
+    ),
+    // Who subscribes here, and who has handled something: those of a broker are known by that alone.
+    names: statement(
+      "sagabox.inbox_admin.names",
+      `with recursive handler as (
+         (select consumer from ${schema}.consumer_inbox order by consumer limit 1)
+         union all
+         select (select next.consumer from ${schema}.consumer_inbox as next
+                  where next.consumer > handler.consumer order by next.consumer limit 1)
+           from handler where handler.consumer is not null
+       )
+       select name from ${schema}.consumer_group
+       union
+       select consumer from handler where consumer is not null and not $1::boolean
+       order by name
+       limit 500`,
+    ),
     due: statement(
       "sagabox.inbox_admin.due",
       `select count(*)::integer as count

@@ -56,7 +56,7 @@ export function judgeConsumers(consumers: readonly ConsumerFacts[]): readonly Di
   const found = consumers.flatMap(({ name, members, waiting, topics }) => {
     if (members > 0 || (topics === 0 && waiting === 0)) return [];
     const seen = `consumer "${name}" has no live member${waiting > 0 ? `, and deliveries wait for it` : ""}`;
-    const fix = `Start a worker that registers "${name}". If it is gone for good, delete its subscriptions and deliveries.`;
+    const fix = `Start a worker that registers "${name}". If it is gone for good: sagabox inbox retire ${name} --reason <text>`;
     const why = "What is sent to it waits for ever, and keeps old days of the archive from being dropped.";
     return [(waiting > 0 ? problem : advice)("consumers", seen, why, fix)];
   });

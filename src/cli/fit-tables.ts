@@ -1,13 +1,15 @@
 import { CLEAR } from "./watch.ts";
 
 const GAP = 2;
-const LEAST = 8;
+const LEAST = 16;
+const INDENT = "  ";
 const RULE = /^─+(?: {2}─+)*$/;
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-/;
+const NOTHING = "–";
 
 /**
- * The tables in `text` made as narrow as the screen: sentences are cut first, then names and times. What people copy
- * stays whole, the first column and ids, so a very narrow screen may still wrap.
+ * The tables in `text` made as narrow as the screen. Sentences are cut first, as long as they say something; where that is not
+ * enough, what has no room stands below its row, with its heading. Names, ids and times stay whole, so they can be
+ * copied; one that is longer than the screen wraps.
  */
 export function fitTables(text: string, columns: number): string {
   const lines = text.split("\n");
@@ -15,8 +17,9 @@ export function fitTables(text: string, columns: number): string {
     if (!RULE.test(lines[at] ?? "")) continue;
     const end = lines.indexOf("", at);
     const length = (end === -1 ? lines.length : end) - at + 1;
-    lines.splice(at - 1, length, ...fitted(lines.slice(at - 1, at - 1 + length), columns));
-    at += length;
+    const made = fitted(lines.slice(at - 1, at - 1 + length), columns);
+    lines.splice(at - 1, length, ...made);
+    at += made.length;
   }
   return lines.join("\n");
 }
@@ -25,19 +28,24 @@ function fitted([first = "", rule = "", ...rows]: readonly string[], columns: nu
   if (rule.length <= columns) return [first, rule, ...rows];
   const clear = first.startsWith(CLEAR) ? CLEAR : "";
   const widths = rule.split(" ".repeat(GAP)).map(({ length }) => length);
-  const split = (line: string): readonly string[] => cells(line, widths);
-  const head = split(first.slice(clear.length));
-  const body = rows.map(split);
-  const cut = narrower(head, body, widths, columns);
+  const head = cells(first.slice(clear.length), widths);
+  const body = rows.map((row) => cells(row, widths));
+  const sentences = [...widths.keys()]
+    .slice(1)
+    .filter((column) => body.some((row) => row[column]?.includes(" ")));
+  const cut = narrower(head, widths, sentences, columns);
+  const isCutEnough = widthOf(cut) <= columns;
+  const above = isCutEnough ? [...widths.keys()] : withRoom(widths, sentences, columns);
+  const shownWidths = isCutEnough ? cut : widths;
   const line = (row: readonly string[]): string =>
-    row
-      .map((cell, column) => shown(cell, cut[column] ?? 0))
+    above
+      .map((column) => shown(row[column] ?? "", shownWidths[column] ?? 0))
       .join(" ".repeat(GAP))
       .trimEnd();
   return [
     `${clear}${line(head)}`,
-    cut.map((width) => "─".repeat(width)).join(" ".repeat(GAP)),
-    ...body.map(line),
+    above.map((column) => "─".repeat(shownWidths[column] ?? 0)).join(" ".repeat(GAP)),
+    ...body.flatMap((row) => [line(row), ...below(head, row, { above, sentences, columns })]),
   ];
 }
 
@@ -54,25 +62,63 @@ function shown(cell: string, width: number): string {
   return cell.length <= width ? cell.padEnd(width) : `${cell.slice(0, width - 1)}…`;
 }
 
+function widthOf(widths: readonly number[]): number {
+  return widths.reduce((sum, width) => sum + width + GAP, -GAP);
+}
+
+/** The widest sentence gives way first, down to what is still worth reading. */
 function narrower(
   head: readonly string[],
-  body: readonly (readonly string[])[],
   widths: readonly number[],
+  sentences: readonly number[],
   columns: number,
 ): readonly number[] {
-  const has = (column: number, pattern: RegExp): boolean =>
-    body.some((row) => pattern.test(row[column] ?? ""));
-  const all = [...widths.keys()].slice(1).filter((column) => !has(column, UUID));
   const cut = [...widths];
   const least = (column: number): number => Math.max(LEAST, head[column]?.length ?? 0);
-  for (const some of [all.filter((column) => has(column, / /)), all]) {
-    for (;;) {
-      const over = cut.reduce((sum, width) => sum + width + GAP, -GAP) - columns;
-      const open = some.filter((column) => (cut[column] ?? 0) > least(column));
-      const [widest] = open.toSorted((a, b) => (cut[b] ?? 0) - (cut[a] ?? 0));
-      if (over <= 0 || widest === undefined) break;
-      cut[widest] = (cut[widest] ?? 0) - 1;
-    }
+  while (widthOf(cut) > columns) {
+    const open = sentences.filter((column) => (cut[column] ?? 0) > least(column));
+    const [widest] = open.toSorted((a, b) => (cut[b] ?? 0) - (cut[a] ?? 0));
+    if (widest === undefined) break;
+    cut[widest] = (cut[widest] ?? 0) - 1;
   }
   return cut;
+}
+
+/** The columns that fit beside each other, from the left; the first in any case, and no sentences. */
+function withRoom(
+  widths: readonly number[],
+  sentences: readonly number[],
+  columns: number,
+): readonly number[] {
+  const above = [0];
+  for (const column of [...widths.keys()].slice(1)) {
+    if (sentences.includes(column)) continue;
+    if (widthOf([...above, column].map((one) => widths[one] ?? 0)) <= columns) above.push(column);
+  }
+  return above;
+}
+
+interface Layout {
+  readonly above: readonly number[];
+  readonly sentences: readonly number[];
+  readonly columns: number;
+}
+
+function below(head: readonly string[], row: readonly string[], layout: Layout): readonly string[] {
+  const { above, sentences, columns } = layout;
+  const lines: string[] = [];
+  let open = false;
+  for (const [column, cell] of row.entries()) {
+    if (above.includes(column) || cell === NOTHING || cell === "") continue;
+    const part = `${head[column] ?? ""}: ${cell}`;
+    const isSentence = sentences.includes(column);
+    const last = lines.at(-1) ?? "";
+    if (!isSentence && open && last.length + GAP + part.length <= columns) {
+      lines[lines.length - 1] = `${last}${" ".repeat(GAP)}${part}`;
+    } else {
+      lines.push(`${INDENT}${isSentence ? shown(part, columns - INDENT.length).trimEnd() : part}`);
+    }
+    open = !isSentence;
+  }
+  return lines;
 }

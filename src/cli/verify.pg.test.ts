@@ -1,6 +1,7 @@
 import { EventEmitter } from "node:events";
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { someDeadLetters } from "../../test/support/dead-letters.ts";
 import { rolesHouse } from "../../test/support/roles-house.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { OutboxWriter } from "../outbox/index.ts";
@@ -76,6 +77,23 @@ test.each([[["--watch", "60"]], [[]]])(
     });
   },
 );
+
+test("verify says that its table is about sending, and counts the dead letters of consumers beside it", async () => {
+  const { pool, login } = await rolesHouse();
+  const env = { DATABASE_URL: await login("operator") };
+  await someDeadLetters(pool, { type: "order.placed", topic: "orders" }, [
+    { consumer: "billing", letters: 5, error: "'broken'" },
+  ]);
+  await pool.query(`update sagabox.dead_letter set closed_at = now(), closed_as = 'discarded'
+                     where id in (select id from sagabox.dead_letter limit 2)`);
+  const { stdout } = await cliInProcess(["verify"], env);
+  expect(stdout).toMatch(/^messages, by how sending went +count$/m);
+  expect(stdout).toContain("Dead letters of consumers: 3 open, 2 discarded. Their messages were sent");
+  expect(JSON.parse((await cliInProcess(["verify", "--json"], env)).stdout)).toMatchObject({
+    consumerLetters: { open: 3, discarded: 2 },
+    total: { dead: 0, discarded: 0 },
+  });
+});
 
 test("verify refuses what it does not understand, and has an example in its help", async () => {
   expect(await cliInProcess(["verify", "--since", "soon"], {})).toMatchObject({ code: 2 });

@@ -7,8 +7,16 @@ type Sql = ReturnType<typeof placeStatements>;
 /** Where a walk over a table stands: what its next page begins behind. Null at the end. */
 export type Cursor = readonly [string, string] | null;
 
+/** Dead letters of consumers. Their messages were sent, and count as that. */
+export interface ConsumerLetters {
+  readonly open: number;
+  readonly discarded: number;
+}
+
 export interface CheckedPage {
   readonly rows: number;
+  /** Where it is a page of dead letters. */
+  readonly consumerLetters?: ConsumerLetters;
   readonly breaches: readonly Breach[];
   readonly next: Cursor;
 }
@@ -22,6 +30,7 @@ interface PlaceRow {
   readonly lane: number | null;
   readonly seq?: string;
   readonly letter?: string;
+  readonly of_consumer?: string | null;
   readonly [flag: string]: unknown;
 }
 
@@ -76,8 +85,12 @@ async function checkRows(
       : [after?.[0] ?? (name === "letters" ? "0" : ""), limit];
   const { rows } = await tx.run<PlaceRow>(sql[name], params);
   const last = rows.at(-1);
+  const count = (state: string): number => rows.filter(({ of_consumer: one }) => one === state).length;
   return {
     rows: rows.length,
+    ...(name === "letters" && {
+      consumerLetters: { open: count("open"), discarded: count("discarded") },
+    }),
     breaches: rows.flatMap(breachesOf),
     next: last === undefined || rows.length < limit ? null : cursorAt(name, last),
   };

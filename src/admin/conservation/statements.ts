@@ -57,6 +57,7 @@ export function placeStatements(schema: string) {
     letters: statement(
       "sagabox.conservation.letters",
       `select letter.id::text as letter, letter.message_id as id, letter.held_lane as lane,
+              case when letter.origin = 'consumer' then coalesce(letter.closed_as, 'open') end as of_consumer,
               letter.closed_at is null and letter.held_lane is not null and not exists (
                 select 1 from ${schema}.outbox as row
                  where row.lane = letter.held_lane and row.seq = letter.held_seq and row.due_at = 'infinity' offset 0) as lost_place,

@@ -1,5 +1,5 @@
 import { findingsOf, type Breach, type ConservationFinding } from "./findings.ts";
-import type { CheckedPage } from "./places.ts";
+import type { CheckedPage, ConsumerLetters } from "./places.ts";
 import { addAccounts, noAccount, type CheckedWindow, type LaneAccount } from "./window.ts";
 
 /**
@@ -19,6 +19,8 @@ export interface ConservationReport {
   /** Written = sent + waiting + dead + discarded + unjudged; anything else is lost. */
   readonly total: Omit<LaneAccount, "lane">;
   readonly lanes: readonly LaneAccount[];
+  /** Dead letters of consumers that are there. Their messages were sent, and are counted as that. */
+  readonly consumerLetters: ConsumerLetters;
   /** Rows looked at in the outbox, the queue, the schedule, the dead letters and the inbox. */
   readonly rows: number;
   /** Windows of messages, and tables from some row on, that were too busy each time: nothing is said about them. */
@@ -41,6 +43,7 @@ export class Tally {
   readonly #lanes = new Map<number, LaneAccount>();
   readonly #breaches: Breach[] = [];
   #rows = 0;
+  #letters: ConsumerLetters = { open: 0, discarded: 0 };
   #skipped = 0;
   #finished = true;
   #first: string | undefined;
@@ -59,6 +62,8 @@ export class Tally {
   page(checked: CheckedPage | undefined): void {
     if (checked === undefined) this.#skipped += 1;
     this.#rows += checked?.rows ?? 0;
+    const { open = 0, discarded = 0 } = checked?.consumerLetters ?? {};
+    this.#letters = { open: this.#letters.open + open, discarded: this.#letters.discarded + discarded };
     this.#breaches.push(...(checked?.breaches ?? []));
   }
 
@@ -75,6 +80,19 @@ export class Tally {
     const verdict = verdictOf({ broken: findings.length > 0, everything: finished && skipped === 0 });
     const total = lanes.reduce(addAccounts, noAccount);
     const ok = verdict === "kept";
-    return { ok, verdict, finished, from, total, lanes, rows, skipped, findings, durationMs };
+    const consumerLetters = this.#letters;
+    return {
+      ok,
+      verdict,
+      finished,
+      from,
+      total,
+      lanes,
+      consumerLetters,
+      rows,
+      skipped,
+      findings,
+      durationMs,
+    };
   }
 }

@@ -15,7 +15,8 @@ export const verify: Command = {
   details: `Counts every message of the archive as far back as it can be proved (as long as dead letters are kept), and looks at
 what waits, deliveries, schedules, dead letters, the inbox, leases and incidents. It reads in small steps beside the running
 system, blocks nobody and changes nothing. Every worker with the part "upkeep" does the same all the time; this does all of
-it now. What a broker lost after it confirmed is not seen from here.
+it now. What a broker lost after it confirmed is not seen from here. The table is about sending: "dead" and "discarded" are
+messages that could not be sent. Dead letters of consumers have a line of their own.
 
 What is too busy is looked at again, and then in smaller pieces. Exit code 3 when something is wrong; each finding names the
 ids and what to do. Exit code 4 when nothing wrong was seen, but not everything could be looked at. The role of an operator
@@ -97,7 +98,7 @@ function verdictText({ verdict, total, findings, from, rows }: ConservationRepor
 }
 
 function reportText(report: ConservationReport, input: CommandInput): string {
-  const { total, lanes, findings, skipped, finished, durationMs } = report;
+  const { total, lanes, consumerLetters, findings, skipped, finished, durationMs } = report;
   const sums = Object.entries(total).map(([name, count]) => [name, count] as const);
   const lines = [
     verdictText(report),
@@ -109,7 +110,9 @@ function reportText(report: ConservationReport, input: CommandInput): string {
             "Look again when there is less to do.",
         ]),
     "",
-    table(["messages", "count"], sums),
+    table(["messages, by how sending went", "count"], sums),
+    "",
+    `Dead letters of consumers: ${consumerLetters.open} open, ${consumerLetters.discarded} discarded. Their messages were sent, and count as that above.`,
     ...(input.values["lanes"] === true ? ["", laneTable(lanes)] : []),
     ...findings.flatMap(({ kind, lane, count, ids, means, whatToDo }) => [
       "",

@@ -1,4 +1,4 @@
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { isSagaboxError } from "../errors/index.ts";
 import {
   brokerVariables,
   messageFormatVariable,
@@ -8,6 +8,7 @@ import {
 import { thrown } from "./checks.ts";
 import { findVariable, fromFile, unusable, type Environment, type ReadSecret } from "./environment.ts";
 import type { EnvironmentVariable } from "./environment-variables.ts";
+import { unreadableFile } from "./unreadable-file.ts";
 
 export interface BrokerEnvironment {
   readonly address?: string;
@@ -80,6 +81,6 @@ function contentsOf(name: string, path: string, readSecret: ReadSecret): string 
   try {
     return readSecret(path);
   } catch (cause) {
-    throw new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that cannot be read.`, { cause });
+    throw unreadableFile(name, path, cause);
   }
 }

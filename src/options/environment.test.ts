@@ -78,7 +78,16 @@ test("G11: a secret can be read from a file", () => {
 test("a secret given both ways, or in a file that cannot be read, is a problem", () => {
   const url = "postgres://db/shop";
   expect(() => readEnvironment({ DATABASE_URL: url, DATABASE_URL_FILE: "/x" })).toThrowError(/are both set/);
-  expect(() => readEnvironment({ DATABASE_URL_FILE: "/does/not/exist" })).toThrowError(/cannot be read/);
+  expect(() => readEnvironment({ DATABASE_URL_FILE: "/does/not/exist" })).toThrowError(
+    "DATABASE_URL_FILE names a file that cannot be read: /does/not/exist (there is no such file).",
+  );
+  expect(() => readEnvironment({ DATABASE_URL_FILE: "/tmp" })).toThrowError("/tmp (it is a folder)");
+});
+
+test("a secret that stands where its path belongs is not repeated", () => {
+  const confused = () => readEnvironment({ DATABASE_URL_FILE: "postgres://app:canary@db/shop" });
+  expect(confused).toThrowError("there is no such file, and its value does not look like a path");
+  expect(confused).not.toThrowError(/canary/);
 });
 
 test("G11: a variable nobody reads is found, with the name that was meant", () => {

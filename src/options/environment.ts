@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { thrown } from "./checks.ts";
 import { environmentVariables, type EnvironmentVariable } from "./environment-variables.ts";
+import { unreadableFile } from "./unreadable-file.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -15,7 +16,7 @@ export type EnvironmentOptions = {
 export type ReadSecret = (path: string) => string;
 
 /**
- * Reads and checks all variables, and reports every problem at once. Values are never repeated in errors. A general name
+ * Reads and checks all variables, and reports every problem at once. Values are never repeated in errors, but for the path of a file. A general name
  * that the host application uses for something else is passed over.
  */
 export function readEnvironment(env: Environment, readSecret: ReadSecret = fromFile): EnvironmentOptions {
@@ -83,7 +84,7 @@ function contents(name: string, path: string, readSecret: ReadSecret): string {
   try {
     text = readSecret(path).replace(/\r?\n$/, "");
   } catch (cause) {
-    throw new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that cannot be read.`, { cause });
+    throw unreadableFile(name, path, cause);
   }
   if (text !== "") return text;
   throw new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that is empty.`);

@@ -1,8 +1,11 @@
+import { spawnSync } from "node:child_process";
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import type { RunOptions } from "../app/index.ts";
 import { errorText, SagaboxError } from "../errors/index.ts";
+
+const CHECK_MS = 5_000;
 
 /** What a worker needs of the application's bus. */
 export interface RunnableBus {
@@ -32,16 +35,30 @@ async function importModule(path: string, file: string): Promise<Record<string, 
     const inner = exported["default"];
     return isRecord(inner) && "default" in inner ? { ...exported, ...inner } : exported;
   } catch (error) {
-    throw invalid(path, `It cannot be imported: ${importProblem(error)}`, error);
+    throw invalid(path, `It cannot be imported: ${importProblem(error, file)}`, error);
   }
 }
 
-function importProblem(error: unknown): string {
+function importProblem(error: unknown, file: string): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code === "ERR_UNKNOWN_FILE_EXTENSION") {
     return 'this Node does not read TypeScript. Build it first, or set NODE_OPTIONS="--import tsx".';
   }
-  return errorText(error);
+  const place = error instanceof SyntaxError ? (placeIn(error.stack) ?? placeByCheck(file)) : undefined;
+  return place === undefined ? errorText(error) : `${errorText(error)} at ${place}`;
+}
+
+/** Node puts file and line before an error of the syntax, where it tells them. */
+function placeIn(text = ""): string | undefined {
+  const [, file = "", line] = /^(\S.*?):(\d+)\n/.exec(text) ?? [];
+  if (line === undefined) return undefined;
+  return `${file.startsWith("file:") ? fileURLToPath(file) : file}:${line}`;
+}
+
+// Of a module that it imports itself, Node keeps the place to itself; asked to check the file, it tells.
+function placeByCheck(file: string): string | undefined {
+  const options = { encoding: "utf8", timeout: CHECK_MS, windowsHide: true } as const;
+  return placeIn(spawnSync(process.execPath, ["--check", file], options).stderr);
 }
 
 async function asBus(path: string, candidate: unknown): Promise<RunnableBus | undefined> {

@@ -1,0 +1,28 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { runCli } from "../../test/support/run-cli.ts";
+
+function folderWith(files: Readonly<Record<string, string>>): string {
+  const folder = mkdtempSync(join(tmpdir(), "sagabox-app-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  return folder;
+}
+
+test.each(["app.mjs", "app.cjs"])(
+  "an error of the syntax in %s is told with its file and line",
+  async (name) => {
+    const file = join(folderWith({ [name]: "const fine = 1;\nconst broken = ;\n" }), name);
+    const { code, stderr } = await runCli(["worker", "--app", file]);
+    expect(code).toBe(1);
+    expect(stderr).toContain(`It cannot be imported: Unexpected token ';' at ${file}:2`);
+  },
+);
+
+test("an import of what is not exported is told with its file and line", async () => {
+  const file = join(folderWith({ "app.mjs": 'import { nothing } from "node:fs";\n' }), "app.mjs");
+  const { stderr } = await runCli(["worker", "--app", file]);
+  expect(stderr).toContain(`does not provide an export named 'nothing' at ${file}:1`);
+});

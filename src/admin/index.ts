@@ -36,6 +36,7 @@ export { letterAdmin, type LetterAdmin } from "./dead-letters/letter-admin.ts";
 export { discardLetter, listLetters, replayLetter } from "./dead-letters/one-letter.ts";
 export type { DeadLetterFilter } from "../dead-letter/index.ts";
 export type { ReplayFilter, ReplayProgress, StagedReplayOptions } from "./dead-letters/replay-options.ts";
+export { whyItWaits } from "./dead-letters/workers.ts";
 export { showLetter, type LetterDetail } from "./dead-letters/show-letter.ts";
 export {
   planReplay,
@@ -80,6 +81,7 @@ export { outboxStats, type OutboxStats } from "./outbox/outbox-stats.ts";
 export { retryNow, type Retried } from "./outbox/retry-now.ts";
 export { planRepublish, republishWindow, type RepublishPlan } from "./outbox/republish-window.ts";
 export { cleanInbox, planInboxCleaning, type InboxPlan } from "./consumers/clean-inbox.ts";
+export { consumerNames } from "./consumers/consumer-names.ts";
 export { planRetiring, retireConsumer, type RetirePlan } from "./consumers/retire-consumer.ts";
 export {
   handledStats,

@@ -11,22 +11,32 @@ export const reasonOption: CommandOption = {
   help: "Why, for the audit log.",
 };
 
+interface By {
+  readonly actor: string;
+  readonly reason: string;
+}
+
+const WHO = "--actor <name>, or USER in the environment";
+const WHY = "--reason <text>";
+
 /** Who does it. It is written down. */
 export function actorOf(input: CommandInput, io: Io, otherwise = ""): string {
   const actor = textValue(input, "actor") ?? io.env["USER"] ?? otherwise;
   if (actor.trim() !== "") return actor;
-  throw new UsageError("It needs --actor <name>, or USER in the environment: who does it is written down.");
+  throw new UsageError(`It needs ${WHO}: who does it is written down.`);
 }
 
-/** Who does it and why, for what can be looked at first. */
-export function decidedBy(input: CommandInput, io: Io): { readonly actor: string; readonly reason: string } {
-  const hint = " With --dry-run it only says what it would do.";
-  return { actor: actorOf(input, io), reason: reasonOf(input, hint) };
-}
-
-/** Why, where that has to be said. */
-export function reasonOf(input: CommandInput, hint = ""): string {
+/** Who does it and why; what is missing of the two is told at once. */
+export function whoAndWhy(input: CommandInput, io: Io, hint = ""): By {
+  const actor = textValue(input, "actor") ?? io.env["USER"] ?? "";
   const reason = textValue(input, "reason") ?? "";
-  if (reason.trim() !== "") return reason;
-  throw new UsageError(`It needs --reason <text>: why it is done is written down.${hint}`);
+  if (actor.trim() !== "" && reason.trim() !== "") return { actor, reason };
+  if (reason.trim() !== "") throw new UsageError(`It needs ${WHO}: who does it is written down.${hint}`);
+  if (actor.trim() !== "") throw new UsageError(`It needs ${WHY}: why it is done is written down.${hint}`);
+  throw new UsageError(`It needs ${WHY}, and ${WHO}: who does it and why is written down.${hint}`);
+}
+
+/** The same for what can be looked at first. */
+export function decidedBy(input: CommandInput, io: Io): By {
+  return whoAndWhy(input, io, " With --dry-run it only says what it would do.");
 }

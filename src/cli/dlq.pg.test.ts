@@ -193,6 +193,13 @@ test("dlq: nobody to handle it stops a replay before it begins, and one that end
     "insert into sagabox.relay_lane (lane, scope) select id * 256, id from sagabox.consumer_group",
   );
   expect((await dlq("replay", "--all", "--dry-run")).stdout).toContain('no worker runs consumer "billing"');
+  await someDeadLetters(pool, place, [{ consumer: "billing", letters: 1, error: "'one'", prefix: "one" }]);
+  const [one] = await rows("select max(id)::text as id from sagabox.dead_letter");
+  expect(await dlq("replay", String(one?.["id"]), "--reason", "x")).toMatchObject({
+    code: 0,
+    stderr: 'It waits there: no worker runs consumer "billing"; start it.\n',
+  });
+  await pool.query("delete from sagabox.queue");
   await pool.query(
     `insert into sagabox.member (id, scope, worker, lease_until)
      select 'm', id, 'gone', clock_timestamp() + interval '1 hour' from sagabox.consumer_group`,

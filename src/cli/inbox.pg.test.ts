@@ -34,6 +34,9 @@ test("D9: inbox stats, list and show tell what each consumer has handled, to who
   expect(await found("--consumer", "mail")).toEqual(["m-1"]);
   expect(await found("--consumer", "mail", "--since", "2d")).toEqual(["m-1", "m-90", "m-2000"]);
   expect(await found("--type", "order.paid")).toEqual([]);
+  expect((await cli("list", "--consumer", "nope")).stdout).toBe(
+    "Nothing was handled in that time. No consumer is called nope; known are: mail, stock.\n",
+  );
   expect((await cli("list")).stdout).toMatch(/^\S+ +mail +m-1 +order\.placed +orders +7 +yes$/m);
   expect(JSON.parse((await cli("show", "m-90", "--json")).stdout)).toMatchObject({
     messageId: "m-90",

@@ -1,5 +1,5 @@
 import { buryLive } from "../../admin/index.ts";
-import { actorOf, reasonOf } from "../acting.ts";
+import { whoAndWhy } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { confirmed } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
@@ -13,7 +13,7 @@ export async function bury(input: CommandInput, io: Io): Promise<number> {
   if (consumer !== undefined && consumer !== null && input.values["outbox"] === true) {
     throw new UsageError('"sagabox dlq bury" takes --consumer or --outbox, not both.');
   }
-  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const by = whoAndWhy(input, io);
   const what = `Message ${id} leaves its line and becomes a dead letter.`;
   if (!(await confirmed(input, io, { what }))) return STOPPED;
   const buried = await withLetters(input, io, (admin) =>

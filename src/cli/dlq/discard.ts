@@ -5,7 +5,7 @@ import {
   type Discarding,
   type LetterGroups,
 } from "../../admin/index.ts";
-import { actorOf, decidedBy, reasonOf } from "../acting.ts";
+import { whoAndWhy, decidedBy } from "../acting.ts";
 import { UsageError, type CommandInput, type Io } from "../command.ts";
 import { confirmed, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
@@ -17,7 +17,7 @@ import { filterOf, isFiltered, short, withLetters } from "./input.ts";
 /** `dlq discard <letter>` */
 export async function discardOne(input: CommandInput, io: Io): Promise<number> {
   const id = input.positionals[1] ?? "";
-  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const by = whoAndWhy(input, io);
   const what = `Letter ${id} is closed for good, and its message is never handled.`;
   if (!(await confirmed(input, io, { what }))) return STOPPED;
   const letter = await withLetters(input, io, (admin) => discardLetter(admin, id, by));

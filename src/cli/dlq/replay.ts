@@ -2,10 +2,11 @@ import {
   planReplay,
   replayLetter,
   stagedReplay,
+  whyItWaits,
   type ReplayPlan,
   type ReplayReport,
 } from "../../admin/index.ts";
-import { actorOf, decidedBy, reasonOf } from "../acting.ts";
+import { whoAndWhy, decidedBy } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { confirmed, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
@@ -17,10 +18,12 @@ import { filterOf, isFiltered, short, withLetters } from "./input.ts";
 
 /** `dlq replay <letter>` */
 export async function replayOne(input: CommandInput, io: Io): Promise<number> {
-  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
-  const { letter, table: line } = await withLetters(input, io, (admin) =>
-    replayLetter(admin, input.positionals[1] ?? "", by),
-  );
+  const by = whoAndWhy(input, io);
+  const { letter, line, why } = await withLetters(input, io, async (admin) => {
+    const replayed = await replayLetter(admin, input.positionals[1] ?? "", by);
+    const { consumer } = replayed.letter;
+    return { ...replayed, line: replayed.table, why: await whyItWaits(admin, consumer) };
+  });
   const { id, message, consumer } = letter;
   if (input.values["json"] === true) io.out(json({ letter: id, messageId: message.id, consumer, line }));
   else
@@ -29,6 +32,7 @@ export async function replayOne(input: CommandInput, io: Io): Promise<number> {
         `Letter ${id} is on its way to ${consumer ?? "the outbox"} again. See: sagabox explain ${message.id}`,
       ),
     );
+  if (why !== undefined) io.err(safeLines(`It waits there: ${why}.`));
   return DONE;
 }
 

@@ -1,4 +1,5 @@
 import {
+  consumerNames,
   handledStats,
   listHandled,
   whoHandled,
@@ -37,12 +38,21 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     type: textValue(input, "type"),
     limit: numberValue(input, "limit"),
   }) as HandledFilter;
-  const handled = await withSchema(input, io, "viewer", (database, schema) =>
-    listHandled(database, schema, filter),
-  );
+  const { handled, names } = await withSchema(input, io, "viewer", async (database, schema) => {
+    const found = await listHandled(database, schema, filter);
+    return { handled: found, names: found.length > 0 ? [] : await consumerNames(database, schema) };
+  });
   if (input.values["json"] === true) io.out(json({ handled }));
-  else io.out(handled.length === 0 ? "Nothing was handled in that time." : handledTable(handled));
+  else if (handled.length > 0) io.out(handledTable(handled));
+  else io.out(safeLines(`Nothing was handled in that time.${unknownText(filter.consumer, names)}`));
   return DONE;
+}
+
+function unknownText(consumer: string | undefined, names: readonly string[]): string {
+  if (consumer === undefined || names.includes(consumer)) return "";
+  const known = names.length === 0 ? "none" : names.slice(0, 20).join(", ");
+  const more = names.length > 20 ? ` and ${names.length - 20} more` : "";
+  return ` No consumer is called ${consumer}; known are: ${known}${more}.`;
 }
 
 export async function show(input: CommandInput, io: Io): Promise<number> {

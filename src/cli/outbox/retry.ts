@@ -1,5 +1,5 @@
 import { retryNow } from "../../admin/index.ts";
-import { actorOf, reasonOf } from "../acting.ts";
+import { whoAndWhy } from "../acting.ts";
 import type { CommandInput, Io } from "../command.ts";
 import { DONE } from "../exit-codes.ts";
 import { json, safeLines } from "../print.ts";
@@ -7,7 +7,7 @@ import { withSchema } from "../settings.ts";
 
 export async function retry(input: CommandInput, io: Io): Promise<number> {
   const [, id = ""] = input.positionals;
-  const by = { actor: actorOf(input, io), reason: reasonOf(input) };
+  const by = whoAndWhy(input, io);
   const retried = await withSchema(input, io, "operator", (database, schema) =>
     retryNow(database, schema, id, by),
   );

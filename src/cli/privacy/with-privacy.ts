@@ -4,6 +4,7 @@ import { ringFrom } from "../../admin/index.ts";
 import { createBus, type Bus } from "../../app/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { assertMigrated } from "../../storage/index.ts";
+import { whoAndWhy } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { environment, schemaName, withSchema } from "../settings.ts";
@@ -102,8 +103,5 @@ export function actedBy(input: CommandInput, io: Io): { readonly reason?: string
 }
 
 export function becauseOf(input: CommandInput, io: Io): { readonly reason: string; readonly actor: string } {
-  const { reason, actor } = actedBy(input, io);
-  if (reason === undefined || reason.trim() === "")
-    throw new UsageError("--reason is missing: say why, for the log.");
-  return { reason, actor };
+  return whoAndWhy(input, io);
 }

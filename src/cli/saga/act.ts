@@ -1,6 +1,7 @@
 import { cancelSaga, compensateSaga, retryStep, settleStep, skipStep } from "../../admin/index.ts";
 import type { ActionResult, SagaAdmin } from "../../admin/index.ts";
 import type { Json } from "../../message/index.ts";
+import { whoAndWhy } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { confirmed } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
@@ -47,13 +48,7 @@ function warning(kind: Act, id: string, step = ""): string | undefined {
 }
 
 function wishOf(kind: Act, id: string, input: CommandInput, io: Io): Wish {
-  const by = {
-    actor:
-      textValue(input, "actor") ??
-      io.env["USER"] ??
-      missing(kind, "actor <name>, or USER in the environment"),
-    reason: textValue(input, "reason") ?? missing(kind, "reason <text>"),
-  };
+  const by = whoAndWhy(input, io);
   const step = textValue(input, "step");
   const named = (): string => step ?? missing(kind, "step <name>");
   switch (kind) {

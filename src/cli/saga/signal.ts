@@ -5,6 +5,7 @@ import { createIdSource, decodeJson, type AnyEvent, type Json } from "../../mess
 import { nearest } from "../../options/index.ts";
 import { randomBytes, systemClock } from "../../runtime/index.ts";
 import { stepsOf, type SagaDefinition } from "../../saga/index.ts";
+import { whoAndWhy } from "../acting.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { DONE } from "../exit-codes.ts";
 import { json, safeLines } from "../print.ts";
@@ -19,11 +20,7 @@ export async function signal(input: CommandInput, io: Io): Promise<number> {
   const sagaId = idOf(input);
   const name = needed(input, "event", "<name>");
   const data = dataOf(needed(input, "data-file", "<file>"), io.cwd);
-  const by = {
-    actor: textValue(input, "actor") ?? io.env["USER"] ?? missing("actor <name>, or USER in the environment"),
-    reason: needed(input, "reason", "<text>"),
-    id: textValue(input, "signal-id") ?? newId(),
-  };
+  const by = { ...whoAndWhy(input, io), id: textValue(input, "signal-id") ?? newId() };
   const definitions = await definitionsOf(needed(input, "app", "<module>"), io);
   const event = awaited(definitions, name);
   const result = await withSagas(

@@ -45,6 +45,19 @@ test("SEC-20: list shows lines in columns or as JSON, filtered, and obeys no esc
   });
 });
 
+test("audit list and republish take a time that is so long ago", async () => {
+  const { cli, url } = await setup();
+  const count = async (...args: string[]) =>
+    (JSON.parse((await cli("list", "--json", ...args)).stdout) as { lines: unknown[] }).lines.length;
+  expect(await count("--since", "2h")).toBe(1);
+  expect(await count("--until", "2h")).toBe(0);
+  const window = ["republish", "--from", "2h", "--to", "30m", "--dry-run"];
+  expect(await cliInProcess(window, { DATABASE_URL: url })).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("0 message(s) of the window would go out again."),
+  });
+});
+
 test("list shows what people did, and what sagas did by themselves only when asked", async () => {
   const { cli, pool } = await setup();
   await pool.query(

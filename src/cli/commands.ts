@@ -33,7 +33,7 @@ export function allCommands(): Promise<readonly Command[]> {
 export function commandNamed(name: string): Promise<Command> {
   const load = Object.hasOwn(loaders, name) ? loaders[name] : undefined;
   if (load !== undefined) return load();
-  const suggestion = nearest(name, commandNames);
+  const suggestion = nearest(name, [...commandNames, "help", "version"]);
   const hint =
     suggestion === undefined ? `Known are: ${commandNames.join(", ")}.` : `Did you mean ${suggestion}?`;
   throw new UsageError(`There is no command "${name}". ${hint}`);

@@ -1,4 +1,4 @@
-import { isSagaboxError, type ErrorCode } from "../errors/index.ts";
+import { isSagaboxError, nearest, type ErrorCode } from "../errors/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
 import { packageVersion } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Io } from "./command.ts";
@@ -19,7 +19,7 @@ export async function runCli(args: readonly string[], io: Io): Promise<number> {
 }
 
 async function dispatch([name = "help", ...rest]: readonly string[], io: Io): Promise<number> {
-  if (name === "--version" || name === "-v") {
+  if (name === "version" || name === "--version" || name === "-v") {
     io.out(packageVersion());
     return 0;
   }
@@ -27,11 +27,22 @@ async function dispatch([name = "help", ...rest]: readonly string[], io: Io): Pr
     io.out(rest[0] === undefined ? await overview() : commandHelp(await commandNamed(rest[0])));
     return 0;
   }
+  if (name.startsWith("-")) throw new UsageError(flagProblem(name));
   const command = await commandNamed(name);
   if (rest.includes("-h")) return dispatch(["help", name], io);
   const input = parseCommand(command, rest);
   if (input.values["help"] === true) return dispatch(["help", name], io);
   return command.run(input, io);
+}
+
+function flagProblem(flag: string): string {
+  const known = ["--help", "--version"];
+  const suggestion = nearest(flag, known);
+  const hint =
+    suggestion === undefined
+      ? `Known are: ${known.join(", ")}. Options of a command stand behind its name.`
+      : `Did you mean ${suggestion}?`;
+  return `There is no option ${flag}. ${hint}`;
 }
 
 function helpFor([name]: readonly string[]): string {

@@ -1,8 +1,9 @@
 import { listAudit, type AuditFilter, type AuditLine } from "../../admin/index.ts";
-import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { textValue, type CommandInput, type Io } from "../command.ts";
 import { json, safeLines, table } from "../print.ts";
 import { given, numberValue } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
+import { timeValue } from "../time-value.ts";
 import { onlyOptions } from "./only-options.ts";
 
 const READ = "all log saga actor action target trace outcome since until limit after".split(" ");
@@ -78,16 +79,6 @@ function targetValue(input: CommandInput): { kind: string; id?: string } | undef
   const [kind = "", ...rest] = textValue(input, "target")?.split(":") ?? [];
   if (kind === "") return undefined;
   return rest.length === 0 ? { kind } : { kind, id: rest.join(":") };
-}
-
-function timeValue(input: CommandInput, name: string): Date | undefined {
-  const text = textValue(input, name);
-  if (text === undefined) return undefined;
-  const time = new Date(text);
-  if (!/^\d{4}-\d\d-\d\d/.test(text) || Number.isNaN(time.getTime())) {
-    throw new UsageError(`--${name} must be a time such as 2026-11-16 or 2026-11-16T08:00:00Z.`);
-  }
-  return time;
 }
 
 function short(text: string | null): string | null {

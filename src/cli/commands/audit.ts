@@ -46,7 +46,7 @@ The database is the one of DATABASE_URL.`,
     since: {
       type: "string",
       value: "<time>",
-      help: "Only from this time on: 2026-11-16 or 2026-11-16T08:00:00Z.",
+      help: "Only from this time on: 2026-11-16, 2026-11-16T08:00:00Z, or 2h for two hours ago.",
     },
     until: { type: "string", value: "<time>", help: "Only before this time." },
     limit: { type: "string", value: "<number>", help: "How many at most. Default: 50." },

@@ -22,7 +22,7 @@ meanwhile, so that a DATABASE_URL once exported stays good. With --app the worke
 When DATABASE_URL is set, that database is used instead and no server is started.
 
 Example:
-  sagabox dev --app ./app.ts`,
+  sagabox dev --app ./app.js`,
   options: {
     app: { type: "string", value: "<module>", help: "File that exports the bus; its worker runs too." },
     port: {

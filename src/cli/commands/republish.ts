@@ -8,6 +8,7 @@ import { json } from "../print.ts";
 import { progress } from "../progress.ts";
 import { given, numberValue } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
+import { timeValue } from "../time-value.ts";
 
 const DEFAULT_RATE = 500;
 
@@ -26,12 +27,17 @@ Ctrl-C ends it after the page under way with exit code 4 and says how to go on: 
 
 Examples:
   sagabox republish --from 2026-11-16T08:00:00Z --to 2026-11-16T08:30:00Z --dry-run
+  sagabox republish --from 2h --to 30m --dry-run
   sagabox republish --from 2026-11-16T08:00:00Z --to 2026-11-16T08:30:00Z --rate 200 --reason "broker lost a disk" --yes
 
 The database is the one of DATABASE_URL; the operator role suffices.`,
   options: {
-    from: { type: "string", value: "<time>", help: "Written at this time or later: 2026-11-16T08:00:00Z." },
-    to: { type: "string", value: "<time>", help: "And before this one." },
+    from: {
+      type: "string",
+      value: "<time>",
+      help: "Written at this time or later: 2026-11-16T08:00:00Z, or 2h for two hours ago.",
+    },
+    to: { type: "string", value: "<time>", help: "And before this one, given likewise." },
     topic: { type: "string", value: "<name>", help: "Only this topic." },
     type: { type: "string", value: "<name>", help: "Only this type." },
     rate: {
@@ -101,12 +107,8 @@ function windowOf(input: CommandInput) {
 }
 
 function timeOf(input: CommandInput, name: string): Date {
-  const text = textValue(input, name);
-  if (text === undefined) throw new UsageError(`"sagabox republish" needs --${name} <time>.`);
-  const time = new Date(text);
-  if (!/^\d{4}-\d\d-\d\d(T|$)/.test(text) || Number.isNaN(time.getTime())) {
-    throw new UsageError(`--${name} must be a time such as 2026-11-16 or 2026-11-16T08:00:00Z.`);
-  }
+  const time = timeValue(input, name);
+  if (time === undefined) throw new UsageError(`"sagabox republish" needs --${name} <time>.`);
   return time;
 }
 

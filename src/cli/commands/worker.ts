@@ -23,8 +23,8 @@ SIGTERM and SIGINT finish what was begun, for at most the bus's shutdownTimeout,
 sets none; a second one ends at once.
 
 Examples:
-  sagabox worker --app ./app.ts
-  sagabox worker --app ./app.ts --parts relay,consumers`,
+  sagabox worker --app ./app.js
+  sagabox worker --app ./app.js --parts relay,consumers`,
   options: {
     app: { type: "string", value: "<module>", help: "File that exports the bus." },
     parts: {

@@ -1,9 +1,8 @@
 import { letterAdmin, type LetterAdmin, type ReplayFilter } from "../../admin/index.ts";
-import { parseDuration } from "../../errors/index.ts";
-import { systemClock } from "../../runtime/index.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
 import { given } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
+import { timeValue } from "../time-value.ts";
 
 /** The options that say which letters. */
 export const filterOptions: Readonly<Record<string, CommandOption>> = {
@@ -46,7 +45,7 @@ export function isFiltered({ values }: CommandInput): boolean {
 /** What the function behind gets; it checks the values, and says which are allowed. */
 export function filterOf(input: CommandInput): ReplayFilter {
   return given({
-    fingerprint: textValue(input, "group"),
+    fingerprint: groupValue(input),
     origin: input.values["outbox"] === true ? "outbox" : undefined,
     consumer: textValue(input, "consumer"),
     type: textValue(input, "type"),
@@ -61,15 +60,11 @@ export function filterOf(input: CommandInput): ReplayFilter {
   }) as ReplayFilter;
 }
 
-function timeValue(input: CommandInput, name: string): Date | undefined {
-  const text = textValue(input, name);
-  if (text === undefined) return undefined;
-  const agoMs = parseDuration(text);
-  if (agoMs !== undefined) return new Date(systemClock.wallMs() - agoMs);
-  const time = new Date(text);
-  if (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(time.getTime())) return time;
+function groupValue(input: CommandInput): string | undefined {
+  const group = textValue(input, "group");
+  if (group === undefined || /^[0-9a-f]{12}$/.test(group)) return group;
   throw new UsageError(
-    `--${name} must be a time such as 2026-11-16T08:00:00Z, or how long ago: 30m, 2h, 3d.`,
+    "--group must be the id of a group, twelve digits and letters from a to f. `sagabox dlq groups` lists them.",
   );
 }
 

@@ -60,19 +60,19 @@ export function list(input: CommandInput, io: Io): Promise<number> {
   const { values } = input;
   const plain = ["letters", "closed", "after"].every((name) => values[name] === undefined);
   if (plain && !isFiltered(input)) return groups(input, io);
-  return withLetters(input, io, async (admin) => {
-    const filter: DeadLetterFilter = {
-      ...filterOf(input),
-      open: values["closed"] !== true,
-      ...given({ limit: numberValue(input, "limit"), after: textValue(input, "after") }),
-    };
-    return watched(input, io, async () => {
+  const filter: DeadLetterFilter = {
+    ...filterOf(input),
+    open: values["closed"] !== true,
+    ...given({ limit: numberValue(input, "limit"), after: textValue(input, "after") }),
+  };
+  return withLetters(input, io, (admin) =>
+    watched(input, io, async () => {
       const letters = await listLetters(admin, filter);
       const found = values["check"] === true && letters.some(({ closedAs }) => closedAs === null);
       const text = values["json"] === true ? json({ letters }) : lettersText(letters, filter.limit ?? 50);
       return { text, code: found ? FOUND : DONE };
-    });
-  });
+    }),
+  );
 }
 
 function lettersText(letters: Awaited<ReturnType<typeof listLetters>>, limit: number): string {

@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { packageVersion } from "../telemetry/index.ts";
+
+const cli = (...args: string[]) => cliInProcess(args, {});
+
+test.each(["version", "--version", "-v"])("sagabox %s prints the version", async (word) => {
+  expect(await cli(word)).toEqual({ code: 0, stdout: `${packageVersion()}\n`, stderr: "" });
+});
+
+test("an option before any command is told as one, with the nearest there is", async () => {
+  expect(await cli("--hlep")).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/^sagabox: There is no option --hlep\. Did you mean --help\?\n/),
+  });
+  expect((await cli("--json", "status")).stderr).toContain("Options of a command stand behind its name.");
+});
+
+test("who and why are asked for at once", async () => {
+  expect((await cli("outbox", "retry-now", "m-1")).stderr).toContain(
+    "It needs --reason <text>, and --actor <name>, or USER in the environment: who does it and why is written down.",
+  );
+  expect((await cli("saga", "cancel", "s-1")).stderr).toContain(
+    "It needs --reason <text>, and --actor <name>",
+  );
+  expect((await cli("dlq", "discard", "7", "--actor", "ann")).stderr).toContain(
+    "It needs --reason <text>: why",
+  );
+});
+
+test("a group that cannot be one is told by the name of its option", async () => {
+  for (const action of ["replay", "list", "discard"]) {
+    const { code, stderr } = await cli("dlq", action, "--group", "zzz");
+    expect(stderr).toMatch(/^sagabox: --group must be the id of a group/);
+    expect(code).toBe(2);
+  }
+});
+
+test.each([
+  ["republish", "--from", "soon", "--to", "1h", "--dry-run"],
+  ["audit", "list", "--since", "soon"],
+  ["dlq", "list", "--since", "soon"],
+])("%s %s: a time is a day, a moment, or how long ago", async (...args) => {
+  expect(await cli(...args)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("or how long ago: 30m, 2h, 3d."),
+  });
+});

@@ -3,7 +3,7 @@ import { outgoing, relays, type Relays } from "../../../test/support/relays.ts";
 import { deadLetterStore, replayDeadLetter } from "../../dead-letter/index.ts";
 import { quotedSchema, type Database, type OwnedTransaction } from "../../storage/index.ts";
 import type { TopicRequest } from "../../transport/index.ts";
-import { postgres } from "./index.ts";
+import { postgres, retireGroup } from "./index.ts";
 import { subscribeStatements } from "./subscribe-statements.ts";
 import { subscribeGroup } from "./subscriptions.ts";
 
@@ -215,4 +215,26 @@ test("what is looked through under the lock are the partitions of the last days;
   expect(old.map((line) => line.replace(/^\W+|\s+\(.*$/g, ""))).toEqual([
     expect.stringMatching(/^(Bitmap )?Index Scan (using|on) message_old_pkey/),
   ]);
+});
+
+test("a group that is retired gets nothing more, also what left the outbox meanwhile", async () => {
+  const house = await relays();
+  const relay = hopping(house);
+  const { id } = await subscribeGroup(house.database, "sagabox", "books", fromBeginning);
+  await relay.start();
+  await house.publish(wish("1"));
+  await house.drained();
+  let hopped = false;
+  const database = after(house.database, "sagabox.queue.retire", async () => {
+    if (hopped) return;
+    hopped = true;
+    await house.publish(wish("2"));
+    await house.drained();
+  });
+  const tx = await database.begin();
+  expect(await retireGroup(tx, "sagabox", id)).toEqual({ subscriptions: 1, deliveries: 2 });
+  await tx.commit();
+  await house.publish(wish("3"));
+  await house.drained();
+  expect(await queued(house)).toEqual([]);
 });

@@ -278,8 +278,9 @@ const ONE_DAY = `insert into sagabox.consumer_inbox (consumer, event_id, source_
 
 // Before PostgreSQL 17 it takes the first look at the table: until then a list is not taken into the index.
 test("a batch is finished by its own rows, not by all of its consumer's, whatever is known of the table", async () => {
-  const { engine, pool, rows } = await consumers();
-  if (Number((await rows(VERSION))[0]?.["version"]) < 170_000) await rows(ONE_DAY);
+  const house = await consumers();
+  const { engine, pool } = house;
+  if (Number((await house.rows(VERSION))[0]?.["version"]) < 170_000) await house.rows(ONE_DAY);
   const { finishAll, finishWithResults, recall, recallAll } = engine.sql;
   const given = {
     finishAll: "'c', 1, '{a}'",

@@ -46,7 +46,10 @@ export function readContract(kind: MessageKind, name: string, given: object): ob
   const ttlMs = ttl === undefined ? null : parseDuration(ttl);
   const { schema, reply = null, key } = options;
 
-  must(isSchema(schema), "schema must be a Standard Schema (zod from 3.24 on, valibot, arktype and others are)");
+  must(
+    isSchema(schema),
+    "schema must be a Standard Schema (zod from 3.24 on, valibot, arktype and others are)",
+  );
   must(reply === null || isSchema(reply), "reply must be a Standard Schema");
   must(isWhole(version, 1, 2_147_483_647), "version must be a whole number from 1");
   must(key === undefined || typeof key === "function", "key must be a function of the data");

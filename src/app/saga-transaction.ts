@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import type { Outgoing, TransactionScope } from "../outbox/index.ts";
+import type { Outgoing, OutboxWriter, TransactionScope } from "../outbox/index.ts";
 import type { OpenTransaction, SagaTransaction, Sagas, Started } from "../saga/index.ts";
 import {
   callerTransaction,
@@ -55,7 +55,7 @@ export function ownTransaction(
 
 /** Starts a saga in whatever transaction the caller has. */
 export async function startSaga(
-  { sagas }: { readonly sagas: Sagas },
+  { sagas, writer }: { readonly sagas: Sagas; readonly writer: OutboxWriter },
   tx: CallerTransaction | BusTransaction,
   write: (outgoing: Outgoing) => Promise<unknown>,
   saga: Parameters<Sagas["start"]>[1],
@@ -63,16 +63,21 @@ export async function startSaga(
 ): Promise<Started> {
   const [scope, owned] = [scopeOf(tx), ownedOf(tx)];
   const known = scope !== undefined && owned !== undefined;
-  const transaction = known ? insideOf(owned, scope) : ofCaller(tx, write);
+  const transaction = known ? insideOf(owned, scope) : ofCaller(tx, write, writer);
   const start = async (): Promise<Started> => sagas.start(transaction, saga, input);
   return scope === undefined ? start() : scope.during(start);
 }
 
-// Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking.
-function ofCaller(tx: unknown, send: SagaTransaction["send"]): SagaTransaction {
+// Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking. A start that nobody
+// awaited may arrive behind their ROLLBACK, so it makes sure before it writes the first thing.
+function ofCaller(tx: unknown, send: SagaTransaction["send"], writer: OutboxWriter): SagaTransaction {
   const caller = callerTransaction(tx);
+  let inside: Promise<void> | undefined;
   return {
-    run: (statement, params) => caller.run(statement, params),
+    run: async (statement, params) => {
+      await (inside ??= writer.assertInside(caller));
+      return caller.run(statement, params);
+    },
     send,
     whenCommitted: (told) => told(),
     knowsCommit: false,

@@ -264,8 +264,9 @@ export class Worker {
     const calmly = async (stop: () => unknown): Promise<void> => {
       try {
         await stop();
-      } catch {
+      } catch (error) {
         this.#clean = false;
+        if (isSagaboxError(error, "SHUTDOWN_TIMEOUT")) this.#late = true;
       }
     };
     const work = async (): Promise<StopResult> => {

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { event } from "../message/index.ts";
 import type { PublishOptions } from "../outbox/index.ts";
+import { saga } from "../saga/index.ts";
 import type { CallerTransaction } from "../storage/index.ts";
 import { createBus } from "./create-bus.ts";
 import { message } from "./prepared.ts";
@@ -223,3 +224,53 @@ test.each(Object.keys(drivers))(
     expect((await house.left()).messages).toHaveLength(2);
   },
 );
+
+test("A12: messages of a key keep the order they were asked for in, also as the first that a transaction writes", async () => {
+  const { bus, client, pool } = await setup();
+  const Keyed = event("keyed", { schema, key: () => "k" });
+  await client.query("begin");
+  const first = bus.publish(client, Keyed, { n: 1 });
+  await client.query("select 1");
+  await client.query("select 1");
+  const second = bus.publish(client, Keyed, { n: 2 });
+  await Promise.all([first, second]);
+  await client.query("commit");
+  const { rows } = await pool.query<{ n: number }>(
+    "select (data::json->>'n')::integer as n from sagabox.message order by seq",
+  );
+  expect(rows).toEqual([{ n: 1 }, { n: 2 }]);
+});
+
+test("A1: a publish nobody awaited does not land in the transaction of whoever has the client next", async () => {
+  const { bus, client, left } = await setup();
+  await client.query("begin");
+  const forgotten = bus.publish(client, Noted, { n: 1 });
+  const refused = expect(forgotten).rejects.toMatchObject({ code: "NOT_IN_TRANSACTION" });
+  await client.query("rollback");
+  await refused;
+  await client.query("begin");
+  await client.query("insert into effect values ('theirs')");
+  await client.query("commit");
+  expect((await left()).messages).toEqual([]);
+});
+
+test("F1: a saga whose start nobody awaited does not outlive the rollback", async () => {
+  const { bus, client, pool } = await setup();
+  const counted = saga("counted", { version: 1, input: schema, key: ({ n }) => String(n) })
+    .run("count", () => undefined)
+    .noUndo("it counts");
+  bus.register(counted);
+  await client.query("begin");
+  const refused = expect(bus.start(client, counted, { n: 1 })).rejects.toMatchObject({
+    code: "NOT_IN_TRANSACTION",
+  });
+  await client.query("rollback");
+  await refused;
+  expect((await pool.query("select 1 from sagabox.saga_instance")).rows).toEqual([]);
+  await client.query("begin");
+  await bus.start(client, counted, { n: 2 });
+  await client.query("commit");
+  expect((await pool.query("select correlation_id from sagabox.saga_instance")).rows).toEqual([
+    { correlation_id: "2" },
+  ]);
+});

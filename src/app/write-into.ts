@@ -12,8 +12,22 @@ export async function writeInto(
   tx: CallerTransaction | BusTransaction,
   outgoing: readonly Outgoing[],
 ): Promise<Published[]> {
-  const caller = callerTransaction(tx);
+  callerTransaction(tx); // refused before anybody waits for room
   const admitted = await admission.admit(outgoing);
+  return inTurn(tx, () => writeAdmitted({ writer, wakeUp, sender, flusher }, tx, { outgoing, admitted }));
+}
+
+interface Asked {
+  readonly outgoing: readonly Outgoing[];
+  readonly admitted: readonly Outgoing[];
+}
+
+async function writeAdmitted(
+  { writer, wakeUp, sender, flusher }: Omit<Needed, "admission">,
+  tx: CallerTransaction | BusTransaction,
+  { outgoing, admitted }: Asked,
+): Promise<Published[]> {
+  const caller = callerTransaction(tx);
   const leasable = admitted.length > 0 && admitted.every((one) => one.flush && canLease(one));
   if (leasable && sender.accepts(admitted)) {
     const writtenAtMs = systemClock.monotonicMs();
@@ -27,6 +41,19 @@ export async function writeInto(
     tx,
   );
   return publishedOf(outgoing, admitted, written);
+}
+
+const turns = new WeakMap<object, Promise<unknown>>();
+
+// A write may take more than one statement, and must not be overtaken in between by one that was asked for later.
+function inTurn<T>(tx: object, write: () => Promise<T>): Promise<T> {
+  const before = turns.get(tx) ?? Promise.resolve();
+  const turn = before.then(write);
+  turns.set(
+    tx,
+    turn.catch(() => undefined),
+  );
+  return turn;
 }
 
 /** Of several that were asked for under one id, the first that was admitted is the one that was written. */

@@ -14,7 +14,8 @@ import { Settlement } from "./settlement.ts";
 import { tellBeginnings } from "./tell-beginnings.ts";
 import { topicRequest } from "./topic-request.ts";
 
-const ENDING_MS = 1_000;
+/** What was cut off has this long to end, out of what the stop keeps back for the rest. */
+const LONGEST_ENDING_MS = 1_000;
 const UNREADABLE_MS = 60_000;
 /** How long statements wait for others to share a transaction with, while as many of them are running. */
 const GATHER_MS = 2;
@@ -111,7 +112,9 @@ export class Consuming {
     this.#givenUp.abort();
     const why = `Consumer "${this.#parts.definition.name}" was stopped before its handlers had finished.`;
     for (const attempt of this.#attempts) attempt.end(new SagaboxError("BUS_STOPPED", why));
-    await withDeadline(Promise.all(this.#runs), ENDING_MS, () => []);
+    const { stopDeadlineMs = 25_000 } = this.#parts;
+    const endingMs = Math.min(LONGEST_ENDING_MS, stopDeadlineMs / 10);
+    await withDeadline(Promise.all(this.#runs), endingMs, () => []);
     return new SagaboxError("SHUTDOWN_TIMEOUT", why);
   }
 

@@ -28,7 +28,7 @@ export { laneCount, laneOf, streamOf } from "./lane-hash.ts";
 export type { Headers, Message, MessageKind } from "./message.ts";
 export { currentMessageContext, deriveContext, runInMessageContext } from "./message-context.ts";
 export type { ContextOverrides, DerivedContext, MessageContext } from "./message-context.ts";
-export { createIdSource, isValidId, timeOfId, type IdSource } from "./message-id.ts";
+export { createIdSource, isOfGeneratedForm, isValidId, timeOfId, type IdSource } from "./message-id.ts";
 export { erased, isErased, isSealed, personErased } from "./personal.ts";
 export type { Erased, FieldPath, Opened, Personal, Sealed } from "./personal.ts";
 export {

@@ -75,3 +75,8 @@ export function timeOfId(id: string): number | undefined {
   const parts = madeHere.exec(id);
   return parts === null ? undefined : Number.parseInt(`${parts[1]}${parts[2]}`, 16);
 }
+
+/** Whether an id looks like one that was generated here: a UUID of version 7. */
+export function isOfGeneratedForm(id: string): boolean {
+  return /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(id);
+}

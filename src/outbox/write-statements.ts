@@ -83,6 +83,10 @@ export function guardedStatements(schema: string) {
     ...openedBy(schema, GUARDED),
     // Inside a transaction it keeps the number. By itself it is a transaction of its own, and the number is gone with it.
     takeNumber: statement("sagabox.outbox.take_number", "select pg_current_xact_id()::text as number"),
+    hasNumber: statement(
+      "sagabox.outbox.has_number",
+      "select pg_current_xact_id_if_assigned() is not null as inside",
+    ),
   };
 }
 
@@ -104,16 +108,29 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, at, expires_at from given
        )`;
-  // Of ids that the caller chose. Those of messages whose id was generated are nowhere but with the message itself. Each is
-  // looked up by itself, as no join would be; of two writers at once the second waits at the ledger.
-  const reserved = (listed: string) => `fresh as (
+  // Of ids that the caller chose. Those of messages whose id was generated are nowhere but with the message itself; without a
+  // number it is one of somebody else's, kept for a retry. Each is looked up by itself, as no join would be, and on every day of the
+  // history, so only where it may have been generated; of two writers at once the second waits at the ledger.
+  const unknown = `
+          where (select true from ${schema}.message where message.id = listed.id and message.seq > 0 limit 1) is null
+            and (select true from ${schema}.scheduled where scheduled.id = listed.id) is null`;
+  const reserved = (listed: string, also: string) => `fresh as (
          insert into ${schema}.published_id (id, written_on)
-         select listed.id, (moment.at at time zone 'utc')::date from moment, ${listed}
-          where (select true from ${schema}.message where message.id = listed.id limit 1) is null
-            and (select true from ${schema}.scheduled where scheduled.id = listed.id) is null
+         select listed.id, (moment.at at time zone 'utc')::date from moment, ${listed} ${also}
          on conflict do nothing
          returning id
        )`;
+  const once = (
+    also: string,
+  ) => `${first} ${moment}, ${reserved(lists, also)}, ${numbered(fresh)}, ${kept}, sending as (
+       ${outboxRows(schema, "null")}
+       )
+       ${ids}`;
+  const reserving = (
+    also: string,
+  ) => `${first} moment as materialized (select clock_timestamp() as at ${ifInside}),
+       ${reserved("unnest($1::text::text[]) as listed (id)", also)}
+       ${ids}`;
   const several = (lease: string) => `${first} ${moment}, ${numbered(lists)}, ${kept}
        ${outboxRows(schema, lease)}`;
   // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
@@ -134,13 +151,9 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
     ),
     ...oneByOne(schema, { name, first, ifInside }, leased, written),
     // Ids that were seen before write nothing. A writer may read ids, and of the rest nothing.
-    publishOnce: statement(
-      `sagabox.outbox.publish_once${name}`,
-      `${first} ${moment}, ${reserved(lists)}, ${numbered(fresh)}, ${kept}, sending as (
-       ${outboxRows(schema, "null")}
-       )
-       ${ids}`,
-    ),
+    publishOnce: statement(`sagabox.outbox.publish_once${name}`, once(unknown)),
+    /** For ids of a form that is never generated. */
+    publishNamed: statement(`sagabox.outbox.publish_named${name}`, once("")),
     schedule: statement(
       `sagabox.outbox.schedule${name}`,
       `${first} moment as materialized (select clock_timestamp() as at ${ifInside})
@@ -151,11 +164,8 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
                       as listed (${NAMES}, delay_ms, at_ms)) as listed`,
     ),
     // A scheduled message with an id of the caller's own.
-    reserveIds: statement(
-      `sagabox.outbox.reserve_ids${name}`,
-      `${first} moment as materialized (select clock_timestamp() as at ${ifInside}), ${reserved("unnest($1::text::text[]) as listed (id)")}
-       ${ids}`,
-    ),
+    reserveIds: statement(`sagabox.outbox.reserve_ids${name}`, reserving(unknown)),
+    reserveNames: statement(`sagabox.outbox.reserve_names${name}`, reserving("")),
   };
 }
 

@@ -147,19 +147,21 @@ test("A3: an id used before writes nothing, also after the first was sent; twice
   expect(house.observer.of("outbox.duplicate")).toMatchObject([{ id: "mine" }]);
 });
 
+const GENERATED = "01932f2e-7b1a-7c3d-8e4f-0123456789ab";
+
 test.each([
   ["sent at once", {}],
   ["for later", { schedule: { delayMs: 3_600_000, atMs: null } }],
 ])("A3: the id that a message %s was given by us is used, too, today and on another day", async (_, wish) => {
   const house = await relays();
-  await house.publish(outgoing({ id: "generated", ...wish }));
+  await house.publish(outgoing({ id: GENERATED, ...wish }));
   const again = (tx: Queryable) =>
     house.writer.write(tx, [
-      outgoing({ id: "generated", ownId: true }),
+      outgoing({ id: GENERATED, ownId: true }),
       outgoing({ id: "new", ownId: true }),
       outgoing({ id: "later", ownId: true, schedule: { delayMs: 3_600_000, atMs: null } }),
     ]);
-  const scheduled = outgoing({ id: "generated", ownId: true, schedule: { delayMs: 1, atMs: null } });
+  const scheduled = outgoing({ id: GENERATED, ownId: true, schedule: { delayMs: 1, atMs: null } });
   for (const written of [["new", "later"], [], []]) {
     const tx = await house.database.begin();
     expect(await again(tx)).toEqual(new Set(written));
@@ -170,7 +172,7 @@ test.each([
   const ids = await house.rows<{ id: string }>(
     "select id from sagabox.message union all select id from sagabox.scheduled order by id",
   );
-  expect(ids.map(({ id }) => id)).toEqual(["generated", "later", "new"]);
+  expect(ids.map(({ id }) => id)).toEqual([GENERATED, "later", "new"]);
 });
 
 test("A3: of two writers of one id at once the second waits, and writes if and only if the first is rolled back", async () => {

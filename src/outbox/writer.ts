@@ -1,9 +1,9 @@
-import type { Message } from "../message/index.ts";
+import { isOfGeneratedForm, type Message } from "../message/index.ts";
 import { quotedSchema, textArray, type Param, type Queryable, type Statement } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { isUsual, oneParams, outgoingParams, usualParams } from "./outgoing-params.ts";
 import type { Outgoing } from "./outgoing.ts";
-import { runBorrowed } from "./run-borrowed.ts";
+import { assertInside, runBorrowed } from "./run-borrowed.ts";
 import { guardedStatements, writeStatements } from "./write-statements.ts";
 
 export interface WrittenRow {
@@ -27,7 +27,7 @@ export interface PreparedWrite {
   readonly params: readonly Param[];
 }
 
-type WriteSql = Omit<ReturnType<typeof guardedStatements>, "takeNumber">;
+type WriteSql = Omit<ReturnType<typeof guardedStatements>, "takeNumber" | "hasNumber">;
 
 interface NewId {
   /** Null where none was new. */
@@ -60,6 +60,11 @@ export class OutboxWriter {
     return written;
   }
 
+  /** For others who write into a transaction of the caller's. */
+  async assertInside(tx: Queryable): Promise<void> {
+    if (tx.borrowed === true) await assertInside(tx, this.#guarded);
+  }
+
   /** Writes now, leased to this process where that may be; the caller says later that it has committed. */
   async writeLeased(tx: Queryable, outgoing: readonly Outgoing[], leaseMs: number): Promise<LeasedMessage[]> {
     const rows = await this.#run<WrittenRow>(tx, preparedLeased(this.#sqlFor(tx), outgoing, leaseMs));
@@ -78,17 +83,19 @@ export class OutboxWriter {
   }
 
   async #writeOnce(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
-    const { publishOnce } = this.#sqlFor(tx);
-    const rows = await this.#run<NewId>(tx, { statement: publishOnce, params: outgoingParams(outgoing) });
+    const { publishOnce, publishNamed } = this.#sqlFor(tx);
+    const statement = outgoing.some(mayBeGenerated) ? publishOnce : publishNamed;
+    const rows = await this.#run<NewId>(tx, { statement, params: outgoingParams(outgoing) });
     this.#keepOnly(rows, outgoing, written);
   }
 
   async #schedule(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
-    const { reserveIds, schedule } = this.#sqlFor(tx);
+    const { reserveIds, reserveNames, schedule } = this.#sqlFor(tx);
     const own = outgoing.filter((one) => one.ownId);
     if (own.length > 0) {
       const ids = textArray(own.map((one) => one.message.id));
-      const rows = await this.#run<NewId>(tx, { statement: reserveIds, params: [ids] });
+      const statement = own.some(mayBeGenerated) ? reserveIds : reserveNames;
+      const rows = await this.#run<NewId>(tx, { statement, params: [ids] });
       this.#keepOnly(rows, own, written);
     }
     const fresh = outgoing.filter((one) => written.has(one.message.id));
@@ -126,6 +133,11 @@ export class OutboxWriter {
     );
     if (strict.size > 0) await tx.run(this.#sql.lockStreams, [textArray([...strict])]);
   }
+}
+
+/** One of the caller's own ids that may be that of an earlier message of ours. */
+function mayBeGenerated({ ownId, message }: Outgoing): boolean {
+  return ownId && isOfGeneratedForm(message.id);
 }
 
 function prepared(sql: WriteSql, outgoing: readonly Outgoing[]): PreparedWrite {

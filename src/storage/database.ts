@@ -14,6 +14,8 @@ export interface Rows<R> {
 export interface Queryable {
   /** Set where somebody else ends the transaction, and may have ended it before a statement arrives. */
   readonly borrowed?: true;
+  /** Where the driver knows: whether the transaction is still there, as far as it has heard. */
+  readonly isOpen?: () => boolean;
   run<R = Record<string, unknown>>(statement: Statement, params?: readonly Param[]): Promise<Rows<R>>;
 }
 

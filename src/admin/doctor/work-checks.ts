@@ -52,11 +52,16 @@ export interface ConsumerFacts {
   readonly topics: number;
 }
 
+/** As a shell takes it, where it would take it apart. */
+function quoted(name: string): string {
+  return /^[\w.:-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;
+}
+
 export function judgeConsumers(consumers: readonly ConsumerFacts[]): readonly Diagnosis[] {
   const found = consumers.flatMap(({ name, members, waiting, topics }) => {
     if (members > 0 || (topics === 0 && waiting === 0)) return [];
     const seen = `consumer "${name}" has no live member${waiting > 0 ? `, and deliveries wait for it` : ""}`;
-    const fix = `Start a worker that registers "${name}". If it is gone for good: sagabox inbox retire ${name} --reason <text>`;
+    const fix = `Start a worker that registers "${name}". If it is gone for good: sagabox inbox retire ${quoted(name)} --reason <text>`;
     const why = "What is sent to it waits for ever, and keeps old days of the archive from being dropped.";
     return [(waiting > 0 ? problem : advice)("consumers", seen, why, fix)];
   });

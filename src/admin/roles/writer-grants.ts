@@ -1,10 +1,10 @@
 import type { Grant } from "./grant.ts";
 
-/** Publishing. It adds rows, and of messages it reads the ids alone. */
+/** Publishing. It adds rows, and of messages it reads the ids and numbers alone. */
 export const writerGrants: readonly Grant[] = [
   {
     on: "message",
-    can: { insert: "all", select: ["id"] },
+    can: { insert: "all", select: ["id", "seq"] },
     why: "writes messages, of which it reads only whether an id is there already",
   },
   { on: "outbox", can: { insert: "all" }, why: "puts them in line" },

@@ -22,7 +22,11 @@ export async function replayOne(input: CommandInput, io: Io): Promise<number> {
   const { letter, line, why } = await withLetters(input, io, async (admin) => {
     const replayed = await replayLetter(admin, input.positionals[1] ?? "", by);
     const { consumer } = replayed.letter;
-    return { ...replayed, line: replayed.table, why: await whyItWaits(admin, consumer) };
+    return {
+      ...replayed,
+      line: replayed.table,
+      why: await whyItWaits(admin, consumer).catch(() => undefined),
+    }; // it is replayed, whatever
   });
   const { id, message, consumer } = letter;
   if (input.values["json"] === true) io.out(json({ letter: id, messageId: message.id, consumer, line }));

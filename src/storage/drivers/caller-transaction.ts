@@ -64,6 +64,8 @@ class PgCaller implements Queryable {
     this.#client = client;
   }
 
+  readonly isOpen = (): boolean => this.#client.getTransactionStatus() === "T";
+
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     const query = { name: statement.preparedName, text: statement.text, values: params };
     const result = await this.#client.query(query).catch((error: unknown) => {
@@ -124,7 +126,8 @@ function isOwned(tx: unknown): tx is OwnedTransaction {
 }
 
 function isPgClient(tx: unknown): tx is PgCallerClient {
-  const isClient = has(tx, "getTransactionStatus") || has(tx, "release") || has(tx, "connect");
+  // A client of an older pg knows no status; other things with a query do not quote names its way.
+  const isClient = has(tx, "getTransactionStatus") || has(tx, "escapeIdentifier");
   return has(tx, "query") && isClient && !has(tx, "totalCount");
 }
 

@@ -6,13 +6,19 @@ import { pgTooOld } from "./pg-version.ts";
 const query = (): undefined => undefined;
 
 test.each([
-  ["of a pool", { query, release: query, connect: query }],
-  ["by itself", { query, connect: query }],
+  ["of a pool", { query, release: query, connect: query, escapeIdentifier: query }],
+  ["by itself", { query, connect: query, escapeIdentifier: query }],
 ])("a client %s that cannot tell whether it is inside a transaction is told to be replaced", (_, client) => {
   expect(() => callerTransaction(client)).toThrowError(
     expect.objectContaining({ code: "STORAGE_CLIENT_TOO_OLD" }),
   );
   expect(() => callerTransaction(client)).toThrowError(/Install pg 8\.21 or newer/);
+});
+
+test("what is no client of pg at all is not told to be a newer one", () => {
+  expect(() => callerTransaction({ query, release: query, connect: query })).toThrowError(
+    expect.objectContaining({ code: "NOT_IN_TRANSACTION" }),
+  );
 });
 
 test.each([

@@ -1,6 +1,6 @@
 -- A consumer that is gone for good can be retired: its subscriptions and what waits for it go, and nothing of anybody else.
 
--- When the last subscription of a topic was retired. What was sent before had its consumer, so the next one that takes over
+-- When a subscription of a topic was last retired. What was published before had its consumer, so the next one that takes over
 -- commands nobody has claimed begins here, and not with what was carried out long ago.
 create table {schema}.retired_subscription (
   topic       text        not null primary key,

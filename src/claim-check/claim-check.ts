@@ -18,12 +18,13 @@ import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { AttachmentSealer } from "./attachment-sealer.ts";
 import { isLocalStore, type BlobHome, type BlobStore } from "./blob-store.ts";
-import { checked, collected, corrupt, limited, Meter, type ByteSource } from "./bytes.ts";
+import { checked, collected, corrupt, limited, Meter, tooLarge, type ByteSource } from "./bytes.ts";
 import { GuardedStore } from "./guarded-store.ts";
-import { Ledger } from "./ledger.ts";
+import { Ledger, type BlobUser } from "./ledger.ts";
 import { listened } from "./listened.ts";
 import type { ClaimCheckSettings } from "./options.ts";
 import { readReference, referenceText } from "./reference.ts";
+import { Uploads } from "./uploads.ts";
 
 export interface ClaimCheckParts extends BlobHome {
   readonly settings: ClaimCheckSettings;
@@ -59,6 +60,7 @@ export class ClaimCheck {
   readonly maxBytes: number;
   readonly #parts: ClaimCheckParts;
   readonly #ledger: Ledger;
+  readonly #uploads: Uploads;
   readonly #store: BlobStore;
   readonly #stores: ReadonlyMap<string, BlobStore>;
 
@@ -68,6 +70,7 @@ export class ClaimCheck {
     this.#ledger = new Ledger(parts);
     const guarded = [settings.store, ...settings.stores].map((store) => this.#guarded(store));
     this.#store = guarded[0] ?? settings.store;
+    this.#uploads = new Uploads(this.#ledger, this.#store, settings.graceMs);
     this.#stores = new Map(guarded.map((store) => [store.id, store]));
     this.maxBytes = maxPayloadBytes ?? Math.min(settings.maxBytes, LARGEST_TEXT);
   }
@@ -80,14 +83,14 @@ export class ClaimCheck {
   /** `clear`: the same text before parts of it were sealed, for attachments that only show there. */
   deposit(
     text: string,
-    { id }: Pick<Message, "id">,
+    message: BlobUser,
     tx: Queryable | undefined,
     clear = text,
   ): Packed | Promise<Packed> {
     const large = this.#isLarge(text);
     const attached = attachmentsIn(clear).map(({ $attachment: { key } }) => key);
     if (!large && attached.length === 0) return { data: text, headers: noHeaders };
-    return this.#deposit(text, id, tx, attached, large);
+    return this.#deposit(text, message, tx, attached, large);
   }
 
   /** The payload of a message that carries a reference, checked against it. */
@@ -108,7 +111,7 @@ export class ClaimCheck {
     const bytes = limited(heard, this.#parts.settings.maxBytes);
     // A subject that turned out to be undefined is a mistake; the bytes of a person must not be stored in clear for it.
     if ("subject" in options) return this.#attachSealed(bytes, contentType, options.subject);
-    const reference = await this.#put(new Meter(bytes), "attachment", undefined, null);
+    const reference = await this.#putAttachment(new Meter(bytes));
     return { $attachment: { ...reference, contentType } };
   }
 
@@ -118,7 +121,7 @@ export class ClaimCheck {
     subject: unknown,
   ): Promise<Attachment> {
     const sealing = await this.#parts.sealer.sealingFor(subject);
-    const reference = await this.#put(new Meter(sealing.seal(bytes)), "attachment", undefined, null);
+    const reference = await this.#putAttachment(new Meter(sealing.seal(bytes)));
     const { keyId, salt } = sealing;
     const sealed = { keyId, salt, plainBytes: unsealedBytes(reference.bytes) };
     return { $attachment: { ...reference, contentType, sealed } };
@@ -160,45 +163,31 @@ export class ClaimCheck {
 
   async #deposit(
     text: string,
-    id: string,
+    message: BlobUser,
     tx: Queryable | undefined,
     attached: readonly string[],
     large: boolean,
   ): Promise<Packed> {
-    if (attached.length > 0) await this.#ledger.use(tx, attached, id);
+    if (attached.length > 0) await this.#ledger.use(tx, attached, message);
     if (!large) return { data: text, headers: noHeaders };
-    const reference = await this.#put(
-      new Meter(limited(Buffer.from(text), this.maxBytes)),
-      "payload",
-      tx,
-      id,
-    );
+    const reference = await this.#putPayload(Buffer.from(text), tx, message);
     return { data: referenceText(reference), headers: claimed };
   }
 
-  async #put(meter: Meter, as: As, tx: Queryable | undefined, usedBy: string | null): Promise<BlobReference> {
-    const key = await this.#ledger.newKey(tx);
-    const store = this.#store;
-    return this.#telling(
-      "storing",
-      as,
-      store.id,
-      async () => {
-        try {
-          if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, meter);
-          else await store.put(key, meter, nobody);
-          const { bytes, sha256 } = meter.measured();
-          const reference = { store: store.id, key, bytes, sha256 };
-          await this.#ledger.note(tx, reference, usedBy);
-          return { result: reference, bytes };
-        } catch (error) {
-          // Inside a transaction its rollback does it; what is left elsewhere is swept away after the grace.
-          if (tx === undefined) await store.delete([key], nobody).catch(() => undefined);
-          throw error;
-        }
-      },
-      meter,
-    );
+  #putPayload(payload: Buffer, tx: Queryable | undefined, message: BlobUser): Promise<BlobReference> {
+    if (payload.byteLength > this.maxBytes) throw tooLarge(this.maxBytes);
+    return this.#telling("storing", "payload", this.#store.id, async () => {
+      const reference = await this.#uploads.putPayload(payload, tx, message);
+      return { result: reference, bytes: reference.bytes };
+    });
+  }
+
+  #putAttachment(meter: Meter): Promise<BlobReference> {
+    const put = async (): Promise<{ result: BlobReference; bytes: number }> => {
+      const reference = await this.#uploads.putAttachment(meter);
+      return { result: reference, bytes: reference.bytes };
+    };
+    return this.#telling("storing", "attachment", this.#store.id, put, meter);
   }
 
   #guarded(store: BlobStore): BlobStore {

@@ -1,6 +1,6 @@
 import { errorText, isSagaboxError } from "../errors/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
-import { quotedSchema, textArray } from "../storage/index.ts";
+import { quotedSchema, SQLSTATE, sqlState, textArray } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { BlobHome, BlobStore } from "./blob-store.ts";
 import { collectorStatements } from "./statements.ts";
@@ -14,7 +14,7 @@ export interface CollectorParts extends BlobHome {
 }
 
 export interface CollectReport {
-  /** Past the retention, and needed by nothing. */
+  /** Past the retention and needed by nothing, or uploads that made no progress for the grace. */
   readonly unneeded: number;
   /** Left by an aborted transaction or a process that died. */
   readonly orphaned: number;
@@ -27,6 +27,12 @@ interface Swept {
   readonly finished: boolean;
 }
 
+/** What one page, day or store had: how many were deleted, and whether an open transaction may still commit some. */
+interface SweptDay {
+  readonly count: number;
+  readonly hasOpen: boolean;
+}
+
 interface Doomed {
   readonly key: string;
   readonly store: string;
@@ -37,6 +43,8 @@ const PAGE = 500;
 /** Days are named by the clock of whoever wrote, so some are looked at again. */
 const DAYS_AGAIN = 3;
 const DAY_MS = 86_400_000;
+/** A key that an open transaction holds is held for long; one that nobody holds is not waited for. */
+const PROBE_WAIT_MS = 20;
 const nobody = new AbortController().signal;
 
 /**
@@ -83,6 +91,7 @@ export class Collector implements Service {
   }
 
   async #doom(signal: AbortSignal): Promise<void> {
+    await this.#parts.database.run(this.#sql.doomUnfinished, [this.#parts.graceMs]);
     let after = { stored: "-infinity", key: "" };
     while (!signal.aborted) {
       const last = await this.#doomPage(after);
@@ -149,28 +158,38 @@ export class Collector implements Service {
     const [from] = rows;
     if (from === undefined) return { count: 0, finished: true };
     let count = 0;
+    let sweptTo = from.last_day;
     for (const day of daysBetween(from.day, from.last_day)) {
       try {
-        count += await this.#sweepDay(store, `${from.id}/${day}/`, from.now_ms - graceMs, signal);
+        const swept = await this.#sweepDay(store, `${from.id}/${day}/`, from.now_ms - graceMs, signal);
+        count += swept.count;
+        if (swept.hasOpen && day < sweptTo) sweptTo = day; // its transaction may still roll back
       } catch (error) {
         this.#failed(store.id, error);
         return { count, finished: false };
       }
       if (signal.aborted) return { count, finished: false };
     }
-    await database.run(this.#sql.swept, [store.id, from.last_day]);
+    await database.run(this.#sql.swept, [store.id, sweptTo]);
     return { count, finished: true };
   }
 
-  async #sweepDay(store: BlobStore, prefix: string, beforeMs: number, signal: AbortSignal): Promise<number> {
+  async #sweepDay(
+    store: BlobStore,
+    prefix: string,
+    beforeMs: number,
+    signal: AbortSignal,
+  ): Promise<SweptDay> {
     const { database } = this.#parts;
     let count = 0;
+    let hasOpen = false;
     let cursor: string | undefined;
     do {
       const page = await store.list(prefix, cursor, nobody);
       const old = page.blobs.filter(({ storedAt }) => storedAt.getTime() < beforeMs).map(({ key }) => key);
       const { rows } = await database.run<{ key: string }>(this.#sql.unknown, [textArray(old)]);
-      const orphans = rows.map(({ key }) => key);
+      const orphans = await this.#orphansAmong(rows.map(({ key }) => key));
+      hasOpen ||= orphans.length < rows.length;
       if (orphans.length > 0) {
         await store.delete(orphans, nobody);
         this.#collected(store.id, orphans.length, "orphaned");
@@ -178,7 +197,33 @@ export class Collector implements Service {
       count += orphans.length;
       cursor = page.next;
     } while (cursor !== undefined && !signal.aborted);
-    return count;
+    return { count, hasOpen };
+  }
+
+  // A row is written before its object, so a key without a committed row is in an open transaction (prepared ones
+  // included) or was rolled back. Only in the second case can its row be inserted again, and then it stays an orphan.
+  async #orphansAmong(keys: readonly string[]): Promise<readonly string[]> {
+    if (keys.length === 0) return [];
+    const free = await this.#probe(keys);
+    if (free !== undefined) return free;
+    if (keys.length === 1) return [];
+    const half = Math.ceil(keys.length / 2);
+    const first = await this.#orphansAmong(keys.slice(0, half));
+    return [...first, ...(await this.#orphansAmong(keys.slice(half)))];
+  }
+
+  /** The keys that no transaction holds; undefined if one is held. */
+  async #probe(keys: readonly string[]): Promise<readonly string[] | undefined> {
+    const tx = await this.#parts.database.begin({ idleTimeoutMs: 60_000, lockTimeoutMs: PROBE_WAIT_MS });
+    try {
+      const { rows } = await tx.run<{ key: string }>(this.#sql.probe, [textArray(keys)]);
+      return rows.map(({ key }) => key);
+    } catch (error) {
+      if (sqlState(error) === SQLSTATE.lockNotAvailable) return undefined;
+      throw error;
+    } finally {
+      await tx.rollback();
+    }
   }
 
   async #delete(id: string, keys: readonly string[], reason: "unneeded"): Promise<boolean> {

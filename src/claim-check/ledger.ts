@@ -1,19 +1,27 @@
 import { SagaboxError } from "../errors/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
-import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
-import type { BlobReference } from "../message/index.ts";
+import { quotedSchema, textArray, type Queryable, type Statement } from "../storage/index.ts";
+import type { BlobReference, PackedMessage } from "../message/index.ts";
 import type { BlobHome } from "./blob-store.ts";
-import { ledgerStatements } from "./statements.ts";
+import { collectorStatements, ledgerStatements } from "./statements.ts";
 
-/** Knows what lies in which store and who needs it. Both are written where the message is, with the same fate. */
+/** The message that needs a blob, from when it is due. */
+export type BlobUser = Pick<PackedMessage, "id" | "schedule">;
+
+/**
+ * Knows what lies in which store and who needs it. Both are written where the message is, with the same fate. A key has its
+ * row before its first byte is stored: while a transaction with that row is open, the collector cannot insert the same key.
+ */
 export class Ledger {
   readonly #database: BlobHome["database"];
   readonly #sql: ReturnType<typeof ledgerStatements>;
+  readonly #discard: Statement;
   #home: string | undefined;
 
   constructor({ database, schema }: BlobHome) {
     this.#database = database;
     this.#sql = ledgerStatements(quotedSchema(schema));
+    this.#discard = collectorStatements(quotedSchema(schema)).discard;
   }
 
   /** Which database this is: the beginning of every key made here. Whoever is in a transaction needs no second connection. */
@@ -34,25 +42,60 @@ export class Ledger {
     return `${await this.home(tx)}/${day}/${Buffer.from(randomBytes(16)).toString("hex")}`;
   }
 
+  /** Notes a blob that is about to be stored, and the message that needs it. */
   async note(
     tx: Queryable | undefined,
     { key, store, bytes, sha256 }: BlobReference,
-    usedBy: string | null,
+    { id, schedule }: BlobUser,
   ): Promise<void> {
-    await (tx ?? this.#database).run(this.#sql.note, [key, store, bytes, sha256, usedBy]);
+    const due = [schedule?.delayMs ?? null, schedule?.atMs ?? null];
+    await (tx ?? this.#database).run(this.#sql.note, [key, store, bytes, sha256, id, ...due]);
   }
 
-  /** From now on they are needed by this message. What another database stored, that one looks after. */
-  async use(tx: Queryable | undefined, keys: readonly string[], usedBy: string): Promise<void> {
+  /** Notes an upload that is about to begin, and whose content is not known yet. */
+  async reserve(key: string, store: string): Promise<void> {
+    await this.#database.run(this.#sql.reserve, [key, store]);
+  }
+
+  /** Notes that an upload makes progress. Throws `CLAIM_MISSING` when the collector has given it up. */
+  async touch(key: string): Promise<void> {
+    const { rowCount } = await this.#database.run(this.#sql.touch, [key]);
+    if (rowCount === 0) throw uploadGivenUp();
+  }
+
+  /** Ends an upload that was reserved. Throws `CLAIM_MISSING` when the collector has given it up. */
+  async complete({ key, bytes, sha256 }: BlobReference): Promise<void> {
+    const { rowCount } = await this.#database.run(this.#sql.complete, [key, bytes, sha256]);
+    if (rowCount === 0) throw uploadGivenUp();
+  }
+
+  /** Removes the row of an upload that failed. False when the collector has done so before. */
+  async discard(key: string): Promise<boolean> {
+    const { rowCount } = await this.#database.run(this.#discard, [key]);
+    return rowCount > 0;
+  }
+
+  /** Notes that the message needs these blobs. Blobs of another database are that database's business. */
+  async use(tx: Queryable | undefined, keys: readonly string[], { id, schedule }: BlobUser): Promise<void> {
     const home = await this.home(tx);
     const own = [...new Set(keys.filter((key) => key.startsWith(`${home}/`)))].toSorted();
     if (own.length === 0) return;
     const { rows } = await (tx ?? this.#database).run<{ key: string }>(this.#sql.use, [
       textArray(own),
-      usedBy,
+      id,
+      schedule?.delayMs ?? null,
+      schedule?.atMs ?? null,
     ]);
     if (rows.length < own.length) throw gone();
   }
+}
+
+/** The collector deleted what had been uploaded so far. */
+export function uploadGivenUp(): SagaboxError<"CLAIM_MISSING"> {
+  return new SagaboxError(
+    "CLAIM_MISSING",
+    "This upload made no progress for the whole `claimCheck.grace`, so what was there of it has been deleted. Attach it again.",
+  );
 }
 
 function gone(): SagaboxError<"CLAIM_MISSING"> {

@@ -14,7 +14,7 @@ export interface ClaimCheckOptions {
   readonly maxBytes?: number;
   /** How long everything is kept at least. Default: archive and dead letters together, and a day. */
   readonly retention?: Duration | number;
-  /** What an aborted transaction left is deleted after this time; no transaction may take longer. Default "1d". */
+  /** What an aborted transaction left in a store is deleted after this time, and an upload without progress. Default "1d". */
   readonly grace?: Duration | number;
   /** How long a store outside the database may take without a sign of life. Default "15s". */
   readonly timeout?: Duration | number;

@@ -4,7 +4,8 @@ import { statement } from "../storage/index.ts";
 export function ledgerStatements(schema: string) {
   return {
     home: statement("sagabox.blob.home", `select id from ${schema}.blob_home`),
-    // In the transaction of the message that needs it, or by itself when nobody does yet.
+    // In the transaction of the message that needs it, before the bytes are stored. A scheduled message begins to need
+    // it when it is due.
     note: statement(
       "sagabox.blob.note",
       `with stored as (
@@ -12,8 +13,23 @@ export function ledgerStatements(schema: string) {
          values ($1::text, $2::text, $3::bigint, $4::text)
          returning key
        )
-       insert into ${schema}.blob_use (key, used_by)
-       select key, $5::text from stored where $5::text is not null`,
+       insert into ${schema}.blob_use (key, used_by, used_at)
+       select key, $5::text, ${dueAt("$6", "$7")} from stored`,
+    ),
+    // Before an upload whose content is not known yet.
+    reserve: statement(
+      "sagabox.blob.reserve",
+      `insert into ${schema}.blob (key, store, bytes, sha256) values ($1::text, $2::text, 0, null)`,
+    ),
+    // Each of these finds no row once the collector has given the upload up.
+    touch: statement(
+      "sagabox.blob.touch",
+      `update ${schema}.blob set stored_at = clock_timestamp() where key = $1::text and doomed_at is null`,
+    ),
+    complete: statement(
+      "sagabox.blob.complete",
+      `update ${schema}.blob set bytes = $2::bigint, sha256 = $3::text, stored_at = clock_timestamp()
+        where key = $1::text and doomed_at is null`,
     ),
     // The lock keeps a collector from dooming it before this transaction has ended.
     use: statement(
@@ -23,13 +39,19 @@ export function ledgerStatements(schema: string) {
           where key = any($1::text::text[]) and doomed_at is null
             for share
        ), used as (
-         insert into ${schema}.blob_use (key, used_by)
-         select key, $2::text from known
+         insert into ${schema}.blob_use (key, used_by, used_at)
+         select key, $2::text, ${dueAt("$3", "$4")} from known
          on conflict (key, used_by) do nothing
        )
        select key from known`,
     ),
   };
+}
+
+/** The time a message is due, from a delay and a time since the epoch, both in milliseconds, of which one is given at most. */
+function dueAt(delay: string, at: string): string {
+  return `greatest(clock_timestamp(), clock_timestamp() + ${delay}::double precision * interval '1 ms',
+                   to_timestamp(${at}::double precision / 1000))`;
 }
 
 /** The store in this database. */
@@ -100,6 +122,14 @@ export function collectorStatements(schema: string) {
                       false)))
        returning key`,
     ),
+    // Uploads that showed no progress for the whole grace. Their process died, or its last statement finds no row.
+    doomUnfinished: statement(
+      "sagabox.blob.doom_unfinished",
+      `update ${schema}.blob
+          set doomed_at = clock_timestamp()
+        where sha256 is null and doomed_at is null
+          and stored_at < clock_timestamp() - $1::double precision * interval '1 ms'`,
+    ),
     doomed: statement(
       "sagabox.blob.doomed",
       `select key, store, bytes::text from ${schema}.blob
@@ -111,7 +141,20 @@ export function collectorStatements(schema: string) {
       "sagabox.blob.forget",
       `delete from ${schema}.blob where key = any($1::text::text[]) and doomed_at is not null`,
     ),
-    // Of what lies in a store, that of which we know nothing.
+    // After an upload that failed. A process that may only write leaves its row to the collector.
+    discard: statement(
+      "sagabox.blob.discard",
+      `delete from ${schema}.blob where key = $1::text and doomed_at is null`,
+    ),
+    // Run in a transaction that is rolled back. A key that an open transaction has inserted makes it wait.
+    probe: statement(
+      "sagabox.blob.probe",
+      `insert into ${schema}.blob (key, store, bytes)
+       select key, '', 0 from unnest($1::text::text[]) as listed (key)
+       on conflict (key) do nothing
+       returning key`,
+    ),
+    // The listed keys that have no committed row.
     unknown: statement(
       "sagabox.blob.unknown",
       `select listed.key from unnest($1::text::text[]) as listed (key)

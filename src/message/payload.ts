@@ -15,8 +15,20 @@ export interface Packed {
   readonly headers: Headers;
 }
 
+/** When a message becomes due: after a delay, or at a time since the epoch. */
+interface Schedule {
+  readonly delayMs: number | null;
+  readonly atMs: number | null;
+}
+
 /** What packing may hang on. */
-export type PackedMessage = Pick<Message, "id" | "kind" | "type" | "schemaVersion" | "topic" | "key">;
+export interface PackedMessage extends Pick<
+  Message,
+  "id" | "kind" | "type" | "schemaVersion" | "topic" | "key"
+> {
+  /** Null when it is due at once. */
+  readonly schedule: Schedule | null;
+}
 
 /** A personal value that could not be given, where it would be, and why. */
 export interface Hidden {

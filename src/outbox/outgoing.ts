@@ -83,7 +83,7 @@ export interface Outgoing {
   readonly strict: boolean;
   readonly ttlMs: number | null;
   /** Null when it is due at once. */
-  readonly schedule: { readonly delayMs: number | null; readonly atMs: number | null } | null;
+  readonly schedule: PackedMessage["schedule"];
   /** The caller chose the id, so it may have been used before. */
   readonly ownId: boolean;
   readonly flush: boolean;
@@ -145,7 +145,7 @@ function composeChecked(
   const topic = checkedTopic(options.topic) ?? topicOf(contract, context.routing);
   const headers = checkHeaders(options.headers);
   const { kind, name: type, version: schemaVersion } = contract;
-  const names = { id, kind, type, schemaVersion, topic, key };
+  const names = { id, kind, type, schemaVersion, topic, key, schedule: scheduleOf(options) };
   const making = created(context, contract, names, data, options, tx);
   if (!(making instanceof Promise)) return outgoingOf(context, contract, names, headers, options, making);
   return making.then((made) => outgoingOf(context, contract, names, headers, options, made));
@@ -154,7 +154,7 @@ function composeChecked(
 function outgoingOf(
   context: ComposeContext,
   contract: AnyContract,
-  { id, kind, type, schemaVersion, topic, key }: PackedMessage,
+  { id, kind, type, schemaVersion, topic, key, schedule }: PackedMessage,
   headers: Headers,
   options: PublishOptions,
   { packed, origin }: Created,
@@ -190,7 +190,7 @@ function outgoingOf(
       options.ttl === undefined
         ? contract.ttlMs
         : milliseconds("publish.ttl", options.ttl, { min: 1, max: LONGEST_MS }),
-    schedule: scheduleOf(options),
+    schedule,
     ownId: options.id !== undefined,
     flush: flag("publish.flush", options.flush ?? false),
   };
@@ -247,7 +247,7 @@ async function createdInSpan(
   }
 }
 
-function scheduleOf(options: PublishOptions): Outgoing["schedule"] {
+function scheduleOf(options: PublishOptions): PackedMessage["schedule"] {
   if (options.delay !== undefined && options.at !== undefined) {
     throw new SagaboxError("OPTIONS_INVALID", "publish: give either `delay` or `at`, not both.");
   }

@@ -35,8 +35,8 @@ export const writerGrants: readonly Grant[] = [
   { on: "blob_home", can: { select: ["id"] }, why: "begins the keys of large payloads with it" },
   {
     on: "blob",
-    can: { insert: "all", select: ["key", "doomed_at"], update: ["stored_at"] },
-    why: "notes large payloads; the right to change one time is what locking a row needs",
+    can: { insert: "all", select: ["key", "doomed_at"], update: ["bytes", "sha256", "stored_at"] },
+    why: "notes large payloads before they are stored, and what an upload was in the end",
   },
   {
     on: "blob_use",

@@ -1,0 +1,75 @@
+import { createHash } from "node:crypto";
+import type { BlobReference } from "../message/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import type { Queryable } from "../storage/index.ts";
+import { isLocalStore, type BlobStore } from "./blob-store.ts";
+import { inPieces, type Meter } from "./bytes.ts";
+import { uploadGivenUp, type BlobUser, type Ledger } from "./ledger.ts";
+
+const nobody = new AbortController().signal;
+
+/**
+ * Puts bytes into the store under new keys. The row of a key is written before its first byte, so the collector never
+ * meets an object that a transaction or an upload in progress still needs and that the ledger does not know.
+ */
+export class Uploads {
+  readonly #ledger: Ledger;
+  readonly #store: BlobStore;
+  readonly #touchEveryMs: number;
+
+  constructor(ledger: Ledger, store: BlobStore, graceMs: number) {
+    this.#ledger = ledger;
+    this.#store = store;
+    this.#touchEveryMs = graceMs / 4;
+  }
+
+  /** Stores the payload of a message. A rollback of `tx` leaves an object without a row, which the collector deletes. */
+  async putPayload(payload: Buffer, tx: Queryable | undefined, message: BlobUser): Promise<BlobReference> {
+    const store = this.#store;
+    const key = await this.#ledger.newKey(tx);
+    const sha256 = createHash("sha256").update(payload).digest("hex");
+    const reference = { store: store.id, key, bytes: payload.byteLength, sha256 };
+    await this.#ledger.note(tx, reference, message);
+    try {
+      if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, inPieces(payload));
+      else await store.put(key, inPieces(payload), nobody);
+      return reference;
+    } catch (error) {
+      if (tx === undefined) await this.#discard(key);
+      throw error;
+    }
+  }
+
+  /** Stores bytes that no message needs yet. It may last longer than the grace as long as bytes keep coming. */
+  async putAttachment(meter: Meter): Promise<BlobReference> {
+    const store = this.#store;
+    const key = await this.#ledger.newKey();
+    await this.#ledger.reserve(key, store.id);
+    try {
+      await store.put(key, this.#touching(key, meter), nobody);
+      const reference = { store: store.id, key, ...meter.measured() };
+      await this.#ledger.complete(reference);
+      return reference;
+    } catch (error) {
+      const wasGivenUp = !(await this.#discard(key));
+      throw wasGivenUp && !meter.isBroken ? uploadGivenUp() : error;
+    }
+  }
+
+  async *#touching(key: string, bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    let touchedMs = systemClock.monotonicMs();
+    for await (const piece of bytes) {
+      if (systemClock.monotonicMs() - touchedMs >= this.#touchEveryMs) {
+        await this.#ledger.touch(key);
+        touchedMs = systemClock.monotonicMs();
+      }
+      yield piece;
+    }
+  }
+
+  // The collector deletes what cannot be deleted here. False only if it has done so already.
+  async #discard(key: string): Promise<boolean> {
+    await this.#store.delete([key], nobody).catch(() => undefined);
+    return this.#ledger.discard(key).catch(() => true);
+  }
+}

@@ -1,4 +1,4 @@
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
 import { HealthServer, type HealthServerOptions } from "./health-server.ts";
@@ -165,4 +165,57 @@ test("a client that keeps its connection open does not hold up the stop", async 
   await server.stop();
   await closed;
   expect(server.port).toBeUndefined();
+});
+
+/** Opens sockets, writes `text` on each and reads nothing. Resolves when all are connected. */
+async function strangers(count: number, port: number, text: string): Promise<readonly Socket[]> {
+  const sockets = Array.from({ length: count }, () => connect(port, "127.0.0.1"));
+  onTestFinished(() => sockets.forEach((socket) => socket.destroy()));
+  await Promise.all(
+    sockets.map(async (socket) => {
+      socket.on("error", () => undefined).pause();
+      await once(socket, "connect");
+      if (text !== "") socket.write(text);
+    }),
+  );
+  return sockets;
+}
+
+const half = "GET /health/live HTTP/1.1\r\nhost: x\r\n";
+
+test.each([
+  ["110 sockets that send nothing", 110, ""],
+  ["110 sockets that never end their header", 110, half],
+  ["1,000 sockets that send nothing", 1_000, ""],
+  ["1,000 sockets that never end their header", 1_000, half],
+  ["1,000 sockets that do not read their answer", 1_000, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n"],
+  ["1,000 sockets that keep their connection", 1_000, `${half}\r\n`],
+])("G1: %s do not keep a probe from its answer", { timeout: 60_000 }, async (_, count, text) => {
+  const page = "# a line of metrics\n".repeat(50_000);
+  const { server, get } = await setup({ metrics: { contentType: "text/plain", text: () => page } });
+  await strangers(count, server.port ?? 0, text);
+  for (let n = 0; n < 5; n++) {
+    expect((await get("/health/live")).status).toBe(200);
+    expect((await get("/health/ready")).status).toBe(200);
+  }
+});
+
+test("G1: a thousand probes at once are all answered, although strangers hold connections", async () => {
+  const { server, get } = await setup();
+  await strangers(1_000, server.port ?? 0, half);
+  for (let n = 0; n < 20; n++) {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => get("/health/live")));
+    expect(answers.every(({ status }) => status === 200)).toBe(true);
+  }
+});
+
+test("a client that does not read its answer is cut off in the end", { timeout: 60_000 }, async () => {
+  const page = "# a line of metrics\n".repeat(1_000_000); // more than the buffers of a socket take
+  const { server } = await setup({
+    metrics: { contentType: "text/plain", text: () => page },
+    answerDeadlineMs: 50,
+  });
+  const [socket] = await strangers(1, server.port ?? 0, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n");
+  await expect.poll(() => server.connections, { timeout: 30_000 }).toBe(0);
+  expect(socket?.destroyed).toBe(false); // it was the server that hung up
 });

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { SagaboxError } from "../errors/index.ts";
 import { after, systemClock, withDeadline, type Clock, type Service } from "../runtime/index.ts";
+import { NewestConnections } from "./newest-connections.ts";
 
 /** What a readiness check found. Only names and yes or no leave the process: reasons belong in the log. */
 export interface Readiness {
@@ -24,6 +25,8 @@ export interface HealthServerOptions {
   readonly readyCacheMs?: number;
   /** How long `ready` may take before it counts as no. Default 2 000. */
   readonly readyDeadlineMs?: number;
+  /** How long a client may take to read an answer before its connection is cut. Default 10 000. */
+  readonly answerDeadlineMs?: number;
   readonly clock?: Clock;
 }
 
@@ -42,6 +45,11 @@ const LIMITS = {
   keepAliveTimeout: 5_000,
   connectionsCheckingInterval: 1_000,
 };
+/**
+ * A probe is answered unless this many others connect between its connection and its request, which arrive together. Each
+ * connection that does not read may hold one page of metrics in memory.
+ */
+const MAX_CONNECTIONS = 200;
 const STOP_GRACE_MS = 1_000;
 
 /**
@@ -52,6 +60,7 @@ export class HealthServer implements Service {
   readonly #options: HealthServerOptions;
   readonly #clock: Clock;
   #server: Server | undefined;
+  #connections: NewestConnections | undefined;
   #starting: Promise<void> | undefined;
   #kept: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
 
@@ -64,6 +73,11 @@ export class HealthServer implements Service {
   get port(): number | undefined {
     const address = this.#server?.address();
     return typeof address === "object" ? address?.port : undefined;
+  }
+
+  /** How many connections are open. */
+  get connections(): number {
+    return this.#connections?.count ?? 0;
   }
 
   async start(): Promise<void> {
@@ -88,7 +102,7 @@ export class HealthServer implements Service {
   async #listen(): Promise<void> {
     const { host = "127.0.0.1", port = 8000 } = this.#options;
     const server = createServer(LIMITS, (request, response) => void this.#serve(request, response));
-    server.maxConnections = 100;
+    this.#connections = new NewestConnections(server, MAX_CONNECTIONS);
     server.maxRequestsPerSocket = 1_000;
     server.on("clientError", (_error, socket) => socket.destroy());
     await new Promise<void>((resolve, reject) => {
@@ -115,6 +129,11 @@ export class HealthServer implements Service {
       "x-content-type-options": "nosniff",
       ...headers,
     });
+    const { answerDeadlineMs = 10_000 } = this.#options;
+    response.once(
+      "close",
+      after(answerDeadlineMs, () => request.socket.destroy(), { unref: true }),
+    );
     response.end(request.method === "HEAD" ? undefined : body);
   }
 

@@ -2,8 +2,8 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 
 /**
- * Keeps the newest connections of a server. `maxConnections` of Node refuses the new ones instead, so whoever holds enough
- * idle connections could keep everybody else out.
+ * Keeps the newest connections of a server. `maxConnections` of Node refuses the new ones instead, so a client that holds
+ * enough idle connections could keep probes out.
  */
 export class NewestConnections {
   readonly #max: number;

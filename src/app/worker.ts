@@ -4,7 +4,7 @@ import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import type { Notices } from "../notify/index.ts";
 import { Sweeper } from "../privacy/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
-import { assertMigrated } from "../storage/index.ts";
+import { assertMigrated, assertOwnSessions } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
 import { Backlog, sagaBacklog } from "./backlog.ts";
 import { auditSealer, auditWatch } from "./bus-audit.ts";
@@ -84,6 +84,7 @@ export class Worker {
     this.#running = chosenParts(options.parts);
     this.#clean = true;
     this.#late = false;
+    await assertOwnSessions(database);
     await assertMigrated(database, settings.schema);
     await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
     this.#assertNotStopped();

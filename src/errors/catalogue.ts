@@ -42,6 +42,8 @@ export const catalogue = {
   STORAGE_NOT_MIGRATED: "The database schema lacks the tables of this version.",
   STORAGE_TOO_NEW: "The database schema was migrated by a newer, incompatible version.",
   STORAGE_PERMISSION_DENIED: "The database role may not do what was asked.",
+  STORAGE_ENCODING_UNSUPPORTED: "The database has another encoding than UTF8.",
+  STORAGE_POOLER_UNSUPPORTED: "A connection pooler gives this process another session for each transaction.",
   STORAGE_CLIENT_TOO_OLD: "The `pg` package is older than this version can work with.",
   STORAGE_UNAVAILABLE: "The database cannot be reached or does not answer.",
   STORAGE_MIGRATION_FAILED: "A migration failed and was rolled back.",

@@ -14,6 +14,7 @@ export type {
 } from "./database.ts";
 export { statement, storable, textArray, type Statement } from "./statement.ts";
 export { quotedSchema } from "./schema-name.ts";
+export { assertOwnSessions, hasOwnSessions } from "./pooler.ts";
 export { SQLSTATE, explainPostgresError, sqlState, type NeededRole } from "./postgres-errors.ts";
 export {
   assertMigrated,

@@ -4,7 +4,7 @@ import { migrations as shipped } from "./migrations.generated.ts";
 import { SQLSTATE, explainPostgresError, migrateRemedy, sqlState } from "./postgres-errors.ts";
 import { quotedSchema } from "./schema-name.ts";
 import type { Statement } from "./statement.ts";
-import { migrationScript, migrationStatements } from "./statements.ts";
+import { ENCODING_GUARD, migrationScript, migrationStatements } from "./statements.ts";
 
 export interface Migration {
   readonly version: number;
@@ -37,7 +37,10 @@ export async function migrateUp(
 ): Promise<readonly Migration[]> {
   const quoted = quotedSchema(schema);
   const sql = migrationStatements(quoted);
-  await locked(database, schema, async (tx) => prepareLedger(tx, schema));
+  await locked(database, schema, async (tx) => {
+    await assertEncoding(tx, quoted);
+    await prepareLedger(tx, schema);
+  });
   const done: Migration[] = [];
   for (const migration of migrations) {
     await locked(database, schema, async (tx) => {
@@ -50,6 +53,18 @@ export async function migrateUp(
     });
   }
   return done;
+}
+
+// Messages are Unicode. Other encodings cannot store all of it, and SQL_ASCII counts and compares bytes.
+async function assertEncoding(tx: OwnedTransaction, quoted: string): Promise<void> {
+  const { rows } = await tx.run<{ encoding: string; database: string }>(migrationStatements(quoted).encoding);
+  const [found] = rows;
+  if (found === undefined || found.encoding === "UTF8") return;
+  throw new SagaboxError(
+    "STORAGE_ENCODING_UNSUPPORTED",
+    `Database "${found.database}" has the encoding ${found.encoding}, but must have UTF8: messages hold any Unicode text. ` +
+      "Create one with `create database … encoding 'UTF8' template template0` and move your data there with pg_dump.",
+  );
 }
 
 // "if not exists" asks for the right to create even when there is nothing to create, so we look first: a role that
@@ -128,7 +143,9 @@ export function migrationSql(schema: string, migrations: readonly Migration[] = 
   const quoted = quotedSchema(schema);
   const { createSchema, createLedger } = migrationStatements(quoted);
   const steps = migrations.map((migration) => migrationScript(quoted, migration));
-  return [`${createSchema.text};`, `${createLedger.text};`, ...steps].join("\n\n") + "\n";
+  return (
+    [`${ENCODING_GUARD};`, `${createSchema.text};`, `${createLedger.text};`, ...steps].join("\n\n") + "\n"
+  );
 }
 
 function assertUsable(

@@ -9,6 +9,10 @@ export function migrationStatements(schema: string) {
     ),
     // Somebody's long transaction must not make the whole service queue up behind a waiting ALTER.
     lockTimeout: statement("sagabox.migrate.lock_timeout", `select set_config('lock_timeout', '10s', true)`),
+    encoding: statement(
+      "sagabox.migrate.encoding",
+      `select current_setting('server_encoding') as encoding, current_database() as database`,
+    ),
     hasSchema: statement(
       "sagabox.migrate.has_schema",
       `select to_regnamespace($1::text) is not null as present`,
@@ -39,6 +43,13 @@ export function migrationStatements(schema: string) {
   };
 }
 
+/** The first statement of the printed SQL: whatever applies it gets the same answer as `migrateUp`. */
+export const ENCODING_GUARD = `do $guard$ begin
+  if current_setting('server_encoding') <> 'UTF8' then
+    raise exception 'Database "%" has the encoding %, but must have UTF8.', current_database(), current_setting('server_encoding');
+  end if;
+end $guard$`;
+
 /** One migration with its ledger entry, for people who apply it with their own tool. */
 export function migrationScript(
   schema: string,
@@ -52,6 +63,9 @@ insert into ${schema}.schema_migration (version, name, breaking, checksum)
 values (${version}, ${literal(name)}, ${breaking}, ${literal(checksum)});
 commit;`;
 }
+
+/** The process of the server that answers. */
+export const backend = statement("sagabox.session.backend", "select pg_backend_pid() as pid");
 
 export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
 

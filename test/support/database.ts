@@ -17,6 +17,8 @@ export interface TemporaryDatabaseOptions {
   readonly template?: string;
   /** Copied from one in which sagabox's tables exist already. Default false. */
   readonly migrated?: boolean;
+  /** Another encoding than UTF8, for an empty database. */
+  readonly encoding?: string;
   /** What is still connected at the end counts as a leak and fails the test. Default true. */
   readonly leakGuard?: boolean;
 }
@@ -41,7 +43,7 @@ const QUICK_COPY = process.env["SAGABOX_TEST_POSTGRES"] === "14" ? "" : " strate
 /** A database the caller drops. */
 export async function createDatabase(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {
   const name = `t_${randomBytes(8).toString("hex")}`;
-  await asAdmin(`create database ${name} template ${templateOf(options)}${QUICK_COPY}`);
+  await asAdmin(`create database ${name} template ${templateOf(options)}${encodingOf(options)}${QUICK_COPY}`);
   const url = new URL(inject("postgresUrl"));
   url.pathname = `/${name}`;
   const pool = new pg.Pool({ connectionString: url.href, max: options.max ?? 10 });
@@ -57,6 +59,11 @@ export async function cutConnections({ name }: Pick<TemporaryDatabase, "name">):
   await asAdmin(
     `select pg_terminate_backend(pid)::text as open from pg_stat_activity where datname = '${name}'`,
   );
+}
+
+// Only the locale C goes with every encoding.
+function encodingOf({ encoding }: TemporaryDatabaseOptions): string {
+  return encoding === undefined ? "" : ` encoding '${encoding}' lc_collate 'C' lc_ctype 'C'`;
 }
 
 function templateOf({ template, migrated }: TemporaryDatabaseOptions): string {

@@ -1,6 +1,13 @@
 import { isSagaboxError } from "../../errors/index.ts";
 import { systemClock } from "../../runtime/index.ts";
-import { migrationStatus, quotedSchema, sqlState, SQLSTATE, type Database } from "../../storage/index.ts";
+import {
+  hasOwnSessions,
+  migrationStatus,
+  quotedSchema,
+  sqlState,
+  SQLSTATE,
+  type Database,
+} from "../../storage/index.ts";
 import { unreadLanes } from "../overview/unread-lanes.ts";
 import { assertRights } from "../roles/assert-rights.ts";
 import { roleNames } from "../roles/roles.ts";
@@ -23,10 +30,13 @@ import {
   judgeClock,
   judgeConnections,
   judgeDurability,
+  judgeEncoding,
   judgeSessions,
+  judgeSharing,
   judgeSlots,
   judgeVersion,
   judgeWakeUp,
+  type EncodingFacts,
   type HiddenFacts,
   type ServerFacts,
   type SessionFacts,
@@ -77,15 +87,22 @@ export async function examine(
   schema: string,
   options: ExamineOptions = {},
 ): Promise<Examination> {
+  const sessions = judgeSharing(await hasOwnSessions(database));
+  if (sessions.severity === "problem") return examinationOf([sessions]); // nothing else can be asked through it
   const { applied, pending } = await migrationStatus(database, schema);
   const migrations = judgeMigrations(
     applied.length,
     pending.map(({ name }) => name),
   );
-  const found = [...migrations];
+  const { rows } = await database.run<EncodingFacts>(doctorStatements(quotedSchema(schema)).encoding);
+  const found = [sessions, ...rows.map(judgeEncoding), ...migrations];
   if (pending.length === 0) {
     for (const check of checksOf(database, schema, options)) found.push(...(await looked(check)));
   }
+  return examinationOf(found);
+}
+
+function examinationOf(found: readonly Diagnosis[]): Examination {
   const count = (severity: Diagnosis["severity"]): number =>
     found.filter((one) => one.severity === severity).length;
   const order = ["problem", "advice", "fine"];

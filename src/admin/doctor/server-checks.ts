@@ -59,6 +59,31 @@ export function judgeVersion({
   ];
 }
 
+export interface EncodingFacts {
+  readonly encoding: string;
+  readonly database_name: string;
+}
+
+export function judgeEncoding({ encoding, database_name: name }: EncodingFacts): Diagnosis {
+  if (encoding === "UTF8") return fine("encoding", "UTF8");
+  return problem(
+    "encoding",
+    `Database "${name}" has the encoding ${encoding}`,
+    "Messages hold any Unicode text, which it cannot store; migrations are refused.",
+    "create database … encoding 'UTF8' template template0; -- and move your data there with pg_dump",
+  );
+}
+
+export function judgeSharing(hasOwnSessions: boolean): Diagnosis {
+  if (hasOwnSessions) return fine("sessions", "each connection has a session of its own");
+  return problem(
+    "sessions",
+    "Connections share sessions: a pooler in transaction or statement mode is in between",
+    "Prepared statements, settings and LISTEN belong to a session; they are lost, or end up with other clients.",
+    "Connect to PostgreSQL directly, or set pool_mode = session for this database in PgBouncer.",
+  );
+}
+
 /** What keeps a commit that was answered after a crash of the server. */
 export function judgeDurability(facts: ServerFacts): readonly Diagnosis[] {
   const off = (["fsync", "full_page_writes", "synchronous_commit"] as const).filter(

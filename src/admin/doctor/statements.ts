@@ -37,6 +37,10 @@ export function doctorStatements(schema: string) {
               (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as ssl,
               coalesce(inet_client_addr() <<= any(array['127.0.0.0/8'::inet, '::1'::inet]), true) as local`,
     ),
+    encoding: statement(
+      "sagabox.doctor.encoding",
+      "select current_setting('server_encoding') as encoding, current_database() as database_name",
+    ),
     clock: statement(
       "sagabox.doctor.clock",
       "select (extract(epoch from clock_timestamp()) * 1000)::double precision as now_ms",

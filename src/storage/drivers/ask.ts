@@ -1,3 +1,4 @@
+import { explainPooler } from "../pooler.ts";
 import type { PgAnswered, PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 
 /** One promise for a query, where the driver would make two. */
@@ -8,7 +9,7 @@ export function ask(
 ): Promise<PgResult> {
   return new Promise((resolve, reject) => {
     send(client, query, values, (error, result) => {
-      if (result === undefined) reject(error as Error);
+      if (result === undefined) reject(explainPooler(error) as Error);
       else resolve(result);
     });
   });
@@ -25,7 +26,10 @@ export function askAll(
     for (const [i, query] of queries.entries()) {
       send(client, query, undefined, (reason, value) => {
         if (answers[i] !== undefined) return; // the driver may answer twice where it cannot write a parameter
-        answers[i] = value === undefined ? { status: "rejected", reason } : { status: "fulfilled", value };
+        answers[i] =
+          value === undefined
+            ? { status: "rejected", reason: explainPooler(reason) }
+            : { status: "fulfilled", value };
         if (--open === 0) resolve(answers);
       });
     }

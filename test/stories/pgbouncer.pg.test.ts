@@ -1,0 +1,123 @@
+import pg from "pg";
+import postgres from "postgres";
+import { createBus, event } from "sagabox";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
+import { cliInProcess } from "../support/cli-in-process.ts";
+import { temporaryDatabase } from "../support/database.ts";
+import { missingPgBouncer, startPgBouncer, type PoolMode } from "../support/pgbouncer.ts";
+import { RecordingObserver } from "../support/recording-observer.ts";
+
+const missing = missingPgBouncer();
+const Paid = event("pooled.paid", { schema: z.object({ n: z.number() }) });
+const refused = {
+  code: "STORAGE_POOLER_UNSUPPORTED",
+  message: expect.stringMatching(/^[^\n]*PgBouncer[^\n]*pool_mode = session[^\n]*$/) as string,
+};
+
+async function pooled(mode: PoolMode, migrated = true) {
+  // PgBouncer keeps its connections to the server until it is stopped.
+  const { url: direct } = await temporaryDatabase({ migrated, leakGuard: false });
+  const bouncer = await startPgBouncer(direct, mode);
+  onTestFinished(() => bouncer.stop());
+  const pool = new pg.Pool({ connectionString: bouncer.url, max: 10 });
+  pool.on("error", () => undefined);
+  onTestFinished(() => pool.end());
+  const observer = new RecordingObserver();
+  const bus = createBus({ service: "shop", database: pool, log: false, observers: [observer] });
+  onTestFinished(async () => void (await bus.stop()));
+  return { bus, pool, observer, url: bouncer.url };
+}
+
+/** What the first call that fails throws; each round makes ten at once. */
+async function firstFailure(call: (n: number) => Promise<unknown>): Promise<unknown> {
+  for (let round = 0; round < 20; round++) {
+    const calls = await Promise.allSettled(Array.from({ length: 10 }, (_, n) => call(n)));
+    const failed = calls.find((one) => one.status === "rejected");
+    if (failed !== undefined) return failed.reason;
+  }
+  return undefined;
+}
+
+describe.skipIf(missing !== undefined)(`PgBouncer${missing === undefined ? "" : `: ${missing}`}`, () => {
+  test.each<PoolMode>(["transaction", "statement"])(
+    "in %s mode a worker does not start, and says why in one line",
+    async (mode) => {
+      const { bus } = await pooled(mode);
+      await expect(bus.run({ port: false })).rejects.toMatchObject(refused);
+    },
+  );
+
+  test("in transaction mode bus.transaction says why it fails", async () => {
+    const { bus } = await pooled("transaction");
+    const failure = await firstFailure((n) => bus.transaction((tx) => tx.publish(Paid, { n })));
+    expect(failure).toMatchObject(refused);
+  });
+
+  test("in transaction mode a publish into the caller's own transaction says why it fails", async () => {
+    const { bus, pool } = await pooled("transaction");
+    const failure = await firstFailure(async (n) => {
+      const client = await pool.connect();
+      try {
+        await client.query("begin");
+        await bus.publish(client, Paid, { n });
+        await client.query("commit");
+      } catch (error) {
+        await client.query("rollback");
+        throw error;
+      } finally {
+        client.release();
+      }
+    });
+    expect(failure).toMatchObject(refused);
+  });
+
+  test("in transaction mode a publish into a transaction of postgres.js says why it fails", async () => {
+    const { bus, url } = await pooled("transaction");
+    const sql = postgres(url, { max: 10 });
+    onTestFinished(() => sql.end());
+    const failure = await firstFailure((n) => sql.begin((tx) => bus.publish(tx, Paid, { n })));
+    expect(failure).toMatchObject(refused);
+  });
+
+  test("in transaction mode the doctor names the pooler, and exits with 3", async () => {
+    const { url } = await pooled("transaction");
+    const { code, stdout } = await cliInProcess(["doctor"], { DATABASE_URL: url });
+    expect([code, stdout]).toEqual([
+      3,
+      expect.stringMatching(/sessions: .*pooler[\s\S]*pool_mode = session/),
+    ]);
+  });
+
+  test("in session mode everything works: migrations, the doctor, publishing and handling", async () => {
+    const { bus, observer, url } = await pooled("session", false);
+    await bus.migrate();
+    let handled = 0;
+    bus.on(Paid, { consumer: "books" }, () => void (handled += 1));
+    await bus.run({ port: false });
+    for (let n = 0; n < 20; n++) await bus.transaction((tx) => tx.publish(Paid, { n }));
+    await observer.until("consumer.processed", 20);
+    expect(handled).toBe(20);
+    const { stdout } = await cliInProcess(["doctor", "--all"], { DATABASE_URL: url });
+    expect(stdout).toContain("✓ sessions: each connection has a session of its own");
+  });
+});
+
+test("SQL that drops our prepared statements is named as a cause as well", async () => {
+  const { pool } = await temporaryDatabase({ migrated: true });
+  const bus = createBus({ service: "shop", database: pool, log: false });
+  onTestFinished(async () => void (await bus.stop()));
+  const client = await pool.connect();
+  onTestFinished(() => client.release(true));
+  const publish = async (): Promise<void> => {
+    await client.query("begin");
+    await bus.publish(client, Paid, { n: 1 });
+    await client.query("commit");
+  };
+  await publish();
+  await client.query("deallocate all");
+  await expect(publish()).rejects.toMatchObject({
+    code: "STORAGE_POOLER_UNSUPPORTED",
+    message: expect.stringContaining("DEALLOCATE") as string,
+  });
+});

@@ -11,12 +11,17 @@ export type { LaneRow } from "./lane-row.ts";
 export {
   claimParams,
   FENCED,
+  freeRows,
+  LEFT_OUT,
+  leftRows,
   ownedLanes,
+  pastLocks,
   readStatements,
   sameRow,
   type ClaimedLane,
   type LaneTable,
 } from "./statements.ts";
 export { readOf } from "./read.ts";
-export { placesOf, settleUnderClaims, type SettleAsk } from "./settle.ts";
+export { placesOf, type SettleAsk, type Settled } from "./settle.ts";
+export { LockTolerantSettling, type SettleTwoWays } from "./lock-tolerant-settling.ts";
 export { WakeUp, changedHints, hintFrom, hintOf, wakeUpChannel, type Hint } from "./wake-up.ts";

@@ -97,6 +97,11 @@ export class LaneOwnership implements Service {
     return this.#claims.get(lane);
   }
 
+  /** Whether the lane is being given up: what is begun there is finished, and nothing new is taken. */
+  isDraining(lane: number): boolean {
+    return this.#draining.has(lane);
+  }
+
   lanes(): number[] {
     if (this.remainingMs() <= 0) return [];
     return [...this.#claims.keys()].filter((lane) => !this.#draining.has(lane));

@@ -2,6 +2,7 @@ import {
   textArray,
   type Param,
   type Queryable,
+  type Rows,
   type SessionHolder,
   type Statement,
 } from "../storage/index.ts";
@@ -14,11 +15,17 @@ export interface Settling {
   readonly ownership: LaneOwnership;
   readonly reader: LaneReader;
   readonly holder: SessionHolder;
+  /** How a statement is run on the session. Default: the session runs it. */
+  readonly run?: Run | undefined;
 }
+
+export type Run = <R>(session: Queryable, statement: Statement, params: readonly Param[]) => Promise<Rows<R>>;
 
 export interface Settled {
   /** Those settled under a good claim; the others belong to somebody else now. */
   readonly rows: LaneRow[];
+  /** Those that another session has locked, or that wait behind one of these; still in the table. */
+  readonly left: LaneRow[];
   readonly xid?: { readonly value: string; readonly reads: number };
   /** Lanes of a queue that have something new, where the statement tells. */
   readonly woken: readonly number[];
@@ -37,6 +44,9 @@ interface Answer {
   readonly xid: string;
   readonly owned: readonly number[];
   readonly woken?: readonly number[] | null;
+  /** Only from statements that pass over locks: lanes that another session has locked, and rows that were left out. */
+  readonly busy?: readonly number[];
+  readonly left_out?: readonly string[];
 }
 
 /**
@@ -45,7 +55,7 @@ interface Answer {
  * sent again and finds the rows there or gone.
  */
 export async function settleUnderClaims(
-  { ownership, reader, holder }: Settling,
+  { ownership, reader, holder, run = runPlainly }: Settling,
   asked: readonly LaneRow[],
   ask: SettleAsk,
 ): Promise<Settled> {
@@ -53,17 +63,29 @@ export async function settleUnderClaims(
     // Asked for again behind the wait: a lane may change hands while a connection is made. Without any claim none is made.
     const session = claimsOf(ownership, asked).length === 0 ? undefined : await holder.get();
     const claims = claimsOf(ownership, asked);
-    if (session === undefined || claims.length === 0) return { rows: [], woken: [] };
+    if (session === undefined || claims.length === 0) return { rows: [], left: [], woken: [] };
     const ours = new Set(claims.map((claim) => claim.lane));
     const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
     const { statement, params } = ask(rows, session);
-    const answer = await session.run<Answer>(statement, [...claimParams(claims), ...params]);
-    const { xid, owned, woken } = answer.rows[0] ?? NO_ANSWER;
-    if (owned.length === claims.length) return { rows, xid: { value: xid, reads }, woken: woken ?? [] };
-    const good = new Set(owned);
-    ownership.lose(claims.filter((claim) => !good.has(claim.lane)));
+    const answer = await run<Answer>(session, statement, [...claimParams(claims), ...params]);
+    const { xid, owned, woken, busy = [], left_out: leftOut } = answer.rows[0] ?? NO_ANSWER;
+    const good = new Set([...owned, ...busy]);
+    if (good.size < claims.length) ownership.lose(claims.filter((claim) => !good.has(claim.lane)));
+    // A statement that waits for locks does nothing unless every claim is good; one that passes over them goes lane by lane.
+    if (good.size < claims.length && leftOut === undefined) continue;
+    const isLeft = leftOutOf(busy, leftOut ?? []);
+    const [left, settled] = [rows.filter(isLeft), rows.filter((row) => good.has(row.lane) && !isLeft(row))];
+    return { rows: settled, left, xid: { value: xid, reads }, woken: woken ?? [] };
   }
+}
+
+const runPlainly: Run = (session, statement, params) => session.run(statement, params);
+
+function leftOutOf(busy: readonly number[], leftOut: readonly string[]): (row: LaneRow) => boolean {
+  if (busy.length === 0 && leftOut.length === 0) return () => false;
+  const [lanes, seqs] = [new Set(busy), new Set(leftOut.map(Number))];
+  return (row) => lanes.has(row.lane) || seqs.has(row.seq);
 }
 
 const NO_ANSWER: Answer = { xid: "0", owned: [] };

@@ -39,6 +39,57 @@ export function sameRow(given: string): string {
   return `row.lane = ${given}.lane and row.seq = ${given}.seq and row.message_id = ${given}.id`;
 }
 
+/**
+ * Settling past locks of other sessions: nothing here waits for a row. `$1` to `$3` are claims and `given` lists the rows as
+ * (lane, seq, id). `owned` are the lanes whose claim is good and that could be locked, `busy` those whose claim is good and
+ * that another session has locked. `going` are the rows that may be settled now. With `keepOrder` a locked row keeps the
+ * later rows of its stream out of `going`.
+ */
+export function pastLocks(
+  schema: string,
+  table: LaneTable,
+  given: string,
+  { keepOrder = false }: { readonly keepOrder?: boolean } = {},
+): string {
+  const claims = `${schema}.relay_lane as held
+      join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
+        on claim.lane = held.lane and claim.fence = held.fence and claim.token = held.token`;
+  return `owned as materialized (
+    select held.lane from ${claims} order by held.lane for update of held skip locked
+  ), busy as materialized (
+    select held.lane from ${claims} where held.lane not in (select lane from owned)
+  ), ${freeRows(schema, table, given, { keepOrder, where: "row.lane in (select lane from owned)" })}`;
+}
+
+/** The part of `pastLocks` that finds the rows nobody has locked, for rows that are not settled under claims. */
+export function freeRows(
+  schema: string,
+  table: LaneTable,
+  given: string,
+  { keepOrder, where = "true" }: { readonly keepOrder: boolean; readonly where?: string },
+): string {
+  const rows = `${schema}.${table} as row join ${given} as given (lane, seq, id) on ${sameRow("given")} where ${where}`;
+  return `there as materialized (
+    select row.lane, row.seq, row.stream from ${rows}
+  ), free as materialized (
+    select row.lane, row.seq, row.stream from ${rows} for update of row skip locked
+  ), locked as materialized (
+    select lane, seq, stream from there where (lane, seq) not in (select lane, seq from free)
+  ), going as materialized (
+    select free.lane, free.seq from free
+     where not ${keepOrder} or not exists (
+       select 1 from locked where locked.stream = free.stream and locked.seq < free.seq)
+  )`;
+}
+
+/** What `pastLocks` adds to the answer of a settle: the lanes and the rows that were left out. */
+export const LEFT_OUT = `(select coalesce(array_agg(lane), '{}') from busy) as busy, ${leftRows()}`;
+
+export function leftRows(): string {
+  return `(select coalesce(array_agg(seq::text), '{}') from there
+            where (lane, seq) not in (select lane, seq from going)) as left_out`;
+}
+
 const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
              row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry, row.ctid as place`;
 
@@ -98,6 +149,20 @@ const MESSAGE = packed(
              )} end`,
   "data",
 );
+
+/** Waiting until another session gives up its lock on a lane or a row, and on nothing else. */
+export function probeStatements(schema: string, table: LaneTable) {
+  return {
+    lane: statement(
+      "sagabox.lanes.probe_lane",
+      `select 1 from ${schema}.relay_lane where lane = $1::integer for update`,
+    ),
+    row: statement(
+      `sagabox.${table}.probe_row`,
+      `select 1 from ${schema}.${table} where lane = $1::integer and seq = $2::text::bigint for update`,
+    ),
+  };
+}
 
 /** Reads of the narrow rows. No locks: a lane has one owner, and what it has in flight it remembers. */
 export function readStatements(schema: string, table: LaneTable) {

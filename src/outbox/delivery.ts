@@ -11,7 +11,7 @@ import type { OutboxSettings } from "./options.ts";
 import { publishBatch, sortOutcomes, type Sorted, type SendOutcome } from "./publish-batch.ts";
 import { tellBuried, tellFailed } from "./relay-reports.ts";
 import { retryOrDie } from "./retry-or-die.ts";
-import type { Dying, Failed, Settler } from "./settler.ts";
+import type { Dying, Failed, SentRows, Settler } from "./settler.ts";
 
 export interface DeliveryOptions {
   readonly transport: Transport;
@@ -79,7 +79,7 @@ export class Delivery {
     const sending = messages.length === 0 ? undefined : this.#options.spans?.send(messages, "relay");
     const settled = await this.#insist("handing a batch over", () => this.#settler.sent(rows));
     if (sending !== undefined) endSend(sending, () => undefined);
-    this.#tellSent(rows, settled ?? [], systemClock.monotonicMs() - began);
+    this.#tellSent(rows, settled, systemClock.monotonicMs() - began);
   }
 
   async #publish(lot: Lot<LaneRow>): Promise<void> {
@@ -135,7 +135,7 @@ export class Delivery {
     const decisions = retryOrDie(sorted, this.#options.settings.retry, random);
     if (sorted.sent.length > 0) {
       const settled = await this.#insist("settling a batch", () => this.#settler.sent(sorted.sent));
-      this.#tellSent(sorted.sent, settled ?? [], durationMs);
+      this.#tellSent(sorted.sent, settled, durationMs);
     }
     if (decisions.failed.length > 0) await this.#fail(decisions.failed);
     if (decisions.dead.length > 0) await this.#bury(decisions.dead);
@@ -168,12 +168,12 @@ export class Delivery {
     }
   }
 
-  #tellSent(asked: readonly LaneRow[], settled: readonly LaneRow[], durationMs: number): void {
+  #tellSent(asked: readonly LaneRow[], sent: SentRows | undefined, durationMs: number): void {
     const { observer } = this.#options;
+    const { settled, later } = sent ?? { settled: [], later: [] };
     for (const entry of countByType(settled)) observer.tell("relay.published", { ...entry, durationMs });
-    if (settled.length < asked.length) {
-      observer.tell("relay.lost", { lanes: 0, count: asked.length - settled.length });
-    }
+    const lost = asked.length - settled.length - later.length;
+    if (lost > 0) observer.tell("relay.lost", { lanes: 0, count: lost });
   }
 
   #troubled(doing: string, error: unknown): void {

@@ -1,6 +1,17 @@
 import { toError } from "../errors/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
-import { quotedSchema, SessionHolder, settlingPlans, textArray, type Database } from "../storage/index.ts";
+import {
+  limitLockWait,
+  quotedSchema,
+  SessionHolder,
+  SETTLE_LOCK_WAIT_MS,
+  settlingPlans,
+  SQLSTATE,
+  sqlState,
+  textArray,
+  type Database,
+  type Rows,
+} from "../storage/index.ts";
 import { endSend, silentSpans, type Observer, type Spans, type TelemetryEvents } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
@@ -41,6 +52,13 @@ interface Waiting {
   readonly sendUntilMs: number;
 }
 
+interface LeasedAnswer {
+  readonly woken?: readonly number[] | null;
+  readonly left_out?: readonly string[];
+}
+
+const LOCKED = "another database session has locked its row, or that of an earlier message of its key";
+
 /** More than this many waiting, and new messages are left to the relay. */
 const MOST_WAITING = 1_000;
 const MOST_AT_ONCE = 200;
@@ -62,8 +80,10 @@ export class OptimisticSender {
   constructor(options: OptimisticSenderOptions) {
     this.#options = options;
     this.#sql = settleStatements(quotedSchema(options.schema));
+    const lockWaitMs = Math.min(SETTLE_LOCK_WAIT_MS, options.settings.optimisticTimeoutMs / 2);
     this.#session = new SessionHolder(options.database, "optimistic", {
       ...settlingPlans,
+      ...limitLockWait(lockWaitMs),
       synchronous_commit: "off",
     });
   }
@@ -164,8 +184,9 @@ export class OptimisticSender {
         )
       : undefined;
     let failure: Error | undefined;
+    let left: readonly LeasedMessage[] = [];
     try {
-      await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
+      left = await withDeadline(this.#settle(messages), settings.optimisticTimeoutMs, () => {
         throw new Error(`no answer within ${settings.optimisticTimeoutMs} ms`);
       });
     } catch (error) {
@@ -174,8 +195,11 @@ export class OptimisticSender {
     } finally {
       if (sending !== undefined) endSend(sending, () => failure);
     }
-    this.#tellSent(messages, systemClock.monotonicMs() - began);
-    return [];
+    const durationMs = systemClock.monotonicMs() - began;
+    const sent = left.length === 0 ? messages : messages.filter((message) => !left.includes(message));
+    if (sent.length > 0) this.#tellSent(sent, durationMs);
+    if (left.length > 0) await this.#release(left, "error", LOCKED);
+    return left;
   }
 
   async #sendLot(lot: Lot<Addressed>): Promise<readonly LeasedMessage[]> {
@@ -193,7 +217,7 @@ export class OptimisticSender {
     learn(destinations, lot, outcomes);
     const sent = messages.filter((_, i) => outcomes[i]?.kind === "published");
     const durationMs = systemClock.monotonicMs() - began;
-    if (sent.length > 0) await this.#settle(sent);
+    if (sent.length > 0) await this.#settle(sent); // a locked row is sent once more by a relay, when its lease is over
     if (sent.length > 0) this.#tellSent(sent, durationMs);
     return this.#giveBack(messages, outcomes);
   }
@@ -214,13 +238,26 @@ export class OptimisticSender {
     return left;
   }
 
-  async #settle(messages: readonly LeasedMessage[]): Promise<void> {
+  /** Returns the messages whose rows another session has locked, and those that wait behind one of them. */
+  async #settle(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     const session = await this.#session.get();
-    const statement = this.#options.hop?.settleLeased ?? this.#sql.sentLeased;
-    const { rows } = await session.run<{ woken?: readonly number[] | null }>(statement, [
-      ...places(messages),
-      this.#options.worker,
-    ]);
+    const { hop, worker } = this.#options;
+    const params = [...places(messages), worker];
+    try {
+      const answer = await session.run<LeasedAnswer>(hop?.settleLeased ?? this.#sql.sentLeased, params);
+      this.#wake(answer);
+      return [];
+    } catch (error) {
+      if (sqlState(error) !== SQLSTATE.lockNotAvailable) throw error;
+    }
+    const past = hop?.settleLeasedPast ?? this.#sql.sentLeasedPast;
+    const answer = await session.run<LeasedAnswer>(past, params);
+    this.#wake(answer);
+    const left = new Set(answer.rows[0]?.left_out?.map(Number));
+    return messages.filter(({ seq }) => left.has(Number(seq)));
+  }
+
+  #wake({ rows }: Rows<LeasedAnswer>): void {
     const woken = rows[0]?.woken;
     if (woken?.length) this.#options.hop?.wake(woken);
   }

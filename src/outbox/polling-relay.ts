@@ -1,6 +1,12 @@
 import { LaneOwnership, LaneReader, type LaneRow, type LaneSettings } from "../lanes/index.ts";
 import { Loop, systemClock, yieldToEventLoop, type Service } from "../runtime/index.ts";
-import { SessionHolder, steadyPlans, type Database } from "../storage/index.ts";
+import {
+  LEASE_LOCK_WAIT_MS,
+  limitLockWait,
+  SessionHolder,
+  steadyPlans,
+  type Database,
+} from "../storage/index.ts";
 import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { failureText } from "./failures.ts";
 import { lotsOf, type Lot } from "./lots.ts";
@@ -52,7 +58,12 @@ export class PollingRelay implements Service {
   constructor(options: PollingRelayOptions) {
     const { database, schema, worker, settings, lanes, destinations, observer } = options;
     this.#options = options;
-    this.#reading = new SessionHolder(database, "relay", steadyPlans, { knowsOrigin: true });
+    this.#reading = new SessionHolder(
+      database,
+      "relay",
+      { ...steadyPlans, ...limitLockWait(LEASE_LOCK_WAIT_MS) },
+      { knowsOrigin: true },
+    );
     this.#ownership = new LaneOwnership({
       database,
       session: () => this.#reading.get(),
@@ -80,6 +91,7 @@ export class PollingRelay implements Service {
       reader: this.#reader,
       relay: worker,
       hop: options.hop,
+      observer,
     });
     this.#delivery = new Delivery(options, {
       ownership: this.#ownership,
@@ -150,6 +162,7 @@ export class PollingRelay implements Service {
       const unused = await ahead.catch(() => undefined);
       if (unused !== undefined) this.#reader.back(unused.rows, 0);
     }
+    await this.#settler.giveUpLocked();
     await Promise.all([...this.#batches, ...this.#trials]);
     await this.#ownership.stop();
     await Promise.all([this.#reading.close(), this.#settler.close()]);

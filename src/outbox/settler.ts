@@ -1,24 +1,33 @@
 import { fingerprintOf } from "../dead-letter/index.ts";
 import {
+  LockTolerantSettling,
   placesOf,
-  settleUnderClaims,
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
   type SettleAsk,
+  type Settled,
+  type SettleTwoWays,
 } from "../lanes/index.ts";
+import { systemClock } from "../runtime/index.ts";
 import {
+  limitLockWait,
   originOf,
   quotedSchema,
   SessionHolder,
+  SETTLE_LOCK_WAIT_MS,
   settlingPlans,
   SQLSTATE,
   sqlState,
   textArray,
   type Database,
+  type Param,
   type Queryable,
+  type Statement,
 } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
 import type { LocalHop } from "../transport/index.ts";
+import { countByType } from "./count-by-type.ts";
 import { settleStatements } from "./statements.ts";
 
 export interface SettlerOptions {
@@ -28,6 +37,7 @@ export interface SettlerOptions {
   readonly reader: LaneReader;
   readonly relay: string;
   readonly hop?: LocalHop | undefined;
+  readonly observer: Observer;
 }
 
 export interface Failed {
@@ -45,41 +55,67 @@ export interface Dying {
   readonly stack: string | null;
 }
 
+/** After this long a dead row that another session has locked is tried again, in milliseconds. */
+const LOCKED_RECHECK_MS = 1_000;
+
+export interface SentRows {
+  /** Settled under a good claim. */
+  readonly settled: readonly LaneRow[];
+  /** Another session has locked them: they stay in flight and are settled later. */
+  readonly later: readonly LaneRow[];
+}
+
 /**
- * Ends the way of rows, one statement per batch, under the claims of their lanes. Only "sent" commits
- * asynchronously: losing that mark means one more delivery; losing a failure or a death would mean a lie.
+ * Settles batches of rows (sent, failed or dead-lettered), each in one statement guarded by the claims of its lanes. Only
+ * "sent" commits asynchronously: losing that mark means one more delivery, losing a failure or a death would mean a lie.
  */
 export class Settler {
   readonly #options: SettlerOptions;
   readonly #sql: ReturnType<typeof settleStatements>;
   readonly #quick: SessionHolder;
   readonly #careful: SessionHolder;
+  readonly #locks: LockTolerantSettling;
 
   constructor(options: SettlerOptions) {
     this.#options = options;
     this.#sql = settleStatements(quotedSchema(options.schema));
-    const quick = { ...settlingPlans, synchronous_commit: "off" };
+    const careful = { ...settlingPlans, ...limitLockWait(SETTLE_LOCK_WAIT_MS) };
+    const quick = { ...careful, synchronous_commit: "off" };
     this.#quick = new SessionHolder(options.database, "settle", quick, { knowsOrigin: true });
-    this.#careful = new SessionHolder(options.database, "failures", settlingPlans);
+    this.#careful = new SessionHolder(options.database, "failures", careful);
+    this.#locks = new LockTolerantSettling({ ...options, table: "outbox", probe: this.#careful });
   }
 
-  /** Returns the rows that were settled under a good claim; the others belong to somebody else now. */
-  async sent(rows: readonly LaneRow[]): Promise<LaneRow[]> {
+  /** Rows that are neither settled nor settled later belong to another relay now. */
+  async sent(rows: readonly LaneRow[]): Promise<SentRows> {
+    const { rows: settled, left } = await this.#settleSent(rows);
+    if (left.length > 0) await this.#locks.keepTrying(left, this.#retrySent);
+    return { settled, later: left };
+  }
+
+  readonly #retrySent = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
+    const beganMs = systemClock.monotonicMs();
+    const { rows: settled, left } = await this.#settleSent(rows);
+    const durationMs = systemClock.monotonicMs() - beganMs;
+    for (const entry of countByType(settled))
+      this.#options.observer.tell("relay.published", { ...entry, durationMs });
+    return left;
+  };
+
+  async #settleSent(rows: readonly LaneRow[]): Promise<Settled> {
     const { hop, relay } = this.#options;
-    const byName = (own: readonly LaneRow[]) => ({
-      statement: hop?.settle ?? this.#sql.sent,
-      params: [...placesOf(own), relay],
-    });
-    if (hop !== undefined) return this.#settle(this.#quick, rows, byName);
+    const byName =
+      (statement: Statement): SettleAsk =>
+      (own) => ({ statement, params: [...placesOf(own), relay] });
+    const plain = byName(hop?.settle ?? this.#sql.sent);
+    const past = byName(hop?.settlePast ?? this.#sql.sentPast);
+    if (hop !== undefined) return this.#settle(this.#quick, rows, { plain, past });
     try {
-      return await this.#settle(
-        this.#quick,
-        rows,
-        (own, session) => this.#inPlace(own, session) ?? byName(own),
-      );
+      const inPlace: SettleAsk = (own, session) => this.#inPlace(own, session) ?? plain(own, session);
+      return await this.#settle(this.#quick, rows, { plain: inPlace, past });
     } catch (error) {
       if (sqlState(error) !== SQLSTATE.invalidText) throw error;
-      return this.#settle(this.#quick, rows, byName); // one that was changed since it was read is no longer where it was
+      return this.#settle(this.#quick, rows, { plain, past }); // a row that was changed since its read is elsewhere
     }
   }
 
@@ -99,23 +135,26 @@ export class Settler {
 
   async failed(failures: readonly Failed[]): Promise<void> {
     const byRow = new Map(failures.map((failure) => [failure.row, failure]));
-    const own = await this.#run(this.#careful, [...byRow.keys()], (rows) => ({
-      statement: this.#sql.failed,
-      params: [
-        ...placesOf(rows),
-        textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
-        textArray(rows.map((row) => byRow.get(row)?.error ?? "")),
-      ],
-    }));
-    for (const row of own.rows) this.#options.reader.back([row], byRow.get(row)?.delayMs ?? 0);
+    const params = (rows: readonly LaneRow[]): Param[] => [
+      ...placesOf(rows),
+      textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
+      textArray(rows.map((row) => byRow.get(row)?.error ?? "")),
+    ];
+    const own = await this.#run(this.#careful, [...byRow.keys()], {
+      plain: (rows) => ({ statement: this.#sql.failed, params: params(rows) }),
+      past: (rows) => ({ statement: this.#sql.failedPast, params: params(rows) }),
+    });
+    // A failure that cannot be noted, since its row is locked, is no attempt.
+    for (const row of [...own.rows, ...own.left])
+      this.#options.reader.back([row], byRow.get(row)?.delayMs ?? 0);
   }
 
   async dead(deaths: readonly Dying[]): Promise<LaneRow[]> {
     const byRow = new Map(deaths.map((death) => [death.row, death]));
-    return this.#settle(this.#careful, [...byRow.keys()], (rows) => {
+    const params = (rows: readonly LaneRow[]): Param[] => {
       const list = (pick: (death: Dying) => string | boolean | null): string =>
         textArray(rows.map((row) => pick(byRow.get(row) as Dying)));
-      const params = [
+      return [
         ...placesOf(rows),
         list((death) => death.charged),
         list((death) => death.reason),
@@ -124,28 +163,34 @@ export class Settler {
         list((death) => death.stack),
         list(({ row, ...death }) => fingerprintOf({ consumer: null, type: row.type, ...death })),
       ];
-      return { statement: this.#sql.dead, params };
+    };
+    const { rows, left } = await this.#settle(this.#careful, [...byRow.keys()], {
+      plain: (own) => ({ statement: this.#sql.dead, params: params(own) }),
+      past: (own) => ({ statement: this.#sql.deadPast, params: params(own) }),
     });
+    this.#options.reader.back(left, LOCKED_RECHECK_MS);
+    return rows;
+  }
+
+  /** Gives back the rows that other sessions have locked, and waits for none of them any more. */
+  async giveUpLocked(): Promise<void> {
+    await this.#locks.close();
   }
 
   async close(): Promise<void> {
     await Promise.all([this.#quick.close(), this.#careful.close()]);
+    this.#locks.reopen();
   }
 
-  async #settle(holder: SessionHolder, rows: readonly LaneRow[], ask: SettleAsk): Promise<LaneRow[]> {
-    const { rows: own, xid } = await this.#run(holder, rows, ask);
-    this.#options.reader.settled(own, xid);
-    return own;
+  async #settle(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleTwoWays): Promise<Settled> {
+    const settled = await this.#run(holder, rows, ways);
+    this.#options.reader.settled(settled.rows, settled.xid);
+    return settled;
   }
 
-  async #run(
-    holder: SessionHolder,
-    asked: readonly LaneRow[],
-    ask: SettleAsk,
-  ): Promise<Awaited<ReturnType<typeof settleUnderClaims>>> {
-    const { ownership, reader, hop } = this.#options;
-    const settled = await settleUnderClaims({ ownership, reader, holder }, asked, ask);
-    if (settled.woken.length > 0) hop?.wake(settled.woken);
+  async #run(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleTwoWays): Promise<Settled> {
+    const settled = await this.#locks.settle(holder, rows, ways);
+    if (settled.woken.length > 0) this.#options.hop?.wake(settled.woken);
     return settled;
   }
 }

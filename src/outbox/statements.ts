@@ -1,4 +1,4 @@
-import { FENCED, ownedLanes, sameRow } from "../lanes/index.ts";
+import { FENCED, freeRows, LEFT_OUT, leftRows, ownedLanes, pastLocks, sameRow } from "../lanes/index.ts";
 import { statement } from "../storage/index.ts";
 
 /**
@@ -9,6 +9,18 @@ export function settleStatements(schema: string) {
   const rows = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
   const answer = `select pg_current_xact_id()::text as xid,
               (select coalesce(array_agg(lane), '{}') from owned) as owned`;
+  const leased = "unnest($1::text::integer[], $2::text::bigint[], $3::text::text[])";
+  const isGoing = "row.lane = going.lane and row.seq = going.seq";
+  const isAmongGoing = "(row.lane, row.seq) in (select lane, seq from going)";
+  const failing = (condition: string): string => `kept as (
+         update ${schema}.outbox as row
+            set attempts = row.attempts + 1, lease_until = null, last_error = failure.error,
+                due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[], $8::text::text[])
+                as failure (lane, seq, id, delay_ms, error)
+          where ${sameRow("failure")} and ${condition}
+         returning row.lane, row.seq
+       )`;
   return {
     sent: statement(
       "sagabox.outbox.sent",
@@ -35,23 +47,70 @@ export function settleStatements(schema: string) {
                            else ('sagabox settles a batch by name instead, since rows of it have moved: ' || count(*))::integer
                       end from gone) as gone`,
     ),
-    failed: statement(
-      "sagabox.outbox.failed",
-      `with ${ownedLanes(schema)}, kept as (
-         update ${schema}.outbox as row
-            set attempts = row.attempts + 1, lease_until = null, last_error = failure.error,
-                due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
-           from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[], $8::text::text[])
-                as failure (lane, seq, id, delay_ms, error)
-          where ${sameRow("failure")} and ${FENCED}
-         returning row.lane, row.seq
-       )
-       ${answer}`,
+    sentPast: statement(
+      "sagabox.outbox.sent_past_locks",
+      `with ${pastLocks(schema, "outbox", rows)}, gone as (
+         delete from ${schema}.outbox as row using going
+          where ${isGoing}
+         returning row.lane, row.seq, row.again, row.message_id
+       ), noted as (${receipts(schema, "$7")})
+       ${answer}, ${LEFT_OUT}`,
     ),
-    // A message that holds its key on death leaves a row behind that is never due: its place in the stream.
-    dead: statement(
-      "sagabox.outbox.dead",
-      `with ${ownedLanes(schema)}, dying as materialized (
+    failed: statement("sagabox.outbox.failed", `with ${ownedLanes(schema)}, ${failing(FENCED)} ${answer}`),
+    failedPast: statement(
+      "sagabox.outbox.failed_past_locks",
+      `with ${pastLocks(schema, "outbox", rows)}, ${failing(isAmongGoing)} ${answer}, ${LEFT_OUT}`,
+    ),
+    dead: statement("sagabox.outbox.dead", `with ${ownedLanes(schema)}, ${dying(schema, FENCED)} ${answer}`),
+    deadPast: statement(
+      "sagabox.outbox.dead_past_locks",
+      `with ${pastLocks(schema, "outbox", rows)}, ${dying(schema, isAmongGoing)} ${answer}, ${LEFT_OUT}`,
+    ),
+    // The optimistic sender's own rows. It sent them, so whoever else looks at them now, they are done.
+    sentLeased: statement(
+      "sagabox.outbox.sent_leased",
+      `with gone as (
+         delete from ${schema}.outbox as row
+          using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
+          where ${sameRow("done")}
+         returning row.lane, row.seq, row.again, row.message_id
+       )
+       ${receipts(schema, "$4")}`,
+    ),
+    // For rows of its own that other sessions have locked: their leases run out, and a relay sends them again.
+    sentLeasedPast: statement(
+      "sagabox.outbox.sent_leased_past_locks",
+      `with ${freeRows(schema, "outbox", leased, { keepOrder: false })}, gone as (
+         delete from ${schema}.outbox as row using going
+          where ${isGoing}
+         returning row.lane, row.seq, row.again, row.message_id
+       ), noted as (${receipts(schema, "$4")})
+       select ${leftRows()}`,
+    ),
+    committedLeased: statement(
+      "sagabox.outbox.committed_leased",
+      `select found.seq::text
+         from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
+        cross join lateral (
+          select row.seq, row.lease_until from ${schema}.outbox as row where ${sameRow("given")} offset 0
+        ) as found
+        where found.lease_until > clock_timestamp()`,
+    ),
+    // The lease of a row that another session has locked runs out by itself.
+    releaseLeased: statement(
+      "sagabox.outbox.release_leased",
+      `with ${freeRows(schema, "outbox", leased, { keepOrder: false })}
+       update ${schema}.outbox as row
+          set lease_until = null
+         from going
+        where ${isGoing} and row.lease_until is not null`,
+    ),
+  };
+}
+
+// A message that holds its key on death leaves a row behind that is never due: its place in the stream.
+function dying(schema: string, condition: string): string {
+  return `dying as materialized (
          select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
                 death.error_message, death.stack_trace, death.fingerprint,
                 message.holds_on_death and death.reason <> 'expired' as stays
@@ -60,7 +119,7 @@ export function settleStatements(schema: string) {
                 as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace, fingerprint)
            join ${schema}.outbox as row on ${sameRow("death")}
            join ${schema}.message on message.id = row.message_id and message.written_on = row.written_on
-          where ${FENCED}
+          where ${condition}
        ), gone as (
          delete from ${schema}.outbox as row using dying
           where row.lane = dying.row_lane and row.seq = dying.row_seq and not dying.stays
@@ -81,37 +140,7 @@ export function settleStatements(schema: string) {
                 written_at, expires_at, reason, attempts + charged::integer, error_type, error_message, stack_trace,
                 case when stays then row_lane end, case when stays then row_seq end, fingerprint
            from dying
-       )
-       ${answer}`,
-    ),
-    // The optimistic sender's own rows. It sent them, so whoever else looks at them now, they are done.
-    sentLeased: statement(
-      "sagabox.outbox.sent_leased",
-      `with gone as (
-         delete from ${schema}.outbox as row
-          using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
-          where ${sameRow("done")}
-         returning row.lane, row.seq, row.again, row.message_id
-       )
-       ${receipts(schema, "$4")}`,
-    ),
-    committedLeased: statement(
-      "sagabox.outbox.committed_leased",
-      `select found.seq::text
-         from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
-        cross join lateral (
-          select row.seq, row.lease_until from ${schema}.outbox as row where ${sameRow("given")} offset 0
-        ) as found
-        where found.lease_until > clock_timestamp()`,
-    ),
-    releaseLeased: statement(
-      "sagabox.outbox.release_leased",
-      `update ${schema}.outbox as row
-          set lease_until = null
-         from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
-        where ${sameRow("given")} and row.lease_until is not null`,
-    ),
-  };
+       )`;
 }
 
 /** Null only where an older version wrote it; a row that was sent again has a number that no message carries. */

@@ -26,7 +26,16 @@ export {
   type MigrationStatus,
 } from "./migrate.ts";
 export { Notifications, notification, notify } from "./notifications.ts";
-export { originOf, SessionHolder, settlingPlans, steadyPlans } from "./session-holder.ts";
+export {
+  LEASE_LOCK_WAIT_MS,
+  limitLockWait,
+  originOf,
+  SessionHolder,
+  SETTLE_LOCK_WAIT_MS,
+  settlingPlans,
+  steadyPlans,
+} from "./session-holder.ts";
+export { LockWatch, type LockWatchOptions } from "./lock-watch.ts";
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";
 export {

@@ -68,6 +68,23 @@ async function learnOrigin(session: Session): Promise<void> {
   }
 }
 
+/**
+ * How long the statements that settle rows wait for a lock of another session, in milliseconds. After that they settle
+ * what is not locked.
+ */
+export const SETTLE_LOCK_WAIT_MS = 1_000;
+
+/**
+ * How long the statements that read lanes and renew leases wait for a lock, in milliseconds. They share one session, so a
+ * wait must stay well below the shortest lease.
+ */
+export const LEASE_LOCK_WAIT_MS = 250;
+
+/** The session setting that limits each wait for a lock to this many milliseconds. */
+export function limitLockWait(ms: number): Readonly<Record<string, string>> {
+  return { lock_timeout: `${Math.ceil(ms)}ms` };
+}
+
 /** Our statements are written for their indexes; a table that grew a minute ago must not change the plan. */
 export const steadyPlans: Readonly<Record<string, string>> = {
   datestyle: "ISO",

@@ -69,6 +69,20 @@ export const backend = statement("sagabox.session.backend", "select pg_backend_p
 
 export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
 
+export const backendPid = statement("sagabox.session.backend_pid", "select pg_backend_pid() as pid");
+
+// The text of a blocking query is left out on purpose: it may hold personal data. The start of a transaction of another role
+// is visible only to members of pg_read_all_stats.
+export const blockingSessions = statement(
+  "sagabox.session.blockers",
+  `select blocker.pid, coalesce(activity.application_name, '') as application,
+          (extract(epoch from clock_timestamp() - activity.xact_start) * 1000)::double precision as open_ms
+     from (select distinct unnest(pg_blocking_pids($1::integer)) as pid) as blocker
+     left join pg_stat_activity as activity on activity.pid = blocker.pid
+    order by activity.xact_start nulls last, blocker.pid
+    limit 5`,
+);
+
 // Which server answers, unless it is a standby: a session on one outlives its promotion. By the way one large block is freed:
 // the C library of most servers gives memory back to the system after every large answer and gets it again for the next, page
 // by page, which is an eighth of what a read costs. It stops doing so once it has freed one block that is larger than those.

@@ -224,6 +224,19 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
     meaning: "A request was answered, its command failed, or nobody answered in time.",
     fields: { type, outcome: "`done`, `failed` or `timeout`.", durationMs },
   },
+  "locks.blocked": {
+    level: "warn",
+    meaning:
+      "Another database session holds a lock on our rows or tables. The rows it locked wait, and with them the later " +
+      "messages of their keys; everything else continues.",
+    fields: {
+      doing: "What was being done.",
+      count: "How many rows wait; 0 where a whole table is locked.",
+      blockedBy:
+        "Process id and application name of the blocking sessions, and the age of their transactions.",
+      waitedMs: "How long this work has waited so far, in milliseconds.",
+    },
+  },
   "storage.failed": {
     level: "error",
     meaning: "The database failed or cannot be reached; the work is tried again.",

@@ -241,6 +241,13 @@ export interface TelemetryEvents {
     readonly count: number;
     readonly reason: "unneeded" | "orphaned";
   };
+  /** Another session holds a lock that our work waits for. */
+  "locks.blocked": {
+    readonly doing: string;
+    readonly count: number;
+    readonly blockedBy: string;
+    readonly waitedMs: number;
+  };
   "storage.failed": { readonly doing: string; readonly error: string; readonly retryInMs: number };
   "worker.started": { readonly worker: string; readonly service: string };
   "worker.stopping": { readonly worker: string };

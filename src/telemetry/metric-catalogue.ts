@@ -162,6 +162,7 @@ export const metricCatalogue = {
     "topic",
   ),
   transport_pauses_total: counter("Rests after a failure of the broker.", "topic", "reason"),
+  lock_waits_total: counter("Warnings that another database session blocks our work.", "doing"),
   storage_failures_total: counter("Failures of the database.", "doing"),
   history_rows_removed_total: counter("Rows removed after their retention.", "table"),
   history_partitions_total: counter("Partitions attached, dropped or kept.", "action"),

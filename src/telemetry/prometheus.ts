@@ -183,6 +183,7 @@ function houseRecorders(metric: (name: MetricName) => Instrument) {
     "notice.sent": (e) => metric("dead_letter_notices_total").add(1, e.via, "sent"),
     "notice.failed": (e) => metric("dead_letter_notices_total").add(1, e.via, "failed"),
     "notice.dropped": (e) => metric("dead_letter_notices_total").add(1, e.via, "dropped"),
+    "locks.blocked": (e) => metric("lock_waits_total").add(1, e.doing),
     "storage.failed": (e) => metric("storage_failures_total").add(1, e.doing),
     "worker.started": nothing,
     "worker.stopping": nothing,

@@ -9,8 +9,12 @@ import type { Transport } from "./transport.ts";
 export interface LocalHop {
   /** Runs with the same parameters as the outbox's own settle and gives the same answer. */
   readonly settle: Statement;
-  /** The same for rows that the writing process leased to itself. */
+  /** Settles past locks of other sessions: the same parameters and answer, and the rows that were left out. */
+  readonly settlePast: Statement;
+  /** Settles rows that the writing process leased to itself. */
   readonly settleLeased: Statement;
+  /** Settles leased rows past locks of other sessions, and lists the rows that were left out. */
+  readonly settleLeasedPast: Statement;
   /** Tells waiting consumers which lanes have something new. */
   wake(lanes: readonly number[]): void;
 }

@@ -1,20 +1,24 @@
 import {
+  LockTolerantSettling,
   placesOf,
-  settleUnderClaims,
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
+  type Settled,
 } from "../../lanes/index.ts";
 import { random, sleep } from "../../runtime/index.ts";
 import {
+  limitLockWait,
   quotedSchema,
   SessionHolder,
+  SETTLE_LOCK_WAIT_MS,
   settlingPlans,
   storable,
   textArray,
   type Database,
 } from "../../storage/index.ts";
 import type { Param, Statement } from "../../storage/index.ts";
+import type { Observer } from "../../telemetry/index.ts";
 import type { RetryOptions } from "../../transport/index.ts";
 import { deliveryStatements } from "./statements.ts";
 
@@ -22,25 +26,38 @@ interface Retried extends RetryOptions {
   readonly row: LaneRow;
 }
 
+export interface DeliverySettlerOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly ownership: LaneOwnership;
+  readonly reader: LaneReader;
+  readonly observer: Observer;
+}
+
 /**
  * Settles deliveries, many in one statement: what is acknowledged while a statement runs goes with the next one.
- * Acknowledgements commit asynchronously (the inbox knows better anyway), retries do not.
+ * Acknowledgements commit asynchronously (the inbox knows better anyway), retries do not. A delivery whose row another
+ * session has locked is settled when that lock is gone; until then it holds back its key and delays no other delivery.
  */
 export class DeliverySettler {
-  readonly #ownership: LaneOwnership;
   readonly #reader: LaneReader;
   readonly #sql: ReturnType<typeof deliveryStatements>;
   readonly #acking: SessionHolder;
   readonly #retrying: SessionHolder;
+  readonly #locks: LockTolerantSettling;
   readonly #acked: Batch<LaneRow>;
   readonly #retried: Batch<Retried>;
+  /** How each of these rows is to be retried, for as long as it takes to note that. */
+  readonly #retries = new WeakMap<LaneRow, Retried>();
 
-  constructor(database: Database, schema: string, ownership: LaneOwnership, reader: LaneReader) {
-    this.#ownership = ownership;
+  constructor(options: DeliverySettlerOptions) {
+    const { database, schema, reader } = options;
     this.#reader = reader;
     this.#sql = deliveryStatements(quotedSchema(schema));
-    this.#acking = new SessionHolder(database, "ack", { ...settlingPlans, synchronous_commit: "off" });
-    this.#retrying = new SessionHolder(database, "retry", settlingPlans);
+    const careful = { ...settlingPlans, ...limitLockWait(SETTLE_LOCK_WAIT_MS) };
+    this.#acking = new SessionHolder(database, "ack", { ...careful, synchronous_commit: "off" });
+    this.#retrying = new SessionHolder(database, "retry", careful);
+    this.#locks = new LockTolerantSettling({ ...options, table: "queue", probe: this.#retrying });
     this.#acked = new Batch((rows) => this.#ackAll(rows));
     this.#retried = new Batch((failures) => this.#retryAll(failures));
   }
@@ -54,39 +71,62 @@ export class DeliverySettler {
   }
 
   async close(): Promise<void> {
+    await this.#locks.close();
     await Promise.all([this.#acked.idle(), this.#retried.idle()]);
     await Promise.all([this.#acking.close(), this.#retrying.close()]);
   }
 
   async #ackAll(rows: readonly LaneRow[]): Promise<void> {
-    const own = await this.#insist(this.#acking, this.#sql.acked, rows, (some) => placesOf(some));
-    this.#reader.settled(own.rows, own.xid);
+    const left = await insist(() => this.#settleAcked(rows));
+    if (left.length > 0) await this.#locks.keepTrying(left, this.#settleAcked);
   }
 
   async #retryAll(failures: readonly Retried[]): Promise<void> {
-    const byRow = new Map(failures.map((failure) => [failure.row, failure]));
-    const own = await this.#insist(this.#retrying, this.#sql.retried, [...byRow.keys()], (rows) => [
-      ...placesOf(rows),
-      textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
-      textArray(rows.map((row) => (byRow.get(row)?.charged === false ? 0 : 1))),
-      textArray(rows.map((row) => storable(byRow.get(row)?.error.slice(0, 2_000) ?? ""))),
-    ]);
-    for (const row of own.rows) this.#reader.back([row], byRow.get(row)?.delayMs ?? 0);
+    for (const failure of failures) this.#retries.set(failure.row, failure);
+    const left = await insist(() => this.#settleRetried(failures.map(({ row }) => row)));
+    if (left.length > 0) await this.#locks.keepTrying(left, this.#settleRetried);
   }
 
-  async #insist(
+  readonly #settleAcked = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
+    const { acked, ackedPast } = this.#sql;
+    const settled = await this.#settle(this.#acking, rows, [acked, ackedPast], placesOf);
+    this.#reader.settled(settled.rows, settled.xid);
+    return settled.left;
+  };
+
+  readonly #settleRetried = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
+    const { retried, retriedPast } = this.#sql;
+    const how = (row: LaneRow): Retried | undefined => this.#retries.get(row);
+    const params = (own: readonly LaneRow[]): Param[] => [
+      ...placesOf(own),
+      textArray(own.map((row) => how(row)?.delayMs ?? 0)),
+      textArray(own.map((row) => (how(row)?.charged === false ? 0 : 1))),
+      textArray(own.map((row) => storable(how(row)?.error.slice(0, 2_000) ?? ""))),
+    ];
+    const settled = await this.#settle(this.#retrying, rows, [retried, retriedPast], params);
+    for (const row of settled.rows) this.#reader.back([row], how(row)?.delayMs ?? 0);
+    return settled.left;
+  };
+
+  #settle(
     holder: SessionHolder,
-    statement: Statement,
     rows: readonly LaneRow[],
+    [plain, past]: readonly [Statement, Statement],
     params: (rows: readonly LaneRow[]) => Param[],
-  ): Promise<Awaited<ReturnType<typeof settleUnderClaims>>> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        const parts = { ownership: this.#ownership, reader: this.#reader, holder };
-        return await settleUnderClaims(parts, rows, (own) => ({ statement, params: params(own) }));
-      } catch {
-        await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
-      }
+  ): Promise<Settled> {
+    return this.#locks.settle(holder, rows, {
+      plain: (own) => ({ statement: plain, params: params(own) }),
+      past: (own) => ({ statement: past, params: params(own) }),
+    });
+  }
+}
+
+async function insist<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch {
+      await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
     }
   }
 }

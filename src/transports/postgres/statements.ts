@@ -1,4 +1,4 @@
-import { FENCED, ownedLanes, sameRow } from "../../lanes/index.ts";
+import { FENCED, freeRows, LEFT_OUT, leftRows, ownedLanes, pastLocks, sameRow } from "../../lanes/index.ts";
 import { statement } from "../../storage/index.ts";
 
 // Sorted after the join, and only then numbered: a join may turn the order of its input round.
@@ -34,6 +34,8 @@ const WOKEN = "(select coalesce(array_agg(distinct lane), '{}') from copied) as 
 
 /** The hop from outbox to queue: the delete takes the writer's transaction number, then the deliveries draw theirs. */
 export function hopStatements(schema: string) {
+  const settled = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
+  const leased = "unnest($1::text::integer[], $2::text::bigint[], $3::text::text[])";
   return {
     settle: statement(
       "sagabox.queue.hop",
@@ -44,6 +46,25 @@ export function hopStatements(schema: string) {
          returning ${GONE}
        ), ${fanOut(schema)}, ${receipts(schema, "$7")}
        select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN}`,
+    ),
+    settlePast: statement(
+      "sagabox.queue.hop_past_locks",
+      `with ${pastLocks(schema, "outbox", settled, { keepOrder: true })}, gone as (
+         delete from ${schema}.outbox as row using going
+          where row.lane = going.lane and row.seq = going.seq
+         returning ${GONE}
+       ), ${fanOut(schema)}, ${receipts(schema, "$7")}
+       select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN},
+              ${LEFT_OUT}`,
+    ),
+    settleLeasedPast: statement(
+      "sagabox.queue.hop_leased_past_locks",
+      `with ${freeRows(schema, "outbox", leased, { keepOrder: true })}, gone as (
+         delete from ${schema}.outbox as row using going
+          where row.lane = going.lane and row.seq = going.seq
+         returning ${GONE}
+       ), ${fanOut(schema)}, ${receipts(schema, "$4")}
+       select ${WOKEN}, ${leftRows()}`,
     ),
     settleLeased: statement(
       "sagabox.queue.hop_leased",
@@ -133,6 +154,16 @@ export function queueStatements(schema: string) {
 /** Settling deliveries. An acknowledgement in the effect's own transaction is its fence: it fails with it. */
 export function deliveryStatements(schema: string) {
   const answer = `select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned`;
+  const settled = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
+  const retrying = (condition: string): string => `kept as (
+         update ${schema}.queue as row
+            set attempts = row.attempts + failure.charge, last_error = failure.error,
+                due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
+           from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[],
+                       $8::text::smallint[], $9::text::text[])
+                as failure (lane, seq, id, delay_ms, charge, error)
+          where ${sameRow("failure")} and ${condition}
+       )`;
   return {
     acked: statement(
       "sagabox.queue.acked",
@@ -167,18 +198,20 @@ export function deliveryStatements(schema: string) {
        )
        select 1 / (count(*) = cardinality($1::text::integer[]))::integer as acked from gone`,
     ),
-    retried: statement(
-      "sagabox.queue.retried",
-      `with ${ownedLanes(schema)}, kept as (
-         update ${schema}.queue as row
-            set attempts = row.attempts + failure.charge, last_error = failure.error,
-                due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
-           from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[],
-                       $8::text::smallint[], $9::text::text[])
-                as failure (lane, seq, id, delay_ms, charge, error)
-          where ${sameRow("failure")} and ${FENCED}
+    ackedPast: statement(
+      "sagabox.queue.acked_past_locks",
+      `with ${pastLocks(schema, "queue", settled)}, gone as (
+         delete from ${schema}.queue as row using going
+          where row.lane = going.lane and row.seq = going.seq
        )
-       ${answer}`,
+       ${answer}, ${LEFT_OUT}`,
+    ),
+    retried: statement("sagabox.queue.retried", `with ${ownedLanes(schema)}, ${retrying(FENCED)} ${answer}`),
+    retriedPast: statement(
+      "sagabox.queue.retried_past_locks",
+      `with ${pastLocks(schema, "queue", settled)},
+            ${retrying("(row.lane, row.seq) in (select lane, seq from going)")}
+       ${answer}, ${LEFT_OUT}`,
     ),
   };
 }

@@ -7,7 +7,14 @@ import {
   type LaneWorker,
 } from "../../lanes/index.ts";
 import { Loop, systemClock } from "../../runtime/index.ts";
-import { quotedSchema, SessionHolder, steadyPlans, type Database } from "../../storage/index.ts";
+import {
+  LEASE_LOCK_WAIT_MS,
+  limitLockWait,
+  quotedSchema,
+  SessionHolder,
+  steadyPlans,
+  type Database,
+} from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import type { Consumption, Delivery, Subscription } from "../../transport/index.ts";
 import { DeliverySettler } from "./delivery-settler.ts";
@@ -46,7 +53,10 @@ export class Subscriber implements Consumption {
   constructor(options: SubscriberOptions) {
     const { database, schema, group, subscription, lanes, observer } = options;
     this.#options = options;
-    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, steadyPlans);
+    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, {
+      ...steadyPlans,
+      ...limitLockWait(LEASE_LOCK_WAIT_MS),
+    });
     this.#ownership = new LaneOwnership({
       database,
       session: () => this.#reading.get(),
@@ -66,7 +76,13 @@ export class Subscriber implements Consumption {
       onIdle: () => this.#ownership.wake(),
     });
     this.#ownership.attach(this.#laneWorker());
-    this.#settler = new DeliverySettler(database, schema, this.#ownership, this.#reader);
+    this.#settler = new DeliverySettler({
+      database,
+      schema,
+      ownership: this.#ownership,
+      reader: this.#reader,
+      observer,
+    });
     this.#sql = deliveryStatements(quotedSchema(schema));
     this.#loop = new Loop({
       step: () => this.#step(),

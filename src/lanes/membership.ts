@@ -29,6 +29,8 @@ export interface Look {
 
 const NOTHING_SEEN: Look = { members: 0, rank: 0, present: false, free: 0, ghosts: 0, absent: "{}" };
 
+const MAX_EARLIER_IDS = 8;
+
 /**
  * One member among those that share a scope, under a lease. The database clock decides when it is over for others; this
  * process gives up earlier, by its own monotonic clock, counted from before the statement that renewed it.
@@ -38,6 +40,7 @@ export class Membership {
   readonly #deaths: Deaths;
   #id: string | undefined;
   #validUntilMs = -Infinity;
+  #earlierIds: readonly string[] = [];
 
   constructor(options: MembershipOptions) {
     this.#options = options;
@@ -47,6 +50,11 @@ export class Membership {
   /** Undefined while it is no member. */
   get id(): string | undefined {
     return this.#id;
+  }
+
+  /** Under which ids this process was a member before, the latest ones. It holds no claims of these any more. */
+  get earlierIds(): readonly string[] {
+    return this.#earlierIds;
   }
 
   /** How long this process may still believe in its lease. A tenth is kept back for clocks that differ. */
@@ -105,6 +113,7 @@ export class Membership {
   /** From here on nothing is believed; the row stays until others remove it. */
   end(): string | undefined {
     const id = this.#id;
+    if (id !== undefined) this.#earlierIds = [...this.#earlierIds, id].slice(-MAX_EARLIER_IDS);
     this.#id = undefined;
     this.#validUntilMs = -Infinity;
     return id;

@@ -1,5 +1,5 @@
 import { statement } from "../storage/index.ts";
-import { ownedLanes } from "./statements.ts";
+import { freeLanes } from "./statements.ts";
 
 // The server knows its sessions by numbers that come again: at the worst somebody else's is taken for one of the process, and the
 // lease decides. 0 is nobody's; null would be everybody's.
@@ -76,7 +76,8 @@ export function ownershipStatements(schema: string) {
     // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease. So is a
     // member whose renewal has begun but not committed yet: its lease is not over. Owners that are no members any more are
     // listed first: a lane that was taken since this statement began is looked at as it is now, but its new owner may have
-    // joined later than this statement can see.
+    // joined later than this statement can see. What this process held as an earlier member it may take back even while
+    // another session keeps the row of that member locked.
     acquire: statement(
       "sagabox.lanes.acquire",
       `with gone as materialized (
@@ -93,7 +94,7 @@ export function ownershipStatements(schema: string) {
            join unnest($5::text::integer[]) with ordinality as wish (lane, turn) on wish.lane = lane.lane
           where lane.scope = $2::integer
             and (lane.owner is null or lane.owner in (select id from gone)
-                 or lane.owner in (select owner from forgotten))
+                 or lane.owner in (select owner from forgotten) or lane.owner = any($6::text::text[]))
           order by wish.turn
           limit $3::integer
             for update of lane skip locked
@@ -106,12 +107,13 @@ export function ownershipStatements(schema: string) {
     ),
     release: statement(
       "sagabox.lanes.release",
-      `with ${ownedLanes(schema)}
-       update ${schema}.relay_lane as lane
-          set owner = null, token = null, leased_at = null
-         from owned
-        where lane.lane = owned.lane
-       returning lane.lane`,
+      `with ${freeLanes(schema)}, released as (
+         update ${schema}.relay_lane as lane
+            set owner = null, token = null, leased_at = null
+           from owned
+          where lane.lane = owned.lane
+       )
+       select coalesce(array_agg(lane), '{}') as busy from busy`,
     ),
     leave: statement("sagabox.lanes.leave", `delete from ${schema}.member where id = $1::text`),
     // Whoever has been silent for a lease and more is gone for good; a living one would have joined again.

@@ -1,7 +1,10 @@
 import { errorText } from "../errors/index.ts";
 import { Loop, randomToken, systemClock, type Clock, type Service } from "../runtime/index.ts";
 import {
+  LockWatch,
   quotedSchema,
+  SQLSTATE,
+  sqlState,
   textArray,
   type Database,
   type Param,
@@ -54,6 +57,9 @@ export class LaneOwnership implements Service {
   readonly #draining = new Set<number>();
   readonly #loop: Loop;
   #worker: LaneWorker | undefined;
+  readonly #watch: LockWatch;
+  /** The last tick failed since another session holds a lock: the next one finds out which. */
+  #isBlocked = false;
   #leaving = false;
 
   constructor(options: OwnershipOptions) {
@@ -68,6 +74,8 @@ export class LaneOwnership implements Service {
       hasSession: options.session !== undefined,
       clock: options.clock ?? systemClock,
     });
+    const { database, observer, scopeName } = options;
+    this.#watch = new LockWatch({ database, observer, doing: `keeping the lease of ${scopeName}` });
     this.#loop = new Loop({
       step: () => this.#tick(),
       maxBackoffMs: options.settings.tickMs * 4,
@@ -153,6 +161,7 @@ export class LaneOwnership implements Service {
     if (!this.#leaving && this.#claims.size < share && look.free + look.ghosts > 0) {
       await this.#acquire(share - this.#claims.size, look);
     }
+    this.#isBlocked = false;
     return this.#options.settings.tickMs;
   }
 
@@ -174,6 +183,7 @@ export class LaneOwnership implements Service {
       wanted,
       token,
       textArray(wish),
+      textArray(this.#membership.earlierIds),
     ]);
     if (rows.length === 0) return;
     for (const row of rows) {
@@ -209,16 +219,23 @@ export class LaneOwnership implements Service {
     await this.#release(idle);
   }
 
+  /** A lane that another session has locked stays ours, and is released by a later call. */
   async #release(lanes: readonly number[]): Promise<void> {
     const claims = lanes.flatMap((lane) => this.#claims.get(lane) ?? []);
     if (claims.length === 0) return;
-    await this.#run(this.#sql.release, claimParams(claims));
-    for (const { lane } of claims) {
+    const { rows } = await this.#run<{ busy: readonly number[] }>(this.#sql.release, claimParams(claims));
+    const busy = new Set(rows[0]?.busy);
+    const released = claims.map(({ lane }) => lane).filter((lane) => !busy.has(lane));
+    for (const lane of released) {
       this.#claims.delete(lane);
       this.#draining.delete(lane);
     }
-    this.#worker?.lost(claims.map((claim) => claim.lane));
-    this.#options.observer.tell("lanes.released", { scope: this.#options.scopeName, lanes: claims.length });
+    if (released.length === 0) return;
+    this.#worker?.lost(released);
+    this.#options.observer.tell("lanes.released", {
+      scope: this.#options.scopeName,
+      lanes: released.length,
+    });
   }
 
   async #reap(): Promise<void> {
@@ -243,7 +260,9 @@ export class LaneOwnership implements Service {
 
   async #run<R>(statement: Statement, params: readonly Param[]): Promise<Rows<R>> {
     const { database, session } = this.#options;
-    return (session === undefined ? database : await session()).run<R>(statement, params);
+    if (session === undefined) return database.run<R>(statement, params);
+    const own = await session();
+    return this.#isBlocked ? this.#watch.run<R>(own, statement, params) : own.run<R>(statement, params);
   }
 
   #expelled(): void {
@@ -259,6 +278,7 @@ export class LaneOwnership implements Service {
   }
 
   #troubled(error: unknown): void {
+    this.#isBlocked = sqlState(error) === SQLSTATE.lockNotAvailable;
     this.#options.observer.tell("storage.failed", {
       doing: `keeping the lease of ${this.#options.scopeName}`,
       error: errorText(error),

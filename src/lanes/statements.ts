@@ -41,8 +41,7 @@ export function sameRow(given: string): string {
 
 /**
  * Settling past locks of other sessions: nothing here waits for a row. `$1` to `$3` are claims and `given` lists the rows as
- * (lane, seq, id). `owned` are the lanes whose claim is good and that could be locked, `busy` those whose claim is good and
- * that another session has locked. `going` are the rows that may be settled now. With `keepOrder` a locked row keeps the
+ * (lane, seq, id). `owned` and `busy` are as in `freeLanes`. `going` are the rows that may be settled now. With `keepOrder` a locked row keeps the
  * later rows of its stream out of `going`.
  */
 export function pastLocks(
@@ -51,6 +50,11 @@ export function pastLocks(
   given: string,
   { keepOrder = false }: { readonly keepOrder?: boolean } = {},
 ): string {
+  return `${freeLanes(schema)}, ${freeRows(schema, table, given, { keepOrder, where: "row.lane in (select lane from owned)" })}`;
+}
+
+/** Locks the claimed lanes without waiting: `owned` are those that could be locked, `busy` those of another session. */
+export function freeLanes(schema: string): string {
   const claims = `${schema}.relay_lane as held
       join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
         on claim.lane = held.lane and claim.fence = held.fence and claim.token = held.token`;
@@ -58,7 +62,7 @@ export function pastLocks(
     select held.lane from ${claims} order by held.lane for update of held skip locked
   ), busy as materialized (
     select held.lane from ${claims} where held.lane not in (select lane from owned)
-  ), ${freeRows(schema, table, given, { keepOrder, where: "row.lane in (select lane from owned)" })}`;
+  )`;
 }
 
 /** The part of `pastLocks` that finds the rows nobody has locked, for rows that are not settled under claims. */

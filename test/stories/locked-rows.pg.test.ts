@@ -4,6 +4,7 @@ import { MemoryTransport } from "sagabox/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../support/database.ts";
+import { BLOCKED_BY_FOREIGN, lockRows } from "../support/foreign-locks.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 import { until } from "../support/relays.ts";
 
@@ -46,22 +47,6 @@ async function setup(way: Way, optimistic: boolean) {
   return { pool, observer, writer, worker, publish };
 }
 
-async function lockRows(pool: pg.Pool, sql: string, params: unknown[] = []): Promise<() => Promise<void>> {
-  const client = await pool.connect();
-  await client.query("set application_name = 'nightly report'");
-  await client.query("begin");
-  await client.query(sql, params);
-  let isOver = false;
-  const release = async (): Promise<void> => {
-    if (isOver) return;
-    isOver = true;
-    await client.query("rollback");
-    client.release(true);
-  };
-  onTestFinished(release);
-  return release;
-}
-
 async function progress(pool: pg.Pool): Promise<{ locked: number[]; others: Map<string, number[]> }> {
   const { rows } = await pool.query<{ key: string; numbers: number[] }>(
     "select key, array_agg(number order by n) as numbers from effect group by key",
@@ -71,9 +56,6 @@ async function progress(pool: pg.Pool): Promise<{ locked: number[]; others: Map<
   others.delete(LOCKED);
   return { locked, others };
 }
-
-const blockers = (observer: RecordingObserver): string[] =>
-  observer.of("locks.blocked").map(({ blockedBy }) => blockedBy);
 
 const inOrder = Array.from({ length: PER_KEY }, (_, n) => n);
 
@@ -85,7 +67,7 @@ test.for<[Way, "relay" | "optimistic"]>([
 ])("a foreign lock on one outbox row holds back its own key and no other (%s, %s)", async ([way, sends]) => {
   const { pool, observer, writer, worker, publish } = await setup(way, sends === "optimistic");
   await publish(writer, LOCKED, 0);
-  const release = await lockRows(pool, "select 1 from sagabox.outbox for share");
+  const { release } = await lockRows(pool, "select 1 from sagabox.outbox for share");
   await worker.run();
   for (let n = 0; n < PER_KEY; n++)
     await Promise.all(
@@ -99,7 +81,7 @@ test.for<[Way, "relay" | "optimistic"]>([
   for (const numbers of during.others.values()) expect(numbers).toEqual(inOrder);
   // A broker got the first messages of the key before anybody tried to note that; the Postgres transport got none.
   expect(during.locked).toEqual(inOrder.slice(0, way === "broker" ? during.locked.length : 0));
-  await until(() => blockers(observer).some((text) => /^pid \d+ \(nightly report\)/.test(text)));
+  await until(() => observer.of("locks.blocked").some(({ blockedBy }) => BLOCKED_BY_FOREIGN.test(blockedBy)));
   await release();
   await until(async () => (await progress(pool)).locked.length >= PER_KEY, 60_000);
   expect((await progress(pool)).locked).toEqual(inOrder);

@@ -1,5 +1,5 @@
 import { FENCED, freeRows, LEFT_OUT, leftRows, ownedLanes, pastLocks, sameRow } from "../../lanes/index.ts";
-import { statement } from "../../storage/index.ts";
+import { SETTLE_LOCK_WAIT_MS, statement } from "../../storage/index.ts";
 
 // Sorted after the join, and only then numbered: a join may turn the order of its input round.
 /** One delivery per subscribed group from the rows in `gone`, in their order; a group's lanes mirror the outbox's. */
@@ -151,6 +151,10 @@ export function queueStatements(schema: string) {
   };
 }
 
+// Always true. From here to the end of the transaction a wait for a lock is limited, so that a session that has locked one
+// delivery cannot keep a handler's transaction open. Evaluated once, before the first row is looked for.
+const LIMIT_LOCK_WAIT = `(select set_config('lock_timeout', '${SETTLE_LOCK_WAIT_MS}ms', true)) is not null`;
+
 /** Settling deliveries. An acknowledgement in the effect's own transaction is its fence: it fails with it. */
 export function deliveryStatements(schema: string) {
   const answer = `select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned`;
@@ -178,7 +182,8 @@ export function deliveryStatements(schema: string) {
       "sagabox.queue.ack_inside",
       // A delivery that is gone belonged to somebody else by now: the division fails the whole transaction.
       `with gone as (
-         delete from ${schema}.queue where lane = $1::integer and seq = $2::text::bigint and message_id = $3::text
+         delete from ${schema}.queue
+          where lane = $1::integer and seq = $2::text::bigint and message_id = $3::text and ${LIMIT_LOCK_WAIT}
          returning 1
        )
        select 1 / count(*) as acked from gone`,
@@ -193,7 +198,7 @@ export function deliveryStatements(schema: string) {
               from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
              cross join lateral (
                select row.ctid as place from ${schema}.queue as row where ${sameRow("done")} offset 0
-             ) as found))
+             ) as found)) and ${LIMIT_LOCK_WAIT}
          returning 1
        )
        select 1 / (count(*) = cardinality($1::text::integer[]))::integer as acked from gone`,

@@ -72,6 +72,8 @@ export const schemaObjects = {
   dead_letter_bury_delivery: "function",
   dead_letter_bury_waiting: "function",
   outbox_retry_now: "function",
+  outbox_keep_writers_out: "function",
+  outbox_send_again: "function",
   retire_consumer: "function",
   outbox_move_of: "function",
   refuse_illegal_move: "function",

@@ -100,6 +100,16 @@ export const operatorGrants: readonly Grant[] = [
   },
   { on: "outbox", can: { insert: "all", select: "all" }, why: "sends again what is in the archive" },
   { on: "outbox_seq", can: { usage: "all" }, why: "draws its place" },
+  {
+    on: "outbox_keep_writers_out",
+    can: { execute: "all" },
+    why: "pauses publishing while a page is sent again",
+  },
+  {
+    on: "outbox_send_again",
+    can: { execute: "all" },
+    why: "sends again what is in the archive, in front of what waits",
+  },
   { on: "outbox_retry_now", can: { execute: "all" }, why: "has a failed message tried at once" },
   {
     on: "queue",

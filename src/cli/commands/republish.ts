@@ -19,9 +19,12 @@ export const republish: Command = {
     "republish --from <time> --to <time> [--topic <name>] [--type <name>] [--rate <number>] --reason <text> [--yes]",
     "republish --from <time> --to <time> [--topic <name>] [--type <name>] --dry-run",
   ],
-  details: `Messages go back into the outbox under their own ids and in their old order; whoever has handled one takes it for a
-duplicate. What still waits, or lies among the dead letters, is left out. The window is about when a message was written,
-so begin it early enough for those that were sent late. It is written to the audit log.
+  details: `Messages go back into the outbox under their own ids and in their old order; a consumer that has handled one treats it as
+a duplicate. They go out before newer messages of their key that still wait; a newer one that was sent already, or is in
+flight, cannot be called back. What still waits, or lies among the dead letters, is left out. The window is about when a
+message was written, so begin it early enough for those that were sent late. It is written to the audit log.
+
+Publishing pauses for a moment with each page of messages.
 
 Ctrl-C ends it after the page under way with exit code 4 and says how to go on: --after.
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { anOutgoing, outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { until } from "../../../test/support/relays.ts";
 import { ensurePartitions } from "./history.ts";
 import { nextSliceMs, republish, type RepublishOptions } from "./republish.ts";
 
@@ -112,4 +113,78 @@ test("slices shrink where much was written and grow where little was", () => {
   expect(nextSliceMs(1_000, 200, 500)).toBe(1_000);
   expect(nextSliceMs(1_000, 0, 500)).toBe(4_000);
   expect(nextSliceMs(86_400_000, 0, 500)).toBe(86_400_000);
+});
+
+/** Of one key, in the order in which they will be sent. */
+const order = async (rows: Awaited<ReturnType<typeof setup>>["rows"], key: string): Promise<string[]> =>
+  (
+    await rows<{ id: string }>(
+      `select message_id as id from sagabox.outbox
+         join sagabox.message on message.id = outbox.message_id and message.written_on = outbox.written_on
+        where message.key = $1 order by outbox.seq`,
+      [key],
+    )
+  ).map(({ id }) => id);
+
+test("what is sent again goes in front of newer messages of its key that still wait", async () => {
+  const { again, settle, rows, write } = await setup();
+  await write(...numbered(9));
+  await settle();
+  await write({ message: { id: "newer", key: "k-0" } }, { message: { id: "newest", key: "k-0" } });
+  await rows(
+    "update sagabox.outbox set attempts = 1, due_at = now() + interval '1 hour', last_error = 'no' where message_id = 'newer'",
+  );
+  expect(await again({ pageSize: 2 })).toMatchObject({ count: 9, finished: true });
+  expect(await order(rows, "k-0")).toEqual(["m-0", "m-3", "m-6", "newer", "newest"]);
+  expect(await order(rows, "k-1")).toEqual(["m-1", "m-4", "m-7"]);
+  expect(
+    await rows(
+      "select attempts, last_error, due_at > now() as later from sagabox.outbox where message_id = 'newer'",
+    ),
+  ).toEqual([{ attempts: 1, last_error: "no", later: true }]);
+  expect((await again()).count).toBe(0);
+});
+
+test("a message that its writer is sending right now keeps its place", async () => {
+  const { again, settle, rows, write } = await setup();
+  await write(...numbered(3));
+  await settle();
+  await write({ message: { id: "leased", key: "k-0" } }, { message: { id: "behind", key: "k-0" } });
+  await rows(`begin; set local session_replication_role = replica;
+    update sagabox.outbox set lease_until = now() + interval '1 hour' where message_id = 'leased'; commit`);
+  await again();
+  expect(await order(rows, "k-0")).toEqual(["leased", "m-0", "behind"]);
+});
+
+test("a message whose transaction is open while others are sent again comes behind them", async () => {
+  const { again, settle, rows, write, database, writer } = await setup();
+  await write(...numbered(3));
+  await settle();
+  const tx = await database.begin();
+  await writer.write(tx, [anOutgoing({ message: { id: "concurrent", key: "k-0" } })]);
+  const sending = again();
+  const asked = "select 1 from pg_locks where relation = 'sagabox.outbox'::regclass and not granted";
+  await until(async () => (await rows(asked)).length > 0);
+  await tx.commit();
+  await sending;
+  expect(await order(rows, "k-0")).toEqual(["m-0", "concurrent"]);
+});
+
+test("messages published while a window is sent again keep the order of their keys", async () => {
+  const { again, settle, rows, write } = await setup();
+  await write(...numbered(60));
+  await settle();
+  let isOver = false;
+  const publishing = [0, 1, 2].map(async (key) => {
+    for (let n = 0; !isOver; n++) await write({ message: { id: `new-${key}-${n}`, key: `k-${key}` } });
+  });
+  await again({ pageSize: 5, to: new Date() });
+  isOver = true;
+  await Promise.all(publishing);
+  for (const key of [0, 1, 2]) {
+    const found = await order(rows, `k-${key}`);
+    const old = Array.from({ length: 20 }, (_, n) => `m-${n * 3 + key}`);
+    const fresh = Array.from({ length: found.length - 20 }, (_, n) => `new-${key}-${n}`);
+    expect(found).toEqual([...old, ...fresh]);
+  }
 });

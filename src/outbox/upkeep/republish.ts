@@ -1,13 +1,14 @@
 import { AuditWriter, type AuditEntry, type By } from "../../audit/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
-import { sleep, systemClock } from "../../runtime/index.ts";
+import { random, sleep, systemClock, withJitter } from "../../runtime/index.ts";
 import {
   quotedSchema,
+  SQLSTATE,
+  sqlState,
   type Database,
   type Param,
   type Queryable,
-  type Statement,
 } from "../../storage/index.ts";
 import { republishStatements } from "./statements.ts";
 
@@ -68,11 +69,22 @@ const KNOWN = [
   "reason",
 ];
 const DAY_MS = 86_400_000;
+/** Everybody who publishes waits for as long as a republish waits for them. */
+const LOCK_WAIT_MS = 100;
+const LOCK_ATTEMPTS = 20;
+const MAX_LOCK_PAUSE_MS = 2_000;
+
+type RepublishStatements = ReturnType<typeof republishStatements>;
 
 /**
- * Sends messages again that were sent before, under their own ids and in their old order: for a broker that lost what
- * it had acknowledged. Consumers that saw them take them for duplicates. The window is about when a message was
- * written, so begin it early enough for those that were sent late.
+ * Sends messages again that were sent before, under their own ids: for a broker that lost what it had acknowledged.
+ * Consumers that handled one treat it as a duplicate. Order per key is kept: the messages of the window go out in their old
+ * order, and in front of every newer message of their key that still waits, even if that is published meanwhile. A newer
+ * message that was sent before, or is in flight, cannot be called back. The window is about when a message was written, so
+ * begin it early enough for those that were sent late.
+ *
+ * Publishing pauses for a moment with each page. Throws `STORAGE_UNAVAILABLE` when a transaction that has published stays
+ * open for so long that no such moment comes.
  */
 export async function republish(
   database: Database,
@@ -112,7 +124,7 @@ async function sendPages(
   note: NotePage,
 ): Promise<RepublishResult> {
   const { to, topic, type, pageSize, ratePerSecond, signal, onProgress } = checked(options);
-  const { republish: page } = republishStatements(quotedSchema(schema));
+  const sql = republishStatements(quotedSchema(schema));
   let after = options.after ?? { writtenAt: options.from.toISOString(), seq: "0" };
   let sliceMs = 1_000;
   let count = 0;
@@ -122,7 +134,7 @@ async function sendPages(
     if (finished || signal?.aborted === true) return { count, after, finished };
     const end = sliceEnd(after, sliceMs, to);
     const params = [after.writtenAt, end, after.seq, topic ?? null, pageSize, type ?? null];
-    const found = await sendPage(database, page, params, note);
+    const found = await sendPage(database, sql, params, note);
     const sent = found?.count ?? 0;
     count += sent;
     // A full page may have more behind it in this slice; anything less is the end of the slice.
@@ -135,15 +147,35 @@ async function sendPages(
   }
 }
 
-/** A page and its line in the audit log, or neither. */
+/** Sends a page again when nobody else writes to the outbox. Tried several times, since writers wait while it is tried. */
 async function sendPage(
   database: Database,
-  page: Statement,
+  sql: RepublishStatements,
+  params: readonly Param[],
+  note: NotePage,
+): Promise<Page | undefined> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await sendPageAlone(database, sql, params, note);
+    } catch (error) {
+      if (sqlState(error) !== SQLSTATE.lockNotAvailable) throw error;
+      if (attempt === LOCK_ATTEMPTS) throw writersStay(error);
+      await sleep(withJitter(Math.min(MAX_LOCK_PAUSE_MS, LOCK_WAIT_MS * 2 ** attempt), 0.5, random));
+    }
+  }
+}
+
+/** A page and its line in the audit log, or neither. */
+async function sendPageAlone(
+  database: Database,
+  { lockWait, keepWritersOut, republish: page }: RepublishStatements,
   params: readonly Param[],
   note: NotePage,
 ): Promise<Page | undefined> {
   const tx = await database.begin();
   try {
+    await tx.run(lockWait, [`${LOCK_WAIT_MS}ms`]);
+    await tx.run(keepWritersOut);
     const found = (await tx.run<Page>(page, params)).rows[0];
     if ((found?.count ?? 0) > 0) await note(tx, { count: found?.count ?? 0, upTo: found?.written_at ?? "" });
     await tx.commit();
@@ -152,6 +184,15 @@ async function sendPage(
     await tx.rollback();
     throw error;
   }
+}
+
+function writersStay(cause: unknown): SagaboxError {
+  return new SagaboxError(
+    "STORAGE_UNAVAILABLE",
+    "A republish needs a moment in which nobody writes to the outbox, and a transaction that has published stays open. " +
+      "Look for old transactions in pg_stat_activity, then continue with `after`.",
+    { cause },
+  );
 }
 
 function entryOf({ actor = "code", reason, from, to, topic, type }: RepublishOptions): AuditEntry & By {

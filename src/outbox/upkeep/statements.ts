@@ -195,11 +195,19 @@ export function republishStatements(schema: string) {
           and ($4::text is null or topic = $4::text) and ($5::text is null or type = $5::text)
           and ${wasSent}`,
     ),
+    lockWait: statement(
+      "sagabox.outbox.republish_lock_wait",
+      `select set_config('lock_timeout', $1::text, true)`,
+    ),
+    keepWritersOut: statement(
+      "sagabox.outbox.keep_writers_out",
+      `select ${schema}.outbox_keep_writers_out()`,
+    ),
+    // In a transaction that keeps writers out. Newer messages of these keys that wait are numbered anew, behind these.
     republish: statement(
       "sagabox.outbox.republish",
-      `with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), page as materialized (
-         select id, lane, stream, topic, type, priority, max_attempts, seq, written_at,
-                coalesce(${editedOn}, written_on) as sent_on
+      `with page as materialized (
+         select id, written_on, seq, written_at, coalesce(${editedOn}, written_on) as sent_on
            from ${schema}.message
           where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
             and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
@@ -208,14 +216,10 @@ export function republishStatements(schema: string) {
             and ${wasSent}
           order by written_at, seq
           limit $5::integer
-       ), again as (
-         insert into ${schema}.outbox
-                (again, lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at)
-         select true, lane, nextval('${schema}.outbox_seq'), stream, topic, type, id, sent_on, priority, max_attempts, moment.at
-           from moment, (select * from page order by written_at, seq) as page
-          where moment.xid is not null
+       ), listed as materialized (
+         select array_agg(id) as ids, array_agg(written_on) as days, array_agg(sent_on) as sent_days from page
        )
-       select (select count(*)::integer from page) as count,
+       select coalesce((select ${schema}.outbox_send_again(ids, days, sent_days) from listed where ids is not null), 0) as count,
               last.seq::text, to_char(last.written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at
          from (select 1) as always
          left join (select seq, written_at from page order by written_at desc, seq desc limit 1) as last on true`,

@@ -1,17 +1,24 @@
-import { tryUndo } from "./begin.ts";
+import { abandon, cannotUndo, failUndo, tryUndo } from "./begin.ts";
 import { stepAt, type StepNode } from "./definition.ts";
 import { newEffort, type Draft } from "./draft.ts";
 import type { Progress } from "./forward.ts";
+import { hasEffect, kindMismatch, recordMismatch, undoMismatch } from "./mismatch.ts";
 import type { StepRecord } from "./state.ts";
+
+/** A record to be undone. The step is undefined when the definition does not have it any more. */
+interface Member {
+  readonly place: string;
+  readonly step: StepNode | undefined;
+}
 
 /** Undoes what was done or may have been done, the latest first; what began together is undone together. */
 export function goBackward(draft: Draft): Progress {
-  const units = new Map<number, { place: string; step: StepNode }[]>();
-  for (const [place, { unit }] of Object.entries(draft.state.records)) {
+  const units = new Map<number, Member[]>();
+  for (const [place, record] of Object.entries(draft.state.records)) {
     const step = stepAt(draft.definition, place);
-    if (step === undefined) continue;
-    const members = units.get(unit);
-    if (members === undefined) units.set(unit, [{ place, step }]);
+    if (step === undefined && (!hasEffect(record) || isChoice(draft, place, record))) continue;
+    const members = units.get(record.unit);
+    if (members === undefined) units.set(record.unit, [{ place, step }]);
     else members.push({ place, step });
   }
   for (const unit of [...units.keys()].sort((a, b) => b - a)) {
@@ -21,26 +28,34 @@ export function goBackward(draft: Draft): Progress {
   return "done";
 }
 
-export function undoUnit(
-  draft: Draft,
-  members: readonly { readonly place: string; readonly step: StepNode }[],
-): Progress {
+// The record of a choice or a repetition says how it was decided; there is nothing to undo.
+function isChoice({ definition }: Draft, place: string, record: StepRecord): boolean {
+  return recordMismatch(definition, place, record) === undefined;
+}
+
+export function undoUnit(draft: Draft, members: readonly Member[]): Progress {
   const progress = members.map(({ place, step }) => undoOne(draft, place, step));
   if (progress.includes("waiting")) return "waiting";
   return progress.includes("failed") ? "failed" : "done";
 }
 
-function undoOne(draft: Draft, place: string, step: StepNode): Progress {
+function undoOne(draft: Draft, place: string, step: StepNode | undefined): Progress {
   const record = draft.state.records[place];
   if (record === undefined) return "done";
-  // Work that is being done in this moment is waited for: undone before it is done, it would be done after all.
-  if (record.status === "in_progress") return "waiting";
-  if (!needsUndo(record, step)) return "done";
+  if (record.status === "in_progress") {
+    // Work that is being done in this moment is waited for: undone before it is done, it would be done after all.
+    if (step !== undefined && kindMismatch(record, step) === undefined) return "waiting";
+    abandon(draft, place, step, "its step has changed");
+  }
+  if (!needsUndo(draft, record, step)) return "done";
   if (record.undo === undefined) {
     record.undo = { ...newEffort(draft.nowMs), status: "in_progress" };
     draft.note({ event: "compensated", place, from: record.status, to: "compensating" });
     record.status = "compensating";
     tryUndo(draft, place, step, record);
+  } else if (record.undo.status === "in_progress") {
+    const why = undoMismatch(place, step);
+    if (why !== undefined) failUndo(draft, place, record, cannotUndo(why));
   }
   switch (record.undo.status) {
     case "in_progress":
@@ -52,9 +67,16 @@ function undoOne(draft: Draft, place: string, step: StepNode): Progress {
   }
 }
 
-/** Not only what succeeded: what nobody knows about is undone too. */
-export function needsUndo({ outcome, status }: StepRecord, step: StepNode): boolean {
-  if (step.undo === null || step.undo.kind === "none" || status === "skipped") return false;
+/**
+ * Whether the effect of a step has to be taken back: also when nobody knows whether there is one, and also when the
+ * definition cannot do it any more, which is an incident.
+ */
+export function needsUndo({ state }: Draft, record: StepRecord, step: StepNode | undefined): boolean {
+  const { outcome, status, undo } = record;
+  if (status === "skipped" || (outcome !== "done" && outcome !== "unknown")) return false;
+  if (step === undefined || undo?.status === "in_progress" || undo?.status === "failed") return true;
   if (step.work.kind === "wait" || step.work.kind === "delay") return false;
-  return outcome === "done" || outcome === "unknown";
+  // Nothing behind the pivot is undone, and no instance turns back there: one that does began with another definition.
+  if (step.undo === null) return state.direction === "backward";
+  return step.undo.kind !== "none";
 }

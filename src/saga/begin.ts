@@ -3,6 +3,7 @@ import type { Json } from "../message/index.ts";
 import { pathOf, type StepNode } from "./definition.ts";
 import type { SagaEffect } from "./decision.ts";
 import { end, newRecord, storable, undoing, type Draft } from "./draft.ts";
+import { kindMismatch, onlyWaits, undoMismatch } from "./mismatch.ts";
 import type { StepRecord } from "./state.ts";
 
 /** Writes down that a step begins, before anything of it happens. */
@@ -57,13 +58,15 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
   }
 }
 
-/** The same for its undo. */
-export function tryUndo(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+/** One try to undo a step. Without an undo in the definition the undo fails for good. */
+export function tryUndo(draft: Draft, place: string, step: StepNode | undefined, record: StepRecord): void {
   const { undo } = record;
-  if (undo === undefined || step.undo === null) return;
+  if (undo === undefined) return;
   undo.nextAtMs = undefined;
   undo.dueAtMs = undefined;
-  switch (step.undo.kind) {
+  const why = undoMismatch(place, step);
+  if (step === undefined || why !== undefined) return failUndo(draft, place, record, cannotUndo(why));
+  switch (step.undo?.kind) {
     case "send":
       try {
         const data = step.undo.data({ ...draft.seen(), ...undoing(record) });
@@ -88,9 +91,11 @@ export function tryUndo(draft: Draft, place: string, step: StepNode, record: Ste
       draft.effects.push(...record.ids.map((id) => ({ kind, place, epoch, attempt, id }) as const));
       return;
     }
-    case "none":
-      return;
   }
+}
+
+export function cannotUndo(why = "its step is not known"): string {
+  return `it cannot be undone: ${why}`;
 }
 
 // Whoever carries out both commands undoes once by himself. Where the step was no command, at least the undo is known.
@@ -119,6 +124,34 @@ export function failStep(draft: Draft, place: string, record: StepRecord, error:
   end(record, draft.nowMs, error);
   record.status = "failed";
   draft.note({ event: "failed", place, from, to: "failed", note: error });
+}
+
+/** Stops waiting for a step. Whether it was done is unknown, unless it cannot have done anything. */
+export function abandon(draft: Draft, place: string, step: StepNode | undefined, why: string): void {
+  const record = draft.state.records[place];
+  if (record?.status !== "in_progress") return;
+  // No worker runs what the definition does not have, so nobody would say how it ended.
+  const known = step !== undefined && kindMismatch(record, step) === undefined ? step.work.kind : undefined;
+  switch (known) {
+    case "send":
+    case "child":
+      record.outcome = "unknown";
+      break;
+    case "run":
+      // It may be running at this moment: its worker is asked to stop it and reports how it ended.
+      if (record.nextAtMs === undefined || record.nextAtMs <= draft.nowMs) {
+        record.abandoned = why;
+        return;
+      }
+      record.outcome = "unknown";
+      break;
+    case undefined:
+      record.outcome = onlyWaits(record) ? "not_done" : "unknown";
+      break;
+    default:
+      record.outcome = "not_done";
+  }
+  failStep(draft, place, record, why);
 }
 
 export function failUndo(draft: Draft, place: string, record: StepRecord, error: string): void {

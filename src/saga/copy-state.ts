@@ -22,6 +22,7 @@ export function copyOfState(state: SagaState): SagaState {
     deadlineAtMs: state.deadlineAtMs,
     completed: state.completed,
     cause: state.cause,
+    mismatches: state.mismatches,
   };
   return withTheRest(copy, state);
 }

@@ -6,6 +6,7 @@ import { Draft } from "./draft.ts";
 import { wasBeaten } from "./beaten.ts";
 import { goForward } from "./forward.ts";
 import type { SagaInput } from "./input.ts";
+import { findMismatches } from "./mismatch.ts";
 import { byHand, stuckPlaces, pivotMayHaveHappened, turnBack, turnBackRefused } from "./operate.ts";
 import { passTime, settleReply, settleStep, settleUndo, TOO_EARLY, type Ignored } from "./settle-step.ts";
 import { hasEnded, type SagaStatus, type Snapshot } from "./state.ts";
@@ -190,6 +191,7 @@ function goOn(draft: Draft): void {
 
 function resting(draft: Draft): SagaStatus {
   if (draft.state.direction === "forward") {
+    if (noteMismatches(draft)) return "failed";
     const progress = goForward(draft);
     if (progress === "done") return "completed";
     if (progress === "waiting") return draft.state.pivoted ? "completing" : "running";
@@ -199,6 +201,18 @@ function resting(draft: Draft): SagaStatus {
   const progress = goBackward(draft);
   if (progress === "done") return "compensated";
   return progress === "failed" ? "failed" : "compensating";
+}
+
+/** Notes what does not fit the definition. Nothing may begin before the definition fits again, or a person has decided. */
+function noteMismatches(draft: Draft): boolean {
+  const { definition, state } = draft;
+  const known = state.mismatches ?? {};
+  state.mismatches = findMismatches(definition, state);
+  if (state.mismatches === undefined) return false;
+  for (const [place, note] of Object.entries(state.mismatches)) {
+    if (known[place] !== note) draft.note({ event: "failed", place, note });
+  }
+  return true;
 }
 
 function hasFailedUndo({ state }: Draft): boolean {
@@ -218,7 +232,8 @@ function callPerson(draft: Draft, isOpen: boolean): void {
   const { state } = draft;
   const places = stuckPlaces(state);
   if (isOpen && places.join() === stuckPlaces(draft.snapshot.state).join()) return;
-  const first = state.records[places[0] ?? ""];
-  const error = first?.undo?.error ?? first?.error ?? "unknown";
+  const [place = ""] = places;
+  const first = state.records[place];
+  const error = state.mismatches?.[place] ?? first?.undo?.error ?? first?.error ?? "unknown";
   draft.effects.push({ kind: "open incident", places, error });
 }

@@ -123,16 +123,54 @@ export function stepsOf(
   });
 }
 
-const indexes = new WeakMap<SagaDefinition, ReadonlyMap<string, StepNode>>();
+/** A node with the number of repetitions around it. */
+interface PlacedNode {
+  readonly node: Node;
+  readonly depth: number;
+}
+
+const indexes = new WeakMap<SagaDefinition, ReadonlyMap<string, PlacedNode>>();
+
+function indexOf(definition: SagaDefinition): ReadonlyMap<string, PlacedNode> {
+  let index = indexes.get(definition);
+  if (index === undefined) {
+    index = new Map(placedNodes(definition.nodes, 0));
+    indexes.set(definition, index);
+  }
+  return index;
+}
+
+function placedNodes(nodes: readonly Node[], depth: number): (readonly [string, PlacedNode])[] {
+  return nodes.flatMap((node) => {
+    const own = [node.name, { node, depth }] as const;
+    switch (node.kind) {
+      case "step":
+        return [own];
+      case "group":
+        return [
+          own,
+          ...node.members.map((step) => [`${node.name}.${step.name}`, { node: step, depth }] as const),
+        ];
+      case "branch":
+        return [own, ...Object.values(node.ways).flatMap((way) => placedNodes(way, depth))];
+      case "repeat":
+        return [own, ...placedNodes(node.body, depth + 1)];
+    }
+  });
+}
 
 /** The step at a place. A place is the step's path, followed by `@` and the round where it is repeated. */
 export function stepAt(definition: SagaDefinition, place: string): StepNode | undefined {
-  let index = indexes.get(definition);
-  if (index === undefined) {
-    index = new Map(stepsOf(definition.nodes).map(({ path, step }) => [path, step]));
-    indexes.set(definition, index);
-  }
-  return index.get(pathOf(place));
+  const node = indexOf(definition).get(pathOf(place))?.node;
+  return node?.kind === "step" ? node : undefined;
+}
+
+/** The step, group, branch or repetition at a place; undefined if the definition repeats it more or less often. */
+export function nodeAt(definition: SagaDefinition, place: string): Node | undefined {
+  const at = place.indexOf("@");
+  const found = indexOf(definition).get(at === -1 ? place : place.slice(0, at));
+  const rounds = at === -1 ? 0 : place.slice(at).split(".").length;
+  return found?.depth === rounds ? found.node : undefined;
 }
 
 const hearing = new WeakMap<SagaDefinition, boolean>();

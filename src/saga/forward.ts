@@ -1,4 +1,4 @@
-import { beginStep, failStep, messageOf } from "./begin.ts";
+import { abandon, beginStep, failStep, messageOf } from "./begin.ts";
 import { undoUnit } from "./backward.ts";
 import type { BranchNode, GroupNode, Node, RepeatNode, StepNode } from "./definition.ts";
 import { newRecord, type Draft } from "./draft.ts";
@@ -83,29 +83,6 @@ function anyOf(draft: Draft, group: string, places: Places, progress: readonly P
   const losers = places.filter(({ place }) => place !== winner);
   for (const { place, step } of losers) abandon(draft, place, step, "another one of its group was first");
   return undoUnit(draft, losers);
-}
-
-/** Not waited for any longer. Whether it was done is not known, unless it cannot have done anything. */
-export function abandon(draft: Draft, place: string, step: StepNode, why: string): void {
-  const record = draft.state.records[place];
-  if (record?.status !== "in_progress") return;
-  switch (step.work.kind) {
-    case "send":
-    case "child":
-      record.outcome = "unknown";
-      break;
-    case "run":
-      // It may be running in this moment: whoever runs it hears that it is not wanted any more, and says how it ended.
-      if (record.nextAtMs === undefined || record.nextAtMs <= draft.nowMs) {
-        record.abandoned = why;
-        return;
-      }
-      record.outcome = "unknown";
-      break;
-    default:
-      record.outcome = "not_done";
-  }
-  failStep(draft, place, record, why);
 }
 
 function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress {

@@ -1,9 +1,9 @@
-import { completeStep, completeUndo } from "./begin.ts";
+import { abandon, completeStep, completeUndo } from "./begin.ts";
 import { wasBeaten } from "./beaten.ts";
-import { abandon } from "./forward.ts";
-import { stepAt } from "./definition.ts";
-import { end, type Draft } from "./draft.ts";
+import { nodeAt, stepAt } from "./definition.ts";
+import { end, newRecord, type Draft } from "./draft.ts";
 import type { SagaInput } from "./input.ts";
+import { findMismatches, undoMismatch } from "./mismatch.ts";
 import { reopen, type Ignored } from "./settle-step.ts";
 import type { SagaState, StepRecord } from "./state.ts";
 
@@ -13,10 +13,10 @@ type ByHand = Extract<SagaInput, { kind: "retry" | "skip" | "settle" }>;
 export function turnBack(draft: Draft, cause: string): void {
   draft.state.direction = "backward";
   draft.state.cause = cause;
+  draft.state.mismatches = undefined;
   draft.note({ event: "noted", note: cause });
   for (const place of Object.keys(draft.state.records)) {
-    const step = stepAt(draft.definition, place);
-    if (step !== undefined) abandon(draft, place, step, cause);
+    abandon(draft, place, stepAt(draft.definition, place), cause);
   }
 }
 
@@ -52,17 +52,33 @@ export function byHand(draft: Draft, input: ByHand): Ignored {
   if (chosen.length === 0) {
     return input.place === undefined ? "no step of it has failed" : `step "${input.place}" has not failed`;
   }
-  for (const place of chosen) {
-    const record = draft.state.records[place];
-    if (record === undefined) continue;
+  const refusals = chosen.map((place) => refusalOf(draft, place, input.kind));
+  if (refusals.every((why) => why !== undefined)) return refusals[0];
+  for (const [index, place] of chosen.entries()) {
+    if (refusals[index] !== undefined) continue;
     draft.note({ event: "noted", place, note: `${input.kind} by ${input.by.actor}: ${input.by.reason}` });
-    decided(draft, place, record, input);
+    decided(draft, place, input);
   }
   return undefined;
 }
 
-/** What has failed for good, in the direction in which it goes. */
+// While the definition lacks a step, nothing can be tried again; and to call it done would not tell how to go on.
+function refusalOf({ definition, state }: Draft, place: string, kind: ByHand["kind"]): Ignored {
+  const isForward = state.mismatches?.[place] !== undefined;
+  if (kind === "skip" || (kind === "settle" && !isForward)) return undefined;
+  const undo = state.records[place]?.undo;
+  const why = isForward
+    ? findMismatches(definition, state)?.[place]
+    : undo?.status === "failed"
+      ? undoMismatch(place, stepAt(definition, place))
+      : undefined;
+  if (why === undefined || (kind === "settle" && nodeAt(definition, place) !== undefined)) return undefined;
+  return `${why}. Deploy the definition that has it and retry, or decide to skip it`;
+}
+
+/** What has failed for good, in the direction in which it goes. What does not fit the definition has to be decided first. */
 export function stuckPlaces(state: SagaState): string[] {
+  if (state.mismatches !== undefined) return Object.keys(state.mismatches);
   const isStuck = (place: string, { status, undo }: StepRecord): boolean => {
     if (undo?.status === "failed") return true;
     return state.direction === "forward" && status === "failed" && !wasBeaten(state, place);
@@ -73,19 +89,24 @@ export function stuckPlaces(state: SagaState): string[] {
   });
 }
 
-function decided(draft: Draft, place: string, record: StepRecord, input: ByHand): void {
-  const step = stepAt(draft.definition, place);
+function decided(draft: Draft, place: string, input: ByHand): void {
+  const { state, nowMs } = draft;
+  if (input.kind === "retry" && state.mismatches?.[place] !== undefined) return; // it fits again, and goes on as it was
+  // A choice has no record before a person decides about it.
+  const record = (state.records[place] ??= newRecord(nowMs, "failed", (state.units += 1)));
   const undoing = record.undo?.status === "failed";
   switch (input.kind) {
-    case "retry":
+    case "retry": {
+      const step = stepAt(draft.definition, place);
       if (step !== undefined) reopen(draft, place, step, record);
       else forgetChoice(draft, place);
       return;
+    }
     case "skip":
       if (undoing && record.undo !== undefined) {
-        end(record.undo, draft.nowMs, record.undo.error);
+        end(record.undo, nowMs, record.undo.error);
         record.undo.status = "settled";
-      }
+      } else if (record.status === "in_progress") end(record, nowMs);
       record.status = "skipped";
       return;
     case "settle":

@@ -84,7 +84,7 @@ test("F8: a step that is waited for and is gone leaves the instance stuck", () =
   expect(replay(charged().definition, waiting)).toEqual({
     verdict: "stuck",
     step: "paid",
-    why: "it is under way, and the definition has no such step",
+    why: 'the definition has no step "paid"',
   });
 });
 

@@ -4,6 +4,7 @@ import { stepAt, type SagaDefinition } from "./definition.ts";
 import type { Decision } from "./decision.ts";
 import { replaying, type Drawn } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
+import { findMismatches, undoMismatch } from "./mismatch.ts";
 import { linesOf } from "./transition.ts";
 import { firstDifference } from "./state-difference.ts";
 import { hasEnded, newState, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
@@ -63,25 +64,18 @@ export function replay(definition: SagaDefinition | undefined, recorded: Recorde
   return isComplete(recorded) ? play(definition, recorded) : goOn(definition, recorded);
 }
 
-/** A step under way that the definition cannot go on with. */
+/** What the definition can neither continue nor undo, and why. */
 function lostStep(
   definition: SagaDefinition,
-  { records }: SagaState,
+  state: SagaState,
 ): { readonly step: string; readonly why: string } | undefined {
-  for (const [place, { status, undo, ids }] of Object.entries(records)) {
-    const step = stepAt(definition, place);
-    const undoing = undo?.status === "in_progress" || undo?.status === "failed";
-    if (status !== "in_progress" && !undoing) continue;
-    if (step === undefined)
-      return { step: place, why: "it is under way, and the definition has no such step" };
-    if (undoing && (step.undo === null || step.undo.kind === "none")) {
-      return { step: place, why: "it is being undone, and the definition has no undo for it" };
-    }
-    if (!undoing && ids.length > 0 && step.work.kind !== "send" && step.work.kind !== "child") {
-      return { step: place, why: `a reply is awaited, and the step is of the kind ${step.work.kind} now` };
-    }
+  for (const [place, { undo }] of Object.entries(state.records)) {
+    if (undo?.status !== "in_progress" && undo?.status !== "failed") continue;
+    const why = undoMismatch(place, stepAt(definition, place));
+    if (why !== undefined) return { step: place, why: `it is being undone, and ${why}` };
   }
-  return undefined;
+  const [first] = Object.entries(findMismatches(definition, state) ?? {});
+  return first === undefined ? undefined : { step: first[0], why: first[1] };
 }
 
 function isComplete({ turns, version }: RecordedSaga): boolean {

@@ -4,6 +4,7 @@ import { stepAt, type StepNode } from "./definition.ts";
 import { end, newEffort, storable, type Draft } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
 import { wasBeaten } from "./beaten.ts";
+import { kindMismatch } from "./mismatch.ts";
 import type { Effort, StepRecord } from "./state.ts";
 
 /** Why something that came was not used; undefined when it was. */
@@ -12,8 +13,8 @@ export type Ignored = string | undefined;
 /** How a step that is waited for ended; or how it ended after all, when nobody waited any longer. */
 export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): Ignored {
   const record = draft.state.records[place];
+  if (record === undefined) return "this step has not begun";
   const step = stepAt(draft.definition, place);
-  if (record === undefined || step === undefined) return "this step has not begun";
   if (record.status !== "in_progress") return settleLate(draft, place, step, record, outcome);
   switch (outcome.kind) {
     case "done":
@@ -35,7 +36,7 @@ type Failure = Extract<WorkOutcome, { kind: "failed" | "unknown" }>;
 function tryAgainOrFail(
   draft: Draft,
   place: string,
-  step: StepNode,
+  step: StepNode | undefined,
   record: StepRecord,
   failure: Failure,
 ): void {
@@ -44,7 +45,7 @@ function tryAgainOrFail(
   record.outcome = certain && record.outcome !== "unknown" ? "not_done" : "unknown";
   const wanted = draft.state.direction === "forward" && record.abandoned === undefined;
   const permanent = failure.kind === "failed" && failure.permanent === true;
-  if (!wanted || permanent || record.attempt >= step.retry.maxAttempts) {
+  if (!wanted || permanent || step === undefined || record.attempt >= step.retry.maxAttempts) {
     failStep(draft, place, record, failure.error);
     return;
   }
@@ -68,7 +69,7 @@ function waitForNextTry(
 function settleLate(
   draft: Draft,
   place: string,
-  step: StepNode,
+  step: StepNode | undefined,
   record: StepRecord,
   outcome: WorkOutcome,
 ): Ignored {
@@ -83,7 +84,7 @@ function settleLate(
   record.outcome = "done";
   record.result = outcome.result;
   draft.note({ event: "noted", place, note: "a late success" });
-  if (needsUndo(record, step)) undoOnceMore(draft, place, step, record);
+  if (needsUndo(draft, record, step)) undoOnceMore(draft, place, step, record);
   return undefined;
 }
 
@@ -94,7 +95,7 @@ function isParked({ state, status }: Draft, place: string, record: StepRecord): 
 
 // What has been undone, or is being undone in this moment, may have found nothing to undo: it came too early. An undo that
 // was given up is tried anew as well: whoever did not answer does again.
-function undoOnceMore(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+function undoOnceMore(draft: Draft, place: string, step: StepNode | undefined, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined || undo.status === "settled") return;
   const { ids, epoch } = undo;
@@ -109,8 +110,7 @@ export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): I
   const record = draft.state.records[place];
   const step = stepAt(draft.definition, place);
   const undo = record?.undo;
-  if (record === undefined || step === undefined || undo === undefined)
-    return "this step is not being undone";
+  if (record === undefined || undo === undefined) return "this step is not being undone";
   if (undo.status === "done" || undo.status === "settled") return "it was known to be undone";
   if (outcome.kind === "done") {
     completeUndo(draft, place, record);
@@ -118,8 +118,9 @@ export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): I
   }
   if (undo.status === "failed") return "its undo had been given up before";
   const permanent = outcome.kind === "refused" || (outcome.kind === "failed" && outcome.permanent === true);
-  if (permanent || undo.attempt >= step.undoRetry.maxAttempts) failUndo(draft, place, record, outcome.error);
-  else {
+  if (permanent || step === undefined || undo.attempt >= step.undoRetry.maxAttempts) {
+    failUndo(draft, place, record, outcome.error);
+  } else {
     waitForNextTry(draft, step, undo, { undo: true, error: outcome.error });
     draft.note({
       event: "failed",
@@ -160,9 +161,10 @@ function replaced({ ids, nextAtMs }: Effort, requestId: string, outcome: WorkOut
 export function passTime(draft: Draft): void {
   for (const [place, record] of Object.entries(draft.state.records)) {
     const step = stepAt(draft.definition, place);
-    if (step === undefined) continue;
-    if (record.status === "in_progress") passStepTime(draft, place, step, record);
-    else if (record.undo?.status === "in_progress") passUndoTime(draft, place, step, record);
+    if (step === undefined) continue; // such an instance is parked, or its undo fails for good
+    if (record.status === "in_progress") {
+      if (kindMismatch(record, step) === undefined) passStepTime(draft, place, step, record);
+    } else if (record.undo?.status === "in_progress") passUndoTime(draft, place, step, record);
   }
 }
 

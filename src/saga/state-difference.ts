@@ -32,8 +32,9 @@ function effortOf(name: string, { epoch, attempt, ids }: Effort): Record<string,
   return { [`${name}epoch`]: epoch, [`${name}attempt`]: attempt, [`${name}commands`]: ids.length };
 }
 
-function rest({ direction, pivoted, choices, rounds, early }: SagaState): Record<string, unknown> {
-  return { direction, pivoted, choices, rounds, early: early.map(({ id }) => id) };
+function rest(state: SagaState): Record<string, unknown> {
+  const { direction, pivoted, choices, rounds, early, mismatches } = state;
+  return { direction, pivoted, choices, rounds, mismatches, early: early.map(({ id }) => id) };
 }
 
 function different(then: Record<string, unknown>, now: Record<string, unknown>): string | undefined {

@@ -71,6 +71,8 @@ export interface SagaState {
   completed?: boolean | undefined;
   /** Why it turned back, for people. */
   cause?: string | undefined;
+  /** Places that do not fit the definition it was last moved with, and why. It is parked while there are any. */
+  mismatches?: Record<string, string> | undefined;
 }
 
 export function newState(): SagaState {

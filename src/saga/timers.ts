@@ -1,4 +1,5 @@
 import { stepAt, type SagaDefinition, type StepNode } from "./definition.ts";
+import { kindMismatch } from "./mismatch.ts";
 import type { Effort, SagaState, StepRecord } from "./state.ts";
 
 /** Something to be done here, outside or inside the transaction. */
@@ -19,7 +20,8 @@ export function localWork(definition: SagaDefinition, state: SagaState, nowMs: n
     const record = state.records[place];
     if (record === undefined || !isUnderWay(record)) continue;
     const step = stepAt(definition, place);
-    if (step === undefined) continue;
+    if (step === undefined || (record.status === "in_progress" && kindMismatch(record, step) !== undefined))
+      continue;
     const work = dueEffort(record, step);
     if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) continue;
     const { undo, kind, effort } = work;
@@ -46,11 +48,11 @@ function dueEffort(
 }
 
 /** When somebody has to look at the instance again although nothing comes; null for never. */
-export function nextDueMs({ records, deadlineAtMs }: SagaState, ended: boolean): number | null {
+export function nextDueMs({ records, deadlineAtMs, mismatches }: SagaState, ended: boolean): number | null {
   if (ended) return null;
   let earliest = deadlineAtMs ?? Infinity;
-  for (const record of Object.values(records)) {
-    if (!isUnderWay(record)) continue;
+  for (const [place, record] of Object.entries(records)) {
+    if (!isUnderWay(record) || mismatches?.[place] !== undefined) continue;
     const { nextAtMs, dueAtMs } = record.status === "in_progress" ? record : (record.undo ?? record);
     earliest = Math.min(earliest, nextAtMs ?? Infinity, dueAtMs ?? Infinity);
   }
@@ -59,15 +61,19 @@ export function nextDueMs({ records, deadlineAtMs }: SagaState, ended: boolean):
 
 /** Whether time alone changes something: a wait is over, or a command is to be sent again. */
 export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: number): boolean {
-  const { records, deadlineAtMs } = state;
+  const { records, deadlineAtMs, mismatches } = state;
   if (deadlineAtMs !== undefined && deadlineAtMs <= nowMs) return true;
   const isOver = ({ nextAtMs, dueAtMs }: Effort, local: boolean): boolean =>
     (dueAtMs !== undefined && dueAtMs <= nowMs) || (!local && nextAtMs !== undefined && nextAtMs <= nowMs);
   return Object.keys(records).some((place) => {
     const record = records[place];
-    if (record === undefined || !isUnderWay(record)) return false;
+    if (record === undefined || !isUnderWay(record) || mismatches?.[place] !== undefined) return false;
     const step = stepAt(definition, place);
-    if (record.status === "in_progress") return isOver(record, isLocal(step?.work.kind));
+    if (record.status === "in_progress") {
+      // A step of another kind than was begun is not run here: the next decision parks the instance.
+      const fits = step !== undefined && kindMismatch(record, step) === undefined;
+      return isOver(record, fits && isLocal(step.work.kind));
+    }
     return record.undo?.status === "in_progress" && isOver(record.undo, isLocal(step?.undo?.kind));
   });
 }
@@ -81,6 +87,11 @@ export function waitingFor(
   definition: SagaDefinition | undefined,
   state: SagaState,
 ): { readonly step: string; readonly what: string; readonly sinceMs: number } | null {
+  const [mismatch, ...others] = Object.keys(state.mismatches ?? {});
+  if (mismatch !== undefined) {
+    const sinceMs = Math.max(...Object.values(state.records).map(({ startedAtMs }) => startedAtMs));
+    return { step: mismatch, what: `step: ${[mismatch, ...others].join(", ")}`.slice(0, 500), sinceMs };
+  }
   const open = openEfforts(state);
   const first = open[0];
   if (first === undefined) return null;

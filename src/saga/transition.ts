@@ -155,7 +155,9 @@ function bringsData({ state }: Loaded, input: SagaInput): boolean {
   }
 }
 
-function lastErrorOf({ records }: SagaState): string | undefined {
+function lastErrorOf({ records, mismatches }: SagaState): string | undefined {
+  const [mismatch] = Object.values(mismatches ?? {});
+  if (mismatch !== undefined) return mismatch;
   let latest: Effort | undefined;
   const look = (effort: Effort): void => {
     if (effort.error !== undefined && (latest === undefined || atMs(effort) > atMs(latest))) latest = effort;

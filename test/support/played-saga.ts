@@ -15,7 +15,7 @@ export type Sent = Extract<SagaEffect, { kind: "send" }>;
 
 /** One instance that is moved by hand, its state stored as JSON between two moves. */
 export class PlayedSaga {
-  readonly definition: SagaDefinition;
+  definition: SagaDefinition;
   readonly parent: { readonly id: string; readonly place: string } | null;
   status: SagaStatus = "started";
   state: SagaState = newState();
@@ -28,6 +28,12 @@ export class PlayedSaga {
     this.definition = definition;
     this.parent = parent;
     this.move({ kind: "start" });
+  }
+
+  /** Continues the instance with another definition, as a worker with changed code does. */
+  deploy({ definition }: { readonly definition: SagaDefinition }): this {
+    this.definition = definition;
+    return this;
   }
 
   /** What came of it: the new status, or why it was ignored. */
@@ -81,6 +87,11 @@ export class PlayedSaga {
 
   decided(kind: "retry" | "skip" | "settle", place: string): string {
     return this.move({ kind, place, by: { actor: "ann", reason: "test" } });
+  }
+
+  /** The error of the latest incident. */
+  incidentError(): string | undefined {
+    return this.effects.findLast((effect) => effect.kind === "open incident")?.error;
   }
 
   /** The steps of the open incident. */

@@ -139,8 +139,13 @@ class Check {
     const { state, definition } = this.#instance;
     for (const [place, record] of Object.entries(state.records)) {
       const step = stepAt(definition, place);
-      if (step === undefined || this.#isByHand(place)) continue;
+      if (this.#isByHand(place)) continue;
       const { dos, undos } = this.#rows(place);
+      if (step === undefined) {
+        if (dos.length !== undos.length)
+          this.#wrong(`${place} was done, is not in the definition and was not undone`);
+        continue;
+      }
       if (step.pivot && dos.length > 0) this.#wrong(`S-22: the pivot ${place} was done all the same`);
       if (step.undo === null || step.undo.kind === "none") continue;
       if (dos.length !== undos.length) this.#wrong(`I-13, I-17: ${place} was done and not undone`);

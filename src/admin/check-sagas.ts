@@ -1,9 +1,11 @@
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import {
+  compareDefinitions,
   hasEnded,
   openedText,
   openInstance,
   replay,
+  type DefinitionComparison,
   type Drawn,
   type InstanceRow,
   type Loaded,
@@ -40,6 +42,8 @@ export interface CheckReport {
   readonly skipped: number;
   /** Sagas of names that are not known here in any version, perhaps those of another service: none was checked. */
   readonly strangers: readonly StrangeSaga[];
+  /** How the definitions that are known here differ from the stored ones. */
+  readonly definitions: readonly DefinitionComparison[];
   /** At most 1,000 of them. */
   readonly findings: readonly CheckFinding[];
 }
@@ -83,7 +87,16 @@ export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): 
   };
   await eachPage(admin, { open: true, type, limit: Number.POSITIVE_INFINITY }, count);
   await eachPage(admin, { open: false, type, limit: ended }, count);
-  return { ...counts, strangers: await strangersOf(admin, type), findings };
+  const strangers = await strangersOf(admin, type);
+  return { ...counts, strangers, definitions: await comparisonsOf(admin, type), findings };
+}
+
+function comparisonsOf(
+  { database, definitions, sagas, vault, known }: SagaAdmin,
+  type: string | undefined,
+): Promise<readonly DefinitionComparison[]> {
+  const asked = known().filter(({ name }) => type === undefined || name === type);
+  return compareDefinitions({ database, sql: definitions, sagas, vault }, asked);
 }
 
 async function strangersOf(

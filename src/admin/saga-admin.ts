@@ -1,7 +1,13 @@
 import { AuditWriter, type AuditEntry } from "../audit/index.ts";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { text } from "../options/index.ts";
-import { sagaStatements, type Operator, type SagaDefinition, type SagaVault } from "../saga/index.ts";
+import {
+  definitionStatements,
+  sagaStatements,
+  type Operator,
+  type SagaDefinition,
+  type SagaVault,
+} from "../saga/index.ts";
 import { quotedSchema, type Database } from "../storage/index.ts";
 import { explainingDatabase, type AdminDatabase } from "./explaining-database.ts";
 import { adminStatements } from "./statements.ts";
@@ -11,11 +17,14 @@ export interface SagaAdmin {
   readonly database: AdminDatabase;
   readonly sql: ReturnType<typeof adminStatements>;
   readonly sagas: ReturnType<typeof sagaStatements>;
+  readonly definitions: ReturnType<typeof definitionStatements>;
   readonly audit: AuditWriter;
   /** The definition of a version, where it is known. With it an action is judged exactly as a worker will. */
   readonly definitionOf: (type: string, version: number) => SagaDefinition | undefined;
   /** The names of all sagas that are known here, in whatever version. */
   readonly names: () => readonly string[];
+  /** All definitions that are known here, every version of them. */
+  readonly known: () => readonly SagaDefinition[];
   /** Opens sagas about persons; without it they are shown as sealed. */
   readonly vault?: SagaVault | undefined;
 }
@@ -31,10 +40,12 @@ export function sagaAdmin(
     database: explainingDatabase(database, quoted),
     sql: adminStatements(quoted),
     sagas: sagaStatements(quoted),
+    definitions: definitionStatements(quoted),
     audit: new AuditWriter(schema),
     definitionOf: (type, version) =>
       definitions().find((one) => one.name === type && one.version === version),
     vault,
+    known: definitions,
     names: () => [...new Set(definitions().map(({ name }) => name))],
   };
 }

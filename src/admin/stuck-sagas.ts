@@ -49,15 +49,12 @@ export async function stuckSagas(
 }
 
 function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "whatToDo"> {
-  const { id, type, definition_version: version } = row;
+  const { type, definition_version: version } = row;
   switch (row.reason) {
     case "incident":
       return {
         why: failures(row),
-        whatToDo:
-          row.last_error === personErased
-            ? `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`
-            : `Repair the cause and retry; or do it by hand and settle it; or skip it. See: sagabox saga show ${id}`,
+        whatToDo: adviceFor(row),
       };
     case "unclaimed":
       return unclaimed(admin, row, `${type} version ${version}`);
@@ -74,11 +71,35 @@ function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "wh
   }
 }
 
-function failures({ state, current_step: step, last_error: error }: StuckRow): string {
+function adviceFor(row: StuckRow): string {
+  const { id, type, last_error: error } = row;
+  if (error === personErased) {
+    return `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`;
+  }
+  if (stateOf(row)?.mismatches !== undefined) {
+    return (
+      "Run a worker with the definition that it began with and retry; or skip the step; or cancel the saga. " +
+      `See what changed: sagabox saga check --app <module> --type ${type}`
+    );
+  }
+  return `Repair the cause and retry; or do it by hand and settle it; or skip it. See: sagabox saga show ${id}`;
+}
+
+function stateOf({ state }: StuckRow): SagaState | null {
   const isReadable = state !== null && !state.startsWith('{"$sealed"');
-  const kept = isReadable ? (decodeJson(state) as unknown as SagaState) : null;
+  return isReadable ? (decodeJson(state) as unknown as SagaState) : null;
+}
+
+function failures(row: StuckRow): string {
+  const { current_step: step, last_error: error } = row;
+  const kept = stateOf(row);
   const places = kept === null ? [] : stuckPlaces(kept);
-  const told = places.map((place) => failureText(place, kept?.records[place] ?? {}));
+  const told = places.map((place) => {
+    const mismatch = kept?.mismatches?.[place];
+    return mismatch === undefined
+      ? failureText(place, kept?.records[place] ?? {})
+      : `step ${place}: ${mismatch}`;
+  });
   const text = told.length === 0 ? failureText(step ?? "?", { error }) : told.join("; ");
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }

@@ -80,13 +80,14 @@ export class Worker {
   }
 
   async #start(options: RunOptions): Promise<Running> {
-    const { database, settings, transport, observer, inbox, requests } = this.#parts;
+    const { database, settings, transport, observer, inbox, requests, sagas } = this.#parts;
     this.#running = chosenParts(options.parts);
     this.#clean = true;
     this.#late = false;
     await assertOwnSessions(database);
     await assertMigrated(database, settings.schema);
     await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
+    if (this.#runs("sagas")) await sagas.registerDefinitions();
     this.#assertNotStopped();
     if (this.#runs("relay", "consumers", "sagas")) await openTransport(transport, observer);
     this.#assertNotStopped();

@@ -83,6 +83,8 @@ export const catalogue = {
 
   SAGA_INVALID: "A saga was defined with a name, step or option that cannot be used.",
   SAGA_UNKNOWN: "A saga, or this version of it, was not registered with the bus.",
+  SAGA_DEFINITION_CHANGED:
+    "The steps of a saga were changed without a new version, and unfinished instances have steps that it lacks.",
   SAGA_NOT_FOUND: "There is no saga instance with this id.",
   SAGA_ACTION_REFUSED: "What was asked of a saga instance cannot be done in its present state.",
   SAGA_CONFLICT: "A saga instance was changed by somebody else at the same time.",

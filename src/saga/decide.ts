@@ -9,7 +9,7 @@ import type { SagaInput } from "./input.ts";
 import { findMismatches } from "./mismatch.ts";
 import { byHand, stuckPlaces, pivotMayHaveHappened, turnBack, turnBackRefused } from "./operate.ts";
 import { passTime, settleReply, settleStep, settleUndo, TOO_EARLY, type Ignored } from "./settle-step.ts";
-import { hasEnded, type SagaStatus, type Snapshot } from "./state.ts";
+import { hasEnded, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
 
 /** More than this many early events of one instance are a mistake of whoever sends them. */
 const MAX_EARLY = 1_000;
@@ -227,13 +227,19 @@ function failureOf({ state }: Draft): string {
   return latest === undefined ? "it failed" : `step "${latest[0]}" failed: ${latest[1].error ?? "unknown"}`;
 }
 
-/** Opens an incident; if one is open, it names other steps from now on. */
+/** Opens an incident. If one is open, it gets the steps and the error of now, where they differ. */
 function callPerson(draft: Draft, isOpen: boolean): void {
-  const { state } = draft;
-  const places = stuckPlaces(state);
-  if (isOpen && places.join() === stuckPlaces(draft.snapshot.state).join()) return;
-  const [place = ""] = places;
-  const first = state.records[place];
-  const error = state.mismatches?.[place] ?? first?.undo?.error ?? first?.error ?? "unknown";
+  const { places, error } = incidentOf(draft.state);
+  if (isOpen) {
+    const before = incidentOf(draft.snapshot.state);
+    if (places.join() === before.places.join() && error === before.error) return;
+  }
   draft.effects.push({ kind: "open incident", places, error });
+}
+
+function incidentOf(state: SagaState): { readonly places: readonly string[]; readonly error: string } {
+  const places = stuckPlaces(state);
+  const [place = ""] = places;
+  const { undo, error } = state.records[place] ?? {};
+  return { places, error: state.mismatches?.[place] ?? undo?.error ?? error ?? "unknown" };
 }

@@ -3,6 +3,8 @@
 // A saga is a consumer like any other; what is due without a message (local steps, timeouts) is found by the runner.
 export { saga, type SagaOptions } from "./define-saga.ts";
 export { stepsOf, type SagaDefinition } from "./definition.ts";
+export { definitionStatements } from "./definition-statements.ts";
+export { compareDefinitions, type DefinitionComparison, type UnfitStep } from "./stored-definitions.ts";
 export { decide } from "./decide.ts";
 export type { Change, Decision, DecisionPorts, SagaEffect } from "./decision.ts";
 export { instanceDiagram, instanceTimeline, sagaDiagram, type DrawnInstance } from "./diagram.ts";

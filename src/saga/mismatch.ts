@@ -65,6 +65,14 @@ export function hasEffect({ status, outcome }: StepRecord): boolean {
   return outcome === "done" || outcome === "unknown";
 }
 
+/** Whether a definition must be able to continue or undo a record. If it has an incident, a person decides about it. */
+export function needsDefinition({ records, mismatches }: SagaState, place: string): boolean {
+  const record = records[place];
+  if (record === undefined || mismatches?.[place] !== undefined || record.undo?.status === "failed")
+    return false;
+  return hasEffect(record);
+}
+
 /** Whether a record under way only waits, for an event or a time, so that it cannot have done anything. */
 export function onlyWaits({ ids, nextAtMs }: StepRecord): boolean {
   return ids.length === 0 && nextAtMs === undefined;

@@ -3,6 +3,7 @@ import type { HandlerRegistry } from "../inbox/index.ts";
 import type { Service } from "../runtime/index.ts";
 import { quotedSchema, type Database, type Sql } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
+import { definitionStatements } from "./definition-statements.ts";
 import { SagaEngine, type SagaEngineParts, type SagaTransaction } from "./engine.ts";
 import { checkEventConsumers } from "./event-consumer.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
@@ -12,6 +13,7 @@ import { SagaRegistry } from "./registry.ts";
 import { SagaRunner } from "./runner.ts";
 import { startIn, type Started } from "./start.ts";
 import { sagaStatements } from "./statements.ts";
+import { registerDefinitions } from "./stored-definitions.ts";
 
 export interface SagasParts extends Pick<
   SagaEngineParts,
@@ -86,6 +88,20 @@ export class Sagas {
       this.#registry.register(saga.definition);
     }
     checkEventConsumers(this.#parts.service, this.#registry.awaited());
+  }
+
+  /**
+   * Compares the registered definitions with the stored ones, and stores new versions. Throws SAGA_DEFINITION_CHANGED
+   * if unfinished instances have begun steps that a definition lacks.
+   */
+  async registerDefinitions(): Promise<void> {
+    const { database, schema, vault, observer } = this.#parts;
+    const sql = definitionStatements(quotedSchema(schema));
+    await registerDefinitions(
+      { database, sql, sagas: this.engine.sql, vault },
+      this.#registry.all(),
+      observer,
+    );
   }
 
   /** Adds the consumer of replies and events, once everything is registered. */

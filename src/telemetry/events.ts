@@ -87,6 +87,14 @@ export interface TelemetryEvents {
   };
   /** Instances are due and no definition of their version is registered here. */
   "saga.unknown_version": { readonly type: string; readonly version: number; readonly count: number };
+  /** A worker starts with another definition than is stored for this version. */
+  "saga.definition_changed": {
+    readonly type: string;
+    readonly version: number;
+    readonly differences: string;
+    readonly unfinished: number;
+    readonly command: string;
+  };
   "saga.failed": {
     readonly type: string;
     readonly id: string;

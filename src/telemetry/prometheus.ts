@@ -155,6 +155,7 @@ function houseRecorders(metric: (name: MetricName) => Instrument) {
       }
     },
     "saga.unknown_version": nothing,
+    "saga.definition_changed": nothing,
     "saga.failed": (e) => metric("saga_failures_total").add(1, e.type),
     "lanes.gained": (e) => metric("lanes_owned").add(e.lanes, e.scope),
     "lanes.released": (e) => metric("lanes_owned").add(-e.lanes, e.scope),

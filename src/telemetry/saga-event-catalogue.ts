@@ -36,6 +36,18 @@ export const sagaEventCatalogue: EventEntries<`saga.${string}`> = {
       "Instances are due, but this process does not know their version of the definition; they wait for one that does.",
     fields: { type: sagaType, version: "The version they began with.", count: "How many instances." },
   },
+  "saga.definition_changed": {
+    level: "warn",
+    meaning:
+      "The steps of a saga were changed without a new version. No unfinished instance has a step that it lacks, so the worker starts; raise the version.",
+    fields: {
+      type: sagaType,
+      version: "The version of the definition.",
+      differences: "What changed from the stored definition to that of this worker.",
+      unfinished: "How many instances of this version are unfinished, up to 100,000.",
+      command: "The command that shows the difference.",
+    },
+  },
   "saga.failed": {
     level: "error",
     meaning: "An instance could not be moved, because of the database; it is tried again.",

@@ -108,4 +108,13 @@ export const sagaGrants: readonly Grant[] = [
     why: "writes history, which it can neither read nor change",
   },
   { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
+  {
+    on: "saga_definition",
+    can: {
+      select: "all",
+      insert: ["type", "version", "hash", "structure"],
+      update: ["hash", "structure", "registered_at"],
+    },
+    why: "compares each saga with the definition its instances began with",
+  },
 ];

@@ -24,6 +24,7 @@ export const schemaObjects = {
   reply: "table",
   flow_event: "table",
   saga_instance: "table",
+  saga_definition: "table",
   saga_mail: "table",
   saga_incident: "table",
   saga_audit_log: "table",

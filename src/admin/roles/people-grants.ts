@@ -147,6 +147,7 @@ export const operatorGrants: readonly Grant[] = [
   },
   { on: "saga_mail", can: { select: "all", insert: "all" }, why: "leaves its decision for a worker" },
   { on: "saga_incident", can: { select: "all" }, why: "reads what a person has to decide" },
+  { on: "saga_definition", can: { select: "all" }, why: "compares new definitions with the stored ones" },
   {
     on: "saga_audit_log",
     can: { select: "all", insert: sagaLogColumns },

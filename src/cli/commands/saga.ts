@@ -51,8 +51,10 @@ export const saga: Command = {
   cancel      Undo it, unless it has completed.
   signal      Bring it the event it waits for, without publishing it. --data-file holds the data as JSON, - is the
               standard input. With --signal-id a repetition has no effect.
-  check       Play all running and the newest ended instances again on the definitions of the application, and say
-              which would go another way (diverges) or not go on at all (stuck). Exit code 3 if any. Ended ones of a version
+  check       Compare the definitions of the application with the stored ones, and say what changed without a new version.
+              Play all running and the newest ended instances again on the definitions of the application, and say
+              which would go another way (diverges) or not go on at all (stuck). Exit code 3 if any, or if a worker would
+              refuse to start with a definition. Ended ones of a version
               that is not registered are skipped; sagas it does not register at all are told, and change no exit code.
   diagram     Mermaid of a definition (by its name, with --app), or of one instance: on its definition with --app, else
               along the time.

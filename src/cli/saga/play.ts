@@ -1,6 +1,6 @@
 import { checkSagas, type CheckFinding } from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
-import type { SagaDefinition } from "../../saga/index.ts";
+import type { DefinitionComparison, SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { loadApp } from "../load-app.ts";
@@ -17,7 +17,8 @@ export async function check(input: CommandInput, io: Io): Promise<number> {
   const report = await withSagas(input, io, (admin) => checkSagas(admin, options), definitions);
   if (input.values["json"] === true) io.out(json(report));
   else {
-    const { checked, same, diverges, stuck, skipped, strangers, findings } = report;
+    const { checked, same, diverges, stuck, skipped, strangers, definitions, findings } = report;
+    for (const line of definitions.flatMap(comparisonLines)) io.out(safeLines(line));
     if (findings.length > 0) io.out(findingTable(findings));
     io.out(`${checked} checked: ${same} same, ${diverges} diverge, ${stuck} stuck.`);
     if (skipped > 0) io.out(`${skipped} skipped: they have ended, and their version is not registered.`);
@@ -27,7 +28,25 @@ export async function check(input: CommandInput, io: Io): Promise<number> {
       );
     }
   }
-  return report.diverges + report.stuck === 0 ? DONE : FOUND;
+  const isRefused = report.definitions.some(({ unfitSteps }) => unfitSteps.length > 0);
+  return report.diverges + report.stuck === 0 && !isRefused ? DONE : FOUND;
+}
+
+/** What changed from the stored definition to that of the application; nothing where they are the same. */
+function comparisonLines(comparison: DefinitionComparison): readonly string[] {
+  const { type, version, verdict, differences, unfitSteps, unfitInstances } = comparison;
+  const changed =
+    verdict === "changed" ? [`Saga "${type}" version ${version} differs from the stored definition:`] : [];
+  const refused =
+    unfitSteps.length === 0
+      ? []
+      : [
+          `A worker refuses to start with saga "${type}" version ${version}: ${unfitInstances} unfinished instances have begun`,
+          ...unfitSteps.map(
+            ({ step, why, instances }) => `  "${step}", which ${why} (instances: ${instances})`,
+          ),
+        ];
+  return [...changed, ...differences.map((difference) => `  ${difference}`), ...refused];
 }
 
 function findingTable(findings: readonly CheckFinding[]): string {

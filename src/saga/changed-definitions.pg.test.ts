@@ -1,0 +1,182 @@
+import { expect, test } from "vitest";
+import { event, refuse, saga, type Bus } from "sagabox";
+import { z } from "zod";
+import { sagaHouse } from "../../test/support/saga-house.ts";
+import { until } from "../../test/support/relays.ts";
+
+const Approved = event("approvals.given", { schema: z.object({ id: z.string() }), key: (d) => d.id });
+const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
+
+/** Charges, waits for an approval, and fails. */
+const orderOf = (step: string, undone: string[] = []) =>
+  saga("order", options)
+    .run(step as "charge", () => 1)
+    .undo((c) => void undone.push(c.input.id))
+    .waitFor("approval", Approved, { timeout: "1d" })
+    .run("close", () => {
+      throw refuse("closed on Sundays");
+    })
+    .noUndo("it is last");
+
+const stored = async ({ pool }: Awaited<ReturnType<typeof sagaHouse>>) =>
+  (
+    await pool.query<{ type: string; version: number; structure: { path: string }[] }>(
+      "select type, version, structure from sagabox.saga_definition order by type, version",
+    )
+  ).rows.map(({ type, version, structure }) => [type, version, structure.map(({ path }) => path).join()]);
+
+const approve = (bus: Bus, id: string) => bus.transaction((tx) => tx.publish(Approved, { id }));
+
+/** An instance that stands behind its first step, moved by a worker with the old definition, which has stopped. */
+async function begun() {
+  const house = await sagaHouse();
+  const { bus, another, start, at } = house;
+  // Both run during a rolling deploy: the new worker was there before the instance.
+  const changed = another("changed");
+  const undone: string[] = [];
+  changed.register(orderOf("pay", undone));
+  await changed.run();
+  const order = orderOf("charge", undone);
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await start(order, { id: "a" });
+  await at(sagaId, "running", "approval");
+  return { ...house, changed, sagaId, undone };
+}
+
+test("a done step that was renamed is an incident when the instance fails, and a person ends it", async () => {
+  const { bus, changed, sagaId, at, undone } = await begun();
+  await bus.stop();
+  await approve(changed, "a");
+  await at(sagaId, "failed");
+  expect(await changed.sagas.incidents()).toMatchObject([
+    { sagaId, steps: ["charge"], error: 'the definition has no step "charge"' },
+  ]);
+  expect(await changed.sagas.show(sagaId)).toMatchObject({
+    currentStep: "charge",
+    lastError: 'the definition has no step "charge"',
+  });
+  const [stuck] = await changed.sagas.stuck();
+  expect(stuck).toMatchObject({
+    reason: "incident",
+    why: 'Step charge: the definition has no step "charge"',
+  });
+  expect(stuck?.whatToDo).toContain("sagabox saga check");
+  const by = { actor: "ann", reason: "test" };
+  await expect(changed.sagas.retry(sagaId, by)).rejects.toMatchObject({ code: "SAGA_ACTION_REFUSED" });
+  await changed.sagas.cancel(sagaId, by);
+  const undoFailed = 'it cannot be undone: the definition has no step "charge"';
+  await until(async () => (await changed.sagas.incidents())[0]?.error === undoFailed);
+  await changed.sagas.settle(sagaId, { ...by, step: "charge" });
+  await at(sagaId, "compensated");
+  expect(await changed.sagas.incidents()).toEqual([]);
+  expect(undone).toEqual([]);
+});
+
+test("a worker with the definition as it was takes a parked instance up again after a retry", async () => {
+  const { bus, another, changed, sagaId, at, undone } = await begun();
+  await bus.stop();
+  await approve(changed, "a");
+  await at(sagaId, "failed");
+  await changed.stop();
+  const restored = another("restored");
+  restored.register(orderOf("charge", undone));
+  await restored.run();
+  await restored.sagas.retry(sagaId, { actor: "ann", reason: "rolled back" });
+  await at(sagaId, "compensated");
+  expect(undone).toEqual(["a"]);
+});
+
+test("a worker refuses to start with a definition that lacks a step of an unfinished instance", async () => {
+  const house = await begun();
+  const { another, bus, sagaId, changed, at } = house;
+  const late = another("late");
+  late.register(orderOf("pay"));
+  await expect(late.run()).rejects.toMatchObject({
+    code: "SAGA_DEFINITION_CHANGED",
+    message:
+      'Saga "order" version 1 was changed without a new version, and 1 unfinished instance has begun steps that it lacks: ' +
+      'step "charge" was removed or renamed (run) (instances: 1). Register the definition as it was under version 1, and ' +
+      "the changed one beside it under a higher version. " +
+      "To see the difference: sagabox saga check --app <module> --type order",
+  });
+  expect(await stored(house)).toEqual([["order", 1, "charge,approval,close"]]);
+  const report = await late.sagas.check();
+  expect(report.definitions).toEqual([
+    {
+      type: "order",
+      version: 1,
+      verdict: "changed",
+      differences: ['"charge" was removed or renamed (run)', '"pay" was added (run)'],
+      unfitSteps: [{ step: "charge", why: "was removed or renamed (run)", instances: 1 }],
+      unfitInstances: 1,
+    },
+  ]);
+  expect(report.findings).toMatchObject([{ verdict: "stuck", step: "charge" }]);
+
+  // Once it is parked a person decides, for which some worker has to run.
+  await bus.stop();
+  await approve(changed, "a");
+  await at(sagaId, "failed");
+  await late.run();
+});
+
+test("a definition under a new version is stored beside the old one, and two workers with the same one start", async () => {
+  const house = await begun();
+  const { another } = house;
+  const modern = another("modern");
+  const second = saga("order", { ...options, version: 2 }).delay("pause", 10);
+  modern.register(orderOf("charge"), second);
+  const twin = another("twin");
+  twin.register(orderOf("charge"), second);
+  await Promise.all([modern.run(), twin.run()]);
+  expect(await stored(house)).toEqual([
+    ["order", 1, "charge,approval,close"],
+    ["order", 2, "pause"],
+  ]);
+  const { definitions } = await modern.sagas.check();
+  expect(definitions.map(({ verdict }) => verdict)).toEqual(["same", "same"]);
+});
+
+test("a changed definition that lacks nothing is warned of at each start; it is stored when no instance depends on the old one", async () => {
+  const house = await begun();
+  const { another, observer, bus, changed, sagaId, at } = house;
+  await changed.stop();
+  const grown = (worker: string): Bus => {
+    const made = another(worker);
+    made.register(
+      saga("order", options)
+        .run("charge", () => 1)
+        .undo(() => undefined)
+        .waitFor("approval", Approved, { timeout: "1d" })
+        .delay("pause", 10),
+    );
+    return made;
+  };
+  await grown("one").run();
+  const warning = {
+    type: "order",
+    version: 1,
+    differences: '"close" was removed or renamed (run); "pause" was added (delay)',
+    unfinished: 1,
+    command: "sagabox saga check --app <module> --type order",
+  };
+  expect(await observer.until("saga.definition_changed", 2)).toContainEqual(warning);
+  expect(await stored(house)).toEqual([["order", 1, "charge,approval,close"]]);
+  await bus.sagas.cancel(sagaId, { actor: "ann", reason: "test" });
+  await at(sagaId, "compensated");
+  await grown("two").run();
+  expect(await observer.until("saga.definition_changed", 3)).toContainEqual({ ...warning, unfinished: 0 });
+  expect(await stored(house)).toEqual([["order", 1, "charge,approval,pause"]]);
+});
+
+test("a database that has instances but no stored definition is compared by the records of the instances", async () => {
+  const { another, pool } = await begun();
+  await pool.query("delete from sagabox.saga_definition");
+  const late = another("late");
+  late.register(orderOf("pay"));
+  await expect(late.run()).rejects.toThrow('step "charge" is not in the definition (instances: 1)');
+  const unchanged = another("unchanged");
+  unchanged.register(orderOf("charge"));
+  await unchanged.run();
+});

@@ -1,0 +1,62 @@
+import { statement } from "../storage/index.ts";
+
+/** Statements on the stored definitions of sagas, and on the instances that began with them. */
+export function definitionStatements(schema: string) {
+  return {
+    readDefinitions: statement(
+      "sagabox.saga.read_definitions",
+      `select type, version, hash, structure::text as structure from ${schema}.saga_definition
+        where type || '/' || version = any($1::text::text[])`,
+    ),
+    // The first worker that registers a version writes it; one that comes later finds it.
+    addDefinition: statement(
+      "sagabox.saga.add_definition",
+      `insert into ${schema}.saga_definition (type, version, hash, structure)
+       values ($1::text, $2::integer, $3::text, $4::text::json)
+       on conflict (type, version) do nothing
+       returning type`,
+    ),
+    replaceDefinition: statement(
+      "sagabox.saga.replace_definition",
+      `update ${schema}.saga_definition
+          set hash = $3::text, structure = $4::text::json, registered_at = clock_timestamp()
+        where type = $1::text and version = $2::integer and hash = $5::text`,
+    ),
+    // At most 100,000 unfinished instances are read. With those beyond, a worker still skips no record: it parks them.
+    // The row without a path counts all. A record that has an incident already is left out: a person decides about it.
+    unfitRecords: statement(
+      "sagabox.saga.unfit_records",
+      `with unfinished as (
+         select id, state from ${schema}.saga_instance
+          where type = $1::text and definition_version = $2::integer and ended_at is null limit 100000),
+       begun as (
+         select distinct unfinished.id, split_part(record.key, '@', 1) as path
+           from unfinished
+          cross join lateral json_each(unfinished.state -> 'records') as record
+          where (record.value ->> 'status' = 'in_progress'
+                 or record.value ->> 'outcome' in ('done', 'unknown')
+                    and record.value ->> 'status' not in ('skipped', 'compensated'))
+            and record.value #>> '{undo,status}' is distinct from 'failed'
+            and unfinished.state -> 'mismatches' -> record.key is null)
+       select path, count(distinct id)::integer as instances from begun
+        where path <> all($3::text::text[])
+        group by grouping sets ((path), ())
+       having count(*) > 0
+        order by path nulls first`,
+    ),
+    // Instances about a person: the database cannot read their records.
+    encryptedUnfinished: statement(
+      "sagabox.saga.encrypted_unfinished",
+      `select id from ${schema}.saga_instance
+        where type = $1::text and definition_version = $2::integer and ended_at is null
+          and state -> '$sealed' is not null
+        limit 1000`,
+    ),
+    countUnfinished: statement(
+      "sagabox.saga.count_unfinished",
+      `select count(*)::integer as count
+         from (select 1 from ${schema}.saga_instance
+                where type = $1::text and definition_version = $2::integer and ended_at is null limit 100000) as open`,
+    ),
+  };
+}

@@ -35,7 +35,9 @@ export const catalogue = {
 
   NOT_IN_TRANSACTION: "Something was published outside an open transaction.",
   TRANSACTION_ABORTED: "The transaction had already failed, so its commit became a rollback.",
-  TRANSACTION_CLOSED: "A transaction was used after it had ended.",
+  TRANSACTION_CLOSED: "A transaction was used after it had ended, or SQL inside it ended it or tried to.",
+  TRANSACTION_COMMITTED:
+    "SQL inside a transaction committed it early, so it can be neither finished nor retried.",
   COMMIT_UNKNOWN: "The connection was lost during COMMIT, so nobody knows whether it happened.",
 
   SCHEMA_NAME_INVALID: "The name of the database schema cannot be used.",

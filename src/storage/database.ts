@@ -57,19 +57,34 @@ export interface Afterword {
   readonly onSent: (answered: Promise<unknown>) => void;
 }
 
+/** A statement that travels with the COMMIT. */
+export interface LastStatement {
+  readonly statement: Statement;
+  readonly params: readonly Param[];
+  /**
+   * Turns the error that answers this very statement into the one that `commit` throws. User code can raise any SQLSTATE,
+   * so a SQLSTATE means something to us only as the answer to a statement of ours.
+   */
+  readonly explain?: (error: unknown) => unknown;
+}
+
 /** A transaction that we own: its COMMIT is ours to send and its answer ours to read. */
 export interface OwnedTransaction extends Queryable, Sql {
   readonly isolation: NonNullable<TransactionOptions["isolation"]>;
   readonly open: boolean;
-  /** The connection under it is gone. */
+  /** The connection under it is gone. Known for certain only after `commit` or `rollback`. */
   readonly lost: boolean;
+  /** False where the driver hides statements that other code runs on the same connection, such as savepoints. */
+  readonly seesEverything: boolean;
   /** Awaited before SQL of the user's that makes, releases or rolls back to a savepoint. */
   beforeSavepoint?: () => Promise<void>;
-  /** Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. */
-  commit(
-    last?: readonly { statement: Statement; params: readonly Param[] }[],
-    afterword?: Afterword,
-  ): Promise<Rows<unknown>[]>;
+  /**
+   * Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. Throws
+   * TRANSACTION_CLOSED when SQL inside has ended the transaction or tried to, TRANSACTION_COMMITTED when that may have
+   * committed it.
+   */
+  commit(last?: readonly LastStatement[], afterword?: Afterword): Promise<Rows<unknown>[]>;
+  /** Throws TRANSACTION_COMMITTED when SQL inside may have committed the transaction: a retry would repeat it. */
   rollback(): Promise<void>;
   /** Ends the connection under a transaction whose owner gave up; whatever it still tries fails. */
   destroy(): void;

@@ -3,6 +3,7 @@
 export type {
   Afterword,
   Database,
+  LastStatement,
   Notification,
   OwnedTransaction,
   Param,

@@ -75,4 +75,5 @@ const settings = {
   max_wal_senders: 20,
   shared_buffers: "64MB",
   max_wal_size: "256MB",
+  max_prepared_transactions: 20,
 };

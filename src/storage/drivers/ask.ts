@@ -36,7 +36,8 @@ export function askAll(
   });
 }
 
-function send(
+/** Sends a query; `answered` is called before the answer to the next one is read, where the driver's own queries allow it. */
+export function send(
   client: PgClient,
   query: PgQuery | string,
   values: readonly unknown[] | undefined,

@@ -1,32 +1,29 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
-import type { Afterword, OwnedTransaction, Param, Rows, TransactionOptions } from "../database.ts";
-import { sqlState } from "../postgres-errors.ts";
+import type { Afterword, LastStatement, OwnedTransaction, Param } from "../database.ts";
+import type { Rows, TransactionOptions } from "../database.ts";
+import { SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { ask, askAll } from "./ask.ts";
+import { ask, askAll, send } from "./ask.ts";
+import { beginText, checkIsolation, type Isolation } from "./begin-text.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
-
-type Isolation = NonNullable<TransactionOptions["isolation"]>;
-
-// Behind comments, and as any of several statements: one that is overlooked would keep messages that were rolled back.
-const GAP = String.raw`(?:\s|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*(?!/))*\*/)`;
-const SAVEPOINT = new RegExp(
-  String.raw`(?:^|;)${GAP}*(?:savepoint|release|rollback${GAP}+(?:(?:work|transaction)${GAP}+)?to)\b`,
-  "i",
-);
+import { checkMark } from "./statements.ts";
+import { findTransactionControl } from "./transaction-control.ts";
+import { commandRefused, commitUnknown, interferedWith } from "./transaction-errors.ts";
+import { isRollback, replacedByOther, transactionAborted } from "./transaction-errors.ts";
+import { canWatch, TransactionWatch } from "./transaction-watch.ts";
 
 const ROLLBACK_MS = 5_000;
 
+/** For drivers that show no command tags: proves that the transaction is the one that was begun. */
+const MARK_CHECK: LastStatement = {
+  statement: checkMark,
+  params: [],
+  explain: (error) => (sqlState(error) === SQLSTATE.divisionByZero ? replacedByOther() : error),
+};
+
 const yes = (): boolean => true;
 const no = (): boolean => false;
-
-const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "serializable"];
-
-/** The level becomes part of the SQL text, so nothing but one of these may come near it. */
-export function checkIsolation(isolation: unknown): void {
-  if (isolation === undefined || ISOLATIONS.includes(isolation)) return;
-  throw new SagaboxError("OPTIONS_INVALID", `isolation must be one of: ${ISOLATIONS.join(", ")}.`);
-}
 
 /**
  * A transaction whose BEGIN travels with its first statement and whose COMMIT travels with its last ones.
@@ -34,14 +31,19 @@ export function checkIsolation(isolation: unknown): void {
  */
 export class PgTransaction implements OwnedTransaction {
   readonly isolation: Isolation;
+  readonly seesEverything: boolean;
   beforeSavepoint?: () => Promise<void>;
   readonly #client: PgClient;
   readonly #beginText: string;
-  readonly #inFlight = new Set<Promise<PgResult>>();
+  /** Statements that are not answered yet, with their texts. */
+  readonly #inFlight = new Map<Promise<PgResult>, string>();
   #state: "open" | "closed" = "open";
   #released = false;
   #begun: Promise<PgResult> | undefined;
   #notBegun: { readonly reason: unknown } | undefined;
+  #watch: TransactionWatch | undefined;
+  /** SQL that would have ended the transaction was refused: it must not commit as if nobody had asked. */
+  #refused: SagaboxError | undefined;
   #asked = false;
   #lost: { readonly cause: unknown } | undefined;
   /** Resolves when the afterword is answered: true unless it failed. */
@@ -53,7 +55,8 @@ export class PgTransaction implements OwnedTransaction {
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process
     this.#pipeline(true);
-    this.#beginText = beginText(this.isolation, options);
+    this.seesEverything = canWatch(client);
+    this.#beginText = beginText(this.isolation, options, { mark: !this.seesEverything });
   }
 
   get open(): boolean {
@@ -73,37 +76,52 @@ export class PgTransaction implements OwnedTransaction {
     if (typeof text !== "string" || typeof params === "function")
       return this.#send<R>({ text, values: params });
     const values = Array.isArray(params) && params.length === 0 ? undefined : params;
-    if (this.beforeSavepoint === undefined || !SAVEPOINT.test(text)) return this.#send<R>(text, values);
+    const control = findTransactionControl(text);
+    if (control === undefined) return this.#send<R>(text, values);
+    if (control.kind === "end") return Promise.reject((this.#refused = commandRefused(control.command)));
+    if (this.beforeSavepoint === undefined) return this.#send<R>(text, values);
     return this.beforeSavepoint().then(() => this.#send<R>(text, values));
   }
 
-  async commit(
-    last: readonly { statement: Statement; params: readonly Param[] }[] = [],
-    afterword?: Afterword,
-  ): Promise<Rows<unknown>[]> {
+  async commit(last: readonly LastStatement[] = [], afterword?: Afterword): Promise<Rows<unknown>[]> {
     this.#assertOpen();
     const queries = last.map(queryOf); // throws while everything can still be rolled back
+    if (this.#refused !== undefined) throw this.#refused;
     this.#state = "closed";
-    if (this.#inFlight.size > 0) await Promise.allSettled(this.#inFlight); // what nobody awaited may still end or abort the transaction
+    if (this.#inFlight.size > 0) await Promise.allSettled(this.#inFlight.keys()); // what nobody awaited may still end or abort the transaction
     this.#assertNotLost();
     this.#assertNotEndedByOthers();
+    this.#watch?.stop(); // the COMMIT that follows is ours
+    const check = this.seesEverything || !this.#asked ? [] : [MARK_CHECK];
     const answers = this.#together(() => {
       void this.#begin();
-      const answering = askAll(this.#client, [...queries, "commit"]);
+      const answering = askAll(this.#client, [...check.map(queryOf), ...queries, "commit"]);
       if (afterword !== undefined) this.#say(afterword);
       return answering;
     });
-    return this.#judge(await answers);
+    return (await this.#judge(await answers, [...check, ...last])).slice(check.length);
   }
 
   async rollback(): Promise<void> {
-    if (this.#state === "closed") return;
-    this.#state = "closed";
+    const interference = this.#watch?.interference;
+    if (this.#state === "open") {
+      this.#state = "closed";
+      await this.#rollBack();
+    }
+    if (interference === "committed" || interference === "prepared") throw interferedWith(interference);
+  }
+
+  async #rollBack(): Promise<void> {
     if (this.#begun === undefined) return this.#release(this.lost);
-    const rolledBack = this.#begun.then(() => ask(this.#client, "rollback"));
-    // A server that does not answer must not keep the connection: without it, it rolls back all the same.
-    const answered = await withDeadline(rolledBack.then(yes, no), ROLLBACK_MS, no);
+    this.#watch?.stop();
+    const answered = await this.#isAnswered(this.#begun.then(() => ask(this.#client, "rollback")));
+    if (!answered) this.#lost ??= { cause: undefined };
     this.#release(!answered);
+  }
+
+  // A server that does not answer must not keep the connection: without it, it rolls back all the same.
+  #isAnswered(rolledBack: Promise<unknown>): Promise<boolean> {
+    return withDeadline(rolledBack.then(yes, no), ROLLBACK_MS, no);
   }
 
   destroy(): void {
@@ -117,9 +135,11 @@ export class PgTransaction implements OwnedTransaction {
 
   async #send<R>(query: PgQuery | string, values?: readonly unknown[]): Promise<Rows<R>> {
     this.#assertOpen();
+    // Outside the transaction that was begun, a statement would be committed by itself or by the wrong COMMIT.
+    if (this.#watch?.interference !== undefined) throw interferedWith(this.#watch.interference);
     this.#asked = true;
     const answer = this.#begun === undefined ? this.#first(query, values) : ask(this.#client, query, values);
-    this.#inFlight.add(answer);
+    this.#inFlight.set(answer, typeof query === "string" ? query : query.text);
     try {
       return rowsOf<R>(await answer);
     } catch (error) {
@@ -140,11 +160,26 @@ export class PgTransaction implements OwnedTransaction {
 
   #begin(): Promise<PgResult> {
     if (this.#begun === undefined) {
-      this.#begun = ask(this.#client, this.#beginText);
+      this.#begun = new Promise((resolve, reject) =>
+        send(this.#client, this.#beginText, undefined, (error, result) => {
+          if (result === undefined) return reject(error as Error);
+          // Called before the next answer is read, so no tag of this transaction is missed, and none from before is heard.
+          if (this.#asked && !this.#released)
+            this.#watch = new TransactionWatch(this.#client, this.#usesSavepoint);
+          resolve(result);
+        }),
+      );
       this.#begun.catch((reason: unknown) => void (this.#notBegun = { reason })); // told again by whoever needs it
     }
     return this.#begun;
   }
+
+  readonly #usesSavepoint = (): boolean => {
+    for (const text of this.#inFlight.values()) {
+      if (findTransactionControl(text)?.kind === "savepoint") return true;
+    }
+    return false;
+  };
 
   /** What is sent meanwhile leaves as one packet. */
   #together<T>(send: () => T): T {
@@ -170,22 +205,29 @@ export class PgTransaction implements OwnedTransaction {
     afterword.onSent(this.#saying);
   }
 
-  #judge(answers: PromiseSettledResult<PgResult>[]): Rows<unknown>[] {
-    const failed = this.#notBegun ?? answers.find((answer) => answer.status === "rejected");
+  async #judge(
+    answers: PromiseSettledResult<PgResult>[],
+    last: readonly LastStatement[],
+  ): Promise<Rows<unknown>[]> {
+    const failedAt = answers.findIndex((answer) => answer.status === "rejected");
+    const failed = answers[failedAt] as PromiseRejectedResult | undefined;
     const commit = answers.at(-1);
-    if (commit?.status === "rejected" && !rolledBackFor(commit.reason)) {
+    if (commit?.status === "rejected" && !isRollback(commit.reason)) {
+      // User code can raise what the server says when it ends a session; then the session is still there.
+      const isAlive = sqlState(commit.reason) !== undefined && (await this.#isAnswered(this.#probe()));
+      if (!isAlive) this.#lost ??= { cause: commit.reason };
       this.#release(true);
-      throw new SagaboxError(
-        "COMMIT_UNKNOWN",
-        "The connection ended before the server answered COMMIT: the transaction may or may not have happened. " +
-          "Look for its effect before doing it again.",
-        { cause: commit.reason },
-      );
+      throw isAlive ? commit.reason : commitUnknown(commit.reason);
     }
     this.#release(commit?.status === "rejected");
-    if (failed !== undefined) throw failed.reason;
-    if (commit?.status !== "fulfilled" || commit.value.command !== "COMMIT") throw aborted();
+    if (this.#notBegun !== undefined) throw this.#notBegun.reason;
+    if (failed !== undefined) throw last[failedAt]?.explain?.(failed.reason) ?? failed.reason;
+    if (commit?.status !== "fulfilled" || commit.value.command !== "COMMIT") throw transactionAborted();
     return answers.slice(0, -1).map((answer) => rowsOf((answer as PromiseFulfilledResult<PgResult>).value));
+  }
+
+  #probe(): Promise<unknown> {
+    return ask(this.#client, "rollback");
   }
 
   #assertOpen(): void {
@@ -210,13 +252,11 @@ export class PgTransaction implements OwnedTransaction {
   // A COMMIT outside a transaction also answers COMMIT, so a transaction that the user's own SQL ended
   // would look committed while the statements sent with it ran on their own.
   #assertNotEndedByOthers(): void {
-    const status = this.#client.getTransactionStatus();
-    if (!this.#asked || status !== "I") return;
+    const isOutside = this.#asked && this.#client.getTransactionStatus() === "I";
+    const interference = this.#watch?.interference ?? (isOutside ? "rolled back" : undefined);
+    if (interference === undefined) return;
     this.#release(true);
-    throw new SagaboxError(
-      "TRANSACTION_CLOSED",
-      "The transaction was ended by SQL run inside it (COMMIT or ROLLBACK). Leave that to sagabox: throw to roll back.",
-    );
+    throw isOutside && !this.seesEverything ? replacedByOther() : interferedWith(interference);
   }
 
   #release(destroy: boolean): void {
@@ -229,26 +269,13 @@ export class PgTransaction implements OwnedTransaction {
   #giveBack(destroy: boolean): void {
     // A pipelining client would wait for its queries before it ends; a destroyed one must not.
     this.#pipeline(false);
+    this.#watch?.stop();
     this.#client.removeListener("error", this.#onLoss);
     this.#client.release(destroy);
   }
 }
 
-function aborted(): SagaboxError {
-  return new SagaboxError(
-    "TRANSACTION_ABORTED",
-    "The server rolled the transaction back because a statement in it had failed and the failure was swallowed. " +
-      "Let SQL errors reach the caller, or wrap the statement in a savepoint.",
-  );
-}
-
-// A COMMIT that fails with an SQLSTATE of its own (a deferred constraint, a serialisation failure) is a clear no.
-function rolledBackFor(reason: unknown): boolean {
-  const state = sqlState(reason);
-  return state !== undefined && !state.startsWith("08") && !state.startsWith("57P");
-}
-
-function queryOf({ statement, params }: { statement: Statement; params: readonly Param[] }): PgQuery {
+function queryOf({ statement, params }: LastStatement): PgQuery {
   for (const param of params) if (typeof param === "object" && param !== null) assertWritable(param);
   return { name: statement.preparedName, text: statement.text, values: params };
 }
@@ -261,13 +288,4 @@ function assertWritable(param: unknown): void {
 
 function rowsOf<R>(result: PgResult): Rows<R> {
   return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
-}
-
-function beginText(isolation: Isolation, { idleTimeoutMs, lockTimeoutMs }: TransactionOptions): string {
-  let text = `begin isolation level ${isolation}`;
-  if (idleTimeoutMs !== undefined) {
-    text += `; set local idle_in_transaction_session_timeout = ${Math.ceil(idleTimeoutMs)}`;
-  }
-  if (lockTimeoutMs !== undefined) text += `; set local lock_timeout = ${Math.ceil(lockTimeoutMs)}`;
-  return text;
 }

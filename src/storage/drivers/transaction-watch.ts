@@ -1,0 +1,76 @@
+import type { PgClient } from "./pg-shape.ts";
+
+interface Completed {
+  /** The command tag, such as "INSERT 0 1" or "ROLLBACK". */
+  readonly text?: string;
+}
+
+interface TaggedConnection {
+  on(event: "commandComplete", listener: (completed: Completed) => void): unknown;
+  removeListener(event: "commandComplete", listener: (completed: Completed) => void): unknown;
+}
+
+/** How statements that nobody asked for have changed the transaction of a connection. */
+export type Interference = "rolled back" | "committed" | "prepared" | "savepoint";
+
+/** Whether the driver shows the command tags of all statements on this connection. */
+export function canWatch(client: PgClient): boolean {
+  return connectionOf(client) !== undefined;
+}
+
+/**
+ * Watches the command tags of a connection from BEGIN on. Every end of a transaction has a tag, whoever sent the
+ * statement: also `ROLLBACK AND CHAIN`, after which the connection is in a transaction again. Costs the server nothing.
+ */
+export class TransactionWatch {
+  readonly #client: PgClient;
+  readonly #expectsSavepoint: () => boolean;
+  #interference: Interference | undefined;
+
+  /** `expectsSavepoint` says whether a statement that uses a savepoint is in flight by our own doing. */
+  constructor(client: PgClient, expectsSavepoint: () => boolean) {
+    this.#client = client;
+    this.#expectsSavepoint = expectsSavepoint;
+    connectionOf(client)?.on("commandComplete", this.#onComplete);
+  }
+
+  get interference(): Interference | undefined {
+    return this.#interference;
+  }
+
+  stop(): void {
+    connectionOf(this.#client)?.removeListener("commandComplete", this.#onComplete);
+  }
+
+  readonly #onComplete = ({ text = "" }: Completed): void => {
+    switch (text) {
+      case "COMMIT":
+        return this.#note("committed");
+      case "PREPARE TRANSACTION":
+        return this.#note("prepared");
+      case "BEGIN":
+      case "START TRANSACTION":
+        // Inside a transaction it is only a warning. Outside, a COMMIT that failed has ended ours without a tag.
+        if (this.#client.getTransactionStatus() === "I") this.#note("rolled back");
+        return;
+      case "ROLLBACK": // also the tag of ROLLBACK TO SAVEPOINT
+        if (!this.#expectsSavepoint()) this.#note("rolled back");
+        return;
+      case "SAVEPOINT":
+      case "RELEASE":
+        if (!this.#expectsSavepoint()) this.#note("savepoint");
+    }
+  };
+
+  // What has been committed stays so, whatever else happened before or after.
+  #note(interference: Interference): void {
+    if (this.#interference === "committed" || this.#interference === "prepared") return;
+    this.#interference = interference;
+  }
+}
+
+function connectionOf({ connection }: PgClient): TaggedConnection | undefined {
+  const { on, removeListener } = (connection ?? {}) as Partial<TaggedConnection>;
+  const isTagged = typeof on === "function" && typeof removeListener === "function";
+  return isTagged ? (connection as TaggedConnection) : undefined;
+}

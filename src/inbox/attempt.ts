@@ -1,12 +1,10 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { withDeadline, type CancelTimer } from "../runtime/index.ts";
-import { SQLSTATE, sqlState, type OwnedTransaction, type Param, type Statement } from "../storage/index.ts";
+import { SQLSTATE, sqlState, type LastStatement, type OwnedTransaction } from "../storage/index.ts";
+import type { AckWith } from "../transport/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { OutgoingScope } from "./handler.ts";
 import { idleLimit, stayInside } from "./idle-limit.ts";
-
-/** A statement that travels with the COMMIT. */
-export type LastStatement = { readonly statement: Statement; readonly params: readonly Param[] };
 
 export interface AttemptLimits {
   readonly deadlineMs: number;
@@ -71,9 +69,7 @@ export class Attempt {
     await this.scope.whole();
     if (this.#ended !== undefined) throw this.#ended;
     this.#phase = "committing";
-    const answers = await this.tx.commit([...last, ...this.scope.last()]).catch((error: unknown) => {
-      throw sqlState(error) === SQLSTATE.divisionByZero ? deliveryLost() : error;
-    });
+    const answers = await this.tx.commit([...last, ...this.scope.last()]);
     this.scope.committed(answers.slice(last.length));
   }
 
@@ -124,9 +120,9 @@ export async function attempt<T>(
       tooLate(current, deadlineMs),
     );
   } catch (error) {
-    const lostConnection = current?.tx.lost === true;
+    // The answer to the rollback tells a broken connection from an error that only looks like one.
     if (current !== undefined) await withDeadline(current.tx.rollback(), ROLLBACK_MS, () => undefined);
-    throw lostConnection && !isSagaboxError(error) ? connectionLost(error) : error;
+    throw current?.tx.lost === true && !isSagaboxError(error) ? connectionLost(error) : error;
   } finally {
     leaveIdle?.();
     lost?.removeEventListener("abort", onLost);
@@ -139,6 +135,18 @@ function tooLate(current: Attempt | undefined, deadlineMs: number): never {
   const late = current?.timeout(deadlineMs) ?? deliveryLost();
   current?.end(late);
   throw late;
+}
+
+/**
+ * An acknowledgement that fails with a division by zero when another worker has the delivery. Only the error that
+ * answers this very statement says so: handlers, triggers and deferred constraints of the user may raise the same one.
+ */
+export function ackStatement({ statement, params }: Omit<AckWith, "together">): LastStatement {
+  return { statement, params, explain: explainAck };
+}
+
+function explainAck(error: unknown): unknown {
+  return sqlState(error) === SQLSTATE.divisionByZero ? deliveryLost() : error;
 }
 
 /** The message belongs to another member now. Nothing is settled for it here. */

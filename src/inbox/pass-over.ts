@@ -1,5 +1,6 @@
 import { replyTopicIn, type Message } from "../message/index.ts";
-import type { Attempt, LastStatement } from "./attempt.ts";
+import type { LastStatement } from "../storage/index.ts";
+import type { Attempt } from "./attempt.ts";
 import { claimCommands, effectOf } from "./claim-commands.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Earlier } from "./references.ts";

@@ -69,10 +69,12 @@ export class BatchProcessor {
     const fates: Fates = new Map();
     const items = await this.#read(lot, registration, fates);
     if (items.length === 0) return [];
+    const begun = new Set<Item>();
     try {
-      await this.#together(items, registration, fates);
+      await this.#together(items, registration, { fates, begun });
     } catch (thrown) {
       const error = asError(thrown);
+      if (isSagaboxError(error, "TRANSACTION_COMMITTED")) await this.#buryAll(begun, error, fates);
       const stopped = isSagaboxError(error, "BUS_STOPPED");
       if (registration.work.kind === "statement" && !stopped) return lot.filter((held) => !fates.has(held));
       const { classify } = registration.settings;
@@ -113,8 +115,12 @@ export class BatchProcessor {
     return items;
   }
 
-  async #together(items: readonly Item[], registration: Registration, fates: Fates): Promise<void> {
-    const { processed, duplicates, expired, durationMs } = await this.#receive(items, registration);
+  async #together(
+    items: readonly Item[],
+    registration: Registration,
+    { fates, begun }: { readonly fates: Fates; readonly begun: Set<Item> },
+  ): Promise<void> {
+    const { processed, duplicates, expired, durationMs } = await this.#receive(items, registration, begun);
     const settled = [true, false].map(async (ackedIn) => {
       const some = processed.filter(({ ackWith }) => (ackWith !== undefined) === ackedIn);
       const ends = await this.#single.settleAll(
@@ -135,7 +141,11 @@ export class BatchProcessor {
     ]);
   }
 
-  #receive(items: readonly Item[], registration: Registration): Promise<BatchOutcome<Item>> {
+  #receive(
+    items: readonly Item[],
+    registration: Registration,
+    begun: Set<Item>,
+  ): Promise<BatchOutcome<Item>> {
     const { consumer, settings, work } = registration;
     const receipt = { consumer, items, deadlineMs: settings.deadlineMs, among: this.#attempts };
     if (work.kind === "statement") {
@@ -143,6 +153,7 @@ export class BatchProcessor {
       return receiveStatements(this.#engine, this.#statements, lot);
     }
     return receiveBatch(this.#engine, receipt, async (fresh, attempt) => {
+      for (const item of fresh) begun.add(item);
       const bulk = registration.work.kind === "bulk";
       const results = await (bulk
         ? this.#bulk(fresh, attempt, registration)
@@ -195,6 +206,11 @@ export class BatchProcessor {
       await respond(attempt.scope, message, id, answer, sealedBy(contract));
       return answer;
     });
+  }
+
+  // Their dedupe rows are durable, so each would be taken for a duplicate. Which of their effects are durable, nobody knows.
+  async #buryAll(begun: ReadonlySet<Item>, error: Error, fates: Fates): Promise<void> {
+    for (const { held } of begun) fates.set(held, await this.#single.fail(held, error));
   }
 
   async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {

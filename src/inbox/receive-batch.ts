@@ -1,6 +1,6 @@
-import { textArray } from "../storage/index.ts";
+import { textArray, type LastStatement } from "../storage/index.ts";
 import type { AckWith } from "../transport/index.ts";
-import { attempt, type Attempt, type AttemptLimits, type LastStatement } from "./attempt.ts";
+import { ackStatement, attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import { storedResult } from "./receive-once.ts";
 
@@ -79,10 +79,10 @@ function isAlike(first: BatchItem, { topic, type, payload, expiresAt }: BatchIte
 function acksOf(items: readonly BatchItem[]): readonly LastStatement[] {
   const acks = items.flatMap((item) => item.ackWith ?? []);
   const [first] = acks;
-  if (first?.together === undefined || acks.length === 1) return acks;
-  if (acks.some(({ together }) => together !== first.together)) return acks;
+  if (first?.together === undefined || acks.length === 1) return acks.map(ackStatement);
+  if (acks.some(({ together }) => together !== first.together)) return acks.map(ackStatement);
   const listOf = (place: number): string => textArray(acks.map(({ params }) => params[place] ?? null));
-  return [{ statement: first.together, params: first.params.map((_, place) => listOf(place)) }];
+  return [ackStatement({ statement: first.together, params: first.params.map((_, place) => listOf(place)) })];
 }
 
 interface Apart<T> {

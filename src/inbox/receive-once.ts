@@ -1,8 +1,8 @@
 import { SagaboxError } from "../errors/index.ts";
 import { decodeJson, encodeJson, type Json } from "../message/index.ts";
-import type { Param, Statement } from "../storage/index.ts";
-import { textArray } from "../storage/index.ts";
-import { attempt, type Attempt, type AttemptLimits, type LastStatement } from "./attempt.ts";
+import { textArray, type LastStatement } from "../storage/index.ts";
+import type { AckWith } from "../transport/index.ts";
+import { ackStatement, attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 
 /** One message for one consumer. */
@@ -15,9 +15,9 @@ export interface Receipt extends AttemptLimits {
   readonly payload: string | null;
   readonly expiresAt: string | null;
   /** Statements that belong to the success, sent together with the COMMIT. */
-  readonly onSuccess?: readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
+  readonly onSuccess?: readonly LastStatement[];
   /** Acknowledges the delivery in the same transaction. */
-  readonly ackWith?: LastStatement | undefined;
+  readonly ackWith?: AckWith | undefined;
 }
 
 export type Outcome<R> =
@@ -65,7 +65,7 @@ export async function carryOut<R>(
   await current.commit([
     { statement: sql.finish, params },
     ...(receipt.onSuccess ?? []),
-    ...(receipt.ackWith ? [receipt.ackWith] : []),
+    ...(receipt.ackWith ? [ackStatement(receipt.ackWith)] : []),
   ]);
   return { kind: "processed", result, durationMs };
 }

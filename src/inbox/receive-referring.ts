@@ -1,6 +1,6 @@
 import { timeOfId, type Json } from "../message/index.ts";
-import { textArray } from "../storage/index.ts";
-import { attempt, type Attempt, type LastStatement } from "./attempt.ts";
+import { textArray, type LastStatement } from "../storage/index.ts";
+import { ackStatement, attempt, type Attempt } from "./attempt.ts";
 import { claimCommands, effectOf } from "./claim-commands.ts";
 import type { InboxEngine } from "./engine.ts";
 import { carryOut, recall, type Outcome, type Receipt } from "./receive-once.ts";
@@ -48,7 +48,7 @@ export function receiveReferring<R>(
     await current.commit([
       skip.note,
       ...(receipt.onSuccess ?? []),
-      ...(receipt.ackWith ? [receipt.ackWith] : []),
+      ...(receipt.ackWith ? [ackStatement(receipt.ackWith)] : []),
     ]);
     return { kind: "skipped", reason: skip.reason };
   });

@@ -5,7 +5,8 @@ import { classifyFailure } from "../retry/index.ts";
 import { sleep } from "../runtime/index.ts";
 import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote, Delivery } from "../transport/index.ts";
-import { attempt, type Attempt, type LastStatement } from "./attempt.ts";
+import type { LastStatement } from "../storage/index.ts";
+import { ackStatement, attempt, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Held } from "./held.ts";
 import { passOver, type Passed } from "./pass-over.ts";
@@ -193,7 +194,7 @@ export class Settlement {
     }: End,
   ): Promise<Fate> {
     const { delivery } = held;
-    const last = [...this.acquittal(held), ...(delivery.ackWith ? [delivery.ackWith] : [])];
+    const last = [...this.acquittal(held), ...(delivery.ackWith ? [ackStatement(delivery.ackWith)] : [])];
     let gone = false;
     const written = await this.#persist(doing, delivery.signal, () =>
       attempt(this.#engine, { deadlineMs: SETTLE_MS }, async (current) => {

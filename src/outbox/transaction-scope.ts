@@ -35,7 +35,8 @@ export interface Published {
 /**
  * What is published inside a transaction that we own. Messages gather here and travel in one insert together with the
  * COMMIT, already leased to this process where they may be sent at once. Anything that cannot wait for the end (an id
- * of the caller's own, a strict order, a schedule, a savepoint about to be made) is written straight away.
+ * of the caller's own, a strict order, a schedule, a savepoint about to be made, a connection on which statements can
+ * pass us by) is written straight away.
  */
 export class TransactionScope {
   readonly #tx: OwnedTransaction;
@@ -180,7 +181,7 @@ export class TransactionScope {
     const { id } = outgoing.message;
     if (!this.#tx.open) throw tooLate();
     if (!admitted) return { id, written: false };
-    if (!canLease(outgoing)) return this.#writeNow(outgoing);
+    if (!canLease(outgoing) || !this.#tx.seesEverything) return this.#writeNow(outgoing);
     this.#gathered.push(outgoing);
     return { id, written: true };
   }

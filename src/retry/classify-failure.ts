@@ -27,6 +27,7 @@ const permanentCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "CLAIM_MISSING",
   "CLAIM_CORRUPT",
   "CLAIM_STORE_UNKNOWN",
+  "TRANSACTION_COMMITTED",
 ]);
 
 const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -45,6 +46,13 @@ const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 // between transactions, and a server that has become a read-only standby.
 const infrastructureSqlState = /^(08...|53...|57P0.|57014|40001|40P01|55P03|25006)$/;
 
+// Conflicts, timeouts and broken sessions, as far as the SQLSTATE says. A server that answers at all may answer the same for
+// ever, to a statement that is always too slow for instance, so these are free of charge only for a while.
+const passingSqlState = /^(08...|57P0.|57014|40001|40P01|55P03)$/;
+// User code can raise any SQLSTATE: RAISE in PL/pgSQL, plpy.error, the error of a remote server that dblink or a foreign
+// table passes on. A wrong number of parameters is a "protocol violation" (08P01). PostgreSQL says where an error was raised.
+const userCodeFile = /^(pl_exec\.c|plpy_\w+\.c|plperl\.c|pltcl\.c|plv8\w*\.\w+|dblink\.c)$/;
+const userCodeRoutine = /^(exec_stmt_raise|exec_bind_message|dblink_\w+|pgfdw_\w+)$/;
 // The pg driver has no codes for these.
 const driverMessage =
   /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client (was closed|has encountered a connection error) and is not queryable)/;
@@ -55,9 +63,17 @@ const driverMessage =
  * The loss of our own database connection reaches us as an error of ours.
  */
 export function classifyFailure(error: unknown, userClassifier?: FailureClassifier): FailureKind {
+  // The dedupe row is durable: a retry would be taken for a duplicate and acknowledged without a word.
+  if (isSagaboxError(error, "TRANSACTION_COMMITTED")) return "permanent";
   const verdict = verdictOf(error);
   if (verdict !== undefined) return verdict.kind === "retry-after" ? "retryable" : "permanent";
   return opinionOf(userClassifier, error) ?? ownOpinion(error);
+}
+
+/** Whether an infrastructure failure is one that a living server reported, and that may therefore never pass. */
+export function mayNeverPass(error: unknown, userClassifier?: FailureClassifier): boolean {
+  if (isSagaboxError(error) || opinionOf(userClassifier, error) !== undefined) return false;
+  return causes(error).some(({ code }) => typeof code === "string" && passingSqlState.test(code));
 }
 
 const KINDS: readonly unknown[] = ["retryable", "permanent", "infrastructure"];
@@ -81,8 +97,8 @@ function ownOpinion(error: unknown): FailureKind {
 }
 
 // Object mappers wrap the driver's error, so its code may sit a few causes down.
-function causes(error: unknown): readonly object[] {
-  const chain: object[] = [];
+function causes(error: unknown): readonly Cause[] {
+  const chain: Cause[] = [];
   let current = error;
   while (typeof current === "object" && current !== null && chain.length < 8) {
     chain.push(current);
@@ -91,8 +107,20 @@ function causes(error: unknown): readonly object[] {
   return chain;
 }
 
-function isInfrastructure(error: object): boolean {
-  const { code, message } = error as { code?: unknown; message?: unknown };
-  if (typeof code === "string" && infrastructureSqlState.test(code)) return true;
+interface Cause {
+  readonly code?: unknown;
+  readonly message?: unknown;
+  /** The source file and function of the server that raised it. */
+  readonly file?: unknown;
+  readonly routine?: unknown;
+}
+
+function isInfrastructure({ code, message, file, routine }: Cause): boolean {
+  if (typeof code === "string" && infrastructureSqlState.test(code)) return !isUserCode(file, routine);
   return typeof message === "string" && driverMessage.test(message);
+}
+
+function isUserCode(file: unknown, routine: unknown): boolean {
+  if (typeof file === "string" && userCodeFile.test(file)) return true;
+  return typeof routine === "string" && userCodeRoutine.test(routine);
 }

@@ -1,5 +1,10 @@
 import { verdictOf } from "../errors/index.ts";
-import { classifyFailure, type FailureClassifier, type FailureKind } from "./classify-failure.ts";
+import {
+  classifyFailure,
+  mayNeverPass,
+  type FailureClassifier,
+  type FailureKind,
+} from "./classify-failure.ts";
 import { retryDelay, type RetryPolicy } from "./retry-policy.ts";
 
 /** A thrown value, sorted. */
@@ -7,8 +12,13 @@ export interface Failure {
   readonly kind: FailureKind;
   /** The wait the handler asked for, if it did. */
   readonly retryAfterMs?: number;
+  /** An infrastructure failure that counts as an attempt once it has happened too often in a row. */
+  readonly mayNeverPass?: boolean;
   readonly reason: string;
 }
+
+/** How often in a row a conflict or timeout that the server reports is free of charge. */
+export const MAX_FREE_CONFLICTS = 20;
 
 export type RetryDecision =
   /** An attempt that is not charged does not count towards the policy's maximum. */
@@ -22,6 +32,7 @@ export function failureOf(error: unknown, userClassifier?: FailureClassifier): F
   if (verdict?.kind === "retry-after") return { kind, retryAfterMs: verdict.delayMs, reason: verdict.reason };
   return {
     kind,
+    ...(kind === "infrastructure" && mayNeverPass(error, userClassifier) && { mayNeverPass: true }),
     reason: error instanceof Error ? error.message : `threw something that is not an error (${typeof error})`,
   };
 }
@@ -38,13 +49,14 @@ export interface Tried {
 export function decideRetry(
   policy: RetryPolicy,
   { attempt, unchargedBefore }: Tried,
-  failure: Pick<Failure, "kind" | "retryAfterMs">,
+  failure: Pick<Failure, "kind" | "retryAfterMs" | "mayNeverPass">,
   random: () => number,
 ): RetryDecision {
   if (failure.kind === "permanent") return { kind: "dead", reason: "permanent" };
   if (failure.retryAfterMs !== undefined)
     return { kind: "retry", delayMs: failure.retryAfterMs, charged: false };
-  if (failure.kind === "infrastructure")
+  const isFree = failure.mayNeverPass !== true || unchargedBefore < MAX_FREE_CONFLICTS;
+  if (failure.kind === "infrastructure" && isFree)
     return { kind: "retry", delayMs: retryDelay(policy, attempt + unchargedBefore, random), charged: false };
   if (attempt >= policy.maxAttempts) return { kind: "dead", reason: "attempts exhausted" };
   return { kind: "retry", delayMs: retryDelay(policy, attempt, random), charged: true };

@@ -2,7 +2,14 @@
 // message's own failures may cost it an attempt: a database or broker that is away must never fill the dead letters.
 // Everything here is pure; randomness is handed in.
 export { classifyFailure, type FailureClassifier, type FailureKind } from "./classify-failure.ts";
-export { decideRetry, failureOf, type Failure, type RetryDecision, type Tried } from "./decide-retry.ts";
+export {
+  decideRetry,
+  failureOf,
+  MAX_FREE_CONFLICTS,
+  type Failure,
+  type RetryDecision,
+  type Tried,
+} from "./decide-retry.ts";
 export {
   consumerRetryPolicy,
   outboxRetryPolicy,

@@ -1,5 +1,5 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { classifyFailure } from "../retry/index.ts";
+import { failureOf, MAX_FREE_CONFLICTS, type Failure } from "../retry/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import { textArray, type Database, type Sql, type TransactionOptions } from "../storage/index.ts";
 import { messageOf } from "./begin.ts";
@@ -50,6 +50,8 @@ export class InstanceGone extends Error {}
 /** One instance as far as this process knows it, and the ways to move it. Whoever else moves it is noticed by the version. */
 export class InstanceHandle {
   readonly #parts: HandleParts;
+  /** How often in a row a `tx` step failed by a conflict that did not count as an attempt. */
+  #conflicts = 0;
   #instance: Loaded;
   /** The database's clock when it was last read, and our own steady clock then: from there on its time is reckoned. */
   #read: { readonly nowMs: number; readonly atMs: number };
@@ -173,15 +175,23 @@ export class InstanceHandle {
         { idleTimeoutMs: timeoutMs },
       );
       this.#took(done);
+      this.#conflicts = 0;
       return released;
     } catch (error) {
       const isOurs = error instanceof InstanceGone || isSagaboxError(error, "SAGA_CONFLICT");
-      if (isOurs || classifyFailure(error) === "infrastructure") throw error;
-      const permanent =
-        classifyFailure(error) === "permanent" || isSagaboxError(error, "SAGA_STATE_TOO_LARGE");
-      const outcome = { kind: "failed", error: messageOf(error), certain: true, permanent } as const;
+      const failure = failureOf(error);
+      if (isOurs || (failure.kind === "infrastructure" && this.#isFree(failure))) throw error;
+      this.#conflicts = 0;
+      const permanent = failure.kind === "permanent" || isSagaboxError(error, "SAGA_STATE_TOO_LARGE");
+      const certain = !isSagaboxError(error, "TRANSACTION_COMMITTED"); // what it wrote before its own COMMIT stays
+      const outcome = { kind: "failed", error: messageOf(error), certain, permanent } as const;
       return this.settle(work, outcome, () => false);
     }
+  }
+
+  // A conflict or timeout that the server reports may come back for ever; a database that is away does not count.
+  #isFree({ mayNeverPass }: Failure): boolean {
+    return mayNeverPass !== true || ++this.#conflicts <= MAX_FREE_CONFLICTS;
   }
 
   /** Leaves for whoever has the instance next how local work ended after all. */

@@ -13,11 +13,11 @@ export function explainingDatabase(database: Database, schema: string): AdminDat
     throw explainPostgresError(error, schema, "operator");
   };
   return {
-    run: (statement, params) => database.run<never>(statement, params).catch(explain),
+    run: (statement, params, limits) => database.run<never>(statement, params, limits).catch(explain),
     async begin(options) {
       const tx = await database.begin(options);
       return {
-        run: (statement, params) => tx.run<never>(statement, params).catch(explain),
+        run: (statement, params, limits) => tx.run<never>(statement, params, limits).catch(explain),
         commit: (last, afterword) => tx.commit(last, afterword),
         rollback: () => tx.rollback(),
       };

@@ -2,7 +2,12 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { AnyContract, InputOf } from "../message/index.ts";
 import type { Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
 import { callable, oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
-import type { OwnedTransaction, Sql, TransactionOptions } from "../storage/index.ts";
+import {
+  CALLER_STATEMENT_MS,
+  type OwnedTransaction,
+  type Sql,
+  type TransactionOptions,
+} from "../storage/index.ts";
 
 /** What `bus.transaction()` hands out: SQL and publishing with one fate. */
 export interface BusTransaction extends Sql {
@@ -59,7 +64,7 @@ export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): B
 
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;
 
-export type BusTransactionOptions = TransactionOptions & {
+export type BusTransactionOptions = Pick<TransactionOptions, "isolation" | "idleTimeoutMs"> & {
   readonly topics?: readonly (AnyContract | string)[];
 };
 
@@ -68,6 +73,7 @@ export function transactionLimits(work: unknown, options: BusTransactionOptions)
   rejectUnknownKeys("bus.transaction", options, ["isolation", "idleTimeoutMs", "topics"]);
   const { isolation, idleTimeoutMs } = options;
   return {
+    statementMs: CALLER_STATEMENT_MS,
     ...(isolation === undefined ? {} : { isolation: oneOf("isolation", isolation, ISOLATIONS) }),
     ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs: wholeNumber("idleTimeoutMs", idleTimeoutMs) }),
   };

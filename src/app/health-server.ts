@@ -8,6 +8,8 @@ export interface Readiness {
   /** Whether this process should be given work. A check may fail without that, and the process is then degraded. */
   readonly ok: boolean;
   readonly checks: Readonly<Record<string, boolean>>;
+  /** Why each failed check failed, for the log and the application; they are not served. */
+  readonly reasons?: Readonly<Record<string, string>>;
   /** Topics whose messages wait, and why. A broker that is down makes no process unready: their messages are safe. */
   readonly destinations?: Readonly<Record<string, "open" | "half-open" | "paused">>;
 }

@@ -1,14 +1,14 @@
 import { errorText } from "../errors/index.ts";
 import { hintFrom, type Hint } from "../lanes/index.ts";
 import { heardReply } from "../requests/index.ts";
-import { Notifications } from "../storage/index.ts";
+import { leasedStatementMs, Notifications } from "../storage/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { heardErasure } from "./bus-privacy.ts";
 import type { Parts } from "./parts.ts";
 
 /** Wakes those whose work a notification speaks of. */
 export function hintListener(parts: Parts): Notifications {
-  const { database, channel, relay, transport, tables, replies, mover, sagas, observer } = parts;
+  const { leased, settings, channel, relay, transport, tables, replies, mover, sagas, observer } = parts;
   const local = isLocalTransport(transport) ? transport : tables;
   const hear = ({ lanes, changed }: Hint): void => {
     if (lanes === undefined) {
@@ -21,8 +21,9 @@ export function hintListener(parts: Parts): Notifications {
     local?.hint(lanes, changed);
   };
   return new Notifications({
-    database,
+    database: leased,
     channel,
+    keepAliveMs: leasedStatementMs(settings.leaseMs),
     hear: (payload) => {
       const subject = heardErasure(payload);
       if (subject !== undefined) return parts.privacy?.cache.forget(subject);

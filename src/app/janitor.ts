@@ -24,7 +24,7 @@ export class Janitor implements Service {
       step: async (signal) => {
         const letters = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
         if (letters.count > 0) observer.tell("history.cleaned", { table: "dead_letter", ...letters });
-        await forgetInbox(inbox, { olderThanMs, signal });
+        await forgetInbox({ ...inbox, database }, { olderThanMs, signal });
         const replies = await forgetReplies(database, settings.schema, { olderThanMs: REPLIES_MS, signal });
         if (replies > 0) observer.tell("history.cleaned", { table: "reply", count: replies });
         const events = await flows.tidy({ olderThanMs: outbox.retentionMs, signal });

@@ -40,7 +40,13 @@ import {
 import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { Sagas } from "../saga/index.ts";
-import { pgDatabase, type Database, type OwnedTransaction } from "../storage/index.ts";
+import {
+  leasedStatementMs,
+  limitStatements,
+  pgDatabase,
+  type Database,
+  type OwnedTransaction,
+} from "../storage/index.ts";
 import { Spans, type Observer, type Tracing } from "../telemetry/index.ts";
 import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
@@ -56,6 +62,8 @@ export interface Parts {
   readonly settings: BusSettings;
   readonly outbox: OutboxSettings;
   readonly database: Database;
+  /** The same database, whose statements must be answered well within the lease. */
+  readonly leased: Database;
   readonly transport: Transport;
   /** Beside a broker: the tables in which the failed messages of a key wait. */
   readonly tables: PostgresTransport | undefined;
@@ -96,13 +104,15 @@ export function wire(
   const spans = new Spans(tracing, given.name);
   const outbox = outboxSettings(settings.outbox);
   const database = pgDatabase(settings.database);
+  // For all that works under a lease, or that a message or a caller waits for; the rest may take its time.
+  const leased = limitStatements(database, leasedStatementMs(settings.leaseMs));
   const channel = `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
-  const home = { database, schema, channel, leaseMs: settings.leaseMs, observer };
+  const home = { database: leased, schema, channel, leaseMs: settings.leaseMs, observer };
   const hop = hopOf(given, home);
   const { transport, tables } = withParking(given, home);
   const destinations = new Destinations({ breaker: outbox.breaker, observer });
   const shared = {
-    database,
+    database: leased,
     schema,
     worker,
     transport,
@@ -114,20 +124,25 @@ export function wire(
   };
   const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });
   const wakeUp = new WakeUp({
-    database,
+    database: leased,
     channel,
     local: (lanes) => relay.hint(lanes),
     owns: (lanes) => relay.owns(lanes),
   });
   const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.now(lanes) });
-  const mover = new ScheduleMover({ database, schema, observer, onMoved: (lanes) => wakeUp.now(lanes) });
+  const mover = new ScheduleMover({
+    database: leased,
+    schema,
+    observer,
+    onMoved: (lanes) => wakeUp.now(lanes),
+  });
   const writer = new OutboxWriter(schema, observer);
-  const admission = new Admission({ database, schema, overflow: outbox.overflow, observer });
+  const admission = new Admission({ database: leased, schema, overflow: outbox.overflow, observer });
   const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
   const privacy = privacyEngine({ database, schema, settings: settings.privacy });
   const seal: PayloadSeal & ReplySeal =
     privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
-  const claimCheck = wireClaimCheck(settings, outbox, given, home, attachmentVault(privacy));
+  const claimCheck = wireClaimCheck(settings, outbox, given, { ...home, database }, attachmentVault(privacy));
   const payloads = new Payloads(claimCheck.shelf, seal);
   const composeOne = composer(settings, outbox, newId, payloads, spans);
   const scopeParts: ScopeParts = {
@@ -141,7 +156,7 @@ export function wire(
   };
   const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
   const inbox = inboxEngine({
-    database,
+    database: leased,
     schema,
     openScope: (tx) => handlerScope(tx, withScope(tx, scope(tx)), claimCheck),
     unpack: payloads.unpack,
@@ -152,10 +167,10 @@ export function wire(
   });
   const deadLetters = deadLetterStore(database, schema);
   const { service } = settings;
-  const replies = new Replies({ database, schema, observer });
+  const replies = new Replies({ database: leased, schema, observer });
   const requests = new Requests({
     service,
-    database,
+    database: leased,
     compose: composeOne,
     scope,
     replies,
@@ -166,7 +181,7 @@ export function wire(
   });
   const sagas = new Sagas({
     service,
-    database,
+    database: leased,
     schema,
     worker,
     leaseMs: settings.leaseMs,
@@ -178,13 +193,14 @@ export function wire(
     spans,
     vault: privacy === undefined ? undefined : sagaVault(privacy),
     openReply: (name, reply, tx) => seal.openReply(name, reply, tx),
-    begin: ownTransaction(database, scope),
+    begin: ownTransaction(leased, scope),
     transactionOf: sagaTransactionOf,
   });
   return {
     settings,
     outbox,
     database,
+    leased,
     transport,
     tables,
     channel,
@@ -193,7 +209,7 @@ export function wire(
     admission,
     writer,
     sender,
-    flusher: new Flusher(database, schema, sender),
+    flusher: new Flusher(leased, schema, sender),
     wakeUp,
     relay,
     destinations,

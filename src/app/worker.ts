@@ -4,13 +4,14 @@ import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import type { Notices } from "../notify/index.ts";
 import { Sweeper } from "../privacy/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
-import { assertMigrated, assertOwnSessions } from "../storage/index.ts";
+import { assertMigrated, assertOwnSessions, assertWritable } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
 import { Backlog, sagaBacklog } from "./backlog.ts";
 import { auditSealer, auditWatch } from "./bus-audit.ts";
 import { eraser } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
+import { DatabaseProbe } from "./database-health.ts";
 import { drainMs } from "./drain-time.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { hintListener } from "./hint-listener.ts";
@@ -50,6 +51,7 @@ export class Worker {
   readonly #registry: HandlerRegistry;
   readonly #metrics: PrometheusObserver;
   readonly #notices: Notices;
+  readonly #probe: DatabaseProbe;
   #running: ReadonlySet<WorkerPart> = new Set();
   #consumers: Consumer[] = [];
   #ledger: CrashLedger | undefined;
@@ -66,6 +68,7 @@ export class Worker {
   constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver, notices: Notices) {
     this.#notices = notices;
     this.#parts = parts;
+    this.#probe = new DatabaseProbe(parts);
     this.#registry = registry;
     this.#metrics = metrics;
   }
@@ -86,6 +89,7 @@ export class Worker {
     this.#late = false;
     await assertOwnSessions(database);
     await assertMigrated(database, settings.schema);
+    await assertWritable(database);
     await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
     if (this.#runs("sagas")) await sagas.registerDefinitions();
     this.#assertNotStopped();
@@ -120,15 +124,26 @@ export class Worker {
   }
 
   async health(): Promise<Readiness> {
-    const { relay, destinations } = this.#parts;
-    const checks: Record<string, boolean> = { database: await this.#databaseAnswers() };
-    if (this.#running.size === 0 || this.#runs("relay")) checks["relay"] = relay.ready;
-    for (const consumer of this.#consumers) checks[`consumer ${consumer.name}`] = consumer.health().ok;
+    const { relay, destinations, requests } = this.#parts;
+    const checks: Record<string, boolean> = {};
+    const reasons: Record<string, string> = {};
+    const add = (name: string, isOk: boolean, reason = "unknown"): void => {
+      checks[name] = isOk;
+      if (!isOk) reasons[name] = reason;
+    };
+    const database = await this.#probe.trouble();
+    add("database", database === undefined, database);
+    if (this.#running.size === 0 || this.#runs("relay"))
+      add("relay", relay.ready, "it has no lease, or could not renew it");
+    for (const consumer of this.#consumers) {
+      const { ok, detail } = consumer.health();
+      add(`consumer ${consumer.name}`, ok, detail);
+    }
     const ok = Object.values(checks).every(Boolean);
     // Told, but it decides nothing: requests time out wherever they are made, and everything else goes on here.
-    const asking = this.#parts.requests.health();
-    if (asking !== undefined) checks[`consumer ${asking.name}`] = asking.ok;
-    return { ok, checks, destinations: destinations.states() };
+    const asking = requests.health();
+    if (asking !== undefined) add(`consumer ${asking.name}`, asking.ok);
+    return { ok, checks, reasons, destinations: destinations.states() };
   }
 
   topology(): BusTopology {
@@ -248,14 +263,6 @@ export class Worker {
     const { schema, worker, conservation } = settings;
     const retentions = { deadLetterMs: settings.deadLetterMs, archiveMs: outbox.retentionMs };
     return new ConservationWatch({ database, schema, worker, observer, retentions, ...conservation });
-  }
-
-  async #databaseAnswers(): Promise<boolean> {
-    const { database, settings } = this.#parts;
-    return assertMigrated(database, settings.schema).then(
-      () => true,
-      () => false,
-    );
   }
 
   async #stop(): Promise<StopResult> {

@@ -80,17 +80,17 @@ function migrated(database: Database, schema: string): Database {
   const ready = (): Promise<void> => (looked ??= assertMigrated(database, schema));
   return {
     size: database.size,
-    run: async (statement, params) => {
+    run: async (statement, params, limits) => {
       await ready();
-      return database.run<never>(statement, params);
+      return database.run<never>(statement, params, limits);
     },
     begin: async (options) => {
       await ready();
       return database.begin(options);
     },
-    session: async (purpose, settings) => {
+    session: async (purpose, settings, limits) => {
       await ready();
-      return database.session(purpose, settings);
+      return database.session(purpose, settings, limits);
     },
     close: () => database.close(),
   };

@@ -109,6 +109,7 @@ export async function attempt<T>(
   try {
     const tx = await engine.database.begin({
       idleTimeoutMs,
+      statementMs: deadlineMs,
       ...(lockTimeoutMs === undefined ? {} : { lockTimeoutMs }),
     });
     if (stayEveryMs !== null) leaveIdle = stayInside(tx, engine.sql.stay, stayEveryMs);

@@ -72,7 +72,8 @@ export async function receiveStatement(
   const startedMs = engine.clock.monotonicMs();
   const leave = await engine.slots.acquire();
   try {
-    const running = engine.database.run<{ fresh: boolean }>(statement, onceParams(effect, receipt));
+    const params = onceParams(effect, receipt);
+    const running = engine.database.run<{ fresh: boolean }>(statement, params, { deadlineMs });
     const { rows } = await withDeadline(running, deadlineMs, () => {
       // It may still succeed; a later attempt finds out.
       throw new SagaboxError("COMMIT_UNKNOWN", `The statement was not answered within ${deadlineMs} ms.`);

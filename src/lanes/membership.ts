@@ -93,7 +93,9 @@ export class Membership {
   async renew(): Promise<string | undefined> {
     const { run, sql, leaseMs, hasSession, clock } = this.#options;
     const askedAtMs = clock.monotonicMs();
-    const { rows } = await run<{ xid: string }>(sql.renew, [this.#id ?? "", leaseMs, hasSession]);
+    const id = this.#id;
+    const { rows } = await run<{ xid: string }>(sql.renew, [id ?? "", leaseMs, hasSession]);
+    if (id !== this.#id) return undefined; // it was given up while the answer was awaited
     if (rows[0] === undefined) this.end();
     else this.#believeFrom(askedAtMs);
     return rows[0]?.xid;

@@ -1,5 +1,13 @@
 import { errorText } from "../errors/index.ts";
-import { Loop, randomToken, systemClock, type Clock, type Service } from "../runtime/index.ts";
+import {
+  after,
+  Loop,
+  randomToken,
+  systemClock,
+  type CancelTimer,
+  type Clock,
+  type Service,
+} from "../runtime/index.ts";
 import {
   LockWatch,
   quotedSchema,
@@ -60,6 +68,7 @@ export class LaneOwnership implements Service {
   readonly #watch: LockWatch;
   /** The last tick failed since another session holds a lock: the next one finds out which. */
   #isBlocked = false;
+  #lapse: CancelTimer | undefined;
   #leaving = false;
 
   constructor(options: OwnershipOptions) {
@@ -130,6 +139,7 @@ export class LaneOwnership implements Service {
     this.#leaving = true;
     this.#loop.wake();
     await this.#loop.stop();
+    this.#lapse?.();
     await this.#leave();
   }
 
@@ -149,7 +159,10 @@ export class LaneOwnership implements Service {
   }
 
   async #tick(): Promise<number> {
-    if (this.member === undefined) await this.#membership.join();
+    if (this.member === undefined) {
+      await this.#membership.join();
+      this.#watchLease();
+    }
     const look = await this.#membership.look(this.#known());
     await this.#keepLease(look);
     if (this.member === undefined) return 0;
@@ -168,24 +181,38 @@ export class LaneOwnership implements Service {
   async #keepLease(look: Look): Promise<void> {
     if (this.#membership.isFresh(look)) return;
     const reads = this.#worker?.reads() ?? 0;
+    const { member } = this;
     const xid = await this.#membership.renew();
-    if (xid === undefined) this.#expelled();
-    else this.#worker?.saw(xid, reads);
+    if (xid === undefined || member !== this.member) return this.#expelled();
+    this.#watchLease();
+    this.#worker?.saw(xid, reads);
+  }
+
+  // The step that would notice may itself wait for a connection that hangs, while others have taken the lanes over.
+  #watchLease(): void {
+    this.#lapse?.();
+    this.#lapse = after(Math.max(0, this.remainingMs()), () => this.#loseLapsed(), { unref: true });
+  }
+
+  #loseLapsed(): void {
+    if (this.remainingMs() <= 0 && this.#claims.size > 0) this.#expelled();
   }
 
   async #acquire(wanted: number, { members, rank }: Look): Promise<void> {
     const { scope } = this.#options;
+    const { member = "" } = this;
     const token = randomToken();
     const wish = lanesByWish(members, rank).map((lane) => scope * LANES + lane);
     const { rows } = await this.#run<{ lane: number; fence: string }>(this.#sql.acquire, [
-      this.member ?? "",
+      member,
       scope,
       wanted,
       token,
       textArray(wish),
       textArray(this.#membership.earlierIds),
     ]);
-    if (rows.length === 0) return;
+    // The lease may have ended meanwhile: what was acquired under it is not ours.
+    if (rows.length === 0 || member !== this.member) return;
     for (const row of rows) {
       this.#claims.set(row.lane, { lane: row.lane, fence: Number(row.fence), token });
     }
@@ -284,6 +311,6 @@ export class LaneOwnership implements Service {
       error: errorText(error),
       retryInMs: this.#options.settings.tickMs,
     });
-    if (this.remainingMs() <= 0 && this.#claims.size > 0) this.#expelled();
+    this.#loseLapsed();
   }
 }

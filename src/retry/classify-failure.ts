@@ -33,6 +33,7 @@ const permanentCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "STORAGE_UNAVAILABLE",
   "STORAGE_POOLER_UNSUPPORTED",
+  "STORAGE_READ_ONLY",
   "TRANSPORT_UNREACHABLE",
   "TRANSPORT_TIMEOUT",
   "OUTBOX_LEASE_LOST",

@@ -10,13 +10,22 @@ export interface Rows<R> {
   readonly command: string;
 }
 
+export interface RunLimits {
+  /** How long the statement may go unanswered before its connection counts as hung and is destroyed. */
+  readonly deadlineMs?: number;
+}
+
 /** Anything that runs SQL inside some transaction: a caller's client, or one of ours. */
 export interface Queryable {
   /** Set where somebody else ends the transaction, and may have ended it before a statement arrives. */
   readonly borrowed?: true;
   /** Where the driver knows: whether the transaction is still there, as far as it has heard. */
   readonly isOpen?: () => boolean;
-  run<R = Record<string, unknown>>(statement: Statement, params?: readonly Param[]): Promise<Rows<R>>;
+  run<R = Record<string, unknown>>(
+    statement: Statement,
+    params?: readonly Param[],
+    limits?: RunLimits,
+  ): Promise<Rows<R>>;
 }
 
 /** What a handler or a `bus.transaction()` gets: plain SQL, inside the transaction that we will commit. */
@@ -47,6 +56,13 @@ export interface TransactionOptions {
   readonly idleTimeoutMs?: number;
   /** A statement that waits longer for what another transaction holds fails. */
   readonly lockTimeoutMs?: number;
+  /**
+   * How long each of our own statements in it, and its COMMIT, may go unanswered before the connection counts as hung and is
+   * destroyed. SQL given to `query` has no such limit: its author knows how long it takes.
+   */
+  readonly statementMs?: number;
+  /** The same for BEGIN, which a living server answers at once. Default: `statementMs`. */
+  readonly beginMs?: number;
 }
 
 /** Said right behind a COMMIT, on the same connection and outside the transaction. Nobody waits for it. */
@@ -103,10 +119,10 @@ export interface Database extends Queryable {
   readonly size: number;
   /** Undefined where that cannot be told. */
   usage?(): PoolUsage | undefined;
-  /** A connection of its own, for as long as the owner needs it. */
-  session(purpose: string, settings?: Readonly<Record<string, string>>): Promise<Session>;
+  /** A connection of its own, for as long as the owner needs it. The limits are those of each of its statements. */
+  session(purpose: string, settings?: Readonly<Record<string, string>>, limits?: RunLimits): Promise<Session>;
   begin(options?: TransactionOptions): Promise<OwnedTransaction>;
   /** Runs a statement by itself as `run` does, and sends it before whatever else waits for this turn of the event loop. */
-  tell?(statement: Statement, params: readonly Param[]): Promise<unknown>;
+  tell?(statement: Statement, params: readonly Param[], limits?: RunLimits): Promise<unknown>;
   close(): Promise<void>;
 }

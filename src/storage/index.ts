@@ -9,6 +9,7 @@ export type {
   Param,
   Queryable,
   Rows,
+  RunLimits,
   Session,
   Sql,
   TransactionOptions,
@@ -16,9 +17,11 @@ export type {
 export { statement, storable, textArray, type Statement } from "./statement.ts";
 export { quotedSchema } from "./schema-name.ts";
 export { assertOwnSessions, hasOwnSessions } from "./pooler.ts";
+export { CALLER_STATEMENT_MS, leasedStatementMs, limitStatements, MAX_STATEMENT_MS } from "./deadlines.ts";
 export { SQLSTATE, explainPostgresError, sqlState, type NeededRole } from "./postgres-errors.ts";
 export {
   assertMigrated,
+  assertWritable,
   migrateUp,
   migrationSql,
   migrationStatus,

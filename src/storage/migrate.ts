@@ -1,10 +1,18 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Database, OwnedTransaction, Queryable } from "./database.ts";
+import { CALLER_STATEMENT_MS } from "./deadlines.ts";
 import { migrations as shipped } from "./migrations.generated.ts";
-import { SQLSTATE, explainPostgresError, migrateRemedy, sqlState } from "./postgres-errors.ts";
+import {
+  SQLSTATE,
+  explainPostgresError,
+  explainReadOnly,
+  migrateRemedy,
+  readOnlyDatabase,
+  sqlState,
+} from "./postgres-errors.ts";
 import { quotedSchema } from "./schema-name.ts";
 import type { Statement } from "./statement.ts";
-import { ENCODING_GUARD, migrationScript, migrationStatements } from "./statements.ts";
+import { canWrite, ENCODING_GUARD, migrationScript, migrationStatements } from "./statements.ts";
 
 export interface Migration {
   readonly version: number;
@@ -86,6 +94,7 @@ async function apply(tx: OwnedTransaction, migration: Migration, quoted: string)
   try {
     await tx.query(migration.sql.replaceAll("{schema}", quoted));
   } catch (error) {
+    if (sqlState(error) === SQLSTATE.readOnlyTransaction) throw explainReadOnly(error);
     if (sqlState(error) === undefined || sqlState(error) === SQLSTATE.insufficientPrivilege) throw error;
     const busy = sqlState(error) === SQLSTATE.lockNotAvailable;
     throw new SagaboxError(
@@ -138,6 +147,13 @@ export async function assertMigrated(database: Database, schema: string): Promis
   );
 }
 
+/** Refuses a standby, and a server, database or role that is read-only: nothing of ours works there. */
+export async function assertWritable(database: Queryable): Promise<void> {
+  const { rows } = await database.run<{ can_write: boolean }>(canWrite);
+  if (rows[0]?.can_write !== false) return;
+  throw readOnlyDatabase("its transactions are read-only");
+}
+
 /** The SQL of all migrations for people who apply them with their own tool. */
 export function migrationSql(schema: string, migrations: readonly Migration[] = shipped): string {
   const quoted = quotedSchema(schema);
@@ -182,7 +198,12 @@ async function locked(
   const quoted = quotedSchema(schema);
   const { lock, lockTimeout } = migrationStatements(quoted);
   // A migrator that is frozen loses the lock, so the others do not wait for ever.
-  const tx = await database.begin({ idleTimeoutMs: 60_000 });
+  // Another one may take any time, and so may a change of a large table.
+  const tx = await database.begin({
+    idleTimeoutMs: 60_000,
+    statementMs: Infinity,
+    beginMs: CALLER_STATEMENT_MS,
+  });
   try {
     await tx.run(lock, [schema]);
     await tx.run(lockTimeout);

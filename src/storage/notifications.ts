@@ -1,6 +1,8 @@
 import { Loop, type Service } from "../runtime/index.ts";
 import type { Afterword, Database, Session } from "./database.ts";
-import { NOTIFY } from "./statements.ts";
+import { NOTIFY, PING } from "./statements.ts";
+
+const KEEP_ALIVE_MS = 15_000;
 
 export interface NotificationsOptions {
   readonly database: Database;
@@ -9,6 +11,8 @@ export interface NotificationsOptions {
   /** The connection was lost and is back: whatever was said meanwhile was not heard. */
   readonly onGap: () => void;
   readonly onError: (error: unknown) => void;
+  /** How often the idle connection is asked whether it is still there. Default 15,000. */
+  readonly keepAliveMs?: number;
 }
 
 /** LISTEN on a connection of its own that comes back by itself. Notifications are hints; polling is the truth. */
@@ -37,8 +41,13 @@ export class Notifications implements Service {
     this.#session = undefined;
   }
 
+  // A connection that only listens says nothing when it hangs, so it is asked now and then.
   async #listen(): Promise<number> {
-    if (this.listening) return Infinity;
+    const { keepAliveMs = KEEP_ALIVE_MS } = this.#options;
+    if (this.listening) {
+      await this.#session?.run(PING);
+      return keepAliveMs;
+    }
     this.#session?.release(true);
     this.#listens = false;
     const session = await this.#options.database.session("listen");
@@ -47,7 +56,7 @@ export class Notifications implements Service {
     await session.listen(this.#options.channel, ({ payload }) => this.#options.hear(payload));
     this.#listens = true;
     this.#options.onGap();
-    return Infinity;
+    return keepAliveMs;
   }
 }
 

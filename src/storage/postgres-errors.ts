@@ -20,6 +20,7 @@ export const SQLSTATE = {
   objectNotInState: "55000",
   duplicateTable: "42P07",
   duplicateSchema: "42P06",
+  readOnlyTransaction: "25006",
 } as const;
 
 export function sqlState(error: unknown): string | undefined {
@@ -28,13 +29,30 @@ export function sqlState(error: unknown): string | undefined {
   return typeof error.code === "string" && /^(?!EPIPE)[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined;
 }
 
-// The server ends the session with these, whatever it was doing.
-const SESSION_ENDED = /^(08...|57P..|25P03|25P04)$/;
+// The server ends the session with these, whatever it was doing. A refused write means that the connection leads to a standby,
+// or was made in a read-only phase and stays read-only for as long as it lives.
+const SESSION_ENDED = /^(08...|57P..|25P03|25P04|25006)$/;
 
 /** True when the server answered with an error and goes on listening; otherwise the connection is not to be trusted. */
 export function sessionSurvives(error: unknown): boolean {
   const state = sqlState(error);
   return state !== undefined && !SESSION_ENDED.test(state);
+}
+
+/** Says what to do about a write of ours that the server refused because it is read-only; others pass unchanged. */
+export function explainReadOnly(error: unknown): unknown {
+  if (sqlState(error) !== SQLSTATE.readOnlyTransaction) return error;
+  return readOnlyDatabase(errorText(error), error);
+}
+
+export function readOnlyDatabase(detail: string, cause?: unknown): SagaboxError {
+  return new SagaboxError(
+    "STORAGE_READ_ONLY",
+    `The database refuses to write (${detail}). The connection leads to a standby, or the server, the database, the ` +
+      "role or this transaction is read-only (default_transaction_read_only, SET TRANSACTION READ ONLY). " +
+      "Connect to the primary with a role that may write, or wait until the read-only phase is over.",
+    { cause },
+  );
 }
 
 /** A connection that could not be made, in words. All of these count as the database's failure, never a message's. */

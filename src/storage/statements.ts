@@ -66,6 +66,13 @@ commit;`;
 
 /** The process of the server that answers. */
 export const backend = statement("sagabox.session.backend", "select pg_backend_pid() as pid");
+export const PING = statement("sagabox.ping", "select 1");
+
+/** False on a standby, and where the server, the database or the role is read-only. */
+export const canWrite = statement(
+  "sagabox.can_write",
+  "select current_setting('transaction_read_only') = 'off' as can_write",
+);
 
 export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
 

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { projectRoot, isNode, lineOf, walk } from "./source-file.ts";
 import type { SourceFile, SyntaxNode, Violation } from "./source-file.ts";
 
-const MAX_LINES = 300;
+const MAX_LINES = 500;
 
 const things = "table|schema|unique|index|or replace|function|view|type|sequence|publication|role|extension";
 const objects = `(${things}|database|trigger|temp|temporary|unlogged|materialized|policy|domain)`;

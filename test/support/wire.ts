@@ -67,9 +67,20 @@ export class Wire {
     this.#state = "swallowing";
   }
 
+  /** The open connections go silent for good; new ones work. */
+  deafen(): void {
+    for (const pair of this.#pairs) pair.deaf = true;
+  }
+
   /** As it was. What was swallowed stays lost, and so does the connection it was lost on. */
   heal(): void {
     this.#state = "open";
+    for (const { client, upstream } of this.#pairs) if (client.destroyed) upstream.end();
+  }
+
+  /** How many connections a client holds open. */
+  get clients(): number {
+    return [...this.#pairs].filter(({ client }) => !client.destroyed).length;
   }
 
   /** A connection breaks the moment its client has sent this: the server gets it, its answer is lost. */
@@ -94,8 +105,10 @@ export class Wire {
     for (const socket of [client, upstream]) socket.on("error", () => undefined);
     client.on("data", (bytes) => this.#said(pair, bytes));
     upstream.on("data", (bytes) => this.#pass(pair, client, bytes));
-    // What the client said last still reaches the server.
-    client.on("close", () => upstream.end());
+    // What the client said last still reaches the server; through a silent wire not even the end does.
+    client.on("close", () => {
+      if (this.#state !== "swallowing") upstream.end();
+    });
     upstream.on("close", () => {
       client.destroy();
       this.#pairs.delete(pair);

@@ -1,7 +1,8 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../../test/support/database.ts";
-import { ask, askAll } from "./ask.ts";
+import { ask, askAllInTime } from "./ask.ts";
+import { ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient } from "./pg-shape.ts";
 
 async function setup(change: (client: pg.PoolClient) => object = () => ({}), Client = pg.Client) {
@@ -39,7 +40,9 @@ test("a query is answered with its result or its error, and the next one is aske
 test("of several that leave together it is told how each of them ended, in their order", async () => {
   const client = await setup();
   client.pipeline = true;
-  expect(await askAll(client, ["begin", "select no_such_column", "commit"])).toMatchObject([
+  expect(
+    await askAllInTime(client, new ConnectionWatch(), ["begin", "select no_such_column", "commit"], 30_000),
+  ).toMatchObject([
     { status: "fulfilled", value: { command: "BEGIN" } },
     { status: "rejected", reason: { code: "42703" } },
     { status: "fulfilled", value: { command: "ROLLBACK" } },
@@ -50,13 +53,20 @@ test("a connection that is lost answers all of them", async () => {
   const client = await setup();
   client.on("error", () => undefined);
   client.pipeline = true;
-  const answers = await askAll(client, ["begin", "select pg_terminate_backend(pg_backend_pid())", "commit"]);
+  const answers = await askAllInTime(
+    client,
+    new ConnectionWatch(),
+    ["begin", "select pg_terminate_backend(pg_backend_pid())", "commit"],
+    30_000,
+  );
   expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
 });
 
 test("a function in place of the driver's own that knows promises only is asked as it can answer", async () => {
   const client = await setup(logging);
-  expect(await askAll(client, ["begin", "select 1 as n", "commit"])).toMatchObject([
+  expect(
+    await askAllInTime(client, new ConnectionWatch(), ["begin", "select 1 as n", "commit"], 30_000),
+  ).toMatchObject([
     { value: { command: "BEGIN" } },
     { value: { rows: [{ n: 1 }] } },
     { value: { command: "COMMIT" } },
@@ -75,7 +85,7 @@ test("so is a client of somebody's own", async () => {
   };
   Object.assign(Logged.prototype, { query });
   const client = await setup(undefined, Logged);
-  const answers = await askAll(client, ["begin", "commit"]);
+  const answers = await askAllInTime(client, new ConnectionWatch(), ["begin", "commit"], 30_000);
   expect(answers).toMatchObject([{ value: { command: "BEGIN" } }, { value: { command: "COMMIT" } }]);
   expect(asked).toEqual(["BEGIN", "COMMIT"]);
 });
@@ -102,7 +112,9 @@ test("a parameter that cannot be written fails its query, whatever comes behind 
     },
   ];
   const broken = { name: "broken", text: "select $1::text", values };
-  expect(await askAll(client, ["begin", broken, "commit"])).toMatchObject([
+  expect(
+    await askAllInTime(client, new ConnectionWatch(), ["begin", broken, "commit"], 30_000),
+  ).toMatchObject([
     { status: "fulfilled" },
     { status: "rejected", reason: { message: "cannot be written" } },
     { status: "fulfilled" },
@@ -115,5 +127,7 @@ test("a client that throws at once answers with that", async () => {
       throw new Error("no");
     },
   }));
-  expect(await askAll(client, ["begin"])).toMatchObject([{ status: "rejected", reason: { message: "no" } }]);
+  expect(await askAllInTime(client, new ConnectionWatch(), ["begin"], 30_000)).toMatchObject([
+    { status: "rejected", reason: { message: "no" } },
+  ]);
 });

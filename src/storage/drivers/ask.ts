@@ -1,4 +1,8 @@
+import type { Param } from "../database.ts";
 import { explainPooler } from "../pooler.ts";
+import { sqlState } from "../postgres-errors.ts";
+import type { Statement } from "../statement.ts";
+import type { ConnectionWatch } from "./connection-watch.ts";
 import type { PgAnswered, PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 
 /** One promise for a query, where the driver would make two. */
@@ -15,22 +19,84 @@ export function ask(
   });
 }
 
-/** One promise for several that leave one behind the other: how each of them ended. */
-export function askAll(
+/** Runs a statement of ours. A connection that does not answer by the deadline is destroyed. */
+export function askInTime(
   client: PgClient,
+  watch: ConnectionWatch,
+  {
+    statement: { name, preparedName, text },
+    params,
+    deadlineMs,
+  }: { readonly statement: Statement; readonly params: readonly Param[]; readonly deadlineMs: number },
+): Promise<PgResult> {
+  return inTime(client, watch, { name: preparedName, text, values: params }, { what: name, deadlineMs });
+}
+
+interface Deadline {
+  readonly deadlineMs: number;
+  /** Called with a good answer, before the answer to the next statement is read. */
+  readonly onAnswer?: () => void;
+}
+
+/** Runs a text without parameters, such as BEGIN or LISTEN, under a deadline. */
+export function askTextInTime(
+  client: PgClient,
+  watch: ConnectionWatch,
+  text: string,
+  limits: Deadline,
+): Promise<PgResult> {
+  return inTime(client, watch, text, { what: text.split(/[\s;]/, 1)[0] ?? text, ...limits });
+}
+
+function inTime(
+  client: PgClient,
+  watch: ConnectionWatch,
+  query: PgQuery | string,
+  { what, deadlineMs, onAnswer }: Deadline & { readonly what: string },
+): Promise<PgResult> {
+  return new Promise((resolve, reject) => {
+    const endDeadline = watch.expectAnswer(client, deadlineMs, what, reject);
+    send(client, query, undefined, (error, result) => {
+      endDeadline();
+      if (result !== undefined) {
+        watch.answered(client);
+        onAnswer?.();
+        resolve(result);
+      } else {
+        if (sqlState(error) !== undefined) watch.answered(client);
+        reject(explainPooler(error) as Error);
+      }
+    });
+  });
+}
+
+/**
+ * One promise for several that leave one behind the other, of which the last is a COMMIT: how each of them ended. After the
+ * deadline those without an answer count as failed, and the connection is destroyed.
+ */
+export function askAllInTime(
+  client: PgClient,
+  watch: ConnectionWatch,
   queries: readonly (PgQuery | string)[],
+  deadlineMs: number,
 ): Promise<PromiseSettledResult<PgResult>[]> {
   return new Promise((resolve) => {
     const answers: PromiseSettledResult<PgResult>[] = [];
     let open = queries.length;
+    const answer = (i: number, reason: unknown, value: PgResult | undefined): void => {
+      if (answers[i] !== undefined) return; // the driver may answer twice where it cannot write a parameter
+      answers[i] = value === undefined ? { status: "rejected", reason } : { status: "fulfilled", value };
+      if (--open > 0) return;
+      endDeadline();
+      resolve(answers);
+    };
+    const endDeadline = watch.expectAnswer(client, deadlineMs, "COMMIT", (error) => {
+      for (const i of queries.keys()) answer(i, error, undefined);
+    });
     for (const [i, query] of queries.entries()) {
       send(client, query, undefined, (reason, value) => {
-        if (answers[i] !== undefined) return; // the driver may answer twice where it cannot write a parameter
-        answers[i] =
-          value === undefined
-            ? { status: "rejected", reason: explainPooler(reason) }
-            : { status: "fulfilled", value };
-        if (--open === 0) resolve(answers);
+        if (value !== undefined) watch.answered(client);
+        answer(i, explainPooler(reason), value);
       });
     }
   });

@@ -1,7 +1,7 @@
 import { NotInTransactionError, SagaboxError } from "../../errors/index.ts";
 import type { OwnedTransaction, Param, Queryable, Rows } from "../database.ts";
 import { explainPooler } from "../pooler.ts";
-import { sqlState } from "../postgres-errors.ts";
+import { explainReadOnly, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import type { PgQuery, PgResult } from "./pg-shape.ts";
 import { isPgTooOld, pgTooOld } from "./pg-version.ts";
@@ -71,7 +71,7 @@ class PgCaller implements Queryable {
     const query = { name: statement.preparedName, text: statement.text, values: params };
     const result = await this.#client.query(query).catch((error: unknown) => {
       // The client may hear of the failure a moment after its caller does; then the server says so.
-      throw sqlState(error) === "25P02" ? transactionAborted(error) : explainPooler(error);
+      throw sqlState(error) === "25P02" ? transactionAborted(error) : explainReadOnly(explainPooler(error));
     });
     return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
   }
@@ -104,7 +104,7 @@ class PostgresJsCaller implements Queryable {
     const asked = this.#tx.unsafe(statement.text, params, { prepare: true });
     // The driver names its statements itself.
     const rows = await asked.catch((error: unknown) => {
-      throw explainPooler(error, true);
+      throw explainReadOnly(explainPooler(error, true));
     });
     return { rows: withOurNames(rows as object[]) as R[], rowCount: rows.count ?? rows.length, command: "" };
   }

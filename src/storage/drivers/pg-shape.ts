@@ -13,6 +13,17 @@ export interface PgQuery {
 
 export type PgAnswered = (error: unknown, result?: PgResult) => void;
 
+/** The socket of a client; other drivers of the same shape may have none. */
+export interface PgStream {
+  /** Holding it back for a moment makes one packet of several messages. */
+  cork?(): void;
+  uncork?(): void;
+  destroy?(): void;
+  once?(event: "close", listener: () => void): unknown;
+  readonly destroyed?: boolean;
+  readonly bytesRead?: number;
+}
+
 export interface PgClient {
   query(query: PgQuery | string, values?: readonly unknown[]): Promise<PgResult>;
   getTransactionStatus(): string | null;
@@ -21,8 +32,7 @@ export interface PgClient {
   removeListener(event: "error", hear: (error?: Error) => void): unknown;
   release(destroy?: boolean): void;
   pipeline?: boolean;
-  /** The socket; holding it back for a moment makes one packet of several messages. */
-  readonly connection?: { readonly stream?: { cork?(): void; uncork?(): void } };
+  readonly connection?: { readonly stream?: PgStream };
 }
 
 /** A `pg.Pool`, of whatever version: wide on purpose, since its overloads fit no narrower shape. */
@@ -30,13 +40,13 @@ export interface PgPool {
   connect: (...args: never[]) => unknown;
   end: (...args: never[]) => unknown;
   readonly totalCount: number;
-  readonly options?: { readonly max?: number };
+  readonly options?: { readonly max?: number; readonly connectionTimeoutMillis?: number | undefined };
 }
 
 /** The same pool as we use it. */
 export interface UsedPool {
   on(event: "error", hear: (error: Error) => void): unknown;
-  on(event: "connect", hear: (client: PgClient) => void): unknown;
+  on(event: "connect" | "remove", hear: (client: PgClient) => void): unknown;
   connect(): Promise<PgClient>;
   connect(handOver: (error?: Error, client?: PgClient) => void): Promise<PgClient> | undefined;
   end(): Promise<void>;

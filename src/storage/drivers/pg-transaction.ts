@@ -1,11 +1,13 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import type { Afterword, LastStatement, OwnedTransaction, Param } from "../database.ts";
-import type { Rows, TransactionOptions } from "../database.ts";
-import { SQLSTATE, sqlState } from "../postgres-errors.ts";
+import type { Rows, RunLimits, TransactionOptions } from "../database.ts";
+import { MAX_STATEMENT_MS } from "../deadlines.ts";
+import { explainReadOnly, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { ask, askAll, send } from "./ask.ts";
+import { ask, askAllInTime, askInTime, askTextInTime } from "./ask.ts";
 import { beginText, checkIsolation, type Isolation } from "./begin-text.ts";
+import { destroyClient, type ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 import { checkMark } from "./statements.ts";
 import { findTransactionControl } from "./transaction-control.ts";
@@ -14,6 +16,7 @@ import { isRollback, replacedByOther, transactionAborted } from "./transaction-e
 import { canWatch, TransactionWatch } from "./transaction-watch.ts";
 
 const ROLLBACK_MS = 5_000;
+const WRITES: readonly string[] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
 
 /** For drivers that show no command tags: proves that the transaction is the one that was begun. */
 const MARK_CHECK: LastStatement = {
@@ -34,6 +37,9 @@ export class PgTransaction implements OwnedTransaction {
   readonly seesEverything: boolean;
   beforeSavepoint?: () => Promise<void>;
   readonly #client: PgClient;
+  readonly #connection: ConnectionWatch;
+  readonly #statementMs: number;
+  readonly #beginMs: number;
   readonly #beginText: string;
   /** Statements that are not answered yet, with their texts. */
   readonly #inFlight = new Map<Promise<PgResult>, string>();
@@ -46,12 +52,19 @@ export class PgTransaction implements OwnedTransaction {
   #refused: SagaboxError | undefined;
   #asked = false;
   #lost: { readonly cause: unknown } | undefined;
+  /** Something was written, so the server and this transaction are not read-only, unless its own SQL made it so. */
+  #hasWritten = false;
+  /** The first write was refused: the connection leads to a standby, or was made in a read-only phase. */
+  #isReadOnly = false;
   /** Resolves when the afterword is answered: true unless it failed. */
   #saying: Promise<boolean> | undefined;
 
-  constructor(client: PgClient, options: TransactionOptions) {
+  constructor(client: PgClient, options: TransactionOptions, connection: ConnectionWatch) {
     checkIsolation(options.isolation);
     this.#client = client;
+    this.#connection = connection;
+    this.#statementMs = options.statementMs ?? MAX_STATEMENT_MS;
+    this.#beginMs = options.beginMs ?? this.#statementMs;
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process
     this.#pipeline(true);
@@ -67,20 +80,31 @@ export class PgTransaction implements OwnedTransaction {
     return this.#lost !== undefined;
   }
 
-  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    return this.#send<R>(queryOf({ statement, params }));
+  async run<R>(
+    statement: Statement,
+    params: readonly Param[] = [],
+    { deadlineMs = this.#statementMs }: RunLimits = {},
+  ): Promise<Rows<R>> {
+    assertAllWritable(params);
+    try {
+      const send = (): Promise<PgResult> =>
+        askInTime(this.#client, this.#connection, { statement, params, deadlineMs });
+      return await this.#send<R>(send, statement.text);
+    } catch (error) {
+      throw this.#isReadOnly ? explainReadOnly(error) : error;
+    }
   }
 
   query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
     // A text by itself is cheaper for the driver; what is none must not pass for a query of its own, nor for a callback.
     if (typeof text !== "string" || typeof params === "function")
-      return this.#send<R>({ text, values: params });
+      return this.#send<R>(() => ask(this.#client, { text, values: params }), text);
     const values = Array.isArray(params) && params.length === 0 ? undefined : params;
     const control = findTransactionControl(text);
-    if (control === undefined) return this.#send<R>(text, values);
-    if (control.kind === "end") return Promise.reject((this.#refused = commandRefused(control.command)));
-    if (this.beforeSavepoint === undefined) return this.#send<R>(text, values);
-    return this.beforeSavepoint().then(() => this.#send<R>(text, values));
+    if (control?.kind === "end") return Promise.reject((this.#refused = commandRefused(control.command)));
+    const send = (): Promise<PgResult> => ask(this.#client, text, values);
+    if (control === undefined || this.beforeSavepoint === undefined) return this.#send<R>(send, text);
+    return this.beforeSavepoint().then(() => this.#send<R>(send, text));
   }
 
   async commit(last: readonly LastStatement[] = [], afterword?: Afterword): Promise<Rows<unknown>[]> {
@@ -95,7 +119,8 @@ export class PgTransaction implements OwnedTransaction {
     const check = this.seesEverything || !this.#asked ? [] : [MARK_CHECK];
     const answers = this.#together(() => {
       void this.#begin();
-      const answering = askAll(this.#client, [...check.map(queryOf), ...queries, "commit"]);
+      const all = [...check.map(queryOf), ...queries, "commit"];
+      const answering = askAllInTime(this.#client, this.#connection, all, this.#statementMs);
       if (afterword !== undefined) this.#say(afterword);
       return answering;
     });
@@ -133,16 +158,19 @@ export class PgTransaction implements OwnedTransaction {
     this.#lost ??= { cause };
   };
 
-  async #send<R>(query: PgQuery | string, values?: readonly unknown[]): Promise<Rows<R>> {
+  async #send<R>(send: () => Promise<PgResult>, text: string): Promise<Rows<R>> {
     this.#assertOpen();
     // Outside the transaction that was begun, a statement would be committed by itself or by the wrong COMMIT.
     if (this.#watch?.interference !== undefined) throw interferedWith(this.#watch.interference);
     this.#asked = true;
-    const answer = this.#begun === undefined ? this.#first(query, values) : ask(this.#client, query, values);
-    this.#inFlight.set(answer, typeof query === "string" ? query : query.text);
+    const answer = this.#begun === undefined ? this.#first(send) : send();
+    this.#inFlight.set(answer, text);
     try {
-      return rowsOf<R>(await answer);
+      const result = await answer;
+      this.#hasWritten ||= WRITES.includes(result.command);
+      return rowsOf<R>(result);
     } catch (error) {
+      this.#noticeReadOnly(error);
       if (error instanceof Error) Error.captureStackTrace(error); // the server's answer leads to no line of the caller's
       throw error;
     } finally {
@@ -150,25 +178,28 @@ export class PgTransaction implements OwnedTransaction {
     }
   }
 
-  #first(query: PgQuery | string, values?: readonly unknown[]): Promise<PgResult> {
+  #first(send: () => Promise<PgResult>): Promise<PgResult> {
     const stream = this.#client.connection?.stream;
     stream?.cork?.();
     process.nextTick(() => stream?.uncork?.()); // whatever is asked before anybody waits comes along
     void this.#begin();
-    return ask(this.#client, query, values);
+    return send();
+  }
+
+  #noticeReadOnly(error: unknown): void {
+    if (!this.#hasWritten && sqlState(error) === SQLSTATE.readOnlyTransaction) this.#isReadOnly = true;
   }
 
   #begin(): Promise<PgResult> {
     if (this.#begun === undefined) {
-      this.#begun = new Promise((resolve, reject) =>
-        send(this.#client, this.#beginText, undefined, (error, result) => {
-          if (result === undefined) return reject(error as Error);
-          // Called before the next answer is read, so no tag of this transaction is missed, and none from before is heard.
+      this.#begun = askTextInTime(this.#client, this.#connection, this.#beginText, {
+        deadlineMs: this.#beginMs,
+        // Called before the next answer is read, so no tag of this transaction is missed, and none from before is heard.
+        onAnswer: () => {
           if (this.#asked && !this.#released)
             this.#watch = new TransactionWatch(this.#client, this.#usesSavepoint);
-          resolve(result);
-        }),
-      );
+        },
+      });
       this.#begun.catch((reason: unknown) => void (this.#notBegun = { reason })); // told again by whoever needs it
     }
     return this.#begun;
@@ -198,7 +229,8 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   #say(afterword: Afterword): void {
-    this.#saying = ask(this.#client, queryOf(afterword)).then(
+    const said = { ...afterword, deadlineMs: this.#beginMs };
+    this.#saying = askInTime(this.#client, this.#connection, said).then(
       () => true,
       () => false,
     );
@@ -219,11 +251,17 @@ export class PgTransaction implements OwnedTransaction {
       this.#release(true);
       throw isAlive ? commit.reason : commitUnknown(commit.reason);
     }
+    if (failed !== undefined) this.#noticeReadOnly(failed.reason);
     this.#release(commit?.status === "rejected");
     if (this.#notBegun !== undefined) throw this.#notBegun.reason;
-    if (failed !== undefined) throw last[failedAt]?.explain?.(failed.reason) ?? failed.reason;
+    if (failed !== undefined) throw this.#explain(failed.reason, last[failedAt]);
     if (commit?.status !== "fulfilled" || commit.value.command !== "COMMIT") throw transactionAborted();
     return answers.slice(0, -1).map((answer) => rowsOf((answer as PromiseFulfilledResult<PgResult>).value));
+  }
+
+  #explain(reason: unknown, last: LastStatement | undefined): unknown {
+    if (this.#isReadOnly) return explainReadOnly(reason);
+    return last?.explain?.(reason) ?? reason;
   }
 
   #probe(): Promise<unknown> {
@@ -271,19 +309,21 @@ export class PgTransaction implements OwnedTransaction {
     this.#pipeline(false);
     this.#watch?.stop();
     this.#client.removeListener("error", this.#onLoss);
-    this.#client.release(destroy);
+    if (destroy || this.#isReadOnly) destroyClient(this.#client);
+    else this.#client.release();
   }
 }
 
 function queryOf({ statement, params }: LastStatement): PgQuery {
-  for (const param of params) if (typeof param === "object" && param !== null) assertWritable(param);
+  assertAllWritable(params);
   return { name: statement.preparedName, text: statement.text, values: params };
 }
 
 // Users may hand in anything, and the driver makes JSON of it. If it fails at that it closes the prepared statement, of
 // which it goes on to think that it is there, and the COMMIT that is sent behind it commits without it.
-function assertWritable(param: unknown): void {
-  if (!ArrayBuffer.isView(param)) JSON.stringify(param);
+function assertAllWritable(params: readonly unknown[]): void {
+  for (const param of params)
+    if (typeof param === "object" && param !== null && !ArrayBuffer.isView(param)) JSON.stringify(param);
 }
 
 function rowsOf<R>(result: PgResult): Rows<R> {

@@ -1,19 +1,26 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { after, random, sleep, type CancelTimer } from "../../runtime/index.ts";
-import type { Database, Notification, OwnedTransaction, Param, Rows, Session } from "../database.ts";
-import type { PoolUsage, TransactionOptions } from "../database.ts";
-import { connectFailure, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
+import { after, random, sleep, withDeadline, type CancelTimer } from "../../runtime/index.ts";
+import type { Database, OwnedTransaction, Param, Rows, Session } from "../database.ts";
+import type { PoolUsage, RunLimits, TransactionOptions } from "../database.ts";
+import { MAX_STATEMENT_MS } from "../deadlines.ts";
+import { connectFailure, explainReadOnly, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { ask } from "./ask.ts";
+import { askInTime } from "./ask.ts";
 import { checkIsolation } from "./begin-text.ts";
+import { destroyClient, watchPool, type ConnectionWatch } from "./connection-watch.ts";
+import { PgSession } from "./pg-session.ts";
 import { PgTransaction } from "./pg-transaction.ts";
-import { isPgPool, type PgClient, type PgPool, type PgResult, type UsedPool } from "./pg-shape.ts";
+import { isPgPool, type PgClient, type PgPool, type UsedPool } from "./pg-shape.ts";
 import { isPgTooOld, pgTooOld } from "./pg-version.ts";
-import { setConfig } from "./statements.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
+/** How long the connections of a pool that closes may take to say goodbye. */
+const CLOSE_MS = 500;
 /** Of a statement by itself that lost against another and changed nothing, as under a role that is stricter by default. */
 const MOST_ATTEMPTS = 10;
+
+const yes = (): boolean => true;
+const no = (): boolean => false;
 
 export interface PgDatabaseOptions {
   readonly pool?: PgPool;
@@ -28,14 +35,12 @@ export class PgDatabase implements Database {
   #answered = false;
   #closed = false;
   #used: UsedPool | undefined;
+  #watch: ConnectionWatch | undefined;
 
   constructor(options: PgDatabaseOptions) {
     this.#options = options;
     if (options.pool === undefined) return;
-    const pool = options.pool as unknown as UsedPool;
-    guard(pool);
-    this.#pool = Promise.resolve(pool);
-    this.#used = pool;
+    this.#use(options.pool as unknown as UsedPool);
   }
 
   get size(): number {
@@ -52,10 +57,14 @@ export class PgDatabase implements Database {
     return { total, idle, waiting };
   }
 
-  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
+  async run<R>(
+    statement: Statement,
+    params: readonly Param[] = [],
+    { deadlineMs = MAX_STATEMENT_MS }: RunLimits = {},
+  ): Promise<Rows<R>> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await runOn<R>(await this.#acquire(), statement, params);
+        return await this.#runOn<R>(await this.#acquire(), statement, params, deadlineMs);
       } catch (error) {
         if (attempt === MOST_ATTEMPTS || sqlState(error) !== SQLSTATE.serializationFailure) throw error;
         await sleep(random() * 2 ** attempt);
@@ -63,19 +72,26 @@ export class PgDatabase implements Database {
     }
   }
 
-  tell(statement: Statement, params: readonly Param[]): Promise<unknown> {
+  tell(statement: Statement, params: readonly Param[], limits: RunLimits = {}): Promise<unknown> {
     const pool = this.#used;
-    if (pool === undefined || (pool.idleCount ?? 0) === 0) return this.run(statement, params);
+    if (pool === undefined || (pool.idleCount ?? 0) === 0) return this.run(statement, params, limits);
+    const { deadlineMs = MAX_STATEMENT_MS } = limits;
     return new Promise((resolve, reject) => {
-      const send = (client: PgClient): void => void runOn(client, statement, params).then(resolve, reject);
+      const send = (client: PgClient): void =>
+        void this.#runOn(client, statement, params, deadlineMs).then(resolve, reject);
       this.#connect(pool, send, reject, { unref: true });
     });
   }
 
-  async session(purpose: string, settings: Readonly<Record<string, string>> = {}): Promise<Session> {
-    const session = new PgSession(await this.#acquire());
+  async session(
+    purpose: string,
+    settings: Readonly<Record<string, string>> = {},
+    { deadlineMs = MAX_STATEMENT_MS }: RunLimits = {},
+  ): Promise<Session> {
+    const client = await this.#acquire();
+    const session = new PgSession(client, this.#watchOf(), deadlineMs);
     try {
-      await session.configure({ application_name: `sagabox ${purpose}`, ...SETTLED, ...settings });
+      await session.configure({ application_name: `sagabox ${purpose}`, ...settings });
       return session;
     } catch (error) {
       session.release();
@@ -86,18 +102,20 @@ export class PgDatabase implements Database {
   async begin(options: TransactionOptions = {}): Promise<OwnedTransaction> {
     checkIsolation(options.isolation);
     const client = await this.#acquire();
-    if (!isPgTooOld(client)) return new PgTransaction(client, options);
+    if (!isPgTooOld(client)) return new PgTransaction(client, options, this.#watchOf());
     client.release();
     throw pgTooOld();
   }
 
-  /** A pool of the user's own stays open, and whoever still needs a connection of it gets one. */
+  /** A pool of the user's own stays open. Connections that do not end in time are destroyed: they would keep the process. */
   async close(): Promise<void> {
     if (this.#options.pool !== undefined) return;
     this.#closed = true;
     const pool = await this.#pool;
     this.#pool = undefined;
-    await pool?.end();
+    const isClosed = pool?.end().then(yes) ?? true;
+    if (await withDeadline(Promise.resolve(isClosed), CLOSE_MS, no)) return;
+    for (const { connection } of this.#watchOf().connected) connection?.stream?.destroy?.();
   }
 
   #acquire(): Promise<PgClient> {
@@ -127,7 +145,10 @@ export class PgDatabase implements Database {
       giveUp?.();
       if (client === undefined) fail(connectFailure(error));
       else if (late) client.release();
-      else {
+      else if (this.#watchOf().isSuspect(client)) {
+        destroyClient(client);
+        this.#connect(pool, take, fail, timer);
+      } else {
         this.#answered = true;
         take(client);
       }
@@ -141,11 +162,29 @@ export class PgDatabase implements Database {
 
   #noneFree(): unknown {
     if (!this.#answered) return connectFailure(new Error(`no answer within ${ACQUIRE_DEADLINE_MS} ms`));
+    const { pool } = this.#options;
+    // In such a pool a connection attempt that hangs keeps its place for good, and it is not ours to end.
+    const isUnlimited = pool !== undefined && !((pool.options?.connectionTimeoutMillis ?? 0) > 0);
     return new SagaboxError(
       "STORAGE_UNAVAILABLE",
       `No database connection was free within ${ACQUIRE_DEADLINE_MS} ms. ` +
-        "Raise the pool's `max`, lower the concurrency, or look for transactions that never end.",
+        "Raise the pool's `max`, lower the concurrency, or look for transactions that never end." +
+        (isUnlimited
+          ? " Set `connectionTimeoutMillis` on the pool, so that a connect that hangs is given up."
+          : ""),
     );
+  }
+
+  #use(pool: UsedPool): UsedPool {
+    this.#watch = watchPool(pool);
+    this.#used = pool;
+    this.#pool ??= Promise.resolve(pool);
+    return pool;
+  }
+
+  #watchOf(): ConnectionWatch {
+    if (this.#watch === undefined) throw new Error("there is no pool yet");
+    return this.#watch;
   }
 
   async #open(): Promise<UsedPool> {
@@ -156,9 +195,31 @@ export class PgDatabase implements Database {
       connectionTimeoutMillis: ACQUIRE_DEADLINE_MS,
       keepAlive: true,
     });
-    this.#used = pool as unknown as UsedPool;
-    guard(this.#used);
-    return this.#used;
+    return this.#use(pool as unknown as UsedPool);
+  }
+
+  async #runOn<R>(
+    client: PgClient,
+    statement: Statement,
+    params: readonly Param[],
+    deadlineMs: number,
+  ): Promise<Rows<R>> {
+    const watch = this.#watchOf();
+    const ignore = (): void => undefined;
+    client.on("error", ignore);
+    let isUsable = false;
+    try {
+      const result = await askInTime(client, watch, { statement, params, deadlineMs });
+      isUsable = true;
+      return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+    } catch (error) {
+      isUsable = sessionSurvives(error);
+      throw explainReadOnly(error);
+    } finally {
+      client.removeListener("error", ignore);
+      if (isUsable) client.release();
+      else destroyClient(client);
+    }
   }
 }
 
@@ -167,117 +228,6 @@ function stopped(): SagaboxError {
     "BUS_STOPPED",
     "The connections of this bus were closed when it was stopped. Make a new one with createBus().",
   );
-}
-
-async function runOn<R>(client: PgClient, statement: Statement, params: readonly Param[]): Promise<Rows<R>> {
-  const ignore = (): void => undefined;
-  client.on("error", ignore);
-  let broken = true;
-  try {
-    const result = await ask(client, prepared(statement, params));
-    broken = false;
-    return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
-  } catch (error) {
-    broken = !sessionSurvives(error);
-    throw error;
-  } finally {
-    client.removeListener("error", ignore);
-    client.release(broken);
-  }
-}
-
-// Without a listener Node would end the process: over an idle connection that broke, which the pool replaces by itself, and
-// over one that breaks in the moment between being handed out and being listened to. Once for each pool, which may outlive many
-// buses: what is already connected is listened to by whoever came first.
-const guarded = new WeakSet<UsedPool>();
-
-function guard(pool: UsedPool): void {
-  if (guarded.has(pool)) return;
-  guarded.add(pool);
-  pool.on("error", () => undefined);
-  pool.on("connect", (client) => client.on("error", () => undefined));
-}
-
-/** Our statements lock what they decide about and look again; a role whose default is stricter would make them fail. */
-const SETTLED = { default_transaction_isolation: "read committed" };
-
-class PgSession implements Session {
-  readonly #client: PgClient;
-  readonly #told: (() => void)[] = [];
-  readonly #pipelined: boolean;
-  #last: Promise<unknown> = Promise.resolve();
-  #open = 0;
-  #broken = false;
-  #released = false;
-
-  constructor(client: PgClient) {
-    this.#client = client;
-    this.#pipelined = client.pipeline !== undefined;
-    if (this.#pipelined) client.pipeline = true; // what is asked meanwhile leaves at once, and the server goes on with it
-    client.on("error", () => this.#break());
-    client.on("end", () => this.#break());
-  }
-
-  get broken(): boolean {
-    return this.#broken;
-  }
-
-  async configure(settings: Readonly<Record<string, string>>): Promise<void> {
-    for (const [name, value] of Object.entries(settings)) await this.run(setConfig, [name, value]);
-  }
-
-  async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    const send = (): Promise<PgResult> => ask(this.#client, prepared(statement, params));
-    // A driver that does not pipeline no longer wants to queue either: there one after the other.
-    const sent = this.#pipelined || this.#open === 0 ? send() : this.#last.then(send);
-    this.#open += 1;
-    this.#last = sent.catch(() => undefined);
-    try {
-      const result = await sent;
-      return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
-    } catch (error) {
-      if (!sessionSurvives(error)) this.#break();
-      throw error;
-    } finally {
-      this.#open -= 1;
-    }
-  }
-
-  async listen(channel: string, hear: (notification: Notification) => void): Promise<void> {
-    this.#client.on("notification", (message) => {
-      if (message.channel === channel) hear({ channel, payload: message.payload ?? "" });
-    });
-    await this.#client.query(`listen "${channel.replaceAll('"', "")}"`);
-  }
-
-  onBreak(told: () => void): void {
-    this.#told.push(told);
-  }
-
-  // Its settings are not the pool's, so the connection ends with the session.
-  release(): void {
-    if (this.#released) return;
-    this.#released = true;
-    if (this.#pipelined) this.#client.pipeline = false; // or it would wait for its queries before it ends
-    this.#client.release(true);
-  }
-
-  #break(): void {
-    if (this.#broken) return;
-    this.#broken = true;
-    for (const told of this.#told) if (!this.#released) told();
-  }
-}
-
-function prepared(
-  statement: Statement,
-  params: readonly Param[],
-): {
-  name: string;
-  text: string;
-  values: readonly Param[];
-} {
-  return { name: statement.preparedName, text: statement.text, values: params };
 }
 
 /** A pool or a connection URL; anything else is refused with a hint. */

@@ -2,6 +2,7 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { notebook } from "../../../test/support/notebook.ts";
 import { statement } from "../statement.ts";
+import { ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient } from "./pg-shape.ts";
 import { PgTransaction } from "./pg-transaction.ts";
 import { pgDatabase } from "./pg.ts";
@@ -151,14 +152,14 @@ test.each([
   ["commit and chain", ["a"]],
 ])("a driver that shows no command tags asks the server: %s", async (text, left) => {
   const { pool, notes } = await notebook();
-  const good = new PgTransaction(untagged(await pool.connect()), {});
+  const good = new PgTransaction(untagged(await pool.connect()), {}, new ConnectionWatch());
   expect(good.seesEverything).toBe(false);
   await good.run(insert, ["good"]);
   await good.query("savepoint s");
   await good.query("rollback to s");
   expect(await good.commit([last])).toHaveLength(1);
   const client = await pool.connect();
-  const tx = new PgTransaction(untagged(client), {});
+  const tx = new PgTransaction(untagged(client), {}, new ConnectionWatch());
   await tx.run(insert, ["a"]);
   await client.query(text);
   await tx.run(insert, ["b"]);

@@ -1,0 +1,104 @@
+import pg from "pg";
+import { createBus, event, type Bus, type BusOptions, type Transport } from "sagabox";
+import { expect, onTestFinished } from "vitest";
+import { z } from "zod";
+import { temporaryDatabase } from "./database.ts";
+import { RecordingObserver } from "./recording-observer.ts";
+import { Wire } from "./wire.ts";
+
+export const Noted = event("noted", {
+  schema: z.object({ key: z.string(), n: z.number() }),
+  key: ({ key }) => key,
+});
+
+/** Enough keys that both of two workers always own some of them. */
+const KEYS = Array.from({ length: 40 }, (_, n) => `k${n}`);
+
+export interface WorkerUnderTest {
+  readonly bus: Bus;
+  readonly observer: RecordingObserver;
+  /** How many messages this worker handled. */
+  handled(): number;
+}
+
+/**
+ * A database and workers that reach it directly or through a wire that can go silent. Every message is written to the
+ * table `effect`, so order and duplicates can be checked.
+ */
+export async function silentDatabase(transport?: () => Transport) {
+  const database = await temporaryDatabase({ migrated: true, leakGuard: false });
+  const { pool, url } = database;
+  await pool.query("create table effect (at bigserial, key text not null, n integer not null, worker text)");
+  const wire = await Wire.to(url);
+  onTestFinished(() => wire.close());
+  const source = createBus({
+    service: "source",
+    database: pool,
+    log: false,
+    ...(transport === undefined ? {} : { transport: transport() }),
+  });
+  onTestFinished(async () => void (await source.stop()));
+  let rounds = 0;
+
+  const worker = async (
+    name: string,
+    at: string,
+    options: Partial<BusOptions> = {},
+  ): Promise<WorkerUnderTest> => {
+    const observer = new RecordingObserver();
+    const bus = createBus({
+      service: "notes",
+      worker: name,
+      database: at,
+      lease: "2s",
+      log: false,
+      shutdownTimeout: "10s",
+      observers: [observer],
+      ...(transport === undefined ? {} : { transport: transport() }),
+      ...options,
+    });
+    bus.on(Noted, { consumer: "notes", concurrency: 10 }, async ({ data }, { tx }) => {
+      await tx.query("insert into effect (key, n, worker) values ($1, $2, $3)", [data.key, data.n, name]);
+    });
+    onTestFinished(async () => void (await bus.stop()));
+    await bus.run();
+    return { bus, observer, handled: () => observer.of("consumer.processed").length };
+  };
+
+  return {
+    ...database,
+    wire,
+    worker,
+    /** Publishes the next number of every key. */
+    async publish(): Promise<void> {
+      const n = rounds++;
+      await source.transaction(async (tx) => {
+        for (const key of KEYS) await tx.publish(Noted, { key, n });
+      });
+    },
+    /** Waits until all messages have had their effect: each once, and in the order of its key. */
+    async allHandled(timeout = 60_000): Promise<void> {
+      const count = async (): Promise<number> =>
+        (await pool.query<{ count: number }>("select count(*)::integer as count from effect")).rows[0]
+          ?.count ?? 0;
+      await expect.poll(count, { timeout }).toBeGreaterThanOrEqual(rounds * KEYS.length);
+      const { rows } = await pool.query<{ key: string; numbers: number[] }>(
+        "select key, array_agg(n order by at) as numbers from effect group by key",
+      );
+      const expected = Array.from({ length: rounds }, (_, n) => n);
+      expect(rows.map(({ numbers }) => numbers)).toEqual(KEYS.map(() => expected));
+    },
+    /** Runs SQL as the owner of the server, on a connection to another database. */
+    async asAdmin(sql: string): Promise<void> {
+      const admin = new URL(url);
+      admin.pathname = "/postgres";
+      const client = new pg.Client({ connectionString: admin.href });
+      await client.connect();
+      try {
+        await client.query(sql);
+      } finally {
+        await client.end();
+      }
+    },
+  };
+}

@@ -1,6 +1,6 @@
 import { isSagaboxError } from "../errors/index.ts";
 import { after, random, type Service } from "../runtime/index.ts";
-import type { Transport } from "../transport/index.ts";
+import { isLocalTransport, type Transport } from "../transport/index.ts";
 import { Consuming } from "./consuming.ts";
 import type { CrashLedger } from "./crash-ledger.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -19,6 +19,12 @@ export interface ConsumerParts {
   readonly stopDeadlineMs?: number;
 }
 
+const SUSPENDED = {
+  ok: false,
+  detail:
+    "the database did not answer for a lease, so its messages were left to other workers; it comes back by itself",
+};
+
 /**
  * The loop of one consumer: receives, lists what it holds in the crash ledger, runs a bounded number at once — keys
  * side by side, one key in series — and settles each delivery after its effect has committed.
@@ -27,6 +33,9 @@ export class Consumer implements Service {
   readonly name: string;
   readonly #parts: ConsumerParts;
   #current: Consuming | undefined;
+  /** Set while consumption is given up because the database does not answer; resolves when it has ended. */
+  #suspended: Promise<void> | undefined;
+  #stopWatching: (() => void) | undefined;
 
   constructor(parts: ConsumerParts) {
     this.#parts = parts;
@@ -40,10 +49,36 @@ export class Consumer implements Service {
     try {
       await current.begin();
     } catch (error) {
-      if (isSagaboxError(error, "TRANSPORT_UNREACHABLE")) return this.#tryAgain(current, error);
-      this.#current = undefined;
-      throw error;
+      if (!isSagaboxError(error, "TRANSPORT_UNREACHABLE")) {
+        this.#current = undefined;
+        throw error;
+      }
+      this.#tryAgain(current, error);
     }
+    const { ledger, transport } = this.#parts;
+    // Where the transport is the database itself, its leases run out there.
+    if (isLocalTransport(transport)) return;
+    this.#stopWatching = ledger?.onLease({
+      onLapse: () => this.#suspend(),
+      onRecovery: () => void this.#resume(),
+    });
+  }
+
+  // The broker sees a living member and would keep the messages here, where nothing can be done with them.
+  #suspend(): void {
+    const current = this.#current;
+    if (current === undefined || this.#suspended !== undefined) return;
+    this.#suspended = current.end(0).catch(() => undefined);
+  }
+
+  async #resume(): Promise<void> {
+    const suspended = this.#suspended;
+    await suspended;
+    if (suspended === undefined || this.#suspended !== suspended) return;
+    this.#suspended = undefined;
+    const current = new Consuming(this.#parts);
+    this.#current = current;
+    await current.begin().catch((error: unknown) => this.#tryAgain(current, asError(error)));
   }
 
   // A broker that is down keeps nothing else from starting.
@@ -75,14 +110,20 @@ export class Consumer implements Service {
   async stop(): Promise<void> {
     const current = this.#current;
     if (current === undefined) return;
+    this.#stopWatching?.();
+    const isSuspended = this.#suspended !== undefined;
+    this.#suspended = undefined;
     try {
       await current.end();
+    } catch (error) {
+      if (!isSuspended) throw error; // what was cut off then was cut off before the stop
     } finally {
       if (this.#current === current) this.#current = undefined;
     }
   }
 
   health(): { readonly ok: boolean; readonly detail?: string } {
+    if (this.#suspended !== undefined) return SUSPENDED;
     return this.#current?.health() ?? { ok: false, detail: "not started" };
   }
 }

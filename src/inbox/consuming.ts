@@ -86,8 +86,8 @@ export class Consuming {
     if (this.#stopping) await consumption.close(); // stopped while the broker was being looked for
   }
 
-  end(): Promise<void> {
-    this.#ended ??= this.#end();
+  end(deadlineMs = this.#parts.stopDeadlineMs ?? 25_000): Promise<void> {
+    this.#ended ??= this.#end(deadlineMs);
     return this.#ended;
   }
 
@@ -95,15 +95,14 @@ export class Consuming {
     return this.#consumption?.health() ?? { ok: false, detail: "not subscribed" };
   }
 
-  async #end(): Promise<void> {
+  async #end(deadlineMs: number): Promise<void> {
     this.#stopping = true;
     this.#waitingForMore?.();
     await this.#consumption?.pause();
     const rest = [...this.#order.drain(), ...this.#arrivals.splice(0)];
     const givenBack = rest.map((held) => this.#giveBack(held));
-    const { stopDeadlineMs = 25_000 } = this.#parts;
     const finished = Promise.all([...givenBack, ...this.#runs]).then(() => undefined);
-    const cutOff = await withDeadline(finished, stopDeadlineMs, () => this.#giveUp());
+    const cutOff = await withDeadline(finished, deadlineMs, () => this.#giveUp());
     await this.#consumption?.close();
     if (cutOff !== undefined) throw cutOff;
   }

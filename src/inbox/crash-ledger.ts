@@ -1,5 +1,5 @@
 import { errorText } from "../errors/index.ts";
-import { Loop, randomToken, thisProcess, type Service } from "../runtime/index.ts";
+import { after, Loop, randomToken, thisProcess, type CancelTimer, type Service } from "../runtime/index.ts";
 import { textArray } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import { persist } from "./persist.ts";
@@ -16,7 +16,15 @@ export interface CrashLedgerOptions {
 /** How often a process died while it ran the message alone, for each suspect. */
 export type Suspects = ReadonlyMap<string, number>;
 
+/** Hears when this process could not show itself alive for a whole lease, and when it could again. */
+export interface LeaseListener {
+  readonly onLapse: () => void;
+  readonly onRecovery: () => void;
+}
+
 const NOBODY: Suspects = new Map();
+/** Even of a short lease: a busy machine is not a dead one. */
+const MIN_BEAT_MS = 500;
 
 /**
  * Finds messages that kill the process. Before messages run, one row lists their ids; when a process is gone, what
@@ -29,6 +37,9 @@ export class CrashLedger implements Service {
   readonly #leaseMs: number;
   readonly #gate = new SoloGate();
   readonly #heartbeat: Loop;
+  readonly #listeners = new Set<LeaseListener>();
+  #lapse: CancelTimer | undefined;
+  #hasLapsed = false;
   #member = "";
   #gone = new AbortController();
 
@@ -63,8 +74,15 @@ export class CrashLedger implements Service {
   async stop(): Promise<void> {
     if (!this.#heartbeat.running) return;
     this.#gone.abort();
+    this.#lapse?.();
     await this.#heartbeat.stop();
     await this.#engine.database.run(this.#engine.sql.leave, [this.#member]);
+  }
+
+  /** Other processes take this one for dead when it cannot reach the database; a broker does not. */
+  onLease(listener: LeaseListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   /** Turns what dead processes were running into suspects. Call it when a member is found to be gone. */
@@ -110,13 +128,31 @@ export class CrashLedger implements Service {
   }
 
   async #beat(): Promise<void> {
-    await this.#engine.database.run(this.#engine.sql.beat, [
-      this.#member,
-      this.#worker,
-      this.#leaseMs,
-      thisProcess.name,
-    ]);
+    const { database, sql } = this.#engine;
+    const deadlineMs = Math.max(MIN_BEAT_MS, this.#leaseMs / 3); // time for another connection if this one hangs
+    const params = [this.#member, this.#worker, this.#leaseMs, thisProcess.name];
+    await database.run(sql.beat, params, { deadlineMs });
+    this.#renewed();
     await this.notice();
+  }
+
+  #renewed(): void {
+    this.#watchLease(this.#engine.leaseMs, () => {
+      // After a pause of this process it had no chance to say that it is alive: it gets one.
+      this.#heartbeat.wake();
+      this.#watchLease(this.#engine.leaseMs / 4, () => {
+        this.#hasLapsed = true;
+        for (const { onLapse } of this.#listeners) onLapse();
+      });
+    });
+    if (!this.#hasLapsed) return;
+    this.#hasLapsed = false;
+    for (const { onRecovery } of this.#listeners) onRecovery();
+  }
+
+  #watchLease(ms: number, lapsed: () => void): void {
+    this.#lapse?.();
+    if (Number.isFinite(ms)) this.#lapse = after(ms, lapsed, { unref: true });
   }
 
   async #write(

@@ -1,45 +1,11 @@
 import { expect, test } from "vitest";
-import { silentDatabase } from "../support/silent-database.ts";
+import { expectTakeOverAndReturn, silentDatabase } from "../support/silent-database.ts";
 
 const LONG = 120_000;
 
 test(
   "a worker whose connections go silent is replaced by another, says so, and comes back by itself",
-  async () => {
-    const { wire, url, worker, publish, allHandled } = await silentDatabase();
-    const cutOff = await worker("cut-off", wire.url, { shutdownTimeout: "5s" });
-    const healthy = await worker("healthy", url);
-    await publish();
-    await allHandled();
-    await expect.poll(() => cutOff.handled(), { timeout: 30_000 }).toBeGreaterThan(0);
-    expect(await cutOff.bus.health()).toMatchObject({ ok: true, checks: { database: true } });
-
-    wire.swallow();
-    await publish();
-    await allHandled(); // by the healthy one, which has taken over every key
-    await expect
-      .poll(() => cutOff.bus.health(), { timeout: 30_000 })
-      .toMatchObject({ ok: false, checks: { database: false, relay: false, "consumer notes": false } });
-    const failures = (): string[] => cutOff.observer.of("storage.failed").map(({ error }) => error);
-    await expect.poll(failures, { timeout: 30_000 }).toContainEqual(expect.stringMatching(/did not answer/));
-
-    wire.heal();
-    await expect
-      .poll(() => cutOff.bus.health(), { timeout: 60_000 })
-      .toMatchObject({ ok: true, checks: { database: true, relay: true, "consumer notes": true } });
-    await expect
-      .poll(
-        async () => {
-          const before = cutOff.handled();
-          await publish();
-          await allHandled();
-          return cutOff.handled() - before;
-        },
-        { timeout: 60_000 },
-      )
-      .toBeGreaterThan(0);
-    expect((await healthy.bus.health()).ok).toBe(true);
-  },
+  () => expectTakeOverAndReturn(),
   LONG,
 );
 

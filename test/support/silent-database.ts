@@ -102,3 +102,42 @@ export async function silentDatabase(transport?: () => Transport) {
     },
   };
 }
+
+/**
+ * One of two workers loses its connections to the database without being told. The other takes over all its keys, the
+ * first says what is wrong, and takes part again when the wire is healed.
+ */
+export async function expectTakeOverAndReturn(transport?: () => Transport): Promise<void> {
+  const { wire, url, worker, publish, allHandled } = await silentDatabase(transport);
+  const cutOff = await worker("cut-off", wire.url, { shutdownTimeout: "5s" });
+  const healthy = await worker("healthy", url);
+  // With a broker it takes a moment until both have partitions.
+  const worksAgain = async (): Promise<number> => {
+    const before = cutOff.handled();
+    await publish();
+    await allHandled();
+    return cutOff.handled() - before;
+  };
+  await expect.poll(worksAgain, { timeout: 60_000 }).toBeGreaterThan(0);
+  await expect
+    .poll(() => cutOff.bus.health(), { timeout: 60_000 })
+    .toMatchObject({ ok: true, checks: { database: true } });
+
+  wire.swallow();
+  await publish();
+  await allHandled(); // by the healthy worker, which has taken over every key
+  await expect
+    .poll(() => cutOff.bus.health(), { timeout: 60_000 })
+    .toMatchObject({ ok: false, checks: { database: false, relay: false, "consumer notes": false } });
+  const failures = (): string[] => cutOff.observer.of("storage.failed").map(({ error }) => error);
+  await expect.poll(failures, { timeout: 60_000 }).toContainEqual(expect.stringMatching(/did not answer/));
+  await cutOff.observer.until("consumer.interrupted");
+
+  wire.heal();
+  await expect
+    .poll(() => cutOff.bus.health(), { timeout: 60_000 })
+    .toMatchObject({ ok: true, checks: { database: true, relay: true, "consumer notes": true } });
+  await expect.poll(worksAgain, { timeout: 60_000 }).toBeGreaterThan(0);
+  await cutOff.observer.until("consumer.resumed");
+  expect((await healthy.bus.health()).ok).toBe(true);
+}

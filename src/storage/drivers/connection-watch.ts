@@ -55,22 +55,29 @@ export class ConnectionWatch {
     if (deadlineMs === Infinity) return NO_TIMER;
     const sentMs = systemClock.monotonicMs();
     let isOver = false;
+    let dueMs = sentMs + deadlineMs;
+    let cancel = NO_TIMER;
+    const start = (): void => {
+      cancel = after(deadlineMs, () => void check());
+    };
     const check = async (): Promise<void> => {
-      // After a pause of this process the timer fires before the answer that has long arrived is read.
+      // While this process stood still it could not read the answer, which may be there by now: the time starts again.
+      // So it does while a long answer is still arriving.
+      const isLate = systemClock.monotonicMs() > dueMs + deadlineMs / 10;
       const bytesBefore = client.connection?.stream?.bytesRead;
       await yieldToEventLoop();
       await yieldToEventLoop();
       if (isOver) return;
-      if (client.connection?.stream?.bytesRead !== bytesBefore) {
-        cancel = after(deadlineMs, () => void check()); // a long answer is still arriving
-        return;
+      if (isLate || client.connection?.stream?.bytesRead !== bytesBefore) {
+        dueMs = systemClock.monotonicMs() + deadlineMs;
+        return start();
       }
       isOver = true;
       this.#suspectBeforeMs = Math.max(this.#suspectBeforeMs, sentMs);
       fail(noAnswer(what, deadlineMs));
       client.connection?.stream?.destroy?.();
     };
-    let cancel = after(deadlineMs, () => void check());
+    start();
     return () => {
       isOver = true;
       cancel();

@@ -43,9 +43,10 @@ export class ChaosFleet {
     await Promise.allSettled(this.#workers.map((child) => child.ready));
   }
 
-  startWorker(script: ChildScript = "worker"): ChaosChild {
+  /** `url`: another way to the database than the rest of the fleet has. */
+  startWorker(script: ChildScript = "worker", { url = this.#common.url } = {}): ChaosChild {
     this.#count += 1;
-    const child = this.#watch(new ChaosChild(script, { ...this.#common, id: `w${this.#count}` }));
+    const child = this.#watch(new ChaosChild(script, { ...this.#common, url, id: `w${this.#count}` }));
     this.#workers.push(child);
     return child;
   }

@@ -1,5 +1,5 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { classifyFailure } from "../retry/index.ts";
+import { failureOf } from "../retry/index.ts";
 import { silentSpan, spanFailure, type Span } from "../telemetry/index.ts";
 import { answerOf, sealedBy } from "./answer.ts";
 import { deliveryLost, type Attempt } from "./attempt.ts";
@@ -78,7 +78,8 @@ export class BatchProcessor {
       const stopped = isSagaboxError(error, "BUS_STOPPED");
       if (registration.work.kind === "statement" && !stopped) return lot.filter((held) => !fates.has(held));
       const { classify } = registration.settings;
-      const blameless = classifyFailure(error, classify) === "infrastructure";
+      const { kind, mayNeverPass } = failureOf(error, classify);
+      const blameless = kind === "infrastructure" && mayNeverPass !== true; // else one of them may be to blame
       await (blameless ? this.#later(items, error, fates) : this.#oneByOne(items, fates));
     }
     return [];

@@ -58,6 +58,25 @@ test("an outside call that failed is charged to the handler that made it", () =>
   expect(classifyFailure(failedFetch)).toBe("retryable");
 });
 
+test.each([
+  ["pl_exec.c", "exec_stmt_raise"],
+  ["plpy_elog.c", "PLy_elog_impl"],
+  ["postgres.c", "exec_bind_message"],
+  ["dblink.c", "dblink_res_error"],
+  ["connection.c", "pgfdw_report_error"],
+])("a SQLSTATE that user code raised (%s, %s) is the message's own", (file, routine) => {
+  for (const code of ["08P01", "40001", "57P01", "53100"]) {
+    expect(classifyFailure(Object.assign(withCode(code), { file, routine }))).toBe("retryable");
+    const own = { file: "postgres.c", routine: "ProcessInterrupts" };
+    expect(classifyFailure(Object.assign(withCode(code), own))).toBe("infrastructure");
+  }
+});
+
+test("a transaction that was committed early is never retried, whatever the user's classifier says", () => {
+  const error = new SagaboxError("TRANSACTION_COMMITTED", "x");
+  expect(classifyFailure(error, () => "retryable")).toBe("permanent");
+});
+
 test("payloads and envelopes that cannot be read never become readable", () => {
   expect(classifyFailure(new PayloadError("PAYLOAD_INVALID", "x"))).toBe("permanent");
   expect(classifyFailure(new PayloadError("PAYLOAD_VERSION_UNKNOWN", "x"))).toBe("permanent");

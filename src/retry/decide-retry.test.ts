@@ -1,6 +1,12 @@
 import { expect, test } from "vitest";
-import { permanent, retryAfter } from "../errors/index.ts";
-import { consumerRetryPolicy, decideRetry, failureOf, outboxRetryPolicy } from "./index.ts";
+import { permanent, retryAfter, SagaboxError } from "../errors/index.ts";
+import {
+  consumerRetryPolicy,
+  decideRetry,
+  failureOf,
+  MAX_FREE_CONFLICTS,
+  outboxRetryPolicy,
+} from "./index.ts";
 
 const half = () => 0.5;
 const at = (attempt: number, unchargedBefore = 0) => ({ attempt, unchargedBefore });
@@ -33,6 +39,27 @@ test("a failure of the infrastructure is never charged and never kills", () => {
     kind: "retry",
     charged: false,
   });
+});
+
+test("a conflict that the server reports again and again counts as an attempt after a while", () => {
+  const conflict = failureOf(Object.assign(new Error("deadlock detected"), { code: "40P01" }));
+  expect(conflict).toMatchObject({ kind: "infrastructure", mayNeverPass: true });
+  const decide = (attempt: number, before: number) =>
+    decideRetry(outboxRetryPolicy, at(attempt, before), conflict, half);
+  expect(decide(1, MAX_FREE_CONFLICTS - 1)).toMatchObject({ charged: false });
+  expect(decide(1, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", charged: true });
+  expect(decide(10, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "dead", reason: "attempts exhausted" });
+});
+
+test.each([
+  ["a full disk", failureOf(Object.assign(new Error("no space left"), { code: "53100" }))],
+  ["a database that is away", failureOf(new SagaboxError("STORAGE_UNAVAILABLE", "x"))],
+  [
+    "what the user's classifier calls so",
+    failureOf(Object.assign(new Error("x"), { code: "40001" }), () => "infrastructure"),
+  ],
+])("%s never counts as an attempt", (_, failure) => {
+  expect(decideRetry(outboxRetryPolicy, at(1, 1_000), failure, half)).toMatchObject({ charged: false });
 });
 
 test("failures of the infrastructure in a row wait ever longer, up to the policy's longest wait", () => {

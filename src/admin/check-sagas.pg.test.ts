@@ -61,7 +61,10 @@ async function lived() {
 
 test("F8: histories recorded in the database are the same on the same definitions", async () => {
   const { bus, another } = await lived();
-  const same = { checked: 5, same: 5, diverges: 0, stuck: 0, skipped: 0, strangers: [], findings: [] };
+  const unchanged = { differences: [], unfitSteps: [], unfitInstances: 0 };
+  const definitions = [{ type: "order", version: 1, verdict: "same", ...unchanged }];
+  const none = { diverges: 0, stuck: 0, skipped: 0, strangers: [], findings: [] };
+  const same = { checked: 5, same: 5, ...none, definitions };
   expect(await bus.sagas.check()).toEqual(same);
   const other = another("other");
   other.register(original());
@@ -99,7 +102,9 @@ test("F8: sagas of names that are not registered here are told apart from those 
   const { another } = await lived();
   const elsewhere = another("elsewhere");
   elsewhere.register(saga("parcel", options).delay("pause", 10));
-  const none = { checked: 0, same: 0, diverges: 0, stuck: 0, skipped: 0, findings: [] };
+  const unchanged = { differences: [], unfitSteps: [], unfitInstances: 0 };
+  const definitions = [{ type: "parcel", version: 1, verdict: "new", ...unchanged }];
+  const none = { checked: 0, same: 0, diverges: 0, stuck: 0, skipped: 0, definitions, findings: [] };
   expect(await elsewhere.sagas.check()).toEqual({ ...none, strangers: [{ type: "order", open: 2 }] });
   expect(await elsewhere.sagas.check({ type: "parcel" })).toEqual({ ...none, strangers: [] });
 });

@@ -160,14 +160,21 @@ test("F8: check ends with 0 on the same definitions and with 3 on changed ones, 
   const changed = { ...env, CHANGED: "yes" };
   const report = await runCli(["saga", "check", "--app", app], { env: changed });
   expect(report.code).toBe(3);
-  expect(report.stdout).toMatch(new RegExp(`^${waiting} .* stuck +– +approval`, "m"));
-  expect(report.stdout).toMatch(new RegExp(`^${broken} .* diverges +1 +reserve`, "m"));
-  expect(report.stdout).toContain("2 checked: 0 same, 1 diverge, 1 stuck.");
+  expect(report.stdout).toMatch(new RegExp(`^${waiting} .* stuck +– +book`, "m"));
+  expect(report.stdout).toMatch(new RegExp(`^${broken} .* stuck +– +book`, "m"));
+  expect(report.stdout).toContain("2 checked: 0 same, 0 diverge, 2 stuck.");
+  expect(report.stdout).toContain('Saga "order" version 1 differs from the stored definition:\n');
+  expect(report.stdout).toContain('  "book" was removed or renamed (tx)\n');
+  expect(report.stdout).toContain(
+    'A worker refuses to start with saga "order" version 1: 2 unfinished instances have begun\n' +
+      '  "approval", which was removed or renamed (wait) (instances: 1)\n' +
+      '  "book", which was removed or renamed (tx) (instances: 2)\n',
+  );
   expect(report.stdout).not.toContain("\u001b");
   vi.stubEnv("CHANGED", "yes").stubEnv("DATABASE_URL", env.DATABASE_URL);
   onTestFinished(() => void vi.unstubAllEnvs());
   const json = await cli("check", "--app", app, "--json");
-  expect(JSON.parse(json.stdout)).toMatchObject({ checked: 2, diverges: 1, stuck: 1 });
+  expect(JSON.parse(json.stdout)).toMatchObject({ checked: 2, diverges: 0, stuck: 2 });
   vi.stubEnv("CHANGED", "no");
   const parcel = saga("parcel", sagaOptions).waitFor("approval", Approved, { timeout: "1d" });
   const elsewhere = another("elsewhere");

@@ -64,9 +64,10 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
   if (undo === undefined) return;
   undo.nextAtMs = undefined;
   undo.dueAtMs = undefined;
-  const why = undoMismatch(place, step);
-  if (step === undefined || why !== undefined) return failUndo(draft, place, record, cannotUndo(why));
-  switch (step.undo?.kind) {
+  if (step === undefined || step.undo === null || step.undo.kind === "none") {
+    return failUndo(draft, place, record, cannotUndo(undoMismatch(place, step)));
+  }
+  switch (step.undo.kind) {
     case "send":
       try {
         const data = step.undo.data({ ...draft.seen(), ...undoing(record) });

@@ -11,7 +11,6 @@ const Approved = event("approvals.given", { schema: z.object({ id: z.string() })
 const order = saga("order", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id });
 const none = (): Record<string, never> => ({});
 const refused = { kind: "refused", error: "no" } as const;
-const failed = { kind: "failed", error: "broken" } as const;
 
 const reserved = (name: string) => order.send(name as "reserve", Reserve, none).undo(Release, none);
 const ordered = (first = "reserve", second = "charge") =>
@@ -252,58 +251,5 @@ describe("steps of groups, branches, repetitions and children", () => {
     const played = new PlayedSaga(broken);
     expect(played.reply("do first")).toBe("failed");
     expect(played.decided("settle", "maybe")).toBe("completed");
-  });
-});
-
-describe("a step that is there, but another one", () => {
-  test("of another kind while its reply is awaited", () => {
-    const local = reserved("reserve")
-      .run("charge", () => 1)
-      .undo(() => undefined);
-    const played = begun().deploy(local);
-    expect(played.tick(5_000)).toBe("failed");
-    expect(played.incidentError()).toBe("a reply is awaited, and the step is of the kind run now");
-    expect(played.decided("retry", "charge")).toContain("a reply is awaited");
-    expect(played.reply("do charge")).toBe("completed");
-  });
-
-  test("of another kind while it runs or waits", () => {
-    const runs = order.run("work", () => 1).undo(() => undefined);
-    const sends = order.send("work", Reserve, none).undo(Release, none);
-    const waits = order.waitFor("work", Approved, { timeout: "1d" });
-    const ran = new PlayedSaga(runs).deploy(sends);
-    expect(ran.tick(1)).toBe("failed");
-    expect(ran.incidentError()).toBe("it runs in a worker, and the step is of the kind send now");
-    expect(ran.sent()).toEqual([]);
-    expect(ran.worked("do work")).toBe("completed");
-    const waited = new PlayedSaga(waits).deploy(runs);
-    expect(waited.tick(1)).toBe("failed");
-    expect(waited.incidentError()).toBe("it waits, and the step is of the kind run now");
-  });
-
-  test("without its undo while it is being undone", () => {
-    const played = begun();
-    played.by("cancel");
-    const changed = reserved("reserve").send("charge", Reserve, none).noUndo("it is free");
-    expect(played.deploy(changed).tick(1)).toBe("failed");
-    expect(played.incident()).toEqual(["charge"]);
-    expect(played.incidentError()).toBe("it cannot be undone: the definition has no undo for it");
-    expect(played.decided("retry", "charge")).toContain("the definition has no undo for it");
-    expect(played.decided("skip", "charge")).toBe("compensating");
-  });
-
-  test("moved across the pivot: done, to be undone, and without an undo", () => {
-    const before = reserved("reserve").send("charge", Reserve, none).pivot();
-    const after = order.send("charge", Reserve, none).pivot().send("reserve", Reserve, none);
-    const played = new PlayedSaga(before);
-    played.reply("do reserve");
-    expect(played.deploy(after).reply("do charge", refused)).toBe("failed");
-    expect(played.incident()).toEqual(["reserve"]);
-    expect(played.incidentError()).toBe("it cannot be undone: the definition has no undo for it");
-  });
-
-  test("of another order is done and undone as before", () => {
-    const played = begun().deploy(ordered("charge", "reserve"));
-    expect(played.reply("do charge", failed)).toBe("compensating");
   });
 });

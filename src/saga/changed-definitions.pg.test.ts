@@ -1,8 +1,11 @@
-import { expect, test } from "vitest";
-import { event, refuse, saga, type Bus } from "sagabox";
+import { expect, test, vi } from "vitest";
+import { event, refuse, saga, type Bus, type BusOptions } from "sagabox";
 import { z } from "zod";
 import { sagaHouse } from "../../test/support/saga-house.ts";
+import { personsBus, personsDatabase, ring } from "../../test/support/persons.ts";
 import { until } from "../../test/support/relays.ts";
+
+vi.setConfig({ testTimeout: 120_000 }); // each test starts several workers
 
 const Approved = event("approvals.given", { schema: z.object({ id: z.string() }), key: (d) => d.id });
 const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
@@ -179,4 +182,35 @@ test("a database that has instances but no stored definition is compared by the 
   const unchanged = another("unchanged");
   unchanged.register(orderOf("charge"));
   await unchanged.run();
+});
+
+test("records that are encrypted for a person are compared too, unless the keys are not available", async () => {
+  const database = await personsDatabase();
+  const personal = { subject: (i: { id: string }) => i.id };
+  const visitOf = (step: string) =>
+    saga("visit", { ...options, personal })
+      .run(step as "greet", () => 1)
+      .undo(() => undefined)
+      .waitFor("approval", Approved, { timeout: "1d" });
+  const worker = (changes: Partial<BusOptions> = {}, step = "meet"): Bus => {
+    const made = personsBus(database, changes);
+    made.register(visitOf(step));
+    return made;
+  };
+  const visit = visitOf("greet");
+  const bus = personsBus(database);
+  bus.register(visit);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, visit, { id: "ada" }));
+  await until(async () => (await bus.sagas.show(sagaId)).waitsFor === "wait: approval");
+  await expect(worker().run()).rejects.toThrow('step "greet" was removed or renamed (run) (instances: 1)');
+  const inner = ring();
+  const away = (): Promise<never> => Promise.reject(new Error("away"));
+  const keys = {
+    currentKeyId: () => inner.currentKeyId(),
+    wrap: inner.wrap.bind(inner),
+    unwrap: away,
+  };
+  await worker({ privacy: { keys, indexKey: inner.indexKey } }).run();
+  await worker({}, "greet").run();
 });

@@ -32,7 +32,7 @@ export const statusMoves: readonly StatusMove[] = [
   move(
     "running",
     "failed",
-    "nobody knows whether the pivot was done, or an undo within a group failed for good",
+    "nobody knows whether the pivot was done, an undo within a group failed for good, or a record does not fit the definition",
   ),
   move("completing", "completed", "the last step was done"),
   move("completing", "failed", "a step past the pivot failed for good"),

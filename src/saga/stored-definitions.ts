@@ -50,7 +50,8 @@ interface StoredRow {
   readonly structure: string;
 }
 
-interface Comparison extends DefinitionComparison {
+interface Compared {
+  readonly comparison: DefinitionComparison;
   readonly definition: SagaDefinition;
   readonly current: StoredRow;
   readonly stored: StoredRow | undefined;
@@ -61,9 +62,7 @@ export async function compareDefinitions(
   parts: StoredDefinitionParts,
   definitions: readonly SagaDefinition[],
 ): Promise<readonly DefinitionComparison[]> {
-  return (await compareAll(parts, definitions)).map(
-    ({ definition: _, current: __, stored: ___, ...comparison }) => comparison,
-  );
+  return (await compareAll(parts, definitions)).map(({ comparison }) => comparison);
 }
 
 /**
@@ -79,13 +78,16 @@ export async function registerDefinitions(
   let pending = definitions;
   while (pending.length > 0) {
     const compared = await compareAll(parts, pending);
-    const refused = compared.filter(({ unfitSteps }) => unfitSteps.length > 0);
+    const refused = compared
+      .map(({ comparison }) => comparison)
+      .filter(({ unfitSteps }) => unfitSteps.length > 0);
     if (refused.length > 0) throw changedDefinition(refused);
     const overtaken: SagaDefinition[] = [];
     for (const one of compared) {
-      if (one.verdict === "changed") await warn(parts, one, observer);
+      const { verdict } = one.comparison;
+      if (verdict === "changed") await warn(parts, one, observer);
       // Another worker may have stored one meanwhile: it is the one to compare with.
-      else if (one.verdict === "new" && !(await add(parts, one))) overtaken.push(one.definition);
+      else if (verdict === "new" && !(await add(parts, one))) overtaken.push(one.definition);
     }
     pending = overtaken;
   }
@@ -94,11 +96,11 @@ export async function registerDefinitions(
 async function compareAll(
   parts: StoredDefinitionParts,
   definitions: readonly SagaDefinition[],
-): Promise<readonly Comparison[]> {
+): Promise<readonly Compared[]> {
   const names = definitions.map(({ name, version }) => `${name}/${version}`);
   const { rows } = await parts.database.run<StoredRow>(parts.sql.readDefinitions, [textArray(names)]);
   const known = new Map(rows.map((row) => [`${row.type}/${row.version}`, row]));
-  const compared: Comparison[] = [];
+  const compared: Compared[] = [];
   for (const definition of definitions) {
     compared.push(await compareOne(parts, definition, known.get(`${definition.name}/${definition.version}`)));
   }
@@ -109,29 +111,29 @@ async function compareOne(
   parts: StoredDefinitionParts,
   definition: SagaDefinition,
   stored: StoredRow | undefined,
-): Promise<Comparison> {
+): Promise<Compared> {
   const { name: type, version } = definition;
   const structure = structureOf(definition);
   const hash = hashStructure(structure);
   const current = { type, version, hash, structure: JSON.stringify(structure) };
   const same = { type, version, differences: [], unfitSteps: [], unfitInstances: 0 };
-  if (stored?.hash === hash) return { ...same, verdict: "same", definition, current, stored };
+  if (stored?.hash === hash) {
+    return { comparison: { ...same, verdict: "same" }, definition, current, stored };
+  }
   const before = stored === undefined ? [] : (JSON.parse(stored.structure) as readonly StructureEntry[]);
   const found = stored === undefined ? [] : compareStructures(before, structure);
   const unsafe = new Set(found.filter(({ isSafe }) => !isSafe).map(({ path }) => path));
   const safe = structure.map(({ path }) => path).filter((path) => !unsafe.has(path));
-  const unfit = await findUnfit(parts, definition, safe);
-  return {
+  const unfit = await findUnfit(parts, definition, safe, stored !== undefined);
+  const comparison: DefinitionComparison = {
     type,
     version,
     verdict: stored === undefined ? "new" : "changed",
     differences: found.map(({ path, why }) => `"${path}" ${why}`),
     unfitSteps: [...unfit.steps].map(([step, instances]) => ({ step, why: whyOf(step, found), instances })),
     unfitInstances: unfit.instances,
-    definition,
-    current,
-    stored,
   };
+  return { comparison, definition, current, stored };
 }
 
 function whyOf(step: string, differences: readonly StructureDifference[]): string {
@@ -149,6 +151,7 @@ async function findUnfit(
   parts: StoredDefinitionParts,
   { name, version }: SagaDefinition,
   safe: readonly string[],
+  isChanged: boolean,
 ): Promise<Unfit> {
   const { database, sql } = parts;
   const params = [name, version, textArray(safe)];
@@ -156,6 +159,7 @@ async function findUnfit(
   const steps = new Map(rows.flatMap(({ path, instances }) => (path === null ? [] : [[path, instances]])));
   let instances = rows.find(({ path }) => path === null)?.instances ?? 0;
   const isSafe = new Set(safe);
+  if (!isChanged) return { steps, instances }; // the first start of all must not depend on keys
   for await (const paths of encryptedPaths(parts, name, version)) {
     const unfit = [...paths].filter((path) => !isSafe.has(path));
     if (unfit.length > 0) instances += 1;
@@ -164,7 +168,8 @@ async function findUnfit(
   return { steps, instances };
 }
 
-// What is encrypted for a person cannot be compared by the database.
+// What is encrypted for a person cannot be compared by the database. Where the keys are not available, the comparison ends:
+// a worker must start all the same, and parks an instance that does not fit when it can read it.
 async function* encryptedPaths(
   { database, sql, sagas, vault }: StoredDefinitionParts,
   name: string,
@@ -174,7 +179,8 @@ async function* encryptedPaths(
   const { rows } = await database.run<{ id: string }>(sql.encryptedUnfinished, [name, version]);
   for (const { id } of rows) {
     const [row] = (await database.run<InstanceRow>(sagas.read, [id])).rows;
-    const instance = row === undefined ? "erased" : await openInstance(vault, row);
+    const instance = row === undefined ? "erased" : await openInstance(vault, row).catch(() => undefined);
+    if (instance === undefined) return;
     if (typeof instance === "string") continue;
     const { state } = instance;
     const places = Object.keys(state.records).filter((place) => needsDefinition(state, place));
@@ -182,16 +188,17 @@ async function* encryptedPaths(
   }
 }
 
-async function add({ database, sql }: StoredDefinitionParts, { current }: Comparison): Promise<boolean> {
+async function add({ database, sql }: StoredDefinitionParts, { current }: Compared): Promise<boolean> {
   const { type, version, hash, structure } = current;
   return (await database.run(sql.addDefinition, [type, version, hash, structure])).rows.length > 0;
 }
 
 async function warn(
   { database, sql }: StoredDefinitionParts,
-  { type, version, differences, current, stored }: Comparison,
+  { comparison, current, stored }: Compared,
   observer: Observer,
 ): Promise<void> {
+  const { type, version, differences } = comparison;
   const { rows } = await database.run<{ count: number }>(sql.countUnfinished, [type, version]);
   const unfinished = rows[0]?.count ?? 0;
   observer.tell("saga.definition_changed", {
@@ -211,7 +218,7 @@ function checkCommand(type: string): string {
   return `sagabox saga check --app <module> --type ${type}`;
 }
 
-function changedDefinition(refused: readonly Comparison[]): SagaboxError {
+function changedDefinition(refused: readonly DefinitionComparison[]): SagaboxError {
   const [first, ...others] = refused;
   const { type = "", version = 0, unfitSteps = [], unfitInstances = 0 } = first ?? {};
   const steps = unfitSteps.map(

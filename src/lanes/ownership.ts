@@ -188,10 +188,16 @@ export class LaneOwnership implements Service {
     this.#worker?.saw(xid, reads);
   }
 
-  // The step that would notice may itself wait for a connection that hangs, while others have taken the lanes over.
+  // The step that would notice may itself wait for a connection that hangs, while others have taken the lanes over. After a
+  // pause of this process it has had no chance to renew: it gets one.
   #watchLease(): void {
     this.#lapse?.();
-    this.#lapse = after(Math.max(0, this.remainingMs()), () => this.#loseLapsed(), { unref: true });
+    const { leaseMs } = this.#options.settings;
+    const renewOrLose = (): void => {
+      this.#loop.wake();
+      this.#lapse = after(leaseMs / 4, () => this.#loseLapsed(), { unref: true });
+    };
+    this.#lapse = after(Math.max(0, this.remainingMs()), renewOrLose, { unref: true });
   }
 
   #loseLapsed(): void {

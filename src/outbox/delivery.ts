@@ -11,7 +11,7 @@ import type { OutboxSettings } from "./options.ts";
 import { publishBatch, sortOutcomes, type Sorted, type SendOutcome } from "./publish-batch.ts";
 import { tellBuried, tellFailed } from "./relay-reports.ts";
 import { retryOrDie } from "./retry-or-die.ts";
-import type { Dying, Failed, SentRows, Settler } from "./settler.ts";
+import { LOCKED_RECHECK_MS, type Dying, type Failed, type SettledRows, type Settler } from "./settler.ts";
 
 export interface DeliveryOptions {
   readonly transport: Transport;
@@ -137,22 +137,38 @@ export class Delivery {
       const settled = await this.#insist("settling a batch", () => this.#settler.sent(sorted.sent));
       this.#tellSent(sorted.sent, settled, durationMs);
     }
-    if (decisions.failed.length > 0) await this.#fail(decisions.failed);
-    if (decisions.dead.length > 0) await this.#bury(decisions.dead);
-    this.#reader.back(sorted.skipped, 0);
+    const locked = [
+      ...(decisions.failed.length > 0 ? await this.#fail(decisions.failed) : []),
+      ...(decisions.dead.length > 0 ? await this.#bury(decisions.dead) : []),
+    ];
+    // Behind a row whose failure could not be noted the key waits too, or that row would be sent again at once.
+    const streams = new Set(locked.map(({ stream }) => stream));
+    for (const row of sorted.skipped)
+      this.#reader.back([row], streams.has(row.stream) ? LOCKED_RECHECK_MS : 0);
   }
 
-  async #fail(failed: readonly Failed[]): Promise<void> {
-    await this.#insist("noting failures", () => this.#settler.failed(failed));
-    tellFailed(this.#options.observer, failed);
+  /** Returns the rows whose failure could not be noted, since another session has locked them. */
+  async #fail(failed: readonly Failed[]): Promise<readonly LaneRow[]> {
+    const locked = (await this.#insist("noting failures", () => this.#settler.failed(failed))) ?? [];
+    tellFailed(
+      this.#options.observer,
+      locked.length === 0 ? failed : failed.filter(({ row }) => !locked.includes(row)),
+    );
+    return locked;
   }
 
-  async #bury(deaths: readonly Dying[]): Promise<void> {
-    const settled = new Set((await this.#insist("burying messages", () => this.#settler.dead(deaths))) ?? []);
+  /** Returns the rows that could not be dead-lettered, since another session has locked them. */
+  async #bury(deaths: readonly Dying[]): Promise<readonly LaneRow[]> {
+    const { settled, later } = (await this.#insist("burying messages", () => this.#settler.dead(deaths))) ?? {
+      settled: [],
+      later: [],
+    };
+    const buried = new Set(settled);
     tellBuried(
       this.#options.observer,
-      deaths.filter((death) => settled.has(death.row)),
+      deaths.filter((death) => buried.has(death.row)),
     );
+    return later;
   }
 
   // What went out must be noted. Only the loss of the lanes ends the trying: then others will send it again.
@@ -168,7 +184,7 @@ export class Delivery {
     }
   }
 
-  #tellSent(asked: readonly LaneRow[], sent: SentRows | undefined, durationMs: number): void {
+  #tellSent(asked: readonly LaneRow[], sent: SettledRows | undefined, durationMs: number): void {
     const { observer } = this.#options;
     const { settled, later } = sent ?? { settled: [], later: [] };
     for (const entry of countByType(settled)) observer.tell("relay.published", { ...entry, durationMs });

@@ -57,6 +57,8 @@ interface LeasedAnswer {
   readonly left_out?: readonly string[];
 }
 
+/** After a lock was met, locks are passed over for this long instead of waited for, in milliseconds. */
+const WARY_MS = 5_000;
 const LOCKED = "another database session has locked its row, or that of an earlier message of its key";
 
 /** More than this many waiting, and new messages are left to the relay. */
@@ -76,6 +78,7 @@ export class OptimisticSender {
   #sending: Promise<void> | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
+  #waryUntilMs = -Infinity;
 
   constructor(options: OptimisticSenderOptions) {
     this.#options = options;
@@ -244,11 +247,13 @@ export class OptimisticSender {
     const { hop, worker } = this.#options;
     const params = [...places(messages), worker];
     try {
-      const answer = await session.run<LeasedAnswer>(hop?.settleLeased ?? this.#sql.sentLeased, params);
-      this.#wake(answer);
-      return [];
+      if (systemClock.monotonicMs() >= this.#waryUntilMs) {
+        this.#wake(await session.run<LeasedAnswer>(hop?.settleLeased ?? this.#sql.sentLeased, params));
+        return [];
+      }
     } catch (error) {
       if (sqlState(error) !== SQLSTATE.lockNotAvailable) throw error;
+      this.#waryUntilMs = systemClock.monotonicMs() + WARY_MS;
     }
     const past = hop?.settleLeasedPast ?? this.#sql.sentLeasedPast;
     const answer = await session.run<LeasedAnswer>(past, params);

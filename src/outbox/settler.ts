@@ -55,13 +55,13 @@ export interface Dying {
   readonly stack: string | null;
 }
 
-/** After this long a dead row that another session has locked is tried again, in milliseconds. */
-const LOCKED_RECHECK_MS = 1_000;
+/** After this long a failed or dead row that another session has locked is tried again, in milliseconds. */
+export const LOCKED_RECHECK_MS = 1_000;
 
-export interface SentRows {
+export interface SettledRows {
   /** Settled under a good claim. */
   readonly settled: readonly LaneRow[];
-  /** Another session has locked them: they stay in flight and are settled later. */
+  /** Another session has locked them: they are settled later. */
   readonly later: readonly LaneRow[];
 }
 
@@ -87,7 +87,7 @@ export class Settler {
   }
 
   /** Rows that are neither settled nor settled later belong to another relay now. */
-  async sent(rows: readonly LaneRow[]): Promise<SentRows> {
+  async sent(rows: readonly LaneRow[]): Promise<SettledRows> {
     const { rows: settled, left } = await this.#settleSent(rows);
     if (left.length > 0) await this.#locks.keepTrying(left, this.#retrySent);
     return { settled, later: left };
@@ -133,7 +133,8 @@ export class Settler {
     return { statement: this.#sql.sentInPlace, params: [places, textArray(seqs), this.#options.relay] };
   }
 
-  async failed(failures: readonly Failed[]): Promise<void> {
+  /** Returns the rows that another session has locked: their failure is not noted, and is no attempt. */
+  async failed(failures: readonly Failed[]): Promise<readonly LaneRow[]> {
     const byRow = new Map(failures.map((failure) => [failure.row, failure]));
     const params = (rows: readonly LaneRow[]): Param[] => [
       ...placesOf(rows),
@@ -144,12 +145,13 @@ export class Settler {
       plain: (rows) => ({ statement: this.#sql.failed, params: params(rows) }),
       past: (rows) => ({ statement: this.#sql.failedPast, params: params(rows) }),
     });
-    // A failure that cannot be noted, since its row is locked, is no attempt.
-    for (const row of [...own.rows, ...own.left])
-      this.#options.reader.back([row], byRow.get(row)?.delayMs ?? 0);
+    for (const row of own.rows) this.#options.reader.back([row], byRow.get(row)?.delayMs ?? 0);
+    this.#options.reader.back(own.left, LOCKED_RECHECK_MS);
+    return own.left;
   }
 
-  async dead(deaths: readonly Dying[]): Promise<LaneRow[]> {
+  /** Rows that are neither settled nor tried later belong to another relay now. */
+  async dead(deaths: readonly Dying[]): Promise<SettledRows> {
     const byRow = new Map(deaths.map((death) => [death.row, death]));
     const params = (rows: readonly LaneRow[]): Param[] => {
       const list = (pick: (death: Dying) => string | boolean | null): string =>
@@ -169,7 +171,7 @@ export class Settler {
       past: (own) => ({ statement: this.#sql.deadPast, params: params(own) }),
     });
     this.#options.reader.back(left, LOCKED_RECHECK_MS);
-    return rows;
+    return { settled: rows, later: left };
   }
 
   /** Gives back the rows that other sessions have locked, and waits for none of them any more. */

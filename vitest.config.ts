@@ -37,6 +37,7 @@ const quickProof = process.env["SAGABOX_PROOF"] !== "full";
 // for all.
 const onlyFull = [
   "broker-outage",
+  "clusters",
   "conservation-cost",
   "replay-runbook",
   ...(isWhole ? [] : ["real-brokers"]),

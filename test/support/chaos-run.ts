@@ -124,6 +124,12 @@ export class ChaosRun {
     await until(`${messages} messages are committed`, reached, { timeoutMs: 300_000 });
   }
 
+  /** Waits until more effects than this have happened, so that a fault is followed by work. */
+  async effectsBeyond(effects: number): Promise<void> {
+    const reached = async (): Promise<boolean> => ((await this.effects()) ?? 0) > effects;
+    await until(`more than ${effects} effects have happened`, reached, { timeoutMs: 180_000 });
+  }
+
   /** A worker at random, once enough of them run for the others to take over. */
   async victim(): Promise<ChaosChild> {
     const ready = (): ChaosChild[] => this.fleet.workers.filter((child) => child.isReady);

@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { rabbitmq } from "sagabox/rabbitmq";
-import { maxMessageBytes } from "../../support/brokers/rabbitmq-server.ts";
+import { maxMessageBytes } from "../../support/brokers/rabbitmq/rabbitmq-config.ts";
 import { payloadStory } from "../../support/stores/payload-story.ts";
 import { brokerUrl, missing, ownPrefix } from "./broker.ts";
 

@@ -31,15 +31,19 @@ export interface BrokerWishes {
   readonly unrouted?: "reject" | "drop";
 }
 
-/** A transport to it. */
+/** A transport to it. Several addresses, separated by commas, are those of a cluster: each stream gets a replica per node. */
 export function brokerTransport(kind: BrokerKind, url: string, options: BrokerWishes = {}): Transport {
   const { quickly = false, unrouted = "reject" } = options;
+  const urls = url.split(",");
   switch (kind) {
     case "rabbitmq":
-      return rabbitmq({ url, unrouted });
+      return rabbitmq({ url: urls, unrouted });
     case "kafka":
-      return kafka({ brokers: [url.replace(/^kafka:\/\//, "")], ...(quickly && { sessionTimeout: "6s" }) });
+      return kafka({
+        brokers: urls.map((one) => one.replace(/^kafka:\/\//, "")),
+        ...(quickly && { sessionTimeout: "6s" }),
+      });
     case "nats":
-      return nats({ servers: url, ...(quickly && { lease: "2s" }) });
+      return nats({ servers: urls, replicas: urls.length, ...(quickly && { lease: "2s" }) });
   }
 }

@@ -20,9 +20,9 @@ export interface KafkaServer extends BrokerServer {
   readonly data: string;
 }
 
-const READY_MS = 90_000;
+const READY_MS = 180_000;
 // A test broker lives for minutes: the quick compiler and the simple collector start it soonest.
-const JAVA = ["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+const JAVA = ["-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
 /** Apache Kafka in KRaft mode: one process, broker and controller in one. */
 export async function startKafka(
@@ -31,11 +31,11 @@ export async function startKafka(
   const jars = await kafkaJars();
   if ("missing" in jars) return jars;
   const folder = serverFolder("sagabox-kafka-");
-  const ports = await freePorts();
+  const ports = await freePorts(options);
   const running = new KafkaProcess(jars.folder, folder, ports, options);
   try {
     await writeFile(join(folder, "server.properties"), kafkaProperties(ports, join(folder, "data"), options));
-    await running.format(options.users ?? {});
+    await running.format(options);
     await running.start();
   } catch (error) {
     await running.stop();
@@ -74,27 +74,31 @@ class KafkaProcess {
   readonly #folder: string;
   readonly #ports: KafkaPorts;
   readonly #apart: boolean;
+  readonly #heapMb: number;
   #child: ChildProcess | undefined;
 
-  constructor(jars: string, folder: string, ports: KafkaPorts, { apart = false }: Company) {
+  constructor(
+    jars: string,
+    folder: string,
+    ports: KafkaPorts,
+    { apart = false, heapMb = 512 }: Company & KafkaTestOptions,
+  ) {
     this.#apart = apart;
+    this.#heapMb = heapMb;
     this.#jars = jars;
     this.#folder = folder;
     this.#ports = ports;
   }
 
-  async format(users: Readonly<Record<string, string>>): Promise<void> {
-    // A name that begins with a dash would be taken for an option.
-    const cluster = Buffer.from(
-      Array.from({ length: 16 }, (_, n) => (n === 0 ? 1 : Math.floor(Math.random() * 256))),
-    );
+  async format({ users = {}, quorum }: KafkaTestOptions): Promise<void> {
+    const cluster = quorum?.cluster ?? newClusterId();
     const scram = Object.entries(users).flatMap(([name, password]) =>
       ["SCRAM-SHA-256", "SCRAM-SHA-512"].flatMap((mechanism) => [
         "--add-scram",
         `${mechanism}=[name=${name},password=${password}]`,
       ]),
     );
-    const tool = ["kafka.tools.StorageTool", "format", "-t", cluster.toString("base64url"), ...scram];
+    const tool = ["kafka.tools.StorageTool", "format", "-t", cluster, ...scram];
     await promisify(execFile)("java", [...this.#java(), ...tool, "-c", this.#file("server.properties")]);
   }
 
@@ -147,7 +151,7 @@ class KafkaProcess {
 
   #java(): string[] {
     const logging = `-Dlog4j2.configurationFile=file:${join(import.meta.dirname, "kafka", "log4j2.properties")}`;
-    return [...JAVA, logging, "-cp", join(this.#jars, "*")];
+    return [...JAVA, `-Xmx${this.#heapMb}m`, logging, "-cp", join(this.#jars, "*")];
   }
 
   #file(name: string): string {
@@ -170,7 +174,14 @@ async function answers(port: number): Promise<boolean> {
   }
 }
 
-async function freePorts(): Promise<KafkaPorts> {
-  const [plain, controller, tls, sasl, saslTls] = await Promise.all([1, 2, 3, 4, 5].map(() => freePort()));
+/** The id of a new cluster. One that began with a dash would be taken for an option. */
+export function newClusterId(): string {
+  const bytes = Array.from({ length: 16 }, (_, n) => (n === 0 ? 1 : Math.floor(Math.random() * 256)));
+  return Buffer.from(bytes).toString("base64url");
+}
+
+async function freePorts({ quorum }: KafkaTestOptions): Promise<KafkaPorts> {
+  const [plain, free, tls, sasl, saslTls] = await Promise.all([1, 2, 3, 4, 5].map(() => freePort()));
+  const controller = quorum?.controllers[quorum.node - 1] ?? free;
   return { plain, controller, tls, sasl, saslTls } as KafkaPorts;
 }

@@ -15,20 +15,28 @@ import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { connect } from "amqplib";
 import { serverHome } from "../server-folder.ts";
-import type { BrokerFound, BrokerServer } from "./broker-server.ts";
+import type { BrokerServer } from "./broker-server.ts";
 import { endWithUs, type Company } from "./end-with-us.ts";
+import { endGroup, groupLives } from "./rabbitmq/process-group.ts";
+import { certificates, configuration, PASSWORD, USER, type RabbitPorts } from "./rabbitmq/rabbitmq-config.ts";
 
 const run = promisify(execFile);
 const READY_MS = 120_000;
-const CTL_MS = 30_000;
-const USER = "sagabox";
-const PASSWORD = "only-for-tests";
+const CTL_MS = 60_000;
 
-interface Ports {
-  readonly amqp: number;
-  readonly tls: number;
-  readonly dist: number;
-  readonly epmd: number;
+/** One node's part in a cluster. All nodes share the port mapper, which the cluster starts and stops. */
+export interface RabbitClusterPlace {
+  readonly name: string;
+  /** The names of all nodes; the first one must be up before the others start. */
+  readonly nodes: readonly string[];
+  readonly epmdPort: number;
+  readonly cookie: string;
+}
+
+interface Written {
+  readonly ports: RabbitPorts;
+  readonly programs: string;
+  readonly cluster?: RabbitClusterPlace;
 }
 
 /**
@@ -39,17 +47,17 @@ export class RabbitServer implements BrokerServer {
   readonly url: string;
   readonly folder: string;
   readonly tlsPort: number;
-  readonly #ports: Ports;
+  readonly #ports: RabbitPorts;
   readonly #programs: string;
+  readonly #cluster: RabbitClusterPlace | undefined;
   readonly #apart: boolean;
 
   constructor(folder: string, { apart = false }: Company = {}) {
     this.folder = folder;
     this.#apart = apart;
-    const { ports, programs } = JSON.parse(readFileSync(join(folder, "server.json"), "utf8")) as {
-      ports: Ports;
-      programs: string;
-    };
+    const written = readFileSync(join(folder, "server.json"), "utf8");
+    const { ports, programs, cluster } = JSON.parse(written) as Written;
+    this.#cluster = cluster;
     this.#ports = ports;
     this.#programs = programs;
     this.tlsPort = ports.tls;
@@ -60,8 +68,13 @@ export class RabbitServer implements BrokerServer {
     return readFileSync(join(this.folder, "version"), "utf8");
   }
 
+  get name(): string {
+    return this.#cluster?.name ?? `sagabox-${this.#ports.amqp}@localhost`;
+  }
+
   async start(): Promise<void> {
-    await this.#spawn("epmd", this.#programNear("epmd"), ["-port", String(this.#ports.epmd)]);
+    if (this.#cluster === undefined)
+      await this.#spawn("epmd", found("epmd") ?? "epmd", ["-port", String(this.#ports.epmd)]);
     await this.#spawn("server", join(this.#programs, "rabbitmq-server"), []);
     const version = await this.#ready();
     writeFileSync(join(this.folder, "version"), `RabbitMQ ${version}`);
@@ -104,7 +117,7 @@ export class RabbitServer implements BrokerServer {
       HOME: folder,
       ERL_EPMD_PORT: String(this.#ports.epmd),
       ERL_EPMD_ADDRESS: "127.0.0.1",
-      RABBITMQ_NODENAME: `sagabox-${this.#ports.amqp}@localhost`,
+      RABBITMQ_NODENAME: this.name,
       RABBITMQ_DIST_PORT: String(this.#ports.dist),
       RABBITMQ_MNESIA_BASE: join(folder, "data"),
       RABBITMQ_LOG_BASE: join(folder, "log"),
@@ -138,7 +151,7 @@ export class RabbitServer implements BrokerServer {
 
   async #end(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
     await endGroup(join(this.folder, "server.pid"), signal);
-    await endGroup(join(this.folder, "epmd.pid"), "SIGKILL");
+    if (this.#cluster === undefined) await endGroup(join(this.folder, "epmd.pid"), "SIGKILL");
   }
 
   async #ready(): Promise<string> {
@@ -160,10 +173,6 @@ export class RabbitServer implements BrokerServer {
   #lastWords(): string {
     return readFileSync(join(this.folder, "server.log"), "utf8").split("\n").slice(-25).join("\n");
   }
-
-  #programNear(name: string): string {
-    return found(name) ?? name;
-  }
 }
 
 /** The server of this run, for a test that needs more of it than its address. */
@@ -173,20 +182,28 @@ export function rabbitServerAt(url: string): RabbitServer {
 
 const folderOf = (port: number): string => join(serverHome(), `sagabox-rabbitmq-${port}`);
 
-export async function startRabbitMQ(company: Company = {}): Promise<BrokerFound> {
+interface RabbitWishes extends Company {
+  readonly cluster?: RabbitClusterPlace;
+}
+
+export async function startRabbitMQ(
+  wishes: RabbitWishes = {},
+): Promise<{ readonly server: RabbitServer } | { readonly missing: string }> {
   const programs = programFolder();
   if (programs === undefined || found("epmd") === undefined) {
     return { missing: "RabbitMQ 3.10 or newer is not installed: apt-get install rabbitmq-server" };
   }
   const [amqp, tls, dist, epmd] = await freePorts(4);
-  const ports: Ports = { amqp: amqp ?? 0, tls: tls ?? 0, dist: dist ?? 0, epmd: epmd ?? 0 };
+  const { cluster } = wishes;
+  const ports = { amqp: amqp ?? 0, tls: tls ?? 0, dist: dist ?? 0, epmd: cluster?.epmdPort ?? epmd ?? 0 };
   const folder = folderOf(ports.amqp);
   mkdirSync(folder, { mode: 0o700 });
-  writeFileSync(join(folder, "server.json"), JSON.stringify({ ports, programs }));
+  writeFileSync(join(folder, "server.json"), JSON.stringify({ ports, programs, cluster }));
+  if (cluster !== undefined) writeFileSync(join(folder, ".erlang.cookie"), cluster.cookie, { mode: 0o400 });
   writeFileSync(join(folder, "plugins"), "[].\n");
   await certificates(folder);
-  writeFileSync(join(folder, "rabbitmq.conf"), configuration(ports, folder));
-  const server = new RabbitServer(folder, company);
+  writeFileSync(join(folder, "rabbitmq.conf"), configuration(ports, folder, cluster?.nodes ?? []));
+  const server = new RabbitServer(folder, wishes);
   try {
     await server.start();
   } catch (error) {
@@ -194,41 +211,6 @@ export async function startRabbitMQ(company: Company = {}): Promise<BrokerFound>
     throw error;
   }
   return { server };
-}
-
-/** Less than a transport allows by default, so that a test can send what closes its channel. */
-export const maxMessageBytes = 5 * 1_048_576;
-
-function configuration(ports: Ports, folder: string): string {
-  return [
-    `listeners.tcp.1 = 127.0.0.1:${ports.amqp}`,
-    `listeners.ssl.1 = 127.0.0.1:${ports.tls}`,
-    `ssl_options.cacertfile = ${join(folder, "ca.pem")}`,
-    `ssl_options.certfile = ${join(folder, "cert.pem")}`,
-    `ssl_options.keyfile = ${join(folder, "key.pem")}`,
-    "ssl_options.verify = verify_none",
-    "ssl_options.versions.1 = tlsv1.2",
-    `default_user = ${USER}`,
-    `default_pass = ${PASSWORD}`,
-    "vm_memory_high_watermark.absolute = 1GB",
-    `max_message_size = ${maxMessageBytes}`,
-    "disk_free_limit.absolute = 50MB",
-    "raft.wal_max_size_bytes = 32000000",
-    "log.console.level = warning",
-    "",
-  ].join("\n");
-}
-
-// An authority of our own and a certificate for the loopback, good for a day.
-async function certificates(folder: string): Promise<void> {
-  const openssl = (words: string): Promise<unknown> => run("openssl", words.split(" "), { cwd: folder });
-  const key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
-  await openssl(`req -x509 ${key} -keyout ca-key.pem -out ca.pem -subj /CN=sagabox-tests`);
-  writeFileSync(join(folder, "names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
-  await openssl(`req ${key} -keyout key.pem -out request.pem -subj /CN=localhost`);
-  await openssl(
-    "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -extfile names -out cert.pem",
-  );
 }
 
 // The command on the path of Debian changes the account and the log; the real scripts lie beside what it points to.
@@ -243,12 +225,12 @@ function programFolder(): string | undefined {
   );
 }
 
-function found(name: string): string | undefined {
+export function found(name: string): string | undefined {
   const folders = [...(process.env["PATH"] ?? "").split(delimiter), "/usr/sbin", "/usr/bin"];
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-async function freePorts(count: number): Promise<number[]> {
+export async function freePorts(count: number): Promise<number[]> {
   const servers = await Promise.all(
     Array.from({ length: count }, () => {
       const server = createServer();
@@ -262,30 +244,4 @@ async function freePorts(count: number): Promise<number[]> {
       return new Promise<number>((resolve) => server.close(() => resolve(port)));
     }),
   );
-}
-
-function groupLives(pidFile: string): boolean {
-  try {
-    process.kill(-Number(readFileSync(pidFile, "utf8")), 0);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-async function endGroup(pidFile: string, signal: "SIGTERM" | "SIGKILL"): Promise<void> {
-  if (!existsSync(pidFile)) return;
-  const group = -Number(readFileSync(pidFile, "utf8"));
-  const began = Date.now();
-  let word = signal;
-  while (groupLives(pidFile)) {
-    try {
-      process.kill(group, word);
-    } catch {
-      break;
-    }
-    for (let n = 0; n < 100 && groupLives(pidFile); n++) await delay(50);
-    if (Date.now() - began > 20_000) word = "SIGKILL";
-  }
-  rmSync(pidFile, { force: true });
 }

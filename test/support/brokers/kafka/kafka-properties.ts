@@ -6,7 +6,21 @@ export interface KafkaPorts {
   readonly saslTls: number;
 }
 
+/** One node's part in a cluster of brokers that are their own controllers. */
+export interface KafkaQuorum {
+  /** The id of the cluster, the same for all nodes. */
+  readonly cluster: string;
+  /** Counts from 1. */
+  readonly node: number;
+  /** The controller ports of all nodes, in their order. */
+  readonly controllers: readonly number[];
+}
+
 export interface KafkaTestOptions {
+  /** Default: a cluster of one. */
+  readonly quorum?: KafkaQuorum;
+  /** The largest heap of the process in MB. Default 512. */
+  readonly heapMb?: number;
   /** Clients are told this port instead of the broker's own: that of a proxy in front of it. */
   readonly advertisedPort?: number;
   /** Listeners with TLS. */
@@ -20,22 +34,27 @@ export interface KafkaTestOptions {
 
 /** The server.properties of a broker that is its own controller, small and quick to change its mind. */
 export function kafkaProperties(ports: KafkaPorts, folder: string, options: KafkaTestOptions): string {
+  const { node = 1, controllers = [ports.controller] } = options.quorum ?? {};
+  const copies = String(controllers.length);
+  const minInSync = controllers.length >= 3 ? "2" : "1";
   const settings: Record<string, string> = {
     "process.roles": "broker,controller",
-    "node.id": "1",
-    "controller.quorum.voters": `1@127.0.0.1:${ports.controller}`,
+    "node.id": String(node),
+    "controller.quorum.voters": controllers.map((port, n) => `${n + 1}@127.0.0.1:${port}`).join(","),
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "log.dirs": folder,
     "auto.create.topics.enable": "false",
     "num.partitions": "4",
-    "offsets.topic.replication.factor": "1",
+    "default.replication.factor": copies,
+    "min.insync.replicas": minInSync,
+    "offsets.topic.replication.factor": copies,
     "offsets.topic.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": copies,
+    "transaction.state.log.min.isr": minInSync,
     "transaction.state.log.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": copies,
+    "share.coordinator.state.topic.min.isr": minInSync,
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.session.timeout.ms": "3000",
     "group.consumer.session.timeout.ms": "6000",

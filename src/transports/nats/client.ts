@@ -10,8 +10,16 @@ export const natsClient = new ClientLoader({
   }),
 });
 
-/** What the server answers when it does not know what was asked for. */
-export const apiCodes = { consumerNotFound: 10_014, streamNotFound: 10_059 } as const;
+/** Error codes of the JetStream API that mean something to this transport. */
+export const apiCodes = {
+  /** No leader at the moment. */
+  temporarilyUnavailable: 10_008,
+  consumerNotFound: 10_014,
+  streamNotFound: 10_059,
+  /** The nodes that hold it are down. */
+  streamOffline: 10_118,
+  consumerOffline: 10_119,
+} as const;
 
 /** NATS counts time in billionths of a second. */
 export const nanos = (ms: number): number => ms * 1_000_000;

@@ -41,6 +41,11 @@ export async function makeConsumer(
   }
 }
 
+/** How often an idle pull gets a sign of life. Two missing ones mean that the leader of the consumer is gone. */
+export function heartbeatOf({ leaseMs }: NatsSettings): number {
+  return Math.min(5_000, Math.max(500, Math.floor(leaseMs / 4)));
+}
+
 function startOf(start: Start): Partial<ConsumerConfig> {
   if (start === "now") return { deliver_policy: "new" };
   if (start === "beginning") return { deliver_policy: "all" };

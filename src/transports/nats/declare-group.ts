@@ -6,7 +6,7 @@ import { bornAgain, slotKey, type Slot } from "./group-state.ts";
 import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
 import { placeOfShared, placeOfSlots, removeShared, removeSlots } from "./order-change.ts";
-import { messageSubject, streamNames, topicSubject, type GroupNames } from "./topology.ts";
+import { messageSubject, readConsumerName, streamNames, topicSubject, type GroupNames } from "./topology.ts";
 
 export interface GroupParts {
   readonly settings: NatsSettings;
@@ -14,6 +14,8 @@ export interface GroupParts {
   readonly record: GroupRecord;
   readonly topics: readonly TopicRequest[];
   readonly window: number;
+  /** When the stream was created that this member has read so far; undefined before it has read any. */
+  readonly streamCreated: () => string | undefined;
 }
 
 /** Makes sure that every partition of these topics has its place in the record, beginning where it was asked to. */
@@ -45,6 +47,8 @@ export async function checkStream(session: Session, { settings, record }: GroupP
   }
 }
 
+type LastTerm = Pick<Slot, "epoch" | "at">;
+
 interface Made {
   readonly topic: string;
   readonly entries: readonly (readonly [string, Slot])[];
@@ -57,7 +61,10 @@ async function makeSlots(session: Session, parts: GroupParts, request: TopicRequ
   const { topic } = request;
   const shared = await placeOfShared(session, parts, topic);
   const start = shared ?? (await startOf(session, parts, request));
+  const terms = shared === undefined ? await lastTerms(session, parts, topic) : new Map<number, LastTerm>();
   const make = async (partition: number): Promise<[string, Slot]> => {
+    const last = terms.get(partition);
+    if (last !== undefined) return [slotKey(topic, partition), { owner: null, base: last.epoch, ...last }];
     const info = await makeConsumer(session, settings, {
       stream: streamNames(settings.prefix).messages,
       name: names.partitionConsumer(topic, partition, 1),
@@ -72,6 +79,28 @@ async function makeSlots(session: Session, parts: GroupParts, request: TopicRequ
   };
   const all = Array.from({ length: settings.partitions }, (_, partition) => make(partition));
   return { topic, entries: await Promise.all(all), wasShared: shared !== undefined };
+}
+
+/**
+ * The last term of each partition that was read before its record was lost, with the stream it was in. The next term
+ * resumes behind what that one acknowledged.
+ */
+async function lastTerms(
+  { jsm }: Session,
+  { settings, names }: GroupParts,
+  topic: string,
+): Promise<ReadonlyMap<number, LastTerm>> {
+  const own = readConsumerName(names.partitionConsumer(topic, 0, 1))?.group;
+  const terms = new Map<number, LastTerm>();
+  for await (const { name, delivered, config } of jsm.consumers.list(streamNames(settings.prefix).messages)) {
+    const term = readConsumerName(name);
+    if (term?.group !== own || term === undefined || term.partition === "all") continue;
+    const partition = Number(term.partition);
+    if (term.epoch === 1 && delivered.consumer_seq === 0) continue; // made a moment ago, and read by no one
+    if (term.epoch < (terms.get(partition)?.epoch ?? 0)) continue;
+    terms.set(partition, { epoch: term.epoch, at: config.opt_start_seq ?? 1 });
+  }
+  return terms;
 }
 
 /** The one consumer of a topic for a group that gave up order. */
@@ -108,9 +137,17 @@ export function declareRetries(session: Session, parts: GroupParts, topic: strin
 }
 
 async function startOf(session: Session, parts: GroupParts, { topic, from }: TopicRequest): Promise<Start> {
+  if (await isStreamNew(session, parts)) return "beginning";
   const first = await claim(session, parts, topic);
   if (typeof from === "object") return { since: from.time.toISOString() };
   return from === "beginning" || (from === "unclaimed" && first) ? "beginning" : "now";
+}
+
+/** True if the stream was deleted and created again while this member read it: all of it is new to the group. */
+async function isStreamNew({ jsm }: Session, { settings, streamCreated }: GroupParts): Promise<boolean> {
+  const before = streamCreated();
+  if (before === undefined) return false;
+  return (await jsm.streams.info(streamNames(settings.prefix).messages)).created !== before;
 }
 
 /** True for the group that came first to the topic, however often it asks. */

@@ -1,11 +1,12 @@
 import type { JetStreamClient, JetStreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { errorText, isSagaboxError, SagaboxError } from "../../errors/index.ts";
-import { Loop, withDeadline } from "../../runtime/index.ts";
+import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
+import { Loop, sleep, systemClock, withDeadline } from "../../runtime/index.ts";
 import { natsClient } from "./client.ts";
 import { authenticatorOf } from "./credentials.ts";
 import type { NatsSettings } from "./options.ts";
-import { declareStreams } from "./streams.ts";
+import { describeFailure, hasNoResponders } from "./failure.ts";
+import { declareStreams, isStreamMissing, warnOfRecreated, type CreationTimes } from "./streams.ts";
 
 /** One connection from its beginning to its end. Nothing of it outlives it. */
 export interface Session {
@@ -20,6 +21,9 @@ export interface Session {
 
 const AGAIN_MS = 100;
 const LONGEST_WAIT_MS = 2_000;
+/** A stream counts as deleted when it is missing twice with this in between: a new leader may still be catching up. */
+const LOOK_TWICE_MS = 500;
+const LOOK_AGAIN_MS = 2_000;
 
 /** Keeps one connection, and makes another when it ends, for ever. */
 export class Link {
@@ -32,6 +36,11 @@ export class Link {
   #trouble: Error | undefined;
   #tries = 0;
   #closed = false;
+  #streams: CreationTimes = new Map();
+  #lookAtMs = -Infinity;
+  #missingStream: Error | undefined;
+  /** Why this process itself ends the session. */
+  #ending: string | undefined;
 
   constructor(settings: NatsSettings) {
     this.#settings = settings;
@@ -71,6 +80,40 @@ export class Link {
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  /** Why messages cannot be stored although the server answers: a stream is missing, and may not be created. */
+  get missingStream(): Error | undefined {
+    return this.#missingStream;
+  }
+
+  /**
+   * Looks for a deleted stream after a request failed in a way that a deleted stream explains. If one is missing, it is
+   * created and the session ends, so that everything that reads from it starts anew.
+   */
+  checkStreams(session: Session): void {
+    if (systemClock.monotonicMs() < this.#lookAtMs || session !== this.#session) return;
+    this.#lookAtMs = Infinity;
+    void this.#createDeleted(session)
+      .catch(() => undefined) // the server does not know at the moment
+      .finally(() => (this.#lookAtMs = systemClock.monotonicMs() + LOOK_AGAIN_MS));
+  }
+
+  async #createDeleted({ nc, jsm, over }: Session): Promise<void> {
+    const isMissing = await isStreamMissing(jsm, this.#settings);
+    if (!isMissing) this.#missingStream = undefined;
+    if (!isMissing) return;
+    await sleep(LOOK_TWICE_MS);
+    if (over.aborted || !(await isStreamMissing(jsm, this.#settings))) return;
+    try {
+      await this.#declare(nc, jsm);
+    } catch (error) {
+      const text = `A stream of prefix ${this.#settings.prefix} was deleted and cannot be created`;
+      this.#missingStream = unreachable(`${text}: ${describeFailure(error)}.`, error);
+      return;
+    }
+    this.#ending = "A deleted stream was created again, and is about to be read.";
+    await nc.close();
   }
 
   async close(): Promise<void> {
@@ -132,9 +175,19 @@ export class Link {
     const { timeoutMs } = this.#settings;
     const { jetstream, jetstreamManager } = natsClient.client.jetstream;
     const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs });
-    await declareStreams(jsm, this.#settings, nc.info?.version ?? "2.9.0");
+    await this.#declare(nc, jsm).catch((error: unknown) => {
+      if (nc.info?.jetstream === true || !hasNoResponders(error)) throw error;
+      throw unreachable("JetStream is off at this server, and no other one answered.", error);
+    });
     const maxPayload = nc.info?.max_payload ?? this.#maxPayload;
     return { nc, jsm, js: jetstream(nc, { timeout: timeoutMs }), maxPayload };
+  }
+
+  async #declare(nc: NatsConnection, jsm: JetStreamManager): Promise<void> {
+    const streams = await declareStreams(jsm, this.#settings, nc.info?.version ?? "2.9.0");
+    warnOfRecreated(this.#streams, streams, this.#settings);
+    this.#streams = streams;
+    this.#missingStream = undefined;
   }
 
   async #live(prepared: Omit<Session, "over">, stopping: AbortSignal): Promise<void> {
@@ -148,7 +201,8 @@ export class Link {
     this.#tell();
     this.#firstTry?.settle();
     const reason = await Promise.race([prepared.nc.closed(), stopped]);
-    this.#trouble = unreachable("The connection was lost.", reason ?? undefined);
+    this.#trouble = unreachable(this.#ending ?? "The connection was lost.", reason ?? undefined);
+    this.#ending = undefined;
     this.#session = undefined;
     over.abort();
     this.#tell();
@@ -194,7 +248,7 @@ function hostOf(server: string): string {
 
 // The client's own texts name neither password nor token.
 function describe(error: unknown): string {
-  return `NATS cannot be reached: ${errorText(error)}.`;
+  return `NATS cannot be reached: ${describeFailure(error)}.`;
 }
 
 export function unreachable(message: string, cause?: unknown): SagaboxError {

@@ -52,6 +52,8 @@ export interface NatsOptions {
   readonly timeout?: Duration | number;
   /** First words of the subjects that answers come to; lets permissions name them. Default "_INBOX". */
   readonly inboxPrefix?: string;
+  /** Called with a sentence for people when something unsafe was found. Default: `process.emitWarning`. */
+  readonly warn?: (warning: string) => void;
 }
 
 export interface NatsSettings {
@@ -71,6 +73,7 @@ export interface NatsSettings {
   readonly ackWaitMs: number;
   readonly timeoutMs: number;
   readonly inboxPrefix: string;
+  readonly warn: (warning: string) => void;
 }
 
 const known = [
@@ -91,6 +94,7 @@ const known = [
   "ackWait",
   "timeout",
   "inboxPrefix",
+  "warn",
 ];
 
 const dayMs = 86_400_000;
@@ -131,5 +135,12 @@ export function natsSettings(options: NatsOptions = {}): NatsSettings {
       max: 64,
       pattern: /^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/,
     }),
+    warn: checkWarn(options.warn),
   });
+}
+
+function checkWarn(warn: unknown): (warning: string) => void {
+  if (warn === undefined) return (warning) => process.emitWarning(warning, "SagaboxWarning");
+  if (typeof warn !== "function") throw new SagaboxError("OPTIONS_INVALID", "nats.warn must be a function.");
+  return warn as (warning: string) => void;
 }

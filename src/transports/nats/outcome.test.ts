@@ -2,6 +2,7 @@ import { JetStreamApiError } from "@nats-io/jetstream";
 import { errors } from "@nats-io/transport-node";
 import { beforeAll, expect, test } from "vitest";
 import { natsClient } from "./client.ts";
+import { describeFailure } from "./failure.ts";
 import { outcomeOf } from "./outcome.ts";
 
 beforeAll(async () => void (await natsClient.load()));
@@ -23,4 +24,18 @@ test.each([
   ["something else", "odd", "unknown"],
 ])("B4, B10: %s makes the outcome %s", (_, error, kind) => {
   expect(outcomeOf(error)).toMatchObject({ kind, error: { name: "SagaboxError" } });
+});
+
+test.each([
+  ["a publish without a responder", new errors.NoRespondersError("dp.msg.t.0")],
+  ["a request without a responder", Object.assign(new Error("jetstream is not enabled"), { name: "JetStreamNotEnabled" })],
+  ["an answer of a cluster without a leader", answer(10008, 503)],
+  ["a stream whose nodes are down", answer(10118, 503)],
+])("B10: %s is told as a missing leader, not as JetStream that is off or a deleted stream", (_, error) => {
+  const text = describeFailure(error);
+  expect(text).toMatch(/leader/i);
+  expect(text).not.toMatch(/JetStream is (off|not enabled)|deleted/i);
+  const outcome = outcomeOf(error);
+  expect(outcome).toMatchObject({ kind: "unreachable" });
+  expect(outcome.error.message).toContain(text);
 });

@@ -2,6 +2,7 @@ import type { JetStreamApiError } from "@nats-io/jetstream";
 import { SagaboxError } from "../../errors/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
 import { natsClient } from "./client.ts";
+import { causesOf, describeFailure, hasNoResponders } from "./failure.ts";
 import { unreachable } from "./link.ts";
 
 type Failed = Exclude<PublishOutcome, { kind: "published" }>;
@@ -13,17 +14,10 @@ const wrongStream = 10060;
 export function outcomeOf(error: unknown): Failed {
   const { jetstream, node } = natsClient.client;
   const { errors } = node;
-  for (const cause of chain(error)) {
+  for (const cause of causesOf(error)) {
     if (cause instanceof jetstream.JetStreamApiError) return ofAnswer(cause);
-    if (cause instanceof errors.NoRespondersError || nameOf(cause) === "JetStreamNotEnabled") {
-      return {
-        kind: "unreachable",
-        error: unreachable(
-          "No stream takes the message: JetStream is off, or its stream was deleted.",
-          error,
-        ),
-      };
-    }
+    if (hasNoResponders(cause))
+      return { kind: "unreachable", error: unreachable(`${describeFailure(error)}.`, error) };
     if (cause instanceof errors.PermissionViolationError) {
       return {
         kind: "unreachable",
@@ -38,7 +32,11 @@ export function outcomeOf(error: unknown): Failed {
 function ofAnswer(error: JetStreamApiError): Failed {
   if (error.code === messageTooLarge) return { kind: "refused", error: rejected(error) };
   if (error.code !== wrongStream && error.status === 400) return { kind: "rejected", error: rejected(error) };
-  return { kind: "unreachable", error: unreachable(`JetStream takes nothing now: ${error.message}.`, error) };
+  const text = describeFailure(error);
+  return {
+    kind: "unreachable",
+    error: unreachable(`JetStream does not accept the message: ${text}.`, error),
+  };
 }
 
 function rejected(error: Error): SagaboxError {
@@ -56,15 +54,4 @@ export function tooLarge(bytes: number, most: number): SagaboxError {
     "PAYLOAD_TOO_LARGE",
     `The message has ${bytes} bytes with its headers; this server takes ${most} (max_payload).`,
   );
-}
-
-function* chain(error: unknown): Generator<unknown> {
-  for (let at = error, depth = 0; at !== undefined && depth < 5; depth++) {
-    yield at;
-    at = at instanceof Error ? at.cause : undefined;
-  }
-}
-
-function nameOf(error: unknown): string | undefined {
-  return error instanceof Error ? error.name : undefined;
 }

@@ -1,7 +1,10 @@
 import type { ConsumerInfo, ConsumerMessages, JsMsg } from "@nats-io/jetstream";
+import { apiCodes } from "./client.ts";
+import { findConsumer } from "./consumers.ts";
 import type { Source } from "./delivery.ts";
 import type { Session } from "./link.ts";
 import { say } from "./say.ts";
+import { isApiError } from "./streams.ts";
 
 export interface PartitionReaderParts {
   readonly session: Session;
@@ -13,6 +16,8 @@ export interface PartitionReaderParts {
   /** Sequences from there on that were settled before. */
   readonly settled: readonly number[];
   readonly window: number;
+  /** How often the server sends a sign of life while there is nothing to deliver. */
+  readonly heartbeatMs: number;
   /** False once the lease is over: nothing may be handed out then. */
   readonly valid: () => boolean;
   readonly arrived: () => void;
@@ -32,6 +37,8 @@ export class PartitionReader implements Source {
   /** In order of sequence: what was received and is neither settled nor lost. */
   readonly #unsettled = new Map<number, JsMsg>();
   readonly #settled: Set<number>;
+  /** Where the last acknowledgements went, as many as the window holds. */
+  readonly #acknowledged: string[] = [];
   #waiting: JsMsg[] = [];
   #seen: number;
   #messages: ConsumerMessages | undefined;
@@ -46,11 +53,14 @@ export class PartitionReader implements Source {
   }
 
   async start(): Promise<void> {
-    const { session, info, window } = this.#parts;
+    const { session, info, window, heartbeatMs } = this.#parts;
     const consumer = session.js.consumers.getConsumerFromInfo(info);
     const messages = await consumer.consume({
       max_messages: window,
       expires: 30_000,
+      idle_heartbeat: heartbeatMs,
+      // Without it the client asks for the consumer before it pulls again, and waits 30 s after each failed question.
+      bind: true,
       callback: (msg) => this.#receive(msg),
     });
     if (this.#over) {
@@ -69,7 +79,7 @@ export class PartitionReader implements Source {
   done(msg: JsMsg): void {
     if (this.#over || !this.#unsettled.delete(msg.seq)) return;
     this.#remember(msg.seq);
-    say(() => msg.ack());
+    this.#acknowledge(msg);
   }
 
   back(msg: JsMsg): void {
@@ -106,11 +116,11 @@ export class PartitionReader implements Source {
     if (this.#over || this.#draining) return;
     const { seq } = msg;
     if (seq <= this.#seen) {
-      if (!this.#unsettled.has(seq)) say(() => msg.ack()); // its acknowledgement was lost
+      if (!this.#unsettled.has(seq)) this.#acknowledge(msg); // its acknowledgement was lost
       return;
     }
     this.#seen = seq;
-    if (this.#settled.has(seq)) return say(() => msg.ack());
+    if (this.#settled.has(seq)) return this.#acknowledge(msg);
     this.#unsettled.set(seq, msg);
     this.#waiting.push(msg);
     this.#parts.arrived();
@@ -133,10 +143,40 @@ export class PartitionReader implements Source {
 
   async #watch(messages: ConsumerMessages): Promise<void> {
     for await (const { type } of messages.status()) {
-      if (type === "consumer_deleted" || type === "consumer_not_found" || type === "stream_not_found") {
+      const isStalled = type === "heartbeats_missed" || type === "no_responders";
+      if (type === "consumer_deleted" || (isStalled && !(await this.#resume()))) {
         if (!this.#over) this.#parts.gone();
         return;
       }
     }
   }
+
+  /**
+   * The consumer went silent: its leader died, or it was deleted. The client pulls again on its own. What was
+   * acknowledged while there was no leader is acknowledged again, since it fills the window until `ackWait` is over.
+   * Returns false if the consumer does not exist any more.
+   */
+  async #resume(): Promise<boolean> {
+    const { session, info } = this.#parts;
+    try {
+      if ((await findConsumer(session.jsm, info.stream_name, info.name)) === undefined) return false;
+    } catch (error) {
+      return !isApiError(error, apiCodes.streamNotFound); // without an answer the next missed heartbeat asks again
+    }
+    for (const subject of this.#acknowledged) say(() => session.nc.publish(subject, "+ACK"));
+    return true;
+  }
+
+  #acknowledge(msg: JsMsg): void {
+    const subject = ackSubjectOf(msg);
+    if (subject !== undefined && this.#acknowledged.push(subject) > this.#parts.window)
+      this.#acknowledged.shift();
+    say(() => msg.ack());
+  }
+}
+
+// The client acknowledges a message once at most, and keeps the subject out of its types.
+function ackSubjectOf(msg: JsMsg): string | undefined {
+  const { reply } = msg as JsMsg & { readonly reply?: string };
+  return reply === "" ? undefined : reply;
 }

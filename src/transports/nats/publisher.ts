@@ -51,9 +51,14 @@ export class Publisher {
     const { givenUp, done } = giveUp([signal, session.over], this.#settings.timeoutMs);
     const sent = batch.map((message) => this.#send(session, confirms, message));
     try {
-      return await Promise.all(
+      const outcomes = await Promise.all(
         sent.map(async (one) => ("kind" in one ? one : Promise.race([one.outcome, givenUp]))),
       );
+      if (!outcomes.some(({ kind }) => kind === "unreachable")) return outcomes;
+      const { missingStream: error } = this.#link;
+      this.#link.checkStreams(session);
+      if (error === undefined) return outcomes;
+      return outcomes.map((outcome) => (outcome.kind === "unreachable" ? { ...outcome, error } : outcome));
     } finally {
       done();
       for (const one of sent) if ("token" in one) confirms.forget(one.token);

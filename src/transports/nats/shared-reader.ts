@@ -10,6 +10,8 @@ export interface SharedReaderParts {
   readonly topic: string;
   /** Makes the consumer, or finds it. */
   readonly declare: () => Promise<ConsumerInfo>;
+  /** How often the server sends a sign of life while there is nothing to deliver. */
+  readonly heartbeatMs: number;
   /** How many messages are asked for at once. */
   readonly batch: number;
   readonly arrived: () => void;
@@ -94,12 +96,18 @@ export class SharedReader implements Source {
   async #step(): Promise<number> {
     if (this.#over) return Infinity;
     if (this.#waiting.length > 0) return Infinity;
-    const { session, batch, declare, fine } = this.#parts;
+    const { session, batch, heartbeatMs, declare, fine } = this.#parts;
     this.#info ??= await declare();
     const consumer = session.js.consumers.getConsumerFromInfo(this.#info);
-    const messages = await consumer.fetch({ max_messages: batch, expires: EXPIRES_MS });
+    const pull = { max_messages: batch, expires: EXPIRES_MS, idle_heartbeat: heartbeatMs };
+    const messages = await consumer.fetch(pull);
     this.#messages = messages;
-    for await (const msg of messages) this.#receive(msg);
+    try {
+      for await (const msg of messages) this.#receive(msg);
+    } catch (error) {
+      if (!hasLostLeader(error)) throw error;
+      this.#info = undefined; // pulled again once the consumer is found
+    }
     this.#messages = undefined;
     fine();
     return 0;
@@ -114,6 +122,11 @@ export class SharedReader implements Source {
     this.#waiting.push(msg);
     this.#parts.arrived();
   }
+}
+
+// The leader of the consumer died or stepped down, which ends a pull but no more than that.
+function hasLostLeader(error: unknown): boolean {
+  return error instanceof Error && /^(heartbeats missed|leadership change)$/i.test(error.message);
 }
 
 // The first time no clocks are compared. Later it may have come too soon, since a member died before it had sent the copy

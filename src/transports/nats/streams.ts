@@ -1,4 +1,4 @@
-import type { JetStreamManager, StreamConfig } from "@nats-io/jetstream";
+import type { JetStreamManager, StreamConfig, StreamInfo } from "@nats-io/jetstream";
 import { SagaboxError } from "../../errors/index.ts";
 import { apiCodes, nanos, natsClient } from "./client.ts";
 import type { NatsSettings } from "./options.ts";
@@ -61,6 +61,9 @@ export function streamConfigs(settings: NatsSettings, version: string): readonly
   ];
 }
 
+/** When each stream was created, by its name. A stream that is deleted and created again has another time. */
+export type CreationTimes = ReadonlyMap<string, string>;
+
 /**
  * Makes the streams that are missing. One that exists stays as its administrator has made it, so that a worker needs
  * no right to change it; only the number of partitions must agree, since it decides where a key goes.
@@ -69,22 +72,54 @@ export async function declareStreams(
   jsm: JetStreamManager,
   settings: NatsSettings,
   version: string,
-): Promise<void> {
-  await Promise.all(streamConfigs(settings, version).map((config) => declareStream(jsm, config, settings)));
+): Promise<CreationTimes> {
+  const declare = async (config: Declared): Promise<[string, string]> => [
+    config.name,
+    await declareStream(jsm, config, settings),
+  ];
+  return new Map(await Promise.all(streamConfigs(settings, version).map(declare)));
 }
 
-async function declareStream(jsm: JetStreamManager, config: Declared, settings: NatsSettings): Promise<void> {
-  const found = await jsm.streams.info(config.name).catch((error: unknown) => {
+/** True if the server knows that one of the streams does not exist. Rejects when it does not know. */
+export async function isStreamMissing(jsm: JetStreamManager, settings: NatsSettings): Promise<boolean> {
+  const names = Object.values<string>({ ...streamNames(settings.prefix) });
+  const found = await Promise.all(names.map((name) => findStream(jsm, name)));
+  return found.includes(undefined);
+}
+
+function findStream(jsm: JetStreamManager, name: string): Promise<StreamInfo | undefined> {
+  return jsm.streams.info(name).catch((error: unknown) => {
     if (isApiError(error, apiCodes.streamNotFound)) return undefined;
     throw error;
   });
-  const { description } = (found ?? (await jsm.streams.add(config))).config;
-  const partitions = /partitions: (\d+)/.exec(description ?? "")?.[1];
+}
+
+/** Returns when the stream was created. */
+async function declareStream(
+  jsm: JetStreamManager,
+  config: Declared,
+  settings: NatsSettings,
+): Promise<string> {
+  const found = (await findStream(jsm, config.name)) ?? (await jsm.streams.add(config));
+  const partitions = /partitions: (\d+)/.exec(found.config.description ?? "")?.[1];
   if (partitions !== undefined && partitions !== String(settings.partitions)) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
       `Stream ${config.name} was made for ${partitions} partitions, but nats.partitions is ${settings.partitions}. ` +
         "With another number the messages of one key would meet in two places and lose their order.",
+    );
+  }
+  return found.created;
+}
+
+/** Warns of the streams that were deleted and created again since they were last seen. */
+export function warnOfRecreated(before: CreationTimes, now: CreationTimes, settings: NatsSettings): void {
+  for (const [name, created] of now) {
+    const last = before.get(name);
+    if (last === undefined || last === created) continue;
+    settings.warn(
+      `Stream ${name} was deleted and has been created again. The messages that were in it are lost at the broker; ` +
+        `"sagabox republish" sends those of a time window again.`,
     );
   }
 }

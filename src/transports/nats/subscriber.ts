@@ -1,4 +1,3 @@
-import { errorText } from "../../errors/index.ts";
 import { every, Loop, withDeadline, type CancelTimer } from "../../runtime/index.ts";
 import type { Message } from "../../message/index.ts";
 import type {
@@ -9,6 +8,7 @@ import type {
   TopicRequest,
 } from "../../transport/index.ts";
 import type { ConsumerInfo, JsMsg } from "@nats-io/jetstream";
+import { heartbeatOf } from "./consumers.ts";
 import { Copies } from "./copies.ts";
 import {
   checkStream,
@@ -18,6 +18,7 @@ import {
   type GroupParts,
 } from "./declare-group.ts";
 import { Dispatcher } from "./dispatcher.ts";
+import { describeFailure } from "./failure.ts";
 import { groupRecord } from "./group-record.ts";
 import { unreachable, type Link, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
@@ -51,6 +52,8 @@ export class Subscriber implements Consumption {
   #shared: SharedReader[] = [];
   #session: Session | undefined;
   #trouble: string | undefined;
+  /** When the stream of messages was created that this member reads. */
+  #streamCreated: string | undefined;
   #closed: Promise<void> | undefined;
 
   constructor(parts: SubscriberParts) {
@@ -60,7 +63,7 @@ export class Subscriber implements Consumption {
     const record = groupRecord(streamNames(settings.prefix).groups, names.record);
     const window = Math.max(4, Math.ceil((2 * prefetch) / settings.partitions));
     this.#parts = parts;
-    this.#group = { settings, names, record, topics, window };
+    this.#group = { settings, names, record, topics, window, streamCreated: () => this.#streamCreated };
     this.#copies = new Copies(settings, names);
     this.#dispatcher = new Dispatcher({
       prefetch,
@@ -161,8 +164,9 @@ export class Subscriber implements Consumption {
   }
 
   async #begin(session: Session): Promise<void> {
-    const { topics } = this.#group;
+    const { topics, settings } = this.#group;
     this.#cut();
+    const { created } = await session.jsm.streams.info(streamNames(settings.prefix).messages);
     const readers = topics.flatMap((request) => this.#readers(session, request));
     await Promise.all(readers.map((reader) => reader.declare()));
     if (this.#ownership !== undefined) await declareSlots(session, this.#group);
@@ -171,6 +175,7 @@ export class Subscriber implements Consumption {
     this.#shared = readers;
     for (const reader of readers) await reader.start();
     await this.#ownership?.begin(session);
+    this.#streamCreated = created;
   }
 
   #readers(session: Session, request: TopicRequest): SharedReader[] {
@@ -185,6 +190,7 @@ export class Subscriber implements Consumption {
       session,
       topic,
       declare,
+      heartbeatMs: heartbeatOf(this.#parts.settings),
       batch: Math.min(mostAtOnce, this.#parts.subscription.prefetch),
       arrived: () => this.#dispatcher.pump(),
       failed: (error) => this.#failed(error),
@@ -244,6 +250,8 @@ export class Subscriber implements Consumption {
   }
 
   #failed(error: unknown): void {
-    this.#trouble = errorText(error);
+    const { link } = this.#parts;
+    this.#trouble = link.missingStream?.message ?? describeFailure(error);
+    if (link.session !== undefined) link.checkStreams(link.session);
   }
 }

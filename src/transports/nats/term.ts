@@ -1,5 +1,5 @@
 import type { ConsumerInfo } from "@nats-io/jetstream";
-import { beginningOf, findConsumer, makeConsumer } from "./consumers.ts";
+import { beginningOf, findConsumer, heartbeatOf, makeConsumer } from "./consumers.ts";
 import { readSlotKey, type Slot } from "./group-state.ts";
 import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
@@ -42,7 +42,7 @@ export class TermOpener {
   }
 
   async open(session: Session, key: string, slot: Slot, before: Slot): Promise<Term> {
-    const { window, valid, arrived, gone } = this.#parts;
+    const { settings, window, valid, arrived, gone } = this.#parts;
     const former = before.fresh === true ? [] : this.#formerOf(key, slot);
     const at = Math.max(slot.at, await this.#firstUnsettled(session, former));
     const info = await this.#consumer(session, key, slot.epoch, at);
@@ -54,6 +54,7 @@ export class TermOpener {
       at: from,
       settled: slot.done ?? [],
       window,
+      heartbeatMs: heartbeatOf(settings),
       valid,
       arrived,
       gone: () => gone(key),

@@ -1,0 +1,46 @@
+import { errorText } from "../../errors/index.ts";
+import { apiCodes, natsClient } from "./client.ts";
+
+/**
+ * The client reports "JetStream is not enabled" for every request without a responder. The server says at the start of a
+ * connection whether JetStream is on, so a missing responder later is a missing leader.
+ */
+const NO_LEADER =
+  "No leader of the stream answered (503 no responders): one is being elected, or the nodes that hold it are down";
+
+const withoutLeader: ReadonlySet<number> = new Set([
+  apiCodes.temporarilyUnavailable,
+  apiCodes.streamOffline,
+  apiCodes.consumerOffline,
+]);
+
+/** Says what an error of the server or of the client means, and claims no more than it tells. */
+export function describeFailure(error: unknown): string {
+  const { jetstream, node } = natsClient.client;
+  for (const cause of causesOf(error)) {
+    if (hasNoResponders(cause)) return NO_LEADER;
+    if (cause instanceof jetstream.JetStreamApiError && withoutLeader.has(cause.code))
+      return `JetStream has no leader at the moment: ${cause.message} (${cause.code})`;
+    if (cause instanceof node.errors.TimeoutError) return "NATS did not answer in time";
+  }
+  return errorText(error);
+}
+
+export function hasNoResponders(error: unknown): boolean {
+  return (
+    error instanceof natsClient.client.node.errors.NoRespondersError ||
+    nameOf(error) === "JetStreamNotEnabled"
+  );
+}
+
+/** The error and its causes, outermost first. */
+export function* causesOf(error: unknown): Generator<unknown> {
+  for (let at = error, depth = 0; at !== undefined && depth < 5; depth++) {
+    yield at;
+    at = at instanceof Error ? at.cause : undefined;
+  }
+}
+
+function nameOf(error: unknown): string | undefined {
+  return error instanceof Error ? error.name : undefined;
+}

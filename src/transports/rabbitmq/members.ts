@@ -1,7 +1,10 @@
 import type { Channel } from "amqplib";
 import type { Link, Live } from "./connection.ts";
 
-/** Counts the members of a group: each is a consumer of a queue that stays empty. */
+/**
+ * Counts the members of a group: each is a consumer of a queue that stays empty. The queue is replicated, so that the
+ * count survives the loss of a node.
+ */
 export class Members {
   readonly #link: Link;
   readonly #queue: string;
@@ -46,4 +49,4 @@ export class Members {
 }
 
 const declare = (channel: Channel, queue: string): ReturnType<Channel["assertQueue"]> =>
-  channel.assertQueue(queue, { durable: true, autoDelete: false, arguments: { "x-queue-type": "classic" } });
+  channel.assertQueue(queue, { durable: true, autoDelete: false, arguments: { "x-queue-type": "quorum" } });

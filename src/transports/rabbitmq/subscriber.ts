@@ -38,6 +38,8 @@ export class Subscriber implements Consumption {
   #declaredOn: Live | undefined;
   #declaredAtMs = 0;
   #trouble: string | undefined = "not subscribed yet";
+  /** Why the members could not be counted. Messages flow all the same, only less evenly. */
+  #unshared: string | undefined;
   #handedOut = 0;
   #next = 0;
   #pumping = false;
@@ -99,7 +101,9 @@ export class Subscriber implements Consumption {
   health(): { readonly ok: boolean; readonly detail?: string } {
     const { live, trouble } = this.#parts.link;
     if (live === undefined) return { ok: false, detail: `no connection to RabbitMQ: ${trouble}` };
-    return this.#trouble === undefined ? { ok: true } : { ok: false, detail: this.#trouble };
+    if (this.#trouble !== undefined) return { ok: false, detail: this.#trouble };
+    if (this.#unshared === undefined) return { ok: true };
+    return { ok: true, detail: `partitions are not shared out at the moment: ${this.#unshared}` };
   }
 
   async #step(): Promise<number> {
@@ -116,7 +120,7 @@ export class Subscriber implements Consumption {
     this.#trouble = undefined;
     this.#first?.();
     if (this.#names.queues.length === 1) return REDECLARE_MS;
-    await this.#share(live);
+    this.#unshared = await this.#share(live).then(() => undefined, errorText);
     return settings.rebalanceMs;
   }
 

@@ -54,7 +54,7 @@ test("B6: the names of a group begin with the prefix and tell service and group"
     restExchange: "dp.group.shop.billing:rest2",
     queues: ["dp.queue.shop.billing:0", "dp.queue.shop.billing:1"],
     deadLetterQueue: "dp.dlq.shop.billing",
-    membersQueue: "dp.members.shop.billing",
+    membersQueue: "dp.membership.shop.billing",
   });
   expect(groupNames("dp", { service: "shop", group: "billing" }, undefined).queues).toEqual([
     "dp.queue.shop.billing",

@@ -80,7 +80,7 @@ export interface GroupNames {
   readonly restExchange: string | undefined;
   readonly queues: readonly string[];
   readonly deadLetterQueue: string;
-  /** Nothing ever lies in it: its consumers are counted. */
+  /** Stays empty: its consumers are counted. Until 0.1 a classic queue called `<prefix>.members.<id>` did this. */
   readonly membersQueue: string;
 }
 
@@ -99,7 +99,7 @@ export function groupNames(
     queues:
       partitions === undefined ? [queue] : Array.from({ length: partitions }, (_, n) => `${queue}:${n}`),
     deadLetterQueue: `${prefix}.dlq.${id}`,
-    membersQueue: `${prefix}.members.${id}`,
+    membersQueue: `${prefix}.membership.${id}`,
   };
 }
 

@@ -20,7 +20,7 @@ test.for(brokerKinds)(
     const { cluster } = found;
     onTestFinished(() => cluster.stop());
     const { url } = await temporaryDatabase();
-    const messages = figure(4_000);
+    const messages = figure(2_000);
     const run = await ChaosRun.begin({
       mode: kind,
       url,
@@ -32,9 +32,9 @@ test.for(brokerKinds)(
     });
     await run.fleet.startWorkers(3);
     await untilWhole(cluster);
-    run.startLoad();
+    const endLoad = run.startSteadyLoad();
     for (let kill = 0; kill < KILLS; kill++) {
-      await run.progress((messages * (kill + 1)) / (KILLS + 1));
+      await run.progress((messages * (kill + 1)) / KILLS);
       const leader = await leaderOf(cluster, kill);
       const fromMs = Date.now();
       await leader.kill();
@@ -45,6 +45,7 @@ test.for(brokerKinds)(
       await untilWhole(cluster);
       run.fault("*", fromMs, Date.now());
     }
+    await endLoad();
     const { outcome, messages: sent, log } = await run.conclude(180_000);
     report(`kill -9 of leaders, ${cluster.version}`, { messages: sent, "leaders killed": KILLS });
     report(`log, ${cluster.version}`, log);

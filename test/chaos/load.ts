@@ -69,6 +69,7 @@ async function inOwnTransaction(): Promise<void> {
 async function write(): Promise<void> {
   while (!stopping) {
     while (behind && !stopping) await pause(LOOK_MS);
+    if (options.restMs !== undefined) await pause(options.restMs);
     try {
       await (Math.random() < 0.5 ? throughTheBus() : inOwnTransaction());
     } catch (error) {

@@ -33,6 +33,8 @@ export interface LoadOptions extends ChildOptions {
   /** It pauses while more effects than this are outstanding. */
   readonly backlog: number;
   readonly writers: number;
+  /** How long each writer rests between two transactions. Default 0. */
+  readonly restMs?: number;
 }
 
 /** Undefined: the Postgres transport. */

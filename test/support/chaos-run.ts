@@ -104,6 +104,17 @@ export class ChaosRun {
     }
   }
 
+  /** A steady load that lasts until the returned function ends it, however long the faults take. */
+  startSteadyLoad(processes = 2): () => Promise<void> {
+    const { keys } = this.#options;
+    const steady = { target: Number.MAX_SAFE_INTEGER, keys, backlog: 2_000, writers: 4, restMs: 100 };
+    const loads = Array.from({ length: processes }, () => this.fleet.startLoad(steady));
+    return async () => {
+      await Promise.all(loads.map((load) => load.ready));
+      await Promise.all(loads.map((load) => this.fleet.retire(load)));
+    };
+  }
+
   async replaceLoad(load: ChaosChild): Promise<void> {
     this.fault(load.id, Date.now());
     await this.fleet.kill(load);

@@ -68,6 +68,11 @@ export class RabbitServer implements BrokerServer {
     return readFileSync(join(this.folder, "version"), "utf8");
   }
 
+  /** Its part in a cluster, if it has one. */
+  get place(): RabbitClusterPlace | undefined {
+    return this.#cluster;
+  }
+
   get name(): string {
     return this.#cluster?.name ?? `sagabox-${this.#ports.amqp}@localhost`;
   }

@@ -1,15 +1,17 @@
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { promisify } from "node:util";
 import { found, freePorts, startRabbitMQ, type RabbitServer } from "../rabbitmq-server.ts";
 import { CLUSTER_SIZE, startNodes, type BrokerCluster, type ClusterFound } from "./broker-cluster.ts";
 
-interface QueueView {
-  readonly name: string;
-  readonly type: string;
-  readonly leader: string;
-  readonly members: readonly string[];
-  readonly online: readonly string[];
+const run = promisify(execFile);
+
+interface ClusterView {
+  /** How many nodes run. */
+  readonly running: number;
+  /** The replicated queues: who leads each, and how many of its replicas there are and are up. */
+  readonly queues: readonly { name: string; leader: string; members: number; online: number }[];
 }
 
 /** Three RabbitMQ nodes; quorum queues and streams have a replica on each. */
@@ -44,50 +46,54 @@ export async function startRabbitCluster(): Promise<ClusterFound> {
   }
 }
 
-function clusterOf(nodes: readonly RabbitServer[], endMapper: () => Promise<unknown>): BrokerCluster {
+function clusterOf(nodes: readonly RabbitServer[], end: () => Promise<unknown>): BrokerCluster {
+  const view = (): Promise<ClusterView> => viewFrom(nodes);
   return {
     url: nodes.map(({ url }) => url).join(","),
     version: `${nodes[0]?.version ?? "RabbitMQ"}, three nodes`,
     nodes,
     leaders: async () => {
-      const queues = await askAnyNode(nodes, listQueues);
-      const led = queues.filter(({ name, type }) => type === "quorum" && name.includes(".queue."));
+      const led = (await view()).queues.filter(({ name }) => name.includes(".queue."));
       const count = (node: RabbitServer): number => led.filter(({ leader }) => leader === node.name).length;
       return nodes.filter((node) => count(node) > 0).toSorted((a, b) => count(b) - count(a));
     },
     isWhole: async () => {
-      if ((await askAnyNode(nodes, countRunning)) < CLUSTER_SIZE) return false;
-      const replicated = (await askAnyNode(nodes, listQueues)).filter(({ type }) => type !== "classic");
-      return replicated.every(({ members, online }) => members.length === online.length);
+      const { running, queues } = await view();
+      return running === CLUSTER_SIZE && queues.every(({ members, online }) => members === online);
     },
     stop: async () => {
       await Promise.all(nodes.map((node) => node.stop()));
-      await endMapper();
+      await end();
     },
   };
 }
 
-// One after the other: each question starts an Erlang machine of its own.
-async function askAnyNode<T>(
-  nodes: readonly RabbitServer[],
-  ask: (node: RabbitServer) => Promise<T>,
-): Promise<T> {
-  let failure: unknown;
-  for (const node of nodes) {
-    try {
-      return await ask(node);
-    } catch (error) {
-      failure = error;
-    }
-  }
-  throw failure;
-}
-
-async function countRunning(node: RabbitServer): Promise<number> {
-  return Number(await node.ctl("eval", "length(rabbit_nodes:all_running())."));
-}
-
-async function listQueues(node: RabbitServer): Promise<readonly QueueView[]> {
-  const columns = ["name", "type", "leader", "members", "online"];
-  return JSON.parse(await node.ctl("list_queues", "--formatter", "json", ...columns)) as QueueView[];
+// rabbitmqctl takes seconds to start, a bare Erlang machine a fraction of one. It asks the first node that answers.
+async function viewFrom(nodes: readonly RabbitServer[]): Promise<ClusterView> {
+  const [place] = nodes.flatMap(({ place: found }) => found ?? []);
+  if (place === undefined) throw new Error("These nodes are no cluster.");
+  const names = nodes.map(({ name }) => `'${name}'`).join(",");
+  const program = `
+    [Node | _] = [N || N <- [${names}], net_adm:ping(N) =:= pong],
+    Running = rpc:call(Node, rabbit_nodes, all_running, []),
+    io:format("~b~n", [length(Running)]),
+    Items = [name, leader, members, online],
+    [case proplists:get_value(members, Q) of
+       Members when is_list(Members), Members =/= [] ->
+         {resource, _, _, Name} = proplists:get_value(name, Q),
+         Online = length(proplists:get_value(online, Q)),
+         io:format("~s ~s ~b ~b~n", [Name, proplists:get_value(leader, Q), length(Members), Online]);
+       _ -> ok
+     end || Q <- rpc:call(Node, rabbit_amqqueue, info_all, [<<"/">>, Items])],
+    halt().`;
+  const name = `probe-${randomBytes(4).toString("hex")}@localhost`;
+  const words = ["-noinput", "-hidden", "-sname", name, "-setcookie", place.cookie, "-eval", program];
+  const env = { ...process.env, ERL_EPMD_PORT: String(place.epmdPort), ERL_EPMD_ADDRESS: "127.0.0.1" };
+  const { stdout } = await run("erl", words, { env, timeout: 60_000 });
+  const [running, ...lines] = stdout.trim().split("\n");
+  const queues = lines.map((line) => {
+    const [queue = "", leader = "", members, online] = line.split(" ");
+    return { name: queue, leader, members: Number(members), online: Number(online) };
+  });
+  return { running: Number(running), queues };
 }

@@ -111,7 +111,7 @@ export class Bus {
     });
   }
 
-  /** Any number of messages in one statement. */
+  /** Any number of messages, in as few statements as their size allows. */
   publishAll(
     tx: CallerTransaction | BusTransaction,
     ...messages: readonly (Prepared | readonly Prepared[])[]
@@ -120,11 +120,7 @@ export class Bus {
     const given = messages.flat() as Prepared[];
     const all = (): Promise<Outgoing[]> => composeAll(this.#parts.compose, given, ownedOf(tx) ?? lazily(tx));
     if (scope === undefined) return all().then((outgoing) => this.#write(tx, outgoing));
-    return scope.during(async () => {
-      const published: Published[] = [];
-      for (const one of await all()) published.push(await scope.add(one));
-      return published;
-    });
+    return scope.during(async () => scope.addAll(await all()));
   }
 
   /**

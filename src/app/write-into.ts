@@ -1,4 +1,4 @@
-import { canLease, type Outgoing, type Published } from "../outbox/index.ts";
+import { canLease, publishedOf, type Outgoing, type Published } from "../outbox/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import { callerTransaction, type CallerTransaction } from "../storage/index.ts";
 import type { BusTransaction } from "./bus-transaction.ts";
@@ -54,17 +54,4 @@ function inTurn<T>(tx: object, write: () => Promise<T>): Promise<T> {
     turn.catch(() => undefined),
   );
   return turn;
-}
-
-/** Of several that were asked for under one id, the first that was admitted is the one that was written. */
-function publishedOf(
-  asked: readonly Outgoing[],
-  admitted: readonly Outgoing[],
-  written: ReadonlySet<string>,
-): Published[] {
-  const [kept, left] = [new Set(admitted), new Set(written)];
-  return asked.map((one) => {
-    const { id } = one.message;
-    return { id, written: kept.has(one) && left.delete(id) };
-  });
 }

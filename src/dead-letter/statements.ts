@@ -65,9 +65,10 @@ export function deadLetterStatements(schema: string) {
               $19::text, $20::text, coalesce($21::text::timestamptz, clock_timestamp()), $22::text::timestamptz,
               $23::text, $24::integer, $25::text, $26::text, $27::text, $28::text
         where not exists (
-          select 1 from ${schema}.dead_letter as open
-           where open.message_id = $3::text
-             and open.origin = $1::text
+          select 1
+            from (select origin, consumer, closed_at from ${schema}.dead_letter
+                   where message_id = $3::text offset 0) as open
+           where open.origin = $1::text
              and open.consumer is not distinct from $2::text
              and open.closed_at is null
         )
@@ -149,18 +150,24 @@ export function deadLetterStatements(schema: string) {
       "sagabox.dead_letter.forget",
       `with old as materialized (
          select letter.id from ${schema}.dead_letter as letter
-          where letter.failed_at < clock_timestamp() - $1::text::interval
-          order by letter.id
+          where letter.failed_at < (select clock_timestamp()) - $1::text::interval
+          order by letter.failed_at
           limit $2::integer
             for update skip locked
        ), gone as (
-         delete from ${schema}.dead_letter as letter using old
-          where letter.id = old.id
+         delete from ${schema}.dead_letter as letter
+          where letter.id = any(array(select id from old))
          returning letter.held_lane, letter.held_seq, letter.closed_at
        ), freed as (
-         delete from ${schema}.outbox using gone
-          where outbox.lane = gone.held_lane and outbox.seq = gone.held_seq
-            and gone.closed_at is null and outbox.due_at = 'infinity'
+         delete from ${schema}.outbox
+          where ctid = any(array(
+            select held.place
+              from gone
+             cross join lateral (
+               select row.ctid as place from ${schema}.outbox as row
+                where row.lane = gone.held_lane and row.seq = gone.held_seq and row.due_at = 'infinity'
+               offset 0) as held
+             where gone.closed_at is null))
        )
        select count(*)::integer as count, (count(*) filter (where closed_at is null))::integer as open from gone`,
     ),

@@ -10,6 +10,20 @@ export function inboxStatements(schema: string) {
   const inbox = `${schema}.consumer_inbox`;
   const alive = (member: string): string =>
     `exists (select 1 from ${schema}.member where member.id = ${member} and member.lease_until > (select clock_timestamp()))`;
+  // Looks each row up by its whole key, whatever the planner knows of the table. As a join, or as `= any` before PostgreSQL 17,
+  // a statement planned while the table was empty reads all rows of the consumer ever after.
+  const entries = (ids: string, columns: string): string =>
+    `unnest(${ids}::text::text[]) as given (id)
+        cross join lateral (
+          select ${columns} from ${inbox} as entry
+           where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found`;
+  const origins = (ids: string, columns: string): string =>
+    `${entries(ids, "entry.effect, coalesce(entry.effect_of, entry.event_id) as origin_id")}
+        cross join lateral (
+          select ${columns} from ${inbox} as entry
+           where entry.consumer = $1::text and entry.event_id = found.origin_id offset 0) as origin`;
+  const places = (ids: string): string =>
+    `any(array(select found.place from ${entries(ids, "entry.ctid as place")}))`;
   // The ledger only has to survive the process, not the server, so nobody waits for the disk.
   const quick = `quick as materialized (select set_config('synchronous_commit', 'off', true) as mode)`;
   return {
@@ -81,27 +95,22 @@ export function inboxStatements(schema: string) {
     effectOf: statement(
       "sagabox.inbox.effect_of",
       `select origin.event_id as id, origin.result
-         from ${inbox} as earlier
-         join ${inbox} as origin
-           on origin.consumer = earlier.consumer and origin.event_id = coalesce(earlier.effect_of, earlier.event_id)
-        where earlier.consumer = $1::text and earlier.event_id = any($2::text::text[])
-          and earlier.effect and origin.effect and origin.undone_by is null
+         from ${origins("$2", "entry.event_id, entry.result, entry.effect, entry.undone_by, entry.consumed_at")}
+        where found.effect and origin.effect and origin.undone_by is null
         order by origin.consumed_at
         limit 1`,
     ),
     takeBack: statement(
       "sagabox.inbox.take_back",
       `update ${inbox} as origin set undone_by = $3::text
-        where origin.consumer = $1::text and origin.effect and origin.effect_of is null and origin.undone_by is null
-          and origin.event_id = any(array(
-            select coalesce(earlier.effect_of, earlier.event_id)
-              from ${inbox} as earlier
-             where earlier.consumer = $1::text and earlier.event_id = any($2::text::text[]) and earlier.effect))
+        where origin.effect and origin.effect_of is null and origin.undone_by is null
+          and origin.ctid = any(array(
+            select origin.place from ${origins("$2", "entry.ctid as place")} where found.effect))
        returning origin.event_id`,
     ),
     carriedOut: statement(
       "sagabox.inbox.carried_out",
-      `select 1 from ${inbox} where consumer = $1::text and event_id = any($2::text::text[]) and effect limit 1`,
+      `select 1 from ${entries("$2", "entry.effect")} where found.effect limit 1`,
     ),
     adopt: statement(
       "sagabox.inbox.adopt",
@@ -113,32 +122,31 @@ export function inboxStatements(schema: string) {
     ),
     recall: statement(
       "sagabox.inbox.recall",
-      `select event_id, result from ${inbox} where consumer = $1::text and event_id = any($2::text::text[])`,
+      `select found.event_id, found.result from ${entries("$2", "entry.event_id, entry.result")}`,
     ),
     // Which of a batch were remembered by this very transaction, where it was not all of them. Transaction numbers come
     // round again, though not within an hour; clocks are set, though seldom by as much.
     recallAll: statement(
       "sagabox.inbox.recall_all",
-      `select event_id, xmin = pg_current_xact_id()::xid and consumed_at > transaction_timestamp() - interval '1 hour' as fresh
-         from ${inbox} where consumer = $1::text and event_id = any($2::text::text[])`,
+      `select found.event_id,
+              found.xmin = pg_current_xact_id()::xid and found.consumed_at > transaction_timestamp() - interval '1 hour' as fresh
+         from ${entries("$2", "entry.event_id, entry.xmin, entry.consumed_at")}`,
     ),
     finish: statement(
       "sagabox.inbox.finish",
       `update ${inbox} set processing_duration_ms = $3::integer, result = $4::text
         where consumer = $1::text and event_id = $2::text`,
     ),
-    // Not joined with a list: before the table was first analysed, that would read all rows of the consumer each time.
     finishAll: statement(
       "sagabox.inbox.finish_all",
-      `update ${inbox} set processing_duration_ms = $2::integer
-        where consumer = $1::text and event_id = any($3::text::text[])`,
+      `update ${inbox} set processing_duration_ms = $2::integer where ctid = ${places("$3")}`,
     ),
     finishWithResults: statement(
       "sagabox.inbox.finish_with_results",
       `update ${inbox}
           set processing_duration_ms = $2::integer,
               result = (select $4::text::text[])[array_position((select $3::text::text[]), event_id)]
-        where consumer = $1::text and event_id = any($3::text::text[])`,
+        where ctid = ${places("$3")}`,
     ),
     stats: statement(
       "sagabox.inbox.stats",
@@ -216,8 +224,8 @@ export function inboxStatements(schema: string) {
        ), accused as (
          select dead.consumer, left_behind.id, max(dead.alone::integer) as crashes
            from dead, unnest(dead.event_ids) as left_behind (id)
-          where not exists (select 1 from ${inbox} as done
-                             where done.consumer = dead.consumer and done.event_id = left_behind.id)
+          where (select true from ${inbox} as done
+                  where done.consumer = dead.consumer and done.event_id = left_behind.id) is null
           group by dead.consumer, left_behind.id
        )
        insert into ${schema}.suspect (consumer, event_id, crashes)

@@ -18,6 +18,7 @@ export {
   pastLocks,
   readStatements,
   sameRow,
+  sameStream,
   type ClaimedLane,
   type LaneTable,
 } from "./statements.ts";

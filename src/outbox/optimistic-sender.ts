@@ -96,10 +96,11 @@ export class OptimisticSender {
     return this.#options.settings.optimistic && !this.#closed && this.#waiting.length < MOST_WAITING;
   }
 
-  /** The same for messages to these topics: what could not be sent anyway is left to the relay from the start. */
+  /** Whether all of these may be leased. Those that could not be sent in time anyway are left to the relay from the start. */
   accepts(outgoing: readonly { readonly message: { readonly topic: string } }[]): boolean {
     const { destinations } = this.#options;
-    return this.ready && outgoing.every(({ message }) => destinations.accepts(message.topic));
+    const hasRoom = this.#waiting.length + outgoing.length <= MOST_WAITING;
+    return this.ready && hasRoom && outgoing.every(({ message }) => destinations.accepts(message.topic));
   }
 
   /** The lease written with the rows: the time to send twice over, since half of it must be left when sending begins. */

@@ -10,6 +10,7 @@ import type { Compose, Outgoing, PublishOptions } from "./outgoing.ts";
 import {
   canLease,
   leasedMessages,
+  WriteBatch,
   type OutboxWriter,
   type PreparedWrite,
   type WrittenRow,
@@ -36,12 +37,12 @@ export interface Published {
  * What is published inside a transaction that we own. Messages gather here and travel in one insert together with the
  * COMMIT, already leased to this process where they may be sent at once. Anything that cannot wait for the end (an id
  * of the caller's own, a strict order, a schedule, a savepoint about to be made, a connection on which statements can
- * pass us by) is written straight away.
+ * pass us by) is written straight away, and so is a full batch, which bounds what a large transaction holds in memory.
  */
 export class TransactionScope {
   readonly #tx: OwnedTransaction;
   readonly #parts: ScopeParts;
-  readonly #gathered: Outgoing[] = [];
+  readonly #gathered = new WriteBatch();
   /** Lanes with something for the relays. */
   readonly #touched = new Set<number>();
   readonly #whenCommitted: (() => void)[] = [];
@@ -109,9 +110,18 @@ export class TransactionScope {
     return this.#add(outgoing);
   }
 
+  /** Adds many messages at once: those that must be written straight away share statements. */
+  async addAll(outgoing: readonly Outgoing[]): Promise<Published[]> {
+    if (outgoing.every(canLease)) return this.#addEach(outgoing);
+    const admitted = await this.#parts.admit(outgoing);
+    if (!this.#tx.open) throw tooLate();
+    const [, written] = await Promise.all([this.flush(), this.#write(admitted)]);
+    return publishedOf(outgoing, admitted, written);
+  }
+
   /** Writes what has gathered now, in the present savepoint. It is left to the relay: it may still be rolled back. */
   async flush(): Promise<void> {
-    await this.#write(this.#gathered.splice(0));
+    await this.#write(this.#gathered.take());
   }
 
   /** Called once the server has answered COMMIT, never otherwise. */
@@ -121,7 +131,7 @@ export class TransactionScope {
 
   /** The statements that travel with the COMMIT. */
   last(): PreparedWrite[] {
-    const outgoing = this.#gathered.splice(0);
+    const outgoing = this.#gathered.take();
     if (outgoing.length === 0) return [];
     this.#travelling = outgoing.length;
     const { writer, sender } = this.#parts;
@@ -182,8 +192,15 @@ export class TransactionScope {
     if (!this.#tx.open) throw tooLate();
     if (!admitted) return { id, written: false };
     if (!canLease(outgoing) || !this.#tx.seesEverything) return this.#writeNow(outgoing);
-    this.#gathered.push(outgoing);
+    this.#gathered.add(outgoing);
+    if (this.#gathered.isFull) return this.flush().then(() => ({ id, written: true }));
     return { id, written: true };
+  }
+
+  async #addEach(outgoing: readonly Outgoing[]): Promise<Published[]> {
+    const published: Published[] = [];
+    for (const one of outgoing) published.push(await this.#add(one));
+    return published;
   }
 
   async #writeNow(outgoing: Outgoing): Promise<Published> {
@@ -206,6 +223,19 @@ export class TransactionScope {
     this.#written = writing.catch(() => undefined);
     return writing;
   }
+}
+
+/** Of several that were asked for under one id, the first that was admitted is the one that was written. */
+export function publishedOf(
+  asked: readonly Outgoing[],
+  admitted: readonly Outgoing[],
+  written: ReadonlySet<string>,
+): Published[] {
+  const [kept, left] = [new Set(admitted), new Set(written)];
+  return asked.map((one) => {
+    const { id } = one.message;
+    return { id, written: kept.has(one) && left.delete(id) };
+  });
 }
 
 // Gathered after the COMMIT was sent, it would vanish without a word.

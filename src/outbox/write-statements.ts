@@ -1,3 +1,4 @@
+import { sameStream } from "../lanes/index.ts";
 import { statement } from "../storage/index.ts";
 
 /** What a caller gives for each message, as parallel lists; the order is that of `outgoingParams`. */
@@ -108,12 +109,9 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, at, expires_at from given
        )`;
-  // Of ids that the caller chose. Those of messages whose id was generated are nowhere but with the message itself; without a
-  // number it is one of somebody else's, kept for a retry. Each is looked up by itself, as no join would be, and on every day of the
-  // history, so only where it may have been generated; of two writers at once the second waits at the ledger.
-  const unknown = `
-          where (select true from ${schema}.message where message.id = listed.id and message.seq > 0 limit 1) is null
-            and (select true from ${schema}.scheduled where scheduled.id = listed.id) is null`;
+  // Of ids that the caller chose. A generated id is stored with its message only. It is looked up on every day of the history,
+  // so only ids of that form are; of two writers at once the second waits at the ledger.
+  const unknown = `where not ${schema}.has_message(listed.id)`;
   const reserved = (listed: string, also: string) => `fresh as (
          insert into ${schema}.published_id (id, written_on)
          select listed.id, (moment.at at time zone 'utc')::date from moment, ${listed} ${also}
@@ -133,12 +131,13 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
        ${ids}`;
   const several = (lease: string) => `${first} ${moment}, ${numbered(lists)}, ${kept}
        ${outboxRows(schema, lease)}`;
-  // Leased to the process that writes it, unless something earlier of the stream is still on its way. An older
-  // snapshot would not see what others of the key committed since, so it must not decide.
+  // Leased to the process that writes it, unless an earlier row of the stream is still there. An older snapshot would not see
+  // what other writers of the key committed since, so it must not decide. Written with EXISTS, a plan made while the table was
+  // empty reads all of it, once for each row or once for all.
   const leased = (lane: string, stream: string, leaseMs: number) =>
-    `case when current_setting('transaction_isolation') = 'read committed' and (${stream} is null or not exists (
-                        select 1 from ${schema}.outbox as earlier
-                         where earlier.lane = ${lane} and earlier.stream = ${stream}))
+    `case when current_setting('transaction_isolation') = 'read committed' and (${stream} is null or (
+                        select true from ${schema}.outbox as earlier
+                         where ${sameStream("earlier", lane, stream)} limit 1) is null)
                       then at + $${leaseMs}::double precision * interval '1 ms' end`;
   const written = `
        returning message_id as id, lane, seq::text, lease_until is not null as leased,
@@ -204,7 +203,8 @@ function movingStatements(schema: string) {
     ),
     nextDue: statement(
       "sagabox.outbox.next_due",
-      `select extract(epoch from min(due_at) - clock_timestamp())::double precision * 1000 as wait_ms from ${schema}.scheduled`,
+      `select extract(epoch from (select due_at from ${schema}.scheduled order by due_at, id limit 1)
+                          - clock_timestamp())::double precision * 1000 as wait_ms`,
     ),
   };
 }

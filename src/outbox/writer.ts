@@ -34,7 +34,32 @@ interface NewId {
   readonly id: string | null;
 }
 
-/** Puts messages into the caller's transaction: one statement for any number of them. */
+/** What one statement writes at most: its parameters are in memory several times, here and at the server. */
+const MAX_MESSAGES = 1_000;
+const MAX_CHARACTERS = 4_000_000;
+
+/** Adds up messages until one statement should write them. */
+export class WriteBatch {
+  readonly #outgoing: Outgoing[] = [];
+  #characters = 0;
+
+  get isFull(): boolean {
+    return this.#outgoing.length >= MAX_MESSAGES || this.#characters >= MAX_CHARACTERS;
+  }
+
+  add(outgoing: Outgoing): void {
+    this.#outgoing.push(outgoing);
+    this.#characters += outgoing.message.data.length;
+  }
+
+  /** Returns its messages and begins anew. */
+  take(): Outgoing[] {
+    this.#characters = 0;
+    return this.#outgoing.splice(0);
+  }
+}
+
+/** Writes messages in the caller's transaction, in batches of bounded size. */
 export class OutboxWriter {
   readonly #sql: ReturnType<typeof writeStatements>;
   readonly #guarded: ReturnType<typeof guardedStatements>;
@@ -53,9 +78,12 @@ export class OutboxWriter {
     const written = new Set(outgoing.map((one) => one.message.id));
     const later = outgoing.filter((one) => one.schedule !== null);
     const now = outgoing.filter((one) => one.schedule === null);
-    if (later.length > 0) await this.#schedule(tx, later, written);
-    if (now.some((one) => one.ownId)) await this.#writeOnce(tx, now, written);
-    else if (now.length > 0) await this.#run(tx, prepared(this.#sqlFor(tx), now));
+    for (const batch of batchesOf(later)) await this.#schedule(tx, batch, written);
+    const hasOwnIds = now.some((one) => one.ownId);
+    for (const batch of batchesOf(now)) {
+      if (hasOwnIds) await this.#writeOnce(tx, batch, written);
+      else await this.#run(tx, prepared(this.#sqlFor(tx), batch));
+    }
     this.#observer.tell("outbox.written", { count: written.size, optimistic: 0 });
     return written;
   }
@@ -65,7 +93,7 @@ export class OutboxWriter {
     if (tx.borrowed === true) await assertInside(tx, this.#guarded);
   }
 
-  /** Writes now, leased to this process where that may be; the caller says later that it has committed. */
+  /** Writes now, leased to this process where that may be; the caller says later that it has committed. One statement. */
   async writeLeased(tx: Queryable, outgoing: readonly Outgoing[], leaseMs: number): Promise<LeasedMessage[]> {
     const rows = await this.#run<WrittenRow>(tx, preparedLeased(this.#sqlFor(tx), outgoing, leaseMs));
     const leased = leasedMessages(outgoing, rows);
@@ -156,6 +184,16 @@ function preparedLeased(sql: WriteSql, outgoing: readonly Outgoing[], leaseMs: n
     return { statement: sql.publishLeasedOne, params: [...oneParams(one), leaseMs] };
   }
   return { statement: sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };
+}
+
+function* batchesOf(outgoing: readonly Outgoing[]): Generator<Outgoing[]> {
+  const batch = new WriteBatch();
+  for (const one of outgoing) {
+    batch.add(one);
+    if (batch.isFull) yield batch.take();
+  }
+  const rest = batch.take();
+  if (rest.length > 0) yield rest;
 }
 
 /** Of several with one id the first, in its place. */

@@ -36,8 +36,8 @@ export function privacyStatements(schema: string) {
       `select key_id, subject, wrapped, kek_id,
               coalesce(created_xid = pg_current_xact_id_if_assigned(), false) as own,
               current_setting('transaction_isolation') = 'read committed' as fresh
-         from ${schema}.subject_key
-        where subject = $1::text and wrapped is not null
+         from (select * from ${schema}.subject_key where subject = $1::text offset 0) as known
+        where wrapped is not null
         order by created_at desc limit 1`,
     ),
     addKey: statement(

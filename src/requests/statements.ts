@@ -19,8 +19,11 @@ export function requestStatements(schema: string) {
         where reply.request_id = any($1::text::text[])
        union all
        select letter.message_id, 'failed', null, letter.reason, letter.error_message
-         from ${schema}.dead_letter as letter
-        where letter.message_id = any($1::text::text[]) and letter.origin = 'outbox' and letter.closed_at is null`,
+         from unnest($1::text::text[]) as asked (id)
+        cross join lateral (
+          select message_id, origin, closed_at, reason, error_message
+            from ${schema}.dead_letter where message_id = asked.id offset 0) as letter
+        where letter.origin = 'outbox' and letter.closed_at is null`,
     ),
     forget: statement(
       "sagabox.requests.forget",

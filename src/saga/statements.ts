@@ -12,22 +12,21 @@ const columns = `instance.id, instance.type, instance.definition_version, instan
 // it to find them, for ever after; with this the list is taken for one row, and instances are looked up by their id.
 const few = (text: string): string => `${text} = ${text} || ''`;
 
+// By their place in the table, which needs no plan. One that was changed since this statement began is claimed by the next.
 const claimed = (schema: string, due: string): string =>
-  `with due as (${due} for update skip locked)
-       update ${schema}.saga_instance as instance
+  `update ${schema}.saga_instance as instance
           set claimed_by = $1::text, claims = instance.claims + 1,
               claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
-         from due
-        where instance.id = due.id
+        where instance.ctid = any(array(${due}))
        returning ${columns},
                  exists (select from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as has_mail`;
 
 const due = (schema: string, also: string): string =>
-  `select due.id from ${schema}.saga_instance as due
+  `select due.ctid from ${schema}.saga_instance as due
            where due.due_at <= (select clock_timestamp())
              and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
              and due.type || '/' || due.definition_version = any($3::text::text[]) ${also}
-           order by due.due_at limit $4::integer`;
+           order by due.due_at limit $4::integer for update skip locked`;
 
 export function sagaStatements(schema: string) {
   const saved = (name: string): string => `saved.${name}`;
@@ -70,10 +69,12 @@ export function sagaStatements(schema: string) {
     save: statement(
       "sagabox.saga.save",
       `with free as (
-         select made.* from json_to_recordset($1::json) as made ${transition}
-           join ${schema}.saga_instance as instance on instance.id = made.id and instance.version = made.version
-          where ${few("made.id")}
-            for update of instance skip locked),
+         select made.*, instance.place from json_to_recordset($1::json) as made ${transition}
+          cross join lateral (
+            select own.ctid as place from ${schema}.saga_instance as own
+             where own.id = made.id and own.version = made.version
+            offset 0 for update skip locked) as instance
+          where ${few("made.id")}),
        saved as (
          update ${schema}.saga_instance as instance
             set status = free.status, state = free.state, current_step = free.step, waits_for = free.waits,
@@ -85,16 +86,16 @@ export function sagaStatements(schema: string) {
                 claimed_by = case when free.release then null else instance.claimed_by end,
                 claimed_until = case when free.release then null else instance.claimed_until end
            from free
-          where instance.id = free.id and instance.version = free.version
+          where instance.ctid = free.place
          returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
                    free.drawn, free.changes, free.steps, free.incident, free.resolution),
        ${logged(schema, saved)},
        ${opened(schema, saved)},
        closed as (
          update ${schema}.saga_incident as incident
-            set closed_at = clock_timestamp(), resolution = saved.resolution
-           from saved
-          where incident.saga_id = saved.id and incident.closed_at is null and saved.resolution is not null)
+            set closed_at = clock_timestamp(), resolution = (select resolution from saved where saved.id = incident.saga_id)
+          where incident.closed_at is null
+            and incident.saga_id = any(array(select id from saved where resolution is not null)))
        select id from saved`,
     ),
     ignore: statement(
@@ -127,7 +128,7 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.hold_attached",
       `insert into ${schema}.blob_use (key, used_by)
        select blob.key, 'saga:' || $1::text from ${schema}.blob
-        where blob.key = any($2::text::text[]) and blob.doomed_at is null
+        where blob.key = any($2::text::text[]) and coalesce(blob.doomed_at, 'infinity') = 'infinity'
           for share
        on conflict (key, used_by) do nothing`,
     ),
@@ -146,10 +147,15 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.claim_mail",
       claimed(
         schema,
-        `select due.id from ${schema}.saga_instance as due
-           where due.id in (select mail.saga_id from ${schema}.saga_mail as mail where mail.saga_id is not null)
-             and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
-             and due.type || '/' || due.definition_version = any($3::text::text[])
+        `select due.place
+            from (select distinct mail.saga_id from ${schema}.saga_mail as mail
+                   where mail.saga_id is not null order by mail.saga_id) as mail
+           cross join lateral (
+             select own.ctid as place from ${schema}.saga_instance as own
+              where own.id = mail.saga_id
+                and (own.claimed_until is null or own.claimed_until < (select clock_timestamp()))
+                and own.type || '/' || own.definition_version = any($3::text::text[])
+             offset 0 for update skip locked) as due
            limit $4::integer`,
       ),
     ),
@@ -173,8 +179,7 @@ export function sagaStatements(schema: string) {
        renewed as (
          update ${schema}.saga_instance as instance
             set claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
-           from free
-          where instance.id = free.id)
+          where instance.id = any(array(select id from free)))
        select id from ours`,
     ),
     release: statement(
@@ -202,7 +207,7 @@ export function sagaStatements(schema: string) {
          update ${schema}.saga_instance
             set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
                 version = version + 1, updated_at = clock_timestamp(), last_error = $3::text
-          where id = $1::text and claimed_by = $2::text and ended_at is null
+          where id = $1::text and claimed_by = $2::text and status not in ('completed', 'compensated')
             and last_error is distinct from $3::text
          returning id, version, trace_id, current_step),
        incident as (
@@ -243,17 +248,17 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.forget",
       `with old as (
          select id from ${schema}.saga_instance as instance
-          where instance.ended_at < clock_timestamp() - $1::double precision * interval '1 ms'
-            and not exists (select from ${schema}.saga_instance as parent where parent.id = instance.parent_id)
+          where instance.ended_at < (select clock_timestamp()) - $1::double precision * interval '1 ms'
+            and (select true from ${schema}.saga_instance as parent where parent.id = instance.parent_id) is null
           limit $2::integer for update skip locked),
-       incidents as (delete from ${schema}.saga_incident where saga_id in (select id from old)),
-       mail as (delete from ${schema}.saga_mail where saga_id in (select id from old))
-       delete from ${schema}.saga_instance where id in (select id from old)`,
+       incidents as (delete from ${schema}.saga_incident where saga_id = any(array(select id from old))),
+       mail as (delete from ${schema}.saga_mail where saga_id = any(array(select id from old)))
+       delete from ${schema}.saga_instance where id = any(array(select id from old))`,
     ),
     forgetUnclaimed: statement(
       "sagabox.saga.forget_unclaimed",
       `delete from ${schema}.saga_mail where ctid = any(array(
-         select ctid from ${schema}.saga_mail where expires_at < clock_timestamp() limit $1::integer))`,
+         select ctid from ${schema}.saga_mail where expires_at < (select clock_timestamp()) limit $1::integer))`,
     ),
   };
 }

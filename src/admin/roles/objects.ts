@@ -80,6 +80,8 @@ export const schemaObjects = {
   refuse_illegal_move: "function",
   keep_saga_attachments: "function",
   audit_refuse: "function",
+  has_message: "function",
+  reserve_pages: "function",
 } as const satisfies Readonly<Record<string, ObjectKind>>;
 
 export type ObjectName = keyof typeof schemaObjects;

@@ -14,6 +14,7 @@ export const writerGrants: readonly Grant[] = [
     can: { insert: "all", select: ["id"] },
     why: "writes messages for later, of which it reads the same",
   },
+  { on: "has_message", can: { execute: "all" }, why: "looks for an id in both" },
   {
     on: "published_id",
     can: { insert: "all", select: ["id"] },

@@ -80,6 +80,7 @@ export class History implements Service {
     }
     const count = await this.#keeper.forgetIds(addDays(today, -retentionDays), signal);
     if (count > 0) this.#options.observer.tell("history.cleaned", { table: "published_id", count });
+    if (signal?.aborted !== true) await this.#keeper.reservePages();
     return allDone;
   }
 

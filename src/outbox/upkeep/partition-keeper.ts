@@ -88,6 +88,11 @@ export class PartitionKeeper {
     return "busy";
   }
 
+  /** Gives back their pages to tables that a restored dump, TRUNCATE or VACUUM FULL has left small; plans rely on them. */
+  async reservePages(): Promise<void> {
+    await this.#database.run(this.#sql.reservePages);
+  }
+
   /** Forgets ids from before that day which nothing carries any more. */
   async forgetIds(day: string, signal?: AbortSignal): Promise<number> {
     let total = 0;

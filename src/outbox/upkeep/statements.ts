@@ -95,6 +95,8 @@ export function historyStatements(schema: string) {
           and relname ~ ('^' || $2::text || '_[0-9]{8}$')
         order by relname`,
     ),
+    // Only the owner of the tables may call it, and only the owner may make partitions.
+    reservePages: statement("sagabox.history.reserve_pages", `select ${schema}.reserve_pages()`),
     stillNeeded: statement(
       "sagabox.history.still_needed",
       `select exists (select 1 from ${schema}.outbox where written_on = $1::text::date)

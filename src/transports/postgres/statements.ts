@@ -1,4 +1,13 @@
-import { FENCED, freeRows, LEFT_OUT, leftRows, ownedLanes, pastLocks, sameRow } from "../../lanes/index.ts";
+import {
+  FENCED,
+  freeRows,
+  LEFT_OUT,
+  leftRows,
+  ownedLanes,
+  pastLocks,
+  sameRow,
+  sameStream,
+} from "../../lanes/index.ts";
 import { SETTLE_LOCK_WAIT_MS, statement } from "../../storage/index.ts";
 
 // Sorted after the join, and only then numbered: a join may turn the order of its input round.
@@ -122,7 +131,8 @@ export function queueStatements(schema: string) {
                 order by given.turn) as sorted
        returning lane`,
     ),
-    // For one group alone, with what is known of its failures. A second copy of what waits there already is let go.
+    // For one group alone, with what is known of its failures. A second copy of what waits there already is let go. As a
+    // subquery that returns a value, the lookup cannot become a join that reads the whole queue.
     park: statement(
       "sagabox.queue.park",
       `with ${givenMessages(schema)}
@@ -135,9 +145,10 @@ export function queueStatements(schema: string) {
                  from given
                  join unnest($23::text::smallint[], $24::text::double precision[], $25::text::text[])
                       with ordinality as failure (attempts, delay_ms, error, turn) using (turn)
-                where not exists (select 1 from ${schema}.queue as there
-                                   where there.lane = $22::integer * 256 + given.lane and there.stream = given.stream
-                                     and there.message_id = given.id)
+                where (select true from ${schema}.queue as there
+                        where ${sameStream("there", "$22::integer * 256 + given.lane", "given.stream")}
+                          and there.message_id = given.id
+                        limit 1) is null
                 order by given.turn) as sorted
        returning lane`,
     ),
@@ -145,8 +156,9 @@ export function queueStatements(schema: string) {
       "sagabox.queue.parked",
       `select asked.stream::text as stream
          from unnest($2::text::integer[], $3::text::bigint[]) as asked (lane, stream)
-        where exists (select 1 from ${schema}.queue as row
-                       where row.lane = $1::integer * 256 + asked.lane and row.stream = asked.stream)`,
+        where (select true from ${schema}.queue as row
+                where ${sameStream("row", "$1::integer * 256 + asked.lane", "asked.stream")}
+                limit 1)`,
     ),
   };
 }

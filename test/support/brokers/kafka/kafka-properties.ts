@@ -66,6 +66,12 @@ export function kafkaProperties(ports: KafkaPorts, folder: string, options: Kafk
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
     "log.cleaner.dedupe.buffer.size": "2097152",
+    // Three brokers on a busy machine answer each other late; with times this short they would elect for ever.
+    ...(controllers.length > 1 && {
+      "broker.session.timeout.ms": "9000",
+      "controller.quorum.election.timeout.ms": "2000",
+      "controller.quorum.fetch.timeout.ms": "4000",
+    }),
     ...listeners(ports, options),
     ...security(options),
     ...options.settings,

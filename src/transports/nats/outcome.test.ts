@@ -28,7 +28,10 @@ test.each([
 
 test.each([
   ["a publish without a responder", new errors.NoRespondersError("dp.msg.t.0")],
-  ["a request without a responder", Object.assign(new Error("jetstream is not enabled"), { name: "JetStreamNotEnabled" })],
+  [
+    "a request without a responder",
+    Object.assign(new Error("jetstream is not enabled"), { name: "JetStreamNotEnabled" }),
+  ],
   ["an answer of a cluster without a leader", answer(10008, 503)],
   ["a stream whose nodes are down", answer(10118, 503)],
 ])("B10: %s is told as a missing leader, not as JetStream that is off or a deleted stream", (_, error) => {

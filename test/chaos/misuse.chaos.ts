@@ -86,7 +86,7 @@ test.for(ways.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch 
     });
     await bus.run();
 
-    const messages = figure(2_000);
+    const messages = figure(1_000, 200);
     const published = new Map<string, { readonly n: number }>();
     for (let from = 0; from < messages; from += 100) {
       await bus.transaction(async (tx) => {
@@ -104,7 +104,7 @@ test.for(ways.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch 
     await until(
       "every message has its effect or is a dead letter",
       async () => (await count("effect")) + (await count("sagabox.dead_letter")) >= messages,
-      { timeoutMs: 150_000 },
+      { timeoutMs: figure(900_000, 150_000) },
     );
     await until("nothing is on its way", async () => (await count("sagabox.outbox")) === 0);
     await until("nothing waits", async () => (await count("sagabox.queue")) === 0);

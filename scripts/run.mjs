@@ -163,9 +163,10 @@ function seconds(sinceMs) {
 async function installWhenNeeded() {
   const reason = whyInstall();
   if (reason === undefined) return 0;
-  console.log(`Installing dependencies with "npm ci", because ${reason}.`);
+  const hidden = Number(process.versions.node.split(".")[0]) < 22 ? " Notices about Node 22 are hidden." : "";
+  console.log(`Installing dependencies with "npm ci", because ${reason}.${hidden}`);
   const npm = process.env.npm_execpath;
-  // Some tools that only tests use ask for a newer Node than we do; npm would warn of each, to whoever just wants to start.
+  // On Node 20 npm would warn of seven packages that only tests use and that declare Node 22; CONTRIBUTING.md names them.
   const words = ["ci", "--loglevel=error"];
   return npm === undefined ? spawned("npm", words) : node([npm, ...words]);
 }

@@ -41,8 +41,9 @@ export function packedApp(program: string): { folder: string; app: string } {
   return { folder, app };
 }
 
+/** Packs the package as it would be published, and returns the path of the tarball in `folder`. */
 // Built in a copy, as the checkout's own dist may be in use; below it, so that the compiler finds the packages by plain paths.
-function pack(folder: string): string {
+export function pack(folder: string): string {
   mkdirSync(join(checkout, ".sagabox"), { recursive: true });
   const copy = mkdtempSync(join(checkout, ".sagabox/package-"));
   try {

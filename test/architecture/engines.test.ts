@@ -21,6 +21,7 @@ const DECLARE_NODE_22 = {
 
 test.skipIf(major >= 22)(
   "npm ci on Node 20 warns of the packages that the docs name, and of no others",
+  { timeout: 300_000 },
   () => {
     const folder = mkdtempSync(join(tmpdir(), "sagabox-engines-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -70,14 +70,14 @@ export async function silentDatabase(transport?: () => Transport) {
     wire,
     worker,
     /** Publishes the next number of every key. */
-    async publish(): Promise<void> {
+    publish: async (): Promise<void> => {
       const n = rounds++;
       await source.transaction(async (tx) => {
         for (const key of KEYS) await tx.publish(Noted, { key, n });
       });
     },
     /** Waits until all messages have had their effect: each once, and in the order of its key. */
-    async allHandled(timeout = 60_000): Promise<void> {
+    allHandled: async (timeout = 60_000): Promise<void> => {
       const count = async (): Promise<number> =>
         (await pool.query<{ count: number }>("select count(*)::integer as count from effect")).rows[0]
           ?.count ?? 0;
@@ -89,7 +89,7 @@ export async function silentDatabase(transport?: () => Transport) {
       expect(rows.map(({ numbers }) => numbers)).toEqual(KEYS.map(() => expected));
     },
     /** Runs SQL as the owner of the server, on a connection to another database. */
-    async asAdmin(sql: string): Promise<void> {
+    asAdmin: async (sql: string): Promise<void> => {
       const admin = new URL(url);
       admin.pathname = "/postgres";
       const client = new pg.Client({ connectionString: admin.href });

@@ -111,7 +111,7 @@ test("a hint behind the COMMIT that is never answered does not keep the connecti
   await tx.run(one);
   let hinted: Promise<unknown> = Promise.resolve();
   const sleep = statement("test.sleep", "select pg_sleep(60)");
-  await tx.commit([], { statement: sleep, params: [], onSent: (answered) => (hinted = answered) });
+  await tx.commit([], { statement: sleep, params: [], onSent: (answered) => void (hinted = answered) });
   wire.deafen();
   expect(await hinted).toBe(false);
   await until(() => pool.totalCount === 0);
@@ -156,6 +156,5 @@ test("of a pool of the application only the connections that we hold are destroy
   wire.deafen();
   await expect(prompt.run(one)).rejects.toMatchObject(noAnswer);
   expect(pool.totalCount).toBe(1);
-  expect(theirs.release).toBeTypeOf("function");
   theirs.release(true);
 });

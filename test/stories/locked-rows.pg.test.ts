@@ -71,7 +71,9 @@ test.for<[Way, "relay" | "optimistic"]>([
   await worker.run();
   for (let n = 0; n < PER_KEY; n++)
     await Promise.all(
-      Array.from({ length: KEYS }, (_, k) => (k === 0 && n === 0 ? undefined : publish(worker, `k${k}`, n))),
+      Array.from({ length: KEYS }, (_, k) => `k${k}`)
+        .filter((key) => key !== LOCKED || n > 0)
+        .map((key) => publish(worker, key, n)),
     );
   await until(async () => {
     const { others } = await progress(pool);

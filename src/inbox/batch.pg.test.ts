@@ -272,15 +272,10 @@ test("what handlers of a batch answer is kept with each of their messages", asyn
   ]);
 });
 
-const VERSION = "select current_setting('server_version_num')::integer as version";
-const ONE_DAY = `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type)
-  select 'c', n::text, 't', 'e' from generate_series(1, 5000) as n; analyze sagabox.consumer_inbox`;
-
-// Before PostgreSQL 17 it takes the first look at the table: until then a list is not taken into the index.
 test("a batch is finished by its own rows, not by all of its consumer's, whatever is known of the table", async () => {
   const house = await consumers();
   const { engine, pool } = house;
-  if (Number((await house.rows(VERSION))[0]?.["version"]) < 170_000) await house.rows(ONE_DAY);
+  await house.rows("analyze sagabox.consumer_inbox");
   const { finishAll, finishWithResults, recall, recallAll } = engine.sql;
   const given = {
     finishAll: "'c', 1, '{a}'",
@@ -293,7 +288,7 @@ test("a batch is finished by its own rows, not by all of its consumer's, whateve
   for (const [name, { text }] of Object.entries({ finishAll, finishWithResults, recall, recallAll })) {
     await client.query(`prepare ${name} as ${text}`);
     const { rows } = await client.query(`explain execute ${name} (${given[name as keyof typeof given]})`);
-    expect(JSON.stringify(rows)).toMatch(/Index Cond: \(\(consumer = \$1\) AND \(event_id = ANY/);
+    expect(JSON.stringify(rows)).toMatch(/Index Cond: \(\(consumer = \$1\) AND \(event_id = given\.id\)/);
   }
   client.release(true);
 });

@@ -229,7 +229,9 @@ test.each([
         signal: new AbortController().signal,
       },
     );
-    const places = await house.rows<{ lane: number; seq: string }>("select lane, seq from sagabox.outbox");
+    const places = await house.rows<{ lane: number; seq: string }>(
+      "select lane, seq from sagabox.outbox order by seq",
+    );
     const list = (values: readonly (string | number)[]) => `{${values.join(",")}}`;
     await database.run(hop.settleLeased, [
       list(places.map((row) => row.lane)),

@@ -30,7 +30,7 @@ test.skipIf(major >= 22)(
     const { status, stderr } = spawnSync("npm", words, { cwd: folder, encoding: "utf8" });
     expect(status, stderr).toBe(0);
     const warned = [...stderr.matchAll(/EBADENGINE +package: '(.+)@/g)].map(([, name]) => name);
-    expect(warned.toSorted()).toEqual(Object.values(DECLARE_NODE_22).flat().toSorted());
+    expect(new Set(warned)).toEqual(new Set(Object.values(DECLARE_NODE_22).flat()));
   },
 );
 

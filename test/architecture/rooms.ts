@@ -42,7 +42,13 @@ export const rooms: Readonly<Record<string, Room>> = {
   storage: { rooms: ["errors", "options", "runtime", "telemetry"] },
   "storage/drivers": {
     rooms: ["errors", "runtime"],
-    files: ["storage/database.ts", "storage/statement.ts", "storage/postgres-errors.ts"],
+    files: [
+      "storage/database.ts",
+      "storage/statement.ts",
+      "storage/postgres-errors.ts",
+      "storage/deadlines.ts",
+      "storage/pooler.ts",
+    ],
     packages: ["pg"],
     typePackages: ["postgres"],
   },

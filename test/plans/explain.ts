@@ -1,4 +1,5 @@
 import type pg from "pg";
+import type { Param } from "../../src/storage/index.ts";
 import { PLACE_OF_100, type PathStatement } from "./message-path.ts";
 
 interface PlanNode {
@@ -100,7 +101,7 @@ export class KeptPlans {
   }
 }
 
-function literal(value: unknown): string {
+function literal(value: Param | undefined): string {
   return value === null || value === undefined ? "null" : `'${String(value).replaceAll("'", "''")}'`;
 }
 

@@ -70,7 +70,7 @@ export function judgeEncoding({ encoding, database_name: name }: EncodingFacts):
     "encoding",
     `Database "${name}" has the encoding ${encoding}`,
     "Messages hold any Unicode text, which it cannot store; migrations are refused.",
-    "create database … encoding 'UTF8' template template0; -- and move your data there with pg_dump",
+    "Make a database with `create database … encoding 'UTF8' template template0` and move your data there with pg_dump.",
   );
 }
 

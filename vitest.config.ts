@@ -33,14 +33,13 @@ const sharedProcess = { isolate: false, restoreMocks: true, unstubEnvs: true };
 /** Whoever asks for all gets all. */
 const isWhole = process.env["SAGABOX_REQUIRE"] === "all";
 const quickProof = process.env["SAGABOX_PROOF"] !== "full";
-// Figures of size, whose small versions are stories and broker tests of their own; and quickly over brokers for whoever asks
-// for all.
+// Runs of size, whose small versions are stories and broker tests. The second list also runs in CI, with small figures.
 const onlyFull = [
   "broker-outage",
   "clusters",
   "conservation-cost",
   "replay-runbook",
-  ...(isWhole ? [] : ["real-brokers"]),
+  ...(isWhole ? [] : ["locked-rows", "misuse", "plans", "real-brokers", "silent-database"]),
 ].map((name) => `test/chaos/${name}.chaos.ts`);
 
 export default defineConfig({

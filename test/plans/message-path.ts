@@ -1,7 +1,7 @@
 import { deadLetterStatements } from "../../src/dead-letter/statements.ts";
 import { ledgerStatements } from "../../src/claim-check/statements.ts";
 import { inboxStatements, onceStatement } from "../../src/inbox/statements.ts";
-import { readStatements } from "../../src/lanes/statements.ts";
+import { probeStatements, readStatements } from "../../src/lanes/statements.ts";
 import { oneParams, outgoingParams, usualParams } from "../../src/outbox/outgoing-params.ts";
 import { settleStatements } from "../../src/outbox/statements.ts";
 import { historyStatements } from "../../src/outbox/upkeep/statements.ts";
@@ -93,21 +93,31 @@ function outbox(): PathStatement[] {
     plain(write.nextDue),
     settling(settle.sent, ...claim, ...rows, "worker"),
     settling(settle.sentInPlace, ...claim, PLACE_OF_100, "{100}", "worker"),
-    settling(settle.failed, ...claim, ...rows, textNumbers(3, 1000), listOf("error")),
-    settling(
-      settle.dead,
-      ...claim,
-      ...rows,
-      listOf("t"),
-      listOf("rejected"),
-      ...["type", "error", "stack", "print"].map(listOf),
+    settling(settle.sentPast, ...claim, ...rows, "worker"),
+    ...[settle.failed, settle.failedPast].map((statement) =>
+      settling(statement, ...claim, ...rows, textNumbers(3, 1000), listOf("error")),
+    ),
+    ...[settle.dead, settle.deadPast].map((statement) =>
+      settling(
+        statement,
+        ...claim,
+        ...rows,
+        listOf("t"),
+        listOf("rejected"),
+        ...["type", "error", "stack", "print"].map(listOf),
+      ),
     ),
     settling(settle.sentLeased, ...rows, "worker"),
+    settling(settle.sentLeasedPast, ...rows, "worker"),
     settling(settle.committedLeased, ...rows),
     plain(settle.committedLeased, ...rows),
     settling(settle.releaseLeased, ...rows),
     settling(hop.settle, ...claim, ...rows, "worker"),
+    settling(hop.settlePast, ...claim, ...rows, "worker"),
     settling(hop.settleLeased, ...rows, "worker"),
+    settling(hop.settleLeasedPast, ...rows, "worker"),
+    plain(probeStatements(SCHEMA, "outbox").lane, LANE),
+    plain(probeStatements(SCHEMA, "outbox").row, LANE, "100"),
     ...reading("outbox", LANE),
     plain(historyStatements(SCHEMA).forgetIds, "2000-01-01", 1000),
   ];
@@ -139,7 +149,11 @@ function queue(): PathStatement[] {
     settling(delivery.acked, ...claim, ...rows),
     plain(delivery.ackInside, QUEUE_LANE, "100", "m-100"),
     plain(delivery.ackInsideAll, ...rows),
-    settling(delivery.retried, ...claim, ...rows, textNumbers(3, 1000), textNumbers(3, 1), listOf("error")),
+    settling(delivery.ackedPast, ...claim, ...rows),
+    ...[delivery.retried, delivery.retriedPast].map((statement) =>
+      settling(statement, ...claim, ...rows, textNumbers(3, 1000), textNumbers(3, 1), listOf("error")),
+    ),
+    plain(probeStatements(SCHEMA, "queue").row, QUEUE_LANE, "100"),
     ...reading("queue", QUEUE_LANE),
   ];
 }
@@ -292,8 +306,11 @@ function others(): PathStatement[] {
     plain(replies.find, IDS),
     plain(replies.forget, 1e12, 1000),
     plain(blobs.home),
-    plain(blobs.note, "blob-new", "store", 1, "0".repeat(64), "m-100"),
-    plain(blobs.use, "{blob-100,blob-200}", "m-100"),
+    plain(blobs.note, "blob-new", "store", 1, "0".repeat(64), "m-100", null, null),
+    plain(blobs.use, "{blob-100,blob-200}", "m-100", null, null),
+    plain(blobs.reserve, "blob-new", "store"),
+    plain(blobs.touch, "blob-100"),
+    plain(blobs.complete, "blob-100", 1, "0".repeat(64)),
     plain(keys.keyOf, subject),
     plain(keys.addKey, "new".padStart(22, "."), subject, "wrapped", "kek"),
     plain(keys.keys, `{${"100".padStart(22, ".")}}`),

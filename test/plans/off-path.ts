@@ -19,8 +19,7 @@ export const ROOMS_OFF_PATH: readonly string[] = [
 
 /** Other statements that are not on the path of a message, and why their plans may depend on statistics. */
 export const OFF_PATH: Readonly<Record<string, string>> = {
-  "sagabox.notify": "reads no table",
-  "sagabox.set_config": "reads no table",
+  ...because("read no table", ["can_write", "check_mark", "notify", "ping", "set_config"]),
   ...because("read members and lanes, which are few", [
     "lanes.acquire",
     "lanes.dismiss",
@@ -84,10 +83,26 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
     "saga.orphans",
     "inbox.forget_suspects",
   ]),
-  ...because("send a window of the archive again", ["outbox.republish", "outbox.republish_count"]),
+  ...because("send a window of the archive again", [
+    "outbox.keep_writers_out",
+    "outbox.republish",
+    "outbox.republish_count",
+    "outbox.republish_lock_wait",
+  ]),
+  ...because("compare saga definitions when a worker starts", [
+    "saga.add_definition",
+    "saga.count_unfinished",
+    "saga.encrypted_unfinished",
+    "saga.read_definitions",
+    "saga.replace_definition",
+    "saga.unfit_records",
+  ]),
   ...because(
     "collect blobs, or read a blob's own chunks",
     [
+      "discard",
+      "doom_unfinished",
+      "probe",
       "candidates",
       "doom",
       "doomed",

@@ -80,7 +80,7 @@ export interface GroupNames {
   readonly restExchange: string | undefined;
   readonly queues: readonly string[];
   readonly deadLetterQueue: string;
-  /** Stays empty: its consumers are counted. Until 0.1 a classic queue called `<prefix>.members.<id>` did this. */
+  /** Stays empty: the workers count its consumers. */
   readonly membersQueue: string;
 }
 

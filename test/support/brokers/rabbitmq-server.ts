@@ -51,10 +51,12 @@ export class RabbitServer implements BrokerServer {
   readonly #programs: string;
   readonly #cluster: RabbitClusterPlace | undefined;
   readonly #apart: boolean;
+  readonly #sync: RabbitWishes["sync"];
 
-  constructor(folder: string, { apart = false }: Company = {}) {
+  constructor(folder: string, { apart = false, sync }: RabbitWishes = {}) {
     this.folder = folder;
     this.#apart = apart;
+    this.#sync = sync;
     const written = readFileSync(join(folder, "server.json"), "utf8");
     const { ports, programs, cluster } = JSON.parse(written) as Written;
     this.#cluster = cluster;
@@ -66,11 +68,6 @@ export class RabbitServer implements BrokerServer {
 
   get version(): string {
     return readFileSync(join(this.folder, "version"), "utf8");
-  }
-
-  /** Its part in a cluster, if it has one. */
-  get place(): RabbitClusterPlace | undefined {
-    return this.#cluster;
   }
 
   get name(): string {
@@ -89,7 +86,8 @@ export class RabbitServer implements BrokerServer {
   // is missing there never answers again. That is the broker's own affair, so the register is written before the kill.
   async kill(): Promise<void> {
     const act = '[dets:sync(T) || T <- dets:all()], os:cmd("kill -9 " ++ os:getpid()).';
-    await this.ctl("eval", act).catch(() => undefined);
+    const sync = this.#sync ?? ((): Promise<unknown> => this.ctl("eval", act));
+    await sync(this.name).catch(() => undefined);
     await this.#end("SIGKILL");
   }
 
@@ -189,6 +187,8 @@ const folderOf = (port: number): string => join(serverHome(), `sagabox-rabbitmq-
 
 interface RabbitWishes extends Company {
   readonly cluster?: RabbitClusterPlace;
+  /** Makes the node of this name write its registers to disk. Default: `rabbitmqctl`, which is slow to start. */
+  readonly sync?: (name: string) => Promise<unknown>;
 }
 
 export async function startRabbitMQ(

@@ -65,6 +65,18 @@ test("D6: what is mine by the record but not in my hands begins a new term", () 
   expect(again.taken.map(({ slot }) => slot.epoch)).toEqual([2, 2]);
 });
 
+test("D6, B7: a member that lost its connection gives back what is beyond its share, and the others read it", () => {
+  const alone = planGroup({ members: {}, slots: slots(8) }, wishes("a"));
+  const joined = planGroup(alone.state, wishes("b"));
+  // "a" reads nothing any more: its connection was lost, or its lease ran out.
+  const back = planGroup(joined.state, wishes("a"));
+  expect(back.taken).toHaveLength(4);
+  expect(back.shed).toEqual([]);
+  const heir = planGroup(back.state, wishes("b"));
+  expect(heir.taken).toHaveLength(4);
+  expect(heir.taken[0]?.slot).toMatchObject({ owner: "b", epoch: 2, base: 1, at: 5 });
+});
+
 test("D6: only a term whose consumer was made is built upon", () => {
   const first = planGroup({ members: {}, slots: slots(1) }, wishes("a"));
   const second = planGroup(first.state, wishes("a"));

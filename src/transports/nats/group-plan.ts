@@ -39,13 +39,14 @@ export function planGroup(before: GroupState, wishes: Wishes): Plan {
   );
   const taken: { key: string; slot: Slot; before: Slot }[] = [];
   const shed: string[] = [];
+  const free = (key: string, slot: Slot): void => void slots.set(key, { ...slot, owner: null });
   const take = (key: string, slot: Slot): void => {
     const mine = termOf(slot, me);
     slots.set(key, mine);
     taken.push({ key, slot: mine, before: slot });
   };
   if (!leaving) {
-    for (const topic of wishes.topics) shareTopic({ topic, slots, members, wishes, take, shed });
+    for (const topic of wishes.topics) shareTopic({ topic, slots, members, wishes, take, free, shed });
   }
   const lost = [...wishes.running].flatMap(([key, epoch]) => {
     const slot = slots.get(key);
@@ -96,20 +97,26 @@ interface Sharing {
   readonly members: ReadonlyMap<string, Member>;
   readonly wishes: Wishes;
   readonly take: (key: string, slot: Slot) => void;
+  /** Gives back a slot that this member owns and does not read. */
+  readonly free: (key: string, slot: Slot) => void;
   readonly shed: string[];
 }
 
-function shareTopic({ topic, slots, members, wishes, take, shed }: Sharing): void {
+function shareTopic({ topic, slots, members, wishes, take, free, shed }: Sharing): void {
   const { me, running, draining, released } = wishes;
   const ofTopic = [...slots].filter(([key]) => readSlotKey(key).topic === topic).sort(byPartition);
   const mine = ofTopic.filter(([, slot]) => slot.owner === me);
   const target = shareOf(me, topic, members, ofTopic.length);
   const staying = mine.filter(([key]) => !draining.has(key));
-  for (const [key] of staying.slice(target)) shed.push(key);
+  for (const [key, slot] of staying.slice(target)) {
+    // A slot that is not read has nothing to drain, so no later delivery would ever give it back.
+    if (running.has(key)) shed.push(key);
+    else free(key, slot);
+  }
   // Mine by the record, but the connection was lost, or the consumer was: a new term.
   for (const [key, slot] of staying.slice(0, target)) if (!running.has(key)) take(key, slot);
-  const free = ofTopic.filter(([key, slot]) => slot.owner === null && !released.has(key));
-  for (const [key, slot] of free.slice(0, Math.max(0, target - mine.length))) take(key, slot);
+  const unowned = ofTopic.filter(([key, slot]) => slot.owner === null && !released.has(key));
+  for (const [key, slot] of unowned.slice(0, Math.max(0, target - mine.length))) take(key, slot);
 }
 
 /** Who gets one more than the others differs from topic to topic. */

@@ -36,6 +36,7 @@ const quickProof = process.env["SAGABOX_PROOF"] !== "full";
 // Runs of size, whose small versions are stories and broker tests. The second list also runs in CI, with small figures.
 const onlyFull = [
   "broker-outage",
+  "cluster-conformance",
   "clusters",
   "conservation-cost",
   "replay-runbook",

@@ -13,7 +13,7 @@ const skipped = exerciseTransport(
         return run();
       }),
   },
-  underTest,
+  () => underTest("missing" in broker ? "" : broker.url),
   { capabilities, offers: ["abandon", "cutConnections", "putForeign", "deadLetters"] },
 );
 

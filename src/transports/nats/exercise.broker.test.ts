@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { missing } from "../../../test/brokers/nats/harness.ts";
+import { missing, sharedUrl } from "../../../test/brokers/nats/harness.ts";
 import { underTest } from "../../../test/brokers/nats/under-test.ts";
 import { caseTitle } from "../../../test/support/case-title.ts";
 import { exerciseTransport } from "../../testing/index.ts";
@@ -10,7 +10,7 @@ const named = (name: string, run: () => Promise<void>): void =>
   test.skipIf(missing)(caseTitle(name, "B4"), run);
 
 // With times longer than any case waits, whatever arrives was given back and did not just run out.
-const skipped = exerciseTransport({ test: named }, () => underTest(60_000), {
+const skipped = exerciseTransport({ test: named }, () => underTest(sharedUrl, 60_000), {
   capabilities,
   offers: ["cutConnections", "putForeign", "deadLetters"],
 });
@@ -20,7 +20,7 @@ exerciseTransport(
     test: (name, run) =>
       skipped.some((left) => left.name === name && left.reason.startsWith("no process")) && named(name, run),
   },
-  () => underTest(1_500),
+  () => underTest(sharedUrl, 1_500),
   { capabilities, offers: ["abandon"] },
 );
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { missing } from "../../../test/brokers/rabbitmq/broker.ts";
+import { brokerUrl, missing } from "../../../test/brokers/rabbitmq/broker.ts";
 import { capabilities, underTest } from "../../../test/brokers/rabbitmq/under-test.ts";
 import { caseTitle } from "../../../test/support/case-title.ts";
 import { exerciseTransport, type SkippedCase } from "../../testing/index.ts";
@@ -7,7 +7,7 @@ import { exerciseTransport, type SkippedCase } from "../../testing/index.ts";
 describe.skipIf(missing !== undefined).each(["quorum", "classic"] as const)("%s queues", (queues) => {
   const skipped: readonly SkippedCase[] = exerciseTransport(
     { test: (name, run) => test(caseTitle(name, "B3"), run) },
-    () => underTest(queues),
+    () => underTest(brokerUrl, queues),
     { capabilities, offers: ["abandon", "cutConnections", "putForeign", "deadLetters"] },
   );
 

@@ -1,14 +1,14 @@
 import { Kafka, type CloudEventV1, type KafkaMessage } from "cloudevents";
 import { describe } from "vitest";
 import { cloudEventSdkStory, cloudEventStory, cloudEventTopic } from "../../support/cloud-event-story.ts";
-import { missing, newPrefix, transportOf } from "./harness.ts";
-import { headersOf, RawTopic } from "./raw-topic.ts";
+import { missing, newPrefix, transportOf, rawTopic } from "./harness.ts";
+import { headersOf } from "./raw-topic.ts";
 
 describe.skipIf(missing)("CloudEvents at Kafka", () => {
   cloudEventStory(() => {
     const prefix = newPrefix();
-    const topic = new RawTopic(`${prefix}${cloudEventTopic}`);
-    const dead = new RawTopic(`${prefix}${cloudEventTopic}.dlq`);
+    const topic = rawTopic(`${prefix}${cloudEventTopic}`);
+    const dead = rawTopic(`${prefix}${cloudEventTopic}.dlq`);
     return {
       prefix: "ce_",
       transport: (format) => transportOf({ prefix, format, retrySteps: [100] }),
@@ -26,7 +26,7 @@ describe.skipIf(missing)("CloudEvents at Kafka", () => {
 
   cloudEventSdkStory(() => {
     const prefix = newPrefix();
-    const topic = new RawTopic(`${prefix}${cloudEventTopic}`);
+    const topic = rawTopic(`${prefix}${cloudEventTopic}`);
     return {
       transport: (format) => transportOf({ prefix, format }),
       readBySdk: async () =>

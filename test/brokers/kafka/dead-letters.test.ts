@@ -1,12 +1,12 @@
 import { describe } from "vitest";
 import { deadLetterStory } from "../../support/dead-letter-story.ts";
-import { missing, newPrefix, transportOf } from "./harness.ts";
-import { headersOf, RawTopic } from "./raw-topic.ts";
+import { missing, newPrefix, transportOf, rawTopic } from "./harness.ts";
+import { headersOf } from "./raw-topic.ts";
 
 describe.skipIf(missing)("dead letters at Kafka", () => {
   deadLetterStory(() => {
     const prefix = newPrefix();
-    const topic = new RawTopic(`${prefix}events.story.order.placed.dlq`);
+    const topic = rawTopic(`${prefix}events.story.order.placed.dlq`);
     return {
       transport: transportOf({ prefix }),
       letters: async () =>

@@ -3,6 +3,7 @@ import type { Message } from "../../../src/message/index.ts";
 import { withDeadline } from "../../../src/runtime/index.ts";
 import type { Consumption, Delivery, PublishOutcome, Transport } from "../../../src/transport/index.ts";
 import { kafka, type KafkaOptions } from "../../../src/transports/kafka/index.ts";
+import { RawTopic } from "./raw-topic.ts";
 import { startKafka, type KafkaServer } from "../../support/brokers/kafka-server.ts";
 import type { KafkaTestOptions } from "../../support/brokers/kafka/kafka-properties.ts";
 
@@ -12,6 +13,8 @@ const found = inject("kafka");
 export const missing = "missing" in found;
 /** The server of the whole run. */
 export const sharedUrl = "url" in found ? found.url : "";
+
+export const rawTopic = (name: string): RawTopic => new RawTopic(sharedUrl, name);
 
 let count = 0;
 /** Topics and groups with a prefix of its own keep a test from all others. */

@@ -2,8 +2,7 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { encodeEnvelope } from "../../../src/message/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { ackAll, Member, missing, newPrefix, publish, transportOf } from "./harness.ts";
-import { RawTopic } from "./raw-topic.ts";
+import { ackAll, Member, missing, newPrefix, publish, transportOf, rawTopic } from "./harness.ts";
 
 describe.skipIf(missing)("large records at Kafka", () => {
   test("B1: a record larger than what is asked for at once is read, and so is what comes behind it", async () => {
@@ -14,7 +13,7 @@ describe.skipIf(missing)("large records at Kafka", () => {
     await member.got(1);
     const data = JSON.stringify({ picture: randomBytes(1_300_000).toString("base64") });
     const large = aMessage({ id: "large", key: "k", data });
-    await new RawTopic(`${prefix}events.order.placed`).write(Buffer.from(encodeEnvelope(large)), [], "k");
+    await rawTopic(`${prefix}events.order.placed`).write(Buffer.from(encodeEnvelope(large)), [], "k");
     await publish(transport, aMessage({ id: "last", key: "k" }));
     await member.got(3);
     expect(member.ids).toEqual(["first", "large", "last"]);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { missing } from "./harness.ts";
+import { missing, sharedUrl } from "./harness.ts";
 import { capabilities, underTest } from "./under-test.ts";
 import { exerciseTransport } from "../../../src/testing/index.ts";
 import { caseTitle } from "../../support/case-title.ts";
@@ -7,7 +7,7 @@ import { ofParking, parked } from "../../support/parking.ts";
 
 const skipped = exerciseTransport(
   { test: (name, run) => test.skipIf(missing)(caseTitle(name, "B2", "rule 18"), run) },
-  async () => parked(await underTest(), 1_500),
+  async () => parked(await underTest(sharedUrl), 1_500),
   {
     capabilities: { ...capabilities, ordersRetries: true },
     offers: ["abandon", "cutConnections", "putForeign", "deadLetters"],

@@ -3,15 +3,16 @@ import type { IncomingRecord } from "../../../src/transports/kafka/driver.ts";
 import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
 import { recordOf } from "../../../src/transports/kafka/record-room.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
-import { sharedUrl } from "./harness.ts";
 
 /** A topic as somebody sees it who knows nothing of us. */
 export class RawTopic {
   readonly #name: string;
-  readonly #driver = new WireDriver(kafkaSettings({ brokers: [sharedUrl] }));
+  readonly #driver: WireDriver;
 
-  constructor(name: string) {
+  /** `url`: host:port of one broker, or of several, separated by commas. */
+  constructor(url: string, name: string) {
     this.#name = name;
+    this.#driver = new WireDriver(kafkaSettings({ brokers: url.split(",") }));
     onTestFinished(() => this.#driver.close());
   }
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { encodeEnvelope } from "../../../src/message/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { ackAll, eventually, Member, missing, newPrefix, publish, transportOf } from "./harness.ts";
-import { headersOf, RawTopic } from "./raw-topic.ts";
+import { ackAll, eventually, Member, missing, newPrefix, publish, transportOf, rawTopic } from "./harness.ts";
+import { headersOf } from "./raw-topic.ts";
 
 const note = {
   error_type: "CardClosed",
@@ -24,7 +24,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
     await publish(transport, message);
     const [delivery] = await member.got(1);
     await delivery?.deadLetter?.(note);
-    const [buried] = await new RawTopic(`${prefix}events.order.placed.dlq`).read();
+    const [buried] = await rawTopic(`${prefix}events.order.placed.dlq`).read();
     expect(buried?.value.toString()).toBe(encodeEnvelope(message));
     expect(buried?.key?.toString()).toBe("k");
     expect(headersOf(buried as never)).toMatchObject({ ...note, "x-tenant": "acme", message_id: "dead" });
@@ -39,14 +39,14 @@ describe.skipIf(missing)("settling at Kafka", () => {
     const prefix = newPrefix();
     const transport = transportOf({ prefix, retrySteps: [500, "60s", "300s"] });
     const member = await Member.of(transport, { ordered: false });
-    const topic = new RawTopic(`${prefix}events.order.placed`);
+    const topic = rawTopic(`${prefix}events.order.placed`);
     const bytes = Buffer.from([0, 255, 128, 10]);
     await topic.write(Buffer.from(encodeEnvelope(aMessage({ id: "x" }))), [["x-raw", bytes]]);
     await (await member.got(1))[0]?.retry({ delayMs: 400, charged: true, error: "no" });
     const [, second] = await member.got(2);
     expect(second?.attempt).toBe(2);
     await second?.retry({ delayMs: 30_000, charged: true, error: "no" });
-    const steps = [1, 2].map((n) => new RawTopic(`${prefix}events.order.placed.shop.billing.retry-${n}`));
+    const steps = [1, 2].map((n) => rawTopic(`${prefix}events.order.placed.shop.billing.retry-${n}`));
     const [first, later] = await Promise.all(steps.map((step) => step.read()));
     expect([first?.length, later?.length]).toEqual([1, 1]);
     expect(later?.[0]?.headers.find(([name]) => name.toString() === "x-raw")?.[1]).toEqual(bytes);
@@ -83,7 +83,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
     const prefix = newPrefix();
     const transport = transportOf({ prefix });
     const member = await Member.of(transport);
-    const topic = new RawTopic(`${prefix}events.order.placed`);
+    const topic = rawTopic(`${prefix}events.order.placed`);
     await topic.write(Buffer.from([0xff, 0xfe, 0]), [["x-raw", Buffer.from([0])]], "their key");
     await topic.write(Buffer.alloc(0));
     const [foreign, empty] = await member.got(2);
@@ -91,7 +91,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
     expect(foreign?.message).toMatchObject({ topic: "events.order.placed", key: "their key" });
     expect(empty?.flaw).toMatchObject({ code: "ENVELOPE_INVALID" });
     await foreign?.deadLetter?.(note);
-    const [buried] = await new RawTopic(`${prefix}events.order.placed.dlq`).read();
+    const [buried] = await rawTopic(`${prefix}events.order.placed.dlq`).read();
     expect(buried?.value).toEqual(Buffer.from([0xff, 0xfe, 0]));
   });
 

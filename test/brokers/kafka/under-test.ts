@@ -4,17 +4,14 @@ import { KafkaTransport } from "../../../src/transports/kafka/index.ts";
 import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
 import { SilencedDriver } from "../../support/brokers/kafka/silenced-driver.ts";
-import { missing, sharedUrl } from "./harness.ts";
 import { headersOf, RawTopic } from "./raw-topic.ts";
 
-const settings = kafkaSettings({
-  brokers: [missing ? "127.0.0.1:9" : sharedUrl],
-  topics: { partitions: 4 },
-  warn: () => undefined,
-});
+const settingsFor = (url: string): ReturnType<typeof kafkaSettings> =>
+  kafkaSettings({ brokers: url.split(","), topics: { partitions: 4 }, warn: () => undefined });
 
-/** Processes at the broker of the run, for the conformance suite. */
-export async function underTest(): Promise<TransportUnderTest> {
+/** Processes for the conformance suite. `url`: host:port of one broker, or of several, separated by commas. */
+export async function underTest(url: string): Promise<TransportUnderTest> {
+  const settings = settingsFor(url);
   const processes = new Map<Transport, SilencedDriver>();
   const another = async () => {
     const driver = new SilencedDriver(new WireDriver(settings));
@@ -29,9 +26,9 @@ export async function underTest(): Promise<TransportUnderTest> {
     cutConnections: () => {
       for (const driver of processes.values()) driver.cut();
     },
-    putForeign: (topic: string, body: Uint8Array) => new RawTopic(topic).write(Buffer.from(body)),
+    putForeign: (topic: string, body: Uint8Array) => new RawTopic(url, topic).write(Buffer.from(body)),
     deadLetters: async (topic: string) => {
-      const dead = await new RawTopic(`${topic}.dlq`).read();
+      const dead = await new RawTopic(url, `${topic}.dlq`).read();
       return dead.map((record) => ({ body: record.value, headers: headersOf(record) }));
     },
     close: async () => {
@@ -40,4 +37,4 @@ export async function underTest(): Promise<TransportUnderTest> {
   };
 }
 
-export const { capabilities } = new KafkaTransport(settings);
+export const { capabilities } = new KafkaTransport(settingsFor("127.0.0.1:9"));

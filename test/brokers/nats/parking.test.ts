@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { nats } from "../../../src/transports/nats/index.ts";
-import { missing } from "./harness.ts";
+import { missing, sharedUrl } from "./harness.ts";
 import { underTest } from "./under-test.ts";
 import { exerciseTransport } from "../../../src/testing/index.ts";
 import { caseTitle } from "../../support/case-title.ts";
@@ -8,7 +8,7 @@ import { ofParking, parked } from "../../support/parking.ts";
 
 const skipped = exerciseTransport(
   { test: (name, run) => test.skipIf(missing)(caseTitle(name, "B4", "rule 18"), run) },
-  async () => parked(await underTest(1_500), 1_500),
+  async () => parked(await underTest(sharedUrl, 1_500), 1_500),
   {
     capabilities: { ...nats().capabilities, ordersRetries: true },
     offers: ["abandon", "cutConnections", "putForeign", "deadLetters"],

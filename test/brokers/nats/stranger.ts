@@ -6,7 +6,7 @@ import type { DeadCopy } from "../../../src/testing/index.ts";
 
 /** What an operator or a foreign program does at the server, past the transport. */
 async function directly<T>(url: string, act: (connection: NatsConnection) => Promise<T>): Promise<T> {
-  const connection = await connect({ servers: url });
+  const connection = await connect({ servers: url.split(",") });
   try {
     return await act(connection);
   } finally {

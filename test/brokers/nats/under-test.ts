@@ -1,19 +1,22 @@
 import type { TransportUnderTest } from "../../../src/testing/index.ts";
 import type { Transport } from "../../../src/transport/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
-import { sharedUrl as url } from "./harness.ts";
 import { deadLettersOf, putBytes } from "./stranger.ts";
-import { Wire } from "../../support/wire.ts";
+import { Wires } from "../../support/wires.ts";
 
 const prefix = "exercise";
 
-/** Processes at the server of the run, for the conformance suite. */
-export async function underTest(lease: number): Promise<TransportUnderTest> {
-  const wires = new Map<Transport, Wire>();
+/**
+ * Processes for the conformance suite. `url` holds one address, or those of a cluster's nodes separated by commas; in a
+ * cluster every stream has a replica on each node.
+ */
+export async function underTest(url: string, lease: number): Promise<TransportUnderTest> {
+  const wires = new Map<Transport, Wires>();
   const another = async () => {
-    const wire = await Wire.to(url);
-    const transport = nats({ servers: wire.url, prefix, lease, ackWait: lease });
-    wires.set(transport, wire);
+    const own = await Wires.to(url);
+    const replicas = own.urls.length;
+    const transport = nats({ servers: own.urls, prefix, replicas, lease, ackWait: lease });
+    wires.set(transport, own);
     await transport.open();
     return transport;
   };

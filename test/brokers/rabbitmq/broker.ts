@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { inject } from "vitest";
 import { rabbitmq, type RabbitMQOptions, type RabbitMQTransport } from "sagabox/rabbitmq";
+import { strangerAt } from "./stranger.ts";
 import { rabbitServerAt, type RabbitServer } from "../../support/brokers/rabbitmq-server.ts";
 
 const found = inject("rabbitmq");
@@ -8,6 +9,8 @@ const found = inject("rabbitmq");
 /** Why these tests cannot run here, if they cannot. */
 export const missing = "missing" in found ? found.missing : undefined;
 export const brokerUrl = "missing" in found ? "amqp://127.0.0.1:1" : found.url;
+
+export const { directly, putBytes, lookInto } = strangerAt(brokerUrl);
 
 /** The server of the run, to be killed or told what to do. */
 export function server(): RabbitServer {

@@ -1,8 +1,7 @@
 import { afterEach, describe } from "vitest";
 import { textHeaders } from "../../../src/transports/rabbitmq/properties.ts";
 import { cloudEventStory } from "../../support/cloud-event-story.ts";
-import { closeAll, missing, ownPrefix, transport } from "./broker.ts";
-import { directly, lookInto } from "./stranger.ts";
+import { closeAll, directly, lookInto, missing, ownPrefix, transport } from "./broker.ts";
 
 describe.skipIf(missing)("CloudEvents at RabbitMQ", () => {
   afterEach(closeAll);

@@ -1,9 +1,8 @@
 import { afterEach, describe, expect, test } from "vitest";
 import type { Delivery } from "sagabox/transport";
 import { aMessage } from "../../support/messages.ts";
-import { closeAll, missing, ownPrefix, transport } from "./broker.ts";
+import { closeAll, directly, missing, ownPrefix, putBytes, transport } from "./broker.ts";
 import { Member, publish, publishIds, topic, until } from "./member.ts";
-import { directly, putBytes } from "./stranger.ts";
 
 afterEach(closeAll);
 

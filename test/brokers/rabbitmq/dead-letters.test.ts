@@ -1,8 +1,7 @@
 import { describe } from "vitest";
 import { textHeaders } from "../../../src/transports/rabbitmq/properties.ts";
 import { deadLetterStory } from "../../support/dead-letter-story.ts";
-import { missing, ownPrefix, transport } from "./broker.ts";
-import { lookInto } from "./stranger.ts";
+import { lookInto, missing, ownPrefix, transport } from "./broker.ts";
 
 describe.skipIf(missing)("dead letters at RabbitMQ", () => {
   deadLetterStory(() => {

@@ -1,8 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { aMessage } from "../../support/messages.ts";
-import { closeAll, missing, ownPrefix, server, transport } from "./broker.ts";
+import { closeAll, directly, missing, ownPrefix, server, transport } from "./broker.ts";
 import { Member, publish, publishIds, topic, until } from "./member.ts";
-import { directly } from "./stranger.ts";
 
 afterEach(closeAll);
 

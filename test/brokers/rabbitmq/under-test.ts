@@ -1,21 +1,22 @@
+import { randomBytes } from "node:crypto";
 import type { TransportUnderTest } from "../../../src/testing/index.ts";
 import type { Transport } from "../../../src/transport/index.ts";
 import { rabbitmq } from "../../../src/transports/rabbitmq/index.ts";
 import { textHeaders } from "../../../src/transports/rabbitmq/properties.ts";
-import { brokerUrl, ownPrefix } from "./broker.ts";
-import { lookInto, putBytes } from "./stranger.ts";
-import { Wire } from "../../support/wire.ts";
+import { Wires } from "../../support/wires.ts";
+import { strangerAt } from "./stranger.ts";
 
 const maxBytes = 4 * 1_048_576;
 
-/** Processes at the broker of the run, for the conformance suite. */
-export async function underTest(queues: "quorum" | "classic"): Promise<TransportUnderTest> {
-  const prefix = ownPrefix();
-  const processes = new Map<Transport, Wire>();
+/** Processes for the conformance suite. `url` holds one address, or those of a cluster's nodes separated by commas. */
+export async function underTest(url: string, queues: "quorum" | "classic"): Promise<TransportUnderTest> {
+  const prefix = `t${randomBytes(5).toString("hex")}`;
+  const { putBytes, lookInto } = strangerAt(url.split(",", 1).join());
+  const processes = new Map<Transport, Wires>();
   const another = async () => {
-    const wire = await Wire.to(brokerUrl);
-    const transport = rabbitmq({ url: wire.url, prefix, queues, maxBytes, rebalanceInterval: "200ms" });
-    processes.set(transport, wire);
+    const wires = await Wires.to(url);
+    const transport = rabbitmq({ url: wires.urls, prefix, queues, maxBytes, rebalanceInterval: "200ms" });
+    processes.set(transport, wires);
     return transport;
   };
   return {
@@ -23,7 +24,7 @@ export async function underTest(queues: "quorum" | "classic"): Promise<Transport
     another,
     abandon: (transport: Transport) => processes.get(transport)?.sever(),
     cutConnections: () => {
-      for (const wire of processes.values()) wire.cut();
+      for (const wires of processes.values()) wires.cut();
     },
     putForeign: (topic: string, body: Uint8Array) =>
       putBytes(`${prefix}.event.exercise`, `stranger.${topic}.info`, body),
@@ -35,12 +36,12 @@ export async function underTest(queues: "quorum" | "classic"): Promise<Transport
       }));
     },
     close: async () => {
-      for (const [transport, wire] of processes) {
+      for (const [transport, wires] of processes) {
         await transport.close();
-        await wire.close();
+        await wires.close();
       }
     },
   };
 }
 
-export const { capabilities } = rabbitmq({ url: brokerUrl, maxBytes });
+export const { capabilities } = rabbitmq({ url: "amqp://127.0.0.1", maxBytes });

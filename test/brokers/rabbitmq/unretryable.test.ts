@@ -1,7 +1,6 @@
 import { describe } from "vitest";
 import { unretryableStory } from "../../support/unretryable-story.ts";
-import { missing, ownPrefix, transport } from "./broker.ts";
-import { directly } from "./stranger.ts";
+import { directly, missing, ownPrefix, transport } from "./broker.ts";
 
 // One frame holds all headers, and the client has room for so much.
 const MOST_HEADERS = 65_536 - 30;

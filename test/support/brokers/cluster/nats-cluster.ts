@@ -14,7 +14,8 @@ export async function startNatsCluster(): Promise<ClusterFound> {
   const config = (port: number, n: number): string =>
     [
       `server_name: ${nameOf(n)}`,
-      `cluster { name: sagabox, listen: "127.0.0.1:${port}", routes: [${others}] }`,
+      // Clients keep to the addresses they were given, so that a test can put a wire in front of each.
+      `cluster { name: sagabox, listen: "127.0.0.1:${port}", routes: [${others}], no_advertise: true }`,
     ].join("\n");
   const started = await startNodes(routes.map((port, n) => startNATS({ config: config(port, n) })));
   return "missing" in started ? started : { cluster: clusterOf(started.nodes) };

@@ -26,6 +26,17 @@ export function describeFailure(error: unknown): string {
   return errorText(error);
 }
 
+/** True if the request may succeed later: no leader answered it, or not in time. */
+export function isWithoutAnswer(error: unknown): boolean {
+  const { jetstream, node } = natsClient.client;
+  return [...causesOf(error)].some(
+    (cause) =>
+      hasNoResponders(cause) ||
+      cause instanceof node.errors.TimeoutError ||
+      (cause instanceof jetstream.JetStreamApiError && withoutLeader.has(cause.code)),
+  );
+}
+
 export function hasNoResponders(error: unknown): boolean {
   return (
     error instanceof natsClient.client.node.errors.NoRespondersError ||

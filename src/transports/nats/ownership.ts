@@ -187,7 +187,7 @@ export class Ownership {
     });
     for (const [key, { epoch }] of wishes.opened) {
       const term = this.#terms.get(key);
-      if (term?.epoch === epoch) this.#parts.opener.forget(session, term);
+      if (term?.epoch === epoch) void this.#parts.opener.forget(session, term);
     }
     for (const key of wishes.released.keys()) this.#drop(key);
   }

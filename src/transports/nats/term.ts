@@ -1,5 +1,6 @@
 import type { ConsumerInfo } from "@nats-io/jetstream";
 import { beginningOf, findConsumer, heartbeatOf, makeConsumer } from "./consumers.ts";
+import { isWithoutAnswer } from "./failure.ts";
 import { readSlotKey, type Slot } from "./group-state.ts";
 import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
@@ -62,11 +63,22 @@ export class TermOpener {
     return { epoch: slot.epoch, at: from, reader, draining: false, drained: false, former };
   }
 
-  /** The record knows of the term: the consumers before it are of no use to anybody. */
-  forget({ jsm }: Session, term: Term): void {
+  /**
+   * Deletes the consumers of former terms, once the record knows of this one. A consumer that cannot be deleted during
+   * an election stays in `former`, so that the next call deletes it. Never rejects.
+   */
+  async forget({ jsm }: Session, term: Term): Promise<void> {
     const { messages } = streamNames(this.#parts.settings.prefix);
-    for (const name of term.former) jsm.consumers.delete(messages, name).catch(() => undefined);
+    const names = term.former;
     term.former = [];
+    const remove = async (name: string): Promise<void> => {
+      try {
+        await jsm.consumers.delete(messages, name);
+      } catch (error) {
+        if (isWithoutAnswer(error)) term.former = [...term.former, name];
+      }
+    };
+    await Promise.all(names.map(remove));
   }
 
   #formerOf(key: string, { epoch, base }: Slot): string[] {

@@ -1,0 +1,69 @@
+import { JetStreamApiError } from "@nats-io/jetstream";
+import { errors } from "@nats-io/transport-node";
+import { beforeAll, expect, test } from "vitest";
+import { natsClient } from "./client.ts";
+import type { Session } from "./link.ts";
+import { natsSettings } from "./options.ts";
+import type { PartitionReader } from "./partition-reader.ts";
+import { TermOpener, type Term } from "./term.ts";
+import { groupNames } from "./topology.ts";
+
+beforeAll(async () => void (await natsClient.load()));
+
+const settings = natsSettings({});
+const opener = new TermOpener({
+  settings,
+  names: groupNames(settings.prefix, "shop", "billing"),
+  window: 4,
+  valid: () => true,
+  arrived: () => undefined,
+  gone: () => undefined,
+});
+
+const answer = (err_code: number): Error =>
+  new JetStreamApiError({ err_code, code: 503, description: "said by the server" });
+
+/** A session whose server answers each request to delete a consumer with the next of these. */
+function sessionOf(answers: (Error | true)[]): { session: Session; asked: string[] } {
+  const asked: string[] = [];
+  const remove = async (_: string, name: string): Promise<boolean> => {
+    asked.push(name);
+    const next = answers.shift() ?? true;
+    if (next instanceof Error) throw next;
+    return next;
+  };
+  return { session: { jsm: { consumers: { delete: remove } } } as unknown as Session, asked };
+}
+
+const termWith = (former: readonly string[]): Term => ({
+  epoch: 2,
+  at: 1,
+  reader: {} as PartitionReader,
+  draining: false,
+  drained: false,
+  former,
+});
+
+test.each([
+  ["no leader", answer(10_008)],
+  ["no responder", new errors.NoRespondersError("$JS.API.CONSUMER.DELETE")],
+  ["no answer in time", new errors.TimeoutError()],
+])("B4: a consumer of a former term that could not be deleted (%s) is deleted later", async (_, failure) => {
+  const { session, asked } = sessionOf([failure]);
+  const term = termWith(["former"]);
+  await opener.forget(session, term);
+  await opener.forget(session, term);
+  await opener.forget(session, term);
+  expect(asked).toEqual(["former", "former"]);
+});
+
+test.each([
+  ["gone already", answer(10_014)],
+  ["a missing right", new errors.PermissionViolationError("no", "publish", "s")],
+])("B4: a consumer is not asked for again after an answer that stays the same (%s)", async (_, failure) => {
+  const { session, asked } = sessionOf([failure]);
+  const term = termWith(["former"]);
+  await opener.forget(session, term);
+  await opener.forget(session, term);
+  expect(asked).toEqual(["former"]);
+});

@@ -119,6 +119,13 @@ test.each<[string, string, (history: History) => unknown]>([
   expect(found).toContain(invariant);
 });
 
+test("a worker that joined again may take back its own lanes", () => {
+  const history = flawless();
+  const move = { lane: 0, fromFence: 2, toFence: 3, robbed: true };
+  history.laneMoves.push({ ...move, fromOwner: "w2/y", toOwner: "w2/z" });
+  expect(check(history).violations).toEqual([]);
+});
+
 test("a second copy is explained by a fault of its sender at that time, and by no other", () => {
   const judged = (worker: string, fromMs: number): number => {
     const history = flawless();

@@ -111,9 +111,11 @@ function staleWrites({ settles, laneMoves }: Evidence): string[] {
   return [...strangers, ...backwards];
 }
 
+// A worker that had to join again may take back its own lanes: it gives up its lease before the database ends it.
 function robberies({ laneMoves }: Evidence): string[] {
+  const workerOf = (owner: string | null): string | undefined => owner?.split("/", 1)[0];
   return laneMoves
-    .filter(({ robbed }) => robbed)
+    .filter(({ robbed, fromOwner, toOwner }) => robbed && workerOf(fromOwner) !== workerOf(toOwner))
     .map(({ lane, fromOwner, toOwner }) => `${toOwner} took lane ${lane} from ${fromOwner}, whose lease ran`);
 }
 

@@ -32,6 +32,8 @@ export interface PgClient {
   removeListener(event: "error", hear: (error?: Error) => void): unknown;
   release(destroy?: boolean): void;
   pipeline?: boolean;
+  /** False while a statement is in flight, whoever sent it. */
+  readonly readyForQuery?: boolean;
   readonly connection?: { readonly stream?: PgStream };
 }
 

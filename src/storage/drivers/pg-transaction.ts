@@ -10,7 +10,7 @@ import { beginText, checkIsolation, type Isolation } from "./begin-text.ts";
 import { destroyClient, type ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 import { checkMark } from "./statements.ts";
-import { findTransactionControl } from "./transaction-control.ts";
+import { findTransactionControl, savepointTags } from "./transaction-control.ts";
 import { commandRefused, commitUnknown, interferedWith } from "./transaction-errors.ts";
 import { isRollback, replacedByOther, transactionAborted } from "./transaction-errors.ts";
 import { canWatch, TransactionWatch } from "./transaction-watch.ts";
@@ -24,6 +24,13 @@ const MARK_CHECK: LastStatement = {
   params: [],
   explain: (error) => (sqlState(error) === SQLSTATE.divisionByZero ? replacedByOther() : error),
 };
+
+/** A statement that is not answered yet. */
+interface InFlight {
+  readonly text: unknown;
+  /** Tags of its savepoints that have not come yet. Read from the text when a tag comes that may be one of them. */
+  savepointTags?: string[];
+}
 
 const yes = (): boolean => true;
 const no = (): boolean => false;
@@ -41,8 +48,7 @@ export class PgTransaction implements OwnedTransaction {
   readonly #statementMs: number;
   readonly #beginMs: number;
   readonly #beginText: string;
-  /** Statements that are not answered yet, with their texts. */
-  readonly #inFlight = new Map<Promise<PgResult>, string>();
+  readonly #inFlight = new Map<Promise<PgResult>, InFlight>();
   #state: "open" | "closed" = "open";
   #released = false;
   #begun: Promise<PgResult> | undefined;
@@ -112,7 +118,9 @@ export class PgTransaction implements OwnedTransaction {
     const queries = last.map(queryOf); // throws while everything can still be rolled back
     if (this.#refused !== undefined) throw this.#refused;
     this.#state = "closed";
-    if (this.#inFlight.size > 0) await Promise.allSettled(this.#inFlight.keys()); // what nobody awaited may still end or abort the transaction
+    // What nobody awaited may still end or abort the transaction.
+    if (this.#inFlight.size > 0) await Promise.allSettled(this.#inFlight.keys());
+    if (this.#asked && this.#client.readyForQuery === false) await this.#awaitOthers();
     this.#assertNotLost();
     this.#assertNotEndedByOthers();
     this.#watch?.stop(); // the COMMIT that follows is ours
@@ -128,17 +136,17 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   async rollback(): Promise<void> {
-    const interference = this.#watch?.interference;
     if (this.#state === "open") {
       this.#state = "closed";
       await this.#rollBack();
     }
+    // Read after the server has answered the rollback: SQL that nobody awaited may have committed before it.
+    const interference = this.#watch?.interference;
     if (interference === "committed" || interference === "prepared") throw interferedWith(interference);
   }
 
   async #rollBack(): Promise<void> {
     if (this.#begun === undefined) return this.#release(this.lost);
-    this.#watch?.stop();
     const answered = await this.#isAnswered(this.#begun.then(() => ask(this.#client, "rollback")));
     if (!answered) this.#lost ??= { cause: undefined };
     this.#release(!answered);
@@ -158,13 +166,13 @@ export class PgTransaction implements OwnedTransaction {
     this.#lost ??= { cause };
   };
 
-  async #send<R>(send: () => Promise<PgResult>, text: string): Promise<Rows<R>> {
+  async #send<R>(send: () => Promise<PgResult>, text: unknown): Promise<Rows<R>> {
     this.#assertOpen();
     // Outside the transaction that was begun, a statement would be committed by itself or by the wrong COMMIT.
     if (this.#watch?.interference !== undefined) throw interferedWith(this.#watch.interference);
     this.#asked = true;
     const answer = this.#begun === undefined ? this.#first(send) : send();
-    this.#inFlight.set(answer, text);
+    this.#inFlight.set(answer, { text });
     try {
       const result = await answer;
       this.#hasWritten ||= WRITES.includes(result.command);
@@ -197,7 +205,7 @@ export class PgTransaction implements OwnedTransaction {
         // Called before the next answer is read, so no tag of this transaction is missed, and none from before is heard.
         onAnswer: () => {
           if (this.#asked && !this.#released)
-            this.#watch = new TransactionWatch(this.#client, this.#usesSavepoint);
+            this.#watch = new TransactionWatch(this.#client, this.#takeExpected);
         },
       });
       this.#begun.catch((reason: unknown) => void (this.#notBegun = { reason })); // told again by whoever needs it
@@ -205,9 +213,12 @@ export class PgTransaction implements OwnedTransaction {
     return this.#begun;
   }
 
-  readonly #usesSavepoint = (): boolean => {
-    for (const text of this.#inFlight.values()) {
-      if (findTransactionControl(text)?.kind === "savepoint") return true;
+  readonly #takeExpected = (tag: string): boolean => {
+    for (const statement of this.#inFlight.values()) {
+      const { text } = statement;
+      const tags = (statement.savepointTags ??= typeof text === "string" ? savepointTags(text) : []);
+      const at = tags.indexOf(tag);
+      if (at !== -1) return tags.splice(at, 1).length > 0;
     }
     return false;
   };
@@ -262,6 +273,12 @@ export class PgTransaction implements OwnedTransaction {
   #explain(reason: unknown, last: LastStatement | undefined): unknown {
     if (this.#isReadOnly) return explainReadOnly(reason);
     return last?.explain?.(reason) ?? reason;
+  }
+
+  /** Other code has a statement in flight on the client. The server answers it before this one. */
+  async #awaitOthers(): Promise<void> {
+    const deadlineMs = this.#statementMs;
+    await askTextInTime(this.#client, this.#connection, "select 1", { deadlineMs }).catch(() => undefined);
   }
 
   #probe(): Promise<unknown> {

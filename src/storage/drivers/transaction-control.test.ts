@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { findTransactionControl } from "./transaction-control.ts";
+import { findTransactionControl, savepointTags } from "./transaction-control.ts";
 
 test.each([
   ["commit", "COMMIT"],
@@ -17,6 +17,9 @@ test.each([
   ["select E'it\\'s'; commit", "COMMIT"],
   ["select $a$ ; $a$; commit", "COMMIT"],
   ["prepare transaction 'a'", "PREPARE TRANSACTION"],
+  ["savepoint a; rollback and chain -- atomic", "ROLLBACK"],
+  ["savepoint a -- one\r; rollback", "ROLLBACK"],
+  ["-- one\rend", "END"],
 ])("%j ends the transaction", (text, command) => {
   expect(findTransactionControl(text)).toEqual({ kind: "end", command });
 });
@@ -53,6 +56,17 @@ test.each([
   "select price$commit$price from t",
 ])("%j does neither", (text) => {
   expect(findTransactionControl(text)).toBeUndefined();
+});
+
+test.each([
+  [
+    "savepoint a; insert into t values ('rollback to a'); rollback to a; release a",
+    "SAVEPOINT ROLLBACK RELEASE",
+  ],
+  ["select 'savepoint a'", ""],
+  ["select 1", ""],
+])("the server answers the savepoints of %j with %j", (text, tags) => {
+  expect(savepointTags(text).join(" ")).toBe(tags);
 });
 
 test("a long text is read in one pass", () => {

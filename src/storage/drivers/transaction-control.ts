@@ -7,15 +7,15 @@ export interface TransactionControl {
 
 // Nearly every text has none of these words, and then this one search is all that it costs.
 // END is looked for only where a statement can begin, since every CASE has one.
-const KEYWORD = /\b(?:savepoint|release|rollback|commit|abort|prepare)\b|(?:^|[;/\n])\s*end\b/i;
+const KEYWORD = /\b(?:savepoint|release|rollback|commit|abort|prepare)\b|(?:^|[;/\n\r])\s*end\b/i;
 
-// A body in standard SQL (BEGIN ATOMIC … END) has statements of its own. What is overlooked here is still seen on the wire.
+// A body in standard SQL (BEGIN ATOMIC … END) has an END of its own. An END that is overlooked here is still seen on the wire.
 const SQL_BODY = /\batomic\b/i;
 
 // Each alternative ends at the end of the text at the latest, so none of them backtracks. A doubled quote reads as two strings.
 const TOKEN = new RegExp(
   [
-    String.raw`\s+|--[^\n]*`,
+    String.raw`\s+|--[^\n\r]*`,
     String.raw`[eE]'(?:[^'\\]+|''|\\(?:.|$))*(?:'|$)`,
     String.raw`'[^']*(?:'|$)`,
     String.raw`"[^"]*(?:"|$)`,
@@ -37,10 +37,19 @@ export function findTransactionControl(text: string): TransactionControl | undef
   let savepoint: TransactionControl | undefined;
   for (const words of leadingWords(text)) {
     const found = controlOf(words);
-    if (found?.kind === "end" && !SQL_BODY.test(text)) return found;
+    if (found?.kind === "end" && !(found.command === "END" && SQL_BODY.test(text))) return found;
     if (found?.kind === "savepoint") savepoint ??= found;
   }
   return savepoint;
+}
+
+/** The command tags with which the server answers the statements in `text` that use savepoints, in their order. */
+export function savepointTags(text: string): string[] {
+  if (!KEYWORD.test(text)) return [];
+  return leadingWords(text).flatMap((words) => {
+    const found = controlOf(words);
+    return found?.kind === "savepoint" ? [found.command === "ROLLBACK TO" ? "ROLLBACK" : found.command] : [];
+  });
 }
 
 function controlOf([first, second, third]: readonly string[]): TransactionControl | undefined {

@@ -18,7 +18,9 @@ async function withClient(options: pg.PoolConfig = {}) {
   const behind = async (...texts: string[]): Promise<void> => {
     for (const text of texts) await client?.query(text);
   };
-  return { ...book, behind };
+  /** Sends SQL on the client of the transaction and does not wait for the answer. */
+  const behindUnawaited = (text: string): void => void client?.query(text).catch(() => undefined);
+  return { ...book, behind, behindUnawaited };
 }
 
 const prepared = async (pool: pg.Pool): Promise<unknown[]> =>
@@ -100,6 +102,44 @@ test.each([["savepoint s"], ["savepoint s; release s"], ["savepoint s; rollback 
     await expect(tx.commit([last])).rejects.toMatchObject({ code: "TRANSACTION_CLOSED" });
     await tx.rollback();
     expect(await notes()).toEqual([]);
+  },
+);
+
+test.each(["savepoint s", "savepoint s; release s"])(
+  "a rollback and chain that passes the transaction by while %j is in flight fails its commit",
+  async (text) => {
+    const { database, notes, behindUnawaited } = await withClient();
+    const tx = await database.begin();
+    await tx.run(insert, ["a"]);
+    const saved = tx.query(text);
+    behindUnawaited("rollback and chain");
+    await saved.catch(() => undefined);
+    await expect(tx.commit([last])).rejects.toMatchObject({ code: "TRANSACTION_CLOSED" });
+    await tx.rollback();
+    expect(await notes()).toEqual([]);
+  },
+);
+
+test("a rollback that passes the transaction by and that nobody awaited fails its commit", async () => {
+  const { database, notes, behindUnawaited } = await withClient();
+  const tx = await database.begin();
+  await tx.run(insert, ["a"]);
+  behindUnawaited("rollback and chain");
+  await expect(tx.commit([last])).rejects.toMatchObject({ code: "TRANSACTION_CLOSED" });
+  await tx.rollback();
+  expect(await notes()).toEqual([]);
+});
+
+test.each(["commit", "rollback"] as const)(
+  "a commit that passes the transaction by and that nobody awaited is told as such by %s",
+  async (end) => {
+    const { database, notes, behindUnawaited } = await withClient();
+    const tx = await database.begin();
+    await tx.run(insert, ["a"]);
+    behindUnawaited("commit and chain");
+    await expect(tx[end]()).rejects.toMatchObject({ code: "TRANSACTION_COMMITTED" });
+    await tx.rollback().catch(() => undefined);
+    expect(await notes()).toEqual(["a"]);
   },
 );
 

@@ -24,13 +24,13 @@ export function canWatch(client: PgClient): boolean {
  */
 export class TransactionWatch {
   readonly #client: PgClient;
-  readonly #expectsSavepoint: () => boolean;
+  readonly #takeExpected: (tag: string) => boolean;
   #interference: Interference | undefined;
 
-  /** `expectsSavepoint` says whether a statement that uses a savepoint is in flight by our own doing. */
-  constructor(client: PgClient, expectsSavepoint: () => boolean) {
+  /** `takeExpected` says whether a statement in flight by our own doing has this tag of a savepoint. Each counts once. */
+  constructor(client: PgClient, takeExpected: (tag: string) => boolean) {
     this.#client = client;
-    this.#expectsSavepoint = expectsSavepoint;
+    this.#takeExpected = takeExpected;
     connectionOf(client)?.on("commandComplete", this.#onComplete);
   }
 
@@ -54,11 +54,11 @@ export class TransactionWatch {
         if (this.#client.getTransactionStatus() === "I") this.#note("rolled back");
         return;
       case "ROLLBACK": // also the tag of ROLLBACK TO SAVEPOINT
-        if (!this.#expectsSavepoint()) this.#note("rolled back");
+        if (!this.#takeExpected(text)) this.#note("rolled back");
         return;
       case "SAVEPOINT":
       case "RELEASE":
-        if (!this.#expectsSavepoint()) this.#note("savepoint");
+        if (!this.#takeExpected(text)) this.#note("savepoint");
     }
   };
 

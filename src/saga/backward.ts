@@ -75,7 +75,8 @@ export function needsUndo({ state }: Draft, record: StepRecord, step: StepNode |
   const { outcome, status, undo } = record;
   if (status === "skipped" || (outcome !== "done" && outcome !== "unknown")) return false;
   if (step === undefined || undo?.status === "in_progress" || undo?.status === "failed") return true;
-  if (step.work.kind === "wait" || step.work.kind === "delay") return false;
+  // A step that only waits has sent nothing: a record that did is of a step of another kind, which this one replaced.
+  if (step.work.kind === "wait" || step.work.kind === "delay") return record.ids.length > 0;
   // Nothing behind the pivot is undone, and no instance turns back there: one that does began with another definition.
   if (step.undo === null) return state.direction === "backward";
   return step.undo.kind !== "none";

@@ -63,6 +63,18 @@ describe("a renamed step that was done", () => {
   });
 });
 
+test("a done command whose step only waits now is not skipped when the instance is undone", () => {
+  const waits = order
+    .delay("reserve", "1s")
+    .send("charge", Reserve, none, { timeout: "5s" })
+    .undo(Release, none);
+  const played = begun().deploy(waits);
+  expect(played.reply("do charge", refused)).toBe("failed");
+  expect(played.incident()).toEqual(["reserve"]);
+  expect(played.incidentError()).toBe("it cannot be undone: the definition has no undo for it");
+  expect(played.decided("settle", "reserve")).toBe("compensated");
+});
+
 describe("what a person may decide about a step that is missing", () => {
   const parked = (): PlayedSaga => {
     const played = begun().deploy(ordered("hold"));

@@ -292,3 +292,29 @@ test("a batch is finished by its own rows, not by all of its consumer's, whateve
   }
   client.release(true);
 });
+
+test("a rollback to a savepoint takes back nothing that handlers of other keys wrote in the batch", async () => {
+  const house = await consumers();
+  const ids = ["a", "b", "saving"];
+  let batches = 0;
+  house.registry.on(OrderPlaced, { consumer: "billing", batch }, async ({ id }, { tx }) => {
+    const insert = () => tx.query("insert into effect (consumer, id) values ('billing', $1)", [id]);
+    if (!id.startsWith("saving")) return void (await insert());
+    batches += 1;
+    await tx.query("savepoint s");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await tx.query("rollback to s");
+    await insert();
+  });
+  await house.start();
+  await house.publish(...ids.map((id) => aMessage({ id, key: id })));
+  await house.observer.until("consumer.processed", 3);
+  expect((await house.effects()).map(({ id }) => id).sort()).toEqual(ids);
+  expect(batches).toBe(2);
+  // From then on they share a transaction one after the other.
+  const more = ["saving 2", "saving 3", "z"];
+  await house.publish(...more.map((id) => aMessage({ id, key: id })));
+  await house.observer.until("consumer.processed", 6);
+  expect((await house.effects()).map(({ id }) => id).sort()).toEqual([...ids, ...more]);
+  expect(batches).toBe(4);
+});

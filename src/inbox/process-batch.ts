@@ -1,4 +1,4 @@
-import { isSagaboxError } from "../errors/index.ts";
+import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { failureOf } from "../retry/index.ts";
 import { silentSpan, spanFailure, type Span } from "../telemetry/index.ts";
 import { answerOf, sealedBy } from "./answer.ts";
@@ -38,6 +38,8 @@ export class BatchProcessor {
   readonly #attempts: Set<Attempt>;
   readonly #statements: StatementCache;
   readonly #lotSize: LotSize;
+  /** Their handlers use savepoints, so they run one after the other. */
+  readonly #withSavepoints = new WeakSet<Registration>();
 
   constructor(
     { engine, definition, settlement, attempts, statements }: ProcessorParts,
@@ -179,19 +181,29 @@ export class BatchProcessor {
   }
 
   // Keys side by side on one connection, so that their statements travel together; one key in series. All have
-  // ended before the transaction does, or a redo would meet handlers that still run.
+  // ended before the transaction does, or a redo would meet handlers that still run. A rollback to a savepoint would take
+  // back what the handlers of other keys wrote since, so the first savepoint fails the batch, which is redone one by one.
   async #each(
     fresh: readonly Item[],
     attempt: Attempt,
     registration: Registration,
   ): Promise<readonly unknown[]> {
     const results = new Map<Item, unknown>();
+    const lines = this.#withSavepoints.has(registration) ? [fresh] : linesOf(fresh);
+    let refused: Error | undefined;
+    if (lines.length > 1) {
+      attempt.tx.beforeSavepoint = () => {
+        this.#withSavepoints.add(registration);
+        return Promise.reject((refused ??= savepointRefused()));
+      };
+    }
     const ends = await Promise.allSettled(
-      linesOf(fresh).map(async (line) => {
+      lines.map(async (line) => {
         for (const item of line) results.set(item, await this.#handle(item, attempt, registration));
       }),
     );
     const failed = ends.find((end) => end.status === "rejected");
+    if (refused !== undefined) throw refused; // also if the handler caught it
     if (failed !== undefined) throw failed.reason;
     return fresh.map((item) => results.get(item));
   }
@@ -257,6 +269,13 @@ async function within<T>(
   } finally {
     span.end();
   }
+}
+
+function savepointRefused(): SagaboxError {
+  return new SagaboxError(
+    "TRANSACTION_CLOSED",
+    "A savepoint was refused: the handlers of other keys write in the same transaction. The batch is redone one by one.",
+  );
 }
 
 function restOf(line: readonly Item[], fates: Fates, head: Held): readonly Held[] {

@@ -183,7 +183,7 @@ test.each(
   expect(house.observer.of("consumer.retried").map(({ charged }) => charged)).toEqual([true]);
 });
 
-test.each(["22012", "40001", "57P01"])(
+test.each(["22012", "40001", "57P01", "25006"])(
   "SQLSTATE %s raised under a statement handler counts as an attempt",
   async (code) => {
     const house = await consumers();
@@ -210,16 +210,29 @@ test("a wrong number of parameters is the handler's own failure", async () => {
   expect(buried).toMatchObject({ reason: "exhausted", error: expect.stringContaining("bind message") });
 });
 
-test("a statement that is always too slow for the server ends as a dead letter", async () => {
+const sorting =
+  "select count(*) from (select n from generate_series(1, 400000) n order by n desc offset 1) as s";
+
+test.each([
+  [
+    "a statement that is always too slow",
+    "set local statement_timeout = 1",
+    "select pg_sleep(60)",
+    "timeout",
+  ],
+  ["a statement that needs too much", "set local temp_file_limit = '1MB'", sorting, "temp_file_limit"],
+  ["a transaction that was made read-only", "set transaction read only", "select 1", "read-only"],
+])("%s ends as a dead letter", async (_, limit, text, error) => {
   const house = await consumers();
   handle(house, "one by one", async ({ query }) => {
-    await query("set local statement_timeout = 1");
-    await query("select pg_sleep(60)");
+    await query("set local work_mem = '64kB'");
+    await query(limit);
+    await query(text);
   });
   await house.start();
   await publish(house, "bad");
   const [buried] = await house.observer.until("dead_letter.buried", 1);
-  expect(buried).toMatchObject({ reason: "exhausted", error: expect.stringContaining("statement timeout") });
+  expect(buried).toMatchObject({ reason: "exhausted", error: expect.stringContaining(error) });
   const counted = house.observer.of("consumer.retried").map(({ charged }) => charged);
   expect([counted.filter((charged) => !charged).length, counted.at(-1)]).toEqual([20, true]);
 });

@@ -47,9 +47,10 @@ const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 // between transactions, and a server that has become a read-only standby.
 const infrastructureSqlState = /^(08...|53...|57P0.|57014|40001|40P01|55P03|25006)$/;
 
-// Conflicts, timeouts and broken sessions, as far as the SQLSTATE says. A server that answers at all may answer the same for
-// ever, to a statement that is always too slow for instance, so these are free of charge only for a while.
-const passingSqlState = /^(08...|57P0.|57014|40001|40P01|55P03)$/;
+// Conflicts, timeouts, limits and broken sessions, as far as the SQLSTATE says. A server that answers at all may answer the
+// same for ever, so these are free of charge only for a while: a statement may always be too slow, need more locks (53200) or
+// larger temporary files (53400) than are allowed, or come after SET TRANSACTION READ ONLY (25006).
+const passingSqlState = /^(08...|53200|53400|57P0.|57014|40001|40P01|55P03|25006)$/;
 // User code can raise any SQLSTATE: RAISE in PL/pgSQL, plpy.error, the error of a remote server that dblink or a foreign
 // table passes on. A wrong number of parameters is a "protocol violation" (08P01). PostgreSQL says where an error was raised.
 const userCodeFile = /^(pl_exec\.c|plpy_\w+\.c|plperl\.c|pltcl\.c|plv8\w*\.\w+|dblink\.c)$/;
@@ -116,12 +117,15 @@ interface Cause {
   readonly routine?: unknown;
 }
 
-function isInfrastructure({ code, message, file, routine }: Cause): boolean {
-  if (typeof code === "string" && infrastructureSqlState.test(code)) return !isUserCode(file, routine);
+function isInfrastructure(cause: Cause): boolean {
+  const { code, message } = cause;
+  if (typeof code === "string" && infrastructureSqlState.test(code)) return !isRaisedByUserCode(cause);
   return typeof message === "string" && driverMessage.test(message);
 }
 
-function isUserCode(file: unknown, routine: unknown): boolean {
+/** Whether an error of the server comes from code of the user in it, such as RAISE, so that its SQLSTATE means nothing to us. */
+export function isRaisedByUserCode(error: unknown): boolean {
+  const { file, routine } = (error ?? {}) as Cause;
   if (typeof file === "string" && userCodeFile.test(file)) return true;
   return typeof routine === "string" && userCodeRoutine.test(routine);
 }

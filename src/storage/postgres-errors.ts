@@ -1,4 +1,5 @@
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { isRaisedByUserCode } from "../retry/index.ts";
 import { namesOneOfOurs } from "./own-names.ts";
 
 export const SQLSTATE = {
@@ -39,9 +40,14 @@ export function sessionSurvives(error: unknown): boolean {
   return state !== undefined && !SESSION_ENDED.test(state);
 }
 
+/** Whether the server refused a write because it is read-only. A trigger of the user can raise the same SQLSTATE. */
+export function isReadOnlyRefusal(error: unknown): boolean {
+  return sqlState(error) === SQLSTATE.readOnlyTransaction && !isRaisedByUserCode(error);
+}
+
 /** Says what to do about a write of ours that the server refused because it is read-only; others pass unchanged. */
 export function explainReadOnly(error: unknown): unknown {
-  if (sqlState(error) !== SQLSTATE.readOnlyTransaction) return error;
+  if (!isReadOnlyRefusal(error)) return error;
   return readOnlyDatabase(errorText(error), error);
 }
 

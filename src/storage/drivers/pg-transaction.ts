@@ -3,7 +3,7 @@ import { withDeadline } from "../../runtime/index.ts";
 import type { Afterword, LastStatement, OwnedTransaction, Param } from "../database.ts";
 import type { Rows, RunLimits, TransactionOptions } from "../database.ts";
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
-import { explainReadOnly, SQLSTATE, sqlState } from "../postgres-errors.ts";
+import { explainReadOnly, isReadOnlyRefusal, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import { ask, askAllInTime, askInTime, askTextInTime } from "./ask.ts";
 import { beginText, checkIsolation, type Isolation } from "./begin-text.ts";
@@ -195,7 +195,7 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   #noticeReadOnly(error: unknown): void {
-    if (!this.#hasWritten && sqlState(error) === SQLSTATE.readOnlyTransaction) this.#isReadOnly = true;
+    if (!this.#hasWritten && isReadOnlyRefusal(error)) this.#isReadOnly = true;
   }
 
   #begin(): Promise<PgResult> {

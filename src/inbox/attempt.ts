@@ -123,7 +123,8 @@ export async function attempt<T>(
   } catch (error) {
     // The answer to the rollback tells a broken connection from an error that only looks like one.
     if (current !== undefined) await withDeadline(current.tx.rollback(), ROLLBACK_MS, () => undefined);
-    throw current?.tx.lost === true && !isSagaboxError(error) ? connectionLost(error) : error;
+    if (current?.tx.lost !== true || isSagaboxError(error)) throw error;
+    throw connectionLost(current.tx.lostCause ?? error);
   } finally {
     leaveIdle?.();
     lost?.removeEventListener("abort", onLost);

@@ -210,6 +210,7 @@ test("a wrong number of parameters is the handler's own failure", async () => {
   expect(buried).toMatchObject({ reason: "exhausted", error: expect.stringContaining("bind message") });
 });
 
+const idleLimit = "set local idle_in_transaction_session_timeout = 10";
 const sorting =
   "select count(*) from (select n from generate_series(1, 400000) n order by n desc offset 1) as s";
 
@@ -221,12 +222,14 @@ test.each([
     "timeout",
   ],
   ["a statement that needs too much", "set local temp_file_limit = '1MB'", sorting, "temp_file_limit"],
+  ["a transaction that is always idle for too long", idleLimit, "", "connection"],
   ["a transaction that was made read-only", "set transaction read only", "select 1", "read-only"],
 ])("%s ends as a dead letter", async (_, limit, text, error) => {
   const house = await consumers();
   handle(house, "one by one", async ({ query }) => {
     await query("set local work_mem = '64kB'");
     await query(limit);
+    if (limit === idleLimit) await new Promise((resolve) => setTimeout(resolve, 100));
     await query(text);
   });
   await house.start();

@@ -51,6 +51,8 @@ const infrastructureSqlState = /^(08...|53...|57P0.|57014|40001|40P01|55P03|2500
 // same for ever, so these are free of charge only for a while: a statement may always be too slow, need more locks (53200) or
 // larger temporary files (53400) than are allowed, or come after SET TRANSACTION READ ONLY (25006).
 const passingSqlState = /^(08...|53200|53400|57P0.|57014|40001|40P01|55P03|25006)$/;
+// The server ended the session because the transaction was idle or open for too long: a handler may always take that long.
+const sessionLimitSqlState = /^25P0[34]$/;
 // User code can raise any SQLSTATE: RAISE in PL/pgSQL, plpy.error, the error of a remote server that dblink or a foreign
 // table passes on. A wrong number of parameters is a "protocol violation" (08P01). PostgreSQL says where an error was raised.
 const userCodeFile = /^(pl_exec\.c|plpy_\w+\.c|plperl\.c|pltcl\.c|plv8\w*\.\w+|dblink\.c)$/;
@@ -74,8 +76,11 @@ export function classifyFailure(error: unknown, userClassifier?: FailureClassifi
 
 /** Whether an infrastructure failure is one that a living server reported, and that may therefore never pass. */
 export function mayNeverPass(error: unknown, userClassifier?: FailureClassifier): boolean {
-  if (isSagaboxError(error) || opinionOf(userClassifier, error) !== undefined) return false;
-  return causes(error).some(({ code }) => typeof code === "string" && passingSqlState.test(code));
+  if (opinionOf(userClassifier, error) !== undefined) return false;
+  const isLost = isSagaboxError(error, "STORAGE_UNAVAILABLE");
+  if (isSagaboxError(error) && !isLost) return false;
+  const states = isLost ? sessionLimitSqlState : passingSqlState;
+  return causes(error).some(({ code }) => typeof code === "string" && states.test(code));
 }
 
 const KINDS: readonly unknown[] = ["retryable", "permanent", "infrastructure"];

@@ -51,6 +51,17 @@ test("a conflict that the server reports again and again counts as an attempt af
   expect(decide(10, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "dead", reason: "attempts exhausted" });
 });
 
+test.each(["25P03", "25P04"])(
+  "a session that the server ended for its limit (%s) counts after a while",
+  (code) => {
+    const cause = Object.assign(new Error("terminating connection"), { code });
+    const failure = failureOf(new SagaboxError("STORAGE_UNAVAILABLE", "x", { cause }));
+    const decide = (before: number) => decideRetry(outboxRetryPolicy, at(1, before), failure, half);
+    expect(decide(MAX_FREE_CONFLICTS - 1)).toMatchObject({ charged: false });
+    expect(decide(MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", charged: true });
+  },
+);
+
 test.each([
   ["a full disk", failureOf(Object.assign(new Error("no space left"), { code: "53100" }))],
   ["a database that is away", failureOf(new SagaboxError("STORAGE_UNAVAILABLE", "x"))],

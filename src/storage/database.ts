@@ -90,6 +90,8 @@ export interface OwnedTransaction extends Queryable, Sql {
   readonly open: boolean;
   /** The connection under it is gone. Known for certain only after `commit` or `rollback`. */
   readonly lost: boolean;
+  /** What the server or the driver said when the connection ended, if they did. */
+  readonly lostCause: unknown;
   /** False where the driver hides statements that other code runs on the same connection, such as savepoints. */
   readonly seesEverything: boolean;
   /** Awaited before SQL of the user's that makes, releases or rolls back to a savepoint. */

@@ -86,6 +86,10 @@ export class PgTransaction implements OwnedTransaction {
     return this.#lost !== undefined;
   }
 
+  get lostCause(): unknown {
+    return this.#lost?.cause;
+  }
+
   async run<R>(
     statement: Statement,
     params: readonly Param[] = [],

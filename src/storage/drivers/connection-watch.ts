@@ -1,5 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { after, systemClock, yieldToEventLoop, type CancelTimer } from "../../runtime/index.ts";
+import { cancelStatement } from "./cancel-statement.ts";
 import type { PgClient, UsedPool } from "./pg-shape.ts";
 
 /** How long a connection that is given up may take to say goodbye before its socket is destroyed. */
@@ -44,7 +45,8 @@ export class ConnectionWatch {
 
   /**
    * Starts the deadline of a statement that is about to be sent; the result ends it. When it passes, `fail` gets the
-   * error and the socket is destroyed, which ends whatever else waits on this connection.
+   * error, the server is asked to cancel the statement, and the socket is destroyed, which ends whatever else waits on this
+   * connection.
    */
   expectAnswer(
     client: PgClient,
@@ -75,6 +77,7 @@ export class ConnectionWatch {
       isOver = true;
       this.#suspectBeforeMs = Math.max(this.#suspectBeforeMs, sentMs);
       fail(noAnswer(what, deadlineMs));
+      cancelStatement(client);
       client.connection?.stream?.destroy?.();
     };
     start();
@@ -89,7 +92,7 @@ function noAnswer(what: string, deadlineMs: number): SagaboxError {
   return new SagaboxError(
     "STORAGE_UNAVAILABLE",
     `The database did not answer ${what} within ${deadlineMs} ms. Its connection was closed and is replaced. ` +
-      "Look at the network, the pooler and the server between them if this goes on.",
+      "If this goes on, look at the network and the pooler, and in pg_stat_activity for locks and slow statements.",
   );
 }
 

@@ -2,6 +2,7 @@ import type { Notification, Param, Rows, RunLimits, Session } from "../database.
 import { explainReadOnly, sessionSurvives } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import { askInTime, askTextInTime } from "./ask.ts";
+import { cancelStatement } from "./cancel-statement.ts";
 import { destroyClient, endClient, type ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient, PgResult } from "./pg-shape.ts";
 import { setConfig } from "./statements.ts";
@@ -84,6 +85,7 @@ export class PgSession implements Session {
     if (this.#released) return;
     this.#released = true;
     if (this.#pipelined) this.#client.pipeline = false; // or it would wait for its queries before it ends
+    if (this.#open > 0 && !this.#broken) cancelStatement(this.#client);
     if (destroy || this.#broken || this.#open > 0) destroyClient(this.#client);
     else endClient(this.#client);
   }

@@ -22,6 +22,8 @@ export interface PgStream {
   once?(event: "close", listener: () => void): unknown;
   readonly destroyed?: boolean;
   readonly bytesRead?: number;
+  readonly remoteAddress?: string | undefined;
+  readonly remotePort?: number | undefined;
 }
 
 export interface PgClient {
@@ -34,6 +36,12 @@ export interface PgClient {
   pipeline?: boolean;
   /** False while a statement is in flight, whoever sent it. */
   readonly readyForQuery?: boolean;
+  /** A folder for a Unix socket. */
+  readonly host?: string;
+  readonly port?: number;
+  /** With these two the server finds the session in which a statement is to be cancelled. */
+  readonly processID?: unknown;
+  readonly secretKey?: unknown;
   readonly connection?: { readonly stream?: PgStream };
 }
 

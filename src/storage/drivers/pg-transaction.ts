@@ -7,6 +7,7 @@ import { explainReadOnly, isReadOnlyRefusal, SQLSTATE, sqlState } from "../postg
 import type { Statement } from "../statement.ts";
 import { ask, askAllInTime, askInTime, askTextInTime } from "./ask.ts";
 import { beginText, checkIsolation, type Isolation } from "./begin-text.ts";
+import { cancelStatement } from "./cancel-statement.ts";
 import { destroyClient, type ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 import { checkMark } from "./statements.ts";
@@ -163,6 +164,7 @@ export class PgTransaction implements OwnedTransaction {
 
   destroy(): void {
     this.#state = "closed";
+    if (this.#inFlight.size > 0 && !this.#released) cancelStatement(this.#client);
     this.#release(true);
   }
 

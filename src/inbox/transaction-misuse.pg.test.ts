@@ -82,6 +82,19 @@ test.each(endings.flatMap((text) => ways.map((way) => [text, way] as const)))(
   },
 );
 
+test.each(ways)(
+  "a handler that makes its own transaction read-only is not tried for ever, %s",
+  async (way) => {
+    const house = await consumers();
+    handle(house, way, ({ query }) => query("set transaction read only"));
+    await house.start();
+    await publish(house, "a", "bad", "b");
+    await house.observer.until("consumer.processed", 2);
+    await house.observer.until("dead_letter.buried", 1);
+    expect((await house.effects()).map(({ id }) => id).sort()).toEqual(["a", "b"]);
+  },
+);
+
 test.each(ways)("a rollback and chain that does not go through `tx` loses nothing, %s", async (way) => {
   const house = await consumers();
   const clientOf = clientsOf(house);

@@ -41,8 +41,11 @@ test("a failure of the infrastructure is never charged and never kills", () => {
   });
 });
 
-test("a conflict that the server reports again and again counts as an attempt after a while", () => {
-  const conflict = failureOf(Object.assign(new Error("deadlock detected"), { code: "40P01" }));
+test.each([
+  ["a conflict", "40P01"],
+  ["a refused write", "25006"],
+])("%s that the server reports again and again counts as an attempt after a while", (_, code) => {
+  const conflict = failureOf(Object.assign(new Error("no"), { code }));
   expect(conflict).toMatchObject({ kind: "infrastructure", mayNeverPass: true });
   const decide = (attempt: number, before: number) =>
     decideRetry(outboxRetryPolicy, at(attempt, before), conflict, half);

@@ -18,6 +18,8 @@ import { canWatch, TransactionWatch } from "./transaction-watch.ts";
 
 const ROLLBACK_MS = 5_000;
 const WRITES: readonly string[] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
+/** In a SELECT: row locks, and writes in its WITH. A read-only transaction refuses both. */
+const WRITES_IN_SELECT = /\b(?:insert\s+into|update|delete\s+from|for\s+(?:key\s+)?share)\b/i;
 
 /** For drivers that show no command tags: proves that the transaction is the one that was begun. */
 const MARK_CHECK: LastStatement = {
@@ -181,7 +183,7 @@ export class PgTransaction implements OwnedTransaction {
     this.#inFlight.set(answer, { text });
     try {
       const result = await answer;
-      this.#hasWritten ||= WRITES.includes(result.command);
+      this.#hasWritten ||= isWrite(result.command, text);
       return rowsOf<R>(result);
     } catch (error) {
       this.#noticeReadOnly(error);
@@ -335,6 +337,10 @@ export class PgTransaction implements OwnedTransaction {
     if (destroy || this.#isReadOnly) destroyClient(this.#client);
     else this.#client.release();
   }
+}
+
+function isWrite(command: string, text: string): boolean {
+  return WRITES.includes(command) || (command === "SELECT" && WRITES_IN_SELECT.test(text));
 }
 
 function queryOf({ statement, params }: LastStatement): PgQuery {

@@ -9,6 +9,7 @@ import { pgDatabase } from "./pg.ts";
 
 const insert = statement("test.insert", "insert into noted (n) values (1)");
 const count = statement("test.count", "select count(*)::integer as n from noted");
+const lockAll = statement("test.lock", "select n from noted for update");
 const refused = { code: "STORAGE_READ_ONLY", cause: { code: "25006" } };
 
 /** A database that can be made read-only for the connections that are opened from then on. */
@@ -72,6 +73,17 @@ test("a transaction that its own SQL made read-only is the caller's failure, and
   await tx.rollback();
   expect(pool.totalCount).toBe(1);
   expect((await database.run(count)).rows).toEqual([{ n: 0 }]);
+});
+
+test("a row lock proves as well that the transaction could write before its own SQL made it read-only", async () => {
+  const { database, pool } = await setup();
+  await database.run(insert);
+  const tx = await database.begin();
+  await tx.run(lockAll);
+  await tx.query("set transaction read only");
+  await expect(tx.run(insert)).rejects.toMatchObject({ code: "25006" });
+  await tx.rollback();
+  expect(pool.totalCount).toBe(1);
 });
 
 test("a caller's own transaction that is read-only is explained, and left to the caller", async () => {

@@ -175,7 +175,8 @@ export function wire(
     scope,
     replies,
     openReply: (name, reply) => seal.openReply(name, reply),
-    makeConsumer: () => replyConsumer({ engine: inbox, transport, worker, service, schema, channel }),
+    makeConsumer: (lease) =>
+      replyConsumer({ engine: inbox, transport, lease, worker, service, schema, channel }),
     observer,
     spans,
   });

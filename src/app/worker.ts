@@ -113,7 +113,7 @@ export class Worker {
     if (this.#runs("consumers")) {
       requests.open(() => {
         inbox.slots.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
-      });
+      }, this.#ledger);
     }
     return { port: this.#healthServer?.port };
   }

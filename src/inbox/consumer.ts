@@ -2,7 +2,7 @@ import { isSagaboxError } from "../errors/index.ts";
 import { after, random, type Service } from "../runtime/index.ts";
 import { isLocalTransport, type Transport } from "../transport/index.ts";
 import { Consuming } from "./consuming.ts";
-import type { CrashLedger } from "./crash-ledger.ts";
+import type { CrashLedger, Lease } from "./crash-ledger.ts";
 import type { InboxEngine } from "./engine.ts";
 import { asError } from "./receive-once.ts";
 import type { ConsumerDefinition } from "./registry.ts";
@@ -13,6 +13,8 @@ export interface ConsumerParts {
   readonly definition: ConsumerDefinition;
   /** Shared by all consumers of the process; without one, messages that kill the process are not found out. */
   readonly ledger?: CrashLedger;
+  /** With whose end the messages of a broker are left to other workers. Default: `ledger`. */
+  readonly lease?: Lease | undefined;
   readonly worker: string;
   readonly service: string;
   /** How long a stop waits for what is running. Default 25,000. */
@@ -55,10 +57,10 @@ export class Consumer implements Service {
       }
       this.#tryAgain(current, error);
     }
-    const { ledger, transport } = this.#parts;
+    const { ledger, lease = ledger, transport } = this.#parts;
     // Where the transport is the database itself, its leases run out there.
     if (isLocalTransport(transport)) return;
-    this.#stopWatching = ledger?.onLease({
+    this.#stopWatching = lease?.onLease({
       onLapse: () => this.#suspend(),
       onRecovery: () => void this.#resume(),
     });

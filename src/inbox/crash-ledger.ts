@@ -22,6 +22,12 @@ export interface LeaseListener {
   readonly onRecovery: () => void;
 }
 
+/** Says when this process can no longer show itself alive. */
+export interface Lease {
+  /** Returns how to stop listening. */
+  onLease(listener: LeaseListener): () => void;
+}
+
 const NOBODY: Suspects = new Map();
 /** Even of a short lease: a busy machine is not a dead one. */
 const MIN_BEAT_MS = 500;
@@ -31,7 +37,7 @@ const MIN_BEAT_MS = 500;
  * its rows still list is suspect. A suspect runs with nothing else beside it in its process, and the row says so:
  * only if that process dies as well is the message charged. Its former neighbours run alone once, and are free.
  */
-export class CrashLedger implements Service {
+export class CrashLedger implements Service, Lease {
   readonly #engine: InboxEngine;
   readonly #worker: string;
   readonly #leaseMs: number;

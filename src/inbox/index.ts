@@ -18,7 +18,7 @@ export type {
 export type { BatchOptions, ConsumerOptions, HandlerOptions } from "./options.ts";
 export { HandlerRegistry, type ConsumerDefinition, type Registration } from "./registry.ts";
 export { Consumer, type ConsumerParts } from "./consumer.ts";
-export { CrashLedger, type CrashLedgerOptions } from "./crash-ledger.ts";
+export { CrashLedger, type CrashLedgerOptions, type Lease } from "./crash-ledger.ts";
 export { Inbox, type ForeignMessage, type InboxOptions, type Processed } from "./inbox.ts";
 export { receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
 export { inboxStatements } from "./statements.ts";

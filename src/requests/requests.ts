@@ -1,5 +1,5 @@
 import { RequestError, SagaboxError } from "../errors/index.ts";
-import type { Consumer } from "../inbox/index.ts";
+import type { Consumer, Lease } from "../inbox/index.ts";
 import {
   replyHeader,
   replyTopicOf,
@@ -38,7 +38,7 @@ export interface RequestsParts {
   /** Opens the personal fields in the reply to the command of this name. */
   readonly openReply?: (name: string, reply: Json) => Promise<Unpacked>;
   /** Made at the first request: a service that never asks needs none. */
-  readonly makeConsumer: () => Consumer;
+  readonly makeConsumer: (lease: Lease | undefined) => Consumer;
   readonly observer: Observer;
   readonly spans: Spans;
 }
@@ -60,6 +60,7 @@ interface Asked {
 export class Requests {
   readonly #parts: RequestsParts;
   #beforeReceiving: (() => void) | undefined;
+  #lease: Lease | undefined;
   #consumer: Consumer | undefined;
   #starting: Promise<void> | undefined;
 
@@ -67,9 +68,13 @@ export class Requests {
     this.#parts = parts;
   }
 
-  /** From here on requests are taken. Called before the first of them, since receiving replies needs connections. */
-  open(beforeReceiving: () => void): void {
+  /**
+   * From here on requests are taken. `beforeReceiving` is called before the first of them, since receiving replies needs
+   * connections. When `lease` ends, replies are left to other workers of the service.
+   */
+  open(beforeReceiving: () => void, lease: Lease | undefined): void {
     this.#beforeReceiving = beforeReceiving;
+    this.#lease = lease;
   }
 
   /** Takes no more; whoever waits hears that the bus was stopped. */
@@ -204,7 +209,7 @@ export class Requests {
   async #start(prepare: () => void): Promise<void> {
     prepare();
     await this.#parts.replies.start();
-    this.#consumer = this.#parts.makeConsumer();
+    this.#consumer = this.#parts.makeConsumer(this.#lease);
     await this.#consumer.start();
   }
 }

@@ -339,8 +339,8 @@ export class PgTransaction implements OwnedTransaction {
   }
 }
 
-function isWrite(command: string, text: string): boolean {
-  return WRITES.includes(command) || (command === "SELECT" && WRITES_IN_SELECT.test(text));
+function isWrite(command: string, text: unknown): boolean {
+  return WRITES.includes(command) || (command === "SELECT" && WRITES_IN_SELECT.test(String(text)));
 }
 
 function queryOf({ statement, params }: LastStatement): PgQuery {

@@ -43,7 +43,7 @@ const PAGE = 500;
 /** Days are named by the clock of whoever wrote, so some are looked at again. */
 const DAYS_AGAIN = 3;
 const DAY_MS = 86_400_000;
-/** A key that an open transaction holds is held for long; one that nobody holds is not waited for. */
+/** An open transaction holds its keys for long, so a short wait tells a held key from a free one. */
 const PROBE_WAIT_MS = 20;
 const nobody = new AbortController().signal;
 

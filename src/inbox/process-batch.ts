@@ -221,7 +221,7 @@ export class BatchProcessor {
     });
   }
 
-  // Their dedupe rows are durable, so each would be taken for a duplicate. Which of their effects are durable, nobody knows.
+  // Their dedupe rows are durable, so each would be taken for a duplicate. Which of their effects are durable is unknown.
   async #buryAll(begun: ReadonlySet<Item>, error: Error, fates: Fates): Promise<void> {
     for (const { held } of begun) fates.set(held, await this.#single.fail(held, error));
   }

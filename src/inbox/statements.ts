@@ -10,7 +10,7 @@ export function inboxStatements(schema: string) {
   const inbox = `${schema}.consumer_inbox`;
   const alive = (member: string): string =>
     `exists (select 1 from ${schema}.member where member.id = ${member} and member.lease_until > (select clock_timestamp()))`;
-  // Looks each row up by its whole key, whatever the planner knows of the table. As a join, or as `= any` before PostgreSQL 17,
+  // Looks each row up by its whole key, independent of statistics. As a join, or as `= any` before PostgreSQL 17,
   // a statement planned while the table was empty reads all rows of the consumer ever after.
   const entries = (ids: string, columns: string): string =>
     `unnest(${ids}::text::text[]) as given (id)

@@ -107,7 +107,7 @@ export class LockTolerantSettling {
       await new Promise<void>((resolve) => this.#roomListeners.push(resolve));
   }
 
-  /** Gives back the rows that are still locked. Whoever reads them next settles or sends them again. */
+  /** Gives back the rows that are still locked. The next reader settles or sends them again. */
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#options.reader.back([...this.#waiting.keys()], 0);

@@ -65,7 +65,7 @@ export function freeLanes(schema: string): string {
   )`;
 }
 
-/** The part of `pastLocks` that finds the rows nobody has locked, for rows that are not settled under claims. */
+/** The part of `pastLocks` that finds the rows that no other session has locked, for rows that are not settled under claims. */
 export function freeRows(
   schema: string,
   table: LaneTable,

@@ -66,7 +66,7 @@ export function settleStatements(schema: string) {
       "sagabox.outbox.dead_past_locks",
       `with ${pastLocks(schema, "outbox", rows)}, ${dying(schema, isAmongGoing)} ${answer}, ${LEFT_OUT}`,
     ),
-    // The optimistic sender's own rows. It sent them, so whoever else looks at them now, they are done.
+    // The optimistic sender's own rows. It has sent them, so they are done.
     sentLeased: statement(
       "sagabox.outbox.sent_leased",
       `with gone as (

@@ -131,7 +131,7 @@ export function failStep(draft: Draft, place: string, record: StepRecord, error:
 export function abandon(draft: Draft, place: string, step: StepNode | undefined, why: string): void {
   const record = draft.state.records[place];
   if (record?.status !== "in_progress") return;
-  // No worker runs what the definition does not have, so nobody would say how it ended.
+  // No worker runs a step that the definition lacks, so no reply would ever settle it.
   const known = step !== undefined && kindMismatch(record, step) === undefined ? step.work.kind : undefined;
   switch (known) {
     case "send":

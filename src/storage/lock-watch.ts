@@ -69,7 +69,7 @@ export class LockWatch {
     }
   }
 
-  /** Empty where nobody blocks, or the database does not answer. */
+  /** Empty if no session blocks, or the database does not answer. */
   async #blockersOf(pid: number): Promise<readonly Blocker[]> {
     try {
       return (await this.#options.database.run<Blocker>(blockingSessions, [pid])).rows;

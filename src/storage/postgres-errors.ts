@@ -30,7 +30,7 @@ export function sqlState(error: unknown): string | undefined {
   return typeof error.code === "string" && /^(?!EPIPE)[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined;
 }
 
-// The server ends the session with these, whatever it was doing. A refused write means that the connection leads to a standby,
+// With these SQLSTATEs the server ends the session. A refused write means that the connection leads to a standby,
 // or was made in a read-only phase and stays read-only for as long as it lives.
 const SESSION_ENDED = /^(08...|57P..|25P03|25P04|25006)$/;
 

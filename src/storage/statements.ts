@@ -43,7 +43,7 @@ export function migrationStatements(schema: string) {
   };
 }
 
-/** The first statement of the printed SQL: whatever applies it gets the same answer as `migrateUp`. */
+/** The first statement of the printed SQL. It refuses what `migrateUp` refuses. */
 export const ENCODING_GUARD = `do $guard$ begin
   if current_setting('server_encoding') <> 'UTF8' then
     raise exception 'Database "%" has the encoding %, but must have UTF8.', current_database(), current_setting('server_encoding');

@@ -147,7 +147,7 @@ async function sendPages(
   }
 }
 
-/** Sends a page again when nobody else writes to the outbox. Tried several times, since writers wait while it is tried. */
+/** Sends a page again while no other transaction writes to the outbox. Retries, because writers wait during each try. */
 async function sendPage(
   database: Database,
   sql: RepublishStatements,

@@ -10,7 +10,7 @@ const CANCEL_MS = 2_000;
 
 /**
  * Asks the server to cancel what it runs for this client, whose connection is given up. The server does not notice a closed
- * socket while it waits for a lock or computes: without the request each retry would leave one more session behind. Nobody
+ * socket while it waits for a lock or computes: without the request each retry would leave one more session behind. No caller
  * waits for the outcome.
  */
 export function cancelStatement(client: PgClient): void {

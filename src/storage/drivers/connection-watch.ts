@@ -45,7 +45,7 @@ export class ConnectionWatch {
 
   /**
    * Starts the deadline of a statement that is about to be sent; the result ends it. When it passes, `fail` gets the
-   * error, the server is asked to cancel the statement, and the socket is destroyed, which ends whatever else waits on this
+   * error, the server is asked to cancel the statement, and the socket is destroyed, which fails every other statement on this
    * connection.
    */
   expectAnswer(
@@ -116,7 +116,7 @@ export function watchPool(pool: UsedPool): ConnectionWatch {
   return watch;
 }
 
-/** Gives up a connection that may hang: its socket ends at once, without a goodbye that nobody would answer. */
+/** Gives up a connection that may hang: its socket is closed at once, without a Terminate message. */
 export function destroyClient(client: PgClient): void {
   client.connection?.stream?.destroy?.();
   client.release(true);

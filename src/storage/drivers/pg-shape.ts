@@ -34,7 +34,7 @@ export interface PgClient {
   removeListener(event: "error", hear: (error?: Error) => void): unknown;
   release(destroy?: boolean): void;
   pipeline?: boolean;
-  /** False while a statement is in flight, whoever sent it. */
+  /** False while any statement is in flight on this connection. */
   readonly readyForQuery?: boolean;
   /** A folder for a Unix socket. */
   readonly host?: string;

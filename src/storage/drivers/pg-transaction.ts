@@ -57,7 +57,7 @@ export class PgTransaction implements OwnedTransaction {
   #begun: Promise<PgResult> | undefined;
   #notBegun: { readonly reason: unknown } | undefined;
   #watch: TransactionWatch | undefined;
-  /** SQL that would have ended the transaction was refused: it must not commit as if nobody had asked. */
+  /** SQL that would have ended the transaction was refused: the transaction must not commit after that. */
   #refused: SagaboxError | undefined;
   #asked = false;
   #lost: { readonly cause: unknown } | undefined;
@@ -125,7 +125,7 @@ export class PgTransaction implements OwnedTransaction {
     const queries = last.map(queryOf); // throws while everything can still be rolled back
     if (this.#refused !== undefined) throw this.#refused;
     this.#state = "closed";
-    // What nobody awaited may still end or abort the transaction.
+    // A statement that was not awaited may still end or abort the transaction.
     if (this.#inFlight.size > 0) await Promise.allSettled(this.#inFlight.keys());
     if (this.#asked && this.#client.readyForQuery === false) await this.#awaitOthers();
     this.#assertNotLost();
@@ -147,7 +147,7 @@ export class PgTransaction implements OwnedTransaction {
       this.#state = "closed";
       await this.#rollBack();
     }
-    // Read after the server has answered the rollback: SQL that nobody awaited may have committed before it.
+    // Read after the server has answered the rollback: SQL that was not awaited may have committed before it.
     const interference = this.#watch?.interference;
     if (interference === "committed" || interference === "prepared") throw interferedWith(interference);
   }

@@ -10,7 +10,7 @@ interface TaggedConnection {
   removeListener(event: "commandComplete", listener: (completed: Completed) => void): unknown;
 }
 
-/** How statements that nobody asked for have changed the transaction of a connection. */
+/** How statements that bypassed `tx` have changed the transaction of a connection. */
 export type Interference = "rolled back" | "committed" | "prepared" | "savepoint";
 
 /** Whether the driver shows the command tags of all statements on this connection. */
@@ -19,7 +19,7 @@ export function canWatch(client: PgClient): boolean {
 }
 
 /**
- * Watches the command tags of a connection from BEGIN on. Every end of a transaction has a tag, whoever sent the
+ * Watches the command tags of a connection from BEGIN on. Every end of a transaction has a tag, also when other code sent the
  * statement: also `ROLLBACK AND CHAIN`, after which the connection is in a transaction again. Costs the server nothing.
  */
 export class TransactionWatch {
@@ -62,7 +62,7 @@ export class TransactionWatch {
     }
   };
 
-  // What has been committed stays so, whatever else happened before or after.
+  // A commit cannot be undone by what happened before or after it.
   #note(interference: Interference): void {
     if (this.#interference === "committed" || this.#interference === "prepared") return;
     this.#interference = interference;

@@ -14,7 +14,7 @@ const withoutLeader: ReadonlySet<number> = new Set([
   apiCodes.consumerOffline,
 ]);
 
-/** Says what an error of the server or of the client means, and claims no more than it tells. */
+/** Says what an error of the server or of the client means, and claims no more than that. */
 export function describeFailure(error: unknown): string {
   const { jetstream, node } = natsClient.client;
   for (const cause of causesOf(error)) {

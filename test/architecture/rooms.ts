@@ -39,7 +39,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   telemetry: { rooms: ["message", "errors", "runtime"] },
   "telemetry/opentelemetry": { rooms: ["message", "telemetry"], packages: ["@opentelemetry/api"] },
   // 2: the two ports
-  storage: { rooms: ["errors", "options", "runtime", "telemetry"] },
+  storage: { rooms: ["errors", "options", "retry", "runtime", "telemetry"] },
   "storage/drivers": {
     rooms: ["errors", "runtime"],
     files: [

@@ -10,7 +10,7 @@ import { beginText, checkIsolation, type Isolation } from "./begin-text.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { destroyClient, type ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
-import { checkMark } from "./statements.ts";
+import { checkMark, ROUND_TRIP } from "./statements.ts";
 import { findTransactionControl, savepointTags } from "./transaction-control.ts";
 import { commandRefused, commitUnknown, interferedWith } from "./transaction-errors.ts";
 import { isRollback, replacedByOther, transactionAborted } from "./transaction-errors.ts";
@@ -286,7 +286,7 @@ export class PgTransaction implements OwnedTransaction {
   /** Other code has a statement in flight on the client. The server answers it before this one. */
   async #awaitOthers(): Promise<void> {
     const deadlineMs = this.#statementMs;
-    await askTextInTime(this.#client, this.#connection, "select 1", { deadlineMs }).catch(() => undefined);
+    await askTextInTime(this.#client, this.#connection, ROUND_TRIP, { deadlineMs }).catch(() => undefined);
   }
 
   #probe(): Promise<unknown> {

@@ -7,3 +7,6 @@ export const checkMark = statement(
   "sagabox.check_mark",
   "select 1 / (current_setting('sagabox.transaction', true) is not distinct from 'open')::integer",
 );
+
+/** The shortest question: the server answers it after everything that was sent before. */
+export const ROUND_TRIP = "select 1";

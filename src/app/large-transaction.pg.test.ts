@@ -39,10 +39,17 @@ async function readsOf(pool: pg.Pool): Promise<Reads> {
   return rows[0] ?? { inserted: 0, blocks: 0 };
 }
 
-/** Blocks read for each message of a transaction. A session reports its counters a moment after its transaction. */
+/** A session reports its counters at its end, or up to ten seconds after its last transaction. */
+async function endIdleSessions(pool: pg.Pool): Promise<void> {
+  const clients = await Promise.all(Array.from({ length: pool.idleCount }, () => pool.connect()));
+  for (const client of clients) client.release(true);
+}
+
+/** Blocks read for each message of a transaction. */
 async function blocksPerMessage(pool: pg.Pool, count: number, publish: () => Promise<void>): Promise<number> {
   const before = await readsOf(pool);
   await publish();
+  await endIdleSessions(pool);
   await vi.waitUntil(async () => (await readsOf(pool)).inserted - before.inserted === count, {
     timeout: 20_000,
     interval: 100,

@@ -1,4 +1,4 @@
-import { isWorking } from "../../lanes/index.ts";
+import { isWorking, sameStream } from "../../lanes/index.ts";
 import { statement } from "../../storage/index.ts";
 
 const utc = (column: string): string =>
@@ -26,7 +26,7 @@ const moving = (schema: string, table: "outbox" | "queue", open: boolean): strin
 const aheadOf = (schema: string, table: "outbox" | "queue"): string =>
   `select front.message_id, front.attempts, front.last_error, front.due_at
       from ${schema}.${table} as front
-     where front.lane = moving.lane and front.stream = moving.stream and front.seq < moving.seq
+     where ${sameStream("front", "moving.lane", "moving.stream")} and front.seq < moving.seq
      order by front.seq limit 1`;
 
 const NOBODY_AHEAD =

@@ -1,3 +1,4 @@
+import { sameStream } from "../../lanes/index.ts";
 import { statement } from "../../storage/index.ts";
 
 const utc = (column: string): string =>
@@ -52,7 +53,7 @@ export function outboxStatements(schema: string) {
              open
                ? `left join lateral (
                     select front.message_id from ${schema}.outbox as front
-                     where front.lane = row.lane and front.stream = row.stream and front.seq < row.seq
+                     where ${sameStream("front", "row.lane", "row.stream")} and front.seq < row.seq
                      order by front.seq limit 1) as ahead on true`
                : ""
            }

@@ -39,8 +39,10 @@ const onlyFull = [
   "cluster-conformance",
   "clusters",
   "conservation-cost",
+  "plans",
+  "silent-database",
   "replay-runbook",
-  ...(isWhole ? [] : ["locked-rows", "misuse", "plans", "real-brokers", "silent-database"]),
+  ...(isWhole ? [] : ["locked-rows", "misuse", "real-brokers"]),
 ].map((name) => `test/chaos/${name}.chaos.ts`);
 
 export default defineConfig({

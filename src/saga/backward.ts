@@ -54,7 +54,7 @@ function undoOne(draft: Draft, place: string, step: StepNode | undefined): Progr
     record.status = "compensating";
     tryUndo(draft, place, step, record);
   } else if (record.undo.status === "in_progress") {
-    const why = undoMismatch(place, step);
+    const why = undoMismatch(place, step, record);
     if (why !== undefined) failUndo(draft, place, record, cannotUndo(why));
   }
   switch (record.undo.status) {
@@ -72,9 +72,12 @@ function undoOne(draft: Draft, place: string, step: StepNode | undefined): Progr
  * definition cannot do it any more, which is an incident.
  */
 export function needsUndo({ state }: Draft, record: StepRecord, step: StepNode | undefined): boolean {
-  const { outcome, status, undo } = record;
+  const { outcome, status, undo, kind, undoable } = record;
   if (status === "skipped" || (outcome !== "done" && outcome !== "unknown")) return false;
   if (step === undefined || undo?.status === "in_progress" || undo?.status === "failed") return true;
+  if (undoable === true) return true;
+  // A wait did nothing, even if a step that does something has replaced it.
+  if (kind === "wait" || kind === "delay") return false;
   // A step that only waits has sent nothing: a record that did is of a step of another kind, which this one replaced.
   if (step.work.kind === "wait" || step.work.kind === "delay") return record.ids.length > 0;
   // Nothing behind the pivot is undone, and no instance turns back there: one that does began with another definition.

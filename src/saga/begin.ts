@@ -3,7 +3,7 @@ import type { Json } from "../message/index.ts";
 import { pathOf, type StepNode } from "./definition.ts";
 import type { SagaEffect } from "./decision.ts";
 import { end, newRecord, storable, undoing, type Draft } from "./draft.ts";
-import { kindMismatch, onlyWaits, undoMismatch } from "./mismatch.ts";
+import { hasUndo, kindMismatch, onlyWaits, undoMismatch } from "./mismatch.ts";
 import type { StepRecord } from "./state.ts";
 
 /** Writes down that a step begins, before anything of it happens. */
@@ -19,6 +19,7 @@ export function beginStep(draft: Draft, place: string, step: StepNode, unit: num
 export function tryStep(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   const { nowMs } = draft;
   const { work, timeoutMs } = step;
+  noteDefinition(record, step);
   record.nextAtMs = undefined;
   record.dueAtMs = timeoutMs === null ? undefined : nowMs + timeoutMs;
   try {
@@ -58,15 +59,24 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
   }
 }
 
+// An earlier try may have been made with an undo, or as the pivot: a later definition does not take that back.
+function noteDefinition(record: StepRecord, step: StepNode): void {
+  record.kind ??= step.work.kind;
+  if (hasUndo(step)) record.undoable = true;
+  if (step.pivot) record.pivot = true;
+}
+
 /** One try to undo a step. Without an undo in the definition the undo fails for good. */
 export function tryUndo(draft: Draft, place: string, step: StepNode | undefined, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined) return;
   undo.nextAtMs = undefined;
   undo.dueAtMs = undefined;
-  if (step === undefined || step.undo === null || step.undo.kind === "none") {
-    return failUndo(draft, place, record, cannotUndo(undoMismatch(place, step)));
+  const why = undoMismatch(place, step, record);
+  if (why !== undefined || step === undefined || step.undo === null || step.undo.kind === "none") {
+    return failUndo(draft, place, record, cannotUndo(why));
   }
+  undo.kind = step.undo.kind;
   switch (step.undo.kind) {
     case "send":
       try {
@@ -88,6 +98,8 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
       return;
     case "child": {
       const { epoch, attempt } = undo;
+      // A step of another kind, begun by a release that did not store kinds: no child would ever answer.
+      if (record.ids.length === 0) return failUndo(draft, place, record, cannotUndo("it has no child saga"));
       const kind = "revoke child";
       draft.effects.push(...record.ids.map((id) => ({ kind, place, epoch, attempt, id }) as const));
       return;
@@ -116,6 +128,8 @@ export function completeStep(draft: Draft, place: string, record: StepRecord, re
   record.status = "completed";
   record.outcome = "done";
   record.result = result;
+  // Also if the definition of now has its pivot elsewhere: the instance must not turn back any more.
+  if (record.pivot === true) draft.state.pivoted = true;
   draft.note({ event: "step_executed", place, from, to: "completed" });
 }
 

@@ -44,6 +44,9 @@ function copyOfRecord(record: StepRecord): StepRecord {
     result: record.result,
     abandoned: record.abandoned,
     undo: undo === undefined ? undefined : { ...undo, ids: [...undo.ids] },
+    kind: record.kind,
+    undoable: record.undoable,
+    pivot: record.pivot,
   };
   return withTheRest(copy, record);
 }

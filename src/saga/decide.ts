@@ -6,7 +6,7 @@ import { Draft } from "./draft.ts";
 import { wasBeaten } from "./beaten.ts";
 import { goForward } from "./forward.ts";
 import type { SagaInput } from "./input.ts";
-import { findMismatches } from "./mismatch.ts";
+import { findMismatches, kindMismatch } from "./mismatch.ts";
 import { byHand, stuckPlaces, pivotMayHaveHappened, turnBack, turnBackRefused } from "./operate.ts";
 import { passTime, settleReply, settleStep, settleUndo, TOO_EARLY, type Ignored } from "./settle-step.ts";
 import { hasEnded, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
@@ -124,9 +124,11 @@ function hear(draft: Draft, { id, type, data }: Extract<SagaInput, { kind: "even
   const { state, status } = draft;
   if (hasEnded(status)) return "it has ended";
   const meant = draft.stepsFor({ type, data });
-  const waiting = Object.entries(state.records).find(
-    ([place, { status: step }]) => step === "in_progress" && meant.has(pathOf(place)),
-  );
+  const waiting = Object.entries(state.records).find(([place, record]) => {
+    if (record.status !== "in_progress" || !meant.has(pathOf(place))) return false;
+    const step = stepAt(draft.definition, place);
+    return step !== undefined && kindMismatch(record, step) === undefined;
+  });
   if (waiting !== undefined) {
     completeStep(draft, waiting[0], waiting[1], data);
     return undefined;

@@ -87,6 +87,9 @@ export function newRecord(nowMs: number, status: StepRecord["status"], unit: num
     result: undefined,
     abandoned: undefined,
     undo: undefined,
+    kind: undefined,
+    undoable: undefined,
+    pivot: undefined,
   };
 }
 

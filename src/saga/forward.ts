@@ -39,7 +39,7 @@ function visit(draft: Draft, node: Node, round: string): Progress {
 function visitStep(draft: Draft, step: StepNode, place: string, unit: () => number): Progress {
   const record = draft.state.records[place] ?? beginStep(draft, place, step, unit());
   const progress = progressOf(record);
-  if (progress === "done" && step.pivot) draft.state.pivoted = true;
+  if (progress === "done" && (step.pivot || record.pivot === true)) draft.state.pivoted = true;
   return progress;
 }
 

@@ -52,10 +52,30 @@ function missingStep(place: string): string {
 }
 
 /** Why a step cannot be undone with this definition; undefined when it can. */
-export function undoMismatch(place: string, step: StepNode | undefined): string | undefined {
+export function undoMismatch(
+  place: string,
+  step: StepNode | undefined,
+  record: StepRecord,
+): string | undefined {
   if (step === undefined) return missingStep(place);
-  const isGone = step.undo === null || step.undo.kind === "none";
-  return isGone ? "the definition has no undo for it" : undefined;
+  if (step.undo === null || step.undo.kind === "none") return "the definition has no undo for it";
+  // An undo under way may have happened. One of another kind would not recognise it, and undo the step twice.
+  const { status, kind = step.undo.kind } = record.undo ?? {};
+  if (status === "in_progress" && kind !== step.undo.kind) {
+    return `its undo began as one of the kind ${kind}, and is of the kind ${step.undo.kind} now`;
+  }
+  // The undo of a command refers to its id, and that of a child to the child: neither undoes a step of another kind.
+  return kindChange(record, step);
+}
+
+/** How the kind of a step differs from the one that a record began with; undefined when it does not. */
+export function kindChange({ kind }: StepRecord, { work }: StepNode): string | undefined {
+  if (kind === undefined || kind === work.kind) return undefined;
+  return `it began as a step of the kind ${kind}, and the step is of the kind ${work.kind} now`;
+}
+
+export function hasUndo({ undo }: StepNode): boolean {
+  return undo !== null && undo.kind !== "none";
 }
 
 /** Whether a record is under way, done, or perhaps done. */
@@ -78,7 +98,10 @@ export function onlyWaits({ ids, nextAtMs }: StepRecord): boolean {
   return ids.length === 0 && nextAtMs === undefined;
 }
 
-/** Why a record under way was begun by a step of another kind; undefined when the step may have begun it. */
+/**
+ * Why a record under way was begun by a step of another kind; undefined when the step may have begun it. A record
+ * without a kind is judged by what it waits for.
+ */
 export function kindMismatch(record: StepRecord, { work }: StepNode): string | undefined {
   const [doing, kinds] =
     record.ids.length > 0
@@ -86,11 +109,12 @@ export function kindMismatch(record: StepRecord, { work }: StepNode): string | u
       : onlyWaits(record)
         ? ["it waits", ["wait", "delay"]]
         : ["it runs in a worker", ["run", "tx"]];
-  return kinds.includes(work.kind) ? undefined : `${doing}, and the step is of the kind ${work.kind} now`;
+  const fits = record.kind === undefined ? kinds.includes(work.kind) : record.kind === work.kind;
+  return fits ? undefined : `${doing}, and the step is of the kind ${work.kind} now`;
 }
 
-function isOfChoice({ status, ids, undo }: StepRecord): boolean {
-  return status !== "in_progress" && ids.length === 0 && undo === undefined;
+function isOfChoice({ status, ids, undo, kind }: StepRecord): boolean {
+  return kind === undefined && status !== "in_progress" && ids.length === 0 && undo === undefined;
 }
 
 function choiceMismatch(definition: SagaDefinition, place: string, way: string | null): string | undefined {

@@ -1,9 +1,9 @@
 import { abandon, completeStep, completeUndo } from "./begin.ts";
 import { wasBeaten } from "./beaten.ts";
-import { nodeAt, stepAt } from "./definition.ts";
+import { nodeAt, stepAt, type SagaDefinition } from "./definition.ts";
 import { end, newRecord, type Draft } from "./draft.ts";
 import type { SagaInput } from "./input.ts";
-import { findMismatches, undoMismatch } from "./mismatch.ts";
+import { findMismatches, kindChange, undoMismatch } from "./mismatch.ts";
 import { reopen, type Ignored } from "./settle-step.ts";
 import type { SagaState, StepRecord } from "./state.ts";
 
@@ -38,8 +38,8 @@ export function turnBackRefused(draft: Draft, evenCompleted: boolean): Ignored {
 // If nobody knows whether the point of no return was passed, turning back would be as wrong as going on.
 export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
   return Object.entries(state.records).some(
-    ([place, { status, outcome }]) =>
-      stepAt(definition, place)?.pivot === true &&
+    ([place, { status, outcome, pivot }]) =>
+      (pivot === true || stepAt(definition, place)?.pivot === true) &&
       (status === "in_progress" || (status === "failed" && outcome === "unknown")),
   );
 }
@@ -66,14 +66,23 @@ export function byHand(draft: Draft, input: ByHand): Ignored {
 function refusalOf({ definition, state }: Draft, place: string, kind: ByHand["kind"]): Ignored {
   const isForward = state.mismatches?.[place] !== undefined;
   if (kind === "skip" || (kind === "settle" && !isForward)) return undefined;
-  const undo = state.records[place]?.undo;
   const why = isForward
     ? findMismatches(definition, state)?.[place]
-    : undo?.status === "failed"
-      ? undoMismatch(place, stepAt(definition, place))
-      : undefined;
+    : retryMismatch(definition, place, state.records[place]);
   if (why === undefined || (kind === "settle" && nodeAt(definition, place) !== undefined)) return undefined;
   return `${why}. Deploy the definition that has it and retry, or decide to skip it`;
+}
+
+function retryMismatch(
+  definition: SagaDefinition,
+  place: string,
+  record: StepRecord | undefined,
+): string | undefined {
+  if (record === undefined) return undefined;
+  const step = stepAt(definition, place);
+  if (record.undo?.status === "failed") return undoMismatch(place, step, record);
+  // What may have been done is not done again by other means, which would not recognise it.
+  return step === undefined || record.outcome !== "unknown" ? undefined : kindChange(record, step);
 }
 
 /** What has failed for good, in the direction in which it goes. What does not fit the definition has to be decided first. */

@@ -4,10 +4,17 @@ import { stepAt, type SagaDefinition } from "./definition.ts";
 import type { Decision } from "./decision.ts";
 import { replaying, type Drawn } from "./drawn.ts";
 import type { SagaInput } from "./input.ts";
-import { findMismatches, undoMismatch } from "./mismatch.ts";
+import { findMismatches, hasEffect, undoMismatch } from "./mismatch.ts";
 import { linesOf } from "./transition.ts";
 import { firstDifference } from "./state-difference.ts";
-import { hasEnded, newState, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
+import {
+  hasEnded,
+  newState,
+  type SagaState,
+  type SagaStatus,
+  type Snapshot,
+  type StepRecord,
+} from "./state.ts";
 
 /** One transition as the history has it. */
 export interface RecordedTurn {
@@ -64,18 +71,28 @@ export function replay(definition: SagaDefinition | undefined, recorded: Recorde
   return isComplete(recorded) ? play(definition, recorded) : goOn(definition, recorded);
 }
 
-/** What the definition can neither continue nor undo, and why. */
+/** A step that the definition cannot continue, or could not undo if the instance turned back, and why. */
 function lostStep(
   definition: SagaDefinition,
   state: SagaState,
 ): { readonly step: string; readonly why: string } | undefined {
-  for (const [place, { undo }] of Object.entries(state.records)) {
-    if (undo?.status !== "in_progress" && undo?.status !== "failed") continue;
-    const why = undoMismatch(place, stepAt(definition, place));
+  const undoes = (place: string, record: StepRecord): string | undefined =>
+    undoMismatch(place, stepAt(definition, place), record);
+  const records = Object.entries(state.records);
+  for (const [place, record] of records) {
+    if (record.undo?.status !== "in_progress" && record.undo?.status !== "failed") continue;
+    const why = undoes(place, record);
     if (why !== undefined) return { step: place, why: `it is being undone, and ${why}` };
   }
   const [first] = Object.entries(findMismatches(definition, state) ?? {});
-  return first === undefined ? undefined : { step: first[0], why: first[1] };
+  if (first !== undefined) return { step: first[0], why: first[1] };
+  if (state.pivoted) return undefined;
+  for (const [place, record] of records) {
+    if (record.undoable !== true || record.undo !== undefined || !hasEffect(record)) continue;
+    const why = undoes(place, record);
+    if (why !== undefined) return { step: place, why: `it could not be undone: ${why}` };
+  }
+  return undefined;
 }
 
 function isComplete({ turns, version }: RecordedSaga): boolean {

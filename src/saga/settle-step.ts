@@ -215,6 +215,12 @@ export function reopen(draft: Draft, place: string, step: StepNode, record: Step
     tryUndo(draft, place, step, record);
     return;
   }
+  // Nothing has happened, so that only the definition of now counts.
+  if (record.outcome === "not_done") {
+    record.kind = undefined;
+    record.undoable = undefined;
+    record.pivot = undefined;
+  }
   end(record, draft.nowMs);
   record.status = "in_progress";
   record.endedAtMs = undefined;

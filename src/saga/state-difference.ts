@@ -7,7 +7,10 @@ export function firstDifference(
 ): { readonly step: string | null; readonly why: string } | undefined {
   const places = new Set([...Object.keys(then.records), ...Object.keys(now.records)]);
   for (const place of places) {
-    const why = different(meaningOf(then.records[place]), meaningOf(now.records[place]));
+    const [before, after] = [then.records[place], now.records[place]];
+    const why =
+      different(meaningOf(before), meaningOf(after)) ??
+      (before?.kind === undefined ? undefined : different(definitionOf(before), definitionOf(after)));
     if (why !== undefined) return { step: place, why };
   }
   const why = different(rest(then), rest(now));
@@ -26,6 +29,11 @@ function meaningOf(record: StepRecord | undefined): Record<string, unknown> {
     ...effortOf("", record),
     ...(undo === undefined ? {} : { undo: undo.status, ...effortOf("undo ", undo) }),
   };
+}
+
+// What the definition said when the step began. Records of earlier releases lack it.
+function definitionOf(record: StepRecord | undefined): Record<string, unknown> {
+  return { kind: record?.kind, undoable: record?.undoable, pivot: record?.pivot };
 }
 
 function effortOf(name: string, { epoch, attempt, ids }: Effort): Record<string, unknown> {

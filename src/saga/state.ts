@@ -1,4 +1,5 @@
 import type { Json } from "../message/index.ts";
+import type { Undo, Work } from "./definition.ts";
 
 /** The life of an instance. `failed` is not an end: it is parked with an open incident until a person decides. */
 export type SagaStatus =
@@ -41,10 +42,21 @@ export interface StepRecord extends Effort {
   abandoned?: string | undefined;
   result?: Json | undefined;
   undo?: UndoEffort | undefined;
+  /**
+   * The kind of the step in the definition that began it. A worker with a changed definition compares it with its own
+   * step. Records of earlier releases and of choices lack it.
+   */
+  kind?: Work["kind"] | undefined;
+  /** The definition that began it had an undo: a definition without one must not skip it. */
+  undoable?: true | undefined;
+  /** It was the pivot in the definition that began it. */
+  pivot?: true | undefined;
 }
 
 export interface UndoEffort extends Effort {
   status: "in_progress" | "done" | "failed" | "settled";
+  /** The kind of undo that is under way. Undos of earlier releases lack it. */
+  kind?: Undo["kind"] | undefined;
   /** The step was done after all when earlier epochs, and so many commands, had been tried: their success means nothing. */
   countsFrom?: { epoch: number; ids: number } | undefined;
 }

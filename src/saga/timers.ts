@@ -1,5 +1,5 @@
 import { stepAt, type SagaDefinition, type StepNode } from "./definition.ts";
-import { kindMismatch } from "./mismatch.ts";
+import { kindMismatch, undoMismatch } from "./mismatch.ts";
 import type { Effort, SagaState, StepRecord } from "./state.ts";
 
 /** Something to be done here, outside or inside the transaction. */
@@ -20,14 +20,19 @@ export function localWork(definition: SagaDefinition, state: SagaState, nowMs: n
     const record = state.records[place];
     if (record === undefined || !isUnderWay(record)) continue;
     const step = stepAt(definition, place);
-    if (step === undefined || (record.status === "in_progress" && kindMismatch(record, step) !== undefined))
-      continue;
+    if (step === undefined || !canDo(place, record, step)) continue;
     const work = dueEffort(record, step);
     if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) continue;
     const { undo, kind, effort } = work;
     due.push({ place, undo, kind, epoch: effort.epoch, attempt: effort.attempt, step, record });
   }
   return due;
+}
+
+/** Whether the definition has the step or the undo under way. If not, the next decision opens an incident. */
+function canDo(place: string, record: StepRecord, step: StepNode): boolean {
+  if (record.status === "in_progress") return kindMismatch(record, step) === undefined;
+  return undoMismatch(place, step, record) === undefined;
 }
 
 function isUnderWay({ status, undo }: StepRecord): boolean {
@@ -69,12 +74,9 @@ export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: 
     const record = records[place];
     if (record === undefined || !isUnderWay(record) || mismatches?.[place] !== undefined) return false;
     const step = stepAt(definition, place);
-    if (record.status === "in_progress") {
-      // A step of another kind than was begun is not run here: the next decision parks the instance.
-      const fits = step !== undefined && kindMismatch(record, step) === undefined;
-      return isOver(record, fits && isLocal(step.work.kind));
-    }
-    return record.undo?.status === "in_progress" && isOver(record.undo, isLocal(step?.undo?.kind));
+    const fits = step !== undefined && canDo(place, record, step);
+    if (record.status === "in_progress") return isOver(record, fits && isLocal(step.work.kind));
+    return record.undo?.status === "in_progress" && isOver(record.undo, fits && isLocal(step.undo?.kind));
   });
 }
 

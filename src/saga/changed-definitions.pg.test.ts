@@ -214,3 +214,100 @@ test("records that are encrypted for a person are compared too, unless the keys 
   await worker({ privacy: { keys, indexKey: inner.indexKey } }).run();
   await worker({}, "greet").run();
 });
+
+const charged = (undone: string[]) =>
+  saga("order", options)
+    .run("charge", () => 1)
+    .undo((c) => void undone.push(c.input.id));
+
+test.each([
+  [
+    "noUndo",
+    () =>
+      saga("order", options)
+        .run("charge", () => 1)
+        .noUndo("it is free"),
+  ],
+  ["a delay", () => saga("order", options).delay("charge", 10)],
+])(
+  "a step that an old worker began with an undo is an incident for a new worker that has replaced the stored definition: %s",
+  async (_, changedCharge) => {
+    const { bus, another, start, at, pool } = await sagaHouse();
+    const undone: string[] = [];
+    const approved = <T extends ReturnType<typeof charged>>(first: T) =>
+      first
+        .waitFor("approval", Approved, { timeout: "1d" })
+        .run("close", () => {
+          throw refuse("closed on Sundays");
+        })
+        .noUndo("it is last");
+    const order = approved(charged(undone));
+    const changedWorker = (name: string): Bus => {
+      const made = another(name);
+      made.register(approved(changedCharge() as ReturnType<typeof charged>));
+      return made;
+    };
+    const structure = async () =>
+      (await pool.query<{ hash: string }>("select hash from sagabox.saga_definition")).rows[0]?.hash;
+    bus.register(order);
+    await bus.run();
+    const before = await structure();
+    const first = changedWorker("first-changed");
+    await first.run();
+    expect(await structure()).not.toBe(before);
+    await first.stop(); // so that the old worker does the first step
+    const { sagaId } = await start(order, { id: "a" });
+    await at(sagaId, "running", "approval");
+    const changed = changedWorker("changed");
+    expect((await changed.sagas.check()).findings).toMatchObject([
+      { verdict: "stuck", step: "charge", why: "it could not be undone: the definition has no undo for it" },
+    ]);
+    await changed.run();
+    await bus.stop();
+    await approve(changed, "a");
+    await at(sagaId, "failed");
+    expect(await changed.sagas.incidents()).toMatchObject([
+      { sagaId, steps: ["charge"], error: "it cannot be undone: the definition has no undo for it" },
+    ]);
+    expect(undone).toEqual([]);
+    await changed.stop();
+    const restored = another("restored");
+    restored.register(order);
+    await restored.run();
+    await restored.sagas.retry(sagaId, { actor: "ann", reason: "rolled back" });
+    await at(sagaId, "compensated");
+    expect(undone).toEqual(["a"]);
+    expect(await restored.sagas.incidents()).toEqual([]);
+  },
+);
+
+test("a step of an encrypted instance that began with an undo is an incident for a worker without it", async () => {
+  const database = await personsDatabase();
+  const visit = saga("visit", { ...options, personal: { subject: (i: { id: string }) => i.id } });
+  const undone = visit
+    .run("greet", () => 1)
+    .undo(() => undefined)
+    .waitFor("approval", Approved, { timeout: "1d" });
+  const free = visit
+    .run("greet", () => 1)
+    .noUndo("it is free")
+    .waitFor("approval", Approved, { timeout: "1d" });
+  const worker = (definition: typeof undone): Bus => {
+    const made = personsBus(database);
+    made.register(definition);
+    return made;
+  };
+  const bus = worker(undone);
+  await bus.run();
+  const replacing = worker(free);
+  await replacing.run();
+  await replacing.stop();
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, undone, { id: "ada" }));
+  await until(async () => (await bus.sagas.show(sagaId)).waitsFor === "wait: approval");
+  const changed = worker(free);
+  await changed.run();
+  await bus.stop();
+  await changed.sagas.cancel(sagaId, { actor: "ann", reason: "test" });
+  await until(async () => (await changed.sagas.show(sagaId)).status === "failed");
+  expect(await changed.sagas.incidents()).toMatchObject([{ sagaId, steps: ["greet"] }]);
+});

@@ -189,3 +189,21 @@ test("F5: every change of status in these histories is one of the documented mov
   expect(seen.filter((move) => !allowed.has(move))).toEqual([]);
   expect(statusMoves.filter(({ from, to }) => from === to)).toEqual([]);
 });
+
+test("F8: an open instance whose step lost its undo is stuck; one that ended diverges, unless its records lack the kind", () => {
+  const free = begun()
+    .run("charge", () => 1, { retry: { maxAttempts: 2 } })
+    .noUndo("it is free")
+    .waitFor("paid", Paid, { timeout: "1h" }).definition;
+  const why = "it could not be undone: the definition has no undo for it";
+  expect(replay(free, waiting)).toEqual({ verdict: "stuck", step: "charge", why });
+  expect(replay(free, { ...waiting, turns: [] })).toEqual({ verdict: "stuck", step: "charge", why });
+  const ended: RecordedSaga = { ...waiting, status: "completed" };
+  expect(replay(free, ended)).toMatchObject({ verdict: "diverges", step: "charge" });
+  const records = Object.entries(waiting.state.records).map(([place, record]) => [
+    place,
+    { ...record, kind: undefined, undoable: undefined },
+  ]);
+  const state = { ...waiting.state, records: Object.fromEntries(records) as typeof waiting.state.records };
+  expect(replay(free, { ...waiting, state })).toEqual({ verdict: "same" });
+});

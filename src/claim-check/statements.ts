@@ -22,14 +22,16 @@ export function ledgerStatements(schema: string) {
       `insert into ${schema}.blob (key, store, bytes, sha256) values ($1::text, $2::text, 0, null)`,
     ),
     // Each of these finds no row once the collector has given the upload up.
+    // In these two, "doomed_at is null" would let a planner that takes the table for empty read the whole index blob_age.
     touch: statement(
       "sagabox.blob.touch",
-      `update ${schema}.blob set stored_at = clock_timestamp() where key = $1::text and doomed_at is null`,
+      `update ${schema}.blob set stored_at = clock_timestamp()
+        where key = $1::text and coalesce(doomed_at, 'infinity') = 'infinity'`,
     ),
     complete: statement(
       "sagabox.blob.complete",
       `update ${schema}.blob set bytes = $2::bigint, sha256 = $3::text, stored_at = clock_timestamp()
-        where key = $1::text and doomed_at is null`,
+        where key = $1::text and coalesce(doomed_at, 'infinity') = 'infinity'`,
     ),
     // The lock keeps a collector from dooming it before this transaction has ended. "doomed_at is null" would let a planner
     // that takes the table for empty read all of the index of what is not doomed.

@@ -6,6 +6,7 @@ import { Sweeper } from "../privacy/index.ts";
 import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
 import { assertMigrated, assertOwnSessions, assertWritable } from "../storage/index.ts";
 import type { PrometheusObserver } from "../telemetry/index.ts";
+import { isLocalTransport } from "../transport/index.ts";
 import { Backlog, sagaBacklog } from "./backlog.ts";
 import { auditSealer, auditWatch } from "./bus-audit.ts";
 import { eraser } from "./bus-privacy.ts";
@@ -178,7 +179,9 @@ export class Worker {
 
   #makeConsumers(definitions: readonly ConsumerDefinition[]): Consumer[] {
     const { inbox, transport, settings } = this.#parts;
-    if (definitions.length === 0) return [];
+    // Without handlers, the ledger still tells the consumer of replies when to leave them to other workers of the service.
+    const mayReceiveReplies = this.#runs("consumers") && !isLocalTransport(transport);
+    if (definitions.length === 0 && !mayReceiveReplies) return [];
     const ledger = new CrashLedger({
       engine: inbox,
       worker: settings.worker,

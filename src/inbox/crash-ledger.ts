@@ -24,7 +24,7 @@ export interface LeaseListener {
 
 /** Says when this process can no longer show itself alive. */
 export interface Lease {
-  /** Returns how to stop listening. */
+  /** Calls `onLapse` at once if the lease has lapsed already. Returns how to stop listening. */
   onLease(listener: LeaseListener): () => void;
 }
 
@@ -88,6 +88,7 @@ export class CrashLedger implements Service, Lease {
   /** Other processes take this one for dead when it cannot reach the database; a broker does not. */
   onLease(listener: LeaseListener): () => void {
     this.#listeners.add(listener);
+    if (this.#hasLapsed) listener.onLapse();
     return () => this.#listeners.delete(listener);
   }
 

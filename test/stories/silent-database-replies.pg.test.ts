@@ -11,7 +11,10 @@ const Reserve = command("stock.reserve", {
 });
 const Noted = event("noted", { schema: z.object({}) });
 
-test("a worker that lost its database leaves the replies to others", { timeout: 120_000 }, async () => {
+const LONG = 120_000;
+
+/** A service that answers, and two workers of one that asks: the first reaches the database through a wire. */
+async function twoThatAsk({ consumes }: { readonly consumes: boolean }) {
   const { pool, url } = await temporaryDatabase({ migrated: true, leakGuard: false, max: 20 });
   const wire = await Wire.to(url);
   onTestFinished(() => wire.close());
@@ -26,7 +29,7 @@ test("a worker that lost its database leaves the replies to others", { timeout: 
       lease: "2s",
       shutdownTimeout: "5s",
     });
-    bus.on(Noted, { consumer: "notes" }, () => undefined);
+    if (consumes) bus.on(Noted, { consumer: "notes" }, () => undefined);
     onTestFinished(async () => void (await bus.stop()));
     await bus.run();
     return bus;
@@ -36,18 +39,55 @@ test("a worker that lost its database leaves the replies to others", { timeout: 
   stock.on(Reserve, { consumer: "stock" }, ({ data: { sku } }) => ({ reservationId: sku }));
   await stock.run();
   const [cutOff, healthy] = [await worker("cut-off", wire.url), await worker("healthy", url)];
-  const ask = (bus: Bus, sku: string) => bus.request(Reserve, { sku }, { timeout: "20s" });
-  await Promise.all([ask(cutOff, "a"), ask(healthy, "b")]); // from now on both receive replies
+  const check = async (name: string): Promise<boolean | undefined> => (await cutOff.health()).checks[name];
+  return {
+    wire,
+    cutOff,
+    healthy,
+    ask: (bus: Bus, sku: string) => bus.request(Reserve, { sku }, { timeout: "20s" }),
+    /** Waits until the check of the worker behind the wire has this result. */
+    checked: (name: string, isOk: boolean) => expect.poll(() => check(name), { timeout: 30_000 }).toBe(isOk),
+  };
+}
 
-  wire.swallow();
-  const receives = async (): Promise<boolean | undefined> =>
-    (await cutOff.health()).checks["consumer shop.replies"];
-  await expect.poll(receives, { timeout: 30_000 }).toBe(false);
-  const skus = Array.from({ length: 20 }, (_, n) => `s${n}`);
-  const replies = await Promise.all(skus.map((sku) => ask(healthy, sku)));
-  expect(replies.map(({ reservationId }) => reservationId)).toEqual(skus);
+test.for([
+  ["with consumers", true],
+  ["without consumers", false],
+] as const)(
+  "a worker %s that lost its database leaves the replies to others",
+  { timeout: LONG },
+  async ([, consumes]) => {
+    const { wire, cutOff, healthy, ask, checked } = await twoThatAsk({ consumes });
+    await Promise.all([ask(cutOff, "a"), ask(healthy, "b")]); // from now on both receive replies
 
-  wire.heal();
-  await expect.poll(receives, { timeout: 30_000 }).toBe(true);
-  expect(await ask(cutOff, "again")).toEqual({ reservationId: "again" });
-});
+    wire.swallow();
+    await checked("consumer shop.replies", false);
+    const skus = Array.from({ length: 20 }, (_, n) => `s${n}`);
+    const replies = await Promise.all(skus.map((sku) => ask(healthy, sku)));
+    expect(replies.map(({ reservationId }) => reservationId)).toEqual(skus);
+
+    wire.heal();
+    await checked("consumer shop.replies", true);
+    expect(await ask(cutOff, "again")).toEqual({ reservationId: "again" });
+  },
+);
+
+test(
+  "a worker whose first request comes after it lost its database receives no replies until it is back",
+  { timeout: LONG },
+  async () => {
+    const { wire, cutOff, healthy, ask, checked } = await twoThatAsk({ consumes: true });
+    await ask(healthy, "a");
+    wire.swallow();
+    await checked("consumer notes", false); // the lease has lapsed
+    const early = ask(cutOff, "early").catch(() => undefined);
+    await checked("consumer shop.replies", false);
+    const skus = Array.from({ length: 20 }, (_, n) => `s${n}`);
+    await Promise.all(skus.map((sku) => ask(healthy, sku)));
+
+    wire.heal();
+    await checked("consumer shop.replies", true);
+    await early;
+    expect(await ask(cutOff, "again")).toEqual({ reservationId: "again" });
+  },
+);

@@ -40,9 +40,8 @@ const onlyFull = [
   "clusters",
   "conservation-cost",
   "plans",
-  "silent-database",
   "replay-runbook",
-  ...(isWhole ? [] : ["locked-rows", "misuse", "real-brokers"]),
+  ...(isWhole ? [] : ["locked-rows", "misuse", "real-brokers", "silent-database"]),
 ].map((name) => `test/chaos/${name}.chaos.ts`);
 
 export default defineConfig({

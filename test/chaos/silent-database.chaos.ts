@@ -18,6 +18,7 @@ const leases = (count: number): Promise<void> => {
   return until("the time is over", () => Date.now() >= endMs, { timeoutMs: count * LEASE_MS + 60_000 });
 };
 
+/** Needs a load that lasts: once all messages are handled there is no flow left to see. */
 async function flowResumes(run: ChaosRun): Promise<void> {
   const before = (await run.effects()) ?? 0;
   await until("the flow resumes", async () => ((await run.effects()) ?? 0) > before, RETURN);
@@ -31,7 +32,8 @@ async function readOnlyPhase(run: ChaosRun, url: string, name: string): Promise<
   await client.connect();
   try {
     await client.query(`alter database ${name} set default_transaction_read_only = on`);
-    while ((await run.cutSession()) > 0); // no session that can write is left, however fast new ones are opened
+    const { rows } = await client.query<{ now: string }>("select clock_timestamp()::text as now");
+    await until("no session is left that can write", () => run.cutSessionsBefore(rows[0]?.now ?? ""));
     await leases(2);
     await client.query(`alter database ${name} reset default_transaction_read_only`);
   } finally {
@@ -66,7 +68,7 @@ test.for<Mode>(full ? ["hop", ...brokerKinds] : ["hop"])(
       wires.set(run.fleet.startWorker("worker", { url: wire.url }), wire);
     }
     await run.fleet.allReady();
-    run.startLoad(1);
+    const endLoad = run.startSteadyLoad();
 
     for (let silence = 1; silence <= silences; silence++) {
       await run.progress((messages * silence) / (silences + 3));
@@ -95,6 +97,8 @@ test.for<Mode>(full ? ["hop", ...brokerKinds] : ["hop"])(
     await flowResumes(run);
     run.fault("*", readOnlyMs, Date.now());
 
+    await run.progress(messages);
+    await endLoad();
     const { outcome, messages: sent, duplicates } = await run.conclude(full ? 180_000 : 90_000);
     report(`silent database, ${mode}`, { messages: sent, silences: silences + 1, duplicates });
     expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);

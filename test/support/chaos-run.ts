@@ -166,6 +166,17 @@ export class ChaosRun {
     return rows.filter(({ cut }) => cut).length;
   }
 
+  /** Ends the sessions of the fleet that began before this time. Returns whether none of them is left. */
+  async cutSessionsBefore(time: string): Promise<boolean> {
+    const { rowCount } = await this.pool.query(
+      `select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and backend_type = 'client backend'
+          and application_name is distinct from 'harness' and backend_start <= $1::timestamptz`,
+      [time],
+    );
+    return rowCount === 0;
+  }
+
   /** Somebody was hit, for good or for a while. */
   fault(worker: string, fromMs: number, toMs = fromMs): void {
     this.faults.push({ worker, fromMs, toMs });

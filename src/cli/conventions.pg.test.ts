@@ -231,13 +231,14 @@ test("what is wrong with the address of the database is told in one line", async
 });
 
 test("a server that takes the connection and never answers is given up within seconds", async () => {
-  const server = createServer(() => undefined).listen(0, "127.0.0.1");
+  let connections = 0;
+  const server = createServer(() => (connections += 1)).listen(0, "127.0.0.1");
   onTestFinished(() => void server.close());
   await new Promise((resolve) => server.once("listening", resolve));
   const { port } = server.address() as AddressInfo;
-  const beganMs = performance.now();
   const url = `postgres://u@127.0.0.1:${port}/x`;
   const told = await runSample("status", { argv: [] }, { url, fill: {} });
-  expectOneLine(told, /cannot be reached.*no answer within/);
-  expect(performance.now() - beganMs).toBeLessThan(15_000);
+  // One attempt of ten seconds: how long the command took also depends on what else the machine does.
+  expectOneLine(told, /cannot be reached.*no answer within 10000 ms/);
+  expect(connections).toBe(1);
 });

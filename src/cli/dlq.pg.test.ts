@@ -7,7 +7,7 @@ import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { startCli } from "../../test/support/run-cli.ts";
 
-vi.setConfig({ testTimeout: 60_000 });
+vi.setConfig({ testTimeout: 180_000 });
 
 const Placed = event("order.placed", {
   schema: z.object({ n: z.number(), cause: z.number() }),
@@ -20,10 +20,15 @@ async function setup({ running = true, broken = () => false as boolean | string 
   const bus = createBus({ service: "shop", database: pool, log: false });
   onTestFinished(async () => void (await bus.stop()));
   const seen: number[] = [];
-  const world = { broken: broken as (data: { n: number; cause: number }) => boolean | string };
+  const world = {
+    broken: broken as (data: { n: number; cause: number }) => boolean | string,
+    /** Handlers wait while about this many messages have been handled. */
+    maxHandled: Number.POSITIVE_INFINITY,
+  };
   const retry = { maxAttempts: 2, firstDelay: 20 };
   for (const consumer of ["billing", "mail"]) {
-    bus.on(Placed, { consumer, retry }, ({ data }) => {
+    bus.on(Placed, { consumer, retry }, async ({ data }) => {
+      await until(() => seen.length < world.maxHandled, 60_000);
       const why = world.broken(data);
       if (why === true) throw permanent("no price for article 1");
       if (typeof why === "string") throw new Error(why);
@@ -269,27 +274,36 @@ test("dlq: what makes no sense gets one line and 2; help has an example", async 
 });
 
 test("dlq: a replay that was killed, or ended with Ctrl-C, is gone on with by the same command: all once", async () => {
-  const { pool, seen, dlq, rows, env } = await setup();
+  const { pool, seen, world, dlq, rows, env } = await setup();
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 400, error: "'late by ' || n" }]);
   const args = ["dlq", "replay", "--all", "--rate", "100", "--reason", "fixed", "--yes"];
-  const killed = startCli(args, { env });
-  await until(async () => seen.length > 20);
+  const left = async (): Promise<number> =>
+    (await rows("select 1 from sagabox.dead_letter where closed_at is null")).length;
+  // The ramp goes on only when its letters were handled, so a replay cannot finish before the signal reaches it.
+  const replayUntil = async (handled: number) => {
+    world.maxHandled = handled + 10;
+    const replay = startCli(args, { env });
+    await until(() => seen.length > handled, 60_000);
+    return replay;
+  };
+  const killed = await replayUntil(20);
   killed.child.kill("SIGKILL");
   await killed.ended;
-  const ended = startCli(args, { env });
-  const before = seen.length;
-  await until(async () => seen.length > before + 20);
+  world.maxHandled = Number.POSITIVE_INFINITY;
+  await until(async () => seen.length === 400 - (await left()), 60_000);
+  const ended = await replayUntil(seen.length + 20);
   ended.child.kill("SIGINT");
   expect(await ended.ended).toMatchObject({
     code: 4,
     stdout: expect.stringContaining("interrupted") as string,
   });
-  const left = (await rows("select 1 from sagabox.dead_letter where closed_at is null")).length;
-  expect(left).toBeGreaterThan(100);
+  world.maxHandled = Number.POSITIVE_INFINITY;
+  const rest = await left();
+  expect(rest).toBeGreaterThan(100);
   const last = await dlq("replay", "--all", "--rate", "2000", "--reason", "fixed", "--yes");
-  expect(last).toMatchObject({ code: 0, stdout: expect.stringContaining(`${left} replayed in`) as string });
-  await until(async () => seen.length === 400);
-  expect(new Set(seen).size).toBe(400);
+  expect(last).toMatchObject({ code: 0, stdout: expect.stringContaining(`${rest} replayed in`) as string });
+  await until(() => seen.length >= 400, 60_000);
+  expect(seen.toSorted((one, other) => one - other)).toEqual(Array.from({ length: 400 }, (_, n) => n + 1));
   expect(
     await rows(
       "select count(distinct target_id)::int as n from sagabox.audit_log where action = 'dead_letter.replay'",

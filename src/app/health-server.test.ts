@@ -219,3 +219,32 @@ test("a client that does not read its answer is cut off in the end", { timeout: 
   await expect.poll(() => server.connections, { timeout: 30_000 }).toBe(0);
   expect(socket?.destroyed).toBe(false); // it was the server that hung up
 });
+
+test(
+  "a client that sends many requests and reads no answer makes one page",
+  { timeout: 60_000 },
+  async () => {
+    const page = "# a line of metrics\n".repeat(1_000_000); // more than the buffers of a socket take
+    let pages = 0;
+    const text = (): string => {
+      pages += 1;
+      return page;
+    };
+    const { server } = await setup({ metrics: { contentType: "text/plain", text }, answerDeadlineMs: 50 });
+    await strangers(1, server.port ?? 0, "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(10));
+    await expect.poll(() => pages).toBeGreaterThan(0);
+    await expect.poll(() => server.connections, { timeout: 30_000 }).toBe(0);
+    expect(pages).toBe(1);
+  },
+);
+
+test("requests sent at once on one connection are answered in their order", async () => {
+  const { server } = await setup({ metrics: { contentType: "text/plain", text: () => "up 1\n" } });
+  const asked = ["/metrics", "/health/live", "/nothing", "/metrics"];
+  const requests = asked.map((path) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`);
+  const [socket] = await strangers(1, server.port ?? 0, requests.join(""));
+  let answers = "";
+  socket?.on("data", (bytes) => (answers += String(bytes))).resume();
+  const bodies = (): readonly string[] => answers.match(/up 1|"ok"|"not found"/g) ?? [];
+  await expect.poll(bodies).toEqual(["up 1", '"ok"', '"not found"', "up 1"]);
+});

@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { SagaboxError } from "../errors/index.ts";
 import { after, systemClock, withDeadline, type Clock, type Service } from "../runtime/index.ts";
 import { NewestConnections } from "./newest-connections.ts";
@@ -64,6 +65,8 @@ export class HealthServer implements Service {
   #server: Server | undefined;
   #connections: NewestConnections | undefined;
   #starting: Promise<void> | undefined;
+  /** Resolves when the newest answer of a connection has been sent. */
+  readonly #lastAnswers = new WeakMap<Socket, Promise<unknown>>();
   #kept: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
 
   constructor(options: HealthServerOptions) {
@@ -103,7 +106,7 @@ export class HealthServer implements Service {
 
   async #listen(): Promise<void> {
     const { host = "127.0.0.1", port = 8000 } = this.#options;
-    const server = createServer(LIMITS, (request, response) => void this.#serve(request, response));
+    const server = createServer(LIMITS, (request, response) => this.#enqueue(request, response));
     this.#connections = new NewestConnections(server, MAX_CONNECTIONS);
     server.maxRequestsPerSocket = 1_000;
     server.on("clientError", (_error, socket) => socket.destroy());
@@ -113,6 +116,16 @@ export class HealthServer implements Service {
     });
     server.on("error", () => undefined); // a failing accept must not end the process
     this.#server = server;
+  }
+
+  // Node hands over pipelined requests at once. A client that reads no answers would make it keep one page for each.
+  #enqueue(request: IncomingMessage, response: ServerResponse): void {
+    const { socket } = request;
+    const isSent = new Promise((resolve) => response.once("close", resolve));
+    const before = this.#lastAnswers.get(socket);
+    this.#lastAnswers.set(socket, isSent);
+    if (before === undefined) void this.#serve(request, response);
+    else void before.then(() => (socket.destroyed ? undefined : this.#serve(request, response)));
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {

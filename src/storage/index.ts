@@ -39,7 +39,7 @@ export {
   settlingPlans,
   steadyPlans,
 } from "./session-holder.ts";
-export { LockWatch, type LockWatchOptions } from "./lock-watch.ts";
+export { LockWatch, nameBlockers, type LockWatchOptions } from "./lock-watch.ts";
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";
 export {

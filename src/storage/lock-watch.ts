@@ -50,32 +50,12 @@ export class LockWatch {
     { rows = 0, sinceMs = this.#clock.monotonicMs() }: { rows?: number; sinceMs?: number } = {},
   ): Promise<Rows<R>> {
     const pid = await this.#pidOf(session);
-    let blockers: readonly Blocker[] = [];
-    let isLooking = false;
-    const look = async (): Promise<void> => {
-      if (pid === undefined || isLooking || blockers.length > 0) return;
-      isLooking = true;
-      blockers = await this.#blockersOf(pid);
-      isLooking = false;
-    };
-    const stop = every(LOOK_EVERY_MS, () => void look());
-    try {
-      return await session.run<R>(statement, params);
-    } catch (error) {
-      if (sqlState(error) === SQLSTATE.lockNotAvailable) this.#report(blockers, rows, sinceMs);
-      throw error;
-    } finally {
-      stop();
-    }
-  }
-
-  /** Empty if no session blocks, or the database does not answer. */
-  async #blockersOf(pid: number): Promise<readonly Blocker[]> {
-    try {
-      return (await this.#options.database.run<Blocker>(blockingSessions, [pid])).rows;
-    } catch {
-      return [];
-    }
+    return watchBlockers(
+      this.#options.database,
+      pid,
+      () => session.run<R>(statement, params),
+      (blockers) => this.#report(blockers, rows, sinceMs),
+    );
   }
 
   #report(blockers: readonly Blocker[], count: number, sinceMs: number): void {
@@ -85,20 +65,77 @@ export class LockWatch {
     const last = this.#reported;
     if (last !== undefined && last.pids === pids && nowMs - last.atMs < REPORT_EVERY_MS) return;
     this.#reported = { pids, atMs: nowMs };
-    const blockedBy = blockers.length === 0 ? UNKNOWN : blockers.map(describeBlocker).join("; ");
-    observer.tell("locks.blocked", { doing, count, blockedBy, waitedMs: Math.round(nowMs - sinceMs) });
+    const waitedMs = Math.round(nowMs - sinceMs);
+    observer.tell("locks.blocked", { doing, count, blockedBy: describeBlockers(blockers), waitedMs });
   }
 
   #pidOf(session: Queryable): Promise<number | undefined> {
     const known = this.#pids.get(session);
     if (known !== undefined) return known;
-    const asked = session.run<{ pid: number }>(backendPid).then(
-      ({ rows }) => rows[0]?.pid,
-      () => undefined,
-    );
+    const asked = pidOf(session);
     this.#pids.set(session, asked);
     return asked;
   }
+}
+
+/**
+ * Runs a statement on a session with a lock timeout. If the wait for a lock ends in that timeout, calls `onTimeout` with a
+ * text that names the blocking sessions and rethrows. Looks for them on another connection, every `lookEveryMs`.
+ */
+export async function nameBlockers<R>(
+  database: Database,
+  session: Queryable,
+  { lookEveryMs, onTimeout }: { lookEveryMs: number; onTimeout: (blockedBy: string) => void },
+  run: () => Promise<R>,
+): Promise<R> {
+  const pid = await pidOf(session);
+  return watchBlockers(database, pid, run, (blockers) => onTimeout(describeBlockers(blockers)), lookEveryMs);
+}
+
+async function watchBlockers<R>(
+  database: Database,
+  pid: number | undefined,
+  run: () => Promise<R>,
+  onTimeout: (blockers: readonly Blocker[]) => void,
+  lookEveryMs = LOOK_EVERY_MS,
+): Promise<R> {
+  let blockers: readonly Blocker[] = [];
+  let isLooking = false;
+  const look = async (): Promise<void> => {
+    if (pid === undefined || isLooking || blockers.length > 0) return;
+    isLooking = true;
+    blockers = await blockersOf(database, pid);
+    isLooking = false;
+  };
+  const stop = every(lookEveryMs, () => void look());
+  try {
+    return await run();
+  } catch (error) {
+    if (sqlState(error) === SQLSTATE.lockNotAvailable) onTimeout(blockers);
+    throw error;
+  } finally {
+    stop();
+  }
+}
+
+/** Empty if no session blocks, or the database does not answer. */
+async function blockersOf(database: Database, pid: number): Promise<readonly Blocker[]> {
+  try {
+    return (await database.run<Blocker>(blockingSessions, [pid])).rows;
+  } catch {
+    return [];
+  }
+}
+
+function pidOf(session: Queryable): Promise<number | undefined> {
+  return session.run<{ pid: number }>(backendPid).then(
+    ({ rows }) => rows[0]?.pid,
+    () => undefined,
+  );
+}
+
+function describeBlockers(blockers: readonly Blocker[]): string {
+  return blockers.length === 0 ? UNKNOWN : blockers.map(describeBlocker).join("; ");
 }
 
 /** Exported for its test. A prepared transaction belongs to no session: the server reports it as pid 0. */

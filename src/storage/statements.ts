@@ -79,10 +79,13 @@ export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2
 export const backendPid = statement("sagabox.session.backend_pid", "select pg_backend_pid() as pid");
 
 // The text of a blocking query is left out on purpose: it may hold personal data. The start of a transaction of another role
-// is visible only to members of pg_read_all_stats.
+// is visible only to members of pg_read_all_stats, and so is the type of a process of the server such as autovacuum.
 export const blockingSessions = statement(
   "sagabox.session.blockers",
-  `select blocker.pid, coalesce(activity.application_name, '') as application,
+  `select blocker.pid,
+          coalesce(nullif(activity.application_name, ''), nullif(activity.backend_type, 'client backend'),
+                   case when activity.pid is not null and activity.usesysid is null
+                        then 'a process of the server, such as autovacuum' end, '') as application,
           (extract(epoch from clock_timestamp() - activity.xact_start) * 1000)::double precision as open_ms
      from (select distinct unnest(pg_blocking_pids($1::integer)) as pid) as blocker
      left join pg_stat_activity as activity on activity.pid = blocker.pid

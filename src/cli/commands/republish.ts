@@ -87,8 +87,7 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
           onProgress: ({ count }) => told.at(count, Math.max(count, plan.count)),
         }),
       ).finally(() => told.end());
-      const { count, finished } = result;
-      const after = `${result.after.writtenAt}/${result.after.seq}`;
+      const { count, finished, after } = result;
       if (input.values["json"] === true) io.out(json({ dryRun, count, finished, after }));
       else
         io.out(
@@ -105,7 +104,11 @@ function windowOf(input: CommandInput) {
   return {
     from: timeOf(input, "from"),
     to: timeOf(input, "to"),
-    ...given({ topic: textValue(input, "topic"), type: textValue(input, "type"), after: cursorOf(input) }),
+    ...given({
+      topic: textValue(input, "topic"),
+      type: textValue(input, "type"),
+      after: textValue(input, "after"),
+    }),
   };
 }
 
@@ -113,16 +116,6 @@ function timeOf(input: CommandInput, name: string): Date {
   const time = timeValue(input, name);
   if (time === undefined) throw new UsageError(`"sagabox republish" needs --${name} <time>.`);
   return time;
-}
-
-function cursorOf(input: CommandInput): { writtenAt: string; seq: string } | undefined {
-  const text = textValue(input, "after");
-  if (text === undefined) return undefined;
-  const [writtenAt = "", seq = "", ...rest] = text.split("/");
-  if (rest.length > 0 || Number.isNaN(Date.parse(writtenAt)) || !/^\d{1,19}$/.test(seq)) {
-    throw new UsageError("--after must be what an earlier `sagabox republish` printed.");
-  }
-  return { writtenAt, seq };
 }
 
 function planText({ count, archiveFrom, isWhole }: RepublishPlan, go = "go"): string {

@@ -3,20 +3,22 @@ import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
 import { random, sleep, systemClock, withJitter } from "../../runtime/index.ts";
 import {
+  nameBlockers,
   quotedSchema,
   SQLSTATE,
   sqlState,
+  textArray,
   type Database,
   type Param,
   type Queryable,
 } from "../../storage/index.ts";
 import { republishStatements } from "./statements.ts";
 
-/** Where a re-publish stands: everything up to here was sent again. Give it as `after` to go on from there. */
-export interface RepublishCursor {
-  readonly writtenAt: string;
-  readonly seq: string;
-}
+/**
+ * How far a republish has come: the last key that was sent again, as `lane/key/stream`, or the last message without a key, as
+ * `lane/message/seq`. Give it as `after`, with the same window, to continue from there.
+ */
+export type RepublishCursor = string;
 
 export interface RepublishOptions {
   /** Messages written at this time or later … */
@@ -25,14 +27,14 @@ export interface RepublishOptions {
   readonly to: Date;
   readonly topic?: string;
   readonly type?: string;
-  /** How many messages one transaction sends again. Default 500. */
+  /** How many messages one transaction sends again; more if a single key has more in the window. Default 500. */
   readonly pageSize?: number;
-  /** No more than this many per second. Default: no limit. */
+  /** Pauses between transactions, so that no more than this many per second go out on average. Default: no limit. */
   readonly ratePerSecond?: number;
-  /** Goes on where an earlier call ended. */
+  /** Continues where an earlier call with the same window ended. */
   readonly after?: RepublishCursor;
   readonly onProgress?: (progress: RepublishResult) => void;
-  /** Ends it after the page that is under way. */
+  /** Ends it after the current transaction. */
   readonly signal?: AbortSignal;
   /** How long the archive reaches back; an earlier window is refused. Default: whatever is there. */
   readonly retentionMs?: number;
@@ -48,10 +50,28 @@ export interface RepublishResult {
   readonly finished: boolean;
 }
 
+/** A message of the window. The messages of a key share a position. */
+interface Listed {
+  readonly id: string;
+  readonly day: string;
+  readonly position: RepublishCursor;
+}
+
+/** Whole keys that one transaction sends again. */
 interface Page {
-  readonly count: number;
-  readonly written_at: string | null;
-  readonly seq: string | null;
+  readonly messages: readonly Listed[];
+  readonly last: RepublishCursor;
+  /** True if `messages` is only the beginning of a single key. */
+  readonly isCut: boolean;
+}
+
+interface LockLimits {
+  /** How long one try waits for maintenance of the table and for other republishes. Publishers do not wait meanwhile. */
+  readonly maintenanceMs: number;
+  /** How long one try waits for open transactions that have written to the outbox. Publishers wait meanwhile. */
+  readonly writersMs: number;
+  /** After this long no further try is made. */
+  readonly giveUpMs: number;
 }
 
 const KNOWN = [
@@ -68,131 +88,186 @@ const KNOWN = [
   "actor",
   "reason",
 ];
-const DAY_MS = 86_400_000;
-/** Everybody who publishes waits for as long as a republish waits for them. */
-const LOCK_WAIT_MS = 100;
-const LOCK_ATTEMPTS = 20;
+/** Keys come in the order of lane, kind and number; this position is before all of them. */
+const START: RepublishCursor = "0/message/0";
+const CURSOR = /^(\d{1,3})\/(key|message)\/(-?\d{1,19})$/;
+/** The window is scanned once for each list. A list has this many pages, and at most this many messages. */
+const PAGES_PER_LIST = 40;
+const MAX_LISTED = 20_000;
+/** A server cancels an autovacuum after `deadlock_timeout`, by default 1 s, so a try waits longer than that. */
+const LOCK_LIMITS: LockLimits = { maintenanceMs: 10_000, writersMs: 100, giveUpMs: 40_000 };
+const LOOK_FOR_BLOCKERS_EVERY_MS = 30;
 const MAX_LOCK_PAUSE_MS = 2_000;
 
 type RepublishStatements = ReturnType<typeof republishStatements>;
 
 /**
  * Sends messages again that were sent before, under their own ids: for a broker that lost what it had acknowledged.
- * Consumers that handled one treat it as a duplicate. Order per key is kept: the messages of the window go out in their old
- * order, and in front of every newer message of their key that still waits, even if that is published meanwhile. A newer
- * message that was sent before, or is in flight, cannot be called back. The window is about when a message was written, so
- * begin it early enough for those that were sent late.
+ * Consumers that handled one treat it as a duplicate. Keys follow one another in no particular order. The messages of a key in
+ * the window are put back in one transaction, in their old order and in front of every newer message of the key that waits,
+ * also of one whose transaction is open. A newer message that was sent before, or is in flight, cannot be called back. The
+ * window is about when a message was written, so begin it early enough for those that were sent late.
  *
- * Publishing pauses for a moment with each page. Throws `STORAGE_UNAVAILABLE` when a transaction that has published stays
- * open for so long that no such moment comes.
+ * If the process dies, each key was put back whole or not at all. Run it again, or continue with the `upTo` of the last line in
+ * the audit log as `after`.
+ *
+ * Publishing pauses during each transaction. Throws `STORAGE_UNAVAILABLE`, and names the blocking sessions, if other sessions
+ * keep the outbox locked.
  */
 export async function republish(
   database: Database,
   schema: string,
   options: RepublishOptions,
+  limits: LockLimits = LOCK_LIMITS,
 ): Promise<RepublishResult> {
   const audit = new AuditWriter(schema);
   const entry = entryOf(options);
   return audit.audited(database, entry, async (note) => {
-    const result = await sendPages(database, schema, options, (tx, sent) =>
-      note(tx, { after: { count: sent.count, upTo: sent.upTo } }),
+    const result = await sendPages(database, schema, options, limits, (tx, count, upTo) =>
+      note(tx, { after: { count, upTo } }),
     );
-    if (result.count === 0) await note(database, { after: { count: 0, upTo: result.after.writtenAt } });
+    if (result.count === 0) await note(database, { after: { count: 0, upTo: result.after } });
     return result;
   });
 }
 
-/** How many messages `republish` would send again, as things stand. Reads what the window holds. */
+/** Counts the messages that `republish` would send again now. Reads all messages of the window. */
 export async function countRepublish(
   database: Database,
   schema: string,
   options: RepublishOptions,
 ): Promise<number> {
-  const { from, to, topic, type, after } = checked(options);
+  const { after = START, ...window } = checked(options);
   const { count } = republishStatements(quotedSchema(schema));
-  const { writtenAt, seq } = after ?? { writtenAt: from.toISOString(), seq: "0" };
-  const params = [writtenAt, to.toISOString(), seq, topic ?? null, type ?? null];
+  const params = [...windowParams(window), ...cursorParams(after)];
   return (await database.run<{ count: number }>(count, params)).rows[0]?.count ?? 0;
 }
 
-type NotePage = (tx: Queryable, sent: { readonly count: number; readonly upTo: string }) => Promise<void>;
+type NotePage = (tx: Queryable, count: number, upTo: RepublishCursor) => Promise<void>;
+type Place = (tx: Queryable, page: Page) => Promise<number>;
 
 async function sendPages(
   database: Database,
   schema: string,
   options: RepublishOptions,
+  limits: LockLimits,
   note: NotePage,
 ): Promise<RepublishResult> {
-  const { to, topic, type, pageSize, ratePerSecond, signal, onProgress } = checked(options);
+  const { pageSize, ratePerSecond, signal, onProgress, ...window } = checked(options);
   const sql = republishStatements(quotedSchema(schema));
-  let after = options.after ?? { writtenAt: options.from.toISOString(), seq: "0" };
-  let sliceMs = 1_000;
+  const listSize = Math.min(MAX_LISTED, pageSize * PAGES_PER_LIST);
+  const place = placing(sql, windowParams(window), note);
+  const isAborted = (): boolean => signal?.aborted === true;
+  let after = window.after ?? START;
   let count = 0;
   for (;;) {
-    const beganMs = systemClock.monotonicMs();
-    const finished = Date.parse(after.writtenAt) >= to.getTime();
-    if (finished || signal?.aborted === true) return { count, after, finished };
-    const end = sliceEnd(after, sliceMs, to);
-    const params = [after.writtenAt, end, after.seq, topic ?? null, pageSize, type ?? null];
-    const found = await sendPage(database, sql, params, note);
-    const sent = found?.count ?? 0;
-    count += sent;
-    // A full page may have more behind it in this slice; anything less is the end of the slice.
-    after = (sent === pageSize && lastOf(found)) || { writtenAt: end, seq: "0" };
-    sliceMs = nextSliceMs(sliceMs, sent, pageSize);
-    if (sent === 0) continue;
-    onProgress?.({ count, after, finished: false });
-    const dueMs = (sent / ratePerSecond) * 1_000;
-    await sleep(Math.max(0, dueMs - (systemClock.monotonicMs() - beganMs)), signal);
+    if (isAborted()) return { count, after, finished: false };
+    const params = [...windowParams(window), ...cursorParams(after), listSize];
+    const { rows } = await database.run<Listed>(sql.list, params);
+    for (const page of cutPages(rows, { pageSize, listSize })) {
+      if (isAborted()) return { count, after, finished: false };
+      const beganMs = systemClock.monotonicMs();
+      const sent = await withoutWriters(database, sql, { limits, after }, (tx) => place(tx, page));
+      count += sent;
+      after = page.last;
+      if (sent === 0) continue;
+      onProgress?.({ count, after, finished: false });
+      const dueMs = (sent / ratePerSecond) * 1_000;
+      await sleep(Math.max(0, dueMs - (systemClock.monotonicMs() - beganMs)), signal);
+    }
+    if (rows.length < listSize) return { count, after, finished: true };
   }
 }
 
-/** Sends a page again while no other transaction writes to the outbox. Retries, because writers wait during each try. */
-async function sendPage(
+/** Sends a page again together with its line in the audit log. Returns how many messages that were. */
+function placing(sql: RepublishStatements, window: readonly Param[], note: NotePage): Place {
+  return async (tx, { messages, last, isCut }) => {
+    const [lane, , stream] = cursorParams(last);
+    // The ids of a key that is longer than a list stay in the database.
+    const { rows } = isCut
+      ? await tx.run<{ count: number }>(sql.placeKey, [...window, lane, stream])
+      : await tx.run<{ count: number }>(sql.placePage, [
+          textArray(messages.map(({ id }) => id)),
+          textArray(messages.map(({ day }) => day)),
+        ]);
+    const count = rows[0]?.count ?? 0;
+    if (count > 0) await note(tx, count, last);
+    return count;
+  };
+}
+
+/**
+ * Pure: cuts a list into pages of whole keys. A page has more than `pageSize` messages only if it is a single key. The last key
+ * of a full list may continue behind it, so it is left to the next list, unless it fills this list alone.
+ */
+export function cutPages(
+  listed: readonly Listed[],
+  { pageSize, listSize }: { readonly pageSize: number; readonly listSize: number },
+): Page[] {
+  const keys: Listed[][] = [];
+  for (const message of listed) {
+    const key = keys.at(-1);
+    if (key?.[0]?.position === message.position) key.push(message);
+    else keys.push([message]);
+  }
+  const isFull = listed.length >= listSize;
+  const isCut = isFull && keys.length === 1;
+  if (isFull && !isCut) keys.pop();
+  const pages: Listed[][] = [];
+  for (const key of keys) {
+    const page = pages.at(-1);
+    if (page !== undefined && page.length + key.length <= pageSize) page.push(...key);
+    else pages.push(key);
+  }
+  return pages.map((messages) => ({ messages, last: messages.at(-1)?.position ?? START, isCut }));
+}
+
+/** Runs a transaction while no other session writes to the outbox. Retries, because publishers wait during each try. */
+async function withoutWriters<R>(
   database: Database,
   sql: RepublishStatements,
-  params: readonly Param[],
-  note: NotePage,
-): Promise<Page | undefined> {
+  { limits, after }: { readonly limits: LockLimits; readonly after: RepublishCursor },
+  work: (tx: Queryable) => Promise<R>,
+): Promise<R> {
+  const giveUpAtMs = systemClock.monotonicMs() + limits.giveUpMs;
+  let blockedBy = "";
+  const onTimeout = (blockers: string): void => void (blockedBy = blockers);
   for (let attempt = 1; ; attempt++) {
+    const tx = await database.begin();
     try {
-      return await sendPageAlone(database, sql, params, note);
+      const watch = { lookEveryMs: LOOK_FOR_BLOCKERS_EVERY_MS, onTimeout };
+      const locks = [limits.maintenanceMs, limits.writersMs];
+      await nameBlockers(database, tx, watch, () => tx.run(sql.keepWritersOut, locks));
+      const result = await work(tx);
+      await tx.commit();
+      return result;
     } catch (error) {
+      await tx.rollback();
       if (sqlState(error) !== SQLSTATE.lockNotAvailable) throw error;
-      if (attempt === LOCK_ATTEMPTS) throw writersStay(error);
-      await sleep(withJitter(Math.min(MAX_LOCK_PAUSE_MS, LOCK_WAIT_MS * 2 ** attempt), 0.5, random));
+      if (systemClock.monotonicMs() >= giveUpAtMs) throw staysLocked(error, blockedBy, after);
     }
+    await sleep(withJitter(Math.min(MAX_LOCK_PAUSE_MS, limits.writersMs * 2 ** attempt), 0.5, random));
   }
 }
 
-/** A page and its line in the audit log, or neither. */
-async function sendPageAlone(
-  database: Database,
-  { lockWait, keepWritersOut, republish: page }: RepublishStatements,
-  params: readonly Param[],
-  note: NotePage,
-): Promise<Page | undefined> {
-  const tx = await database.begin();
-  try {
-    await tx.run(lockWait, [`${LOCK_WAIT_MS}ms`]);
-    await tx.run(keepWritersOut);
-    const found = (await tx.run<Page>(page, params)).rows[0];
-    if ((found?.count ?? 0) > 0) await note(tx, { count: found?.count ?? 0, upTo: found?.written_at ?? "" });
-    await tx.commit();
-    return found;
-  } catch (error) {
-    await tx.rollback();
-    throw error;
-  }
-}
-
-function writersStay(cause: unknown): SagaboxError {
+function staysLocked(cause: unknown, blockedBy: string, after: RepublishCursor): SagaboxError {
   return new SagaboxError(
     "STORAGE_UNAVAILABLE",
-    "A republish needs a moment in which nobody writes to the outbox, and a transaction that has published stays open. " +
-      "Look for old transactions in pg_stat_activity, then continue with `after`.",
+    `A republish could not lock the outbox, blocked by: ${blockedBy}. Wait for that transaction or end it. Then continue ` +
+      `after ${after} (option \`after\`, or --after).`,
     { cause },
   );
+}
+
+type Window = Pick<RepublishOptions, "from" | "to" | "topic" | "type">;
+
+function windowParams({ from, to, topic, type }: Window): [string, string, string | null, string | null] {
+  return [from.toISOString(), to.toISOString(), topic ?? null, type ?? null];
+}
+
+function cursorParams(cursor: RepublishCursor): [lane: number, hasKey: boolean, number: string] {
+  const [, lane, kind, number = "0"] = CURSOR.exec(cursor) ?? [];
+  return [Number(lane), kind === "key", number];
 }
 
 function entryOf({ actor = "code", reason, from, to, topic, type }: RepublishOptions): AuditEntry & By {
@@ -210,28 +285,13 @@ function timeText(value: unknown): string {
   return isTime(value) ? value.toISOString() : String(value);
 }
 
-/** Pure: slices that hold about a page each, so that no statement sorts much more than it sends. */
-export function nextSliceMs(sliceMs: number, found: number, pageSize: number): number {
-  if (found >= pageSize) return Math.max(1, Math.floor(sliceMs / 2));
-  return found < pageSize / 4 ? Math.min(DAY_MS, sliceMs * 4) : sliceMs;
-}
-
-function lastOf(page: Page | undefined): RepublishCursor | undefined {
-  const { written_at: writtenAt = null, seq = null } = page ?? {};
-  return writtenAt === null || seq === null ? undefined : { writtenAt, seq };
-}
-
-function sliceEnd(after: RepublishCursor, sliceMs: number, to: Date): string {
-  return new Date(Math.min(Date.parse(after.writtenAt) + sliceMs, to.getTime())).toISOString();
-}
-
 function checked(options: RepublishOptions) {
   rejectUnknownKeys("republish", options, KNOWN);
   const { from, to, after, retentionMs = Number.POSITIVE_INFINITY } = options;
   if (!isTime(from) || !isTime(to) || from >= to) {
     throw new SagaboxError("OPTIONS_INVALID", "republish.from and .to must be dates, the first one earlier.");
   }
-  if (after !== undefined && (!isTime(new Date(after.writtenAt)) || !/^\d{1,19}$/.test(after.seq))) {
+  if (after !== undefined && !CURSOR.test(after)) {
     throw new SagaboxError("OPTIONS_INVALID", "republish.after must be what an earlier call returned.");
   }
   const oldest = systemClock.wallMs() - retentionMs;

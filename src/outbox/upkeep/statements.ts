@@ -170,61 +170,71 @@ export function partitionStatements(
   };
 }
 
-/** Sending again what was sent: one page of the archive per statement, so a page is sent whole or not at all. */
+/** Sending archived messages again. All messages of a key go in one statement, so a key is sent whole or not at all. */
 export function republishStatements(schema: string) {
-  // What still waits, lies among the dead letters or was discarded there was not sent; what never was in the outbox has
+  // A message that waits, is a dead letter or was discarded as one was not sent. A message that never was in the outbox has
   // seq 0.
-  const wasSent = `seq > 0
+  const wasSent = `message.seq > 0
             and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq)
             and not exists (select 1 from ${schema}.outbox where outbox.again and outbox.message_id = message.id)
             and not exists (select 1 from ${schema}.dead_letter
                              where message_id = message.id and origin = 'outbox'
                                and (closed_at is null or closed_as = 'discarded'))`;
-  // Whoever gave a message other data before it was sent has had those sent.
+  // If the data of a message was edited before it was sent, the edited copy was sent.
   const editedOn = `(select edit.kept_on
                      from ${schema}.dead_letter as letter
                      join ${schema}.dead_letter_edit as edit on edit.letter_id = letter.id
                     where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
                     order by letter.id desc limit 1)`;
+  const inWindow = `written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+          and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
+          and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text)`;
+  // The order in which keys are sent again. A message without a key has a position of its own.
+  const position = "lane::integer, stream is not null, coalesce(stream, seq)";
+  const isBehindCursor = `(${position}) > ($5::integer, $6::boolean, $7::text::bigint)`;
+  const place = (messages: string) => `with page as materialized (
+         select message.id, message.written_on, coalesce(${editedOn}, message.written_on) as sent_on
+           from ${messages}
+            and ${wasSent}
+       ), listed as materialized (
+         select array_agg(id) as ids, array_agg(written_on) as days, array_agg(sent_on) as sent_days from page
+       )
+       select coalesce((select ${schema}.outbox_send_again(ids, days, sent_days) from listed where ids is not null), 0) as count`;
   return {
     count: statement(
       "sagabox.outbox.republish_count",
       `select count(*)::integer as count
          from ${schema}.message
-        where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
-          and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
-          and (written_at, seq) > ($1::text::timestamptz, $3::text::bigint)
-          and ($4::text is null or topic = $4::text) and ($5::text is null or type = $5::text)
-          and ${wasSent}`,
+        where ${inWindow} and ${isBehindCursor} and ${wasSent}`,
     ),
-    lockWait: statement(
-      "sagabox.outbox.republish_lock_wait",
-      `select set_config('lock_timeout', $1::text, true)`,
+    // Sorted by key, so that the messages of a key are neighbours. Whether each was sent is asked when it is placed.
+    list: statement(
+      "sagabox.outbox.republish_list",
+      `select id, written_on::text as day,
+              concat_ws('/', lane, case when stream is null then 'message' else 'key' end, coalesce(stream, seq)) as position
+         from ${schema}.message
+        where ${inWindow} and ${isBehindCursor} and seq > 0
+        order by ${position}, seq
+        limit $8::integer`,
     ),
     keepWritersOut: statement(
       "sagabox.outbox.keep_writers_out",
-      `select ${schema}.outbox_keep_writers_out()`,
+      `select ${schema}.outbox_keep_writers_out($1::integer, $2::integer)`,
     ),
-    // In a transaction that keeps writers out. Newer messages of these keys that wait are numbered anew, behind these.
-    republish: statement(
-      "sagabox.outbox.republish",
-      `with page as materialized (
-         select id, written_on, seq, written_at, coalesce(${editedOn}, written_on) as sent_on
-           from ${schema}.message
-          where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
-            and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
-            and (written_at, seq) > ($1::text::timestamptz, $3::text::bigint)
-            and ($4::text is null or topic = $4::text) and ($6::text is null or type = $6::text)
-            and ${wasSent}
-          order by written_at, seq
-          limit $5::integer
-       ), listed as materialized (
-         select array_agg(id) as ids, array_agg(written_on) as days, array_agg(sent_on) as sent_days from page
-       )
-       select coalesce((select ${schema}.outbox_send_again(ids, days, sent_days) from listed where ids is not null), 0) as count,
-              last.seq::text, to_char(last.written_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at
-         from (select 1) as always
-         left join (select seq, written_at from page order by written_at desc, seq desc limit 1) as last on true`,
+    // Both in a transaction that keeps writers out. Newer messages of these keys that wait are numbered anew, behind these.
+    placePage: statement(
+      "sagabox.outbox.republish_page",
+      place(`unnest($1::text::text[], $2::text::date[]) as wanted (id, written_on)
+          cross join lateral (
+            select id, written_on, lane, seq from ${schema}.message as kept
+             where kept.id = wanted.id and kept.written_on = wanted.written_on offset 0
+          ) as message
+          where true`),
+    ),
+    placeKey: statement(
+      "sagabox.outbox.republish_key",
+      place(`${schema}.message
+          where ${inWindow} and message.lane = $5::integer and message.stream = $6::text::bigint`),
     ),
   };
 }

@@ -85,9 +85,10 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
   ]),
   ...because("send a window of the archive again", [
     "outbox.keep_writers_out",
-    "outbox.republish",
     "outbox.republish_count",
-    "outbox.republish_lock_wait",
+    "outbox.republish_key",
+    "outbox.republish_list",
+    "outbox.republish_page",
   ]),
   ...because("compare saga definitions when a worker starts", [
     "saga.add_definition",

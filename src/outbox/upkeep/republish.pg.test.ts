@@ -124,7 +124,7 @@ test("A15: a window that begins before the archive, or none at all, is refused w
 });
 
 test("a page holds whole keys, and the last key of a full list is left to the next list", () => {
-  const listed = [..."aaabbcdddd"].map((position, n) => ({ id: `${n}`, day: "2026-01-01", position }));
+  const listed = "aaabbcdddd".split("").map((position, n) => ({ id: `${n}`, day: "2026-01-01", position }));
   const cut = (pageSize: number, listSize: number) =>
     cutPages(listed.slice(0, listSize), { pageSize, listSize }).map(
       ({ messages, last, isCut }) => `${messages.map(({ position }) => position).join("")} ${last} ${isCut}`,

@@ -173,13 +173,13 @@ export function partitionStatements(
 /** Sending archived messages again. All messages of a key go in one statement, so a key is sent whole or not at all. */
 export function republishStatements(schema: string) {
   // A message that waits, is a dead letter or was discarded as one was not sent. A message that never was in the outbox has
-  // seq 0.
+  // seq 0. The offset keeps these questions from becoming joins, which would read the whole outbox.
   const wasSent = `message.seq > 0
-            and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq)
-            and not exists (select 1 from ${schema}.outbox where outbox.again and outbox.message_id = message.id)
+            and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq offset 0)
+            and not exists (select 1 from ${schema}.outbox where outbox.again and outbox.message_id = message.id offset 0)
             and not exists (select 1 from ${schema}.dead_letter
                              where message_id = message.id and origin = 'outbox'
-                               and (closed_at is null or closed_as = 'discarded'))`;
+                               and (closed_at is null or closed_as = 'discarded') offset 0)`;
   // If the data of a message was edited before it was sent, the edited copy was sent.
   const editedOn = `(select edit.kept_on
                      from ${schema}.dead_letter as letter

@@ -18,7 +18,7 @@ export interface RepublishPlan {
   readonly isWhole: boolean;
 }
 
-/** What `republishWindow` would send again. */
+/** Counts what `republishWindow` would send again. */
 export async function planRepublish(
   database: Database,
   schema: string,
@@ -33,7 +33,7 @@ export async function planRepublish(
   return { count, archiveFrom, isWhole: archiveFrom !== null && window.from >= new Date(archiveFrom) };
 }
 
-/** Sends the messages of a time window again, under their own ids and in their old order. */
+/** Sends the messages of a time window again, under their own ids and in the old order of each key. */
 export function republishWindow(
   database: Database,
   schema: string,

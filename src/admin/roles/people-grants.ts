@@ -103,7 +103,7 @@ export const operatorGrants: readonly Grant[] = [
   {
     on: "outbox_keep_writers_out",
     can: { execute: "all" },
-    why: "pauses publishing while a page is sent again",
+    why: "pauses publishing while keys are sent again",
   },
   {
     on: "outbox_send_again",

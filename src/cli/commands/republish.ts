@@ -19,14 +19,15 @@ export const republish: Command = {
     "republish --from <time> --to <time> [--topic <name>] [--type <name>] [--rate <number>] --reason <text> [--yes]",
     "republish --from <time> --to <time> [--topic <name>] [--type <name>] --dry-run",
   ],
-  details: `Messages go back into the outbox under their own ids and in their old order; a consumer that has handled one treats it as
-a duplicate. They go out before newer messages of their key that still wait; a newer one that was sent already, or is in
-flight, cannot be called back. What still waits, or lies among the dead letters, is left out. The window is about when a
-message was written, so begin it early enough for those that were sent late. It is written to the audit log.
+  details: `Messages go back into the outbox under their own ids; a consumer that has handled one treats it as a duplicate. All messages
+of a key go back in one transaction, in their old order and before newer messages of the key that still wait, also while
+workers run. A newer one that was sent already, or is in flight, cannot be called back. Messages that still wait and dead
+letters are left out. The window is about when a message was written, so begin it early enough for those that were sent late.
+It is written to the audit log.
 
-Publishing pauses for a moment with each page of messages.
+Publishing pauses during each transaction: some milliseconds, or seconds for a key with very many messages.
 
-Ctrl-C ends it after the page under way with exit code 4 and says how to go on: --after.
+Ctrl-C ends it after the current transaction with exit code 4 and says how to continue: --after. If it is killed, run it again.
 
 Examples:
   sagabox republish --from 2026-11-16T08:00:00Z --to 2026-11-16T08:30:00Z --dry-run
@@ -46,9 +47,13 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
     rate: {
       type: "string",
       value: "<number>",
-      help: `Messages in a second at most. Default: ${DEFAULT_RATE}.`,
+      help: `Messages in a second at most, on average. Default: ${DEFAULT_RATE}.`,
     },
-    after: { type: "string", value: "<cursor>", help: "Go on where an earlier one ended." },
+    after: {
+      type: "string",
+      value: "<cursor>",
+      help: "Continue where an earlier one with the same window ended.",
+    },
     "dry-run": dryRunOption,
     yes: yesOption,
     actor: actorOption,
@@ -93,7 +98,7 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
         io.out(
           finished
             ? `${count} message(s) go out again.`
-            : `Stopped: ${count} go out again. Go on with --after ${after}`,
+            : `Stopped: ${count} go out again. Continue with --after ${after}`,
         );
       return finished ? DONE : STOPPED;
     });

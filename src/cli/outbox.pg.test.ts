@@ -175,7 +175,8 @@ test("A15: republish sends a window again under its ids, stops on Ctrl-C and goe
     { signals, terminal: { out: false, draw: () => void signals.emit("SIGINT") } },
   );
   expect(stopped.code).toBe(4);
-  const [, after = ""] = /^Stopped: 4 go out again\. Continue with --after (\S+)$/m.exec(stopped.stdout) ?? [];
+  const [, after = ""] =
+    /^Stopped: 4 go out again\. Continue with --after (\S+)$/m.exec(stopped.stdout) ?? [];
   const rest = await cli(operator, ...args, ...why, "--yes", "--after", after, "--json");
   expect(JSON.parse(rest.stdout)).toMatchObject({ count: 16, finished: true });
   const sent = await query<{ ids: string[] }>(

@@ -137,10 +137,14 @@ export async function countRepublish(
   schema: string,
   options: RepublishOptions,
 ): Promise<number> {
-  const { after = START, ...window } = checked(options);
-  const { count } = republishStatements(quotedSchema(schema));
-  const params = [...windowParams(window), ...cursorParams(after)];
-  return (await database.run<{ count: number }>(count, params)).rows[0]?.count ?? 0;
+  const { after, ...window } = checked(options);
+  const sql = republishStatements(quotedSchema(schema));
+  const params = windowParams(window);
+  const { rows } =
+    after === undefined
+      ? await database.run<{ count: number }>(sql.countAll, params)
+      : await database.run<{ count: number }>(sql.countRest, [...params, ...cursorParams(after)]);
+  return rows[0]?.count ?? 0;
 }
 
 type NotePage = (tx: Queryable, count: number, upTo: RepublishCursor) => Promise<void>;

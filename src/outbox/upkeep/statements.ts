@@ -201,8 +201,15 @@ export function republishStatements(schema: string) {
        )
        select coalesce((select ${schema}.outbox_send_again(ids, days, sent_days) from listed where ids is not null), 0) as count`;
   return {
-    count: statement(
+    // The viewer role may run this one: it does not read the stream, which is derived from the key.
+    countAll: statement(
       "sagabox.outbox.republish_count",
+      `select count(*)::integer as count
+         from ${schema}.message
+        where ${inWindow} and ${wasSent}`,
+    ),
+    countRest: statement(
+      "sagabox.outbox.republish_count_rest",
       `select count(*)::integer as count
          from ${schema}.message
         where ${inWindow} and ${isBehindCursor} and ${wasSent}`,

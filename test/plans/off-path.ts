@@ -86,6 +86,7 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
   ...because("send a window of the archive again", [
     "outbox.keep_writers_out",
     "outbox.republish_count",
+    "outbox.republish_count_rest",
     "outbox.republish_key",
     "outbox.republish_list",
     "outbox.republish_page",

@@ -13,7 +13,7 @@ if (given === undefined) {
 }
 
 const startedMs = performance.now();
-const say = (line: string): void => {
+const printLine = (line: string): void => {
   console.error(`${((performance.now() - startedMs) / 1000).toFixed(0).padStart(4)} s  ${line}`);
 };
 
@@ -29,15 +29,15 @@ process.channel?.unref();
 const leftOut: { readonly what: string; readonly reason: string }[] = [];
 const leaveOut = (what: string, reason: string): void => {
   leftOut.push({ what, reason });
-  say(`${what} is left out: ${reason}`);
+  printLine(`${what} is left out: ${reason}`);
 };
-const bench: Bench = { server, rounds: given.rounds, quick: given.quick, say, leaveOut };
+const bench: Bench = { server, rounds: given.rounds, quick: given.quick, say: printLine, leaveOut };
 const results: Result[] = [];
 try {
   for (const suite of given.suite === "all" ? Object.keys(suites) : [given.suite]) {
     for (const [title, measure] of Object.entries(suites[suite] ?? {})) {
       if (given.only !== undefined && !new RegExp(`\\b${given.only}\\b`).test(title)) continue;
-      say(`${suite}: ${title}`);
+      printLine(`${suite}: ${title}`);
       results.push(...(await measure(bench)));
     }
   }

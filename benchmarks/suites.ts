@@ -11,7 +11,7 @@ import { memory } from "./relay/memory.ts";
 import { oldSnapshot } from "./relay/old-snapshot.ts";
 import { twoRelays } from "./relay/two-relays.ts";
 import { sagaSteps } from "./sagas/steps.ts";
-import { tracing } from "./telemetry/tracing.ts";
+import { measureTracing } from "./telemetry/tracing.ts";
 import { broker } from "./transports/broker.ts";
 
 type Measurement = (bench: Bench) => Promise<Result[]>;
@@ -36,7 +36,7 @@ export const suites: Readonly<Record<string, Readonly<Record<string, Measurement
     "P3.kafka: into and out of Kafka": (bench) => broker(bench, "kafka"),
   },
   sagas: { "P13: steps of sagas": sagaSteps },
-  telemetry: { "G3: what traces cost": tracing },
+  telemetry: { "G3: what traces cost": measureTracing },
   payloads: { "C5, C6: large and personal payloads": payloads },
   inbox: { "P12: ways to handle a message": consumer },
 };

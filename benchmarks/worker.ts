@@ -10,7 +10,7 @@ const report = (said: WorkerReport): void => {
 };
 
 let lanes = 0;
-const tell: Observer["tell"] = (name, fields) => {
+const tell: Observer["emit"] = (name, fields) => {
   const { count = 0, lanes: moved = 0 } = fields as { count?: number; lanes?: number };
   if (name === "relay.published") report({ kind: "settled", count, rssBytes: process.memoryUsage.rss() });
   if (!name.startsWith("lanes.")) return;
@@ -22,7 +22,7 @@ const bus = createBus({
   service: "bench",
   database: order.url,
   log: "error",
-  observers: [{ tell }],
+  observers: [{ emit: tell }],
   transport: noopTransport({
     latencyMs: order.latencyMs,
     onPublish: (batch) => {

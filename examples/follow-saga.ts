@@ -3,7 +3,7 @@ import type { Bus } from "sagabox";
 
 // #region ended
 /** Waits until a saga has ended, or needs a person. */
-export async function ended({ sagas }: Bus, sagaId: string): Promise<string> {
+export async function waitForEnd({ sagas }: Bus, sagaId: string): Promise<string> {
   for (;;) {
     const { status } = await sagas.show(sagaId);
     if (["completed", "compensated", "failed"].includes(status)) return status;
@@ -14,7 +14,7 @@ export async function ended({ sagas }: Bus, sagaId: string): Promise<string> {
 
 // #region history
 /** What became of its steps, in order. */
-export async function history({ sagas }: Bus, sagaId: string): Promise<string[]> {
+export async function readHistory({ sagas }: Bus, sagaId: string): Promise<string[]> {
   const lines = await sagas.history(sagaId);
   return lines
     .filter(({ step, to }) => step !== null && ["completed", "failed", "compensated"].includes(to ?? ""))

@@ -199,11 +199,11 @@ function roleTable(): readonly string[] {
 }
 
 function rightsTable(): readonly string[] {
-  const extent = (columns: Extent): string => (columns === "all" ? "" : ` (${columns.join(", ")})`);
+  const formatExtent = (columns: Extent): string => (columns === "all" ? "" : ` (${columns.join(", ")})`);
   const rows = roleNames.flatMap((name) =>
     roles[name].grants.map(({ on, can, why, only }) => {
       const rights = (Object.entries(can) as [string, Extent][]).map(
-        ([right, of]) => `${right}${extent(of)}`,
+        ([right, of]) => `${right}${formatExtent(of)}`,
       );
       const when =
         only === undefined ? "" : ` (only \`--with-${only === "optimistic" ? "optimistic-send" : only}\`)`;

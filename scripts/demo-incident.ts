@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { startEmbeddedPostgres } from "sagabox/embedded";
-import { playIncident } from "./incident/story.ts";
+import { runIncident } from "./incident/run-incident.ts";
 
 const READING_MS = 2_500;
 const args = process.argv.slice(2);
@@ -16,7 +16,7 @@ if (args.some((arg) => arg !== "--fast")) {
 
 const folder = mkdtempSync(join(tmpdir(), "sagabox-incident-"));
 chmodSync(folder, 0o755); // as root the server runs under another account, which has to get through
-const say = (line: string): void => void process.stdout.write(`${painted(line)}\n`);
+const printLine = (line: string): void => void process.stdout.write(`${colorLine(line)}\n`);
 // Ctrl-C ends the story at its next pause, and everything it began with it; a second one ends the process.
 const interrupt = new AbortController();
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
@@ -24,14 +24,14 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
 const pause = (): Promise<void> =>
   setTimeout(args.includes("--fast") ? 0 : READING_MS, undefined, { signal: interrupt.signal });
 
-say("Starting PostgreSQL …");
+printLine("Starting PostgreSQL …");
 const server = await startEmbeddedPostgres({
   dataDir: join(folder, "data"),
   settings: { fsync: "off" },
   onNotice: () => undefined,
 });
 try {
-  await playIncident({ url: server.url, say, pause });
+  await runIncident({ url: server.url, say: printLine, pause });
 } catch (error) {
   process.exitCode = interrupt.signal.aborted ? 130 : 1;
   const reason = interrupt.signal.aborted ? interrupt.signal.reason : error;
@@ -41,7 +41,7 @@ await server.stop();
 rmSync(folder, { recursive: true, force: true });
 
 // What a person types stands out from what is told and what is printed.
-function painted(line: string): string {
+function colorLine(line: string): string {
   if (!process.stdout.isTTY || process.env["NO_COLOR"]) return line;
   if (line.startsWith("\n$ ")) return `\u001b[1;36m${line}\u001b[0m`;
   return line.startsWith("  ") ? line : `\u001b[1m${line}\u001b[0m`;

@@ -9,7 +9,7 @@ import { serveShop } from "../examples/shop/http.ts";
 import { startLoad } from "../examples/shop/load.ts";
 import { openShop } from "../examples/shop/shop.ts";
 import { showFigures } from "../examples/shop/view.ts";
-import { isServer } from "../src/embedded/postmaster-file.ts";
+import { isPostgresProcess } from "../src/embedded/postmaster-file.ts";
 import { demoHelp, demoTransport } from "./demo-transport.ts";
 import { StopRequest } from "./stop-request.ts";
 
@@ -44,7 +44,7 @@ process.exit();
 
 async function run(): Promise<void> {
   const { PORT = "3000", SAGABOX_PORT = "8000", SAGABOX_SCHEMA = "sagabox", SHOP_LOAD = "1" } = process.env;
-  const ports = { shop: portOf("PORT", PORT), health: portOf("SAGABOX_PORT", SAGABOX_PORT) };
+  const ports = { shop: parsePort("PORT", PORT), health: parsePort("SAGABOX_PORT", SAGABOX_PORT) };
   const carried = await demoTransport(process.argv.slice(2), process.env["SAGABOX_BROKER_URL"], (line) =>
     out.write(`${line}\n`),
   );
@@ -62,8 +62,8 @@ async function run(): Promise<void> {
     ...(carried.transport !== undefined && { transport: carried.transport }),
   });
   undo.push(() => opened.bus.stop());
-  const shop = figures.counting(opened);
-  undo.push(figures.watching(shop));
+  const shop = figures.countOrders(opened);
+  undo.push(figures.watchBacklog(shop));
   const { port: healthPort = ports.health } = await shop.bus.run({ port: ports.health });
   const found = await ordersFound(pool);
   const server = await serveShop(shop, ports.shop);
@@ -86,12 +86,12 @@ async function database(): Promise<{ url: string; place: string }> {
   const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
   const note = join(folder, "shop.url"); // for `npm run sagabox`, as long as the server runs
   // Also when a second Ctrl-C ends us at once, before it was its turn.
-  const dropped = (): void => {
-    if (!isServer(server.pid)) return;
+  const onDisconnect = (): void => {
+    if (!isPostgresProcess(server.pid)) return;
     process.kill(server.pid, "SIGINT");
     rmSync(note, { force: true });
   };
-  if (!server.reused) process.once("exit", dropped);
+  if (!server.reused) process.once("exit", onDisconnect);
   undo.push(async () => (await leave(server)) && rmSync(note, { force: true }));
   writeFileSync(note, server.url, { mode: 0o600 });
   const place = relative(root, server.dataDir);
@@ -144,7 +144,7 @@ function about(port: number, healthPort: number, place: string, carrier: string)
   ];
 }
 
-function portOf(name: string, value: string): number {
+function parsePort(name: string, value: string): number {
   const port = Number(value);
   if (/^\d{1,5}$/.test(value) && port <= 65_535) return port;
   throw new Error(`${name} must be a port between 0 and 65535, but it is "${value}".`);

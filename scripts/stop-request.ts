@@ -12,12 +12,12 @@ export class StopRequest {
       this.#resolve = resolve;
     });
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
-      source.on(signal, () => this.#hear(source));
+      source.on(signal, () => this.#listenTo(source));
     // Nobody reads any more, as in `npm start | head`: there is nothing left to show.
     out.on("error", () => this.#resolve());
   }
 
-  #hear(source: NodeJS.Process): void {
+  #listenTo(source: NodeJS.Process): void {
     const nowMs = performance.now();
     if (this.#firstMs === undefined) {
       this.#firstMs = nowMs;

@@ -6,7 +6,7 @@ export type {
   BusOptions,
   BusTransaction,
   LogOptions,
-  Prepared,
+  PreparedMessage,
   Readiness,
   RunOptions,
   Running,
@@ -23,7 +23,7 @@ export type {
   VerifyOptions,
   VerifyReport,
 } from "./audit/index.ts";
-export { attachment, command, event, isAttachment, isErased, isSealed, stream } from "./message/index.ts";
+export { attachment, command, event, isAttachment, isErased, isEncrypted, stream } from "./message/index.ts";
 export type {
   AnyCommand,
   AnyContract,
@@ -39,10 +39,10 @@ export type {
   MessageContext,
   Personal,
   ReplyOf,
-  Sealed,
+  Encrypted,
 } from "./message/index.ts";
 export { currentMessageContext, fromCloudEvent, toCloudEvent, toCloudEventJson } from "./message/index.ts";
-export type { CloudEvent, CloudEventPlace } from "./message/index.ts";
+export type { CloudEvent, CloudEventOptions } from "./message/index.ts";
 export type { MessageFacts, MessageState, OutboxOptions, Published, PublishOptions } from "./outbox/index.ts";
 export { canTransition, nextStates, stateDiagram, transition } from "./outbox/index.ts";
 export type {
@@ -73,7 +73,7 @@ export {
 } from "./errors/index.ts";
 export { checkFlow, flow, flowDiagram, flowPathDiagram, judgePath } from "./flow/index.ts";
 export type {
-  Awaited,
+  PendingReaction,
   Flow,
   FlowFinding,
   FlowPath,

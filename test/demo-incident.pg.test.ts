@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { playIncident } from "../scripts/incident/story.ts";
+import { runIncident } from "../scripts/incident/run-incident.ts";
 import { temporaryDatabase } from "./support/database.ts";
 
 test("the incident is played with the real tools: two causes found, one repaired and replayed, one discarded", async () => {
   const { url } = await temporaryDatabase();
   const lines: string[] = [];
-  await playIncident({ url, say: (line) => void lines.push(line), pause: () => Promise.resolve() });
+  await runIncident({ url, say: (line) => void lines.push(line), pause: () => Promise.resolve() });
   const told = lines.join("\n");
   const commands = lines.filter((line) => line.startsWith("\n$ sagabox ")).map((line) => line.split(" ")[2]);
   expect(commands).toEqual([

@@ -10,7 +10,7 @@ test("npm start: the shop answers, an order is billed and shipped once, Ctrl-C l
   await first.ready();
   await until(async () => (await first.health()) === 200); // when it has its lanes
   expect(await first.postmaster()).toBeDefined();
-  const id = await first.place();
+  const id = await first.placeOrder();
   await until(async () => (await first.order(id)).shipped > 0, 30_000);
   expect(await first.order(id)).toMatchObject({ billed: 1, shipped: 1 });
   expect([await first.interrupt(), first.isAlive, await first.postmaster()], first.told).toEqual([

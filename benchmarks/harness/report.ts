@@ -7,7 +7,7 @@ export function table(
   results: readonly Result[],
   leftOut: readonly { readonly what: string; readonly reason: string }[],
 ): string {
-  const rows = results.map(rowOf);
+  const rows = results.map(toRow);
   const widths = COLUMNS.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]?.length ?? 0)));
   const line = (cells: readonly string[]): string =>
     cells
@@ -17,12 +17,12 @@ export function table(
   return [
     line(COLUMNS),
     line(widths.map((width) => "-".repeat(width))),
-    ...rows.flatMap((row, i) => [line(row), ...detailOf(results[i])]),
+    ...rows.flatMap((row, i) => [line(row), ...formatDetail(results[i])]),
     ...leftOut.map(({ what, reason }) => `${what} is left out: ${reason}`),
   ].join("\n");
 }
 
-function rowOf(one: Result): string[] {
+function toRow(one: Result): string[] {
   const sign = one.better === "higher" ? ">=" : "<=";
   return [
     one.id,
@@ -41,7 +41,7 @@ function verdict({ ok, ratio, first, aim, better }: Result): string {
   return aim !== null && reaches(ratio, aim, better) ? "aim" : "ok";
 }
 
-function detailOf(one: Result | undefined): string[] {
+function formatDetail(one: Result | undefined): string[] {
   const entries = Object.entries(one?.detail ?? {}).map(([name, value]) => `${name} ${value}`);
   if (one?.room !== undefined) entries.push(`sketch ${one.room.here}, in the list ${one.room.there}`);
   return entries.length === 0 ? [] : [`    ${entries.join(" · ")}`];

@@ -21,7 +21,7 @@ export interface Result {
 export function result(id: TargetId, { ratio, spread }: Ratio, detail?: Detail, sketch?: Ratio): Result {
   const target: Target = targets[id];
   const { name, better } = target;
-  const { first, aim, room } = scaled(target, sketch);
+  const { first, aim, room } = scaleResult(target, sketch);
   const shown = round(ratio);
   return {
     id,
@@ -33,12 +33,12 @@ export function result(id: TargetId, { ratio, spread }: Ratio, detail?: Detail, 
     better,
     ok: reaches(shown, first, better),
     ...(room === undefined ? {} : { room }),
-    ...(detail === undefined ? {} : { detail: rounded(detail) }),
+    ...(detail === undefined ? {} : { detail: roundDetail(detail) }),
   };
 }
 
 /** A machine that leaves less room than the one where the bounds were set is asked for the same share of it; never for more. */
-function scaled(
+function scaleResult(
   { first, aim, room }: Target,
   sketch: Ratio | undefined,
 ): Pick<Result, "first" | "aim" | "room"> {
@@ -53,7 +53,7 @@ export function reaches(ratio: number, bound: number | null, better: Target["bet
   return bound === null || (better === "higher" ? ratio >= bound : ratio <= bound);
 }
 
-function rounded(detail: Detail): Detail {
+function roundDetail(detail: Detail): Detail {
   return Object.fromEntries(
     Object.entries(detail).map(([name, value]) => [name, typeof value === "number" ? round(value) : value]),
   );

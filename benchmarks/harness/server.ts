@@ -20,12 +20,12 @@ export const ADMIN = "bench admin";
 
 export interface Server {
   /** An empty database of its own. */
-  database(name: string): Promise<Place>;
+  database(name: string): Promise<BenchDatabase>;
   stop(): Promise<void>;
 }
 
 /** A database and a pool to prepare and inspect it with; contenders open connections of their own. */
-export interface Place {
+export interface BenchDatabase {
   readonly url: string;
   readonly admin: pg.Pool;
   pool(max: number): pg.Pool;
@@ -57,7 +57,7 @@ export async function startServer(): Promise<Server> {
       await admin.query(`create database ${name} template template0`);
       const url = new URL(server.url);
       url.pathname = `/${name}`;
-      return place(url.href, async () => {
+      return createDatabase(url.href, async () => {
         await admin.query(`drop database ${name} with (force)`);
       });
     },
@@ -65,7 +65,7 @@ export async function startServer(): Promise<Server> {
   };
 }
 
-function place(url: string, remove: () => Promise<void>): Place {
+function createDatabase(url: string, remove: () => Promise<void>): BenchDatabase {
   const pools: pg.Pool[] = [];
   const open = (max: number, name?: string): pg.Pool => {
     const pool = openPool(url, max, name);

@@ -17,7 +17,7 @@ export interface Ratio {
 }
 
 /** One ratio for each round, then their median: what the machine did in a round it did to both. */
-export function ratioOf(ours: readonly number[], theirs: readonly number[]): Ratio {
+export function computeRatio(ours: readonly number[], theirs: readonly number[]): Ratio {
   return summary(ours.map((value, round) => value / (theirs[round] ?? Number.NaN)));
 }
 

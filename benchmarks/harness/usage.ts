@@ -1,14 +1,14 @@
 import type pg from "pg";
-import { ADMIN, type Place } from "./server.ts";
+import { ADMIN, type BenchDatabase } from "./server.ts";
 
 /** Bytes of write-ahead log that `work` caused, together with whatever else ran on the server meanwhile. */
-export async function walOf(place: Place, work: () => Promise<unknown>): Promise<number> {
+export async function measureWal(place: BenchDatabase, work: () => Promise<unknown>): Promise<number> {
   const before = await position(place);
   await work();
   return (await position(place)) - before;
 }
 
-async function position({ admin }: Place): Promise<number> {
+async function position({ admin }: BenchDatabase): Promise<number> {
   const { rows } = await admin.query<{ bytes: string }>(
     "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::text as bytes",
   );
@@ -16,7 +16,7 @@ async function position({ admin }: Place): Promise<number> {
 }
 
 /** Row versions killed so far. Sessions report theirs when they end at the latest, so they must have ended. */
-export async function killedVersions(place: Place, tables: string): Promise<number> {
+export async function killedVersions(place: BenchDatabase, tables: string): Promise<number> {
   while (await hasOthers(place)) await new Promise((resolve) => setTimeout(resolve, 20));
   const { rows } = await place.admin.query<{ killed: string }>(
     `select coalesce(sum(n_tup_upd + n_tup_del), 0)::text as killed from pg_stat_user_tables
@@ -26,7 +26,7 @@ export async function killedVersions(place: Place, tables: string): Promise<numb
   return Number(rows[0]?.killed);
 }
 
-async function hasOthers({ admin }: Place): Promise<boolean> {
+async function hasOthers({ admin }: BenchDatabase): Promise<boolean> {
   const { rows } = await admin.query<{ others: boolean }>(
     `select exists (select 1 from pg_stat_activity where datname = current_database()
                        and backend_type = 'client backend' and application_name <> $1) as others`,

@@ -1,7 +1,7 @@
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 import { TransactionPerMessage } from "../references/inbox.ts";
 import { SketchConsumer } from "../references/sketch-writes.ts";
 import { consumers, type Style } from "./consumers.ts";
@@ -30,7 +30,7 @@ export async function consumer(bench: Bench): Promise<Result[]> {
     "sketch, statement": () => sketch.statementRate(count),
     "sketch, bulk": () => sketch.bulkRate(count),
   });
-  const room = (name: "sketch, statement" | "sketch, bulk") => ratioOf(samples[name], samples.raw);
+  const room = (name: "sketch, statement" | "sketch, bulk") => computeRatio(samples[name], samples.raw);
   const costs = Object.fromEntries(
     Object.entries(open).map(([style, one]) => [style, one.statementsPerMessage()]),
   );
@@ -41,11 +41,16 @@ export async function consumer(bench: Bench): Promise<Result[]> {
     "statements per message": costs[style] ?? Number.NaN,
     "transaction per message, messages/s": median(samples.raw),
   });
-  const plain = { "plain handler, ratio": ratioOf(samples.each, samples.raw).ratio };
+  const plain = { "plain handler, ratio": computeRatio(samples.each, samples.raw).ratio };
   const statement = { ...detail("statement"), ...plain };
   return [
-    result("P12.statement", ratioOf(samples.statement, samples.raw), statement, room("sketch, statement")),
-    result("P12.pipelined", ratioOf(samples.pipelined, samples.raw), detail("pipelined")),
-    result("P12.bulk", ratioOf(samples.bulk, samples.raw), detail("bulk"), room("sketch, bulk")),
+    result(
+      "P12.statement",
+      computeRatio(samples.statement, samples.raw),
+      statement,
+      room("sketch, statement"),
+    ),
+    result("P12.pipelined", computeRatio(samples.pipelined, samples.raw), detail("pipelined")),
+    result("P12.bulk", computeRatio(samples.bulk, samples.raw), detail("bulk"), room("sketch, bulk")),
   ];
 }

@@ -54,16 +54,16 @@ function register(bus: Bus, style: Style): void {
   if (style === "each" || style === "pipelined") {
     const options = style === "each" ? common : { ...common, batch: BATCH };
     bus.on(OrderPlaced, options, async ({ data }, { tx }) => {
-      await tx.query(BUSINESS_INSERT, rowOf(data.orderId));
+      await tx.query(BUSINESS_INSERT, createRow(data.orderId));
     });
   } else if (style === "statement") {
     bus.on(OrderPlaced, {
       ...common,
-      statement: ({ data }) => ({ text: ONCE, params: rowOf(data.orderId) }),
+      statement: ({ data }) => ({ text: ONCE, params: createRow(data.orderId) }),
     });
   } else {
     bus.onBatch(OrderPlaced, { ...common, batch: BATCH }, async (messages, { tx }) => {
-      const rows = messages.map(({ data }) => rowOf(data.orderId));
+      const rows = messages.map(({ data }) => createRow(data.orderId));
       await tx.query(
         BULK,
         [0, 1, 2].map((column) => rows.map((row) => row[column])),
@@ -72,7 +72,7 @@ function register(bus: Bus, style: Style): void {
   }
 }
 
-function rowOf(orderId: string): [customer: string, total: number, note: string] {
+function createRow(orderId: string): [customer: string, total: number, note: string] {
   return businessRow(Number(orderId.slice(-9)));
 }
 
@@ -85,7 +85,7 @@ class Counter implements Observer {
   #processed = 0;
   #waiting: { readonly end: number; readonly resolve: () => void } | undefined;
 
-  readonly tell: Observer["tell"] = (name) => {
+  readonly emit: Observer["emit"] = (name) => {
     if (name !== "consumer.processed") return;
     this.#processed += 1;
     if (this.#waiting !== undefined && this.#processed >= this.#waiting.end) this.#waiting.resolve();

@@ -9,15 +9,15 @@ import { keyRing } from "../../src/privacy/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { compare } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 
 const AT_ONCE = 8;
 const LARGE_BYTES = 256 * 1024;
-const PERSONS = 500;
+const SUBJECTS = 500;
 
 const Customer = z.object({ id: z.string(), name: z.string(), email: z.string(), total: z.number() });
 const Plain = event("bench.plain", { schema: Customer, key: ({ id }) => id });
-const Sealed = event("bench.sealed", {
+const EncryptedEvent = event("bench.sealed", {
   schema: Customer,
   key: ({ id }) => id,
   personal: { subject: ({ id }) => id, fields: ["name", "email"] },
@@ -38,7 +38,7 @@ export async function payloads(bench: Bench): Promise<Result[]> {
   const few = (count: number, warmUp: boolean): number => (warmUp ? Math.ceil(count / 5) : count);
   const samples = await compare(bench, "payloads, messages/s", {
     plain: ({ warmUp }) => inline.rate(few(small, warmUp), (n) => inline.customer(Plain, n)),
-    sealed: ({ warmUp }) => inline.rate(few(small, warmUp), (n) => inline.customer(Sealed, n)),
+    sealed: ({ warmUp }) => inline.rate(few(small, warmUp), (n) => inline.customer(EncryptedEvent, n)),
     inline: ({ warmUp }) => inline.rate(few(large, warmUp), (n) => inline.large(n)),
     shelved: ({ warmUp }) => shelved.rate(few(large, warmUp), (n) => shelved.large(n)),
     filed: ({ warmUp }) => filed.rate(few(large, warmUp), (n) => filed.large(n)),
@@ -46,15 +46,15 @@ export async function payloads(bench: Bench): Promise<Result[]> {
   for (const place of [inline, shelved, filed]) await place.close();
   await rm(folder, { recursive: true });
   return [
-    result("C6.sealed", ratioOf(samples.sealed, samples.plain), {
+    result("C6.sealed", computeRatio(samples.sealed, samples.plain), {
       "sealed messages/s": median(samples.sealed),
       "plain messages/s": median(samples.plain),
     }),
-    result("C5.postgres", ratioOf(samples.shelved, samples.inline), {
+    result("C5.postgres", computeRatio(samples.shelved, samples.inline), {
       "256 kB in a store of the database, messages/s": median(samples.shelved),
       "256 kB in the message, messages/s": median(samples.inline),
     }),
-    result("C5.file", ratioOf(samples.filed, samples.inline), {
+    result("C5.file", computeRatio(samples.filed, samples.inline), {
       "256 kB in a folder, messages/s": median(samples.filed),
     }),
   ];
@@ -74,7 +74,7 @@ async function openBus(bench: Bench, name: string, claimCheck: ClaimCheckOptions
   });
   let handled = 0;
   let reached: { readonly count: number; readonly told: () => void } | undefined;
-  for (const contract of [Plain, Sealed, Large]) {
+  for (const contract of [Plain, EncryptedEvent, Large]) {
     bus.on(contract, { consumer: "bench", concurrency: AT_ONCE }, () => {
       handled += 1;
       if (reached !== undefined && handled >= reached.count) reached.told();
@@ -84,8 +84,8 @@ async function openBus(bench: Bench, name: string, claimCheck: ClaimCheckOptions
   await bus.run();
   const scan = randomBytes(LARGE_BYTES / 2).toString("hex");
   return {
-    customer: (contract: typeof Plain | typeof Sealed, n: number) => {
-      const id = `person-${n % PERSONS}`;
+    customer: (contract: typeof Plain | typeof EncryptedEvent, n: number) => {
+      const id = `person-${n % SUBJECTS}`;
       const data = { id, name: `Person Number ${n}`, email: `person-${n}@example.org`, total: n };
       return bus.transaction((tx) => tx.publish(contract, data));
     },

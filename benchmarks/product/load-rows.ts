@@ -1,6 +1,6 @@
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 import { wakeUpChannel } from "../../src/lanes/index.ts";
-import { laneOf, streamOf, topicOf } from "../../src/message/index.ts";
+import { laneFor, streamFor, resolveTopic } from "../../src/message/index.ts";
 import { order, OrderPlaced } from "./order-placed.ts";
 
 /** Rows as the product writes them, made inside the server because there are so many. */
@@ -10,7 +10,7 @@ const CUSTOMERS = 2_000;
 /** The customer whose first message fails, with all the others behind it. */
 const UNLUCKY = "customer-unlucky";
 
-export async function loadRows(place: Place, load: Load, count: number): Promise<void> {
+export async function loadRows(place: BenchDatabase, load: Load, count: number): Promise<void> {
   const { admin } = place;
   const used = load === "held" ? [UNLUCKY] : CUSTOMER_KEYS;
   await loadKeys(place, used);
@@ -23,12 +23,12 @@ export async function loadRows(place: Place, load: Load, count: number): Promise
 }
 
 /** What `loadBacklog` draws from. */
-export async function loadKeys({ admin }: Place, keys = CUSTOMER_KEYS): Promise<void> {
+export async function loadKeys({ admin }: BenchDatabase, keys = CUSTOMER_KEYS): Promise<void> {
   await admin.query("create table load_key (n integer primary key, key text, lane integer, stream bigint)");
   await admin.query(
     `insert into load_key select n - 1, key, lane, stream
        from unnest($1::text[], $2::integer[], $3::bigint[]) with ordinality as given (key, lane, stream, n)`,
-    [keys, keys.map(laneOf), keys.map((key) => streamOf(TOPIC, key))],
+    [keys, keys.map(laneFor), keys.map((key) => streamFor(TOPIC, key))],
   );
 }
 
@@ -36,7 +36,7 @@ export async function loadKeys({ admin }: Place, keys = CUSTOMER_KEYS): Promise<
  * A backlog in one transaction, and the hint that a service sends behind its COMMIT: the relay sees all of it or nothing.
  * Made by the server, as that of every other contender is, it leaves nothing behind in the process that is measured.
  */
-export async function loadBacklog({ admin }: Place, count: number): Promise<void> {
+export async function loadBacklog({ admin }: BenchDatabase, count: number): Promise<void> {
   const client = await admin.connect();
   try {
     await client.query("begin");
@@ -50,7 +50,7 @@ export async function loadBacklog({ admin }: Place, count: number): Promise<void
   }
 }
 
-const TOPIC = topicOf(OrderPlaced, undefined);
+const TOPIC = resolveTopic(OrderPlaced, undefined);
 const CUSTOMER_KEYS: readonly string[] = Array.from({ length: CUSTOMERS }, (_, n) => `customer-${n}`);
 
 const COLUMNS = `id, lane, stream, kind, type, schema_version, topic, key, correlation_id, traceparent, source, priority,

@@ -13,8 +13,8 @@ export class RunningBus {
   readonly #waiting = new Set<{ readonly reached: () => boolean; readonly resolve: () => void }>();
 
   constructor(options: Omit<BusOptions, "service" | "log" | "observers">) {
-    const tell: Observer["tell"] = (name, fields) => this.#heard(name, fields as Heard);
-    this.bus = createBus({ service: "bench", log: "error", observers: [{ tell }], ...options });
+    const tell: Observer["emit"] = (name, fields) => this.#onEvent(name, fields as EventFields);
+    this.bus = createBus({ service: "bench", log: "error", observers: [{ emit: tell }], ...options });
   }
 
   /** Runs and owns this many lanes. */
@@ -61,15 +61,15 @@ export class RunningBus {
   }
 
   // Two reads are asked for at once, and the second waits for the first on the session that they share.
-  #fetched({ count, durationMs }: Heard): void {
+  #onFetched({ count, durationMs }: EventFields): void {
     const nowMs = performance.now();
     this.fetches.push({ count, durationMs: Math.min(durationMs, nowMs - this.#fetchedMs) });
     this.#fetchedMs = nowMs;
   }
 
-  #heard(name: string, fields: Heard): void {
+  #onEvent(name: string, fields: EventFields): void {
     if (name === "relay.published") this.#settled += fields.count;
-    else if (name === "relay.fetched") this.#fetched(fields);
+    else if (name === "relay.fetched") this.#onFetched(fields);
     else if (name === "lanes.gained" && fields.scope === "outbox") this.#lanes += fields.lanes;
     else if (name.startsWith("lanes.") && fields.scope === "outbox") this.#lanes -= fields.lanes;
     else return;
@@ -81,7 +81,7 @@ export class RunningBus {
   }
 }
 
-interface Heard {
+interface EventFields {
   readonly count: number;
   readonly durationMs: number;
   readonly lanes: number;

@@ -17,13 +17,13 @@ export type WorkerReport =
 /** A relay in a process of its own. */
 export class WorkerProcess {
   readonly #child: ChildProcess;
-  readonly #heard: (report: WorkerReport) => void;
+  readonly #onReport: (report: WorkerReport) => void;
   lanes = 0;
   settled = 0;
   rssBytes = 0;
 
   constructor(order: WorkerOrder, heard: (report: WorkerReport, worker: WorkerProcess) => void) {
-    this.#heard = (report) => heard(report, this);
+    this.#onReport = (report) => heard(report, this);
     this.#child = fork(
       new URL(import.meta.url.endsWith(".ts") ? "../worker.ts" : "../worker.js", import.meta.url),
       [JSON.stringify(order)],
@@ -31,7 +31,7 @@ export class WorkerProcess {
         stdio: ["ignore", "inherit", "inherit", "ipc"],
       },
     );
-    this.#child.on("message", (report: WorkerReport) => this.#hear(report));
+    this.#child.on("message", (report: WorkerReport) => this.#handleReport(report));
   }
 
   async stop(): Promise<void> {
@@ -40,13 +40,13 @@ export class WorkerProcess {
     await ended;
   }
 
-  #hear(report: WorkerReport): void {
+  #handleReport(report: WorkerReport): void {
     if (report.kind === "lanes") this.lanes = report.lanes;
     if (report.kind === "settled") {
       this.settled += report.count;
       this.rssBytes = Math.max(this.rssBytes, report.rssBytes);
     }
-    this.#heard(report);
+    this.#onReport(report);
   }
 }
 
@@ -64,19 +64,19 @@ export class Workers {
     this.#onPublishing = onPublishing;
     this.#workers = Array.from(
       { length: count },
-      () => new WorkerProcess(order, (report) => this.#hear(report)),
+      () => new WorkerProcess(order, (report) => this.#handleReport(report)),
     );
   }
 
   /** Every lane has an owner and every worker its share. */
-  shared(): Promise<void> {
+  waitForShare(): Promise<void> {
     const share = 256 / this.#workers.length;
     return this.#until(() => this.#workers.every(({ lanes }) => lanes === share));
   }
 
   settles(count: number): Promise<void> {
-    const end = this.#settled() + count;
-    return this.#until(() => this.#settled() >= end);
+    const end = this.#countSettled() + count;
+    return this.#until(() => this.#countSettled() >= end);
   }
 
   rssBytes(): number {
@@ -87,7 +87,7 @@ export class Workers {
     await Promise.all(this.#workers.map((worker) => worker.stop()));
   }
 
-  #settled(): number {
+  #countSettled(): number {
     return this.#workers.reduce((sum, worker) => sum + worker.settled, 0);
   }
 
@@ -96,7 +96,7 @@ export class Workers {
     return new Promise((resolve) => this.#waiting.add({ reached, resolve }));
   }
 
-  #hear(report: WorkerReport): void {
+  #handleReport(report: WorkerReport): void {
     if (report.kind === "publishing") return this.#onPublishing(report.ids, BigInt(report.atNs));
     for (const entry of this.#waiting) {
       if (!entry.reached()) continue;

@@ -1,7 +1,7 @@
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Detail, type Result } from "../harness/result.ts";
-import { median, quantile, ratioOf } from "../harness/statistics.ts";
+import { median, quantile, computeRatio } from "../harness/statistics.ts";
 import { RawNotify } from "../references/notify.ts";
 import { optimisticSender, relayElsewhere, relayInside } from "./senders.ts";
 import { steadily, Stopwatch } from "./stopwatch.ts";
@@ -15,12 +15,16 @@ export async function latency(bench: Bench): Promise<Result[]> {
   const rawPlace = await bench.server.database("notify");
   const raw = await RawNotify.open(rawPlace);
   const rawWatch = new Stopwatch();
-  raw.onHeard((id, atNs) => rawWatch.published([id], atNs));
+  raw.onNotified((id, atNs) => rawWatch.notePublished([id], atNs));
   const elsewhere = await relayElsewhere(bench);
   const inside = await relayInside(bench);
   const optimistic = await optimisticSender(bench);
 
-  const measured = (name: string, watch: Stopwatch, write: (n: number) => Promise<Written>): Contender => {
+  const measureLatency = (
+    name: string,
+    watch: Stopwatch,
+    write: (n: number) => Promise<Written>,
+  ): Contender => {
     return async ({ warmUp }) => {
       const times = await steadily(warmUp ? 100 : count, EVERY_MS, async (n) => {
         const { id, committedNs } = await write(n);
@@ -31,14 +35,14 @@ export async function latency(bench: Bench): Promise<Result[]> {
     };
   };
   const samples = await compare(bench, "P6, ms at the median", {
-    raw: measured("raw", rawWatch, async (n) => {
+    raw: measureLatency("raw", rawWatch, async (n) => {
       const id = `raw-${n}-${process.hrtime.bigint()}`;
       return { id, committedNs: await raw.write(id, n) };
     }),
-    transaction: measured("transaction", elsewhere.watch, elsewhere.inTransaction),
-    caller: measured("caller", elsewhere.watch, elsewhere.inCallersTransaction),
-    inside: measured("inside", inside.watch, inside.inTransaction),
-    optimistic: measured("optimistic", optimistic.watch, optimistic.inTransaction),
+    transaction: measureLatency("transaction", elsewhere.watch, elsewhere.inTransaction),
+    caller: measureLatency("caller", elsewhere.watch, elsewhere.inCallersTransaction),
+    inside: measureLatency("inside", inside.watch, inside.inTransaction),
+    optimistic: measureLatency("optimistic", optimistic.watch, optimistic.inTransaction),
   });
   raw.close();
   for (const one of [elsewhere, inside, optimistic]) await one.close();
@@ -51,12 +55,12 @@ export async function latency(bench: Bench): Promise<Result[]> {
     "raw p99 ms": median(tails["raw"] ?? []),
   });
   return [
-    result("P6.transaction.p50", ratioOf(samples.transaction, samples.raw), {
+    result("P6.transaction.p50", computeRatio(samples.transaction, samples.raw), {
       ...detail("transaction"),
       "relay in the same process, p50 ms": median(samples.inside),
     }),
-    result("P6.caller.p50", ratioOf(samples.caller, samples.raw), detail("caller")),
-    result("P6.optimistic.p50", ratioOf(samples.optimistic, samples.raw), detail("optimistic")),
+    result("P6.caller.p50", computeRatio(samples.caller, samples.raw), detail("caller")),
+    result("P6.optimistic.p50", computeRatio(samples.optimistic, samples.raw), detail("optimistic")),
   ];
 }
 

@@ -18,9 +18,9 @@ export async function relayElsewhere(bench: Bench) {
   const { bus } = new RunningBus({ database: pool, outbox: { optimistic: false } });
   await bus.migrate();
   const workers = new Workers(1, { url: place.url, latencyMs: 0, reportIds: true }, (ids, atNs) =>
-    watch.published(ids, atNs),
+    watch.notePublished(ids, atNs),
   );
-  await workers.shared();
+  await workers.waitForShare();
   return {
     watch,
     inTransaction: (n: number) => inTransaction(bus, n),
@@ -53,7 +53,7 @@ async function inOneProcess(bench: Bench, optimistic: boolean) {
     outbox: { optimistic },
     transport: noopTransport({
       onPublish: (batch) =>
-        watch.published(
+        watch.notePublished(
           batch.map(({ id }) => id),
           process.hrtime.bigint(),
         ),

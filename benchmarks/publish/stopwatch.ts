@@ -3,7 +3,7 @@ export class Stopwatch {
   readonly #publishedNs = new Map<string, bigint>();
   readonly #waiting = new Map<string, (atNs: bigint) => void>();
 
-  published(ids: readonly string[], atNs: bigint): void {
+  notePublished(ids: readonly string[], atNs: bigint): void {
     for (const id of ids) {
       const waiting = this.#waiting.get(id);
       if (waiting === undefined) this.#publishedNs.set(id, atNs);

@@ -2,9 +2,9 @@ import { createBus } from "../../src/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import type { Place } from "../harness/server.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
-import { countStatements, walOf } from "../harness/usage.ts";
+import type { BenchDatabase } from "../harness/server.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
+import { countStatements, measureWal } from "../harness/usage.ts";
 import { noopTransport } from "../product/noop-transport.ts";
 import { order, OrderPlaced } from "../product/order-placed.ts";
 import { RunningBus } from "../product/running-bus.ts";
@@ -14,7 +14,7 @@ import {
   businessRow,
   emptyBusinessTable,
   plainTransaction,
-  rateOf,
+  measureRate,
 } from "../references/business.ts";
 import {
   archivingSketchTransaction,
@@ -44,10 +44,10 @@ export async function transaction(bench: Bench): Promise<Result[]> {
     const sketchPool = sketch.pool(connections);
     const archivePool = archive.pool(connections);
     const rowsPool = rows.pool(connections);
-    const run = (place: Place, work: (n: number) => Promise<void>): Contender => {
+    const run = (place: BenchDatabase, work: (n: number) => Promise<void>): Contender => {
       return async () => {
         await emptyBusinessTable(place);
-        return rateOf(count, connections, work);
+        return measureRate(count, connections, work);
       };
     };
     const samples = await compare(bench, `P4.${connections}, transactions/s`, {
@@ -61,14 +61,14 @@ export async function transaction(bench: Bench): Promise<Result[]> {
     const detail = {
       "transactions/s": median(samples.sagabox),
       "without outbox": median(samples.plain),
-      "ratio while the writer also sends and settles": ratioOf(samples.optimistic, samples.plain).ratio,
-      "sketch with one wide row": ratioOf(samples.sketch, samples.plain).ratio,
-      "with message and narrow row": ratioOf(samples.archive, samples.plain).ratio,
-      ...(await costOf(relayed, connections === 1)),
+      "ratio while the writer also sends and settles": computeRatio(samples.optimistic, samples.plain).ratio,
+      "sketch with one wide row": computeRatio(samples.sketch, samples.plain).ratio,
+      "with message and narrow row": computeRatio(samples.archive, samples.plain).ratio,
+      ...(await measureCost(relayed, connections === 1)),
     };
     for (const used of [pool, sketchPool, archivePool, rowsPool]) await used.end();
-    const room = ratioOf(samples.rows, samples.plain);
-    results.push(result(`P4.${connections}`, ratioOf(samples.sagabox, samples.plain), detail, room));
+    const room = computeRatio(samples.rows, samples.plain);
+    results.push(result(`P4.${connections}`, computeRatio(samples.sagabox, samples.plain), detail, room));
   }
   for (const one of [relayed, optimistic]) await one.close();
   for (const place of [plain, sketch, archive, rows]) await place.drop();
@@ -102,14 +102,14 @@ async function open(bench: Bench, sendsAtOnce: boolean) {
 }
 
 /** Asked once: it is the same for any number of connections. */
-async function costOf(
+async function measureCost(
   { place, statements, publish }: Awaited<ReturnType<typeof open>>,
   wanted: boolean,
 ): Promise<Record<string, number>> {
   if (!wanted) return {};
   const count = 500;
   const before = statements.count();
-  const wal = await walOf(place, () => rateOf(count, 1, publish));
+  const wal = await measureWal(place, () => measureRate(count, 1, publish));
   return {
     "statements per transaction": (statements.count() - before) / count,
     "WAL bytes per transaction": wal / count,

@@ -1,5 +1,5 @@
 import type pg from "pg";
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 
 /** The caller's own work: one row in one table of theirs. */
 export const BUSINESS_TABLE =
@@ -23,7 +23,7 @@ export async function plainTransaction(pool: pg.Pool, n: number): Promise<void> 
 }
 
 /** Transactions per second with so many at a time. */
-export async function rateOf(
+export async function measureRate(
   count: number,
   atOnce: number,
   work: (n: number) => Promise<void>,
@@ -37,6 +37,6 @@ export async function rateOf(
   return (count / (performance.now() - began)) * 1000;
 }
 
-export async function emptyBusinessTable({ admin }: Place): Promise<void> {
+export async function emptyBusinessTable({ admin }: BenchDatabase): Promise<void> {
   await admin.query("truncate business");
 }

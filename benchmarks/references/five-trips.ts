@@ -1,5 +1,5 @@
 import type { Pool, PoolClient } from "pg";
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 
 const AT_ONCE = 8;
 const STATE = JSON.stringify({
@@ -10,15 +10,15 @@ const STATE = JSON.stringify({
 
 /** One transition of a saga by hand: begin, load, update, insert of a command, commit; five trips to the server. */
 export class FiveTrips {
-  readonly #place: Place;
+  readonly #database: BenchDatabase;
   readonly #pool: Pool;
 
-  private constructor(place: Place, pool: Pool) {
-    this.#place = place;
+  private constructor(place: BenchDatabase, pool: Pool) {
+    this.#database = place;
     this.#pool = pool;
   }
 
-  static async open(place: Place): Promise<FiveTrips> {
+  static async open(place: BenchDatabase): Promise<FiveTrips> {
     await place.admin.query(`
       create table instance (id int primary key, version int not null, status text not null, state json not null,
         updated_at timestamptz not null default now());
@@ -42,8 +42,8 @@ export class FiveTrips {
     steps: number,
     step: (client: PoolClient, id: number) => Promise<void>,
   ): Promise<number> {
-    await this.#place.admin.query("truncate instance, command");
-    await this.#place.admin.query(
+    await this.#database.admin.query("truncate instance, command");
+    await this.#database.admin.query(
       "insert into instance (id, version, status, state) select n, 0, 'running', $1 from generate_series(1, $2) n",
       [STATE, sagas],
     );

@@ -1,5 +1,5 @@
 import type pg from "pg";
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 import { order } from "../product/order-placed.ts";
 
 const BATCH = 100;
@@ -21,25 +21,25 @@ type Send = (event: {
 
 /** The textbook outbox: a status column, claimed by UPDATE, then read and marked event by event. It never sleeps here. */
 export class Guide {
-  readonly #place: Place;
+  readonly #database: BenchDatabase;
   readonly #pool: pg.Pool;
   readonly #send: Send;
 
-  private constructor(place: Place, send: Send) {
-    this.#place = place;
+  private constructor(place: BenchDatabase, send: Send) {
+    this.#database = place;
     this.#pool = place.pool(CONNECTIONS);
     this.#send = send;
   }
 
-  static async open(place: Place, send: Send = () => Promise.resolve()): Promise<Guide> {
+  static async open(place: BenchDatabase, send: Send = () => Promise.resolve()): Promise<Guide> {
     await place.admin.query(TABLE);
     return new Guide(place, send);
   }
 
   async drain(count: number): Promise<number> {
-    await this.#place.admin.query("truncate guide_outbox");
-    await fill(this.#place.admin, count);
-    await this.#place.admin.query("vacuum analyze guide_outbox");
+    await this.#database.admin.query("truncate guide_outbox");
+    await fill(this.#database.admin, count);
+    await this.#database.admin.query("vacuum analyze guide_outbox");
     const began = performance.now();
     let done = 0;
     while (done < count) {

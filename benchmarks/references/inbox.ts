@@ -1,6 +1,6 @@
 import type pg from "pg";
-import type { Place } from "../harness/server.ts";
-import { BUSINESS_INSERT, businessRow, rateOf } from "./business.ts";
+import type { BenchDatabase } from "../harness/server.ts";
+import { BUSINESS_INSERT, businessRow, measureRate } from "./business.ts";
 
 const AT_ONCE = 8;
 
@@ -14,14 +14,14 @@ export class TransactionPerMessage {
     this.#admin = admin;
   }
 
-  static async open(place: Place): Promise<TransactionPerMessage> {
+  static async open(place: BenchDatabase): Promise<TransactionPerMessage> {
     await place.admin.query(TABLE);
     return new TransactionPerMessage(place.pool(AT_ONCE), place.admin);
   }
 
   async rate(count: number): Promise<number> {
     await this.#admin.query("truncate raw_inbox, business");
-    return rateOf(count, AT_ONCE, (n) => this.#handle(n));
+    return measureRate(count, AT_ONCE, (n) => this.#handle(n));
   }
 
   async #handle(n: number): Promise<void> {

@@ -1,23 +1,23 @@
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 import { order } from "../product/order-placed.ts";
 
 const BATCH = 500;
 
 /** The raw limit of one connection: lock 500 rows, read them, delete them, commit. No order, retries or history. */
 export class LockAndDelete {
-  readonly #place: Place;
+  readonly #database: BenchDatabase;
 
-  private constructor(place: Place) {
-    this.#place = place;
+  private constructor(place: BenchDatabase) {
+    this.#database = place;
   }
 
-  static async open(place: Place): Promise<LockAndDelete> {
+  static async open(place: BenchDatabase): Promise<LockAndDelete> {
     await place.admin.query("create table raw_outbox (id bigserial primary key, payload text not null)");
     return new LockAndDelete(place);
   }
 
   async drain(count: number): Promise<number> {
-    const { admin } = this.#place;
+    const { admin } = this.#database;
     await admin.query("truncate raw_outbox");
     await admin.query(
       "insert into raw_outbox (payload) select $2::text from generate_series(1, $1::integer)",

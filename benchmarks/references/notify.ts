@@ -1,20 +1,20 @@
 import type pg from "pg";
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 import { BUSINESS_TABLE, plainTransaction } from "./business.ts";
 
 /** The quickest word from one session to another that costs the transaction nothing: NOTIFY after its COMMIT. */
 export class RawNotify {
   readonly #pool: pg.Pool;
-  readonly #teller: pg.PoolClient;
+  readonly #notifier: pg.PoolClient;
   readonly #listener: pg.PoolClient;
 
   private constructor(pool: pg.Pool, teller: pg.PoolClient, listener: pg.PoolClient) {
     this.#pool = pool;
-    this.#teller = teller;
+    this.#notifier = teller;
     this.#listener = listener;
   }
 
-  static async open(place: Place): Promise<RawNotify> {
+  static async open(place: BenchDatabase): Promise<RawNotify> {
     await place.admin.query(BUSINESS_TABLE);
     const pool = place.pool(10);
     const teller = await pool.connect();
@@ -23,7 +23,7 @@ export class RawNotify {
     return new RawNotify(pool, teller, listener);
   }
 
-  onHeard(heard: (id: string, atNs: bigint) => void): void {
+  onNotified(heard: (id: string, atNs: bigint) => void): void {
     this.#listener.on("notification", ({ payload = "" }) => heard(payload, process.hrtime.bigint()));
   }
 
@@ -31,11 +31,11 @@ export class RawNotify {
   async write(id: string, n: number): Promise<bigint> {
     await plainTransaction(this.#pool, n);
     const committedNs = process.hrtime.bigint();
-    await this.#teller.query({ name: "tell", text: "select pg_notify('raw', $1)", values: [id] });
+    await this.#notifier.query({ name: "tell", text: "select pg_notify('raw', $1)", values: [id] });
     return committedNs;
   }
 
   close(): void {
-    for (const client of [this.#teller, this.#listener]) client.release(true);
+    for (const client of [this.#notifier, this.#listener]) client.release(true);
   }
 }

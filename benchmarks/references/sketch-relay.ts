@@ -1,5 +1,5 @@
 import type pg from "pg";
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 import { order } from "../product/order-placed.ts";
 
 const BATCH = 500;
@@ -20,24 +20,24 @@ export type Keeping = "wide" | "narrow";
  * the batch, commit asynchronously. No retries, lanes, order, history or metrics: it shows what a machine leaves room for.
  */
 export class SketchRelay {
-  readonly #place: Place;
+  readonly #database: BenchDatabase;
   readonly #pool: pg.Pool;
   readonly #keeping: Keeping;
   readonly #publish: (rows: readonly SketchRow[]) => Promise<void>;
 
   private constructor(
-    place: Place,
+    place: BenchDatabase,
     keeping: Keeping,
     publish: (rows: readonly SketchRow[]) => Promise<void>,
   ) {
-    this.#place = place;
+    this.#database = place;
     this.#pool = place.pool(2);
     this.#keeping = keeping;
     this.#publish = publish;
   }
 
   static async open(
-    place: Place,
+    place: BenchDatabase,
     keeping: Keeping,
     publish: (rows: readonly SketchRow[]) => Promise<void> = () => Promise.resolve(),
   ): Promise<SketchRelay> {
@@ -76,7 +76,7 @@ export class SketchRelay {
   }
 
   async #fill(count: number): Promise<void> {
-    const { admin } = this.#place;
+    const { admin } = this.#database;
     await admin.query("truncate sketch_outbox, sketch_message");
     await admin.query(FILL[this.#keeping], [count, JSON.stringify(order(1)), HEADERS]);
     await admin.query("vacuum analyze sketch_outbox, sketch_message");

@@ -1,8 +1,8 @@
 import type pg from "pg";
-import type { Place } from "../harness/server.ts";
+import type { BenchDatabase } from "../harness/server.ts";
 import { writeStatements } from "../../src/outbox/write-statements.ts";
 import { order } from "../product/order-placed.ts";
-import { BUSINESS_INSERT, businessRow, rateOf } from "./business.ts";
+import { BUSINESS_INSERT, businessRow, measureRate } from "./business.ts";
 
 const AT_ONCE = 8;
 const BATCH = 50;
@@ -13,7 +13,7 @@ export const SKETCH_OUTBOX = `
 
 /** The caller's row and one wide outbox row. Nothing is validated or kept. */
 export function sketchTransaction(pool: pg.Pool, n: number): Promise<void> {
-  return inTwoTrips(pool, n, { name: "sketch_publish", text: PUBLISH, values: eventOf(n) });
+  return inTwoTrips(pool, n, { name: "sketch_publish", text: PUBLISH, values: createEvent(n) });
 }
 
 /**
@@ -35,7 +35,7 @@ export const SKETCH_ARCHIVE = `
 
 /** The caller's row, the message and its narrow row. Nothing is validated, and no constraint but the keys is checked. */
 export function archivingSketchTransaction(pool: pg.Pool, n: number): Promise<void> {
-  return inTwoTrips(pool, n, { name: "sketch_archive", text: ARCHIVE, values: eventOf(n) });
+  return inTwoTrips(pool, n, { name: "sketch_archive", text: ARCHIVE, values: createEvent(n) });
 }
 
 /**
@@ -43,13 +43,13 @@ export function archivingSketchTransaction(pool: pg.Pool, n: number): Promise<vo
  * valid, and found again by key, saga and time. Nothing is validated, made or traced in this process.
  */
 export function sameRowsTransaction(pool: pg.Pool, n: number): Promise<void> {
-  return inTwoTrips(pool, n, { name: "sketch_same_rows", text: SAME_ROWS.text, values: messageOf(n) });
+  return inTwoTrips(pool, n, { name: "sketch_same_rows", text: SAME_ROWS.text, values: createMessage(n) });
 }
 
 let made = 0;
 
-function messageOf(n: number): string[] {
-  const [id = "", topic = "", key = "", , payload = ""] = eventOf(n);
+function createMessage(n: number): string[] {
+  const [id = "", topic = "", key = "", , payload = ""] = createEvent(n);
   const stream = String(1_000_003 * (n % 2_000));
   return [
     id,
@@ -70,7 +70,7 @@ function messageOf(n: number): string[] {
 }
 
 /** Ids in order, as ours are: an index grows best at its end. */
-function eventOf(n: number): string[] {
+function createEvent(n: number): string[] {
   const id = `event-${String(made++).padStart(12, "0")}`;
   return [id, "events.order.placed", `customer-${n % 2_000}`, "{}", JSON.stringify(order(n))];
 }
@@ -101,17 +101,17 @@ interface Wire {
 
 /** Dedupe row and effect as one statement for each message, and as two for fifty of them. */
 export class SketchConsumer {
-  readonly #place: Place;
+  readonly #database: BenchDatabase;
   readonly #pool: pg.Pool;
 
-  constructor(place: Place) {
-    this.#place = place;
+  constructor(place: BenchDatabase) {
+    this.#database = place;
     this.#pool = place.pool(AT_ONCE);
   }
 
   async statementRate(count: number): Promise<number> {
-    await this.#place.admin.query("truncate raw_inbox, business");
-    return rateOf(count, AT_ONCE, async (n) => {
+    await this.#database.admin.query("truncate raw_inbox, business");
+    return measureRate(count, AT_ONCE, async (n) => {
       const values = ["billing", `message-${n}`, "order.placed", ...businessRow(n)];
       await this.#pool.query({ name: "sketch_once", text: ONCE, values });
     });
@@ -119,8 +119,8 @@ export class SketchConsumer {
 
   /** One connection, batch after batch. */
   async bulkRate(count: number): Promise<number> {
-    await this.#place.admin.query("truncate raw_inbox, business");
-    return rateOf(count / BATCH, 1, (batch) => this.#bulk(batch * BATCH)).then((rate) => rate * BATCH);
+    await this.#database.admin.query("truncate raw_inbox, business");
+    return measureRate(count / BATCH, 1, (batch) => this.#bulk(batch * BATCH)).then((rate) => rate * BATCH);
   }
 
   async #bulk(from: number): Promise<void> {

@@ -1,7 +1,7 @@
 import { size, type Bench } from "../harness/bench.ts";
 import { result, type Result } from "../harness/result.ts";
 import { median, summary } from "../harness/statistics.ts";
-import { countStatements, killedVersions, walOf } from "../harness/usage.ts";
+import { countStatements, killedVersions, measureWal } from "../harness/usage.ts";
 import { noopTransport } from "../product/noop-transport.ts";
 import { RunningBus } from "../product/running-bus.ts";
 
@@ -36,7 +36,7 @@ async function drainOnce(bench: Bench, backlog: number): Promise<Cost> {
   const writers = place.pool(5);
   const writer = new RunningBus({ database: writers, outbox: { optimistic: false } });
   await writer.bus.migrate();
-  const writeWal = await walOf(place, () => writer.write(backlog));
+  const writeWal = await measureWal(place, () => writer.write(backlog));
   await writer.stop();
   await writers.end();
   const killed = await killedVersions(place, MESSAGE_TABLES);
@@ -45,7 +45,7 @@ async function drainOnce(bench: Bench, backlog: number): Promise<Cost> {
   const statements = countStatements(pool);
   const relay = new RunningBus({ database: pool, transport: noopTransport(), outbox: { optimistic: false } });
   const settled = relay.settles(backlog);
-  const wal = await walOf(place, async () => {
+  const wal = await measureWal(place, async () => {
     await relay.start();
     await settled;
   });

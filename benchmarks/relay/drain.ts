@@ -1,7 +1,7 @@
 import { compare } from "../harness/compare.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { result, type Result } from "../harness/result.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 import { loadBacklog, loadKeys } from "../product/load-rows.ts";
 import { noopTransport } from "../product/noop-transport.ts";
 import { RunningBus } from "../product/running-bus.ts";
@@ -41,21 +41,21 @@ export async function drain(bench: Bench): Promise<Result[]> {
   };
   // The message is kept, so the sketch that keeps it says what a machine leaves room for.
   const room = {
-    guide: ratioOf(samples["sketch, narrow rows"], samples.guide),
-    raw: ratioOf(samples["sketch, narrow rows"], samples.raw),
+    guide: computeRatio(samples["sketch, narrow rows"], samples.guide),
+    raw: computeRatio(samples["sketch, narrow rows"], samples.raw),
   };
   const againstGuide = {
     ...rates,
     "guide events/s": median(samples.guide),
-    "sketch that keeps nothing": ratioOf(samples["sketch, wide rows"], samples.guide).ratio,
+    "sketch that keeps nothing": computeRatio(samples["sketch, wide rows"], samples.guide).ratio,
   };
   const againstRaw = {
     "raw events/s": median(samples.raw),
-    "one unconfirmed per key, ratio": ratioOf(samples.waves, samples.raw).ratio,
+    "one unconfirmed per key, ratio": computeRatio(samples.waves, samples.raw).ratio,
   };
   return [
-    result("P1.guide", ratioOf(samples.sagabox, samples.guide), againstGuide, room.guide),
-    result("P2", ratioOf(samples.sagabox, samples.raw), againstRaw, room.raw),
+    result("P1.guide", computeRatio(samples.sagabox, samples.guide), againstGuide, room.guide),
+    result("P2", computeRatio(samples.sagabox, samples.raw), againstRaw, room.raw),
   ];
 }
 

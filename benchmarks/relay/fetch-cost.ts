@@ -1,12 +1,12 @@
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 import { loadRows, type Load } from "../product/load-rows.ts";
 import { noopTransport } from "../product/noop-transport.ts";
 import { RunningBus } from "../product/running-bus.ts";
 
-const WAVE = 500;
+const BATCH_SIZE = 500;
 
 /** What it costs to read a batch when the table is empty otherwise, and when it holds a great many rows. */
 export async function fetchCost(bench: Bench): Promise<Result[]> {
@@ -19,7 +19,7 @@ export async function fetchCost(bench: Bench): Promise<Result[]> {
     if (largest === undefined) continue;
     const detail = ratios.map(({ rows, ratio, fullMs, emptyMs }) => [
       `${rows} rows`,
-      `${ratio.toPrecision(3)} (${fullMs.toPrecision(2)} ms per ${WAVE}, empty ${emptyMs.toPrecision(2)})`,
+      `${ratio.toPrecision(3)} (${fullMs.toPrecision(2)} ms per ${BATCH_SIZE}, empty ${emptyMs.toPrecision(2)})`,
     ]);
     results.push(result(`P10.${load}`, largest, Object.fromEntries(detail) as Record<string, string>));
   }
@@ -29,13 +29,13 @@ export async function fetchCost(bench: Bench): Promise<Result[]> {
 async function against(bench: Bench, load: Load, rows: number) {
   const empty = await open(bench, undefined, 0);
   const full = await open(bench, load, rows);
-  const samples = await compare(bench, `fetch with ${rows} ${load}, ms per ${WAVE} rows`, {
+  const samples = await compare(bench, `fetch with ${rows} ${load}, ms per ${BATCH_SIZE} rows`, {
     full: full.measure,
     empty: empty.measure,
   });
   for (const one of [empty, full]) await one.close();
   return {
-    ...ratioOf(samples.full, samples.empty),
+    ...computeRatio(samples.full, samples.empty),
     fullMs: median(samples.full),
     emptyMs: median(samples.empty),
   };
@@ -54,16 +54,16 @@ async function open(bench: Bench, load: Load | undefined, rows: number) {
   if (load === "waiting") gate.close();
   await running.start();
   // A backlog is eaten to half its size at most, over all rounds.
-  const most = load === "waiting" ? Math.floor(rows / 2 / WAVE / (bench.rounds + 1)) : Infinity;
+  const most = load === "waiting" ? Math.floor(rows / 2 / BATCH_SIZE / (bench.rounds + 1)) : Infinity;
   const waves = Math.min(most, size(bench, 40, 15));
   const measure: Contender = async () => {
     running.fetches.length = 0;
     if (load === "waiting") await backlogReads(gate, waves);
-    else for (let wave = 0; wave < waves; wave++) await running.drain(WAVE); // nothing else there could be sent
+    else for (let wave = 0; wave < waves; wave++) await running.drain(BATCH_SIZE); // nothing else there could be sent
     return median(
       running.fetches
-        .filter(({ count }) => count >= WAVE / 2)
-        .map(({ count, durationMs }) => (durationMs / count) * WAVE),
+        .filter(({ count }) => count >= BATCH_SIZE / 2)
+        .map(({ count, durationMs }) => (durationMs / count) * BATCH_SIZE),
     );
   };
   return {

@@ -12,14 +12,14 @@ export async function oldSnapshot(bench: Bench): Promise<Result[]> {
   const cycles = size(bench, 40, 20);
   const ratios: number[] = [];
   for (let turn = 0; turn < bench.rounds; turn++) {
-    const { first, last } = await slowDown(bench, cycles);
+    const { first, last } = await measureSlowdown(bench, cycles);
     ratios.push(last / first);
     bench.say(`old snapshot: round ${turn + 1}: ${first.toFixed(0)} events/s first, ${last.toFixed(0)} last`);
   }
   return [result("P9", summary(ratios), { events: cycles * PER_CYCLE })];
 }
 
-async function slowDown(bench: Bench, cycles: number): Promise<{ first: number; last: number }> {
+async function measureSlowdown(bench: Bench, cycles: number): Promise<{ first: number; last: number }> {
   const place = await bench.server.database("snapshot");
   const running = new RunningBus({
     database: place.pool(20),

@@ -1,8 +1,8 @@
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import type { Place } from "../harness/server.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import type { BenchDatabase } from "../harness/server.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 import { RunningBus } from "../product/running-bus.ts";
 import { Workers } from "../product/worker-process.ts";
 
@@ -23,7 +23,7 @@ export async function twoRelays(bench: Bench): Promise<Result[]> {
     };
     const samples = await compare(bench, `${id}, events/s`, { one: drain(1), two: drain(2) });
     results.push(
-      result(id, ratioOf(samples.two, samples.one), {
+      result(id, computeRatio(samples.two, samples.one), {
         "one, events/s": median(samples.one),
         "two, events/s": median(samples.two),
       }),
@@ -35,13 +35,13 @@ export async function twoRelays(bench: Bench): Promise<Result[]> {
 }
 
 async function drainWith(
-  place: Place,
+  place: BenchDatabase,
   writer: RunningBus,
   { relays, latencyMs, backlog }: { relays: number; latencyMs: number; backlog: number },
 ): Promise<number> {
   await place.admin.query("vacuum analyze sagabox.outbox");
   const workers = new Workers(relays, { url: place.url, latencyMs, reportIds: false });
-  await workers.shared();
+  await workers.waitForShare();
   const warm = workers.settles(1_000);
   await writer.write(1_000);
   await warm;

@@ -1,6 +1,6 @@
 import { quantile } from "../harness/statistics.ts";
 
-export interface StepNews {
+export interface StepChange {
   readonly id: string;
   readonly step: string;
   readonly status: string;
@@ -11,7 +11,7 @@ export class StepTimes {
   readonly #began = new Map<string, number>();
   readonly #tookMs: number[] = [];
 
-  hear({ id, step, status }: StepNews): void {
+  onChange({ id, step, status }: StepChange): void {
     const place = `${id} ${step}`;
     const nowMs = performance.now();
     if (status === "in_progress") this.#began.set(place, nowMs);

@@ -4,10 +4,10 @@ import type { Observer } from "../../src/telemetry/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 import { FiveTrips } from "../references/five-trips.ts";
 import { openDbos } from "./dbos.ts";
-import { StepTimes, type StepNews } from "./step-times.ts";
+import { StepTimes, type StepChange } from "./step-times.ts";
 
 const STEPS = 3;
 /** What a saga of three steps writes: its start is one as well. */
@@ -65,24 +65,29 @@ export async function sagaSteps(bench: Bench): Promise<Result[]> {
   await product.close();
   await rawPlace.drop();
   await dbos?.close();
-  const stepsOf = (transitions: readonly number[]): number => (median(transitions) * STEPS) / TRANSITIONS;
+  const toStepRate = (transitions: readonly number[]): number => (median(transitions) * STEPS) / TRANSITIONS;
   const detail = {
-    "local steps/s": stepsOf(samples.local),
-    "transactional steps/s": stepsOf(samples.inside),
-    "remote steps/s": stepsOf(samples.remote),
+    "local steps/s": toStepRate(samples.local),
+    "transactional steps/s": toStepRate(samples.inside),
+    "remote steps/s": toStepRate(samples.remote),
     ...alone.local.detail("local"),
     ...alone.inside.detail("transactional"),
     ...alone.remote.detail("remote"),
     "five trips, transitions/s": median(samples.raw),
   };
   const results = [
-    result("P13.local", ratioOf(samples.local, samples.raw), detail, ratioOf(samples.sketch, samples.raw)),
-    result("P13.inside", ratioOf(samples.inside, samples.raw)),
-    result("P13.remote", ratioOf(samples.remote, samples.raw)),
+    result(
+      "P13.local",
+      computeRatio(samples.local, samples.raw),
+      detail,
+      computeRatio(samples.sketch, samples.raw),
+    ),
+    result("P13.inside", computeRatio(samples.inside, samples.raw)),
+    result("P13.remote", computeRatio(samples.remote, samples.raw)),
   ];
   if (dbos === undefined) return results;
-  const peer = { "DBOS steps/s": stepsOf(samples.dbos) };
-  return [...results, result("P13.dbos", ratioOf(samples.local, samples.dbos), peer)];
+  const peer = { "DBOS steps/s": toStepRate(samples.dbos) };
+  return [...results, result("P13.dbos", computeRatio(samples.local, samples.dbos), peer)];
 }
 
 async function openProduct(bench: Bench) {
@@ -92,8 +97,8 @@ async function openProduct(bench: Bench) {
   let ended = 0;
   let reached: { readonly count: number; readonly told: () => void } | undefined;
   const counter: Observer = {
-    tell(name, fields) {
-      if (name === "saga.step") heard?.hear(fields as StepNews);
+    emit(name, fields) {
+      if (name === "saga.step") heard?.onChange(fields as StepChange);
       if (name !== "saga.changed" || (fields as { to: string }).to !== "completed") return;
       ended += 1;
       if (reached !== undefined && ended >= reached.count) reached.told();

@@ -7,15 +7,15 @@ import { openTelemetry } from "../../src/telemetry/opentelemetry/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { compare, type Contender } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 import { order, OrderPlaced } from "../product/order-placed.ts";
 
 /** What traces cost where a message is made: without them, with the api alone, and with an SDK that records all. */
-export async function tracing(bench: Bench): Promise<Result[]> {
+export async function measureTracing(bench: Bench): Promise<Result[]> {
   const count = size(bench, 100_000, 20_000);
   const exporter = new InMemorySpanExporter();
   const tracerProvider = new BasicTracerProvider({ spanProcessors: [new BatchSpanProcessor(exporter)] });
-  const of = (traced: Tracing | undefined): Contender => composing(new Spans(traced, "noop"), count);
+  const of = (traced: Tracing | undefined): Contender => composeContender(new Spans(traced, "noop"), count);
   const samples = await compare(bench, "µs for each message made", {
     off: of(undefined),
     api: of(openTelemetry({ meterProvider: false }).tracing),
@@ -27,13 +27,16 @@ export async function tracing(bench: Bench): Promise<Result[]> {
   await tracerProvider.shutdown();
   const [off, api, sdk, port] = [samples.off, samples.api, samples.sdk, samples.port].map(median);
   return [
-    result("G3.port", ratioOf(samples.port, samples.off), { µs: port ?? 0, "µs for the whole": off ?? 0 }),
-    result("G3.api", ratioOf(samples.api, samples.off), { µs: api ?? 0, "µs without": off ?? 0 }),
-    result("G3.sdk", ratioOf(samples.sdk, samples.off), { µs: sdk ?? 0, "µs without": off ?? 0 }),
+    result("G3.port", computeRatio(samples.port, samples.off), {
+      µs: port ?? 0,
+      "µs for the whole": off ?? 0,
+    }),
+    result("G3.api", computeRatio(samples.api, samples.off), { µs: api ?? 0, "µs without": off ?? 0 }),
+    result("G3.sdk", computeRatio(samples.sdk, samples.off), { µs: sdk ?? 0, "µs without": off ?? 0 }),
   ];
 }
 
-function composing(spans: Spans, count: number): Contender {
+function composeContender(spans: Spans, count: number): Contender {
   const context = {
     service: "bench",
     newId: createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes }),

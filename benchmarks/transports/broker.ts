@@ -4,7 +4,7 @@ import { toWire } from "../../src/transport/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { compare } from "../harness/compare.ts";
 import { result, type Result } from "../harness/result.ts";
-import { median, ratioOf } from "../harness/statistics.ts";
+import { median, computeRatio } from "../harness/statistics.ts";
 import { orderMessage } from "../product/order-message.ts";
 import { Guide } from "../references/guide.ts";
 import { SketchRelay } from "../references/sketch-relay.ts";
@@ -103,10 +103,15 @@ async function measure(bench: Bench, kind: BrokerKind, { url, version }: BrokerS
   const back = { "messages/s": median(consumed.product), "raw messages/s": median(consumed.raw) };
   const { sagabox, sketch: least } = samples;
   return [
-    result(`P3.${kind}`, ratioOf(sagabox, samples.raw), rates, ratioOf(least, samples.raw)),
-    result(`P3.${kind}.bare`, ratioOf(sagabox, samples.bare), bareRate),
-    result(`P3.${kind}.guide`, ratioOf(sagabox, samples.guide), guideRate, ratioOf(least, samples.guide)),
-    result(`P3.${kind}.consume`, ratioOf(consumed.product, consumed.raw), back),
+    result(`P3.${kind}`, computeRatio(sagabox, samples.raw), rates, computeRatio(least, samples.raw)),
+    result(`P3.${kind}.bare`, computeRatio(sagabox, samples.bare), bareRate),
+    result(
+      `P3.${kind}.guide`,
+      computeRatio(sagabox, samples.guide),
+      guideRate,
+      computeRatio(least, samples.guide),
+    ),
+    result(`P3.${kind}.consume`, computeRatio(consumed.product, consumed.raw), back),
   ];
 }
 

@@ -34,7 +34,7 @@ export async function openProduct(bench: Bench, kind: BrokerKind, url: string, p
 }
 
 /** A group whose members keep the order of each key. */
-export function subscriptionOf(prefetch: number): Subscription {
+export function createSubscription(prefetch: number): Subscription {
   return {
     group: "billing",
     topics: [{ topic: "events.order.placed", kind: "event", from: "beginning" }],
@@ -56,7 +56,7 @@ async function receive(transport: Transport, count: number, prefetch: number): P
     if (--left === 0) end();
   };
   const consumption = await transport.subscribe(
-    subscriptionOf(prefetch),
+    createSubscription(prefetch),
     (delivery) => void settle(delivery),
   );
   if (count > 0) await ended;

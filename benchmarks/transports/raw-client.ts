@@ -31,14 +31,14 @@ const pattern = toWire(orderMessage(0)).headers;
 const idHeaders = Object.keys(pattern).filter((name) => pattern[name] === orderMessage(0).id);
 
 /** The headers that the product sends with a message of this id. */
-export function headersOf(id: string): Record<string, string> {
+export function createHeaders(id: string): Record<string, string> {
   const headers = { ...pattern };
   for (const name of idHeaders) headers[name] = id;
   return headers;
 }
 
 /** Keeps so many publishes on their way until all are confirmed. */
-export async function windowed<T>(
+export async function runWindowed<T>(
   items: readonly T[],
   width: number,
   send: (item: T) => Promise<void>,

@@ -1,5 +1,5 @@
 import { Admin, Consumer, ProduceAcks, Producer } from "@platformatic/kafka";
-import { headersOf, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";
+import { createHeaders, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";
 
 /** As many as the product makes by default. */
 const PARTITIONS = 12;
@@ -21,7 +21,7 @@ export async function rawKafka(url: string, name: string, work: RawWork): Promis
     topic: name,
     key: Buffer.from(key),
     value: body,
-    ...(work === "same" && { headers: bytesOf(headersOf(id)) }),
+    ...(work === "same" && { headers: encodeHeaders(createHeaders(id)) }),
   });
   return {
     // This client sends what one call holds in one request to each broker, so a call is what is in flight.
@@ -59,7 +59,7 @@ export async function rawKafka(url: string, name: string, work: RawWork): Promis
   };
 }
 
-function bytesOf(headers: Readonly<Record<string, string>>): Map<Buffer, Buffer> {
+function encodeHeaders(headers: Readonly<Record<string, string>>): Map<Buffer, Buffer> {
   return new Map(
     Object.entries(headers).map(([name, value]) => [Buffer.from(name), Buffer.from(value)] as const),
   );

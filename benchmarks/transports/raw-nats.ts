@@ -1,7 +1,7 @@
 import { AckPolicy, jetstream, jetstreamManager, type ConsumerMessages } from "@nats-io/jetstream";
 import { connect, headers as natsHeaders } from "@nats-io/transport-node";
-import { partitionOf } from "../../src/transports/nats/topology.ts";
-import { headersOf, windowed, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";
+import { partitionFor } from "../../src/transports/nats/topology.ts";
+import { createHeaders, runWindowed, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";
 
 const PARTITIONS = 8;
 
@@ -12,23 +12,23 @@ export async function rawNATS(url: string, name: string, work: RawWork): Promise
   await manager.streams.add({ name, subjects: [work === "same" ? `${name}.*` : name] });
   await manager.consumers.add(name, { durable_name: name, ack_policy: AckPolicy.Explicit });
   const js = jetstream(connection);
-  const parcelOf = ({ id, key, body }: RawMessage) =>
+  const encodeMessage = ({ id, key, body }: RawMessage) =>
     work === "bare"
       ? { subject: name, body, options: { msgID: id } }
       : {
-          subject: `${name}.${partitionOf({ id, key }, PARTITIONS)}`,
+          subject: `${name}.${partitionFor({ id, key }, PARTITIONS)}`,
           body,
-          options: { msgID: id, headers: natsHeadersOf(id), expect: { streamName: name } },
+          options: { msgID: id, headers: createNatsHeaders(id), expect: { streamName: name } },
         };
-  const send = async ({ subject, body, options }: ReturnType<typeof parcelOf>): Promise<void> => {
+  const send = async ({ subject, body, options }: ReturnType<typeof encodeMessage>): Promise<void> => {
     await js.publish(subject, body, options);
   };
   return {
     prepare(messages, inFlight) {
-      const parcels = messages.map(parcelOf);
-      return () => windowed(parcels, inFlight, send);
+      const parcels = messages.map(encodeMessage);
+      return () => runWindowed(parcels, inFlight, send);
     },
-    publishOne: (message) => send(parcelOf(message)),
+    publishOne: (message) => send(encodeMessage(message)),
     async consume(count, prefetch, received) {
       const consumer = await js.consumers.get(name, name);
       let left = count;
@@ -54,8 +54,8 @@ export async function rawNATS(url: string, name: string, work: RawWork): Promise
   };
 }
 
-function natsHeadersOf(id: string) {
+function createNatsHeaders(id: string) {
   const headers = natsHeaders();
-  for (const [name, value] of Object.entries(headersOf(id))) headers.set(name, value);
+  for (const [name, value] of Object.entries(createHeaders(id))) headers.set(name, value);
   return headers;
 }

@@ -3,29 +3,31 @@ import { rabbitmq } from "../../src/transports/rabbitmq/index.ts";
 import { laneKey } from "../../src/transports/rabbitmq/names.ts";
 import { groupNames } from "../../src/transports/rabbitmq/topology.ts";
 import { orderMessage } from "../product/order-message.ts";
-import { subscriptionOf } from "./product.ts";
-import { headersOf, windowed, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";
+import { createSubscription } from "./product.ts";
+import { createHeaders, runWindowed, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";
 
 const PARTITIONS = 8;
 
-interface Parcel {
+interface EncodedMessage {
   readonly exchange: string;
   readonly routingKey: string;
   readonly body: Buffer;
   readonly options: Options.Publish;
 }
 
-interface Way {
+interface RawPublisher {
   readonly queues: readonly string[];
-  readonly parcelOf: (message: RawMessage) => Parcel;
+  readonly parcelOf: (message: RawMessage) => EncodedMessage;
 }
 
 /** Quorum queues, persistent messages, publisher confirms. */
 export async function rawRabbitMQ(url: string, name: string, work: RawWork): Promise<RawClient> {
   const connection = await connect(url);
   const channel = await connection.createConfirmChannel();
-  const { queues, parcelOf } = await (work === "same" ? sameWay(url, name) : bareWay(channel, name));
-  const send = ({ exchange, routingKey, body, options }: Parcel): Promise<void> =>
+  const { queues, parcelOf } = await (work === "same"
+    ? comparablePublisher(url, name)
+    : barePublisher(channel, name));
+  const send = ({ exchange, routingKey, body, options }: EncodedMessage): Promise<void> =>
     new Promise((resolve, reject) => {
       channel.publish(exchange, routingKey, body, options, (error: unknown) => {
         if (error instanceof Error) reject(error);
@@ -35,7 +37,7 @@ export async function rawRabbitMQ(url: string, name: string, work: RawWork): Pro
   return {
     prepare(messages, inFlight) {
       const parcels = messages.map(parcelOf);
-      return () => windowed(parcels, inFlight, send);
+      return () => runWindowed(parcels, inFlight, send);
     },
     publishOne: (message) => send(parcelOf(message)),
     consume: (count, prefetch, received) => consume(connection, queues, { count, prefetch }, received),
@@ -47,27 +49,27 @@ export async function rawRabbitMQ(url: string, name: string, work: RawWork): Pro
 }
 
 /** One queue, reached through the default exchange. */
-async function bareWay(channel: ConfirmChannel, name: string): Promise<Way> {
+async function barePublisher(channel: ConfirmChannel, name: string): Promise<RawPublisher> {
   await channel.assertQueue(name, { durable: true, arguments: { "x-queue-type": "quorum" } });
-  const parcelOf = ({ id, body }: RawMessage): Parcel => {
+  const encodeMessage = ({ id, body }: RawMessage): EncodedMessage => {
     const options = { persistent: true, messageId: id, contentType: "application/json" };
     return { exchange: "", routingKey: name, body, options };
   };
-  return { queues: [name], parcelOf };
+  return { queues: [name], parcelOf: encodeMessage };
 }
 
 /** The exchanges and queues that the product declares for a group, under another prefix. */
-async function sameWay(url: string, name: string): Promise<Way> {
+async function comparablePublisher(url: string, name: string): Promise<RawPublisher> {
   const declaring = rabbitmq({ url, prefix: name, partitions: PARTITIONS });
   await declaring.open();
-  const subscription = subscriptionOf(1);
+  const subscription = createSubscription(1);
   const declared = await declaring.subscribe(subscription, () => undefined);
   await declared.close();
   await declaring.close();
   const { type, source } = orderMessage(0);
-  const parcelOf = ({ id, key, body }: RawMessage): Parcel => {
+  const encodeMessage = ({ id, key, body }: RawMessage): EncodedMessage => {
     const options = {
-      headers: headersOf(id),
+      headers: createHeaders(id),
       messageId: id,
       correlationId: id,
       type,
@@ -80,7 +82,7 @@ async function sameWay(url: string, name: string): Promise<Way> {
     };
     return { exchange: `${name}.event.order`, routingKey: `${source}.${type}.info`, body, options };
   };
-  return { queues: groupNames(name, subscription, PARTITIONS).queues, parcelOf };
+  return { queues: groupNames(name, subscription, PARTITIONS).queues, parcelOf: encodeMessage };
 }
 
 /** A place for each of the queues, all on one channel. */

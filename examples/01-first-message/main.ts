@@ -27,16 +27,16 @@ await bus.migrate();
 // #endregion bus
 
 // #region handle
-const told = new EventEmitter();
+const signals = new EventEmitter();
 bus.on(OrderPlaced, { consumer: "confirmation" }, ({ data }) => {
   console.log(`Dear customer, we received order ${data.orderId}: ${data.quantity} × ${data.sku}.`);
-  told.emit("confirmation");
+  signals.emit("confirmation");
 });
 await bus.run();
 // #endregion handle
 
 // #region publish
-const confirmed = once(told, "confirmation");
+const confirmed = once(signals, "confirmation");
 await bus.transaction(async (tx) => {
   await tx.query("insert into my_order (id, sku) values ($1, $2)", ["A-1", "tea"]);
   await tx.publish(OrderPlaced, { orderId: "A-1", sku: "tea", quantity: 2 });

@@ -22,10 +22,10 @@ const OrderPlaced = event("tutorial.order.placed", {
 });
 
 // #region observe
-const told = new EventEmitter();
+const signals = new EventEmitter();
 const observer: Observer = {
-  tell(name) {
-    if (name === "consumer.processed" || name === "consumer.duplicate") told.emit(name);
+  emit(name) {
+    if (name === "consumer.processed" || name === "consumer.duplicate") signals.emit(name);
   },
 };
 const bus = createBus({ service: "tutorial", database: pool, log: false, observers: [observer] });
@@ -60,7 +60,7 @@ await bus
 // #endregion rollback
 
 // #region publish
-const billed = once(told, "consumer.processed");
+const billed = once(signals, "consumer.processed");
 await bus.transaction(async (tx) => {
   await tx.query("insert into my_order (id, sku) values ($1, $2)", ["B-1", "tea"]);
   await tx.publish(OrderPlaced, { orderId: "B-1", sku: "tea", quantity: 1 });
@@ -69,7 +69,7 @@ await billed;
 // #endregion publish
 
 // #region again
-const recognised = once(told, "consumer.duplicate");
+const recognised = once(signals, "consumer.duplicate");
 const { count } = await bus.republish({ from: new Date(began - 1_000), to: new Date(Date.now() + 1_000) });
 await recognised;
 console.log(`${count} message was sent again and recognised as a duplicate.`);

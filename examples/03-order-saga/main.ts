@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { createBus, type Bus } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
-import { ended, history } from "../follow-saga.ts";
+import { waitForEnd, readHistory } from "../follow-saga.ts";
 import { placeOrder } from "./order-saga.ts";
 import { paymentService, shippingService, stockService } from "./services.ts";
 
@@ -15,12 +15,12 @@ await pool.query(`
   create table if not exists payment (order_id text not null, cents integer not null);
   truncate reservation, payment`);
 
-const busOf = (service: string): Bus => createBus({ service, database: pool, log: "error" });
+const openBus = (service: string): Bus => createBus({ service, database: pool, log: "error" });
 const [orders, stock, payments, shipping] = [
-  busOf("orders"),
-  busOf("stock"),
-  busOf("payments"),
-  busOf("shipping"),
+  openBus("orders"),
+  openBus("stock"),
+  openBus("payments"),
+  openBus("shipping"),
 ];
 stockService(stock);
 paymentService(payments);
@@ -36,8 +36,8 @@ for (const customerId of ["ann", "declined-bob", "slow-carl", "remote-eve"]) {
   const order = { orderId: randomUUID(), customerId, sku: "tea", cents: 1250 };
   const { sagaId } = await orders.transaction((tx) => orders.start(tx, placeOrder, order));
   // #endregion start
-  console.log(`The order of ${customerId} is ${await ended(orders, sagaId)}:`);
-  for (const line of await history(orders, sagaId)) console.log(`  ${line}`);
+  console.log(`The order of ${customerId} is ${await waitForEnd(orders, sagaId)}:`);
+  for (const line of await readHistory(orders, sagaId)) console.log(`  ${line}`);
 }
 
 const kept = await pool.query("select order_id from reservation");

@@ -15,12 +15,12 @@ await pool.query(`
   create table if not exists payment (order_id text not null, cents integer not null);
   truncate reservation, payment`);
 
-const busOf = (service: string): Bus => createBus({ service, database: pool, log: "warn" });
+const openBus = (service: string): Bus => createBus({ service, database: pool, log: "warn" });
 const [orders, stock, payments, shipping] = [
-  busOf("orders"),
-  busOf("stock"),
-  busOf("payments"),
-  busOf("shipping"),
+  openBus("orders"),
+  openBus("stock"),
+  openBus("payments"),
+  openBus("shipping"),
 ];
 
 // #region check

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { createBus, type Bus } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
-import { ended, history } from "../follow-saga.ts";
+import { waitForEnd, readHistory } from "../follow-saga.ts";
 import { held } from "./partners.ts";
 import { flightService, hotelService } from "./services.ts";
 import { bookTrip } from "./trip-saga.ts";
@@ -17,8 +17,8 @@ await pool.query(`
   create table if not exists room (trip_id text not null);
   truncate trip, seat, room`);
 
-const busOf = (service: string): Bus => createBus({ service, database: pool, log: "error" });
-const [agency, flights, hotels] = [busOf("agency"), busOf("flights"), busOf("hotels")];
+const openBus = (service: string): Bus => createBus({ service, database: pool, log: "error" });
+const [agency, flights, hotels] = [openBus("agency"), openBus("flights"), openBus("hotels")];
 flightService(flights);
 hotelService(hotels);
 agency.register(bookTrip);
@@ -28,9 +28,9 @@ for (const bus of [agency, flights, hotels]) await bus.run();
 async function book(traveller: string, wish: { nights: number; insured: boolean }): Promise<void> {
   const trip = { tripId: randomUUID(), traveller, to: "Lisbon", ...wish };
   const { sagaId } = await agency.transaction((tx) => agency.start(tx, bookTrip, trip));
-  console.log(`The trip of ${traveller} is ${await ended(agency, sagaId)}:`);
+  console.log(`The trip of ${traveller} is ${await waitForEnd(agency, sagaId)}:`);
   // What runs side by side ends in any order; the names decide what is printed first.
-  for (const line of (await history(agency, sagaId)).toSorted()) console.log(`  ${line}`);
+  for (const line of (await readHistory(agency, sagaId)).toSorted()) console.log(`  ${line}`);
 }
 
 await book("ann", { nights: 7, insured: true });

@@ -1,6 +1,6 @@
 import { EventEmitter, once } from "node:events";
 import pg from "pg";
-import { createBus, event, isErased, isSealed, type Personal } from "sagabox";
+import { createBus, event, isErased, isEncrypted, type Personal } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
 import { keyRing } from "sagabox/privacy";
 import { z } from "zod";
@@ -27,20 +27,20 @@ await bus.migrate();
 // #endregion bus
 
 // #region handle
-const told = new EventEmitter();
+const signals = new EventEmitter();
 bus.on(CustomerRegistered, { consumer: "welcome" }, ({ data }) => {
-  told.emit("told", `${data.plan}: ${inWords(data.email)}`);
+  signals.emit("told", `${data.plan}: ${describeValue(data.email)}`);
 });
 
-function inWords(value: Personal<string>): string {
+function describeValue(value: Personal<string>): string {
   if (isErased(value)) return "somebody who was erased";
-  return isSealed(value) ? "somebody we have no key for" : value;
+  return isEncrypted(value) ? "somebody we have no key for" : value;
 }
 // #endregion handle
 
 await bus.run();
 const customerId = `customer-${Date.now()}`;
-const first = once(told, "told");
+const first = once(signals, "told");
 await bus.transaction((tx) =>
   tx.publish(CustomerRegistered, { customerId, email: "ada@example.com", plan: "gold" }),
 );
@@ -57,7 +57,7 @@ const report = await bus.privacy.erase(customerId, { reason: "request 4711", act
 console.log(`Erased. Keys destroyed: ${report.keysDestroyed}`);
 for await (const { kind, data } of bus.privacy.export(customerId, { reason: "request 4711" })) {
   const { email, plan } = data as { email: Personal<string>; plan: string };
-  console.log(`Left: a ${kind}, ${plan}: ${inWords(email)}`);
+  console.log(`Left: a ${kind}, ${plan}: ${describeValue(email)}`);
 }
 // #endregion erase
 

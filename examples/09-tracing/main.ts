@@ -4,7 +4,7 @@ import pg from "pg";
 import { createBus } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
 import { Charge, ordering } from "./order.ts";
-import { treeOf } from "./tree.ts";
+import { formatTree } from "./tree.ts";
 // #region import
 import { openTelemetry } from "sagabox/opentelemetry";
 // #endregion import
@@ -46,4 +46,4 @@ await ended;
 await bus.stop();
 await pool.end();
 await server?.stop();
-console.log(treeOf(recorded.getFinishedSpans()));
+console.log(formatTree(recorded.getFinishedSpans()));

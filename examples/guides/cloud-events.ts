@@ -9,7 +9,7 @@ import { toCloudEventJson, type Bus } from "sagabox";
 import { OrderPlaced } from "./contracts.ts";
 
 /** Tells a partner of each order, as a CloudEvent over HTTP. */
-export function tellPartner(bus: Bus, partnerUrl: string): void {
+export function notifyPartner(bus: Bus, partnerUrl: string): void {
   bus.on(OrderPlaced, { consumer: "partner" }, async (order, { signal }) => {
     const response = await fetch(partnerUrl, {
       method: "POST",

@@ -3,7 +3,7 @@ import type { Pool } from "pg";
 import { createBus, type Bus, type DeadLetterNotice } from "sagabox";
 
 // #region notify
-export function tellingBus(database: Pool, tell: (notice: DeadLetterNotice) => void, url: string): Bus {
+export function notifyingBus(database: Pool, tell: (notice: DeadLetterNotice) => void, url: string): Bus {
   return createBus({
     service: "guide",
     database,

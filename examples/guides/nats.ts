@@ -26,7 +26,7 @@ export const inProduction = nats({
 // #region permissions
 import { natsPermissions } from "sagabox/nats";
 
-export function userOfBilling(password: string): string {
+export function billingUser(password: string): string {
   const permissions = natsPermissions({
     service: "billing",
     role: "worker",

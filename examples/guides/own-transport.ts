@@ -17,7 +17,7 @@ interface Member {
 }
 
 /** One consumer group: what waits for it, and its members. */
-class Shelf {
+class TopicQueue {
   readonly #waiting: Item[] = [];
   readonly #members = new Set<Member>();
 
@@ -52,12 +52,12 @@ class Shelf {
       while (!member.paused && member.held.size < member.prefetch) {
         const item = this.#waiting.shift();
         if (item === undefined) return;
-        this.#hand(item, member);
+        this.#deliver(item, member);
       }
     }
   }
 
-  #hand(item: Item, member: Member): void {
+  #deliver(item: Item, member: Member): void {
     // #region settle
     const lost = new AbortController();
     member.held.set(item, lost);
@@ -93,7 +93,7 @@ export class ListTransport implements Transport {
     replaysFromTime: false,
     maxBytes: 1_000_000,
   };
-  readonly #shelves = new Map<string, Map<string, Shelf>>();
+  readonly #shelves = new Map<string, Map<string, TopicQueue>>();
   #published = 0;
   #open = false;
 
@@ -109,9 +109,9 @@ export class ListTransport implements Transport {
     assertCanBegin(this, subscription.topics); // says no to a time instead of beginning elsewhere
     const group = `${subscription.service} ${subscription.group}`;
     const known = [...this.#shelves.values()].flatMap((shelves) => shelves.get(group) ?? []);
-    const shelf = known[0] ?? new Shelf();
+    const shelf = known[0] ?? new TopicQueue();
     for (const { topic } of subscription.topics) {
-      this.#shelves.set(topic, (this.#shelves.get(topic) ?? new Map<string, Shelf>()).set(group, shelf));
+      this.#shelves.set(topic, (this.#shelves.get(topic) ?? new Map<string, TopicQueue>()).set(group, shelf));
     }
     return shelf.join(subscription, receive);
   }

@@ -7,7 +7,7 @@ billOrders(bus);
 // #endregion app
 
 // #region run
-export async function runUntilTold(): Promise<void> {
+export async function runUntilSignal(): Promise<void> {
   await bus.run({ port: 8000 });
   const stop = async (): Promise<void> => {
     const { clean } = await bus.stop();

@@ -7,7 +7,7 @@ import {
   ReserveStock,
   type Bank,
   type Mail,
-} from "./saga-world.ts";
+} from "./saga-fixture.ts";
 
 const order = {
   version: 1,
@@ -72,7 +72,7 @@ export async function whatItWaitsFor(bus: Bus, sagaId: string): Promise<string> 
 // #endregion look
 
 // #region signal
-export async function shippedByHand(bus: Bus, sagaId: string, orderId: string): Promise<void> {
+export async function settleShipment(bus: Bus, sagaId: string, orderId: string): Promise<void> {
   const data = { orderId, parcelId: "on foot" };
   await bus.sagas.signal(sagaId, OrderShipped, data, { actor: "ada", reason: "the scanner is broken" });
 }

@@ -1,6 +1,6 @@
 import { refuse, saga, type Bus } from "sagabox";
 import { z } from "zod";
-import { OrderShipped, ReleaseStock, ReserveStock, type Bank, type Mail } from "./saga-world.ts";
+import { OrderShipped, ReleaseStock, ReserveStock, type Bank, type Mail } from "./saga-fixture.ts";
 
 const order = {
   version: 1,
@@ -86,7 +86,7 @@ export function sideBySide(bank: Bank) {
   // #endregion group
 }
 
-export function stubborn(bank: Bank) {
+export function persistentSaga(bank: Bank) {
   // #region undo-retry
   return saga("stubborn", order)
     .run("pay", (c) => bank.charge(c.idempotencyKey, c.input.cents, c.signal))

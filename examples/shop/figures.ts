@@ -22,12 +22,12 @@ export class Figures implements Observer {
   /** The latest line a person should see. */
   trouble = "none";
 
-  readonly tell: Observer["tell"] = (name, fields) => {
-    const hear = this.#hearing[name];
+  readonly emit: Observer["emit"] = (name, fields) => {
+    const hear = this.#listeners[name];
     if (hear !== undefined) hear(fields as never);
   };
 
-  readonly #hearing: { [Name in keyof TelemetryEvents]?: (fields: TelemetryEvents[Name]) => void } = {
+  readonly #listeners: { [Name in keyof TelemetryEvents]?: (fields: TelemetryEvents[Name]) => void } = {
     "outbox.written": ({ count }) => void (this.written += count),
     "optimistic.succeeded": ({ count }) => void (this.sentAtOnce += count),
     "consumer.processed": ({ type }) => {
@@ -50,7 +50,7 @@ export class Figures implements Observer {
   };
 
   /** The same shop, its orders counted. */
-  counting(shop: Shop): Shop {
+  countOrders(shop: Shop): Shop {
     const place: Shop["place"] = async (order) => {
       const orderId = await shop.place(order);
       this.total.orders += 1;
@@ -60,7 +60,7 @@ export class Figures implements Observer {
   }
 
   /** Looks now and then how many sagas are under way. Returns its end. */
-  watching(shop: Shop): () => void {
+  watchBacklog(shop: Shop): () => void {
     const look = (): void =>
       void shop.open().then(
         (open) => (this.open = open),

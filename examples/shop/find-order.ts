@@ -33,17 +33,17 @@ export async function findOrder(
   const counts = rows[0];
   if (counts === undefined) return undefined;
   const [saga] = await bus.sagas.list({ type: placeOrder.definition.name, correlationId: orderId });
-  const { status = remembered(counts), lastError: problem = null } = saga ?? {};
-  return { orderId, status, problem, ...counts, events: await eventsOf(pool, schema, orderId) };
+  const { status = deriveStatus(counts), lastError: problem = null } = saga ?? {};
+  return { orderId, status, problem, ...counts, events: await readEvents(pool, schema, orderId) };
 }
 
 // Sagas are forgotten a month after they ended; what happened to the order is not.
-function remembered({ shipped, released }: Counts): SagaStatus {
+function deriveStatus({ shipped, released }: Counts): SagaStatus {
   if (shipped > 0) return "completed";
   return released > 0 ? "compensated" : "started";
 }
 
-async function eventsOf(pool: Pool, schema: string, orderId: string): Promise<OrderView["events"]> {
+async function readEvents(pool: Pool, schema: string, orderId: string): Promise<OrderView["events"]> {
   const { rows } = await pool.query<{ id: string; type: string; at: Date; status: string }>(
     `select event_id as id, event_type as type, created_at as at, status
        from "${schema}".outbox_events

@@ -46,7 +46,7 @@ async function answer(shop: OpenShop, request: IncomingMessage): Promise<Answer>
 }
 
 async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> {
-  const path = pathOf(request.url ?? "/");
+  const path = parsePath(request.url ?? "/");
   const orderId = /^\/orders\/([^/]+)$/.exec(path)?.[1];
   if (path === "/orders") {
     if (request.method !== "POST") return notAllowed("POST");
@@ -54,7 +54,7 @@ async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> 
   }
   if (orderId !== undefined) {
     if (request.method !== "GET" && request.method !== "HEAD") return notAllowed("GET, HEAD");
-    const order = await shop.find(decoded(orderId));
+    const order = await shop.find(decodeSegment(orderId));
     return order === undefined
       ? { status: 404, body: { error: "There is no such order." } }
       : { status: 200, body: order };
@@ -64,7 +64,7 @@ async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> 
 }
 
 // Whoever speaks to a proxy sends the whole address. A path that begins with // is none, although it would be read as one.
-function pathOf(target: string): string {
+function parsePath(target: string): string {
   if (!target.startsWith("/") && URL.canParse(target)) return new URL(target).pathname;
   return target.split("?", 1)[0] ?? "";
 }
@@ -73,7 +73,7 @@ function notAllowed(allow: string): Answer {
   return { status: 405, body: { error: `Allowed here: ${allow}.` }, headers: { allow } };
 }
 
-function decoded(segment: string): string {
+function decodeSegment(segment: string): string {
   try {
     return decodeURIComponent(segment).replaceAll("\0", "");
   } catch {

@@ -21,7 +21,7 @@ export function showFigures({ figures, about, out }: ViewOptions): () => void {
   }
   let drawn = 0;
   const draw = (): void => {
-    const lines = ["", ...page(figures)].map((line) => fitted(line, out.columns));
+    const lines = ["", ...page(figures)].map((line) => fitLine(line, out.columns));
     out.write(`${drawn === 0 ? HIDE_CURSOR : `\u001b[${drawn}A\u001b[J`}${lines.join("\n")}\n`);
     drawn = lines.length;
   };
@@ -39,7 +39,7 @@ function page(figures: Figures): string[] {
   const rates = figures.rates();
   const row = (name: string, rate: number, count: number): string =>
     `  ${name.padEnd(22)}${rate.toFixed(1).padStart(7)} /s${String(count).padStart(13)}`;
-  const fact = (name: string, value: string): string => `  ${name.padEnd(22)}${value}`;
+  const formatFact = (name: string, value: string): string => `  ${name.padEnd(22)}${value}`;
   return [
     `sagabox shop, up ${duration(figures.uptimeMs)}`,
     "",
@@ -50,12 +50,15 @@ function page(figures: Figures): string[] {
     row("sagas completed", rates.completed, total.completed),
     row("sagas compensated", rates.compensated, total.compensated),
     "",
-    fact("sagas running", `${open.running}, and ${open.failed} that wait for a person`),
-    fact("waiting to be sent", `${pending}, the oldest for ${duration(oldestMs)}`),
-    fact("sent at once", share(figures.optimisticShare)),
-    fact("duplicates suppressed", `${duplicates} (every 20 s the last second is sent again, to show this)`),
-    fact("dead letters", String(deadLetters)),
-    fact("last trouble", trouble),
+    formatFact("sagas running", `${open.running}, and ${open.failed} that wait for a person`),
+    formatFact("waiting to be sent", `${pending}, the oldest for ${duration(oldestMs)}`),
+    formatFact("sent at once", share(figures.optimisticShare)),
+    formatFact(
+      "duplicates suppressed",
+      `${duplicates} (every 20 s the last second is sent again, to show this)`,
+    ),
+    formatFact("dead letters", String(deadLetters)),
+    formatFact("last trouble", trouble),
   ];
 }
 
@@ -89,6 +92,6 @@ function duration(ms: number): string {
 }
 
 // A line that wraps would take two rows, and the next drawing would begin one too low.
-function fitted(line: string, columns: number): string {
+function fitLine(line: string, columns: number): string {
   return columns > 0 && line.length > columns ? `${line.slice(0, columns - 1)}…` : line;
 }

@@ -1,13 +1,13 @@
-import { busSettings } from "../../src/app/bus-options.ts";
-import { auditSettings } from "../../src/audit/index.ts";
-import { claimCheckSettings, postgresStore } from "../../src/claim-check/index.ts";
-import { s3Settings } from "../../src/claim-check/s3/s3-options.ts";
-import { embeddedPostgresSettings } from "../../src/embedded/options.ts";
+import { readBusSettings } from "../../src/app/bus-options.ts";
+import { readAuditSettings } from "../../src/audit/index.ts";
+import { readClaimCheckSettings, postgresStore } from "../../src/claim-check/index.ts";
+import { readS3Settings } from "../../src/claim-check/s3/s3-options.ts";
+import { readEmbeddedPostgresSettings } from "../../src/embedded/options.ts";
 import { Inbox, type InboxEngine } from "../../src/inbox/index.ts";
 import { consumerSettings, handlerSettings } from "../../src/inbox/options.ts";
-import { noticeSettings } from "../../src/notify/index.ts";
+import { readNoticeSettings } from "../../src/notify/index.ts";
 import { outboxSettings } from "../../src/outbox/index.ts";
-import { privacySettings } from "../../src/privacy/index.ts";
+import { readPrivacySettings } from "../../src/privacy/index.ts";
 import { consumerRetryPolicy, retryPolicy } from "../../src/retry/index.ts";
 import { sagaSettings } from "../../src/saga/options.ts";
 import { kafkaSettings } from "../../src/transports/kafka/options.ts";
@@ -60,14 +60,14 @@ export const optionSections: readonly OptionSection[] = [
         without: ["outbox", "inbox", "sagas", "audit", "privacy", "notify", "claimCheck"],
       },
     ],
-    read: () => busSettings(home, {}),
-    sample: () => busSettings({ ...home, maxPayloadBytes: 1 }, {}),
+    read: () => readBusSettings(home, {}),
+    sample: () => readBusSettings({ ...home, maxPayloadBytes: 1 }, {}),
   },
   {
     table: "log",
     path: "log",
     interfaces: [{ file: "src/app/log-options.ts", name: "LogOptions" }],
-    read: () => busSettings({ ...home, log: {} }, {}),
+    read: () => readBusSettings({ ...home, log: {} }, {}),
   },
   {
     table: "openTelemetry",
@@ -126,35 +126,35 @@ export const optionSections: readonly OptionSection[] = [
     table: "claimCheck",
     path: "claimCheck",
     interfaces: [{ file: "src/claim-check/options.ts", name: "ClaimCheckOptions" }],
-    read: () => claimCheckSettings({ store: postgresStore() }, true, others),
+    read: () => readClaimCheckSettings({ store: postgresStore() }, true, others),
     follows: { retention: "at least the longest of archive, dead letters and inbox, and a day" },
   },
   {
     table: "s3Store",
     path: "s3Store",
     interfaces: [{ file: "src/claim-check/s3/s3-options.ts", name: "S3StoreOptions" }],
-    read: () => s3Settings({ bucket: "payloads" }),
+    read: () => readS3Settings({ bucket: "payloads" }),
     given: ["forcePathStyle"],
   },
   {
     table: "privacy",
     path: "privacy",
     interfaces: [{ file: "src/privacy/options.ts", name: "PrivacyOptions" }],
-    read: () => privacySettings(),
+    read: () => readPrivacySettings(),
   },
   {
     table: "audit",
     path: "audit",
     interfaces: [{ file: "src/audit/options.ts", name: "AuditOptions" }],
-    read: () => auditSettings(),
+    read: () => readAuditSettings(),
   },
   {
     table: "notify",
     path: "notify",
     interfaces: [{ file: "src/notify/options.ts", name: "WebhookOptions", below: "webhook." }],
-    read: () => noticeSettings(undefined, { webhook: { url: "https://example.com" } }),
+    read: () => readNoticeSettings(undefined, { webhook: { url: "https://example.com" } }),
     sample: () =>
-      noticeSettings(undefined, { webhook: { url: "https://example.com", secret: "sixteen letters!" } }),
+      readNoticeSettings(undefined, { webhook: { url: "https://example.com", secret: "sixteen letters!" } }),
   },
   {
     table: "postgres",
@@ -194,7 +194,8 @@ export const optionSections: readonly OptionSection[] = [
     table: "embedded",
     path: "embedded",
     interfaces: [{ file: "src/embedded/options.ts", name: "EmbeddedPostgresOptions" }],
-    read: () => embeddedPostgresSettings({ dataDir: "data" }),
-    sample: () => embeddedPostgresSettings({ dataDir: "data", port: 1, password: "x", programs: "native" }),
+    read: () => readEmbeddedPostgresSettings({ dataDir: "data" }),
+    sample: () =>
+      readEmbeddedPostgresSettings({ dataDir: "data", port: 1, password: "x", programs: "native" }),
   },
 ];

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { command, event, permanent, refuse, saga } from "sagabox";
 import { z } from "zod";
-import { sagaHouse } from "../../test/support/saga-house.ts";
+import { sagaHarness } from "../../test/support/saga-harness.ts";
 
 const Reserve = command("stock.reserve", {
   schema: z.object({ id: z.string().min(1) }),
@@ -37,7 +37,7 @@ const original = () =>
     .waitFor("approval", Approved, { timeout: "1d" });
 
 async function lived() {
-  const house = await sagaHouse();
+  const house = await sagaHarness();
   const { bus, start, at } = house;
   const order = original();
   bus.register(order);

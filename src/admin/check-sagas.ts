@@ -2,13 +2,13 @@ import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import {
   compareDefinitions,
   hasEnded,
-  openedText,
+  decryptText,
   openInstance,
   replay,
   type DefinitionComparison,
-  type Drawn,
+  type ReplayValues,
   type InstanceRow,
-  type Loaded,
+  type LoadedInstance,
   type RecordedTurn,
   type Replayed,
   type SagaInput,
@@ -41,14 +41,14 @@ export interface CheckReport {
   /** Ended instances of versions that are not known here: nothing is left to be done for them. */
   readonly skipped: number;
   /** Sagas of names that are not known here in any version, perhaps those of another service: none was checked. */
-  readonly strangers: readonly StrangeSaga[];
+  readonly strangers: readonly UnknownSagaType[];
   /** How the definitions that are known here differ from the stored ones. */
   readonly definitions: readonly DefinitionComparison[];
   /** At most 1,000 of them. */
   readonly findings: readonly CheckFinding[];
 }
 
-export interface StrangeSaga {
+export interface UnknownSagaType {
   readonly type: string;
   /** How many instances of it have not ended. */
   readonly open: number;
@@ -74,7 +74,7 @@ export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): 
   wholeNumber("sagas.check: ended", ended);
   const counts = { checked: 0, same: 0, diverges: 0, stuck: 0, skipped: 0 };
   const findings: CheckFinding[] = [];
-  const count = (instance: Loaded, replayed: Replayed | "skipped"): void => {
+  const count = (instance: LoadedInstance, replayed: Replayed | "skipped"): void => {
     if (replayed === "skipped") {
       counts.skipped += 1;
       return;
@@ -82,16 +82,16 @@ export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): 
     counts.checked += 1;
     counts[replayed.verdict] += 1;
     if (replayed.verdict !== "same" && findings.length < MAX_FINDINGS) {
-      findings.push(findingOf(instance, replayed));
+      findings.push(toFinding(instance, replayed));
     }
   };
-  await eachPage(admin, { open: true, type, limit: Number.POSITIVE_INFINITY }, count);
-  await eachPage(admin, { open: false, type, limit: ended }, count);
-  const strangers = await strangersOf(admin, type);
-  return { ...counts, strangers, definitions: await comparisonsOf(admin, type), findings };
+  await checkPages(admin, { open: true, type, limit: Number.POSITIVE_INFINITY }, count);
+  await checkPages(admin, { open: false, type, limit: ended }, count);
+  const strangers = await findUnknownTypes(admin, type);
+  return { ...counts, strangers, definitions: await compareKnownDefinitions(admin, type), findings };
 }
 
-function comparisonsOf(
+function compareKnownDefinitions(
   { database, definitions, sagas, vault, known }: SagaAdmin,
   type: string | undefined,
 ): Promise<readonly DefinitionComparison[]> {
@@ -99,27 +99,27 @@ function comparisonsOf(
   return compareDefinitions({ database, sql: definitions, sagas, vault }, asked);
 }
 
-async function strangersOf(
+async function findUnknownTypes(
   { database, sql, names }: SagaAdmin,
   type: string | undefined,
-): Promise<readonly StrangeSaga[]> {
+): Promise<readonly UnknownSagaType[]> {
   const params = [JSON.stringify(names()), type ?? null];
-  return (await database.run<StrangeSaga>(sql.strangers, params)).rows.map(({ type: name, open }) => ({
+  return (await database.run<UnknownSagaType>(sql.strangers, params)).rows.map(({ type: name, open }) => ({
     type: name,
     open,
   }));
 }
 
-interface Pages {
+interface PageSelection {
   readonly open: boolean;
   readonly type: string | undefined;
   readonly limit: number;
 }
 
-async function eachPage(
+async function checkPages(
   admin: SagaAdmin,
-  { open, type, limit }: Pages,
-  count: (instance: Loaded, replayed: Replayed | "skipped") => void,
+  { open, type, limit }: PageSelection,
+  count: (instance: LoadedInstance, replayed: Replayed | "skipped") => void,
 ): Promise<void> {
   let last: string | null = null;
   for (let left = limit; left > 0;) {
@@ -129,7 +129,7 @@ async function eachPage(
     try {
       const params: Param[] = [open, type ?? null, last, size, JSON.stringify(admin.names())];
       const rows: readonly { id: string }[] = (await tx.run<{ id: string }>(admin.sql.page, params)).rows;
-      for (const { id } of rows) await checkOne(admin, tx, id, count);
+      for (const { id } of rows) await checkInstance(admin, tx, id, count);
       if (rows.length < size) return;
       last = rows.at(-1)?.id ?? null;
       left -= rows.length;
@@ -139,11 +139,11 @@ async function eachPage(
   }
 }
 
-async function checkOne(
+async function checkInstance(
   { sql, sagas, definitionOf, vault }: SagaAdmin,
   tx: AdminTransaction,
   id: string,
-  count: (instance: Loaded, replayed: Replayed | "skipped") => void,
+  count: (instance: LoadedInstance, replayed: Replayed | "skipped") => void,
 ): Promise<void> {
   const [row] = (await tx.run<InstanceRow>(sagas.read, [id])).rows;
   if (row === undefined) return;
@@ -154,7 +154,7 @@ async function checkOne(
     count(instance, "skipped");
     return;
   }
-  const turns = turnsOf((await tx.run<TurnRow>(sql.turns, [id])).rows, instance);
+  const turns = toTurns((await tx.run<TurnRow>(sql.turns, [id])).rows, instance);
   count(instance, replay(definition, { ...instance, turns }));
 }
 
@@ -169,9 +169,9 @@ interface TurnRow {
   readonly at_ms: string | number;
 }
 
-function turnsOf(rows: readonly TurnRow[], { id, seal }: Loaded): RecordedTurn[] {
+function toTurns(rows: readonly TurnRow[], { id, seal }: LoadedInstance): RecordedTurn[] {
   const read = (text: string, place: string, version: number): unknown =>
-    JSON.parse(openedText(seal, text, id, [place, version]));
+    JSON.parse(decryptText(seal, text, id, [place, version]));
   const turns = new Map<number, RecordedTurn>();
   for (const row of rows) {
     const line = { event: row.event_type, step: row.step, from: row.old_status, to: row.new_status };
@@ -182,7 +182,7 @@ function turnsOf(rows: readonly TurnRow[], { id, seal }: Loaded): RecordedTurn[]
         version: row.version,
         atMs: Number(row.at_ms),
         input: read(row.input, "cause", row.version) as SagaInput,
-        drawn: row.drawn === null ? null : (read(row.drawn, "drawn", row.version) as Drawn),
+        drawn: row.drawn === null ? null : (read(row.drawn, "drawn", row.version) as ReplayValues),
         lines: [line],
       });
     }
@@ -190,8 +190,8 @@ function turnsOf(rows: readonly TurnRow[], { id, seal }: Loaded): RecordedTurn[]
   return [...turns.values()];
 }
 
-function findingOf(
-  { id, type, definitionVersion, key, status }: Loaded,
+function toFinding(
+  { id, type, definitionVersion, key, status }: LoadedInstance,
   replayed: Exclude<Replayed, { verdict: "same" }>,
 ): CheckFinding {
   const { verdict, step, why } = replayed;

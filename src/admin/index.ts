@@ -20,27 +20,36 @@ export {
   type VerifyReport,
 } from "../audit/index.ts";
 export { sealAudit } from "./audit/seal-audit.ts";
-export { ringFrom, type Erasure, type ErasureReport } from "../privacy/index.ts";
-export { sagaKeys, type GivenKeys } from "./persons/saga-keys.ts";
+export { readKeyRingFromEnvironment, type Erasure, type ErasureReport } from "../privacy/index.ts";
+export { readSagaKeys, type KeyRingSource } from "./subjects/saga-keys.ts";
 export { migrateSchema } from "./maintenance/migrate-schema.ts";
-export { buryLive, type Buried, type BuryOptions } from "./dead-letters/bury-live.ts";
-export { editLetter, planEdit, type EditOptions, type EditPlan } from "./dead-letters/edit-letter.ts";
-export { discardLetters, type Discarding, type DiscardOptions } from "./dead-letters/discard-letters.ts";
+export { buryLiveMessage, type BuriedMessage, type BuryOptions } from "./dead-letters/bury-live-message.ts";
 export {
-  letterGroups,
+  editDeadLetter,
+  planEdit,
+  type EditOptions,
+  type EditPlan,
+} from "./dead-letters/edit-dead-letter.ts";
+export {
+  discardDeadLetters,
+  type DiscardResult,
+  type DiscardOptions,
+} from "./dead-letters/discard-dead-letters.ts";
+export {
+  listDeadLetterGroups,
   type GroupFilter,
-  type LetterGroup,
-  type LetterGroups,
+  type DeadLetterGroup,
+  type DeadLetterGroups,
 } from "./dead-letters/groups.ts";
-export { letterAdmin, type LetterAdmin } from "./dead-letters/letter-admin.ts";
-export { discardLetter, listLetters, replayLetter } from "./dead-letters/one-letter.ts";
+export { createDeadLetterAdmin, type DeadLetterAdmin } from "./dead-letters/dead-letter-admin.ts";
+export { discardAndWake, findDeadLetters, replayAndWake } from "./dead-letters/single-dead-letter.ts";
 export type { DeadLetterFilter } from "../dead-letter/index.ts";
 export type { ReplayFilter, ReplayProgress, StagedReplayOptions } from "./dead-letters/replay-options.ts";
-export { whyItWaits } from "./dead-letters/workers.ts";
-export { showLetter, type LetterDetail } from "./dead-letters/show-letter.ts";
+export { explainWait } from "./dead-letters/workers.ts";
+export { viewDeadLetter, type DeadLetterView } from "./dead-letters/view-dead-letter.ts";
 export {
   planReplay,
-  stagedReplay,
+  replayInStages,
   type GroupReport,
   type ReplayPlan,
   type ReplayReport,
@@ -48,9 +57,9 @@ export {
 export { examine, type Examination, type ExamineOptions } from "./doctor/examine.ts";
 export type { Diagnosis, Severity } from "./doctor/diagnosis.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
-export { failureText } from "./failure-text.ts";
+export { stepFailureText } from "./step-failure-text.ts";
 export { listIncidents, type Incident, type IncidentFilter } from "./incidents.ts";
-export { sagaAdmin, type SagaAdmin } from "./saga-admin.ts";
+export { createSagaAdmin, type SagaAdmin } from "./saga-admin.ts";
 export {
   cancelSaga,
   compensateSaga,
@@ -60,33 +69,33 @@ export {
   type ActionResult,
   type StepAction,
 } from "./saga-actions.ts";
-export { sagaHistory, type HistoryLine, type HistoryOptions } from "./saga-history.ts";
+export { readSagaHistory, type HistoryLine, type HistoryOptions } from "./saga-history.ts";
 export { listSagas, type SagaFilter } from "./list-sagas.ts";
-export { showSaga, type SagaDetail, type StepDetail } from "./sagas.ts";
+export { showSaga, type SagaDetail, type StepDetail } from "./show-saga.ts";
 export type { SagaSummary } from "./saga-summary.ts";
 export { signalSaga, type SagaTarget, type SignalOptions } from "./signal-saga.ts";
-export { stuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./stuck-sagas.ts";
+export { findStuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./stuck-sagas.ts";
 export { tune, tuneConnections, type TuneOptions, type TuneReport } from "./tune/tune.ts";
 export type { Handling, Measurement, Proposal } from "./tune/propose.ts";
 export { assertRights } from "./roles/assert-rights.ts";
 export { type Extent, type Extra } from "./roles/grant.ts";
 export { roleNames, roles, type RoleName } from "./roles/roles.ts";
 export { rolesSql } from "./roles/roles-sql.ts";
-export { overview, type Overview } from "./overview/overview.ts";
+export { readOverview, type Overview } from "./overview/overview.ts";
 export { ageText } from "./overview/age-text.ts";
-export { counted } from "./overview/judge-overview.ts";
+export { countText } from "./overview/judge-overview.ts";
 export { archiveOutbox, planArchive, type ArchivePlan, type ArchiveResult } from "./outbox/archive-outbox.ts";
 export { listOutbox, outboxStates, type OutboxFilter, type WaitingMessage } from "./outbox/list-outbox.ts";
 export { outboxStats, type OutboxStats } from "./outbox/outbox-stats.ts";
-export { retryNow, type Retried } from "./outbox/retry-now.ts";
+export { retryNow, type RetriedMessage } from "./outbox/retry-now.ts";
 export { planRepublish, republishWindow, type RepublishPlan } from "./outbox/republish-window.ts";
 export { cleanInbox, planInboxCleaning, type InboxPlan } from "./consumers/clean-inbox.ts";
-export { consumerNames } from "./consumers/consumer-names.ts";
-export { planRetiring, retireConsumer, type RetirePlan } from "./consumers/retire-consumer.ts";
+export { listConsumerNames } from "./consumers/consumer-names.ts";
+export { planRetirement, retireConsumer, type RetirePlan } from "./consumers/retire-consumer.ts";
 export {
   handledStats,
   listHandled,
-  whoHandled,
-  type Handled,
+  listHandlersFor,
+  type HandledMessage,
   type HandledFilter,
-} from "./consumers/handled.ts";
+} from "./consumers/handled-messages.ts";

@@ -1,10 +1,10 @@
-import { nearest } from "../options/index.ts";
+import { findNearest } from "../options/index.ts";
 import {
   decide,
   hasEnded,
   otherKey,
-  stuckPlaces,
-  type Loaded,
+  findStuckSteps,
+  type LoadedInstance,
   type SagaDefinition,
   type SagaInput,
   type SagaState,
@@ -12,7 +12,7 @@ import {
 } from "../saga/index.ts";
 
 /** What a person may ask of an instance. */
-export type Asked = Extract<
+export type RequestedAction = Extract<
   SagaInput,
   { readonly kind: "compensate" | "cancel" | "retry" | "skip" | "settle" | "event" }
 >;
@@ -23,63 +23,64 @@ export type Judgement =
 
 const possible: Judgement = { kind: "possible" };
 const already: Judgement = { kind: "already" };
-const refused = (why: string): Judgement => ({ kind: "refused", why });
+const refuseAction = (why: string): Judgement => ({ kind: "refused", why });
 
 /**
  * What can be seen to be useless before a worker has a look. Where the definition is known the decision itself is tried
  * out; the worker decides again when it takes it up.
  */
 export function judgeAction(
-  instance: Loaded,
-  asked: Asked,
+  instance: LoadedInstance,
+  asked: RequestedAction,
   definition: SagaDefinition | undefined,
 ): Judgement {
-  const judgement = byState(instance, asked);
+  const judgement = judgeByState(instance, asked);
   if (judgement.kind !== "possible" || definition === undefined) return judgement;
   const strange = asked.kind === "event" ? otherKey(definition, instance.key, asked) : undefined;
   if (asked.kind === "event" && strange !== undefined) {
-    return refused(
+    return refuseAction(
       `"${asked.type}" has the key "${strange}" in these data, and its key is "${instance.key}"`,
     );
   }
   const ports = { nowMs: instance.nowMs, newId: () => "tried-out", random: () => 0.5 };
   const { ignored } = decide(definition, instance, asked, ports);
-  return ignored === undefined ? possible : refused(ignored);
+  return ignored === undefined ? possible : refuseAction(ignored);
 }
 
-function byState({ status, state }: Loaded, asked: Asked): Judgement {
+function judgeByState({ status, state }: LoadedInstance, asked: RequestedAction): Judgement {
   switch (asked.kind) {
     case "compensate":
     case "cancel":
       if (state.direction === "backward") return already;
-      if (state.pivoted) return refused("it is past its pivot, from where it only goes forward");
-      return asked.kind === "cancel" && status === "completed" ? refused("it has completed") : possible;
+      if (state.pivoted) return refuseAction("it is past its pivot, from where it only goes forward");
+      return asked.kind === "cancel" && status === "completed" ? refuseAction("it has completed") : possible;
     case "event":
-      if (hasEnded(status)) return refused("it has ended");
-      return state.direction === "backward" ? refused("it is being compensated") : possible;
+      if (hasEnded(status)) return refuseAction("it has ended");
+      return state.direction === "backward" ? refuseAction("it is being compensated") : possible;
     default:
-      return ofStep(hasEnded(status), state, asked);
+      return judgeStep(hasEnded(status), state, asked);
   }
 }
 
-function ofStep(
+function judgeStep(
   ended: boolean,
   state: SagaState,
-  asked: Extract<Asked, { kind: "retry" | "skip" | "settle" }>,
+  asked: Extract<RequestedAction, { kind: "retry" | "skip" | "settle" }>,
 ): Judgement {
-  const failed = stuckPlaces(state);
+  const failed = findStuckSteps(state);
   if (asked.place === undefined) {
     if (failed.length > 0) return possible;
-    return refused(ended ? "it has ended" : "no step of it has failed");
+    return refuseAction(ended ? "it has ended" : "no step of it has failed");
   }
   if (failed.includes(asked.place)) return possible;
   const record = state.records[asked.place];
-  if (record !== undefined && isSo(record, asked.kind)) return already;
-  if (record !== undefined) return refused(`step "${asked.place}" has not failed: it is ${record.status}`);
-  return refused(`no step "${asked.place}" of it has begun.${hint(asked.place, failed, state)}`);
+  if (record !== undefined && isAlreadyDone(record, asked.kind)) return already;
+  if (record !== undefined)
+    return refuseAction(`step "${asked.place}" has not failed: it is ${record.status}`);
+  return refuseAction(`no step "${asked.place}" of it has begun.${suggestStep(asked.place, failed, state)}`);
 }
 
-function isSo({ status, undo }: StepRecord, kind: "retry" | "skip" | "settle"): boolean {
+function isAlreadyDone({ status, undo }: StepRecord, kind: "retry" | "skip" | "settle"): boolean {
   switch (kind) {
     case "retry":
       return status === "in_progress" || undo?.status === "in_progress";
@@ -90,8 +91,8 @@ function isSo({ status, undo }: StepRecord, kind: "retry" | "skip" | "settle"): 
   }
 }
 
-function hint(written: string, failed: readonly string[], { records }: SagaState): string {
-  const meant = nearest(written, Object.keys(records));
+function suggestStep(written: string, failed: readonly string[], { records }: SagaState): string {
+  const meant = findNearest(written, Object.keys(records));
   if (meant !== undefined) return ` Did you mean "${meant}"?`;
   return failed.length === 0 ? "" : ` What failed is: ${failed.join(", ")}.`;
 }

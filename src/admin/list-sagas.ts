@@ -9,7 +9,7 @@ import {
 import { sagaStatuses, type SagaStatus } from "../saga/index.ts";
 import type { Param } from "../storage/index.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
-import { summaryOf, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
+import { toSummary, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
 import type { FilterName } from "./statements.ts";
 
 export interface SagaFilter {
@@ -30,9 +30,9 @@ export interface SagaFilter {
 }
 
 /** Ten years, as for the times in definitions. */
-export const LONGEST_MS = 3_650 * 86_400_000;
-const texts = ["type", "step", "correlationId", "messageCorrelationId", "after"] as const;
-const KNOWN = [...texts, "status", "olderThan", "limit"];
+export const MAX_AGE_MS = 3_650 * 86_400_000;
+const TEXT_KEYS = ["type", "step", "correlationId", "messageCorrelationId", "after"] as const;
+const KNOWN = [...TEXT_KEYS, "status", "olderThan", "limit"];
 
 /** Instances, newest first. */
 export async function listSagas(
@@ -48,14 +48,14 @@ export async function listSagas(
     names.push(name);
     params.push(value);
   };
-  for (const name of texts) {
+  for (const name of TEXT_KEYS) {
     const value = filter[name];
     if (value !== undefined) add(name, text(`sagas.list: ${name}`, value, { max: 1_000 }));
   }
   if (status !== undefined) add("status", oneOf("sagas.list: status", status, sagaStatuses));
   if (olderThan !== undefined) {
-    add("olderThanMs", milliseconds("sagas.list: olderThan", olderThan, { max: LONGEST_MS }));
+    add("olderThanMs", milliseconds("sagas.list: olderThan", olderThan, { max: MAX_AGE_MS }));
   }
   const { rows } = await database.run<SummaryRow>(sql.listSagas(names), params);
-  return rows.map(summaryOf);
+  return rows.map(toSummary);
 }

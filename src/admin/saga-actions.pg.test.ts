@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import { event, permanent, saga } from "sagabox";
 import { z } from "zod";
 import { Approved, approvedOrder, sagaOptions } from "../../test/support/approved-order.ts";
-import { sagaHouse } from "../../test/support/saga-house.ts";
+import { sagaHarness } from "../../test/support/saga-harness.ts";
 
 const by = { actor: "ann", reason: "ticket 7" };
 
 test("F5, G10: every transition is in the history, with what or who caused it", async () => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const order = approvedOrder({ broken: false });
   bus.register(order);
   await bus.run();
@@ -39,7 +39,7 @@ test("F5, G10: every transition is in the history, with what or who caused it", 
 });
 
 test("F10: what failed for good is an incident, is found as stuck, and goes on when a person has it tried again", async () => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const world = { broken: true };
   const order = approvedOrder(world);
   bus.register(order);
@@ -64,7 +64,7 @@ test("F10: what failed for good is an incident, is found as stuck, and goes on w
 });
 
 test.each(["skip", "settle"] as const)("F10: a failed undo can be left out by %s", async (action) => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const order = approvedOrder({ broken: true });
   bus.register(order);
   await bus.run();
@@ -84,7 +84,7 @@ test.each(["skip", "settle"] as const)("F10: a failed undo can be left out by %s
 });
 
 test("F10: past the pivot a step is settled by hand with the result it would have had", async () => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const seen: unknown[] = [];
   const order = saga("order", sagaOptions)
     .tx("book", () => 1)
@@ -111,7 +111,7 @@ test("F10: past the pivot a step is settled by hand with the result it would hav
 });
 
 test("F10: what obviously cannot be done is refused with the reason, and the attempt is written down", async () => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const other = saga("other", sagaOptions)
     .run("only", () => 1)
     .noUndo("nothing to undo");
@@ -145,12 +145,12 @@ test.each([
   [{ actor: "a", reason: "\t" }],
   [{ actor: "a" } as typeof by],
 ])("nobody acts without a name and a reason: %j", async (given) => {
-  const { bus } = await sagaHouse();
+  const { bus } = await sagaHarness();
   await expect(async () => bus.sagas.cancel("x", given)).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
 });
 
 test("F10: the same wish twice is one letter, and a saga that is being undone is not cancelled again", async () => {
-  const { bus, start, pool } = await sagaHouse();
+  const { bus, start, pool } = await sagaHarness();
   const order = approvedOrder({ broken: false });
   bus.register(order);
   const { sagaId } = await start(order, { id: "a" });
@@ -161,7 +161,7 @@ test("F10: the same wish twice is one letter, and a saga that is being undone is
 });
 
 test("F10: a signal brings the event that is waited for, once, checked by its schema", async () => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const order = approvedOrder({ broken: false });
   bus.register(order);
   await bus.run();

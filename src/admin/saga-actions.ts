@@ -1,10 +1,16 @@
 import { SagaboxError } from "../errors/index.ts";
-import { encodeJson, personErased, type Json } from "../message/index.ts";
+import { encodeJson, SUBJECT_ERASED, type Json } from "../message/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
-import { openInstance, sealedText, type InstanceRow, type Loaded, type Operator } from "../saga/index.ts";
+import {
+  openInstance,
+  encryptText,
+  type InstanceRow,
+  type LoadedInstance,
+  type Operator,
+} from "../saga/index.ts";
 import type { AdminTransaction } from "./explaining-database.ts";
-import { judgeAction, type Asked } from "./judge-action.ts";
-import { auditFailure, notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
+import { judgeAction, type RequestedAction } from "./judge-action.ts";
+import { auditFailure, notFound, readOperator, type SagaAdmin } from "./saga-admin.ts";
 
 export interface ActionResult {
   readonly sagaId: string;
@@ -23,15 +29,15 @@ export function retryStep(
   id: string,
   options: Operator & { readonly step?: string },
 ): Promise<ActionResult> {
-  const by = checked("sagas.retry", options, ["step"]);
-  const place = options.step === undefined ? {} : { place: stepName("sagas.retry", options.step) };
+  const by = checkOperator("sagas.retry", options, ["step"]);
+  const place = options.step === undefined ? {} : { place: checkStepName("sagas.retry", options.step) };
   return act(admin, id, { kind: "retry", ...place, by });
 }
 
 /** Goes on as if the step, or its undo, were not there. What it did, if anything, stays. */
 export function skipStep(admin: SagaAdmin, id: string, options: StepAction): Promise<ActionResult> {
-  const by = checked("sagas.skip", options, ["step"]);
-  return act(admin, id, { kind: "skip", place: stepName("sagas.skip", options.step), by });
+  const by = checkOperator("sagas.skip", options, ["step"]);
+  return act(admin, id, { kind: "skip", place: checkStepName("sagas.skip", options.step), by });
 }
 
 /** A person did what the step, or its undo, should have done; `result` is what it would have returned. */
@@ -40,77 +46,86 @@ export function settleStep(
   id: string,
   options: StepAction & { readonly result?: Json },
 ): Promise<ActionResult> {
-  const by = checked("sagas.settle", options, ["step", "result"]);
+  const by = checkOperator("sagas.settle", options, ["step", "result"]);
   const result = options.result === undefined ? {} : { result: options.result };
-  return act(admin, id, { kind: "settle", place: stepName("sagas.settle", options.step), ...result, by });
+  return act(admin, id, {
+    kind: "settle",
+    place: checkStepName("sagas.settle", options.step),
+    ...result,
+    by,
+  });
 }
 
 /** Undoes an instance, even a completed one, unless it is past its pivot. */
 export function compensateSaga(admin: SagaAdmin, id: string, options: Operator): Promise<ActionResult> {
-  return act(admin, id, { kind: "compensate", by: checked("sagas.compensate", options) });
+  return act(admin, id, { kind: "compensate", by: checkOperator("sagas.compensate", options) });
 }
 
 /** Undoes an instance that has not completed. */
 export function cancelSaga(admin: SagaAdmin, id: string, options: Operator): Promise<ActionResult> {
-  return act(admin, id, { kind: "cancel", by: checked("sagas.cancel", options) });
+  return act(admin, id, { kind: "cancel", by: checkOperator("sagas.cancel", options) });
 }
 
-function checked(where: string, options: Operator, more: readonly string[] = []): Operator {
+function checkOperator(where: string, options: Operator, more: readonly string[] = []): Operator {
   rejectUnknownKeys(where, options, ["actor", "reason", ...more]);
-  return operatorOf(where, options);
+  return readOperator(where, options);
 }
 
-function stepName(where: string, step: unknown): string {
+function checkStepName(where: string, step: unknown): string {
   return text(`${where}: step`, step, { max: 500 });
 }
 
 async function act(
   admin: SagaAdmin,
   id: string,
-  asked: Exclude<Asked, { kind: "event" }>,
+  asked: Exclude<RequestedAction, { kind: "event" }>,
 ): Promise<ActionResult> {
   const entry = { ...asked.by, action: `saga.${asked.kind}`, target: { kind: "saga", id: String(id) } };
-  const deed = (): Promise<ActionResult> =>
-    underLock(
+  const perform = (): Promise<ActionResult> =>
+    runLocked(
       admin,
       (tx) => loadById(admin, tx, id),
       async (tx, instance) => {
         const place = "place" in asked ? (asked.place ?? "") : "";
         // The version makes the second of two equal wishes the same letter as the first.
         const letter = `${asked.kind}:${instance.id}:${instance.version}:${place}`;
-        return deliver(admin, tx, instance, { letter, cause: `operator:${asked.by.actor}`, asked });
+        return postInput(admin, tx, instance, { letter, cause: `operator:${asked.by.actor}`, asked });
       },
     );
-  return auditFailure(admin, entry, deed);
+  return auditFailure(admin, entry, perform);
 }
 
-export async function loadById(admin: SagaAdmin, tx: AdminTransaction, id: string): Promise<Loaded> {
+export async function loadById(admin: SagaAdmin, tx: AdminTransaction, id: string): Promise<LoadedInstance> {
   const [row] = (await tx.run<InstanceRow>(admin.sagas.load, [String(id)])).rows;
   if (row === undefined) throw notFound(String(id));
-  return opened(admin, tx, row);
+  return openOrRefuse(admin, tx, row);
 }
 
 /** The instance, or an error when nothing can be decided about it. */
-export async function opened({ vault }: SagaAdmin, tx: AdminTransaction, row: InstanceRow): Promise<Loaded> {
+export async function openOrRefuse(
+  { vault }: SagaAdmin,
+  tx: AdminTransaction,
+  row: InstanceRow,
+): Promise<LoadedInstance> {
   const instance = await openInstance(vault, row, tx);
   if (typeof instance !== "string") return instance;
   const why =
     instance === "erased"
-      ? `${personErased}, and with them its state; close it: sagabox privacy end-saga ${row.id} --reason …`
+      ? `${SUBJECT_ERASED}, and with them its state; close it: sagabox privacy end-saga ${row.id} --reason …`
       : "it is about a person, and there is no key for it here: set SAGABOX_KEY_RING_FILE";
   throw new SagaboxError("SAGA_ACTION_REFUSED", `Nothing can be decided about saga ${row.id}: ${why}.`);
 }
 
-type Done = ActionResult | SagaboxError;
+type ActionOutcome = ActionResult | SagaboxError;
 
 /** Runs `work` with the instance locked. An error that it returns, not throws, is thrown after the commit. */
-export async function underLock(
+export async function runLocked(
   { database }: SagaAdmin,
-  load: (tx: AdminTransaction) => Promise<Loaded>,
-  work: (tx: AdminTransaction, instance: Loaded) => Promise<Done>,
+  load: (tx: AdminTransaction) => Promise<LoadedInstance>,
+  work: (tx: AdminTransaction, instance: LoadedInstance) => Promise<ActionOutcome>,
 ): Promise<ActionResult> {
   const tx = await database.begin();
-  let done: Done;
+  let done: ActionOutcome;
   try {
     done = await work(tx, await load(tx));
     await tx.commit();
@@ -122,25 +137,25 @@ export async function underLock(
   return done;
 }
 
-export interface Letter {
+export interface OperatorInput {
   readonly letter: string;
   readonly cause: string;
-  readonly asked: Asked;
+  readonly asked: RequestedAction;
 }
 
 /** Leaves the wish for a worker that knows the definition; one that is refused is written down as well. */
-export async function deliver(
+export async function postInput(
   { sagas, definitionOf }: SagaAdmin,
   tx: AdminTransaction,
-  instance: Loaded,
-  { letter, cause, asked }: Letter,
-): Promise<Done> {
+  instance: LoadedInstance,
+  { letter, cause, asked }: OperatorInput,
+): Promise<ActionOutcome> {
   const { id, type, definitionVersion, version } = instance;
   const judgement = judgeAction(instance, asked, definitionOf(type, definitionVersion));
   if (judgement.kind === "already") return { sagaId: id, accepted: false };
   const text = encodeJson(asked as unknown as Json);
   if (judgement.kind === "refused") {
-    const input = sealedText(instance.seal, text, id, ["ignored", cause]);
+    const input = encryptText(instance.seal, text, id, ["ignored", cause]);
     const { actor = null, reason = null } = asked.by ?? {};
     await tx.run(sagas.ignore, [id, version, judgement.why, cause, actor, input, reason]);
     return new SagaboxError(
@@ -148,7 +163,7 @@ export async function deliver(
       `Saga ${id} cannot do "${asked.kind}": ${judgement.why}.`.replace(/([.?])\.$/, "$1"),
     );
   }
-  const input = sealedText(instance.seal, text, letter, ["mail"]);
+  const input = encryptText(instance.seal, text, letter, ["mail"]);
   const { rows } = await tx.run(sagas.post, [id, letter, cause, input]);
   return { sagaId: id, accepted: rows.length === 1 };
 }

@@ -8,7 +8,7 @@ import {
   type SagaDefinition,
   type SagaVault,
 } from "../saga/index.ts";
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
 import { explainingDatabase, type AdminDatabase } from "./explaining-database.ts";
 import { adminStatements } from "./statements.ts";
 
@@ -29,13 +29,13 @@ export interface SagaAdmin {
   readonly vault?: SagaVault | undefined;
 }
 
-export function sagaAdmin(
+export function createSagaAdmin(
   database: Database,
   schema: string,
   definitions: () => readonly SagaDefinition[] = () => [],
   vault?: SagaVault,
 ): SagaAdmin {
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   return {
     database: explainingDatabase(database, quoted),
     sql: adminStatements(quoted),
@@ -63,21 +63,21 @@ export async function auditFailure<T>(
     return await work();
   } catch (error) {
     if (!isSagaboxError(error, "SAGA_ACTION_REFUSED")) {
-      await audit.notDone(database, entry, error).catch(() => undefined);
+      await audit.recordFailure(database, entry, error).catch(() => undefined);
     }
     throw error;
   }
 }
 
 /** Nobody changes anything without saying who they are and why. */
-export function operatorOf(where: string, { actor, reason }: Operator): Operator {
+export function readOperator(where: string, { actor, reason }: Operator): Operator {
   return {
-    actor: notBlank(`${where}: actor`, text(`${where}: actor`, actor)),
-    reason: notBlank(`${where}: reason`, text(`${where}: reason`, reason, { max: 1_000 })),
+    actor: rejectBlank(`${where}: actor`, text(`${where}: actor`, actor)),
+    reason: rejectBlank(`${where}: reason`, text(`${where}: reason`, reason, { max: 1_000 })),
   };
 }
 
-function notBlank(name: string, value: string): string {
+function rejectBlank(name: string, value: string): string {
   if (value.trim() !== "") return value.trim();
   throw new SagaboxError("OPTIONS_INVALID", `${name} must not be blank.`);
 }

@@ -1,6 +1,6 @@
 import type { Json } from "../message/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
-import { openedText, sealOf, type SagaVault, type SealedPlace } from "../saga/index.ts";
+import { decryptText, findCipher, type SagaVault, type FieldPath } from "../saga/index.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 
 /** One line of the audit log: what happened, what or who caused it. */
@@ -51,7 +51,7 @@ interface LineRow {
   readonly changes: string | null;
 }
 
-export async function sagaHistory(
+export async function readSagaHistory(
   { database, sql, vault }: SagaAdmin,
   id: string,
   options: HistoryOptions = {},
@@ -65,17 +65,17 @@ export async function sagaHistory(
     throw notFound(String(id));
   }
   const lines: HistoryLine[] = [];
-  for (const row of rows) lines.push(lineOf(await openedLine(vault, String(id), row)));
+  for (const row of rows) lines.push(toHistoryLine(await decryptLine(vault, String(id), row)));
   return lines;
 }
 
 // What was about a person is opened where there is a key, and marked where there is none.
-async function openedLine(vault: SagaVault | undefined, sagaId: string, row: LineRow): Promise<LineRow> {
-  const seal = await sealOf(vault, row.input ?? row.note ?? row.changes);
+async function decryptLine(vault: SagaVault | undefined, sagaId: string, row: LineRow): Promise<LineRow> {
+  const seal = await findCipher(vault, row.input ?? row.note ?? row.changes);
   if (seal === undefined) return row;
-  const show = (text: string | null, hidden: (as: string) => string, place: SealedPlace): string | null => {
+  const show = (text: string | null, hidden: (as: string) => string, place: FieldPath): string | null => {
     if (text === null || !text.startsWith('{"$sealed"')) return text;
-    return typeof seal === "string" ? hidden(`[${seal}]`) : openedText(seal, text, sagaId, place);
+    return typeof seal === "string" ? hidden(`[${seal}]`) : decryptText(seal, text, sagaId, place);
   };
   const asText = (as: string): string => as;
   const { version, cause, event_type: event } = row;
@@ -87,7 +87,7 @@ async function openedLine(vault: SagaVault | undefined, sagaId: string, row: Lin
   };
 }
 
-function lineOf(row: LineRow): HistoryLine {
+function toHistoryLine(row: LineRow): HistoryLine {
   return {
     id: row.id,
     at: row.at,

@@ -53,7 +53,7 @@ export interface SummaryRow {
   readonly ended_at: string | null;
 }
 
-export function summaryOf(row: SummaryRow): SagaSummary {
+export function toSummary(row: SummaryRow): SagaSummary {
   return {
     id: row.id,
     type: row.type,

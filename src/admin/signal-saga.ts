@@ -1,8 +1,8 @@
 import { encodeJson, validate, type AnyEvent, type InputOf, type Json } from "../message/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
 import type { InstanceRow, Operator } from "../saga/index.ts";
-import { deliver, loadById, opened, underLock, type ActionResult } from "./saga-actions.ts";
-import { auditFailure, notFound, operatorOf, type SagaAdmin } from "./saga-admin.ts";
+import { postInput, loadById, openOrRefuse, runLocked, type ActionResult } from "./saga-actions.ts";
+import { auditFailure, notFound, readOperator, type SagaAdmin } from "./saga-admin.ts";
 
 /** An instance, by its id or by its type and key. */
 export type SagaTarget =
@@ -22,34 +22,34 @@ export async function signalSaga<E extends AnyEvent>(
   options: SignalOptions,
 ): Promise<ActionResult> {
   rejectUnknownKeys("sagas.signal", options, ["actor", "reason", "id"]);
-  const by = operatorOf("sagas.signal", options);
+  const by = readOperator("sagas.signal", options);
   const id = text("sagas.signal: id", options.id);
   const checked = (await validate(event, data)) as Json;
   encodeJson(checked); // refuses here what could not be kept
   const { sql, sagas } = admin;
-  const entry = { ...by, action: "saga.signal", target: { kind: "saga", id: nameOf(target) } };
-  const deed = (): Promise<ActionResult> =>
-    underLock(
+  const entry = { ...by, action: "saga.signal", target: { kind: "saga", id: describeTarget(target) } };
+  const perform = (): Promise<ActionResult> =>
+    runLocked(
       admin,
       async (tx) => {
         if (typeof target === "string") return loadById(admin, tx, target);
         if ("sagaId" in target) return loadById(admin, tx, target.sagaId);
         const { rows } = await tx.run<InstanceRow>(sagas.loadByKey, [target.type, target.key]);
         if (rows[0] === undefined) throw notFound(`${target.type} ${target.key}`);
-        return opened(admin, tx, rows[0]);
+        return openOrRefuse(admin, tx, rows[0]);
       },
       async (tx, instance) => {
         const cause = `signal:${id}`;
         const heard = await tx.run(sql.heard, [instance.id, cause]);
         if (heard.rows.length > 0) return { sagaId: instance.id, accepted: false };
         const asked = { kind: "event", id, type: event.name, data: checked, by } as const;
-        return deliver(admin, tx, instance, { letter: `signal:${instance.id}:${id}`, cause, asked });
+        return postInput(admin, tx, instance, { letter: `signal:${instance.id}:${id}`, cause, asked });
       },
     );
-  return auditFailure(admin, entry, deed);
+  return auditFailure(admin, entry, perform);
 }
 
-function nameOf(target: SagaTarget): string {
+function describeTarget(target: SagaTarget): string {
   if (typeof target === "string") return target;
   return "sagaId" in target ? target.sagaId : `${target.type} ${target.key}`;
 }

@@ -1,4 +1,4 @@
-import { statement, type Statement } from "../storage/index.ts";
+import { defineStatement, type Statement } from "../storage/index.ts";
 
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
@@ -32,23 +32,23 @@ export function adminStatements(schema: string) {
     listSagas: (names: readonly FilterName[]): Statement => {
       const conditions = names.map((name, index) => filters[name].replaceAll("?", `$${index + 2}`));
       const where = conditions.length === 0 ? "" : `where ${conditions.join(" and ")}`;
-      return statement(
+      return defineStatement(
         "sagabox.admin.list_sagas",
         `select ${summary} from ${instances} ${where} order by instance.id desc limit $1::integer`,
       );
     },
-    showSaga: statement(
+    showSaga: defineStatement(
       "sagabox.admin.show_saga",
       `select ${summary}, instance.input::text as input, instance.state::text as state,
               extract(epoch from clock_timestamp()) * 1000 as now_ms,
               (select count(*)::integer from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as mail
          from ${instances} where instance.id = $1::text`,
     ),
-    children: statement(
+    children: defineStatement(
       "sagabox.admin.children",
       `select ${summary} from ${instances} where instance.parent_id = $1::text order by instance.id limit 1000`,
     ),
-    history: statement(
+    history: defineStatement(
       "sagabox.admin.history",
       `select line.id::text, line.version, line.event_type, line.step, line.old_status, line.new_status, line.note,
               line.cause, line.user_id, line.reason, line.trace_id, line.input::text as input,
@@ -57,17 +57,17 @@ export function adminStatements(schema: string) {
         where line.saga_id = $1::text and line.id > $2::bigint
         order by line.id limit $3::integer`,
     ),
-    exists: statement(
+    exists: defineStatement(
       "sagabox.admin.saga_exists",
       `select instance.id from ${instances} where instance.id = $1::text`,
     ),
     // A signal that was heard, or refused, has a line under its own cause.
-    heard: statement(
+    heard: defineStatement(
       "sagabox.admin.signal_heard",
       `select line.id from ${schema}.saga_audit_log as line
         where line.saga_id = $1::text and line.cause = $2::text limit 1`,
     ),
-    incidents: statement(
+    incidents: defineStatement(
       "sagabox.admin.incidents",
       `select incident.id::text, incident.saga_id, instance.type, instance.correlation_id,
               to_json(incident.steps)::text as steps, incident.error, incident.resolution,
@@ -81,7 +81,7 @@ export function adminStatements(schema: string) {
         order by incident.id desc limit $1::integer`,
     ),
     // Whoever waits for an event, a time or a child may do so for long; the others have somebody who should have answered.
-    stuck: statement(
+    stuck: defineStatement(
       "sagabox.admin.stuck",
       `with horizon as materialized (
          select clock_timestamp() as now, clock_timestamp() - $1::double precision * interval '1 ms' as at),
@@ -121,7 +121,7 @@ export function adminStatements(schema: string) {
         order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), quiet_since
         limit $3::integer`,
     ),
-    page: statement(
+    page: defineStatement(
       "sagabox.admin.page",
       `select instance.id from ${instances}
         where (instance.ended_at is null) = $1::boolean
@@ -130,14 +130,14 @@ export function adminStatements(schema: string) {
           and instance.type in (select json_array_elements_text($5::json))
         order by instance.id desc limit $4::integer`,
     ),
-    strangers: statement(
+    strangers: defineStatement(
       "sagabox.admin.strangers",
       `select instance.type, count(*)::integer as open from ${instances}
         where instance.ended_at is null and ($2::text is null or instance.type = $2::text)
           and instance.type not in (select json_array_elements_text($1::json))
         group by instance.type order by instance.type`,
     ),
-    turns: statement(
+    turns: defineStatement(
       "sagabox.admin.turns",
       `select line.version, line.event_type, line.step, line.old_status, line.new_status, line.input::text as input,
               line.drawn::text as drawn, extract(epoch from line.at) * 1000 as at_ms

@@ -1,10 +1,10 @@
-import { decodeJson, personErased } from "../message/index.ts";
+import { decodeJson, SUBJECT_ERASED } from "../message/index.ts";
 import { milliseconds, rejectUnknownKeys, text, wholeNumber, type Duration } from "../options/index.ts";
-import { stuckPlaces, type SagaState } from "../saga/index.ts";
-import { failureText } from "./failure-text.ts";
-import { LONGEST_MS } from "./list-sagas.ts";
+import { findStuckSteps, type SagaState } from "../saga/index.ts";
+import { stepFailureText } from "./step-failure-text.ts";
+import { MAX_AGE_MS } from "./list-sagas.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
-import { summaryOf, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
+import { toSummary, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
 
 /**
  * `incident`: failed for good, a person decides. `unclaimed`: something is due and no worker takes it. `held`: a worker
@@ -35,29 +35,29 @@ interface StuckRow extends SummaryRow {
 }
 
 /** Instances that do not get on by themselves, each with the reason and what to do about it. */
-export async function stuckSagas(
+export async function findStuckSagas(
   admin: SagaAdmin,
   options: StuckOptions = {},
 ): Promise<readonly StuckSaga[]> {
   rejectUnknownKeys("sagas.stuck", options, ["olderThan", "type", "limit"]);
   const { olderThan = "10m", type, limit = 100 } = options;
-  const olderThanMs = milliseconds("sagas.stuck: olderThan", olderThan, { max: LONGEST_MS });
+  const olderThanMs = milliseconds("sagas.stuck: olderThan", olderThan, { max: MAX_AGE_MS });
   wholeNumber("sagas.stuck: limit", limit, { min: 1, max: 10_000 });
   if (type !== undefined) text("sagas.stuck: type", type);
   const { rows } = await admin.database.run<StuckRow>(admin.sql.stuck, [olderThanMs, type ?? null, limit]);
-  return rows.map((row) => ({ ...summaryOf(row), reason: row.reason, ...explained(admin, row) }));
+  return rows.map((row) => ({ ...toSummary(row), reason: row.reason, ...explainStuck(admin, row) }));
 }
 
-function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "whatToDo"> {
+function explainStuck(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "whatToDo"> {
   const { type, definition_version: version } = row;
   switch (row.reason) {
     case "incident":
       return {
-        why: failures(row),
+        why: failuresText(row),
         whatToDo: adviceFor(row),
       };
     case "unclaimed":
-      return unclaimed(admin, row, `${type} version ${version}`);
+      return unclaimedText(admin, row, `${type} version ${version}`);
     case "held":
       return {
         why: `Worker ${row.claimed_by ?? "?"} has had it since before ${row.overdue_since ?? "?"} without getting on.`,
@@ -73,10 +73,10 @@ function explained(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "wh
 
 function adviceFor(row: StuckRow): string {
   const { id, type, last_error: error } = row;
-  if (error === personErased) {
+  if (error === SUBJECT_ERASED) {
     return `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`;
   }
-  if (stateOf(row)?.mismatches !== undefined) {
+  if (readState(row)?.mismatches !== undefined) {
     return (
       "Run a worker with the definition that it began with and retry; or skip the step; or cancel the saga. " +
       `See what changed: sagabox saga check --app <module> --type ${type}`
@@ -85,26 +85,26 @@ function adviceFor(row: StuckRow): string {
   return `Repair the cause and retry; or do it by hand and settle it; or skip it. See: sagabox saga show ${id}`;
 }
 
-function stateOf({ state }: StuckRow): SagaState | null {
+function readState({ state }: StuckRow): SagaState | null {
   const isReadable = state !== null && !state.startsWith('{"$sealed"');
   return isReadable ? (decodeJson(state) as unknown as SagaState) : null;
 }
 
-function failures(row: StuckRow): string {
+function failuresText(row: StuckRow): string {
   const { current_step: step, last_error: error } = row;
-  const kept = stateOf(row);
-  const places = kept === null ? [] : stuckPlaces(kept);
+  const kept = readState(row);
+  const places = kept === null ? [] : findStuckSteps(kept);
   const told = places.map((place) => {
     const mismatch = kept?.mismatches?.[place];
     return mismatch === undefined
-      ? failureText(place, kept?.records[place] ?? {})
+      ? stepFailureText(place, kept?.records[place] ?? {})
       : `step ${place}: ${mismatch}`;
   });
-  const text = told.length === 0 ? failureText(step ?? "?", { error }) : told.join("; ");
+  const text = told.length === 0 ? stepFailureText(step ?? "?", { error }) : told.join("; ");
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }
 
-function unclaimed(
+function unclaimedText(
   { definitionOf }: SagaAdmin,
   { type, definition_version: version, overdue_since: since }: StuckRow,
   name: string,

@@ -8,24 +8,24 @@ const EVERY_MS = 5_000;
 /** What reads rows instead of counting in an index is looked at less often. */
 const ROWS_EVERY = 6;
 
-type Looked = Pick<Parts, "database" | "observer" | "transport"> & {
+type BacklogParts = Pick<Parts, "database" | "observer" | "transport"> & {
   readonly settings: Pick<Parts["settings"], "schema">;
   readonly relay: Pick<Parts["relay"], "inFlight">;
 };
 
 /** Looks now and then how much is waiting, for the gauges and for people. */
 export class Backlog implements Service {
-  readonly #parts: Looked;
+  readonly #parts: BacklogParts;
   readonly #loop: Loop;
   /** Groups that were told: once they are empty, that is told too. */
   readonly #groups = new Map<string, { readonly consumer: string; readonly type: string }>();
   /** The same for topics whose messages wait in the queue of PostgreSQL. */
   #queued: ReadonlyMap<string, number> = new Map();
-  #looks = 0;
+  #rounds = 0;
 
-  constructor(parts: Looked) {
+  constructor(parts: BacklogParts) {
     this.#parts = parts;
-    this.#loop = new Loop({ step: () => this.#look(), maxBackoffMs: EVERY_MS });
+    this.#loop = new Loop({ step: () => this.#measure(), maxBackoffMs: EVERY_MS });
   }
 
   start(): Promise<void> {
@@ -36,13 +36,13 @@ export class Backlog implements Service {
     return this.#loop.stop();
   }
 
-  async #look(): Promise<number> {
+  async #measure(): Promise<number> {
     const { database, settings, relay, observer } = this.#parts;
     const { pending, oldestMs, deadLetters, unownedLanes } = await measureBacklog(database, settings.schema);
     const claimed = relay.inFlight;
-    observer.tell("backlog.measured", { pending, claimed, oldestAgeMs: oldestMs, deadLetters, unownedLanes });
-    if (this.#looks++ % ROWS_EVERY === 0) {
-      await this.#countLetters();
+    observer.emit("backlog.measured", { pending, claimed, oldestAgeMs: oldestMs, deadLetters, unownedLanes });
+    if (this.#rounds++ % ROWS_EVERY === 0) {
+      await this.#countDeadLetters();
       await this.#countQueue();
     }
     return EVERY_MS;
@@ -54,12 +54,12 @@ export class Backlog implements Service {
     if (!isLocalTransport(transport)) return;
     const queued = await measureQueue(database, settings.schema);
     for (const topic of this.#queued.keys())
-      if (!queued.has(topic)) observer.tell("depth.measured", { topic, depth: 0 });
-    for (const [topic, depth] of queued) observer.tell("depth.measured", { topic, depth });
+      if (!queued.has(topic)) observer.emit("depth.measured", { topic, depth: 0 });
+    for (const [topic, depth] of queued) observer.emit("depth.measured", { topic, depth });
     this.#queued = queued;
   }
 
-  async #countLetters(): Promise<void> {
+  async #countDeadLetters(): Promise<void> {
     const { database, settings, observer } = this.#parts;
     const empty = new Map(this.#groups);
     this.#groups.clear();
@@ -67,9 +67,9 @@ export class Backlog implements Service {
       const key = JSON.stringify([consumer, type]);
       empty.delete(key);
       this.#groups.set(key, { consumer, type });
-      observer.tell("dead_letters.measured", { consumer, type, count });
+      observer.emit("dead_letters.measured", { consumer, type, count });
     }
-    for (const group of empty.values()) observer.tell("dead_letters.measured", { ...group, count: 0 });
+    for (const group of empty.values()) observer.emit("dead_letters.measured", { ...group, count: 0 });
   }
 }
 
@@ -78,7 +78,7 @@ export function sagaBacklog({ database, settings, observer }: Parts): Service {
   return new Loop({
     step: async () => {
       for (const counted of await measureSagas(database, settings.schema))
-        observer.tell("sagas.measured", counted);
+        observer.emit("sagas.measured", counted);
       return EVERY_MS;
     },
     maxBackoffMs: EVERY_MS,

@@ -11,11 +11,11 @@ import {
 } from "../audit/index.ts";
 import type { Parts } from "./parts.ts";
 
-type Needed = Pick<Parts, "database" | "settings" | "observer">;
+type AuditParts = Pick<Parts, "database" | "settings" | "observer">;
 
 /** Comparing goes on as often as sealing does, within these. */
-const LEAST_REST_MS = 1_000;
-const MOST_REST_MS = 60_000;
+const MIN_REST_MS = 1_000;
+const MAX_REST_MS = 60_000;
 
 /** What can be asked of the audit log. */
 export interface BusAudit {
@@ -27,16 +27,16 @@ export interface BusAudit {
   readonly seal: () => Promise<SealResult>;
 }
 
-export function busAudit(parts: Needed): BusAudit {
+export function busAudit(parts: AuditParts): BusAudit {
   const { database, settings, observer } = parts;
-  const sealer = auditSealer(parts);
+  const sealer = createAuditSealer(parts);
   return {
     list: (filter) => listAudit(database, settings.schema, filter),
     verify: async (options) => {
       const report = await verifyAudit(database, settings.schema, options);
       const [first] = report.findings;
       if (first !== undefined) {
-        observer.tell("audit.broken", { kind: first.kind, seal: first.seal, error: first.text });
+        observer.emit("audit.broken", { kind: first.kind, seal: first.seal, error: first.text });
       }
       return report;
     },
@@ -44,13 +44,13 @@ export function busAudit(parts: Needed): BusAudit {
   };
 }
 
-export function auditSealer({ database, settings, observer }: Needed): AuditSealer {
+export function createAuditSealer({ database, settings, observer }: AuditParts): AuditSealer {
   const { schema, audit } = settings;
   return new AuditSealer({ database, schema, observer, sealEveryMs: audit.sealEveryMs });
 }
 
-export function auditWatch({ database, settings, observer }: Needed): AuditWatch {
+export function createAuditWatch({ database, settings, observer }: AuditParts): AuditWatch {
   const { schema, audit } = settings;
-  const everyMs = Math.min(Math.max(audit.sealEveryMs, LEAST_REST_MS), MOST_REST_MS);
+  const everyMs = Math.min(Math.max(audit.sealEveryMs, MIN_REST_MS), MAX_REST_MS);
   return new AuditWatch({ database, schema, observer, everyMs });
 }

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { event } from "../message/index.ts";
 import { createBus } from "./create-bus.ts";
@@ -24,7 +24,7 @@ test("without the tables the inbox says that they are to be made", async () => {
 });
 
 test("F10: a role without the rights for the inbox is told which role has them", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const writer = await house.bus(["writer"]);
   const denied = { code: "STORAGE_PERMISSION_DENIED", message: expect.stringContaining("sagabox_consumer") };
   await expect(writer.inbox.process(foreign, () => undefined)).rejects.toMatchObject(denied);
@@ -32,7 +32,7 @@ test("F10: a role without the rights for the inbox is told which role has them",
 }, 60_000);
 
 test("F10: a table of the user's own that is forbidden is told in the server's words", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   await house.pool.query("create table public.secret (n int)");
   const own = { code: "42501", message: "permission denied for table secret" };
   const writer = await house.bus(["writer"]);

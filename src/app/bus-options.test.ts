@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { kafka } from "../transports/kafka/index.ts";
-import { busSettings, type BusOptions } from "./bus-options.ts";
+import { readBusSettings, type BusOptions } from "./bus-options.ts";
 
 const wrong = {
   service: "",
@@ -13,7 +13,8 @@ const wrong = {
 } as unknown as BusOptions;
 
 test("G11: all problems of the options and the environment are reported at once, without any value", () => {
-  const read = () => busSettings(wrong, { SAGABOX_PORT: "hunter2", DATABASE_URL: "mysql://root:hunter2@db" });
+  const read = () =>
+    readBusSettings(wrong, { SAGABOX_PORT: "hunter2", DATABASE_URL: "mysql://root:hunter2@db" });
   const told = ["DATABASE_URL", "SAGABOX_PORT", "service", "lease", "outbox.batchSize", '"brake"'];
   for (const name of [
     ...told,
@@ -28,7 +29,7 @@ test("G11: all problems of the options and the environment are reported at once,
 });
 
 test("G11: a missing database is one problem among others", () => {
-  expect(() => busSettings({ service: "shop", lease: 1 }, {})).toThrowError(/No database[^]*lease/);
+  expect(() => readBusSettings({ service: "shop", lease: 1 }, {})).toThrowError(/No database[^]*lease/);
 });
 
 test("G11: so are all problems of a transport", () => {

@@ -1,11 +1,11 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
 import { conservationSettings, type ConservationOptions, type ConservationSettings } from "../admin/index.ts";
-import { auditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
+import { readAuditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
 import { outboxSettings, type OutboxOptions } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
 import {
-  noticeSettings,
+  readNoticeSettings,
   type NoticeSettings,
   type NotifyOptions,
   type OnDeadLetter,
@@ -23,14 +23,14 @@ import {
   type Duration,
   type Environment,
 } from "../options/index.ts";
-import { privacySettings, type PrivacyOptions, type PrivacySettings } from "../privacy/index.ts";
+import { readPrivacySettings, type PrivacyOptions, type PrivacySettings } from "../privacy/index.ts";
 import { randomToken } from "../runtime/index.ts";
 import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/index.ts";
-import { quotedSchema, type PgPool } from "../storage/index.ts";
+import { quoteSchema, type PgPool } from "../storage/index.ts";
 import type { LogLevel, Observer, Telemetry } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
 import { readClaimCheck } from "./claim-check.ts";
-import { logSettings, type LogOptions, type LogSettings } from "./log-options.ts";
+import { readLogSettings, type LogOptions, type LogSettings } from "./log-options.ts";
 
 export interface BusOptions {
   /** The name of this service: the source of what it publishes. */
@@ -134,16 +134,16 @@ const KNOWN = [
 const DAY_MS = 86_400_000;
 
 /** What the code says, then what the environment says, then the defaults. All problems are reported at once. */
-export function busSettings(options: BusOptions, env: Environment): BusSettings {
-  return allProblems("The options of createBus()", () => read(options, env));
+export function readBusSettings(options: BusOptions, env: Environment): BusSettings {
+  return allProblems("The options of createBus()", () => readSettings(options, env));
 }
 
-function read(options: BusOptions, env: Environment): BusSettings {
+function readSettings(options: BusOptions, env: Environment): BusSettings {
   rejectUnknownKeys("createBus", options, KNOWN);
   const given = inPart(() => readEnvironment(env), undefined);
   const around = given ?? {};
   const schema = options.schema ?? around.schema ?? "sagabox";
-  inPart(() => void quotedSchema(schema), undefined);
+  inPart(() => void quoteSchema(schema), undefined);
   const outbox = {
     ...(around.batchSize === undefined ? {} : { batchSize: around.batchSize }),
     ...(around.pollInterval === undefined ? {} : { pollInterval: around.pollInterval }),
@@ -154,7 +154,7 @@ function read(options: BusOptions, env: Environment): BusSettings {
     service: text("service", options.service, { pattern: /^[^\p{Cc}]+$/u }),
     database: options.database ?? around.databaseUrl ?? (given === undefined ? "" : noDatabase()),
     schema,
-    worker: checkedWorker(
+    worker: checkWorkerName(
       options.worker ?? around.workerId ?? `${options.service}-${randomToken().slice(0, 8)}`,
     ),
     routing: options.routing === undefined ? undefined : callable("routing", options.routing),
@@ -167,9 +167,9 @@ function read(options: BusOptions, env: Environment): BusSettings {
     outbox,
     inbox: options.inbox ?? {},
     sagas: sagaSettings(options.sagas),
-    audit: auditSettings(options.audit),
+    audit: readAuditSettings(options.audit),
     conservation: conservationSettings(options.conservation),
-    privacy: privacySettings(options.privacy, {
+    privacy: readPrivacySettings(options.privacy, {
       text: around.keyRing,
       file: env["SAGABOX_KEY_RING_FILE"], // by its path, so that it can be read again
     }),
@@ -182,11 +182,11 @@ function read(options: BusOptions, env: Environment): BusSettings {
       min: 7 * DAY_MS,
       max: 3_650 * DAY_MS,
     }),
-    notices: inPart(() => noticeSettings(options.onDeadLetter, options.notify), {
+    notices: inPart(() => readNoticeSettings(options.onDeadLetter, options.notify), {
       onDeadLetter: null,
       webhook: null,
     }),
-    log: logSettings(options.log, around),
+    log: readLogSettings(options.log, around),
     host: around.host ?? "127.0.0.1",
     port: around.port,
     concurrency: around.concurrency,
@@ -226,7 +226,7 @@ function noDatabase(): string {
   );
 }
 
-function checkedWorker(worker: string): string {
+function checkWorkerName(worker: string): string {
   if (isValidId(worker) && worker.length <= 200) return worker;
   return refuse("OPTIONS_INVALID", "worker must be a text of 1 to 200 characters.", "");
 }

@@ -5,13 +5,13 @@ import {
   listIncidents,
   listSagas,
   retryStep,
-  sagaAdmin,
-  sagaHistory,
+  createSagaAdmin,
+  readSagaHistory,
   settleStep,
   showSaga,
   signalSaga,
   skipStep,
-  stuckSagas,
+  findStuckSagas,
   type ActionResult,
   type CheckOptions,
   type HistoryOptions,
@@ -35,8 +35,13 @@ export function busSagas({
   sagas,
   sagaWatch,
 }: Pick<Parts, "database" | "settings" | "sagas" | "sagaWatch">) {
-  const admin = sagaAdmin(database, settings.schema, () => sagas.registry.all(), sagas.engine.parts.vault);
-  const poked = async (action: Promise<ActionResult>): Promise<ActionResult> => {
+  const admin = createSagaAdmin(
+    database,
+    settings.schema,
+    () => sagas.registry.all(),
+    sagas.engine.parts.vault,
+  );
+  const hintAfter = async (action: Promise<ActionResult>): Promise<ActionResult> => {
     const result = await action;
     sagas.hint(result.sagaId);
     return result;
@@ -46,8 +51,8 @@ export function busSagas({
     watch: (hear: (news: SagaNews) => void): (() => void) => sagaWatch.listen(hear),
     list: (filter?: SagaFilter) => listSagas(admin, filter),
     show: (id: string) => showSaga(admin, id),
-    history: (id: string, options?: HistoryOptions) => sagaHistory(admin, id, options),
-    stuck: (options?: StuckOptions) => stuckSagas(admin, options),
+    history: (id: string, options?: HistoryOptions) => readSagaHistory(admin, id, options),
+    stuck: (options?: StuckOptions) => findStuckSagas(admin, options),
     incidents: (filter?: IncidentFilter) => listIncidents(admin, filter),
     /** Plays recorded histories again on the definitions registered here. */
     check: (options?: CheckOptions) => checkSagas(admin, options),
@@ -60,12 +65,14 @@ export function busSagas({
       const instance = { id, type, key: correlationId, status, state };
       return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
     },
-    retry: (id: string, options: Parameters<typeof retryStep>[2]) => poked(retryStep(admin, id, options)),
-    skip: (id: string, options: Parameters<typeof skipStep>[2]) => poked(skipStep(admin, id, options)),
-    settle: (id: string, options: Parameters<typeof settleStep>[2]) => poked(settleStep(admin, id, options)),
+    retry: (id: string, options: Parameters<typeof retryStep>[2]) => hintAfter(retryStep(admin, id, options)),
+    skip: (id: string, options: Parameters<typeof skipStep>[2]) => hintAfter(skipStep(admin, id, options)),
+    settle: (id: string, options: Parameters<typeof settleStep>[2]) =>
+      hintAfter(settleStep(admin, id, options)),
     compensate: (id: string, options: Parameters<typeof compensateSaga>[2]) =>
-      poked(compensateSaga(admin, id, options)),
-    cancel: (id: string, options: Parameters<typeof cancelSaga>[2]) => poked(cancelSaga(admin, id, options)),
+      hintAfter(compensateSaga(admin, id, options)),
+    cancel: (id: string, options: Parameters<typeof cancelSaga>[2]) =>
+      hintAfter(cancelSaga(admin, id, options)),
     /** Brings an instance the event it waits for. Without an `id` every call is a signal of its own. */
     signal: <E extends AnyEvent>(
       target: SagaTarget,
@@ -74,7 +81,7 @@ export function busSagas({
       options: Omit<SignalOptions, "id"> & { readonly id?: string },
     ) => {
       const id = options.id ?? sagas.engine.parts.newId();
-      return poked(signalSaga(admin, target, event, data, { ...options, id }));
+      return hintAfter(signalSaga(admin, target, event, data, { ...options, id }));
     },
   };
 }

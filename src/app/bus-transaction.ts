@@ -17,7 +17,7 @@ export interface BusTransaction extends Sql {
 const inside = new AsyncLocalStorage<true>();
 
 /** Runs what a caller does inside a transaction of ours. */
-export function insideTransaction<T>(work: () => T): T {
+export function runInsideTransaction<T>(work: () => T): T {
   return inside.run(true, work);
 }
 
@@ -26,7 +26,7 @@ export function isInsideTransaction(): boolean {
 }
 
 /** What lies behind is out of sight of whoever holds it. Its two functions may be taken out of it. */
-class Handed implements BusTransaction {
+class HandedTransaction implements BusTransaction {
   readonly query: BusTransaction["query"];
   readonly publish: BusTransaction["publish"];
   readonly #tx: OwnedTransaction;
@@ -39,27 +39,27 @@ class Handed implements BusTransaction {
     this.publish = (contract, data, options) => scope.publish(contract, data, options);
   }
 
-  static scopeOf(tx: object): TransactionScope | undefined {
+  static findScope(tx: object): TransactionScope | undefined {
     return #scope in tx ? tx.#scope : undefined;
   }
 
-  static ownedOf(tx: object): OwnedTransaction | undefined {
+  static findOwned(tx: object): OwnedTransaction | undefined {
     return #tx in tx ? tx.#tx : undefined;
   }
 }
 
 /** The scope behind a transaction that we handed out, if it is one. */
-export function scopeOf(tx: unknown): TransactionScope | undefined {
-  return typeof tx === "object" && tx !== null ? Handed.scopeOf(tx) : undefined;
+export function findScope(tx: unknown): TransactionScope | undefined {
+  return typeof tx === "object" && tx !== null ? HandedTransaction.findScope(tx) : undefined;
 }
 
 /** The transaction itself behind one that we handed out. */
-export function ownedOf(tx: unknown): OwnedTransaction | undefined {
-  return typeof tx === "object" && tx !== null ? Handed.ownedOf(tx) : undefined;
+export function findOwned(tx: unknown): OwnedTransaction | undefined {
+  return typeof tx === "object" && tx !== null ? HandedTransaction.findOwned(tx) : undefined;
 }
 
 export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): BusTransaction {
-  return new Handed(tx, scope);
+  return new HandedTransaction(tx, scope);
 }
 
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;

@@ -159,7 +159,7 @@ test("G4: sinks written as async functions may fail, and the process goes on", a
   onTestFinished(() => void process.off("unhandledRejection", hear));
   const fail = (): void => Promise.reject(new Error("the sink is broken")) as unknown as undefined;
   const { bus } = await setup({
-    observers: [{ tell: fail }],
+    observers: [{ emit: fail }],
     log: { level: "debug", write: fail, sagas: fail },
   });
   await bus.transaction((tx) => tx.publish(event("noted", { schema: z.object({}) }), {}));

@@ -4,7 +4,7 @@ import type { Flows } from "../flow/index.ts";
 import { Inbox, type HandlerRegistry } from "../inbox/index.ts";
 import {
   currentMessageContext,
-  topicOf,
+  resolveTopic,
   type AnyCommand,
   type AnyContract,
   type Attachment,
@@ -21,8 +21,8 @@ import {
 import { SagaboxError } from "../errors/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
-import type { Defined, Phase, Saga, Started } from "../saga/index.ts";
-import { callerTransaction, migrateUp, quotedSchema, type CallerTransaction } from "../storage/index.ts";
+import type { HasDefinition, Phase, Saga, Started } from "../saga/index.ts";
+import { toQueryable, migrateUp, quoteSchema, type CallerTransaction } from "../storage/index.ts";
 import { explainPostgresError, type Migration, type NeededRole, type Queryable } from "../storage/index.ts";
 import { busAudit, type BusAudit } from "./bus-audit.ts";
 import { busDeadLetters, type BusDeadLetters } from "./bus-dead-letters.ts";
@@ -30,17 +30,17 @@ import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
 import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
   busTransaction,
-  insideTransaction,
+  runInsideTransaction,
   isInsideTransaction,
-  ownedOf,
-  scopeOf,
+  findOwned,
+  findScope,
   transactionLimits,
   type BusTransaction,
   type BusTransactionOptions,
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import type { Parts } from "./parts.ts";
-import { composeAll, type Prepared } from "./prepared.ts";
+import { composeAll, type PreparedMessage } from "./prepared-message.ts";
 import { startSaga } from "./saga-transaction.ts";
 import type { BusTopology } from "./topology.ts";
 import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
@@ -102,9 +102,10 @@ export class Bus {
     data: InputOf<C>,
     options?: PublishOptions,
   ): Promise<Published> {
-    const scope = scopeOf(tx);
+    const scope = findScope(tx);
     if (scope !== undefined) return scope.publish(contract, data, options);
-    const compose = async (): Promise<Outgoing> => this.#parts.compose(contract, data, options, lazily(tx));
+    const compose = async (): Promise<Outgoing> =>
+      this.#parts.compose(contract, data, options, lazyTransaction(tx));
     return compose().then(async (outgoing) => {
       const [published] = await this.#write(tx, [outgoing]);
       return published ?? { id: outgoing.message.id, written: false };
@@ -114,11 +115,12 @@ export class Bus {
   /** Any number of messages, in as few statements as their size allows. */
   publishAll(
     tx: CallerTransaction | BusTransaction,
-    ...messages: readonly (Prepared | readonly Prepared[])[]
+    ...messages: readonly (PreparedMessage | readonly PreparedMessage[])[]
   ): Promise<Published[]> {
-    const scope = scopeOf(tx);
-    const given = messages.flat() as Prepared[];
-    const all = (): Promise<Outgoing[]> => composeAll(this.#parts.compose, given, ownedOf(tx) ?? lazily(tx));
+    const scope = findScope(tx);
+    const given = messages.flat() as PreparedMessage[];
+    const all = (): Promise<Outgoing[]> =>
+      composeAll(this.#parts.compose, given, findOwned(tx) ?? lazyTransaction(tx));
     if (scope === undefined) return all().then((outgoing) => this.#write(tx, outgoing));
     return scope.during(async () => scope.addAll(await all()));
   }
@@ -136,13 +138,13 @@ export class Bus {
     const tx = await this.#parts.database.begin(limits);
     const scope = this.#parts.scope(tx);
     try {
-      const result = await insideTransaction(() => work(busTransaction(tx, scope)));
-      if (scope.isUnderWay) await scope.whole();
-      scope.committed(await tx.commit(scope.last(), scope.afterword()));
+      const result = await runInsideTransaction(() => work(busTransaction(tx, scope)));
+      if (scope.isUnderWay) await scope.waitForPending();
+      scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
       return result;
     } catch (error) {
       await tx.rollback();
-      throw this.#explained(error);
+      throw this.#explain(error);
     }
   }
 
@@ -156,7 +158,7 @@ export class Bus {
     options: RequestOptions,
   ): Promise<ReplyOf<C>> {
     rejectUnknownKeys("bus.request", options, REQUEST_KEYS);
-    if (currentMessageContext() !== undefined || isInsideTransaction()) throw cannotWaitHere();
+    if (currentMessageContext() !== undefined || isInsideTransaction()) throw requestInTransaction();
     return this.#parts.requests.request(contract, data, options);
   }
 
@@ -171,7 +173,7 @@ export class Bus {
   /** With the overflow policy "wait": resolves when there is room for these. Call it before BEGIN, holding no locks. */
   async admit(...topics: readonly (AnyContract | string)[]): Promise<void> {
     const names = topics.map((topic) =>
-      typeof topic === "string" ? topic : topicOf(topic, this.#parts.settings.routing),
+      typeof topic === "string" ? topic : resolveTopic(topic, this.#parts.settings.routing),
     );
     await this.#parts.admission.admitBefore(names);
   }
@@ -187,7 +189,7 @@ export class Bus {
   }
 
   /** Makes sagas known to this process: those it starts, and those it works on, every version that still runs. */
-  register(...sagas: readonly Defined[]): void {
+  register(...sagas: readonly HasDefinition[]): void {
     this.#parts.sagas.register(...sagas);
   }
 
@@ -206,7 +208,7 @@ export class Bus {
     const { database, settings } = this.#parts;
     const done = await migrateUp(database, settings.schema);
     await ensurePartitions(database, settings.schema).catch((error: unknown) => {
-      throw this.#explained(error, "owner");
+      throw this.#explain(error, "owner");
     });
     return done;
   }
@@ -244,27 +246,27 @@ export class Bus {
     const { database, settings, outbox } = this.#parts;
     const defaults = { retentionMs: outbox.retentionMs, actor: settings.service };
     return republish(database, settings.schema, { ...defaults, ...options }).catch((error: unknown) => {
-      throw this.#explained(error, "operator");
+      throw this.#explain(error, "operator");
     });
   }
 
   async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {
     return writeInto(this.#parts, tx, outgoing).catch((error: unknown) => {
-      throw this.#explained(error);
+      throw this.#explain(error);
     });
   }
 
-  #explained(error: unknown, needs: NeededRole = "writer"): unknown {
-    return explainPostgresError(error, quotedSchema(this.#parts.settings.schema), needs);
+  #explain(error: unknown, needs: NeededRole = "writer"): unknown {
+    return explainPostgresError(error, quoteSchema(this.#parts.settings.schema), needs);
   }
 }
 
 // What is wrong with the message is told before what is wrong with the transaction.
-function lazily(tx: CallerTransaction | BusTransaction): Queryable {
-  return { run: (statement, params) => callerTransaction(tx).run(statement, params) };
+function lazyTransaction(tx: CallerTransaction | BusTransaction): Queryable {
+  return { run: (statement, params) => toQueryable(tx).run(statement, params) };
 }
 
-function cannotWaitHere(): SagaboxError {
+function requestInTransaction(): SagaboxError {
   return new SagaboxError(
     "REQUEST_IN_TRANSACTION",
     "A request must not be made inside a handler or bus.transaction(): it would wait while holding their connection and " +

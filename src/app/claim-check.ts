@@ -1,10 +1,10 @@
 import type { Readable } from "node:stream";
 import {
   ClaimCheck,
-  claimCheckSettings,
+  readClaimCheckSettings,
   Collector,
-  listened,
-  type AttachmentSealer,
+  catchStreamErrors,
+  type AttachmentCipher,
   type AttachOptions,
   type ByteSource,
   type CollectReport,
@@ -16,11 +16,11 @@ import type { OutboxSettings } from "../outbox/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import { isLocalTransport, type HomeDatabase, type Transport } from "../transport/index.ts";
 import type { BusSettings } from "./bus-options.ts";
-import { noShelf, type PayloadShelf } from "./payloads.ts";
+import { noPayloadStore, type PayloadStore } from "./payloads.ts";
 
 /** What a bus does with large payloads and attachments. */
 export interface BusClaimCheck {
-  readonly shelf: PayloadShelf;
+  readonly shelf: PayloadStore;
   attach(source: ByteSource, options?: AttachOptions): Promise<Attachment>;
   /** `within`: the transaction of whoever opens it. */
   open(attachment: Attachment, within?: Queryable): Readable;
@@ -45,10 +45,10 @@ export function readClaimCheck(
   }: Pick<BusSettings, "claimCheck" | "deadLetterMs" | "inboxMs">,
   { retentionMs: archiveMs }: Pick<OutboxSettings, "retentionMs">,
   transport: Transport | undefined,
-): ReturnType<typeof claimCheckSettings> {
+): ReturnType<typeof readClaimCheckSettings> {
   const inboxMs = inboxRetentionMs({ retention, deadLetters: deadLetterMs, archive: archiveMs });
   const isHome = transport === undefined || isLocalTransport(transport);
-  return claimCheckSettings(claimCheck, isHome, { archiveMs, deadLetterMs, inboxMs });
+  return readClaimCheckSettings(claimCheck, isHome, { archiveMs, deadLetterMs, inboxMs });
 }
 
 export function wireClaimCheck(
@@ -56,14 +56,20 @@ export function wireClaimCheck(
   outbox: OutboxSettings,
   transport: Transport,
   { database, schema, observer }: HomeDatabase,
-  sealer: AttachmentSealer,
+  sealer: AttachmentCipher,
 ): BusClaimCheck {
   const { maxPayloadBytes } = settings;
   const chosen = readClaimCheck(settings, outbox, transport);
-  if (chosen === undefined) return without(maxPayloadBytes ?? INLINE_BYTES);
+  if (chosen === undefined) return withoutClaimCheck(maxPayloadBytes ?? INLINE_BYTES);
   const home = { database, schema, observer };
-  const carries = (): number => transport.capabilities.maxBytes;
-  const shelf = new ClaimCheck({ ...home, settings: chosen, carries, maxPayloadBytes, sealer });
+  const transportMaxBytes = (): number => transport.capabilities.maxBytes;
+  const shelf = new ClaimCheck({
+    ...home,
+    settings: chosen,
+    carries: transportMaxBytes,
+    maxPayloadBytes,
+    sealer,
+  });
   const { stores } = shelf;
   const { retentionMs, graceMs } = chosen;
   return {
@@ -81,11 +87,11 @@ export function busPayloads({ collector }: Pick<BusClaimCheck, "collector">): Bu
   };
 }
 
-function without(maxBytes: number): BusClaimCheck {
+function withoutClaimCheck(maxBytes: number): BusClaimCheck {
   return {
-    shelf: noShelf(maxBytes, noClaimCheck),
+    shelf: noPayloadStore(maxBytes, noClaimCheck),
     attach: async (source) => {
-      listened(source); // a stream that fails as well must not end the process
+      catchStreamErrors(source); // a stream that fails as well must not end the process
       throw noClaimCheck();
     },
     open: () => {

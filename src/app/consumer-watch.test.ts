@@ -14,7 +14,7 @@ function house() {
   const look = (times: number): void => {
     for (let n = 0; n < times; n++) {
       time.ms += 1_000;
-      watch.look();
+      watch.check();
     }
   };
   return { observer, state, look };

@@ -1,20 +1,20 @@
 import { Loop, systemClock, type Clock, type Service } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 
-interface Watched {
+interface WatchedConsumer {
   readonly name: string;
   health(): { readonly ok: boolean; readonly detail?: string };
 }
 
 interface ConsumerWatchOptions {
-  readonly consumers: readonly Watched[];
+  readonly consumers: readonly WatchedConsumer[];
   readonly observer: Observer;
   readonly clock?: Clock;
 }
 
 const EVERY_MS = 1_000;
 /** A member that changes places is without work for a moment; that is nothing to tell. */
-const LOOKS_IN_A_ROW = 3;
+const CHECKS_IN_A_ROW = 3;
 
 /** Tells once when a consumer gets nothing any more, with the reason, and once when it does again. */
 export class ConsumerWatch implements Service {
@@ -28,7 +28,7 @@ export class ConsumerWatch implements Service {
     this.#clock = options.clock ?? systemClock;
     this.#loop = new Loop({
       step: async () => {
-        this.look();
+        this.check();
         return EVERY_MS;
       },
     });
@@ -42,23 +42,23 @@ export class ConsumerWatch implements Service {
     return this.#loop.stop();
   }
 
-  look(): void {
+  check(): void {
     const nowMs = this.#clock.monotonicMs();
     for (const consumer of this.#options.consumers) {
       const { ok, detail = "unknown" } = consumer.health();
       const down = this.#down.get(consumer.name);
-      if (ok) this.#up(consumer.name, nowMs);
+      if (ok) this.#markUp(consumer.name, nowMs);
       else if (down === undefined) this.#down.set(consumer.name, { sinceMs: nowMs, looks: 1 });
-      else if (++down.looks === LOOKS_IN_A_ROW) {
-        this.#options.observer.tell("consumer.interrupted", { consumer: consumer.name, error: detail });
+      else if (++down.looks === CHECKS_IN_A_ROW) {
+        this.#options.observer.emit("consumer.interrupted", { consumer: consumer.name, error: detail });
       }
     }
   }
 
-  #up(consumer: string, nowMs: number): void {
+  #markUp(consumer: string, nowMs: number): void {
     const down = this.#down.get(consumer);
     this.#down.delete(consumer);
-    if (down === undefined || down.looks < LOOKS_IN_A_ROW) return;
-    this.#options.observer.tell("consumer.resumed", { consumer, durationMs: nowMs - down.sinceMs });
+    if (down === undefined || down.looks < CHECKS_IN_A_ROW) return;
+    this.#options.observer.emit("consumer.resumed", { consumer, durationMs: nowMs - down.sinceMs });
   }
 }

@@ -3,16 +3,16 @@ import { Notices } from "../notify/index.ts";
 import { fanOut, logger, prometheus, sagaLog, type Observer } from "../telemetry/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
 import { Bus } from "./bus.ts";
-import { busSettings, type BusOptions, type BusSettings } from "./bus-options.ts";
-import { wire } from "./parts.ts";
-import { withSagaVault } from "./saga-vault-of.ts";
+import { readBusSettings, type BusOptions, type BusSettings } from "./bus-options.ts";
+import { wireParts } from "./parts.ts";
+import { rememberSagaVault } from "./saga-vaults.ts";
 import { SagaWatch } from "./saga-watch.ts";
-import { withShutdownMs } from "./shutdown-ms-of.ts";
+import { rememberShutdownMs } from "./shutdown-limits.ts";
 import { Worker } from "./worker.ts";
 
 /** Reads the options, builds the rooms and joins them. Nothing connects before the first use. */
 export function createBus(options: BusOptions): Bus {
-  const settings = busSettings(options, process.env);
+  const settings = readBusSettings(options, process.env);
   const metrics = prometheus();
   const { tracing, observer: hearing } = options.telemetry ?? {};
   const heard = hearing === undefined ? [] : [hearing];
@@ -24,9 +24,9 @@ export function createBus(options: BusOptions): Bus {
     settings.routing,
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
   );
-  const parts = wire(settings, options.transport ?? postgres(), observer, registry, { tracing, watch });
+  const parts = wireParts(settings, options.transport ?? postgres(), observer, registry, { tracing, watch });
   const bus = new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
-  return withShutdownMs(withSagaVault(bus, parts.sagas.engine.parts.vault), settings.shutdownMs);
+  return rememberShutdownMs(rememberSagaVault(bus, parts.sagas.engine.parts.vault), settings.shutdownMs);
 }
 
 function logs({ log }: BusSettings): Observer[] {

@@ -9,19 +9,19 @@ const PROBE_MS = 1_500;
 /** Asks whether the database can be worked with, one question at a time: a database that hangs gets no more of them. */
 export class DatabaseProbe {
   readonly #parts: Pick<Parts, "leased" | "settings">;
-  #asking: Promise<string | undefined> | undefined;
+  #checking: Promise<string | undefined> | undefined;
 
   constructor(parts: Pick<Parts, "leased" | "settings">) {
     this.#parts = parts;
   }
 
   /** Why it cannot be worked with now; undefined when it can. */
-  trouble(): Promise<string | undefined> {
-    this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
-    return withDeadline(this.#asking, PROBE_MS, () => `The database did not answer within ${PROBE_MS} ms.`);
+  findProblem(): Promise<string | undefined> {
+    this.#checking ??= this.#check().finally(() => (this.#checking = undefined));
+    return withDeadline(this.#checking, PROBE_MS, () => `The database did not answer within ${PROBE_MS} ms.`);
   }
 
-  async #ask(): Promise<string | undefined> {
+  async #check(): Promise<string | undefined> {
     const { leased, settings } = this.#parts;
     try {
       await assertWritable(leased);

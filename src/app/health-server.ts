@@ -67,7 +67,7 @@ export class HealthServer implements Service {
   #starting: Promise<void> | undefined;
   /** Resolves when the newest answer of a connection has been sent. */
   readonly #lastAnswers = new WeakMap<Socket, Promise<unknown>>();
-  #kept: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
+  #cached: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
 
   constructor(options: HealthServerOptions) {
     this.#options = options;
@@ -100,7 +100,7 @@ export class HealthServer implements Service {
     if (server === undefined) return;
     this.#server = undefined;
     this.#starting = undefined;
-    this.#kept = undefined;
+    this.#cached = undefined;
     await close(server);
   }
 
@@ -136,7 +136,7 @@ export class HealthServer implements Service {
     ) {
       response.shouldKeepAlive = false;
     }
-    const { status, body, type = JSON_TYPE, headers } = await this.#answer(request).catch(() => failed);
+    const { status, body, type = JSON_TYPE, headers } = await this.#answer(request).catch(() => failedAnswer);
     response.writeHead(status, {
       "content-type": type,
       "content-length": Buffer.byteLength(body),
@@ -154,41 +154,41 @@ export class HealthServer implements Service {
 
   async #answer({ method, url = "" }: IncomingMessage): Promise<Answer> {
     const page = this.#pages[url.split("?", 1)[0] ?? ""];
-    if (page === undefined) return json(404, { status: "not found" });
+    if (page === undefined) return jsonAnswer(404, { status: "not found" });
     if (method !== "GET" && method !== "HEAD") {
-      return { ...json(405, { status: "method not allowed" }), headers: { allow: "GET, HEAD" } };
+      return { ...jsonAnswer(405, { status: "method not allowed" }), headers: { allow: "GET, HEAD" } };
     }
     return page();
   }
 
   readonly #pages: Readonly<Record<string, () => Promise<Answer>>> = Object.assign(Object.create(null), {
-    "/health/live": async () => json(200, { status: "ok" }),
+    "/health/live": async () => jsonAnswer(200, { status: "ok" }),
     "/health/ready": async () => {
       const { ok, checks } = await this.#readiness();
       const shown = Object.entries(checks).map(([name, passed]) => [name, passed ? "ok" : "failed"]);
       const status = !ok ? "unavailable" : Object.values(checks).every(Boolean) ? "ok" : "degraded";
-      return json(ok ? 200 : 503, { status, checks: Object.fromEntries(shown) });
+      return jsonAnswer(ok ? 200 : 503, { status, checks: Object.fromEntries(shown) });
     },
     "/metrics": async () => {
       const { metrics } = this.#options;
-      if (metrics === undefined) return json(404, { status: "not found" });
+      if (metrics === undefined) return jsonAnswer(404, { status: "not found" });
       return { status: 200, body: metrics.text(), type: metrics.contentType };
     },
   });
 
   // Probes may come from many sides at once; the database hears one question at a time, at most one a second.
   #readiness(): Promise<Readiness> {
-    if (this.#kept === undefined || this.#clock.monotonicMs() >= this.#kept.untilMs) {
-      const kept = { untilMs: Number.POSITIVE_INFINITY, readiness: this.#ask() };
-      this.#kept = kept;
+    if (this.#cached === undefined || this.#clock.monotonicMs() >= this.#cached.untilMs) {
+      const kept = { untilMs: Number.POSITIVE_INFINITY, readiness: this.#checkReadiness() };
+      this.#cached = kept;
       void kept.readiness.then(() => {
         kept.untilMs = this.#clock.monotonicMs() + (this.#options.readyCacheMs ?? 1_000);
       });
     }
-    return this.#kept.readiness;
+    return this.#cached.readiness;
   }
 
-  #ask(): Promise<Readiness> {
+  #checkReadiness(): Promise<Readiness> {
     const no: Readiness = { ok: false, checks: {} };
     const asked = Promise.resolve()
       .then(this.#options.ready)
@@ -197,21 +197,21 @@ export class HealthServer implements Service {
   }
 }
 
-function json(status: number, value: object): Answer {
+function jsonAnswer(status: number, value: object): Answer {
   return { status, body: `${JSON.stringify(value)}\n` };
 }
 
-const failed = json(500, { status: "failed" });
+const failedAnswer = jsonAnswer(500, { status: "failed" });
 
 function listenFailed(host: string, port: number, cause: NodeJS.ErrnoException): SagaboxError {
-  return new SagaboxError("LISTEN_FAILED", `${reason(host, port, cause.code)} ${REMEDY}`, { cause });
+  return new SagaboxError("LISTEN_FAILED", `${listenProblem(host, port, cause.code)} ${REMEDY}`, { cause });
 }
 
 const REMEDY =
   "Choose another port (0 takes any free one) or address: with `port` and `host` where the code or the command line gives " +
   "them, with SAGABOX_PORT and SAGABOX_HOST where it does not. A second bus of a process is run with { port: false }.";
 
-function reason(host: string, port: number, code: string | undefined): string {
+function listenProblem(host: string, port: number, code: string | undefined): string {
   if (code === "EADDRINUSE") return `Port ${port} on ${host} is in use by another process.`;
   if (code === "EACCES") return `This process may not listen on port ${port}.`;
   return `Cannot listen on ${host} port ${port} (${code ?? "unknown reason"}).`;

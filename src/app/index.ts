@@ -2,13 +2,13 @@
 // starts and stops everything that runs. There is wiring here and nothing to decide.
 export { createBus } from "./create-bus.ts";
 export { Bus } from "./bus.ts";
-export { message, type Prepared } from "./prepared.ts";
+export { message, type PreparedMessage } from "./prepared-message.ts";
 export type { BusOptions } from "./bus-options.ts";
 export type { BusTransaction } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
 export type { LogOptions } from "./log-options.ts";
-export { sagaVaultOf } from "./saga-vault-of.ts";
+export { findSagaVault } from "./saga-vaults.ts";
 export type { SagaNews } from "./saga-watch.ts";
-export { shutdownMsOf } from "./shutdown-ms-of.ts";
+export { findShutdownMs } from "./shutdown-limits.ts";
 export type { BusTopology } from "./topology.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";

@@ -1,4 +1,4 @@
-import { tidyMonths } from "../audit/index.ts";
+import { maintainMonths } from "../audit/index.ts";
 import { forgetDeadLetters } from "../dead-letter/index.ts";
 import { forgetInbox, inboxRetentionMs } from "../inbox/index.ts";
 import { forgetReplies } from "../requests/index.ts";
@@ -23,19 +23,19 @@ export class Janitor implements Service {
     this.#loop = new Loop({
       step: async (signal) => {
         const letters = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
-        if (letters.count > 0) observer.tell("history.cleaned", { table: "dead_letter", ...letters });
+        if (letters.count > 0) observer.emit("history.cleaned", { table: "dead_letter", ...letters });
         await forgetInbox({ ...inbox, database }, { olderThanMs, signal });
         const replies = await forgetReplies(database, settings.schema, { olderThanMs: REPLIES_MS, signal });
-        if (replies > 0) observer.tell("history.cleaned", { table: "reply", count: replies });
-        const events = await flows.tidy({ olderThanMs: outbox.retentionMs, signal });
-        if (events > 0) observer.tell("history.cleaned", { table: "flow_event", count: events });
+        if (replies > 0) observer.emit("history.cleaned", { table: "reply", count: replies });
+        const events = await flows.forgetEvents({ olderThanMs: outbox.retentionMs, signal });
+        if (events > 0) observer.emit("history.cleaned", { table: "flow_event", count: events });
         const { retentionMs } = settings.sagas;
         const sagas = await forgetSagas(database, settings.schema, { olderThanMs: retentionMs, signal });
         if (sagas.instances > 0)
-          observer.tell("history.cleaned", { table: "saga_instance", count: sagas.instances });
-        if (sagas.mail > 0) observer.tell("history.cleaned", { table: "saga_mail", count: sagas.mail });
+          observer.emit("history.cleaned", { table: "saga_instance", count: sagas.instances });
+        if (sagas.mail > 0) observer.emit("history.cleaned", { table: "saga_mail", count: sagas.mail });
         const audit = { retentionMs: settings.audit.retentionMs, observer, signal };
-        await tidyMonths(database, settings.schema, audit);
+        await maintainMonths(database, settings.schema, audit);
         return EVERY_MS;
       },
       maxBackoffMs: 60_000,

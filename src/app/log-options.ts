@@ -21,7 +21,7 @@ const LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 const FORMATS = ["auto", "json", "pretty"] as const;
 
 /** False for silence. */
-export function logSettings(
+export function readLogSettings(
   given: LogLevel | LogOptions | false | undefined,
   { logLevel, logFormat }: Pick<EnvironmentOptions, "logLevel" | "logFormat">,
 ): LogSettings | false {
@@ -33,12 +33,12 @@ export function logSettings(
   return {
     level: oneOf(whole ? "log.level" : "log", options.level ?? logLevel ?? "info", LEVELS),
     format: oneOf("log.format", options.format ?? logFormat ?? "auto", FORMATS),
-    ...(write === undefined ? {} : { write: writer("log.write", write) }),
-    sagas: sagas === undefined ? undefined : writer("log.sagas", sagas),
+    ...(write === undefined ? {} : { write: checkWriter("log.write", write) }),
+    sagas: sagas === undefined ? undefined : checkWriter("log.sagas", sagas),
   };
 }
 
-function writer(name: string, write: (line: string) => void): (line: string) => void {
+function checkWriter(name: string, write: (line: string) => void): (line: string) => void {
   if (typeof write === "function") return write;
   return refuse("OPTIONS_INVALID", `${name} must be a function that takes a line.`, () => undefined);
 }

@@ -8,7 +8,7 @@ export async function openTransport(transport: Transport, observer: Observer): P
     await transport.open();
   } catch (error) {
     if (!isSagaboxError(error, "TRANSPORT_UNREACHABLE")) throw error;
-    observer.tell("transport.unreachable", {
+    observer.emit("transport.unreachable", {
       transport: transport.name,
       doing: "opening it",
       error: error.message,

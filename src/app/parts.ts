@@ -30,12 +30,12 @@ import {
 import { ParkingTransport } from "../parking/index.ts";
 import {
   attachmentVault,
-  MessageSeal,
-  privacyEngine,
-  sagaVault,
+  MessageCipher,
+  createPrivacyEngine,
+  createSagaVault,
   withoutKeys,
   type PrivacyEngine,
-  type ReplySeal,
+  type ReplyCipher,
 } from "../privacy/index.ts";
 import { replyConsumer, Replies, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
@@ -53,9 +53,9 @@ import { postgres, type PostgresTransport } from "../transports/postgres/index.t
 import type { BusSettings } from "./bus-options.ts";
 import { wireClaimCheck, type BusClaimCheck } from "./claim-check.ts";
 import { drainMs } from "./drain-time.ts";
-import { Payloads, type PayloadSeal } from "./payloads.ts";
+import { Payloads, type PayloadCipher } from "./payloads.ts";
 import type { SagaWatch } from "./saga-watch.ts";
-import { ownTransaction, sagaTransactionOf, withScope } from "./saga-transaction.ts";
+import { createOpenTransaction, sagaTransactionFor, rememberScope } from "./saga-transaction.ts";
 
 /** Everything a bus is made of, wired once. No decisions live here. */
 export interface Parts {
@@ -93,7 +93,7 @@ export interface Parts {
   readonly privacy: PrivacyEngine | undefined;
 }
 
-export function wire(
+export function wireParts(
   settings: BusSettings,
   given: Transport,
   observer: Observer,
@@ -108,8 +108,8 @@ export function wire(
   const leased = limitStatements(database, leasedStatementMs(settings.leaseMs));
   const channel = `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
   const home = { database: leased, schema, channel, leaseMs: settings.leaseMs, observer };
-  const hop = hopOf(given, home);
-  const { transport, tables } = withParking(given, home);
+  const hop = createLocalHop(given, home);
+  const { transport, tables } = addParking(given, home);
   const destinations = new Destinations({ breaker: outbox.breaker, observer });
   const shared = {
     database: leased,
@@ -129,22 +129,22 @@ export function wire(
     local: (lanes) => relay.hint(lanes),
     owns: (lanes) => relay.owns(lanes),
   });
-  const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.now(lanes) });
+  const sender = new OptimisticSender({ ...shared, onReleased: (lanes) => wakeUp.notifyNow(lanes) });
   const mover = new ScheduleMover({
     database: leased,
     schema,
     observer,
-    onMoved: (lanes) => wakeUp.now(lanes),
+    onMoved: (lanes) => wakeUp.notifyNow(lanes),
   });
   const writer = new OutboxWriter(schema, observer);
   const admission = new Admission({ database: leased, schema, overflow: outbox.overflow, observer });
   const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
-  const privacy = privacyEngine({ database, schema, settings: settings.privacy });
-  const seal: PayloadSeal & ReplySeal =
-    privacy === undefined ? withoutKeys : new MessageSeal(privacy.keys, privacy.index);
+  const privacy = createPrivacyEngine({ database, schema, settings: settings.privacy });
+  const seal: PayloadCipher & ReplyCipher =
+    privacy === undefined ? withoutKeys : new MessageCipher(privacy.keys, privacy.index);
   const claimCheck = wireClaimCheck(settings, outbox, given, { ...home, database }, attachmentVault(privacy));
   const payloads = new Payloads(claimCheck.shelf, seal);
-  const composeOne = composer(settings, outbox, newId, payloads, spans);
+  const composeOne = createCompose(settings, outbox, newId, payloads, spans);
   const scopeParts: ScopeParts = {
     compose: composeOne,
     admit: (outgoing) => (admission.active ? admission.admit(outgoing) : outgoing),
@@ -158,7 +158,7 @@ export function wire(
   const inbox = inboxEngine({
     database: leased,
     schema,
-    openScope: (tx) => handlerScope(tx, withScope(tx, scope(tx)), claimCheck),
+    openScope: (tx) => handlerScope(tx, rememberScope(tx, scope(tx)), claimCheck),
     unpack: payloads.unpack,
     sealReply: (contract, data, reply, tx) => seal.sealReply(contract, data, reply, tx),
     observer,
@@ -192,10 +192,10 @@ export function wire(
     newId,
     observer,
     spans,
-    vault: privacy === undefined ? undefined : sagaVault(privacy),
+    vault: privacy === undefined ? undefined : createSagaVault(privacy),
     openReply: (name, reply, tx) => seal.openReply(name, reply, tx),
-    begin: ownTransaction(leased, scope),
-    transactionOf: sagaTransactionOf,
+    begin: createOpenTransaction(leased, scope),
+    transactionOf: sagaTransactionFor,
   });
   return {
     settings,
@@ -221,7 +221,7 @@ export function wire(
             transport: given,
             destinations,
             limits: outbox.brokerDepth,
-            consumed: () => topicsOf(registry),
+            consumed: () => listTopics(registry),
             observer,
           }),
     mover,
@@ -244,7 +244,7 @@ export function wire(
   };
 }
 
-function composer(
+function createCompose(
   settings: BusSettings,
   outbox: OutboxSettings,
   newId: IdSource,
@@ -264,18 +264,18 @@ function composer(
 }
 
 /** Where a broker loses the order of a key in retries, Postgres keeps it. */
-function withParking(broker: Transport, home: HomeDatabase): Pick<Parts, "transport" | "tables"> {
+function addParking(broker: Transport, home: HomeDatabase): Pick<Parts, "transport" | "tables"> {
   if (broker.capabilities.ordersRetries) return { transport: broker, tables: undefined };
   const tables = postgres();
-  tables.settleIn(home);
+  tables.attach(home);
   return { transport: new ParkingTransport(broker, tables, home.observer), tables };
 }
 
-function hopOf(transport: Transport, home: HomeDatabase): LocalHop | undefined {
-  return isLocalTransport(transport) ? transport.settleIn(home) : undefined;
+function createLocalHop(transport: Transport, home: HomeDatabase): LocalHop | undefined {
+  return isLocalTransport(transport) ? transport.attach(home) : undefined;
 }
 
-function topicsOf(registry: HandlerRegistry): string[] {
+function listTopics(registry: HandlerRegistry): string[] {
   return registry.consumers().flatMap(({ handlers }) => Array.from(handlers.values(), ({ topic }) => topic));
 }
 
@@ -284,8 +284,8 @@ function handlerScope(tx: OwnedTransaction, scope: TransactionScope, { open }: P
     open: (attachment: Attachment) => open(attachment, tx),
     publish: (contract: AnyContract, data: unknown, options?: PublishOptions) =>
       scope.publish(contract, data, options),
-    whole: () => scope.whole(),
-    last: () => scope.last(),
-    committed: (answers: Parameters<TransactionScope["committed"]>[0]) => scope.committed(answers),
+    waitForPending: () => scope.waitForPending(),
+    lastStatements: () => scope.lastStatements(),
+    handleCommit: (answers: Parameters<TransactionScope["handleCommit"]>[0]) => scope.handleCommit(answers),
   };
 }

@@ -2,32 +2,32 @@ import { SagaboxError } from "../errors/index.ts";
 import type { Outgoing, OutboxWriter, TransactionScope } from "../outbox/index.ts";
 import type { OpenTransaction, SagaTransaction, Sagas, Started } from "../saga/index.ts";
 import {
-  callerTransaction,
+  toQueryable,
   type CallerTransaction,
   type Database,
   type OwnedTransaction,
   type Sql,
 } from "../storage/index.ts";
-import { ownedOf, scopeOf, type BusTransaction } from "./bus-transaction.ts";
+import { findOwned, findScope, type BusTransaction } from "./bus-transaction.ts";
 
 const scopes = new WeakMap<object, TransactionScope>();
 
 /** Remembers what a handler's transaction publishes through, so that a saga can use it. */
-export function withScope(tx: OwnedTransaction, scope: TransactionScope): TransactionScope {
+export function rememberScope(tx: OwnedTransaction, scope: TransactionScope): TransactionScope {
   scopes.set(tx, scope);
   return scope;
 }
 
 /** The transaction of a handler as a saga uses it. */
-export function sagaTransactionOf(tx: Sql): SagaTransaction {
+export function sagaTransactionFor(tx: Sql): SagaTransaction {
   const scope = scopes.get(tx);
   if (scope === undefined)
     throw new SagaboxError("NOT_IN_TRANSACTION", "This is no transaction of a handler.");
-  return insideOf(tx as OwnedTransaction, scope);
+  return fromScope(tx as OwnedTransaction, scope);
 }
 
 /** A transaction of our own for the runner of sagas. */
-export function ownTransaction(
+export function createOpenTransaction(
   database: Database,
   scopeFor: (tx: OwnedTransaction) => TransactionScope,
 ): OpenTransaction {
@@ -40,11 +40,11 @@ export function ownTransaction(
         query: (text, params) => tx.query(text, params),
         destroy: () => tx.destroy(),
         send: (outgoing) => scope.add(outgoing),
-        whenCommitted: (told) => scope.whenCommitted(told),
+        onCommit: (told) => scope.onCommit(told),
         knowsCommit: true,
       });
-      await scope.whole();
-      scope.committed(await tx.commit(scope.last(), scope.afterword()));
+      await scope.waitForPending();
+      scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
       return result;
     } catch (error) {
       await tx.rollback();
@@ -61,17 +61,17 @@ export async function startSaga(
   saga: Parameters<Sagas["start"]>[1],
   input: unknown,
 ): Promise<Started> {
-  const [scope, owned] = [scopeOf(tx), ownedOf(tx)];
+  const [scope, owned] = [findScope(tx), findOwned(tx)];
   const known = scope !== undefined && owned !== undefined;
-  const transaction = known ? insideOf(owned, scope) : ofCaller(tx, write, writer);
+  const transaction = known ? fromScope(owned, scope) : fromCaller(tx, write, writer);
   const start = async (): Promise<Started> => sagas.start(transaction, saga, input);
   return scope === undefined ? start() : scope.during(start);
 }
 
 // Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking. A start that nobody
 // awaited may arrive behind their ROLLBACK, so it makes sure before it writes the first thing.
-function ofCaller(tx: unknown, send: SagaTransaction["send"], writer: OutboxWriter): SagaTransaction {
-  const caller = callerTransaction(tx);
+function fromCaller(tx: unknown, send: SagaTransaction["send"], writer: OutboxWriter): SagaTransaction {
+  const caller = toQueryable(tx);
   let inside: Promise<void> | undefined;
   return {
     run: async (statement, params) => {
@@ -79,16 +79,16 @@ function ofCaller(tx: unknown, send: SagaTransaction["send"], writer: OutboxWrit
       return caller.run(statement, params);
     },
     send,
-    whenCommitted: (told) => told(),
+    onCommit: (told) => told(),
     knowsCommit: false,
   };
 }
 
-function insideOf(owned: OwnedTransaction, scope: TransactionScope): SagaTransaction {
+function fromScope(owned: OwnedTransaction, scope: TransactionScope): SagaTransaction {
   return {
     run: (statement, params) => owned.run(statement, params),
     send: (outgoing) => scope.add(outgoing),
-    whenCommitted: (told) => scope.whenCommitted(told),
+    onCommit: (told) => scope.onCommit(told),
     knowsCommit: !scope.hasSavepoints,
   };
 }

@@ -25,7 +25,7 @@ export class SagaWatch implements Observer {
     return () => void this.#listeners.delete(own);
   }
 
-  tell<Name extends TelemetryName>(
+  emit<Name extends TelemetryName>(
     name: Name,
     fields: TelemetryEvents[Name],
     context?: TelemetryContext,

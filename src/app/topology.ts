@@ -10,7 +10,7 @@ export interface BusTopology extends BrokerTopology {
 }
 
 /** What is published is not in it: that shows only when something is. Nor are replies, which begin with the first request. */
-export function topologyOf(
+export function describeTopology(
   { settings, transport, sagas }: Pick<Parts, "settings" | "transport" | "sagas">,
   registry: HandlerRegistry,
 ): BusTopology {

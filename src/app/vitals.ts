@@ -11,9 +11,9 @@ export class Vitals implements Service {
   constructor({ database, observer }: Pick<Parts, "database" | "observer">) {
     this.#loop = new Loop({
       step: async () => {
-        observer.tell("process.measured", this.#watch.look());
+        observer.emit("process.measured", this.#watch.read());
         const usage = database.usage?.();
-        if (usage !== undefined) observer.tell("pool.measured", { max: database.size, ...usage });
+        if (usage !== undefined) observer.emit("pool.measured", { max: database.size, ...usage });
         return EVERY_MS;
       },
     });

@@ -4,7 +4,7 @@ import { oneOf, workerParts, type WorkerPart } from "../options/index.ts";
 import type { OutboxSettings } from "../outbox/index.ts";
 
 /** Which parts run: all of them unless said otherwise. */
-export function chosenParts(given: readonly WorkerPart[] | undefined): ReadonlySet<WorkerPart> {
+export function chooseParts(given: readonly WorkerPart[] | undefined): ReadonlySet<WorkerPart> {
   if (given === undefined) return new Set(workerParts);
   if (!Array.isArray(given) || given.length === 0) {
     throw new SagaboxError(

@@ -8,8 +8,8 @@ import { assertMigrated, assertOwnSessions, assertWritable } from "../storage/in
 import type { PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport } from "../transport/index.ts";
 import { Backlog, sagaBacklog } from "./backlog.ts";
-import { auditSealer, auditWatch } from "./bus-audit.ts";
-import { eraser } from "./bus-privacy.ts";
+import { createAuditSealer, createAuditWatch } from "./bus-audit.ts";
+import { createEraser } from "./bus-privacy.ts";
 import { connectionsForHandlers } from "./connections.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
 import { DatabaseProbe } from "./database-health.ts";
@@ -20,9 +20,9 @@ import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
 import { Vitals } from "./vitals.ts";
-import { topologyOf, type BusTopology } from "./topology.ts";
+import { describeTopology, type BusTopology } from "./topology.ts";
 import type { WorkerPart } from "../options/index.ts";
-import { chosenParts, extrasFor, rolesFor } from "./worker-parts.ts";
+import { chooseParts, extrasFor, rolesFor } from "./worker-parts.ts";
 
 export interface RunOptions {
   /** Serve /health/live, /health/ready and /metrics here; false for no server. Default: SAGABOX_PORT, else no server. */
@@ -61,10 +61,10 @@ export class Worker {
   #starting: Promise<Running> | undefined;
   #stopping: Promise<StopResult> | undefined;
   /** Those that the user named; the others are the sagas' own. */
-  #named: ReadonlySet<string> | undefined;
+  #consumerNames: ReadonlySet<string> | undefined;
   #sagasListen = false;
-  #clean = true;
-  #late = false;
+  #isClean = true;
+  #isLate = false;
 
   constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver, notices: Notices) {
     this.#notices = notices;
@@ -85,33 +85,33 @@ export class Worker {
 
   async #start(options: RunOptions): Promise<Running> {
     const { database, settings, transport, observer, inbox, requests, sagas } = this.#parts;
-    this.#running = chosenParts(options.parts);
-    this.#clean = true;
-    this.#late = false;
+    this.#running = chooseParts(options.parts);
+    this.#isClean = true;
+    this.#isLate = false;
     await assertOwnSessions(database);
     await assertMigrated(database, settings.schema);
     await assertWritable(database);
     await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
-    if (this.#runs("sagas")) await sagas.registerDefinitions();
+    if (this.#isRunning("sagas")) await sagas.registerDefinitions();
     this.#assertNotStopped();
-    if (this.#runs("relay", "consumers", "sagas")) await openTransport(transport, observer);
+    if (this.#isRunning("relay", "consumers", "sagas")) await openTransport(transport, observer);
     this.#assertNotStopped();
-    const definitions = this.#definitions();
-    if (this.#parts.privacy === undefined) this.#tellOfMissingKeys(definitions);
+    const definitions = this.#listDefinitions();
+    if (this.#parts.privacy === undefined) this.#warnAboutMissingKeys(definitions);
     inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({
-      services: this.#services(options),
+      services: this.#listServices(options),
       stopDeadlineMs: settings.shutdownMs,
       onStopTrouble: (_name, error) => {
-        this.#clean = false;
-        this.#late ||= error === undefined || isSagaboxError(error, "SHUTDOWN_TIMEOUT");
+        this.#isClean = false;
+        this.#isLate ||= error === undefined || isSagaboxError(error, "SHUTDOWN_TIMEOUT");
       },
     });
     this.#supervisor = supervisor;
-    observer.tell("worker.started", { worker: settings.worker, service: settings.service });
+    observer.emit("worker.started", { worker: settings.worker, service: settings.service });
     await supervisor.start();
-    if (this.#runs("consumers")) {
+    if (this.#isRunning("consumers")) {
       requests.open(() => {
         inbox.slots.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
       }, this.#ledger);
@@ -132,9 +132,9 @@ export class Worker {
       checks[name] = isOk;
       if (!isOk) reasons[name] = reason;
     };
-    const database = await this.#probe.trouble();
+    const database = await this.#probe.findProblem();
     add("database", database === undefined, database);
-    if (this.#running.size === 0 || this.#runs("relay"))
+    if (this.#running.size === 0 || this.#isRunning("relay"))
       add("relay", relay.ready, "it has no lease, or could not renew it");
     for (const consumer of this.#consumers) {
       const { ok, detail } = consumer.health();
@@ -148,14 +148,14 @@ export class Worker {
   }
 
   topology(): BusTopology {
-    return topologyOf(this.#parts, this.#registry);
+    return describeTopology(this.#parts, this.#registry);
   }
 
   metricsText(): string {
     return this.#metrics.text();
   }
 
-  #runs(...parts: readonly WorkerPart[]): boolean {
+  #isRunning(...parts: readonly WorkerPart[]): boolean {
     return parts.some((part) => this.#running.has(part));
   }
 
@@ -165,22 +165,22 @@ export class Worker {
   }
 
   /** Sagas hear replies and events through consumers of their own, which belong to their part. */
-  #definitions(): readonly ConsumerDefinition[] {
-    const named = (this.#named ??= new Set(this.#registry.consumers().map(({ name }) => name)));
-    if (this.#runs("sagas") && !this.#sagasListen) {
+  #listDefinitions(): readonly ConsumerDefinition[] {
+    const named = (this.#consumerNames ??= new Set(this.#registry.consumers().map(({ name }) => name)));
+    if (this.#isRunning("sagas") && !this.#sagasListen) {
       this.#parts.sagas.listen(this.#registry);
       this.#sagasListen = true;
     }
     this.#registry.close();
     return this.#registry
       .consumers()
-      .filter(({ name }) => this.#runs(named.has(name) ? "consumers" : "sagas"));
+      .filter(({ name }) => this.#isRunning(named.has(name) ? "consumers" : "sagas"));
   }
 
   #makeConsumers(definitions: readonly ConsumerDefinition[]): Consumer[] {
     const { inbox, transport, settings } = this.#parts;
     // Without handlers, the ledger still tells the consumer of replies when to leave them to other workers of the service.
-    const mayReceiveReplies = this.#runs("consumers") && !isLocalTransport(transport);
+    const mayReceiveReplies = this.#isRunning("consumers") && !isLocalTransport(transport);
     if (definitions.length === 0 && !mayReceiveReplies) return [];
     const ledger = new CrashLedger({
       engine: inbox,
@@ -203,16 +203,16 @@ export class Worker {
   }
 
   // Reading without keys is allowed, but whoever forgot a variable must not learn it from lost effects.
-  #tellOfMissingKeys(definitions: readonly ConsumerDefinition[]): void {
+  #warnAboutMissingKeys(definitions: readonly ConsumerDefinition[]): void {
     for (const { name: consumer, handlers } of definitions)
       for (const { contract } of handlers.values())
         if (contract.personal !== null)
-          this.#parts.observer.tell("consumer.sealed", { consumer, type: contract.name });
+          this.#parts.observer.emit("consumer.sealed", { consumer, type: contract.name });
   }
 
-  #services(options: RunOptions): SupervisedService[] {
+  #listServices(options: RunOptions): SupervisedService[] {
     const { relay, mover, history, depthWatch, sagas, claimCheck, privacy, observer } = this.#parts;
-    const named = (name: string, service: SupervisedService["service"]): SupervisedService => ({
+    const asSupervised = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
     });
@@ -224,36 +224,38 @@ export class Worker {
     const when = (
       part: WorkerPart,
       ...services: readonly SupervisedService[]
-    ): readonly SupervisedService[] => (this.#runs(part) ? services : []);
+    ): readonly SupervisedService[] => (this.#isRunning(part) ? services : []);
     return [
-      named("vitals", new Vitals(this.#parts)),
+      asSupervised("vitals", new Vitals(this.#parts)),
       ...when(
         "upkeep",
-        named("history", history),
-        named("janitor", new Janitor(this.#parts)),
-        named("audit sealer", auditSealer(this.#parts)),
-        named("audit watch", auditWatch(this.#parts)),
-        named("conservation", this.#conservation()),
+        asSupervised("history", history),
+        asSupervised("janitor", new Janitor(this.#parts)),
+        asSupervised("audit sealer", createAuditSealer(this.#parts)),
+        asSupervised("audit watch", createAuditWatch(this.#parts)),
+        asSupervised("conservation", this.#createConservationWatch()),
       ),
       ...(privacy === undefined
         ? []
-        : when("upkeep", named("sweeper", new Sweeper(eraser(this.#parts, privacy), observer)))),
-      ...(claimCheck.collector === undefined ? [] : when("upkeep", named("collector", claimCheck.collector))),
-      ...when("relay", named("backlog", new Backlog(this.#parts)), named("relay", relay)),
-      ...(depthWatch !== undefined && this.#runs("relay", "consumers", "sagas")
-        ? [named("broker depth", depthWatch)]
+        : when("upkeep", asSupervised("sweeper", new Sweeper(createEraser(this.#parts, privacy), observer)))),
+      ...(claimCheck.collector === undefined
+        ? []
+        : when("upkeep", asSupervised("collector", claimCheck.collector))),
+      ...when("relay", asSupervised("backlog", new Backlog(this.#parts)), asSupervised("relay", relay)),
+      ...(depthWatch !== undefined && this.#isRunning("relay", "consumers", "sagas")
+        ? [asSupervised("broker depth", depthWatch)]
         : []),
-      ...when("relay", named("schedule", mover)),
-      named("notifications", hintListener(this.#parts)),
-      ...when("sagas", first("sagas", sagas.runner), named("saga backlog", sagaBacklog(this.#parts))),
-      ...(this.#ledger === undefined ? [] : [named("crash ledger", this.#ledger)]),
+      ...when("relay", asSupervised("schedule", mover)),
+      asSupervised("notifications", hintListener(this.#parts)),
+      ...when("sagas", first("sagas", sagas.runner), asSupervised("saga backlog", sagaBacklog(this.#parts))),
+      ...(this.#ledger === undefined ? [] : [asSupervised("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => first(`consumer ${consumer.name}`, consumer)),
       first("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
-      ...this.#server(options).map((server) => named("health server", server)),
+      ...this.#createHealthServers(options).map((server) => asSupervised("health server", server)),
     ];
   }
 
-  #server(options: RunOptions): readonly HealthServer[] {
+  #createHealthServers(options: RunOptions): readonly HealthServer[] {
     const { port = this.#parts.settings.port ?? false, host = this.#parts.settings.host } = options;
     if (port === false) return [];
     const server = new HealthServer({ port, host, ready: () => this.health(), metrics: this.#metrics });
@@ -261,7 +263,7 @@ export class Worker {
     return [server];
   }
 
-  #conservation(): ConservationWatch {
+  #createConservationWatch(): ConservationWatch {
     const { database, settings, outbox, observer } = this.#parts;
     const { schema, worker, conservation } = settings;
     const retentions = { deadLetterMs: settings.deadLetterMs, archiveMs: outbox.retentionMs };
@@ -271,27 +273,27 @@ export class Worker {
   async #stop(): Promise<StopResult> {
     const { settings, observer, sender, wakeUp, admission, transport, database, requests } = this.#parts;
     const began = systemClock.monotonicMs();
-    observer.tell("worker.stopping", { worker: settings.worker });
+    observer.emit("worker.stopping", { worker: settings.worker });
     // One that fails must not keep the rest from being stopped.
-    const calmly = async (stop: () => unknown): Promise<void> => {
+    const stopQuietly = async (stop: () => unknown): Promise<void> => {
       try {
         await stop();
       } catch (error) {
-        this.#clean = false;
-        if (isSagaboxError(error, "SHUTDOWN_TIMEOUT")) this.#late = true;
+        this.#isClean = false;
+        if (isSagaboxError(error, "SHUTDOWN_TIMEOUT")) this.#isLate = true;
       }
     };
     const work = async (): Promise<StopResult> => {
       await this.#starting?.catch(() => undefined); // it gives up by itself, or is whole and can be stopped
-      await Promise.all([calmly(() => requests.close()), calmly(() => this.#supervisor?.stop())]);
-      await calmly(() => Promise.all([sender.close(), this.#notices.close()]));
-      await calmly(() => transport.close());
-      await calmly(() => Promise.all([wakeUp.close(), admission.close()]));
-      return this.#late ? TIMED_OUT : { clean: this.#clean };
+      await Promise.all([stopQuietly(() => requests.close()), stopQuietly(() => this.#supervisor?.stop())]);
+      await stopQuietly(() => Promise.all([sender.close(), this.#notices.close()]));
+      await stopQuietly(() => transport.close());
+      await stopQuietly(() => Promise.all([wakeUp.close(), admission.close()]));
+      return this.#isLate ? TIMED_OUT : { clean: this.#isClean };
     };
     const result = await withDeadline(work(), settings.shutdownMs, () => TIMED_OUT);
     await withDeadline(database.close(), 1_000, () => undefined);
-    observer.tell("worker.stopped", {
+    observer.emit("worker.stopped", {
       worker: settings.worker,
       durationMs: systemClock.monotonicMs() - began,
       clean: result.clean,

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { auditHouse } from "../../test/support/audit.ts";
+import { auditHarness } from "../../test/support/audit.ts";
 import { databaseForFile } from "../../test/support/database.ts";
 
 const migrated = databaseForFile({ migrated: true });
@@ -7,7 +7,7 @@ const migrated = databaseForFile({ migrated: true });
 test.each(["saga_audit_log", "audit_log", "audit_seal"])(
   "SEC-19: %s refuses to be changed, deleted from and emptied, whole or by the month",
   async (table) => {
-    const house = await auditHouse();
+    const house = await auditHarness();
     await house.lines(2);
     await house.act("test.done");
     await house.seal();

@@ -1,13 +1,13 @@
 import type { Queryable } from "../storage/index.ts";
 import { LAST_ID, type ChainBounds, type Seal } from "./chain.ts";
-import { addedRows, judgeRows, judgeSeal, type Finding, type Link } from "./findings.ts";
+import { reportAddedRows, judgeRows, judgeSeal, type Finding, type Link } from "./findings.ts";
 import { wasDropped } from "./retention-record.ts";
-import { byLogAndMonth, type LeafRow } from "./seal-round.ts";
+import { groupByLogAndMonth, type LeafRow } from "./seal-round.ts";
 import type { Round } from "./seal-rounds.ts";
 import type { AuditStatements } from "./statements.ts";
 
 /** What was found of the seals of one round, and of the rows they cover. */
-export interface JudgedRound {
+export interface RoundJudgement {
   /** Where the chain stands behind it. */
   readonly link: Link;
   readonly rows: number;
@@ -31,7 +31,7 @@ export class ChainJudge {
     this.#schema = schema;
   }
 
-  async round(before: Link, { seals, gapBehind }: Round, bounds: Bounds): Promise<JudgedRound> {
+  async judgeRound(before: Link, { seals, gapBehind }: Round, bounds: Bounds): Promise<RoundJudgement> {
     const findings: Finding[] = [];
     let [link, rows, droppedRows] = [before, 0, 0];
     for (const seal of seals) {
@@ -41,10 +41,10 @@ export class ChainJudge {
     const whole = !gapBehind && findings.length === 0;
     const [one] = seals;
     if (one === undefined) return { link, rows, droppedRows, findings };
-    const groups = await this.#groups(one, bounds);
+    const groups = await this.#readGroups(one, bounds);
     for (const seal of seals) {
-      const found = groups.get(keyOf(seal)) ?? [];
-      groups.delete(keyOf(seal));
+      const found = groups.get(monthKey(seal)) ?? [];
+      groups.delete(monthKey(seal));
       if (found.length === 0 && (await this.#wasDropped(seal))) {
         droppedRows += seal.row_count;
         continue;
@@ -56,21 +56,21 @@ export class ChainJudge {
     if (whole) {
       for (const group of groups.values()) {
         const { log, month } = group[0] ?? one;
-        findings.push(...addedRows(log, month, one.number, group));
+        findings.push(...reportAddedRows(log, month, one.number, group));
       }
     }
     return { link, rows, droppedRows, findings };
   }
 
-  async #groups(seal: Seal, bounds: Bounds): Promise<Map<string, readonly LeafRow[]>> {
+  async #readGroups(seal: Seal, bounds: Bounds): Promise<Map<string, readonly LeafRow[]>> {
     const range = [seal.xid_from, seal.xid_to, ...bounds];
     const { rows } = await this.#database.run<LeafRow>(this.#sql.leaves, range);
-    return new Map(byLogAndMonth(rows).map((group) => [keyOf(group[0] ?? seal), group]));
+    return new Map(groupByLogAndMonth(rows).map((group) => [monthKey(group[0] ?? seal), group]));
   }
 
   // Looked up late: the month may have been dropped while we were on our way to it. What was dropped stays so.
   async #wasDropped(seal: Seal): Promise<boolean> {
-    const key = keyOf(seal);
+    const key = monthKey(seal);
     if (this.#dropped.has(key)) return true;
     if (!(await wasDropped(this.#database, this.#sql, this.#schema, seal))) return false;
     this.#dropped.add(key);
@@ -79,7 +79,7 @@ export class ChainJudge {
 }
 
 /** Pure. Which ids belong to the chain of a round: up to where the next chain begins. */
-export function boundsOf({ seals: [seal] }: Round, chains: readonly ChainBounds[]): Bounds {
+export function findBounds({ seals: [seal] }: Round, chains: readonly ChainBounds[]): Bounds {
   const next = chains.find(({ chain }) => chain === (seal?.chain ?? 0) + 1);
   return [
     seal?.saga_after ?? "0",
@@ -89,6 +89,6 @@ export function boundsOf({ seals: [seal] }: Round, chains: readonly ChainBounds[
   ];
 }
 
-function keyOf({ log, month }: { readonly log: string; readonly month: string }): string {
+function monthKey({ log, month }: { readonly log: string; readonly month: string }): string {
   return `${log} ${month}`;
 }

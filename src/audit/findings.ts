@@ -34,7 +34,7 @@ export const chainBegin: Link = { number: "0", hash: NO_HASH };
 /** Pure: whether a seal is what it was, and follows the one before it. */
 export function judgeSeal(before: Link, seal: Seal): Finding[] {
   const findings: Finding[] = [];
-  const say = (kind: Finding["kind"], number: string, text: string): void => {
+  const addFinding = (kind: Finding["kind"], number: string, text: string): void => {
     findings.push({ kind, log: null, id: null, seal: number, text });
   };
   const expected = BigInt(before.number) + 1n;
@@ -42,14 +42,18 @@ export function judgeSeal(before: Link, seal: Seal): Finding[] {
   if (missing > 0n) {
     const names =
       missing === 1n ? `Seal ${expected} is` : `Seals ${expected} to ${BigInt(seal.number) - 1n} are`;
-    say("seal_missing", expected.toString(), `${names} missing.`);
+    addFinding("seal_missing", expected.toString(), `${names} missing.`);
   } else if (missing < 0n) {
-    say("seal_changed", seal.number, `There are two seals ${seal.number}.`);
+    addFinding("seal_changed", seal.number, `There are two seals ${seal.number}.`);
   } else if (seal.previous_hash !== before.hash) {
-    say("seal_changed", seal.number, `Seal ${seal.number} does not follow the hash of the one before it.`);
+    addFinding(
+      "seal_changed",
+      seal.number,
+      `Seal ${seal.number} does not follow the hash of the one before it.`,
+    );
   }
   if (sealHash(seal) !== seal.hash) {
-    say(
+    addFinding(
       "seal_changed",
       seal.number,
       `Seal ${seal.number} was changed: its hash is not that of what it says.`,
@@ -69,7 +73,7 @@ export function judgeRows(seal: Seal, found: readonly Leaf[]): Finding[] {
     text: `Row ${id} of ${table[log]} ${text} (seal ${number}, month ${month.slice(0, 7)}).`,
   });
   const sealed = decodeLeaves(seal.leaves);
-  if (found.length === 0 && sealed.length > 1) return [allMissing(seal, sealed)];
+  if (found.length === 0 && sealed.length > 1) return [reportAllMissing(seal, sealed)];
   const there = new Map<string, string[]>();
   for (const { id, digest } of found) there.set(id, [...(there.get(id) ?? []), digest]);
   const findings: Finding[] = [];
@@ -86,7 +90,7 @@ export function judgeRows(seal: Seal, found: readonly Leaf[]): Finding[] {
 }
 
 /** Rows in a sealed range of a log and month for which there was nothing to seal. */
-export function addedRows(log: LogName, month: string, seal: string, rows: readonly Leaf[]): Finding[] {
+export function reportAddedRows(log: LogName, month: string, seal: string, rows: readonly Leaf[]): Finding[] {
   return rows.map(({ id }) => ({
     kind: "row_added",
     log,
@@ -96,7 +100,7 @@ export function addedRows(log: LogName, month: string, seal: string, rows: reado
   }));
 }
 
-function allMissing({ log, number, month }: Seal, sealed: readonly Leaf[]): Finding {
+function reportAllMissing({ log, number, month }: Seal, sealed: readonly Leaf[]): Finding {
   const [first, last] = [sealed[0]?.id ?? "", sealed.at(-1)?.id ?? ""];
   return {
     kind: "rows_missing",

@@ -4,9 +4,15 @@
 export type { AuditEntry, AuditOutcome, By } from "./entry.ts";
 export type { Finding } from "./findings.ts";
 export { listAudit, type AuditFilter, type AuditLine, type SagaPart } from "./list.ts";
-export { actingAs, auditSettings, type Acting, type AuditOptions, type AuditSettings } from "./options.ts";
+export {
+  readActing,
+  readAuditSettings,
+  type Acting,
+  type AuditOptions,
+  type AuditSettings,
+} from "./options.ts";
 export { AuditSealer, type SealResult, type SealerOptions } from "./sealer.ts";
-export { tidyMonths, type TidyMonthsOptions } from "./tidy-months.ts";
+export { maintainMonths, type TidyMonthsOptions } from "./maintain-months.ts";
 export { verifyAudit, type VerifyOptions, type VerifyProgress, type VerifyReport } from "./verify.ts";
 export { AuditWatch, type AuditWatchOptions } from "./watch.ts";
 export { AuditWriter, type Details } from "./writer.ts";

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { auditHouse, line } from "../../test/support/audit.ts";
-import { conditionsOf, listAudit, type AuditFilter } from "./list.ts";
+import { auditHarness, line } from "../../test/support/audit.ts";
+import { toConditions, listAudit, type AuditFilter } from "./list.ts";
 import { listStatement } from "./statements.ts";
 
 test("lines of both logs come newest first, page by page, none twice and none left out", async () => {
-  const { database, pool, lines, act } = await auditHouse();
+  const { database, pool, lines, act } = await auditHarness();
   await lines(5);
   await act("test.one");
   // One transaction with rows of both logs: they share its id.
@@ -34,12 +34,12 @@ test("lines of both logs come newest first, page by page, none twice and none le
 });
 
 test("filters find what they name, in the log that can have it", async () => {
-  const { database, lines, act, audit } = await auditHouse();
+  const { database, lines, act, audit } = await auditHarness();
   await lines(2);
   await lines(1, "s-2");
   await act("test.one");
   await act("test.two", "bob");
-  await audit.notDone(
+  await audit.recordFailure(
     database,
     { actor: "bob", action: "test.two", target: { kind: "saga", id: "s-2" } },
     new Error("x"),
@@ -67,11 +67,11 @@ test.each<[AuditFilter, string]>([
   [{ from: new Date("x") }, "OPTIONS_INVALID"],
   [{ actr: "x" } as AuditFilter, "OPTIONS_UNKNOWN_KEY"],
 ])("%j is refused", (filter, code) => {
-  expect(() => conditionsOf(filter)).toThrow(expect.objectContaining({ code }) as Error);
+  expect(() => toConditions(filter)).toThrow(expect.objectContaining({ code }) as Error);
 });
 
 test("no search reads a whole log", async () => {
-  const { pool } = await auditHouse();
+  const { pool } = await auditHarness();
   await pool.query(
     `insert into sagabox.saga_audit_log (saga_id, version, event_type, cause, user_id, trace_id)
      select 's-' || n / 5, n % 5 + 1, 'noted', 'x', case when n % 100 = 0 then 'ada' end, 't-' || n / 5
@@ -93,7 +93,7 @@ test("no search reads a whole log", async () => {
     { target: { kind: "dead_letter", id: "77" } },
   ];
   for (const filter of filters) {
-    const { logs, conditions, params } = conditionsOf(filter);
+    const { logs, conditions, params } = toConditions(filter);
     const { rows } = await pool.query<{ "QUERY PLAN": string }>(
       `explain (costs off) ${listStatement('"sagabox"', logs, conditions).text}`,
       [...params],

@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
 import { flag, oneOf, rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
-import { explainPostgresError, quotedSchema, type Param, type Queryable } from "../storage/index.ts";
+import { explainPostgresError, quoteSchema, type Param, type Queryable } from "../storage/index.ts";
 import type { AuditOutcome } from "./entry.ts";
 import { listStatement, type ListCondition, type LogName } from "./statements.ts";
 
@@ -91,24 +91,24 @@ export async function listAudit(
   schema: string,
   filter: AuditFilter = {},
 ): Promise<readonly AuditLine[]> {
-  const quoted = quotedSchema(schema);
-  const { logs, conditions, params } = conditionsOf(filter);
+  const quoted = quoteSchema(schema);
+  const { logs, conditions, params } = toConditions(filter);
   if (logs.length === 0) return [];
   try {
     const { rows } = await database.run<LineRow>(listStatement(quoted, logs, conditions), params);
-    return rows.map(lineOf);
+    return rows.map(toAuditLine);
   } catch (error) {
     throw explainPostgresError(error, quoted);
   }
 }
 
 /** Pure: which logs can have such lines, and the conditions on each. `$1` is the limit. */
-export function conditionsOf(filter: AuditFilter): {
+export function toConditions(filter: AuditFilter): {
   readonly logs: readonly LogName[];
   readonly conditions: readonly ListCondition[];
   readonly params: readonly Param[];
 } {
-  checked(filter);
+  checkFilter(filter);
   const {
     log,
     people,
@@ -176,7 +176,7 @@ const SAGA = "row.saga_id = ?::text";
 const TRACED = `row.saga_id = any(array(
   select first.saga_id from {schema}.saga_audit_log as first where first.version = 1 and first.trace_id = ?::text))`;
 
-function checked(filter: AuditFilter): void {
+function checkFilter(filter: AuditFilter): void {
   rejectUnknownKeys("audit.list", filter, KNOWN);
   const { log, people, outcome, from, to, limit, after, target } = filter;
   if (people !== undefined) flag("audit.list: people", people);
@@ -200,8 +200,8 @@ function checked(filter: AuditFilter): void {
   }
 }
 
-function lineOf(row: LineRow): AuditLine {
-  const input = parsed(row.input);
+function toAuditLine(row: LineRow): AuditLine {
+  const input = parseJsonOrNull(row.input);
   return {
     log: row.log,
     id: row.id,
@@ -213,8 +213,8 @@ function lineOf(row: LineRow): AuditLine {
     traceId: row.trace_id,
     outcome: row.outcome,
     errorCode: row.error_code,
-    before: parsed(row.before),
-    after: parsed(row.after),
+    before: parseJsonOrNull(row.before),
+    after: parseJsonOrNull(row.after),
     saga:
       row.version === null
         ? null
@@ -226,12 +226,12 @@ function lineOf(row: LineRow): AuditLine {
             note: row.note,
             cause: row.cause ?? "",
             input,
-            changes: parsed(row.changes),
+            changes: parseJsonOrNull(row.changes),
           },
     cursor: `${row.xid}.${row.log}.${row.id}`,
   };
 }
 
-function parsed(value: string | null): Json | null {
+function parseJsonOrNull(value: string | null): Json | null {
   return value === null ? null : (JSON.parse(value) as Json);
 }

@@ -1,5 +1,5 @@
 import type { Json } from "../message/index.ts";
-import { quotedSchema, SQLSTATE, sqlState, type Database, type OwnedTransaction } from "../storage/index.ts";
+import { quoteSchema, SQLSTATE, sqlState, type Database, type OwnedTransaction } from "../storage/index.ts";
 import { planMonths, type MonthlyTable, type MonthPartition, type MonthPlan } from "./months.ts";
 import { RETENTION_ACTOR, RETENTION_TARGET, type RetentionRecord } from "./retention-line.ts";
 import { readRetention } from "./retention-record.ts";
@@ -45,14 +45,14 @@ export class MonthKeeper {
   constructor(database: Database, schema: string) {
     this.#database = database;
     this.#schema = schema;
-    this.#audit = auditStatements(quotedSchema(schema));
-    this.#sql = monthStatements(quotedSchema(schema));
+    this.#audit = auditStatements(quoteSchema(schema));
+    this.#sql = monthStatements(quoteSchema(schema));
   }
 
   async plan(table: MonthlyTable, retentionMs: number): Promise<MonthPlan> {
     const now = (await this.#database.run<{ month: string }>(this.#sql.now)).rows[0]?.month ?? "";
     const found = await this.#database.run<{ name: string }>(this.#sql.partitions, [
-      quotedSchema(this.#schema),
+      quoteSchema(this.#schema),
       table,
     ]);
     return planMonths(table, { now, existing: found.rows.map(({ name }) => name), retentionMs });
@@ -60,7 +60,7 @@ export class MonthKeeper {
 
   attach(part: MonthPartition): Promise<MonthOutcome> {
     const { create, attach } = this.#partition(part);
-    return this.#alone(async (tx) => {
+    return this.#runExclusively(async (tx) => {
       await tx.query(create);
       await tx.query(attach);
       return "done";
@@ -70,18 +70,18 @@ export class MonthKeeper {
   /** Drops a month whole, and writes in the same transaction that it did, and from which seal on the chain is left. */
   drop(part: MonthPartition): Promise<MonthOutcome> {
     const { drop } = this.#partition(part);
-    return this.#alone(async (tx) => {
-      const before = await readRetention(tx, this.#audit, quotedSchema(this.#schema));
-      const last = part.table === "audit_seal" ? await this.#lastSeal(tx, part) : undefined;
+    return this.#runExclusively(async (tx) => {
+      const before = await readRetention(tx, this.#audit, quoteSchema(this.#schema));
+      const last = part.table === "audit_seal" ? await this.#readLastSeal(tx, part) : undefined;
       const hindrance =
         part.table === "audit_seal"
-          ? await this.#sealHindrance(tx, part, before, last)
-          : await this.#hindrance(tx, part);
+          ? await this.#findSealObstacle(tx, part, before, last)
+          : await this.#findObstacle(tx, part);
       if (hindrance !== undefined) return hindrance;
       await tx.query(drop);
-      const dropped = await this.#droppedMonths(tx, before, part);
+      const dropped = await this.#listDroppedMonths(tx, before, part);
       const anchor = last === undefined ? before.anchor : { number: last.number, hash: last.hash };
-      await new AuditWriter(this.#schema).done(tx, {
+      await new AuditWriter(this.#schema).recordDone(tx, {
         actor: RETENTION_ACTOR,
         action: "audit.retention",
         target: { kind: RETENTION_TARGET, id: part.name },
@@ -92,10 +92,10 @@ export class MonthKeeper {
     });
   }
 
-  async #hindrance(tx: OwnedTransaction, part: MonthPartition): Promise<MonthOutcome | undefined> {
+  async #findObstacle(tx: OwnedTransaction, part: MonthPartition): Promise<MonthOutcome | undefined> {
     const sql = this.#partition(part);
     if (part.table === "saga_audit_log" && (await isNeeded(tx, sql.needed))) return "kept";
-    const log = logOf(part.table);
+    const log = logForTable(part.table);
     const rows = BigInt((await tx.query<{ count: string }>(sql.rows)).rows[0]?.count ?? "0");
     const sealed = await tx.run<{ count: string }>(this.#sql.sealed, [log, part.month]);
     const covered = BigInt(sealed.rows[0]?.count ?? "0");
@@ -103,7 +103,7 @@ export class MonthKeeper {
     return rows > covered ? "kept" : rows < covered ? "broken" : undefined;
   }
 
-  async #sealHindrance(
+  async #findSealObstacle(
     tx: OwnedTransaction,
     part: MonthPartition,
     { anchor }: RetentionRecord,
@@ -115,12 +115,12 @@ export class MonthKeeper {
     return BigInt(last.number) - BigInt(anchor.number) === BigInt(last.count) ? undefined : "broken";
   }
 
-  async #lastSeal(tx: OwnedTransaction, part: MonthPartition): Promise<LastSeal | undefined> {
+  async #readLastSeal(tx: OwnedTransaction, part: MonthPartition): Promise<LastSeal | undefined> {
     return (await tx.query<LastSeal>(this.#partition(part).lastSeal)).rows[0];
   }
 
   // Only what we dropped ourselves: a month that somebody else emptied stays missing.
-  async #droppedMonths(
+  async #listDroppedMonths(
     tx: OwnedTransaction,
     before: RetentionRecord,
     part: MonthPartition,
@@ -128,7 +128,7 @@ export class MonthKeeper {
     const { rows: months } = await tx.run<{ log: LogName; month: string; gone: boolean }>(
       this.#sql.sealedMonths,
     );
-    const log = part.table === "audit_seal" ? null : logOf(part.table);
+    const log = part.table === "audit_seal" ? null : logForTable(part.table);
     const known = [...before.dropped, { log, month: part.month }];
     const isOurs = (one: { readonly log: LogName; readonly month: string }): boolean =>
       known.some(({ log, month }) => log === one.log && month === one.month);
@@ -136,10 +136,10 @@ export class MonthKeeper {
   }
 
   #partition(part: MonthPartition): ReturnType<typeof partitionStatements> {
-    return partitionStatements(quotedSchema(this.#schema), part);
+    return partitionStatements(quoteSchema(this.#schema), part);
   }
 
-  async #alone(work: Work): Promise<MonthOutcome> {
+  async #runExclusively(work: Work): Promise<MonthOutcome> {
     const tx = await this.#database.begin({ idleTimeoutMs: 60_000 });
     try {
       await tx.run(this.#sql.lockTimeout, [LOCK_TIMEOUT]);
@@ -163,6 +163,6 @@ async function isNeeded(tx: OwnedTransaction, text: string): Promise<boolean> {
   return (await tx.query<{ needed: boolean }>(text)).rows[0]?.needed === true;
 }
 
-function logOf(table: MonthlyTable): LogName {
+function logForTable(table: MonthlyTable): LogName {
   return table === logTables.saga ? "saga" : "action";
 }

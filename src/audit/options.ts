@@ -27,7 +27,7 @@ export interface Acting {
 
 const DAY_MS = 86_400_000;
 
-export function auditSettings(options: AuditOptions = {}): AuditSettings {
+export function readAuditSettings(options: AuditOptions = {}): AuditSettings {
   rejectUnknownKeys("audit", options, ["retention", "sealEvery"]);
   const { retention = 400 * DAY_MS, sealEvery = 60_000 } = options;
   return Object.freeze({
@@ -37,7 +37,7 @@ export function auditSettings(options: AuditOptions = {}): AuditSettings {
 }
 
 /** Checked, with the default for whoever does not say who they are. */
-export function actingAs(where: string, acting: Acting, fallback: string): By {
+export function readActing(where: string, acting: Acting, fallback: string): By {
   const actor = acting.actor === undefined ? fallback : text(`${where}: actor`, acting.actor.trim());
   if (acting.reason === undefined) return { actor };
   return { actor, reason: text(`${where}: reason`, acting.reason, { max: 1_000 }) };

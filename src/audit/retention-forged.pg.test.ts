@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { auditMonths } from "../../test/support/audit-months.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { verifyAudit } from "./verify.ts";
 
@@ -15,7 +15,7 @@ interface Forged {
 
 /** Three sealed months of long ago, and an operator who writes lines about dropped months. */
 async function setup() {
-  const roles = await rolesHouse();
+  const roles = await rolesHarness();
   const house = await auditMonths({ place: roles });
   const operator = await roles.as("operator");
   const forge = ({ actor = "sagabox", target = "saga_audit_log_202501", after }: Forged): Promise<unknown> =>

@@ -24,7 +24,7 @@ export interface RetentionRecord {
   readonly anchor: Link;
 }
 
-export interface Known {
+export interface ChainFacts {
   /** The tables of months that are still there, of all that lines name. */
   readonly left: ReadonlySet<string>;
   /** What the first seal that is left follows. */
@@ -32,7 +32,7 @@ export interface Known {
 }
 
 /** No retention is shorter. */
-const LEAST_MS = 86_400_000;
+const MIN_RETENTION_MS = 86_400_000;
 const partitionName = new RegExp(`^(${monthlyTables.join("|")})_(\\d{4})(0[1-9]|1[0-2])$`);
 const monthName = /^\d{4}-(0[1-9]|1[0-2])-01$/;
 
@@ -42,23 +42,23 @@ const monthName = /^\d{4}-(0[1-9]|1[0-2])-01$/;
  */
 export function judgeRetentionLine(
   line: RetentionLine,
-  { left, begins }: Known,
+  { left, begins }: ChainFacts,
 ): { readonly record: RetentionRecord } | { readonly finding: Finding } {
-  const record = recordOf(line.after);
-  if (record === undefined) return untrue(line, "says nothing that the upkeep would write");
+  const record = parseRecord(line.after);
+  if (record === undefined) return retentionFinding(line, "says nothing that the upkeep would write");
   if (line.actor !== RETENTION_ACTOR || line.target_kind !== RETENTION_TARGET)
-    return untrue(line, "was not written by the upkeep");
+    return retentionFinding(line, "was not written by the upkeep");
   const [, table, year, number] = partitionName.exec(line.target_id ?? "") ?? [];
-  if (table === undefined || line.target_id === null) return untrue(line, "names no month of ours");
+  if (table === undefined || line.target_id === null) return retentionFinding(line, "names no month of ours");
   if (left.has(line.target_id))
-    return untrue(line, `says that ${line.target_id} was dropped, which is there`);
+    return retentionFinding(line, `says that ${line.target_id} was dropped, which is there`);
   const early = [`${year}-${number}-01`, ...record.dropped.map(({ month }) => month)].find(
-    (month) => overMs(month) + LEAST_MS > Date.parse(line.at),
+    (month) => monthEndMs(month) + MIN_RETENTION_MS > Date.parse(line.at),
   );
   if (early !== undefined)
-    return untrue(line, `says that ${early.slice(0, 7)} was dropped before it was over`);
+    return retentionFinding(line, `says that ${early.slice(0, 7)} was dropped before it was over`);
   if (begins !== undefined && !mayLeadTo(record.anchor, begins))
-    return untrue(line, "lets the chain begin where it does not");
+    return retentionFinding(line, "lets the chain begin where it does not");
   return { record };
 }
 
@@ -68,32 +68,32 @@ function mayLeadTo(anchor: Link, begins: Link): boolean {
   return BigInt(anchor.number) < BigInt(begins.number);
 }
 
-function overMs(month: string): number {
+function monthEndMs(month: string): number {
   return Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5, 7)), 1);
 }
 
-function untrue({ id }: RetentionLine, why: string): { readonly finding: Finding } {
+function retentionFinding({ id }: RetentionLine, why: string): { readonly finding: Finding } {
   const text = `Row ${id} of audit_log (audit.retention) ${why}. It legitimises nothing.`;
   return { finding: { kind: "retention_untrue", log: "action", id, seal: null, text } };
 }
 
-function recordOf(text: string | null): RetentionRecord | undefined {
+function parseRecord(text: string | null): RetentionRecord | undefined {
   const told: unknown = text === null ? null : JSON.parse(text);
   if (!isObject(told) || !Array.isArray(told["dropped"])) return undefined;
-  const anchor = linkOf(told["anchor"]);
-  const dropped = told["dropped"].map(droppedOf);
+  const anchor = parseLink(told["anchor"]);
+  const dropped = told["dropped"].map(parseDropped);
   if (anchor === undefined || !dropped.every((one) => one !== undefined)) return undefined;
   return { dropped, anchor };
 }
 
-function linkOf(told: unknown): Link | undefined {
+function parseLink(told: unknown): Link | undefined {
   if (!isObject(told)) return undefined;
   const { number, hash } = told;
   if (typeof number !== "string" || !/^\d{1,19}$/.test(number)) return undefined;
   return typeof hash === "string" && /^[0-9a-f]{64}$/.test(hash) ? { number, hash } : undefined;
 }
 
-function droppedOf(told: unknown): RetentionRecord["dropped"][number] | undefined {
+function parseDropped(told: unknown): RetentionRecord["dropped"][number] | undefined {
   if (!isObject(told)) return undefined;
   const { log, month } = told;
   if (log !== "saga" && log !== "action") return undefined;

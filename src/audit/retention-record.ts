@@ -1,4 +1,4 @@
-import { textArray, type Queryable } from "../storage/index.ts";
+import { toArrayLiteral, type Queryable } from "../storage/index.ts";
 import { chainBegin, type Finding, type Link } from "./findings.ts";
 import { judgeRetentionLine, type RetentionLine, type RetentionRecord } from "./retention-line.ts";
 import { logTables, type AuditStatements, type LogName } from "./statements.ts";
@@ -10,7 +10,7 @@ export interface Retention extends RetentionRecord {
 }
 
 /** Far more than the months that are kept have. */
-const MOST_LINES = 1_000;
+const MAX_LINES = 1_000;
 
 /**
  * What all lines together say that can be believed. Those that cannot are named and legitimise nothing; and none can take
@@ -21,11 +21,11 @@ export async function readRetention(
   sql: AuditStatements,
   schema: string,
 ): Promise<Retention> {
-  const { rows } = await database.run<RetentionLine>(sql.retentionLines, [MOST_LINES]);
+  const { rows } = await database.run<RetentionLine>(sql.retentionLines, [MAX_LINES]);
   if (rows.length === 0) return { dropped: [], anchor: chainBegin, findings: [] };
   const named = rows.map(({ target_id: name }) => name ?? "");
-  const left = await tablesLeft(database, sql, schema, named);
-  const begins = await chainBeginsAt(database, sql);
+  const left = await listTablesLeft(database, sql, schema, named);
+  const begins = await findChainStart(database, sql);
   const judged = rows.map((line) => judgeRetentionLine(line, { left, begins }));
   const records = judged.flatMap((one) => ("record" in one ? [one.record] : []));
   const months = new Map(
@@ -56,22 +56,22 @@ export async function wasDropped(
   const { dropped } = await readRetention(database, sql, schema);
   if (!dropped.some((one) => one.log === log && one.month === month)) return false;
   const table = `${logTables[log]}_${month.slice(0, 4)}${month.slice(5, 7)}`;
-  return (await tablesLeft(database, sql, schema, [table])).size === 0;
+  return (await listTablesLeft(database, sql, schema, [table])).size === 0;
 }
 
 /** What the first seal that is left follows. Undefined while there is none. */
-async function chainBeginsAt(database: Queryable, sql: AuditStatements): Promise<Link | undefined> {
+async function findChainStart(database: Queryable, sql: AuditStatements): Promise<Link | undefined> {
   const [first] = (await database.run<{ number: string; previous_hash: string }>(sql.firstSeal)).rows;
   if (first === undefined) return undefined;
   return { number: (BigInt(first.number) - 1n).toString(), hash: first.previous_hash };
 }
 
-async function tablesLeft(
+async function listTablesLeft(
   database: Queryable,
   sql: AuditStatements,
   schema: string,
   names: readonly string[],
 ): Promise<ReadonlySet<string>> {
-  const { rows } = await database.run<{ name: string }>(sql.tablesLeft, [schema, textArray([...names])]);
+  const { rows } = await database.run<{ name: string }>(sql.tablesLeft, [schema, toArrayLiteral([...names])]);
   return new Set(rows.map(({ name }) => name));
 }

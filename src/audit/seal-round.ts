@@ -53,7 +53,7 @@ export interface SealedHead {
   readonly hash: string;
 }
 
-const NOTHING: Head = {
+const EMPTY_HEAD: Head = {
   number: "0",
   chain: 1,
   hash: NO_HASH,
@@ -76,14 +76,14 @@ export async function sealRound(
 ): Promise<SealedRound> {
   const [row] = (await tx.run<HeadRow>(sql.head, [last?.number ?? null])).rows;
   if (row === undefined) throw new Error("The head of the audit chain could not be read.");
-  const head: Head = row.number === null ? NOTHING : { ...row, number: row.number };
+  const head: Head = row.number === null ? EMPTY_HEAD : { ...row, number: row.number };
   const { horizon, now } = row;
   const replaced = last !== undefined && row.known !== last.hash;
   const before = { head, rows: 0, seals: 0 };
   if (BigInt(head.xid_to) <= BigInt(horizon)) {
-    const to = await cut(tx, sql, head, horizon, batchSize);
+    const to = await findRangeEnd(tx, sql, head, horizon, batchSize);
     const done = await sealRange(tx, sql, before, { from: head.xid_to, to, now });
-    return { ...told(done), more: to !== horizon, begun: null, replaced };
+    return { ...summarizeProgress(done), more: to !== horizon, begun: null, replaced };
   }
   // Restored from a dump into a server whose transaction ids are lower. What the old one wrote has ids that no
   // transaction here can have had, so it is final: the old chain is closed with it.
@@ -94,10 +94,11 @@ export async function sealRound(
   const { saga_top, action_top } = closed.head;
   const chain = head.chain + 1;
   const anew = { ...closed.head, chain, saga_after: saga_top, action_after: action_top, xid_to: "0" };
-  const to = await cut(tx, sql, anew, horizon, batchSize);
+  const to = await findRangeEnd(tx, sql, anew, horizon, batchSize);
   const done = await sealRange(tx, sql, { ...closed, head: anew }, { from: "0", to, now });
-  if (done.seals === closed.seals) return { ...told(closed), more: false, begun: null, replaced };
-  return { ...told(done), more: to !== horizon, begun: chain, replaced };
+  if (done.seals === closed.seals)
+    return { ...summarizeProgress(closed), more: false, begun: null, replaced };
+  return { ...summarizeProgress(done), more: to !== horizon, begun: chain, replaced };
 }
 
 interface Progress {
@@ -106,18 +107,18 @@ interface Progress {
   readonly seals: number;
 }
 
-function told({ head, rows, seals }: Progress): Pick<SealedRound, "rows" | "seals" | "head"> {
+function summarizeProgress({ head, rows, seals }: Progress): Pick<SealedRound, "rows" | "seals" | "head"> {
   return { rows, seals, head: head.number === "0" ? null : { number: head.number, hash: head.hash } };
 }
 
-interface Waiting {
+interface WaitingRows {
   readonly count: number;
   readonly first: string | null;
   readonly last: string | null;
 }
 
 /** Up to where a seal of about that many rows reaches; one transaction is never divided. */
-async function cut(
+async function findRangeEnd(
   tx: OwnedTransaction,
   sql: AuditStatements,
   { xid_to: from, saga_after, action_after }: Head,
@@ -125,7 +126,7 @@ async function cut(
   batchSize: number,
 ): Promise<string> {
   const params = [from, horizon, saga_after, action_after, batchSize + 1];
-  const [waiting] = (await tx.run<Waiting>(sql.waiting, params)).rows;
+  const [waiting] = (await tx.run<WaitingRows>(sql.waiting, params)).rows;
   if (waiting === undefined || waiting.count <= batchSize || waiting.last === null) return horizon;
   const to = waiting.last === waiting.first ? (BigInt(waiting.last) + 1n).toString() : waiting.last;
   if (BigInt(to) <= BigInt(from)) throw new Error(`A seal from transaction ${from} cannot reach to ${to}.`);
@@ -143,7 +144,7 @@ async function sealRange(
   const params = [from, to, saga_after, LAST_ID, action_after, LAST_ID];
   const { rows } = await tx.run<LeafRow>(sql.leaves, params);
   let { head, seals } = progress;
-  for (const leaves of byLogAndMonth(rows)) {
+  for (const leaves of groupByLogAndMonth(rows)) {
     head = await writeSeal(tx, sql, head, leaves, { from, to, now });
     seals += 1;
   }
@@ -151,7 +152,7 @@ async function sealRange(
 }
 
 /** The rows come in this order already. */
-export function byLogAndMonth(rows: readonly LeafRow[]): readonly (readonly LeafRow[])[] {
+export function groupByLogAndMonth(rows: readonly LeafRow[]): readonly (readonly LeafRow[])[] {
   const groups: LeafRow[][] = [];
   for (const row of rows) {
     const last = groups.at(-1);

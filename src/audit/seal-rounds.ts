@@ -12,15 +12,15 @@ export interface Round {
 const PAGE = 20;
 
 /** All seals behind that one in order, by their rounds. Holds no more than a page of them. */
-export async function* roundsOf(
+export async function* readRounds(
   database: Queryable,
   sql: AuditStatements,
   behind = "0",
 ): AsyncGenerator<Round> {
   let open: Seal[] = [];
-  for await (const seal of sealsOf(database, sql, behind)) {
+  for await (const seal of readSeals(database, sql, behind)) {
     const last = open.at(-1);
-    if (last !== undefined && !sameRange(last, seal)) {
+    if (last !== undefined && !isSameRange(last, seal)) {
       yield { seals: open, gapBehind: BigInt(seal.number) !== BigInt(last.number) + 1n };
       open = [];
     }
@@ -29,7 +29,7 @@ export async function* roundsOf(
   if (open.length > 0) yield { seals: open, gapBehind: false };
 }
 
-async function* sealsOf(database: Queryable, sql: AuditStatements, behind: string): AsyncGenerator<Seal> {
+async function* readSeals(database: Queryable, sql: AuditStatements, behind: string): AsyncGenerator<Seal> {
   for (let after = behind; ;) {
     const { rows } = await database.run<Seal>(sql.seals, [after, PAGE]);
     yield* rows;
@@ -40,6 +40,6 @@ async function* sealsOf(database: Queryable, sql: AuditStatements, behind: strin
 }
 
 /** Pure. Whether two seals were made together. */
-export function sameRange(one: Seal, other: Seal): boolean {
+export function isSameRange(one: Seal, other: Seal): boolean {
   return one.chain === other.chain && one.xid_from === other.xid_from && one.xid_to === other.xid_to;
 }

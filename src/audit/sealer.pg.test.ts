@@ -1,15 +1,15 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { auditHouse, line } from "../../test/support/audit.ts";
+import { auditHarness, line } from "../../test/support/audit.ts";
 import { until } from "../../test/support/relays.ts";
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 import { sealRound } from "./seal-round.ts";
 import { AuditSealer } from "./sealer.ts";
 import { auditStatements } from "./statements.ts";
 import { AuditWatch } from "./watch.ts";
 
 test("SEC-19: four writers with short and long transactions: nothing is lost, nothing slips in, and it verifies", async () => {
-  const { pool, sealer, seal, verify, observer } = await auditHouse({ batchSize: 20, max: 12 });
+  const { pool, sealer, seal, verify, observer } = await auditHarness({ batchSize: 20, max: 12 });
   const writer = async (name: string, rounds: number, long: boolean): Promise<void> => {
     for (let round = 0; round < rounds; round += 1) {
       const client = await pool.connect();
@@ -45,7 +45,7 @@ test("SEC-19: four writers with short and long transactions: nothing is lost, no
 }, 60_000);
 
 test("SEC-19: a row of a transaction that still runs is not sealed, nor one that began after it", async () => {
-  const { pool, lines, sealer, seal, verify, final } = await auditHouse();
+  const { pool, lines, sealer, seal, verify, final } = await auditHarness();
   await lines(1, "before");
   await final();
   const client = await pool.connect();
@@ -61,7 +61,7 @@ test("SEC-19: a row of a transaction that still runs is not sealed, nor one that
 });
 
 test("one transaction of more rows than a seal should have is sealed whole, and large backlogs in several seals", async () => {
-  const { pool, lines, seal, verify } = await auditHouse({ batchSize: 10 });
+  const { pool, lines, seal, verify } = await auditHarness({ batchSize: 10 });
   await pool.query(
     `insert into sagabox.saga_audit_log (saga_id, version, event_type, cause)
      select 'big', n, 'noted', 'x' from generate_series(1, 35) as n`,
@@ -72,7 +72,7 @@ test("one transaction of more rows than a seal should have is sealed whole, and 
 });
 
 test("transaction ids are compared as numbers, also where they get another digit", async () => {
-  const { pool, seal, verify } = await auditHouse({ batchSize: 4 });
+  const { pool, seal, verify } = await auditHarness({ batchSize: 4 });
   await pool.query(
     `insert into sagabox.saga_audit_log (xid, saga_id, version, event_type, cause)
      select n::text::xid8, 's', n, 'noted', 'x' from generate_series(5, 120, 5) as n`,
@@ -82,7 +82,7 @@ test("transaction ids are compared as numbers, also where they get another digit
 });
 
 test("two that seal at once make one chain", async () => {
-  const { database, observer, lines, final, verify } = await auditHouse({ batchSize: 5 });
+  const { database, observer, lines, final, verify } = await auditHarness({ batchSize: 5 });
   const options = { database, schema: "sagabox", observer, sealEveryMs: 1_000, batchSize: 5 };
   const sealers = [new AuditSealer(options), new AuditSealer(options)];
   await lines(30);
@@ -93,7 +93,7 @@ test("two that seal at once make one chain", async () => {
 });
 
 test("a sealer that is killed in the middle leaves nothing half done, and the next one goes on", async () => {
-  const { pool, url, lines, seal, verify, final } = await auditHouse();
+  const { pool, url, lines, seal, verify, final } = await auditHarness();
   await lines(5);
   await seal();
   await lines(5, "s-2");
@@ -116,7 +116,7 @@ test("a sealer that is killed in the middle leaves nothing half done, and the ne
 });
 
 test("a database that is restored where transaction ids are lower gets a new chain, which says so", async () => {
-  const { pool, database, lines, act, seal, verify, tamper, observer } = await auditHouse();
+  const { pool, database, lines, act, seal, verify, tamper, observer } = await auditHarness();
   // As a dump brings them: rows and seals that name transactions which this server has never had.
   const old = (saga: string, xid: number): Promise<unknown> =>
     pool.query(
@@ -128,7 +128,7 @@ test("a database that is restored where transaction ids are lower gets a new cha
   const sql = auditStatements('"sagabox"');
   const horizon = sql.head.text.replace("pg_snapshot_xmin(pg_current_snapshot())", "'2000000000'::xid8");
   const tx = await database.begin();
-  expect(await sealRound(tx, { ...sql, head: statement("test.head", horizon) }, 100)).toMatchObject({
+  expect(await sealRound(tx, { ...sql, head: defineStatement("test.head", horizon) }, 100)).toMatchObject({
     rows: 3,
   });
   await tx.commit();
@@ -147,9 +147,9 @@ test("a database that is restored where transaction ids are lower gets a new cha
   );
   expect(rows).toMatchObject([{ actor: "sagabox", reason: expect.stringContaining("restored") as string }]);
   const watch = new AuditWatch({ database, schema: "sagabox", observer, everyMs: 1_000, begin: () => 0 });
-  expect(await watch.look()).toEqual([]);
+  expect(await watch.verifyNext()).toEqual([]);
   await tamper("update sagabox.saga_audit_log set note = 'x' where version = 2");
-  expect(await watch.look()).toHaveLength(3);
+  expect(await watch.verifyNext()).toHaveLength(3);
   expect((await verify()).findings.map(({ kind, id }) => [kind, id])).toEqual([
     ["row_changed", "2"],
     ["row_changed", "5"],

@@ -1,5 +1,5 @@
 import { Loop, type Service } from "../runtime/index.ts";
-import { explainPostgresError, quotedSchema, type Database } from "../storage/index.ts";
+import { explainPostgresError, quoteSchema, type Database } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { sealRound, type SealedHead, type SealedRound } from "./seal-round.ts";
 import { auditStatements, type AuditStatements } from "./statements.ts";
@@ -32,13 +32,13 @@ export class AuditSealer implements Service {
 
   constructor(options: SealerOptions) {
     this.#options = options;
-    this.#sql = auditStatements(quotedSchema(options.schema));
+    this.#sql = auditStatements(quoteSchema(options.schema));
     this.#loop = new Loop({
       step: async (signal) => {
         await this.seal(signal);
         return options.sealEveryMs;
       },
-      onError: (error) => this.#troubled(error),
+      onError: (error) => this.#reportError(error),
       backoffMs: 1_000,
       maxBackoffMs: 60_000,
     });
@@ -56,7 +56,7 @@ export class AuditSealer implements Service {
   async seal(signal?: AbortSignal): Promise<SealResult> {
     let [rows, seals, head]: [number, number, string | null] = [0, 0, null];
     for (;;) {
-      const round = await this.#round();
+      const round = await this.#sealRound();
       if (round === undefined) return { rows, seals, head };
       rows += round.rows;
       seals += round.seals;
@@ -66,7 +66,7 @@ export class AuditSealer implements Service {
   }
 
   /** Undefined when another process is sealing. */
-  async #round(): Promise<SealedRound | undefined> {
+  async #sealRound(): Promise<SealedRound | undefined> {
     const { database, schema, observer, batchSize = BATCH } = this.#options;
     const tx = await database.begin({ idleTimeoutMs: 60_000 });
     let round: SealedRound;
@@ -74,35 +74,35 @@ export class AuditSealer implements Service {
       const { rows } = await tx.run<{ alone: boolean }>(this.#sql.alone, [schema]);
       if (rows[0]?.alone !== true) return undefined;
       round = await sealRound(tx, this.#sql, batchSize, this.#last);
-      if (round.begun !== null) await new AuditWriter(schema).done(tx, newChain(round.begun));
+      if (round.begun !== null) await new AuditWriter(schema).recordDone(tx, newChainEntry(round.begun));
       await tx.commit();
     } finally {
       await tx.rollback();
     }
     const { rows, seals, head, begun } = round;
-    if (round.replaced) this.#tellReplaced();
+    if (round.replaced) this.#reportReplaced();
     this.#last = head ?? undefined;
-    if (seals > 0) observer.tell("audit.sealed", { rows, seals, head: `${head?.number}:${head?.hash}` });
-    if (begun !== null) observer.tell("audit.chain_begun", { chain: begun });
+    if (seals > 0) observer.emit("audit.sealed", { rows, seals, head: `${head?.number}:${head?.hash}` });
+    if (begun !== null) observer.emit("audit.chain_begun", { chain: begun });
     return round;
   }
 
   // Without an anchor elsewhere nobody could tell that the end of the chain was replaced. We remember it while we run.
-  #tellReplaced(): void {
+  #reportReplaced(): void {
     const { number, hash } = this.#last ?? { number: "", hash: "" };
     const error = `Seal ${number} with the hash ${hash} is not in the chain any more.`;
-    this.#options.observer.tell("audit.broken", { kind: "seal_missing", seal: number, error });
+    this.#options.observer.emit("audit.broken", { kind: "seal_missing", seal: number, error });
   }
 
-  #troubled(error: unknown): void {
+  #reportError(error: unknown): void {
     const { observer, schema } = this.#options;
-    const explained = explainPostgresError(error, quotedSchema(schema));
+    const explained = explainPostgresError(error, quoteSchema(schema));
     const told = explained instanceof Error ? explained.message : String(explained);
-    observer.tell("storage.failed", { doing: "sealing the audit log", error: told, retryInMs: 1_000 });
+    observer.emit("storage.failed", { doing: "sealing the audit log", error: told, retryInMs: 1_000 });
   }
 }
 
-function newChain(chain: number) {
+function newChainEntry(chain: number) {
   return {
     actor: "sagabox",
     action: "audit.chain",

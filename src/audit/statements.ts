@@ -1,4 +1,4 @@
-import { statement, type Statement } from "../storage/index.ts";
+import { defineStatement, type Statement } from "../storage/index.ts";
 
 export type AuditStatements = ReturnType<typeof auditStatements>;
 
@@ -33,13 +33,13 @@ export function auditStatements(schema: string) {
            where row.xid >= $1::text::xid8 and row.xid < $2::text::xid8 and row.id > ${after}::text::bigint
            order by row.xid, row.id limit $5::integer)`;
   return {
-    write: statement(
+    write: defineStatement(
       "sagabox.audit.write",
       `insert into ${schema}.audit_log
          (actor, action, target_kind, target_id, reason, trace_id, before, after, outcome, error_code)
        values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::json, $8::json, $9::text, $10::text)`,
     ),
-    writeAll: statement(
+    writeAll: defineStatement(
       "sagabox.audit.write_all",
       `insert into ${schema}.audit_log
          (actor, action, target_kind, target_id, reason, trace_id, before, after, outcome)
@@ -50,11 +50,11 @@ export function auditStatements(schema: string) {
         order by turn`,
     ),
     // One at a time seals, attaches or drops. Whoever does not get it leaves the work to the other.
-    alone: statement(
+    alone: defineStatement(
       "sagabox.audit.alone",
       `select pg_try_advisory_xact_lock(hashtextextended('sagabox.audit.' || $1::text, 0)) as alone`,
     ),
-    head: statement(
+    head: defineStatement(
       "sagabox.audit.head",
       `select pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
               ${utc("greatest(clock_timestamp(), head.sealed_at)")} as now,
@@ -65,7 +65,7 @@ export function auditStatements(schema: string) {
          left join (select * from ${schema}.audit_seal order by number desc limit 1) as head on true`,
     ),
     // The ids of the transactions of the oldest rows that wait, as many as asked for.
-    waiting: statement(
+    waiting: defineStatement(
       "sagabox.audit.waiting",
       `with waiting as materialized (
          select xid from (${waiting("saga", "$3")} union all ${waiting("action", "$4")}) as logs
@@ -74,13 +74,13 @@ export function auditStatements(schema: string) {
               (select waiting.xid::text from waiting order by waiting.xid limit 1) as first,
               (select waiting.xid::text from waiting order by waiting.xid desc limit 1) as last`,
     ),
-    leaves: statement(
+    leaves: defineStatement(
       "sagabox.audit.leaves",
       `select log, month, id::text, digest
          from (${leaves("saga", "$3", "$4")} union all ${leaves("action", "$5", "$6")}) as row
         order by row.log, row.month, row.xid, row.id`,
     ),
-    seal: statement(
+    seal: defineStatement(
       "sagabox.audit.seal",
       `insert into ${schema}.audit_seal
          (number, chain, log, month, xid_from, xid_to, saga_after, action_after, saga_top, action_top, row_count, leaves,
@@ -89,7 +89,7 @@ export function auditStatements(schema: string) {
                $7::text::bigint, $8::text::bigint, $9::text::bigint, $10::text::bigint, $11::integer,
                decode($12::text, 'hex'), decode($13::text, 'hex'), decode($14::text, 'hex'), $15::text::timestamptz)`,
     ),
-    seals: statement(
+    seals: defineStatement(
       "sagabox.audit.seals",
       `select number::text, chain, log, to_char(month, 'YYYY-MM-DD') as month, xid_from::text, xid_to::text, saga_after::text,
               action_after::text, saga_top::text, action_top::text, row_count, encode(leaves, 'hex') as leaves,
@@ -99,14 +99,14 @@ export function auditStatements(schema: string) {
         where seal.number > $1::text::bigint
         order by seal.number limit $2::integer`,
     ),
-    sealTotals: statement(
+    sealTotals: defineStatement(
       "sagabox.audit.seal_totals",
       `select chain, saga_after::text, action_after::text, count(*)::integer as seals
          from ${schema}.audit_seal group by chain, saga_after, action_after order by chain`,
     ),
     // The same without counting. Chains follow each other, so where the first seal and the last are of one, there is one;
     // only after a restore from a dump are all of them read.
-    chains: statement(
+    chains: defineStatement(
       "sagabox.audit.chains",
       `with ends as materialized (
          (select chain, saga_after, action_after from ${schema}.audit_seal order by number limit 1)
@@ -121,15 +121,18 @@ export function auditStatements(schema: string) {
     ),
     // What no seal covers: rows that are not sealed yet, rows from transactions that never were, rows from before the
     // first seal that is kept.
-    unsealed: statement(
+    unsealed: defineStatement(
       "sagabox.audit.unsealed",
-      uncovered(schema, "row.xid >= $1::text::xid8 and row.xid < pg_snapshot_xmax(pg_current_snapshot())"),
+      uncoveredSql(schema, "row.xid >= $1::text::xid8 and row.xid < pg_snapshot_xmax(pg_current_snapshot())"),
     ),
-    impossible: statement(
+    impossible: defineStatement(
       "sagabox.audit.impossible",
-      uncovered(schema, "row.xid >= $1::text::xid8 and row.xid >= pg_snapshot_xmax(pg_current_snapshot())"),
+      uncoveredSql(
+        schema,
+        "row.xid >= $1::text::xid8 and row.xid >= pg_snapshot_xmax(pg_current_snapshot())",
+      ),
     ),
-    before: statement(
+    before: defineStatement(
       "sagabox.audit.before",
       `select log, id::text, at from (
          select 'saga' as log, row.id, ${utc("row.at")} as at from ${schema}.saga_audit_log as row
@@ -139,20 +142,20 @@ export function auditStatements(schema: string) {
           where row.id <= $3::text::bigint or (row.xid < $1::text::xid8 and row.id <= $5::text::bigint)) as found
         order by found.log, found.id limit 100`,
     ),
-    firstSeal: statement(
+    firstSeal: defineStatement(
       "sagabox.audit.first_seal",
       `select number::text, encode(previous_hash, 'hex') as previous_hash from ${schema}.audit_seal as seal
         order by seal.number limit 1`,
     ),
     // A few for each month that was dropped.
-    retentionLines: statement(
+    retentionLines: defineStatement(
       "sagabox.audit.retention_lines",
       `select row.id::text, ${utc("row.at")} as at, row.actor, row.target_kind, row.target_id, row.after::text as after
          from ${schema}.audit_log as row
         where row.action = 'audit.retention' and row.outcome = 'done' order by row.id desc limit $1::integer`,
     ),
     // Which of these months still have a table of their own.
-    tablesLeft: statement(
+    tablesLeft: defineStatement(
       "sagabox.audit.tables_left",
       `select relname as name from pg_class
         where relnamespace = $1::text::regnamespace and relname = any($2::text::text[])`,
@@ -160,7 +163,7 @@ export function auditStatements(schema: string) {
   };
 }
 
-function uncovered(schema: string, condition: string): string {
+function uncoveredSql(schema: string, condition: string): string {
   const rows = (log: LogName, after: string): string =>
     `select '${log}' as log, row.id, row.at from ${schema}.${logTables[log]} as row
       where ${condition} and row.id > ${after}::text::bigint`;
@@ -200,7 +203,7 @@ export function listStatement(
     return `(select ${listColumns[log]} from ${schema}.${logTables[log]} as row ${where}
        order by row.xid desc, row.id desc limit $1::integer)`;
   };
-  return statement(
+  return defineStatement(
     "sagabox.audit.list",
     `select log, xid::text, id::text, ${utc("at")} as at, actor, action, target_kind, target_id, trace_id, input,
             changes, before, after, version, step, old_status, new_status, note, cause, reason, outcome, error_code
@@ -209,37 +212,40 @@ export function listStatement(
   );
 }
 
-const ofMonth = `row.at >= seal.month::timestamp at time zone 'UTC'
+const inSealMonth = `row.at >= seal.month::timestamp at time zone 'UTC'
                     and row.at < (seal.month + interval '1 month') at time zone 'UTC'`;
 
 /** SQL of the months. */
 export function monthStatements(schema: string) {
   return {
-    now: statement(
+    now: defineStatement(
       "sagabox.audit.now",
       `select to_char(${month("clock_timestamp()")}, 'YYYY-MM-DD') as month`,
     ),
-    partitions: statement(
+    partitions: defineStatement(
       "sagabox.audit.partitions",
       `select relname as name from pg_class
         where relnamespace = $1::text::regnamespace and relkind = 'r' and relispartition
           and relname ~ ('^' || $2::text || '_[0-9]{6}$')
         order by relname`,
     ),
-    lockTimeout: statement("sagabox.audit.lock_timeout", "select set_config('lock_timeout', $1::text, true)"),
+    lockTimeout: defineStatement(
+      "sagabox.audit.lock_timeout",
+      "select set_config('lock_timeout', $1::text, true)",
+    ),
     // Of one month and log: how many rows seals cover.
-    sealed: statement(
+    sealed: defineStatement(
       "sagabox.audit.sealed_rows",
       `select coalesce(sum(row_count), 0)::text as count from ${schema}.audit_seal
         where log = $1::text and month = $2::text::date`,
     ),
     // Those of which no row is left anywhere, not even in the default partition.
-    sealedMonths: statement(
+    sealedMonths: defineStatement(
       "sagabox.audit.sealed_months",
       `select seal.log, to_char(seal.month, 'YYYY-MM-DD') as month,
               not case when seal.log = 'saga'
-                       then exists (select 1 from ${schema}.saga_audit_log as row where ${ofMonth})
-                       else exists (select 1 from ${schema}.audit_log as row where ${ofMonth}) end as gone
+                       then exists (select 1 from ${schema}.saga_audit_log as row where ${inSealMonth})
+                       else exists (select 1 from ${schema}.audit_log as row where ${inSealMonth}) end as gone
          from (select distinct log, month from ${schema}.audit_seal) as seal
         order by 1, 2`,
     ),
@@ -272,9 +278,9 @@ export function partitionStatements(
     sealsNeeded: `select exists (
                select 1 from (select distinct log, month from ${child}) as seal
                 where (seal.log = 'saga' and exists (
-                        select 1 from ${schema}.saga_audit_log as row where ${ofMonth}))
+                        select 1 from ${schema}.saga_audit_log as row where ${inSealMonth}))
                    or (seal.log = 'action' and exists (
-                        select 1 from ${schema}.audit_log as row where ${ofMonth})))
+                        select 1 from ${schema}.audit_log as row where ${inSealMonth})))
                  or exists (select 1 from ${child} where number >= (select max(number) from ${schema}.audit_seal))
                  or exists (select 1 from ${schema}.audit_seal
                              where number < (select min(number) from ${child})) as needed`,

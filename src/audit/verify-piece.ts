@@ -1,19 +1,19 @@
-import { quotedSchema, type Queryable } from "../storage/index.ts";
+import { quoteSchema, type Queryable } from "../storage/index.ts";
 import type { ChainBounds, Seal } from "./chain.ts";
-import { boundsOf, ChainJudge } from "./chain-judge.ts";
+import { findBounds, ChainJudge } from "./chain-judge.ts";
 import type { Finding, Link } from "./findings.ts";
 import { readRetention, type Retention } from "./retention-record.ts";
-import { roundsOf, sameRange } from "./seal-rounds.ts";
+import { readRounds, isSameRange } from "./seal-rounds.ts";
 import { auditStatements, type AuditStatements } from "./statements.ts";
 import { judgeRest } from "./verify-rest.ts";
 
 /** Behind which seal a piece begins, or how far along the chain where none is known yet. */
-export type Place = { readonly link: Link } | { readonly share: number };
+export type ChainPosition = { readonly link: Link } | { readonly share: number };
 
-const begin: Place = { share: 0 };
+const chainStart: ChainPosition = { share: 0 };
 
-export interface PieceWanted {
-  readonly place: Place;
+export interface PieceRequest {
+  readonly place: ChainPosition;
   /** The piece ends with the round in which it has as many. */
   readonly rows: number;
   readonly seals: number;
@@ -24,31 +24,31 @@ export interface Piece {
   readonly rows: number;
   readonly seals: number;
   readonly findings: readonly Finding[];
-  readonly next: Place;
+  readonly next: ChainPosition;
   /** It reached the end of the chain: the next one begins at its beginning. */
   readonly wrapped: boolean;
 }
 
 /** Compares a piece of the chain with the rows that are there. Changes nothing. */
-export async function verifyPiece(database: Queryable, schema: string, wanted: PieceWanted): Promise<Piece> {
-  const quoted = quotedSchema(schema);
+export async function verifyPiece(database: Queryable, schema: string, wanted: PieceRequest): Promise<Piece> {
+  const quoted = quoteSchema(schema);
   const sql = auditStatements(quoted);
   const retention = await readRetention(database, sql, quoted);
   const { rows: chains } = await database.run<ChainBounds>(sql.chains);
-  const start = await startOf(database, sql, wanted.place, retention.anchor);
+  const start = await findStart(database, sql, wanted.place, retention.anchor);
   const judge = new ChainJudge(database, sql, quoted);
   const findings: Finding[] = [];
   let [link, rows, seals] = [start.link, 0, 0];
-  for await (const round of roundsOf(database, sql, start.link.number)) {
+  for await (const round of readRounds(database, sql, start.link.number)) {
     const [one] = round.seals;
     const last = round.seals.at(-1);
     if (one === undefined || last === undefined) continue;
     // Where we begin in the middle of a round, its rows belong to seals that we have not read.
-    if (start.seal !== undefined && sameRange(start.seal, one)) {
+    if (start.seal !== undefined && isSameRange(start.seal, one)) {
       link = last;
       continue;
     }
-    const judged = await judge.round(link, round, boundsOf(round, chains));
+    const judged = await judge.judgeRound(link, round, findBounds(round, chains));
     link = judged.link;
     rows += judged.rows + judged.droppedRows;
     seals += round.seals.length;
@@ -56,8 +56,8 @@ export async function verifyPiece(database: Queryable, schema: string, wanted: P
     if (rows >= wanted.rows || seals >= wanted.seals || wanted.signal?.aborted === true)
       return { rows, seals, findings, next: { link }, wrapped: false };
   }
-  findings.push(...retention.findings, ...(await restOf(database, sql, chains, retention)));
-  return { rows, seals, findings, next: begin, wrapped: true };
+  findings.push(...retention.findings, ...(await verifyRest(database, sql, chains, retention)));
+  return { rows, seals, findings, next: chainStart, wrapped: true };
 }
 
 interface Start {
@@ -66,10 +66,10 @@ interface Start {
   readonly seal?: Seal;
 }
 
-async function startOf(
+async function findStart(
   database: Queryable,
   sql: AuditStatements,
-  place: Place,
+  place: ChainPosition,
   anchor: Link,
 ): Promise<Start> {
   if ("link" in place)
@@ -83,7 +83,7 @@ async function startOf(
   return seal === undefined ? { link: anchor } : { link: seal, seal };
 }
 
-async function restOf(
+async function verifyRest(
   database: Queryable,
   sql: AuditStatements,
   chains: readonly ChainBounds[],

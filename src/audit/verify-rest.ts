@@ -18,21 +18,25 @@ interface HeadRow {
   readonly action_top: string | null;
 }
 
-interface Uncovered {
+interface UncoveredRows {
   readonly count: number;
   readonly oldest: string | null;
   readonly some: string | null;
 }
 
 /** What the walk along the chain has met. */
-export interface Seen {
+export interface VerifiedChain {
   readonly first: Seal | undefined;
   readonly chains: readonly ChainBounds[];
   /** Where the chain begins, when older seals were dropped. */
   readonly anchor: Link;
 }
 
-export async function judgeRest(database: Queryable, sql: AuditStatements, seen: Seen): Promise<Rest> {
+export async function judgeRest(
+  database: Queryable,
+  sql: AuditStatements,
+  seen: VerifiedChain,
+): Promise<Rest> {
   const [head] = (await database.run<HeadRow>(sql.head, [null])).rows;
   const { xid_to: sealedTo, horizon = "0" } = head ?? { xid_to: null };
   const restored = BigInt(sealedTo ?? "0") > BigInt(horizon);
@@ -40,15 +44,15 @@ export async function judgeRest(database: Queryable, sql: AuditStatements, seen:
   const params = restored
     ? ["0", head?.saga_top ?? "0", head?.action_top ?? "0"]
     : [sealedTo ?? "0", head?.saga_after ?? "0", head?.action_after ?? "0"];
-  const [unsealed] = (await database.run<Uncovered>(sql.unsealed, params)).rows;
-  const impossible = restored ? [] : (await database.run<Uncovered>(sql.impossible, params)).rows;
+  const [unsealed] = (await database.run<UncoveredRows>(sql.unsealed, params)).rows;
+  const impossible = restored ? [] : (await database.run<UncoveredRows>(sql.impossible, params)).rows;
   return {
     unsealed: { count: unsealed?.count ?? 0, oldest: unsealed?.oldest ?? null },
-    findings: [...impossible.flatMap(impossibleRows), ...(await rowsBefore(database, sql, seen))],
+    findings: [...impossible.flatMap(reportImpossibleRows), ...(await findRowsBefore(database, sql, seen))],
   };
 }
 
-function impossibleRows({ count, some }: Uncovered): Finding[] {
+function reportImpossibleRows({ count, some }: UncoveredRows): Finding[] {
   if (count === 0) return [];
   const names = (some ?? "").replaceAll(/[{}"]/g, "").replaceAll(",", ", ");
   return [
@@ -63,10 +67,10 @@ function impossibleRows({ count, some }: Uncovered): Finding[] {
 }
 
 /** Where old seals were dropped: rows that only they could have covered. */
-async function rowsBefore(
+async function findRowsBefore(
   database: Queryable,
   sql: AuditStatements,
-  { first, chains, anchor }: Seen,
+  { first, chains, anchor }: VerifiedChain,
 ): Promise<Finding[]> {
   const begins = BigInt(anchor.number) + 1n;
   if (first === undefined || begins === 1n || BigInt(first.number) !== begins) return [];

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { auditHouse } from "../../test/support/audit.ts";
+import { auditHarness } from "../../test/support/audit.ts";
 
 const LOG = "sagabox.saga_audit_log";
 const SEAL = "sagabox.audit_seal";
 
 /** Three seals: rows 1 to 4, rows 5 to 8 with an action, rows 9 to 12; then two rows that are not sealed. */
 async function setup() {
-  const house = await auditHouse();
+  const house = await auditHarness();
   await house.lines(4);
   await house.seal();
   await house.lines(4, "s-2");
@@ -155,7 +155,7 @@ test("SEC-19: a month that somebody dropped by hand is found", async () => {
 });
 
 test("an anchor that is none is refused", async () => {
-  const { verify } = await auditHouse();
+  const { verify } = await auditHarness();
   await expect(verify({ anchor: "deadbeef" })).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
 });
 

@@ -1,10 +1,10 @@
 import { rejectUnknownKeys, text } from "../options/index.ts";
-import { explainPostgresError, quotedSchema, type Queryable } from "../storage/index.ts";
+import { explainPostgresError, quoteSchema, type Queryable } from "../storage/index.ts";
 import type { ChainBounds, Seal } from "./chain.ts";
-import { boundsOf, ChainJudge, type Bounds } from "./chain-judge.ts";
+import { findBounds, ChainJudge, type Bounds } from "./chain-judge.ts";
 import type { Finding, Link } from "./findings.ts";
 import { readRetention } from "./retention-record.ts";
-import { roundsOf, type Round } from "./seal-rounds.ts";
+import { readRounds, type Round } from "./seal-rounds.ts";
 import { auditStatements, type AuditStatements } from "./statements.ts";
 import { judgeRest, type Rest } from "./verify-rest.ts";
 
@@ -41,7 +41,7 @@ export interface VerifyReport {
   readonly findingCount: number;
 }
 
-const MOST = 1_000;
+const MAX_FINDINGS = 1_000;
 
 /** Recomputes the whole chain from the rows that are there. Changes nothing. */
 export async function verifyAudit(
@@ -50,7 +50,7 @@ export async function verifyAudit(
   options: VerifyOptions = {},
 ): Promise<VerifyReport> {
   rejectUnknownKeys("audit.verify", options, ["anchor", "onProgress", "signal"]);
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   try {
     return await new Verification(database, quoted, options).run();
   } catch (error) {
@@ -78,43 +78,43 @@ class Verification {
     this.#sql = auditStatements(quoted);
     this.#judge = new ChainJudge(database, this.#sql, quoted);
     this.#options = options;
-    this.#anchor = options.anchor === undefined ? undefined : anchorOf(options.anchor);
+    this.#anchor = options.anchor === undefined ? undefined : parseAnchor(options.anchor);
   }
 
   async run(): Promise<VerifyReport> {
     const { rows: chains } = await this.#database.run<ChainBounds & { seals: number }>(this.#sql.sealTotals);
     const totalSeals = chains.reduce((sum, { seals }) => sum + seals, 0);
     const { anchor, findings } = await readRetention(this.#database, this.#sql, this.#schema);
-    this.#say(findings);
+    this.#addFindings(findings);
     let link: Link = anchor;
-    this.#meet(link);
+    this.#matchAnchor(link);
     let first: Seal | undefined;
     let finished = true;
-    for await (const round of roundsOf(this.#database, this.#sql)) {
+    for await (const round of readRounds(this.#database, this.#sql)) {
       first ??= round.seals[0];
-      link = await this.#judgeRound(link, round, boundsOf(round, chains));
+      link = await this.#judgeRound(link, round, findBounds(round, chains));
       this.#options.onProgress?.({ seals: this.#seals, totalSeals, rows: this.#rows });
       if (this.#options.signal?.aborted !== true) continue;
       finished = false;
       break;
     }
     const rest = finished ? await judgeRest(this.#database, this.#sql, { first, chains, anchor }) : undefined;
-    this.#say(rest?.findings ?? []);
+    this.#addFindings(rest?.findings ?? []);
     if (finished) this.#judgeAnchor();
     return this.#report(link, chains.length, finished, rest);
   }
 
   async #judgeRound(before: Link, round: Round, bounds: Bounds): Promise<Link> {
-    const { link, rows, droppedRows, findings } = await this.#judge.round(before, round, bounds);
-    for (const seal of round.seals) this.#meet(seal);
+    const { link, rows, droppedRows, findings } = await this.#judge.judgeRound(before, round, bounds);
+    for (const seal of round.seals) this.#matchAnchor(seal);
     this.#seals += round.seals.length;
     this.#rows += rows;
     this.#droppedRows += droppedRows;
-    this.#say(findings);
+    this.#addFindings(findings);
     return link;
   }
 
-  #meet({ number, hash }: Link): void {
+  #matchAnchor({ number, hash }: Link): void {
     const anchor = this.#anchor;
     if (anchor?.hash === hash && (anchor.number ?? number) === number) this.#anchorSeen = true;
   }
@@ -122,7 +122,7 @@ class Verification {
   #judgeAnchor(): void {
     if (this.#anchor === undefined || this.#anchorSeen) return;
     const { number, hash } = this.#anchor;
-    this.#say([
+    this.#addFindings([
       {
         kind: "anchor_missing",
         log: null,
@@ -135,9 +135,9 @@ class Verification {
     ]);
   }
 
-  #say(findings: readonly Finding[]): void {
+  #addFindings(findings: readonly Finding[]): void {
     this.#findingCount += findings.length;
-    this.#findings.push(...findings.slice(0, MOST - this.#findings.length));
+    this.#findings.push(...findings.slice(0, MAX_FINDINGS - this.#findings.length));
   }
 
   #report(link: Link, chains: number, finished: boolean, rest: Rest | undefined): VerifyReport {
@@ -156,7 +156,7 @@ class Verification {
   }
 }
 
-function anchorOf(given: string): { readonly number: string | undefined; readonly hash: string } {
+function parseAnchor(given: string): { readonly number: string | undefined; readonly hash: string } {
   text("audit.verify: anchor", given, { pattern: /^(\d{1,18}:)?[0-9a-fA-F]{64}$/ });
   const [hash = "", number] = given.toLowerCase().split(":").toReversed();
   return { number, hash };

@@ -1,11 +1,11 @@
 import { createBus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { auditHouse } from "../../test/support/audit.ts";
+import { auditHarness } from "../../test/support/audit.ts";
 import { auditMonths } from "../../test/support/audit-months.ts";
 import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import { AuditWatch, type AuditWatchOptions } from "./watch.ts";
 
-type House = Awaited<ReturnType<typeof auditHouse>>;
+type House = Awaited<ReturnType<typeof auditHarness>>;
 
 function watchOf({ database, observer }: House, more: Partial<AuditWatchOptions> = {}): AuditWatch {
   return new AuditWatch({ database, schema: "sagabox", observer, everyMs: 1_000, begin: () => 0, ...more });
@@ -13,7 +13,7 @@ function watchOf({ database, observer }: House, more: Partial<AuditWatchOptions>
 
 /** Four rounds of seals; the second of them has two, one for each log. */
 async function setup() {
-  const house = await auditHouse();
+  const house = await auditHarness();
   for (const saga of ["s-1", "s-2", "s-3", "s-4"]) {
     await house.lines(3, saga);
     if (saga === "s-2") await house.act("test.done");
@@ -22,7 +22,7 @@ async function setup() {
   /** Looks until the end of the chain. Resolves with how many looks it took. */
   const round = async (watch: AuditWatch): Promise<number> => {
     const before = house.observer.of("audit.verified").length;
-    do await watch.look();
+    do await watch.verifyNext();
     while (house.observer.of("audit.verified").at(-1)?.wrapped !== true);
     return house.observer.of("audit.verified").length - before;
   };
@@ -71,18 +71,18 @@ test("SEC-19: wherever in the chain a process begins, it accuses nobody and sees
 test("SEC-19: months that are dropped on the way are not missed, and rows that nobody would seal are noticed", async () => {
   const house = await auditMonths();
   const watch = watchOf(house, { seals: 1 });
-  expect(await watch.look()).toEqual([]);
+  expect(await watch.verifyNext()).toEqual([]);
   await house.lines(2);
   await house.seal();
   await house.tidy();
   await house.seal();
-  for (let looks = 0; looks < 6; looks += 1) expect(await watch.look()).toEqual([]);
+  for (let looks = 0; looks < 6; looks += 1) expect(await watch.verifyNext()).toEqual([]);
   expect(house.observer.of("audit.verified").some(({ wrapped }) => wrapped)).toBe(true);
   await house.tamper(
     `insert into sagabox.saga_audit_log (xid, saga_id, version, event_type, cause) values ('5', 's', 1, 'noted', 'x')`,
   );
   const whole = watchOf(house);
-  expect(await whole.look()).toMatchObject([{ kind: "row_added", log: "saga" }]);
+  expect(await whole.verifyNext()).toMatchObject([{ kind: "row_added", log: "saga" }]);
 });
 
 test("SEC-19: a look that is stopped in the middle tells nothing half, and the next one begins where it began", async () => {
@@ -90,9 +90,9 @@ test("SEC-19: a look that is stopped in the middle tells nothing half, and the n
   const { observer, tamper } = house;
   const watch = watchOf(house);
   await tamper("update sagabox.saga_audit_log set note = 'x' where id = 2");
-  expect(await watch.look(AbortSignal.abort())).toEqual([]);
+  expect(await watch.verifyNext(AbortSignal.abort())).toEqual([]);
   expect(observer.told.filter(({ name }) => /^audit\.(broken|verified)$/.test(name))).toEqual([]);
-  expect(await watch.look()).toMatchObject([{ kind: "row_changed", id: "2" }]);
+  expect(await watch.verifyNext()).toMatchObject([{ kind: "row_changed", id: "2" }]);
 });
 
 test("SEC-19: a worker notices by itself, while nobody asks for anything to be verified", async () => {

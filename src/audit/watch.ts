@@ -1,8 +1,8 @@
 import { Loop, random, systemClock, type Service } from "../runtime/index.ts";
-import { explainPostgresError, quotedSchema, type Database } from "../storage/index.ts";
+import { explainPostgresError, quoteSchema, type Database } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { Finding } from "./findings.ts";
-import { verifyPiece, type Piece, type Place } from "./verify-piece.ts";
+import { verifyPiece, type Piece, type ChainPosition } from "./verify-piece.ts";
 
 export interface AuditWatchOptions {
   readonly database: Database;
@@ -27,18 +27,18 @@ const SEALS = 250;
 export class AuditWatch implements Service {
   readonly #options: AuditWatchOptions;
   readonly #loop: Loop;
-  readonly #told = new Set<string>();
-  #place: Place;
+  readonly #reported = new Set<string>();
+  #position: ChainPosition;
 
   constructor(options: AuditWatchOptions) {
     this.#options = options;
-    this.#place = { share: (options.begin ?? random)() };
+    this.#position = { share: (options.begin ?? random)() };
     this.#loop = new Loop({
       step: async (signal) => {
-        await this.look(signal);
+        await this.verifyNext(signal);
         return options.everyMs;
       },
-      onError: (error) => this.#troubled(error),
+      onError: (error) => this.#reportError(error),
       backoffMs: 1_000,
       maxBackoffMs: 60_000,
     });
@@ -53,48 +53,48 @@ export class AuditWatch implements Service {
   }
 
   /** Compares the next piece. Resolves with what is not as it was sealed. */
-  async look(signal?: AbortSignal): Promise<readonly Finding[]> {
+  async verifyNext(signal?: AbortSignal): Promise<readonly Finding[]> {
     const startedMs = systemClock.monotonicMs();
-    const piece = await this.#piece(signal);
-    const findings = piece.findings.length === 0 ? [] : await this.#again(piece, signal);
+    const piece = await this.#verifyPiece(signal);
+    const findings = piece.findings.length === 0 ? [] : await this.#confirmFindings(piece, signal);
     // What was left in the middle is looked at again.
     if (signal?.aborted === true) return [];
-    this.#place = piece.next;
-    this.#tell(findings);
+    this.#position = piece.next;
+    this.#report(findings);
     const { rows, seals, wrapped } = piece;
     const durationMs = systemClock.monotonicMs() - startedMs;
     const { observer } = this.#options;
-    observer.tell("audit.verified", { rows, seals, findings: findings.length, wrapped, durationMs });
+    observer.emit("audit.verified", { rows, seals, findings: findings.length, wrapped, durationMs });
     return findings;
   }
 
   // Months may be dropped, and a chain begun, while we read. Damage stays; so only what is seen twice is damage.
-  async #again({ findings }: Piece, signal: AbortSignal | undefined): Promise<readonly Finding[]> {
-    const seen = new Set((await this.#piece(signal)).findings.map(({ text }) => text));
+  async #confirmFindings({ findings }: Piece, signal: AbortSignal | undefined): Promise<readonly Finding[]> {
+    const seen = new Set((await this.#verifyPiece(signal)).findings.map(({ text }) => text));
     return findings.filter(({ text }) => seen.has(text));
   }
 
-  #piece(signal: AbortSignal | undefined): Promise<Piece> {
+  #verifyPiece(signal: AbortSignal | undefined): Promise<Piece> {
     const { database, schema, rows = ROWS, seals = SEALS } = this.#options;
-    return verifyPiece(database, schema, { place: this.#place, rows, seals, signal });
+    return verifyPiece(database, schema, { place: this.#position, rows, seals, signal });
   }
 
   // The same damage is told once, not round after round; and of much damage of one kind the first.
-  #tell(findings: readonly Finding[]): void {
-    const fresh = findings.filter(({ text }) => !this.#told.has(text));
-    for (const { text } of fresh) this.#told.add(text);
+  #report(findings: readonly Finding[]): void {
+    const fresh = findings.filter(({ text }) => !this.#reported.has(text));
+    for (const { text } of fresh) this.#reported.add(text);
     for (const kind of new Set(fresh.map((one) => one.kind))) {
       const [first, ...more] = fresh.filter((one) => one.kind === kind);
       if (first === undefined) continue;
       const error = more.length === 0 ? first.text : `${first.text} And ${more.length} more of this kind.`;
-      this.#options.observer.tell("audit.broken", { kind, seal: first.seal, error });
+      this.#options.observer.emit("audit.broken", { kind, seal: first.seal, error });
     }
   }
 
-  #troubled(error: unknown): void {
+  #reportError(error: unknown): void {
     const { observer, schema } = this.#options;
-    const explained = explainPostgresError(error, quotedSchema(schema));
+    const explained = explainPostgresError(error, quoteSchema(schema));
     const told = explained instanceof Error ? explained.message : String(explained);
-    observer.tell("storage.failed", { doing: "verifying the audit log", error: told, retryInMs: 1_000 });
+    observer.emit("storage.failed", { doing: "verifying the audit log", error: told, retryInMs: 1_000 });
   }
 }

@@ -1,19 +1,19 @@
 import { createHash } from "node:crypto";
-import { isSagaboxError, PayloadError, SagaboxError, verdictOf } from "../errors/index.ts";
+import { isSagaboxError, PayloadError, SagaboxError, readVerdict } from "../errors/index.ts";
 import type { BlobReference } from "../message/index.ts";
 
 /** Bytes in memory, or anything that gives them piece by piece: a Readable, a web stream, a generator. */
 export type ByteSource = Uint8Array | AsyncIterable<Uint8Array>;
 
-const PIECE = 262_144;
+const CHUNK_BYTES = 262_144;
 
 /** Bytes in memory as pieces that share it. */
-export async function* inPieces(bytes: Uint8Array, size = PIECE): AsyncGenerator<Uint8Array> {
+export async function* splitBytes(bytes: Uint8Array, size = CHUNK_BYTES): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.byteLength; at += size) yield bytes.subarray(at, at + size);
 }
 
 /** The same bytes in pieces of one size, the last one shorter; at least one, though it may be empty. */
-export async function* resized(
+export async function* resizeChunks(
   source: AsyncIterable<Uint8Array>,
   size: number,
 ): AsyncGenerator<Buffer, void, undefined> {
@@ -35,9 +35,9 @@ export async function* resized(
 }
 
 /** The pieces of a source; what is no bytes, or too many, is refused. */
-export async function* limited(source: ByteSource, maxBytes: number): AsyncGenerator<Uint8Array> {
+export async function* limitBytes(source: ByteSource, maxBytes: number): AsyncGenerator<Uint8Array> {
   let seen = 0;
-  for await (const piece of source instanceof Uint8Array ? inPieces(source) : blaming(source)) {
+  for await (const piece of source instanceof Uint8Array ? splitBytes(source) : wrapSourceErrors(source)) {
     if (!(piece instanceof Uint8Array)) throw notBytes();
     seen += piece.byteLength;
     if (seen > maxBytes) throw tooLarge(maxBytes);
@@ -46,11 +46,11 @@ export async function* limited(source: ByteSource, maxBytes: number): AsyncGener
 }
 
 // Whoever hears of it must not look for the mistake in the store. An error of ours or a verdict says enough by itself.
-async function* blaming(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+async function* wrapSourceErrors(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
     yield* source;
   } catch (error) {
-    throw isSagaboxError(error) || verdictOf(error) !== undefined ? error : sourceFailed(error);
+    throw isSagaboxError(error) || readVerdict(error) !== undefined ? error : sourceFailed(error);
   }
 }
 
@@ -84,13 +84,13 @@ export class Meter implements AsyncIterable<Uint8Array> {
   }
 
   /** Once everything has passed. */
-  measured(): Pick<BlobReference, "bytes" | "sha256"> {
+  finish(): Pick<BlobReference, "bytes" | "sha256"> {
     return { bytes: this.#bytes, sha256: this.#hash.digest("hex") };
   }
 }
 
 /** The bytes of a store as they are asked for; at their end it throws if they are not what the reference says. */
-export async function* checked(
+export async function* verifyBytes(
   source: AsyncIterable<Uint8Array>,
   { key, bytes, sha256 }: BlobReference,
 ): AsyncGenerator<Uint8Array> {
@@ -107,12 +107,12 @@ export async function* checked(
 }
 
 /** All of them at once, checked before anybody sees any. */
-export async function collected(
+export async function collectBytes(
   source: AsyncIterable<Uint8Array>,
   reference: BlobReference,
 ): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of checked(source, reference)) pieces.push(piece);
+  for await (const piece of verifyBytes(source, reference)) pieces.push(piece);
   return Buffer.concat(pieces, reference.bytes);
 }
 

@@ -2,26 +2,26 @@ import { Readable } from "node:stream";
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import {
   asAttachment,
-  attachmentsIn,
+  findAttachments,
   claimHeader,
   isContentType,
   noHeaders,
-  unsealedBytes,
+  decryptedSize,
   type Attachment,
   type BlobReference,
   type Message,
-  type Packed,
+  type PackedPayload,
 } from "../message/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import type { AttachmentSealer } from "./attachment-sealer.ts";
+import type { AttachmentCipher } from "./attachment-cipher.ts";
 import { isLocalStore, type BlobHome, type BlobStore } from "./blob-store.ts";
-import { checked, collected, corrupt, limited, Meter, tooLarge, type ByteSource } from "./bytes.ts";
+import { verifyBytes, collectBytes, corrupt, limitBytes, Meter, tooLarge, type ByteSource } from "./bytes.ts";
 import { GuardedStore } from "./guarded-store.ts";
 import { Ledger, type BlobUser } from "./ledger.ts";
-import { listened } from "./listened.ts";
+import { catchStreamErrors } from "./catch-stream-errors.ts";
 import type { ClaimCheckSettings } from "./options.ts";
 import { readReference, referenceText } from "./reference.ts";
 import { Uploads } from "./uploads.ts";
@@ -34,7 +34,7 @@ export interface ClaimCheckParts extends BlobHome {
   readonly maxPayloadBytes: number | undefined;
   readonly observer: Observer;
   /** For attachments about persons. */
-  readonly sealer: AttachmentSealer;
+  readonly sealer: AttachmentCipher;
 }
 
 export interface AttachOptions {
@@ -44,12 +44,12 @@ export interface AttachOptions {
   readonly subject?: string;
 }
 
-const claimed = Object.freeze({ [claimHeader]: "1" });
+const claimedHeaders = Object.freeze({ [claimHeader]: "1" });
 /** Headers, key and names travel with the data. */
-const AROUND_BYTES = 8_192;
+const ENVELOPE_BYTES = 8_192;
 /** A text has to be in memory as a whole, several times over. */
-const LARGEST_TEXT = 64 * 1_048_576;
-const nobody = new AbortController().signal;
+const MAX_TEXT_BYTES = 64 * 1_048_576;
+const neverAborted = new AbortController().signal;
 
 type Doing = "storing" | "fetching";
 type As = "payload" | "attachment";
@@ -68,11 +68,11 @@ export class ClaimCheck {
     const { settings, maxPayloadBytes } = parts;
     this.#parts = parts;
     this.#ledger = new Ledger(parts);
-    const guarded = [settings.store, ...settings.stores].map((store) => this.#guarded(store));
+    const guarded = [settings.store, ...settings.stores].map((store) => this.#guardStore(store));
     this.#store = guarded[0] ?? settings.store;
     this.#uploads = new Uploads(this.#ledger, this.#store, settings.graceMs);
     this.#stores = new Map(guarded.map((store) => [store.id, store]));
-    this.maxBytes = maxPayloadBytes ?? Math.min(settings.maxBytes, LARGEST_TEXT);
+    this.maxBytes = maxPayloadBytes ?? Math.min(settings.maxBytes, MAX_TEXT_BYTES);
   }
 
   /** By id: the one that this bus writes to, and those that it only reads from. */
@@ -86,9 +86,9 @@ export class ClaimCheck {
     message: BlobUser,
     tx: Queryable | undefined,
     clear = text,
-  ): Packed | Promise<Packed> {
+  ): PackedPayload | Promise<PackedPayload> {
     const large = this.#isLarge(text);
-    const attached = attachmentsIn(clear).map(({ $attachment: { key } }) => key);
+    const attached = findAttachments(clear).map(({ $attachment: { key } }) => key);
     if (!large && attached.length === 0) return { data: text, headers: noHeaders };
     return this.#deposit(text, message, tx, attached, large);
   }
@@ -96,26 +96,26 @@ export class ClaimCheck {
   /** The payload of a message that carries a reference, checked against it. */
   async fetch({ data }: Pick<Message, "data">): Promise<string> {
     const reference = readReference(data, this.#parts.settings.maxBytes);
-    const store = await this.#storeOf(reference);
-    return this.#telling("fetching", "payload", store.id, async () => {
-      const bytes = await collected(await store.get(reference.key, nobody), reference);
-      return { result: decoded(bytes, reference), bytes: reference.bytes };
+    const store = await this.#findStore(reference);
+    return this.#measure("fetching", "payload", store.id, async () => {
+      const bytes = await collectBytes(await store.get(reference.key, neverAborted), reference);
+      return { result: decodeText(bytes, reference), bytes: reference.bytes };
     });
   }
 
   /** Uploads piece by piece; nothing is needed by anybody until a message with it is published. */
   async attach(source: ByteSource, options: AttachOptions = {}): Promise<Attachment> {
-    const heard = listened(source); // before anything else, which may take its time or fail
+    const heard = catchStreamErrors(source); // before anything else, which may take its time or fail
     rejectUnknownKeys("bus.attach", options, ["contentType", "subject"]);
-    const contentType = checkedContentType(options.contentType ?? "application/octet-stream");
-    const bytes = limited(heard, this.#parts.settings.maxBytes);
+    const contentType = checkContentType(options.contentType ?? "application/octet-stream");
+    const bytes = limitBytes(heard, this.#parts.settings.maxBytes);
     // A subject that turned out to be undefined is a mistake; the bytes of a person must not be stored in clear for it.
-    if ("subject" in options) return this.#attachSealed(bytes, contentType, options.subject);
+    if ("subject" in options) return this.#attachEncrypted(bytes, contentType, options.subject);
     const reference = await this.#putAttachment(new Meter(bytes));
     return { $attachment: { ...reference, contentType } };
   }
 
-  async #attachSealed(
+  async #attachEncrypted(
     bytes: AsyncIterable<Uint8Array>,
     contentType: string,
     subject: unknown,
@@ -123,7 +123,7 @@ export class ClaimCheck {
     const sealing = await this.#parts.sealer.sealingFor(subject);
     const reference = await this.#putAttachment(new Meter(sealing.seal(bytes)));
     const { keyId, salt } = sealing;
-    const sealed = { keyId, salt, plainBytes: unsealedBytes(reference.bytes) };
+    const sealed = { keyId, salt, plainBytes: decryptedSize(reference.bytes) };
     return { $attachment: { ...reference, contentType, sealed } };
   }
 
@@ -133,27 +133,30 @@ export class ClaimCheck {
    */
   open(attachment: Attachment, within?: Queryable): Readable {
     const { $attachment: reference } = asAttachment(attachment) ?? notAnAttachment();
-    return Readable.from(this.#opened(reference, within), { objectMode: false, highWaterMark: 262_144 });
+    return Readable.from(this.#readAttachment(reference, within), {
+      objectMode: false,
+      highWaterMark: 262_144,
+    });
   }
 
-  async *#opened(
+  async *#readAttachment(
     reference: Attachment["$attachment"],
     within: Queryable | undefined,
   ): AsyncGenerator<Uint8Array> {
     const { observer, sealer } = this.#parts;
     const { sealed } = reference;
-    const store = await this.#storeOf(reference);
+    const store = await this.#findStore(reference);
     const opening = sealed === undefined ? undefined : await sealer.openingOf(sealed, within);
     const began = systemClock.monotonicMs();
     try {
-      const stored = checked(await store.get(reference.key, nobody), reference);
+      const stored = verifyBytes(await store.get(reference.key, neverAborted), reference);
       yield* opening?.(stored) ?? stored;
     } catch (error) {
-      this.#failed("fetching", store.id, error);
+      this.#reportFailure("fetching", store.id, error);
       throw error;
     }
     const durationMs = systemClock.monotonicMs() - began;
-    observer.tell("payload.fetched", {
+    observer.emit("payload.fetched", {
       store: store.id,
       as: "attachment",
       bytes: reference.bytes,
@@ -167,16 +170,16 @@ export class ClaimCheck {
     tx: Queryable | undefined,
     attached: readonly string[],
     large: boolean,
-  ): Promise<Packed> {
-    if (attached.length > 0) await this.#ledger.use(tx, attached, message);
+  ): Promise<PackedPayload> {
+    if (attached.length > 0) await this.#ledger.recordUse(tx, attached, message);
     if (!large) return { data: text, headers: noHeaders };
     const reference = await this.#putPayload(Buffer.from(text), tx, message);
-    return { data: referenceText(reference), headers: claimed };
+    return { data: referenceText(reference), headers: claimedHeaders };
   }
 
   #putPayload(payload: Buffer, tx: Queryable | undefined, message: BlobUser): Promise<BlobReference> {
     if (payload.byteLength > this.maxBytes) throw tooLarge(this.maxBytes);
-    return this.#telling("storing", "payload", this.#store.id, async () => {
+    return this.#measure("storing", "payload", this.#store.id, async () => {
       const reference = await this.#uploads.putPayload(payload, tx, message);
       return { result: reference, bytes: reference.bytes };
     });
@@ -187,17 +190,17 @@ export class ClaimCheck {
       const reference = await this.#uploads.putAttachment(meter);
       return { result: reference, bytes: reference.bytes };
     };
-    return this.#telling("storing", "attachment", this.#store.id, put, meter);
+    return this.#measure("storing", "attachment", this.#store.id, put, meter);
   }
 
-  #guarded(store: BlobStore): BlobStore {
+  #guardStore(store: BlobStore): BlobStore {
     if (!isLocalStore(store)) return new GuardedStore(store, this.#parts.settings);
     store.settleIn(this.#parts);
     return store;
   }
 
   // The databases of two services are both called "postgres": which one is meant shows in the key.
-  async #storeOf({ store: id, key }: BlobReference): Promise<BlobStore> {
+  async #findStore({ store: id, key }: BlobReference): Promise<BlobStore> {
     const store = this.#stores.get(id);
     const isElsewhere = store !== undefined && isLocalStore(store) && !(await this.#ledger.isOwn(key));
     if (store !== undefined && !isElsewhere) return store;
@@ -214,16 +217,16 @@ export class ClaimCheck {
   }
 
   #isLarge(text: string): boolean {
-    const threshold = Math.min(this.#parts.settings.threshold, this.#carried());
+    const threshold = Math.min(this.#parts.settings.threshold, this.#maxInlineBytes());
     return text.length > threshold || (text.length * 3 > threshold && Buffer.byteLength(text) > threshold);
   }
 
-  #carried(): number {
+  #maxInlineBytes(): number {
     const carries = this.#parts.carries();
-    return carries - Math.min(AROUND_BYTES, carries / 2);
+    return carries - Math.min(ENVELOPE_BYTES, carries / 2);
   }
 
-  async #telling<T>(
+  async #measure<T>(
     doing: Doing,
     as: As,
     store: string,
@@ -235,22 +238,22 @@ export class ClaimCheck {
       const { result, bytes } = await work();
       const durationMs = systemClock.monotonicMs() - began;
       const name = doing === "storing" ? "payload.stored" : "payload.fetched";
-      this.#parts.observer.tell(name, { store, as, bytes, durationMs });
+      this.#parts.observer.emit(name, { store, as, bytes, durationMs });
       return result;
     } catch (error) {
-      if (source?.isBroken !== true) this.#failed(doing, store, error);
+      if (source?.isBroken !== true) this.#reportFailure(doing, store, error);
       throw error;
     }
   }
 
-  #failed(doing: Doing, store: string, error: unknown): void {
+  #reportFailure(doing: Doing, store: string, error: unknown): void {
     const code = isSagaboxError(error) ? error.code : "UNKNOWN";
     const told = { store, doing, code, error: errorText(error).slice(0, 500) };
-    this.#parts.observer.tell("payload.failed", told);
+    this.#parts.observer.emit("payload.failed", told);
   }
 }
 
-function decoded(bytes: Buffer, { key }: BlobReference): string {
+function decodeText(bytes: Buffer, { key }: BlobReference): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
@@ -258,7 +261,7 @@ function decoded(bytes: Buffer, { key }: BlobReference): string {
   }
 }
 
-function checkedContentType(given: unknown): string {
+function checkContentType(given: unknown): string {
   if (isContentType(given)) return given;
   throw new SagaboxError("OPTIONS_INVALID", "bus.attach: contentType must be one like `application/pdf`.");
 }

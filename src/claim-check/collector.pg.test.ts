@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
-import { daysBetween } from "./collector.ts";
+import { listDaysBetween } from "./collector.ts";
 import { chunkStatements, collectorStatements, ledgerStatements } from "./statements.ts";
 
 test("days are named one after the other, over the end of a month and a leap day", () => {
-  expect(daysBetween("2028-02-28", "2028-03-01")).toEqual(["2028-02-28", "2028-02-29", "2028-03-01"]);
-  expect(daysBetween("2028-03-02", "2028-03-01")).toEqual([]);
+  expect(listDaysBetween("2028-02-28", "2028-03-01")).toEqual(["2028-02-28", "2028-02-29", "2028-03-01"]);
+  expect(listDaysBetween("2028-03-02", "2028-03-01")).toEqual([]);
 });
 
 test("every statement finds its rows by an index, also in a full archive", async () => {

@@ -1,6 +1,6 @@
 import { errorText, isSagaboxError } from "../errors/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
-import { quotedSchema, SQLSTATE, sqlState, textArray } from "../storage/index.ts";
+import { quoteSchema, SQLSTATE, sqlState, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { BlobHome, BlobStore } from "./blob-store.ts";
 import { collectorStatements } from "./statements.ts";
@@ -22,18 +22,18 @@ export interface CollectReport {
   readonly finished: boolean;
 }
 
-interface Swept {
+interface SweepResult {
   readonly count: number;
   readonly finished: boolean;
 }
 
 /** What one page, day or store had: how many were deleted, and whether an open transaction may still commit some. */
-interface SweptDay {
+interface DaySweepResult {
   readonly count: number;
   readonly hasOpen: boolean;
 }
 
-interface Doomed {
+interface DoomedRow {
   readonly key: string;
   readonly store: string;
 }
@@ -41,11 +41,11 @@ interface Doomed {
 const EVERY_MS = 3_600_000;
 const PAGE = 500;
 /** Days are named by the clock of whoever wrote, so some are looked at again. */
-const DAYS_AGAIN = 3;
+const DAYS_RECHECKED = 3;
 const DAY_MS = 86_400_000;
 /** An open transaction holds its keys for long, so a short wait tells a held key from a free one. */
 const PROBE_WAIT_MS = 20;
-const nobody = new AbortController().signal;
+const neverAborted = new AbortController().signal;
 
 /**
  * Deletes what nobody needs. A blob is first doomed, so that nobody can begin to need it; then it is deleted from its
@@ -59,13 +59,13 @@ export class Collector implements Service {
 
   constructor(parts: CollectorParts) {
     this.#parts = parts;
-    this.#sql = collectorStatements(quotedSchema(parts.schema));
+    this.#sql = collectorStatements(quoteSchema(parts.schema));
     this.#loop = new Loop({
       step: async (signal) => {
         await this.collect(signal);
         return EVERY_MS;
       },
-      onError: (error) => this.#failed([...parts.stores.keys()].join(", "), error),
+      onError: (error) => this.#reportFailure([...parts.stores.keys()].join(", "), error),
       backoffMs: 1_000,
       maxBackoffMs: 60_000,
     });
@@ -79,8 +79,8 @@ export class Collector implements Service {
     return this.#loop.stop();
   }
 
-  async collect(signal: AbortSignal = nobody): Promise<CollectReport> {
-    await this.#doom(signal);
+  async collect(signal: AbortSignal = neverAborted): Promise<CollectReport> {
+    await this.#markDoomed(signal);
     const unneeded = await this.#deleteDoomed(signal);
     const orphaned = await this.#sweep(signal);
     return {
@@ -90,24 +90,24 @@ export class Collector implements Service {
     };
   }
 
-  async #doom(signal: AbortSignal): Promise<void> {
+  async #markDoomed(signal: AbortSignal): Promise<void> {
     await this.#parts.database.run(this.#sql.doomUnfinished, [this.#parts.graceMs]);
     let after = { stored: "-infinity", key: "" };
     while (!signal.aborted) {
-      const last = await this.#doomPage(after);
+      const last = await this.#markDoomedPage(after);
       if (last === undefined) return;
       after = last;
     }
   }
 
-  async #doomPage(after: { stored: string; key: string }): Promise<typeof after | undefined> {
+  async #markDoomedPage(after: { stored: string; key: string }): Promise<typeof after | undefined> {
     const { database, retentionMs } = this.#parts;
     const tx = await database.begin({ idleTimeoutMs: 60_000 });
     try {
       const page = [retentionMs, after.stored, after.key, PAGE];
       const { rows } = await tx.run<{ key: string; stored: string }>(this.#sql.candidates, page);
       if (rows.length > 0) {
-        await tx.run(this.#sql.doom, [textArray(rows.map(({ key }) => key)), retentionMs]);
+        await tx.run(this.#sql.doom, [toArrayLiteral(rows.map(({ key }) => key)), retentionMs]);
       }
       await tx.commit();
       return rows.at(-1);
@@ -116,17 +116,17 @@ export class Collector implements Service {
     }
   }
 
-  async #deleteDoomed(signal: AbortSignal): Promise<Swept> {
+  async #deleteDoomed(signal: AbortSignal): Promise<SweepResult> {
     let count = 0;
     let finished = true;
     for (let after = ""; !signal.aborted;) {
-      const { rows } = await this.#parts.database.run<Doomed>(this.#sql.doomed, [after, PAGE]);
+      const { rows } = await this.#parts.database.run<DoomedRow>(this.#sql.doomed, [after, PAGE]);
       const last = rows.at(-1);
       if (last === undefined) break;
       after = last.key;
-      for (const [id, keys] of byStore(rows)) {
+      for (const [id, keys] of groupByStore(rows)) {
         if (await this.#delete(id, keys, "unneeded")) {
-          await this.#parts.database.run(this.#sql.forget, [textArray(keys)]);
+          await this.#parts.database.run(this.#sql.forget, [toArrayLiteral(keys)]);
           count += keys.length;
         } else finished = false;
       }
@@ -136,7 +136,7 @@ export class Collector implements Service {
 
   // Every store: what was uploaded before another one was written to is swept where it is. Keys begin with the id of this
   // database, so nothing of others is touched. One that fails keeps the others from nothing.
-  async #sweep(signal: AbortSignal): Promise<Swept> {
+  async #sweep(signal: AbortSignal): Promise<SweepResult> {
     let count = 0;
     let finished = true;
     for (const store of this.#parts.stores.values()) {
@@ -149,23 +149,23 @@ export class Collector implements Service {
   }
 
   // Day by day up to the grace, and from where the last round ended.
-  async #sweepStore(store: BlobStore, signal: AbortSignal): Promise<Swept> {
+  async #sweepStore(store: BlobStore, signal: AbortSignal): Promise<SweepResult> {
     const { database, graceMs } = this.#parts;
     const { rows } = await database.run<{ id: string; day: string; last_day: string; now_ms: number }>(
       this.#sql.sweepFrom,
-      [DAYS_AGAIN, graceMs, store.id],
+      [DAYS_RECHECKED, graceMs, store.id],
     );
     const [from] = rows;
     if (from === undefined) return { count: 0, finished: true };
     let count = 0;
     let sweptTo = from.last_day;
-    for (const day of daysBetween(from.day, from.last_day)) {
+    for (const day of listDaysBetween(from.day, from.last_day)) {
       try {
         const swept = await this.#sweepDay(store, `${from.id}/${day}/`, from.now_ms - graceMs, signal);
         count += swept.count;
         if (swept.hasOpen && day < sweptTo) sweptTo = day; // its transaction may still roll back
       } catch (error) {
-        this.#failed(store.id, error);
+        this.#reportFailure(store.id, error);
         return { count, finished: false };
       }
       if (signal.aborted) return { count, finished: false };
@@ -179,20 +179,20 @@ export class Collector implements Service {
     prefix: string,
     beforeMs: number,
     signal: AbortSignal,
-  ): Promise<SweptDay> {
+  ): Promise<DaySweepResult> {
     const { database } = this.#parts;
     let count = 0;
     let hasOpen = false;
     let cursor: string | undefined;
     do {
-      const page = await store.list(prefix, cursor, nobody);
+      const page = await store.list(prefix, cursor, neverAborted);
       const old = page.blobs.filter(({ storedAt }) => storedAt.getTime() < beforeMs).map(({ key }) => key);
-      const { rows } = await database.run<{ key: string }>(this.#sql.unknown, [textArray(old)]);
-      const orphans = await this.#orphansAmong(rows.map(({ key }) => key));
+      const { rows } = await database.run<{ key: string }>(this.#sql.unknown, [toArrayLiteral(old)]);
+      const orphans = await this.#findOrphans(rows.map(({ key }) => key));
       hasOpen ||= orphans.length < rows.length;
       if (orphans.length > 0) {
-        await store.delete(orphans, nobody);
-        this.#collected(store.id, orphans.length, "orphaned");
+        await store.delete(orphans, neverAborted);
+        this.#reportCollected(store.id, orphans.length, "orphaned");
       }
       count += orphans.length;
       cursor = page.next;
@@ -202,21 +202,21 @@ export class Collector implements Service {
 
   // A row is written before its object, so a key without a committed row is in an open transaction (prepared ones
   // included) or was rolled back. Only in the second case can its row be inserted again, and then it stays an orphan.
-  async #orphansAmong(keys: readonly string[]): Promise<readonly string[]> {
+  async #findOrphans(keys: readonly string[]): Promise<readonly string[]> {
     if (keys.length === 0) return [];
-    const free = await this.#probe(keys);
+    const free = await this.#findFreeKeys(keys);
     if (free !== undefined) return free;
     if (keys.length === 1) return [];
     const half = Math.ceil(keys.length / 2);
-    const first = await this.#orphansAmong(keys.slice(0, half));
-    return [...first, ...(await this.#orphansAmong(keys.slice(half)))];
+    const first = await this.#findOrphans(keys.slice(0, half));
+    return [...first, ...(await this.#findOrphans(keys.slice(half)))];
   }
 
   /** The keys that no transaction holds; undefined if one is held. */
-  async #probe(keys: readonly string[]): Promise<readonly string[] | undefined> {
+  async #findFreeKeys(keys: readonly string[]): Promise<readonly string[] | undefined> {
     const tx = await this.#parts.database.begin({ idleTimeoutMs: 60_000, lockTimeoutMs: PROBE_WAIT_MS });
     try {
-      const { rows } = await tx.run<{ key: string }>(this.#sql.probe, [textArray(keys)]);
+      const { rows } = await tx.run<{ key: string }>(this.#sql.probe, [toArrayLiteral(keys)]);
       return rows.map(({ key }) => key);
     } catch (error) {
       if (sqlState(error) === SQLSTATE.lockNotAvailable) return undefined;
@@ -229,27 +229,30 @@ export class Collector implements Service {
   async #delete(id: string, keys: readonly string[], reason: "unneeded"): Promise<boolean> {
     const store = this.#parts.stores.get(id);
     if (store === undefined) {
-      this.#failed(id, new Error(`${keys.length} cannot be deleted: this bus was not given their store.`));
+      this.#reportFailure(
+        id,
+        new Error(`${keys.length} cannot be deleted: this bus was not given their store.`),
+      );
       return false;
     }
     try {
-      await store.delete(keys, nobody);
-      this.#collected(id, keys.length, reason);
+      await store.delete(keys, neverAborted);
+      this.#reportCollected(id, keys.length, reason);
       return true;
     } catch (error) {
-      this.#failed(id, error);
+      this.#reportFailure(id, error);
       return false;
     }
   }
 
-  #collected(store: string, count: number, reason: "unneeded" | "orphaned"): void {
-    this.#parts.observer.tell("payload.collected", { store, count, reason });
+  #reportCollected(store: string, count: number, reason: "unneeded" | "orphaned"): void {
+    this.#parts.observer.emit("payload.collected", { store, count, reason });
   }
 
-  #failed(store: string, error: unknown): void {
+  #reportFailure(store: string, error: unknown): void {
     const code = isSagaboxError(error) ? error.code : "UNKNOWN";
     const text = errorText(error);
-    this.#parts.observer.tell("payload.failed", {
+    this.#parts.observer.emit("payload.failed", {
       store,
       doing: "collecting",
       code,
@@ -258,14 +261,14 @@ export class Collector implements Service {
   }
 }
 
-function byStore(rows: readonly Doomed[]): ReadonlyMap<string, readonly string[]> {
+function groupByStore(rows: readonly DoomedRow[]): ReadonlyMap<string, readonly string[]> {
   const keys = new Map<string, string[]>();
   for (const { store, key } of rows) keys.set(store, [...(keys.get(store) ?? []), key]);
   return keys;
 }
 
 /** Pure: the names of the days from the first to the last. */
-export function daysBetween(first: string, last: string): string[] {
+export function listDaysBetween(first: string, last: string): string[] {
   const days: string[] = [];
   for (let at = Date.parse(first); at <= Date.parse(last); at += DAY_MS) {
     days.push(new Date(at).toISOString().slice(0, 10));

@@ -5,8 +5,8 @@ import { SagaboxError } from "../errors/index.ts";
 import { isBlobKey } from "../message/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
 import { blobMissing, storeFull, storeUnavailable, type BlobPage, type BlobStore } from "./blob-store.ts";
-import { resized } from "./bytes.ts";
-import { checkedStoreId } from "./postgres-store.ts";
+import { resizeChunks } from "./bytes.ts";
+import { checkStoreId } from "./postgres-store.ts";
 
 export interface FileStoreOptions {
   /** Where the files lie. Made if it is missing; nobody else should write there. */
@@ -19,7 +19,7 @@ export interface FileStoreOptions {
 type OpenFile = typeof open;
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
-const PIECE = 262_144;
+const CHUNK_BYTES = 262_144;
 const PAGE = 1_000;
 const PART = ".part";
 const FULL = new Set(["ENOSPC", "EDQUOT", "EFBIG"]);
@@ -31,7 +31,7 @@ export function fileStore(options: FileStoreOptions): BlobStore {
 
 export function fileStoreWith(options: FileStoreOptions, openFile: OpenFile): BlobStore {
   rejectUnknownKeys("fileStore", options, ["folder", "id"]);
-  const id = checkedStoreId("fileStore.id", options.id ?? "files");
+  const id = checkStoreId("fileStore.id", options.id ?? "files");
   const folder = text("fileStore.folder", options.folder, { max: 4_096, pattern: /^[^\0]+$/ });
   if (!isAbsolute(folder)) {
     throw new SagaboxError(
@@ -54,7 +54,7 @@ class FileStore implements BlobStore {
   }
 
   async put(key: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const path = this.#path(key);
+    const path = this.#toPath(key);
     await this.#attempt(async () => {
       await this.#makeFolders(path);
       await this.#write(path, bytes, signal);
@@ -62,13 +62,13 @@ class FileStore implements BlobStore {
   }
 
   async get(key: string): Promise<AsyncIterable<Uint8Array>> {
-    const path = this.#path(key);
+    const path = this.#toPath(key);
     return this.#attempt(async () => {
-      const file = await this.#openFound(path, key);
+      const file = await this.#openFile(path, key);
       try {
         await this.#assertInside(path);
         await assertSame(file, path, key);
-        return pieces(file);
+        return readChunks(file);
       } catch (error) {
         await file.close();
         throw error;
@@ -78,9 +78,9 @@ class FileStore implements BlobStore {
 
   async delete(keys: readonly string[]): Promise<void> {
     for (const key of keys) {
-      const path = this.#path(key);
+      const path = this.#toPath(key);
       await this.#attempt(async () => {
-        if (!(await this.#isThere(dirname(path)))) return;
+        if (!(await this.#isFolder(dirname(path)))) return;
         await this.#assertInside(path);
         await remove(path);
         await remove(path + PART);
@@ -93,11 +93,11 @@ class FileStore implements BlobStore {
     if (!isBlobKey(`${prefix}${"0".repeat(32)}`)) throw storeUnavailable(this.id, "it lists day by day.");
     const path = join(this.#folder, prefix);
     return this.#attempt(async () => {
-      if (!(await this.#isThere(path))) return { blobs: [], next: undefined };
+      if (!(await this.#isFolder(path))) return { blobs: [], next: undefined };
       await this.#assertInside(join(path, "any"));
       const names = (await readdir(path)).filter((name) => name > cursor).toSorted();
       const page = names.slice(0, PAGE);
-      const found = await Promise.all(page.map((name) => seen(path, prefix, name)));
+      const found = await Promise.all(page.map((name) => listBlob(path, prefix, name)));
       return { blobs: found.flat(), next: names.length > PAGE ? page.at(-1) : undefined };
     });
   }
@@ -108,7 +108,7 @@ class FileStore implements BlobStore {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     for (const folder of [dirname(day), day]) {
       await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
-        if (codeOf(error) !== "EEXIST") throw error;
+        if (errorCode(error) !== "EEXIST") throw error;
       });
       await this.#assertInside(join(folder, "any"));
     }
@@ -120,7 +120,7 @@ class FileStore implements BlobStore {
     const file = await this.#open(part, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW, 0o600);
     try {
       try {
-        for await (const piece of resized(bytes, PIECE)) {
+        for await (const piece of resizeChunks(bytes, CHUNK_BYTES)) {
           signal.throwIfAborted();
           await writeAll(file, piece);
         }
@@ -137,31 +137,31 @@ class FileStore implements BlobStore {
     await syncFolder(dirname(path));
   }
 
-  async #openFound(path: string, key: string): Promise<FileHandle> {
+  async #openFile(path: string, key: string): Promise<FileHandle> {
     try {
       return await this.#open(path, O_RDONLY | O_NOFOLLOW);
     } catch (error) {
-      if (codeOf(error) === "ENOENT") throw blobMissing(key);
-      throw codeOf(error) === "ELOOP" ? notOurs(key) : error;
+      if (errorCode(error) === "ENOENT") throw blobMissing(key);
+      throw errorCode(error) === "ELOOP" ? invalidKey(key) : error;
     }
   }
 
-  #path(key: string): string {
+  #toPath(key: string): string {
     if (isBlobKey(key)) return join(this.#folder, key);
-    throw notOurs("a key of another form");
+    throw invalidKey("a key of another form");
   }
 
   // The folders between may have been replaced by links to somewhere else.
   async #assertInside(path: string): Promise<void> {
     const expected = join(await realpath(this.#folder), dirname(path).slice(this.#folder.length));
-    if ((await realpath(dirname(path))) !== expected) throw notOurs("a folder that is a link");
+    if ((await realpath(dirname(path))) !== expected) throw invalidKey("a folder that is a link");
   }
 
-  async #isThere(folder: string): Promise<boolean> {
+  async #isFolder(folder: string): Promise<boolean> {
     try {
       return (await lstat(folder)).isDirectory();
     } catch (error) {
-      if (codeOf(error) === "ENOENT") return false;
+      if (errorCode(error) === "ENOENT") return false;
       throw error;
     }
   }
@@ -170,16 +170,16 @@ class FileStore implements BlobStore {
     try {
       return await work();
     } catch (error) {
-      const code = codeOf(error);
+      const code = errorCode(error);
       throw code !== undefined && FULL.has(code) ? storeFull(this.id, error) : error;
     }
   }
 }
 
-async function* pieces(file: FileHandle): AsyncGenerator<Uint8Array> {
+async function* readChunks(file: FileHandle): AsyncGenerator<Uint8Array> {
   try {
     for (;;) {
-      const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(PIECE), 0, PIECE);
+      const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(CHUNK_BYTES), 0, CHUNK_BYTES);
       if (bytesRead === 0) return;
       yield buffer.subarray(0, bytesRead);
     }
@@ -195,16 +195,16 @@ async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
 // What was opened is what lies there, and a file: nobody has changed a folder on the way to it in between.
 async function assertSame(file: FileHandle, path: string, key: string): Promise<void> {
   const [opened, found] = await Promise.all([file.stat(), lstat(path)]);
-  if (!opened.isFile() || opened.ino !== found.ino || opened.dev !== found.dev) throw notOurs(key);
+  if (!opened.isFile() || opened.ino !== found.ino || opened.dev !== found.dev) throw invalidKey(key);
 }
 
-async function seen(folder: string, prefix: string, name: string): Promise<BlobPage["blobs"]> {
+async function listBlob(folder: string, prefix: string, name: string): Promise<BlobPage["blobs"]> {
   const key = prefix + (name.endsWith(PART) ? name.slice(0, -PART.length) : name);
   if (!isBlobKey(key)) return [];
   try {
     return [{ key, storedAt: (await lstat(join(folder, name))).mtime }];
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return []; // gone since the folder was read
+    if (errorCode(error) === "ENOENT") return []; // gone since the folder was read
     throw error;
   }
 }
@@ -220,15 +220,15 @@ async function syncFolder(path: string): Promise<void> {
 
 async function remove(path: string): Promise<void> {
   await unlink(path).catch((error: unknown) => {
-    if (codeOf(error) !== "ENOENT") throw error;
+    if (errorCode(error) !== "ENOENT") throw error;
   });
 }
 
-function codeOf(error: unknown): string | undefined {
+function errorCode(error: unknown): string | undefined {
   const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" ? code : undefined;
 }
 
-function notOurs(what: string): SagaboxError<"CLAIM_INVALID"> {
+function invalidKey(what: string): SagaboxError<"CLAIM_INVALID"> {
   return new SagaboxError("CLAIM_INVALID", `The store of files was led outside of its folder by ${what}.`);
 }

@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
-import { quotedSchema, textArray, type Queryable, type Statement } from "../storage/index.ts";
+import { quoteSchema, toArrayLiteral, type Queryable, type Statement } from "../storage/index.ts";
 import type { BlobReference, PackedMessage } from "../message/index.ts";
 import type { BlobHome } from "./blob-store.ts";
 import { collectorStatements, ledgerStatements } from "./statements.ts";
@@ -20,12 +20,12 @@ export class Ledger {
 
   constructor({ database, schema }: BlobHome) {
     this.#database = database;
-    this.#sql = ledgerStatements(quotedSchema(schema));
-    this.#discard = collectorStatements(quotedSchema(schema)).discard;
+    this.#sql = ledgerStatements(quoteSchema(schema));
+    this.#discard = collectorStatements(quoteSchema(schema)).discard;
   }
 
   /** Which database this is: the beginning of every key made here. Whoever is in a transaction needs no second connection. */
-  async home(tx?: Queryable): Promise<string> {
+  async findHome(tx?: Queryable): Promise<string> {
     if (this.#home !== undefined) return this.#home;
     const { rows } = await (tx ?? this.#database).run<{ id: string }>(this.#sql.home);
     this.#home = rows[0]?.id ?? "";
@@ -34,16 +34,16 @@ export class Ledger {
 
   /** Whether a key was made here. */
   async isOwn(key: string): Promise<boolean> {
-    return key.startsWith(`${await this.home()}/`);
+    return key.startsWith(`${await this.findHome()}/`);
   }
 
   async newKey(tx?: Queryable): Promise<string> {
     const day = new Date(systemClock.wallMs()).toISOString().slice(0, 10);
-    return `${await this.home(tx)}/${day}/${Buffer.from(randomBytes(16)).toString("hex")}`;
+    return `${await this.findHome(tx)}/${day}/${Buffer.from(randomBytes(16)).toString("hex")}`;
   }
 
   /** Notes a blob that is about to be stored, and the message that needs it. */
-  async note(
+  async recordBlob(
     tx: Queryable | undefined,
     { key, store, bytes, sha256 }: BlobReference,
     { id, schedule }: BlobUser,
@@ -60,13 +60,13 @@ export class Ledger {
   /** Notes that an upload makes progress. Throws `CLAIM_MISSING` when the collector has given it up. */
   async touch(key: string): Promise<void> {
     const { rowCount } = await this.#database.run(this.#sql.touch, [key]);
-    if (rowCount === 0) throw uploadGivenUp();
+    if (rowCount === 0) throw uploadAbandoned();
   }
 
   /** Ends an upload that was reserved. Throws `CLAIM_MISSING` when the collector has given it up. */
   async complete({ key, bytes, sha256 }: BlobReference): Promise<void> {
     const { rowCount } = await this.#database.run(this.#sql.complete, [key, bytes, sha256]);
-    if (rowCount === 0) throw uploadGivenUp();
+    if (rowCount === 0) throw uploadAbandoned();
   }
 
   /** Removes the row of an upload that failed. False when the collector has done so before. */
@@ -76,29 +76,33 @@ export class Ledger {
   }
 
   /** Notes that the message needs these blobs. Blobs of another database are that database's business. */
-  async use(tx: Queryable | undefined, keys: readonly string[], { id, schedule }: BlobUser): Promise<void> {
-    const home = await this.home(tx);
+  async recordUse(
+    tx: Queryable | undefined,
+    keys: readonly string[],
+    { id, schedule }: BlobUser,
+  ): Promise<void> {
+    const home = await this.findHome(tx);
     const own = [...new Set(keys.filter((key) => key.startsWith(`${home}/`)))].toSorted();
     if (own.length === 0) return;
     const { rows } = await (tx ?? this.#database).run<{ key: string }>(this.#sql.use, [
-      textArray(own),
+      toArrayLiteral(own),
       id,
       schedule?.delayMs ?? null,
       schedule?.atMs ?? null,
     ]);
-    if (rows.length < own.length) throw gone();
+    if (rows.length < own.length) throw attachmentGone();
   }
 }
 
 /** The collector deleted what had been uploaded so far. */
-export function uploadGivenUp(): SagaboxError<"CLAIM_MISSING"> {
+export function uploadAbandoned(): SagaboxError<"CLAIM_MISSING"> {
   return new SagaboxError(
     "CLAIM_MISSING",
     "This upload made no progress for the whole `claimCheck.grace`, so what was there of it has been deleted. Attach it again.",
   );
 }
 
-function gone(): SagaboxError<"CLAIM_MISSING"> {
+function attachmentGone(): SagaboxError<"CLAIM_MISSING"> {
   return new SagaboxError(
     "CLAIM_MISSING",
     "An attachment in this message is not stored here any more: nobody needed it for the whole retention. Attach it again.",

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { fileStore } from "./file-store.ts";
-import { claimCheckSettings } from "./options.ts";
+import { readClaimCheckSettings } from "./options.ts";
 import { postgresStore } from "./postgres-store.ts";
 import { s3Store } from "./s3/s3-store.ts";
 
@@ -8,7 +8,7 @@ const DAY = 86_400_000;
 const others = { archiveMs: 30 * DAY, deadLetterMs: 14 * DAY, inboxMs: 32 * DAY };
 
 test("with Postgres as transport it is on, in the database itself", () => {
-  expect(claimCheckSettings(undefined, true, others)).toMatchObject({
+  expect(readClaimCheckSettings(undefined, true, others)).toMatchObject({
     store: { id: "postgres" },
     threshold: 1_048_576,
     maxBytes: 67_108_864,
@@ -18,20 +18,20 @@ test("with Postgres as transport it is on, in the database itself", () => {
 });
 
 test("with a broker it is off unless a store is named, and switched on without one is refused", () => {
-  expect(claimCheckSettings(undefined, false, others)).toBeUndefined();
-  expect(claimCheckSettings(false, true, others)).toBeUndefined();
-  expect(() => claimCheckSettings({}, false, others)).toThrow(/claimCheck\.store is missing/);
+  expect(readClaimCheckSettings(undefined, false, others)).toBeUndefined();
+  expect(readClaimCheckSettings(false, true, others)).toBeUndefined();
+  expect(() => readClaimCheckSettings({}, false, others)).toThrow(/claimCheck\.store is missing/);
 });
 
 test("a retention that something else outlives is refused, with the reason", () => {
-  expect(() => claimCheckSettings({ retention: "32d" }, true, others)).toThrow(
+  expect(() => readClaimCheckSettings({ retention: "32d" }, true, others)).toThrow(
     /is 32 days, but must be at least 33 days.*archive.*30 days.*dead letter.*14 days/,
   );
-  expect(claimCheckSettings({ retention: "33d" }, true, others)?.retentionMs).toBe(33 * DAY);
+  expect(readClaimCheckSettings({ retention: "33d" }, true, others)?.retentionMs).toBe(33 * DAY);
 });
 
 test("the default retention lasts for a message that is sent again on its last day and then dies", () => {
-  const long = claimCheckSettings(undefined, true, {
+  const long = readClaimCheckSettings(undefined, true, {
     archiveMs: 90 * DAY,
     deadLetterMs: 60 * DAY,
     inboxMs: 92 * DAY,
@@ -42,10 +42,10 @@ test("the default retention lasts for a message that is sent again on its last d
 test("two stores of one name, two databases and things that are no store are refused", () => {
   const store = fileStore({ folder: "/tmp/a" });
   const twice = { store, stores: [fileStore({ folder: "/tmp/b" })] };
-  expect(() => claimCheckSettings(twice, true, others)).toThrow(/have the id "files"/);
+  expect(() => readClaimCheckSettings(twice, true, others)).toThrow(/have the id "files"/);
   const databases = { store: postgresStore(), stores: [postgresStore({ id: "other" })] };
-  expect(() => claimCheckSettings(databases, true, others)).toThrow(/more than one postgresStore/);
-  expect(() => claimCheckSettings({ store: {} as never }, true, others)).toThrow(/must be stores/);
+  expect(() => readClaimCheckSettings(databases, true, others)).toThrow(/more than one postgresStore/);
+  expect(() => readClaimCheckSettings({ store: {} as never }, true, others)).toThrow(/must be stores/);
 });
 
 test.each([
@@ -55,7 +55,7 @@ test.each([
   [{ concurrency: 0 }, /concurrency/],
   [{ treshold: 5_000 } as object, /Did you mean "threshold"/],
 ])("%j is refused", (options, text) => {
-  expect(() => claimCheckSettings(options, true, others)).toThrow(text);
+  expect(() => readClaimCheckSettings(options, true, others)).toThrow(text);
 });
 
 test.each([

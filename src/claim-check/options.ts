@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 import { isLocalStore, type BlobStore } from "./blob-store.ts";
-import { checkedStoreId, postgresStore } from "./postgres-store.ts";
+import { checkStoreId, postgresStore } from "./postgres-store.ts";
 
 export interface ClaimCheckOptions {
   /** Where large payloads and attachments of this bus go. Default with the Postgres transport: `postgresStore()`. */
@@ -54,7 +54,7 @@ const DAY_MS = 86_400_000;
 const MB = 1_048_576;
 
 /** Undefined when there is none: `false`, or nothing said where a broker may lead to those who share no database. */
-export function claimCheckSettings(
+export function readClaimCheckSettings(
   options: ClaimCheckOptions | false | undefined,
   isHome: boolean,
   others: OtherRetentions,
@@ -70,7 +70,7 @@ export function claimCheckSettings(
     stores,
     threshold: wholeNumber("claimCheck.threshold", given.threshold ?? MB, { min: 1_024, max: 64 * MB }),
     maxBytes: wholeNumber("claimCheck.maxBytes", given.maxBytes ?? 64 * MB, { min: 1_024, max: 5_120 * MB }),
-    retentionMs: retentionMs(given.retention, others),
+    retentionMs: readRetentionMs(given.retention, others),
     graceMs: milliseconds("claimCheck.grace", given.grace ?? DAY_MS, { min: DAY_MS / 24, max: 30 * DAY_MS }),
     timeoutMs: milliseconds("claimCheck.timeout", given.timeout ?? "15s", { min: 100, max: 3_600_000 }),
     concurrency: wholeNumber("claimCheck.concurrency", given.concurrency ?? 8, { min: 1, max: 1_000 }),
@@ -79,7 +79,7 @@ export function claimCheckSettings(
 
 // A message that is sent again on the last day of the archive can die at a consumer elsewhere and be replayed there on
 // the last day of its dead letters.
-function retentionMs(
+function readRetentionMs(
   wish: Duration | number | undefined,
   { archiveMs, deadLetterMs, inboxMs }: OtherRetentions,
 ): number {
@@ -88,12 +88,12 @@ function retentionMs(
   if (wish === undefined) return Math.min(most, Math.max(least, archiveMs + deadLetterMs + DAY_MS));
   const asked = milliseconds("claimCheck.retention", wish, { max: most });
   if (asked >= least) return asked;
-  const days = (ms: number): string => `${Math.ceil(ms / DAY_MS)} days`;
+  const daysText = (ms: number): string => `${Math.ceil(ms / DAY_MS)} days`;
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `claimCheck.retention is ${days(asked)}, but must be at least ${days(least)}: a message of the archive ` +
-      `(${days(archiveMs)}), a dead letter (${days(deadLetterMs)}) or a redelivery that is still recognised ` +
-      `(${days(inboxMs)}) would come back without its payload.`,
+    `claimCheck.retention is ${daysText(asked)}, but must be at least ${daysText(least)}: a message of the archive ` +
+      `(${daysText(archiveMs)}), a dead letter (${daysText(deadLetterMs)}) or a redelivery that is still recognised ` +
+      `(${daysText(inboxMs)}) would come back without its payload.`,
   );
 }
 
@@ -110,7 +110,7 @@ function assertStores(stores: readonly BlobStore[]): void {
         "claimCheck.store and .stores must be stores: postgresStore(), fileStore(), s3Store() or your own.",
       );
     }
-    const id = checkedStoreId("The id of a store", store.id);
+    const id = checkStoreId("The id of a store", store.id);
     if (ids.has(id))
       throw invalid(`Two stores of claimCheck have the id "${id}". Give one of them another \`id\`.`);
     ids.add(id);

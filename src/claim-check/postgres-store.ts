@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import { isStoreId } from "../message/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
-import { quotedSchema, sqlState, textArray, type Database, type Queryable } from "../storage/index.ts";
+import { quoteSchema, sqlState, toArrayLiteral, type Database, type Queryable } from "../storage/index.ts";
 import {
   blobMissing,
   storeFull,
@@ -10,7 +10,7 @@ import {
   type BlobPage,
   type LocalBlobStore,
 } from "./blob-store.ts";
-import { resized } from "./bytes.ts";
+import { resizeChunks } from "./bytes.ts";
 import { chunkStatements } from "./statements.ts";
 
 export interface PostgresStoreOptions {
@@ -20,14 +20,14 @@ export interface PostgresStoreOptions {
 
 const CHUNK_BYTES = 262_144;
 /** How many pieces one statement reads. */
-const AT_ONCE = 4;
+const CHUNKS_PER_READ = 4;
 const PAGE = 1_000;
 const DISK_FULL = "53100";
 
 /** The bus's own database as a store: nothing else to run, and what is put there shares the transaction's fate. */
 export function postgresStore(options: PostgresStoreOptions = {}): LocalBlobStore {
   rejectUnknownKeys("postgresStore", options, ["id"]);
-  return new PostgresStore(checkedStoreId("postgresStore.id", options.id ?? "postgres"));
+  return new PostgresStore(checkStoreId("postgresStore.id", options.id ?? "postgres"));
 }
 
 class PostgresStore implements LocalBlobStore {
@@ -41,7 +41,7 @@ class PostgresStore implements LocalBlobStore {
 
   settleIn({ database, schema }: BlobHome): void {
     this.#database = database;
-    this.#sql = chunkStatements(quotedSchema(schema));
+    this.#sql = chunkStatements(quoteSchema(schema));
   }
 
   put(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
@@ -50,7 +50,7 @@ class PostgresStore implements LocalBlobStore {
 
   async putIn(tx: Queryable, key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
     let n = 0;
-    for await (const piece of resized(bytes, CHUNK_BYTES)) {
+    for await (const piece of resizeChunks(bytes, CHUNK_BYTES)) {
       await tx.run(this.#sql.write, [key, n, piece.toString("base64")]).catch((error: unknown) => {
         throw sqlState(error) === DISK_FULL ? storeFull(this.id, error) : error;
       });
@@ -65,7 +65,7 @@ class PostgresStore implements LocalBlobStore {
   }
 
   async delete(keys: readonly string[]): Promise<void> {
-    await this.#home.run(this.#sql.remove, [textArray(keys)]);
+    await this.#home.run(this.#sql.remove, [toArrayLiteral(keys)]);
   }
 
   async list(prefix: string, cursor: string = prefix): Promise<BlobPage> {
@@ -81,12 +81,12 @@ class PostgresStore implements LocalBlobStore {
     for (let pieces = first; pieces.length > 0;) {
       yield* pieces;
       read += pieces.length;
-      pieces = pieces.length < AT_ONCE ? [] : await this.#read(key, read);
+      pieces = pieces.length < CHUNKS_PER_READ ? [] : await this.#read(key, read);
     }
   }
 
   async #read(key: string, from: number): Promise<Buffer[]> {
-    const { rows } = await this.#home.run<{ bytes: string }>(this.#sql.read, [key, from, AT_ONCE]);
+    const { rows } = await this.#home.run<{ bytes: string }>(this.#sql.read, [key, from, CHUNKS_PER_READ]);
     return rows.map(({ bytes }) => Buffer.from(bytes, "base64"));
   }
 
@@ -96,7 +96,7 @@ class PostgresStore implements LocalBlobStore {
   }
 }
 
-export function checkedStoreId(name: string, id: unknown): string {
+export function checkStoreId(name: string, id: unknown): string {
   if (isStoreId(id)) return id;
   throw new SagaboxError(
     "OPTIONS_INVALID",

@@ -2,7 +2,7 @@ import { PayloadError, SagaboxError } from "../errors/index.ts";
 import { decodeJson, isBlobReference, type BlobReference, type Json } from "../message/index.ts";
 
 /** Longer than any reference of ours. */
-const MOST_BYTES = 1_024;
+const MAX_BYTES = 1_024;
 
 /** What a message carries in place of its data. */
 export function referenceText({ store, key, bytes, sha256 }: BlobReference): string {
@@ -11,7 +11,7 @@ export function referenceText({ store, key, bytes, sha256 }: BlobReference): str
 
 /** The reference in what arrived, or an error: it must be one of ours to the letter, whoever sent it. */
 export function readReference(text: string, maxBytes: number): BlobReference {
-  const claim = claimIn(text);
+  const claim = parseClaim(text);
   if (!isBlobReference(claim)) throw invalid();
   if (claim.bytes > maxBytes) {
     throw new PayloadError(
@@ -22,10 +22,10 @@ export function readReference(text: string, maxBytes: number): BlobReference {
   return claim;
 }
 
-function claimIn(text: string): Json | undefined {
+function parseClaim(text: string): Json | undefined {
   let value: Json;
   try {
-    value = decodeJson(text, { maxBytes: MOST_BYTES, maxDepth: 4 });
+    value = decodeJson(text, { maxBytes: MAX_BYTES, maxDepth: 4 });
   } catch (error) {
     throw invalid(error);
   }

@@ -1,12 +1,12 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 /** What lies where, and who needs it. `schema` is quoted already. */
 export function ledgerStatements(schema: string) {
   return {
-    home: statement("sagabox.blob.home", `select id from ${schema}.blob_home`),
+    home: defineStatement("sagabox.blob.home", `select id from ${schema}.blob_home`),
     // In the transaction of the message that needs it, before the bytes are stored. A scheduled message begins to need
     // it when it is due.
-    note: statement(
+    note: defineStatement(
       "sagabox.blob.note",
       `with stored as (
          insert into ${schema}.blob (key, store, bytes, sha256)
@@ -17,25 +17,25 @@ export function ledgerStatements(schema: string) {
        select key, $5::text, ${dueAt("$6", "$7")} from stored`,
     ),
     // Before an upload whose content is not known yet.
-    reserve: statement(
+    reserve: defineStatement(
       "sagabox.blob.reserve",
       `insert into ${schema}.blob (key, store, bytes, sha256) values ($1::text, $2::text, 0, null)`,
     ),
     // Each of these finds no row once the collector has given the upload up.
     // In these two, "doomed_at is null" would let a planner that takes the table for empty read the whole index blob_age.
-    touch: statement(
+    touch: defineStatement(
       "sagabox.blob.touch",
       `update ${schema}.blob set stored_at = clock_timestamp()
         where key = $1::text and coalesce(doomed_at, 'infinity') = 'infinity'`,
     ),
-    complete: statement(
+    complete: defineStatement(
       "sagabox.blob.complete",
       `update ${schema}.blob set bytes = $2::bigint, sha256 = $3::text, stored_at = clock_timestamp()
         where key = $1::text and coalesce(doomed_at, 'infinity') = 'infinity'`,
     ),
     // The lock keeps a collector from dooming it before this transaction has ended. "doomed_at is null" would let a planner
     // that takes the table for empty read all of the index of what is not doomed.
-    use: statement(
+    use: defineStatement(
       "sagabox.blob.use",
       `with known as materialized (
          select key from ${schema}.blob
@@ -60,24 +60,24 @@ function dueAt(delay: string, at: string): string {
 /** The store in this database. */
 export function chunkStatements(schema: string) {
   return {
-    write: statement(
+    write: defineStatement(
       "sagabox.blob.write",
       `insert into ${schema}.blob_chunk (key, n, bytes)
        values ($1::text, $2::integer, decode($3::text, 'base64'))`,
     ),
-    read: statement(
+    read: defineStatement(
       "sagabox.blob.read",
       `select encode(bytes, 'base64') as bytes from ${schema}.blob_chunk
         where key = $1::text and n >= $2::integer
         order by n
         limit $3::integer`,
     ),
-    remove: statement(
+    remove: defineStatement(
       "sagabox.blob.remove",
       `delete from ${schema}.blob_chunk where key = any($1::text::text[])`,
     ),
     // The last piece counts: whoever still writes is not finished.
-    list: statement(
+    list: defineStatement(
       "sagabox.blob.list",
       `select key, extract(epoch from max(stored_at))::double precision * 1000 as stored_ms
          from ${schema}.blob_chunk
@@ -94,7 +94,7 @@ export function collectorStatements(schema: string) {
   return {
     // Whoever begins to need one of these has locked it, and it is passed over. Which of them are needed is asked by a
     // second statement: only its snapshot shows what those who held a lock until now have committed.
-    candidates: statement(
+    candidates: defineStatement(
       "sagabox.blob.candidates",
       `select key, to_char(stored_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as stored from ${schema}.blob
         where doomed_at is null
@@ -105,7 +105,7 @@ export function collectorStatements(schema: string) {
           for update skip locked`,
     ),
     // Scalar subqueries are asked row by row through their indexes; as EXISTS they could be hashed, archive and all.
-    doom: statement(
+    doom: defineStatement(
       "sagabox.blob.doom",
       `update ${schema}.blob
           set doomed_at = clock_timestamp()
@@ -126,31 +126,31 @@ export function collectorStatements(schema: string) {
        returning key`,
     ),
     // Uploads that showed no progress for the whole grace. Their process died, or its last statement finds no row.
-    doomUnfinished: statement(
+    doomUnfinished: defineStatement(
       "sagabox.blob.doom_unfinished",
       `update ${schema}.blob
           set doomed_at = clock_timestamp()
         where sha256 is null and doomed_at is null
           and stored_at < clock_timestamp() - $1::double precision * interval '1 ms'`,
     ),
-    doomed: statement(
+    doomed: defineStatement(
       "sagabox.blob.doomed",
       `select key, store, bytes::text from ${schema}.blob
         where doomed_at is not null and key > $1::text collate "C"
         order by key
         limit $2::integer`,
     ),
-    forget: statement(
+    forget: defineStatement(
       "sagabox.blob.forget",
       `delete from ${schema}.blob where key = any($1::text::text[]) and doomed_at is not null`,
     ),
     // After an upload that failed. A process that may only write leaves its row to the collector.
-    discard: statement(
+    discard: defineStatement(
       "sagabox.blob.discard",
       `delete from ${schema}.blob where key = $1::text and doomed_at is null`,
     ),
     // Run in a transaction that is rolled back. A key that an open transaction has inserted makes it wait.
-    probe: statement(
+    probe: defineStatement(
       "sagabox.blob.probe",
       `insert into ${schema}.blob (key, store, bytes)
        select key, '', 0 from unnest($1::text::text[]) as listed (key)
@@ -158,19 +158,19 @@ export function collectorStatements(schema: string) {
        returning key`,
     ),
     // The listed keys that have no committed row.
-    unknown: statement(
+    unknown: defineStatement(
       "sagabox.blob.unknown",
       `select listed.key from unnest($1::text::text[]) as listed (key)
         where (select true from ${schema}.blob where blob.key = listed.key collate "C") is null`,
     ),
-    sweepFrom: statement(
+    sweepFrom: defineStatement(
       "sagabox.blob.sweep_from",
       `select id, (coalesce(swept_to, made_on) - $1::integer)::text as day,
               to_char((clock_timestamp() - $2::double precision * interval '1 ms') at time zone 'utc', 'YYYY-MM-DD') as last_day,
               extract(epoch from clock_timestamp())::double precision * 1000 as now_ms
          from ${schema}.blob_home left join ${schema}.blob_sweep on store = $3::text`,
     ),
-    swept: statement(
+    swept: defineStatement(
       "sagabox.blob.swept",
       `insert into ${schema}.blob_sweep as known (store, swept_to) values ($1::text, $2::text::date)
        on conflict (store) do update set swept_to = greatest(known.swept_to, excluded.swept_to)`,

@@ -5,21 +5,21 @@ export interface BreakerState {
   readonly restUntilMs: number | undefined;
 }
 
-const MOST_FAILURES = 5;
+const MAX_FAILURES = 5;
 const REST_MS = 5_000;
 
 export const closedBreaker: BreakerState = Object.freeze({ failures: 0, restUntilMs: undefined });
 
-export function mayAsk({ restUntilMs }: BreakerState, nowMs: number): boolean {
+export function isClosed({ restUntilMs }: BreakerState, nowMs: number): boolean {
   return restUntilMs === undefined || nowMs >= restUntilMs;
 }
 
 /** Somebody asks after the rest: the others wait for what becomes of it. */
-export function asking(state: BreakerState, nowMs: number): BreakerState {
+export function startProbe(state: BreakerState, nowMs: number): BreakerState {
   return state.restUntilMs === undefined ? state : { ...state, restUntilMs: nowMs + REST_MS };
 }
 
-export function failed({ failures }: BreakerState, nowMs: number): BreakerState {
+export function countFailure({ failures }: BreakerState, nowMs: number): BreakerState {
   const count = failures + 1;
-  return { failures: count, restUntilMs: count >= MOST_FAILURES ? nowMs + REST_MS : undefined };
+  return { failures: count, restUntilMs: count >= MAX_FAILURES ? nowMs + REST_MS : undefined };
 }

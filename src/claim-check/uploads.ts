@@ -3,10 +3,10 @@ import type { BlobReference } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import { isLocalStore, type BlobStore } from "./blob-store.ts";
-import { inPieces, type Meter } from "./bytes.ts";
-import { uploadGivenUp, type BlobUser, type Ledger } from "./ledger.ts";
+import { splitBytes, type Meter } from "./bytes.ts";
+import { uploadAbandoned, type BlobUser, type Ledger } from "./ledger.ts";
 
-const nobody = new AbortController().signal;
+const neverAborted = new AbortController().signal;
 
 /**
  * Puts bytes into the store under new keys. The row of a key is written before its first byte, so the collector never
@@ -29,10 +29,10 @@ export class Uploads {
     const key = await this.#ledger.newKey(tx);
     const sha256 = createHash("sha256").update(payload).digest("hex");
     const reference = { store: store.id, key, bytes: payload.byteLength, sha256 };
-    await this.#ledger.note(tx, reference, message);
+    await this.#ledger.recordBlob(tx, reference, message);
     try {
-      if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, inPieces(payload));
-      else await store.put(key, inPieces(payload), nobody);
+      if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, splitBytes(payload));
+      else await store.put(key, splitBytes(payload), neverAborted);
       return reference;
     } catch (error) {
       if (tx === undefined) await this.#discard(key);
@@ -46,17 +46,17 @@ export class Uploads {
     const key = await this.#ledger.newKey();
     await this.#ledger.reserve(key, store.id);
     try {
-      await store.put(key, this.#touching(key, meter), nobody);
-      const reference = { store: store.id, key, ...meter.measured() };
+      await store.put(key, this.#touchWhileReading(key, meter), neverAborted);
+      const reference = { store: store.id, key, ...meter.finish() };
       await this.#ledger.complete(reference);
       return reference;
     } catch (error) {
       const wasGivenUp = !(await this.#discard(key));
-      throw wasGivenUp && !meter.isBroken ? uploadGivenUp() : error;
+      throw wasGivenUp && !meter.isBroken ? uploadAbandoned() : error;
     }
   }
 
-  async *#touching(key: string, bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  async *#touchWhileReading(key: string, bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     let touchedMs = systemClock.monotonicMs();
     for await (const piece of bytes) {
       if (systemClock.monotonicMs() - touchedMs >= this.#touchEveryMs) {
@@ -69,7 +69,7 @@ export class Uploads {
 
   // The collector deletes what cannot be deleted here. False only if it has done so already.
   async #discard(key: string): Promise<boolean> {
-    await this.#store.delete([key], nobody).catch(() => undefined);
+    await this.#store.delete([key], neverAborted).catch(() => undefined);
     return this.#ledger.discard(key).catch(() => true);
   }
 }

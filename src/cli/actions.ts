@@ -1,4 +1,4 @@
-import { nearest } from "../options/index.ts";
+import { findNearest } from "../options/index.ts";
 import { UsageError, type CommandInput, type Io } from "./command.ts";
 
 /** One of the things that a command can do: `sagabox <command> <action>`. */
@@ -38,7 +38,7 @@ export function runAction(
 
 function actionProblem(command: string, action: string, known: readonly string[]): string {
   if (action === "") return `"sagabox ${command}" needs one of ${known.join(", ")}.`;
-  const suggestion = nearest(action, known);
+  const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox ${command}" cannot do "${action}". ${hint}`;
 }

@@ -1,13 +1,13 @@
 import { expect, test, vi } from "vitest";
-import { auditHouse } from "../../test/support/audit.ts";
+import { auditHarness } from "../../test/support/audit.ts";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
 async function setup() {
-  const house = await auditHouse();
+  const house = await auditHarness();
   await house.lines(2);
-  await house.audit.done(house.database, {
+  await house.audit.recordDone(house.database, {
     actor: "ada\u001b[31m",
     action: "test.done",
     target: { kind: "test", id: "1\r\nforged" },

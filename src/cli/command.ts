@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { nearest, type Environment } from "../options/index.ts";
+import { findNearest, type Environment } from "../options/index.ts";
 import type { SignalSource } from "./stop-signals.ts";
 
 /** Everything a command may touch of the process it runs in. */
@@ -63,7 +63,7 @@ export function parseCommand(command: Command, args: readonly string[]): Command
   );
   try {
     const { values, positionals } = parseArgs({
-      args: withValues(command, args),
+      args: addDefaultValues(command, args),
       options,
       allowPositionals: true,
       strict: true,
@@ -75,7 +75,7 @@ export function parseCommand(command: Command, args: readonly string[]): Command
 }
 
 /** Gives options that stand alone, where others would have a number, the value that means so. */
-function withValues(command: Command, args: readonly string[]): string[] {
+function addDefaultValues(command: Command, args: readonly string[]): string[] {
   const end = args.includes("--") ? args.indexOf("--") : args.length;
   return args.map((arg, index) => {
     const alone = arg.startsWith("--") && index < end ? command.options[arg.slice(2)]?.alone : undefined;
@@ -88,7 +88,7 @@ function parseProblem(command: Command, { code, message }: NodeJS.ErrnoException
   const unknown = code === "ERR_PARSE_ARGS_UNKNOWN_OPTION" ? /'(-[^']*)'/.exec(message)?.[1] : undefined;
   if (unknown === undefined) return valueProblem(command, message);
   const known = [...Object.keys(command.options), "help"].map((name) => `--${name}`);
-  const suggestion = nearest(unknown, known);
+  const suggestion = findNearest(unknown, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox ${command.name}" has no option ${unknown}. ${hint}`;
 }

@@ -1,4 +1,4 @@
-import { nearest } from "../options/index.ts";
+import { findNearest } from "../options/index.ts";
 import { UsageError, type Command } from "./command.ts";
 
 /** In the order of the overview. Each is loaded only when it is wanted, so that a command starts at once. */
@@ -30,10 +30,10 @@ export function allCommands(): Promise<readonly Command[]> {
   return Promise.all(Object.values(loaders).map((load) => load()));
 }
 
-export function commandNamed(name: string): Promise<Command> {
+export function loadCommand(name: string): Promise<Command> {
   const load = Object.hasOwn(loaders, name) ? loaders[name] : undefined;
   if (load !== undefined) return load();
-  const suggestion = nearest(name, [...commandNames, "help", "version"]);
+  const suggestion = findNearest(name, [...commandNames, "help", "version"]);
   const hint =
     suggestion === undefined ? `Known are: ${commandNames.join(", ")}.` : `Did you mean ${suggestion}?`;
   throw new UsageError(`There is no command "${name}". ${hint}`);

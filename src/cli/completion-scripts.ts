@@ -12,7 +12,7 @@ export interface CommandWords {
 export const shells = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof shells)[number];
 
-export function wordsOf({ name, summary, actions = [], options }: Command): CommandWords {
+export function toWords({ name, summary, actions = [], options }: Command): CommandWords {
   const all = Object.entries(options).map(([option, { help, type }]) => ({
     name: option,
     help,
@@ -24,11 +24,11 @@ export function wordsOf({ name, summary, actions = [], options }: Command): Comm
 const helpOption = { name: "help", help: "Show this text.", takesValue: false };
 
 export function completionScript(shell: Shell, commands: readonly Command[]): string {
-  const words = commands.map(wordsOf);
-  return { bash, zsh, fish }[shell](words);
+  const words = commands.map(toWords);
+  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](words);
 }
 
-function bash(commands: readonly CommandWords[]): string {
+function bashScript(commands: readonly CommandWords[]): string {
   return `# bash completion for sagabox. Load it with: source <(sagabox completion bash)
 _sagabox() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} words=
@@ -53,8 +53,8 @@ function bashCase({ name, actions, options }: CommandWords): string {
   return `    ${name}) ${files}${first}[[ $current == -* ]] && words="${flags}" ;;`;
 }
 
-function zsh(commands: readonly CommandWords[]): string {
-  const described = commands.map(({ name, summary }) => `    ${quoted(`${name}:${summary}`)}`);
+function zshScript(commands: readonly CommandWords[]): string {
+  const described = commands.map(({ name, summary }) => `    ${quoteForShell(`${name}:${summary}`)}`);
   return `#compdef sagabox
 # zsh completion for sagabox. Load it with: source <(sagabox completion zsh)
 _sagabox() {
@@ -75,14 +75,14 @@ compdef _sagabox sagabox`;
 }
 
 function zshCase({ name, actions, options }: CommandWords): string {
-  const flags = options.map((option) => quoted(`--${option.name}:${option.help}`)).join(" ");
+  const flags = options.map((option) => quoteForShell(`--${option.name}:${option.help}`)).join(" ");
   const first = actions.length === 0 ? "" : `(( CURRENT == 3 )) && compadd -- ${actions.join(" ")}; `;
   return `    ${name}) ${first}local -a flags=(${flags}); if [[ $PREFIX == -* ]]; then _describe 'option' flags; else _files; fi ;;`;
 }
 
-function fish(commands: readonly CommandWords[]): string {
+function fishScript(commands: readonly CommandWords[]): string {
   const lines = commands.flatMap(({ name, summary, actions, options }) => [
-    `complete -c sagabox -n __fish_use_subcommand -f -a ${name} -d ${quoted(summary)}`,
+    `complete -c sagabox -n __fish_use_subcommand -f -a ${name} -d ${quoteForShell(summary)}`,
     ...(actions.length === 0
       ? []
       : [
@@ -92,7 +92,7 @@ function fish(commands: readonly CommandWords[]): string {
     ...options.map(
       (option) =>
         `complete -c sagabox -n '__fish_seen_subcommand_from ${name}' -l ${option.name} ` +
-        `${option.takesValue ? "-r " : ""}-d ${quoted(option.help)}`,
+        `${option.takesValue ? "-r " : ""}-d ${quoteForShell(option.help)}`,
     ),
   ]);
   return ["# fish completion for sagabox. Load it with: sagabox completion fish | source", ...lines].join(
@@ -101,6 +101,6 @@ function fish(commands: readonly CommandWords[]): string {
 }
 
 /** As one word of any of the three shells. */
-function quoted(text: string): string {
+function quoteForShell(text: string): string {
   return `'${text.replaceAll("'", "’").replaceAll("\\", "")}'`;
 }

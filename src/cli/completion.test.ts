@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { wordsOf } from "./completion-scripts.ts";
+import { toWords } from "./completion-scripts.ts";
 import { allCommands } from "./commands.ts";
 
 const commands = await allCommands();
@@ -29,7 +29,7 @@ test("bash completes commands, actions and options", async () => {
 
 test.each(["zsh", "fish"])("the script for %s knows every command, action and option", async (shell) => {
   const source = await script(shell);
-  for (const { name, actions, options } of commands.map(wordsOf)) {
+  for (const { name, actions, options } of commands.map(toWords)) {
     for (const word of [name, ...actions, ...options.map((option) => option.name)]) {
       expect(source, `${name} ${word}`).toContain(word);
     }

@@ -25,7 +25,7 @@ export interface Confirmation {
  * Asks before something that cannot be taken back, or touches many messages. With --yes nobody is asked; where nobody can
  * be asked, it is refused. Resolves false when the answer was another one: nothing is to be done then.
  */
-export async function confirmed(
+export async function confirmAction(
   input: CommandInput,
   io: Io,
   { what, word = "yes", matters = true }: Confirmation,

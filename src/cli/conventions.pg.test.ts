@@ -1,16 +1,16 @@
 import { createServer, type AddressInfo } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { cliHouse } from "../../test/support/cli-house.ts";
+import { cliHarness } from "../../test/support/cli-harness.ts";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import {
   cliSamples,
   runSample,
   sampleFiles,
   type CliSample,
-  type Told,
+  type CliOutput,
 } from "../../test/support/cli-samples.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { allCommands } from "./commands.ts";
 import { dryRunOption, yesOption } from "./confirm.ts";
 
@@ -31,7 +31,7 @@ async function each(
   }
 }
 
-function expectOneLine({ line, code, stderr }: Told, text: RegExp): void {
+function expectOneLine({ line, code, stderr }: CliOutput, text: RegExp): void {
   expect(stderr, line).toMatch(text);
   expect(stderr.trimEnd().split("\n"), line).toHaveLength(1);
   expect(code, line).toBe(1);
@@ -145,7 +145,7 @@ test("a schema that is older or newer than the command is told in one line, and 
 });
 
 test("a role without rights is told in one line that names the role it needs, with exit code 1", async () => {
-  const { login } = await rolesHouse();
+  const { login } = await rolesHarness();
   const url = await login();
   const fill = sampleFiles();
   await each(
@@ -161,7 +161,7 @@ test("a role without rights is told in one line that names the role it needs, wi
 });
 
 test("who may only look is told in one line which role an action needs, and nothing is done", async () => {
-  const { login, fill, count } = await cliHouse();
+  const { login, fill, count } = await cliHarness();
   const url = await login("viewer");
   const before = await count("audit_log");
   await each(
@@ -186,7 +186,7 @@ test("who may only look is told in one line which role an action needs, and noth
 });
 
 test("what takes --yes is refused with 2 in a script without it, empty runs too, and nothing is done", async () => {
-  const { url, fill, count } = await cliHouse();
+  const { url, fill, count } = await cliHarness();
   const before = await count("audit_log");
   await each(
     ({ argv }) => argv.includes("--yes") && argv[1] !== "<letter-replayed>", // one letter is replayed at once

@@ -5,7 +5,7 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { startCli } from "../../test/support/run-cli.ts";
-import { freePort } from "../embedded/free-port.ts";
+import { findFreePort } from "../embedded/free-port.ts";
 
 function folder(): string {
   const path = mkdtempSync(join(tmpdir(), "sagabox-dev-"));
@@ -34,7 +34,7 @@ test(
   async () => {
     const cwd = folder();
     const first = startCli(["dev"], { cwd });
-    await first.printed("Press Ctrl-C");
+    await first.waitForOutput("Press Ctrl-C");
     const url = printedUrl(first.stdout);
     expect(await ask(url, "select count(*)::int as n from sagabox.relay_lane")).toEqual([
       { n: expect.any(Number) },
@@ -64,7 +64,7 @@ test(
       cwd,
       env: { SAGABOX_HOST: "::1" },
     });
-    await second.printed("worker on ::1 0 with postgres://");
+    await second.waitForOutput("worker on ::1 0 with postgres://");
     expect(printedUrl(second.stdout)).toBe(url); // what was exported for the first start is still good
     expect(await ask(printedUrl(second.stdout), "select n from mine")).toEqual([{ n: 7 }]);
     second.child.kill("SIGTERM");
@@ -76,9 +76,9 @@ test(
 
 test("dev starts its server on the port that is asked for, and refuses what is none", async () => {
   const cwd = folder();
-  const port = await freePort();
+  const port = await findFreePort();
   const cli = startCli(["dev", "--database-port", String(port)], { cwd });
-  await cli.printed("Press Ctrl-C");
+  await cli.waitForOutput("Press Ctrl-C");
   expect(new URL(printedUrl(cli.stdout)).port).toBe(String(port));
   cli.child.kill("SIGTERM");
   expect((await cli.ended).code).toBe(0);
@@ -90,7 +90,7 @@ test("dev uses the database of DATABASE_URL when there is one, and does not prin
   const { url } = await temporaryDatabase();
   const cwd = folder();
   const cli = startCli(["dev"], { cwd, env: { DATABASE_URL: url } });
-  await cli.printed("Press Ctrl-C");
+  await cli.waitForOutput("Press Ctrl-C");
   cli.child.kill("SIGTERM");
   const { code, stdout } = await cli.ended;
   expect(code).toBe(0);
@@ -104,10 +104,10 @@ test(
   async () => {
     const cwd = folder();
     const first = startCli(["dev"], { cwd });
-    await first.printed("Press Ctrl-C");
+    await first.waitForOutput("Press Ctrl-C");
     const url = printedUrl(first.stdout);
     const second = startCli(["dev"], { cwd });
-    await second.printed("Press Ctrl-C");
+    await second.waitForOutput("Press Ctrl-C");
     second.child.kill("SIGINT");
     expect(await second.ended).toMatchObject({ code: 0 });
     expect(second.stdout).toContain("PostgreSQL stays, since others are connected to it.");

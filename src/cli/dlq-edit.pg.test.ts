@@ -7,7 +7,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
-import { ada, personsBus, personsDatabase, Registered } from "../../test/support/persons.ts";
+import { ada, subjectsBus, subjectsDatabase, Registered } from "../../test/support/data-subjects.ts";
 import { until } from "../../test/support/relays.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -100,7 +100,7 @@ test("dlq edit: what does not fit the contract, has another key, is no JSON or c
   await bus.transaction((tx) => tx.publish(Placed, { id: "o1", total: 1 }));
   await until(async () => (await letters()).length === 1);
   const letter = (await letters())[0]?.id ?? "";
-  const app = fileURLToPath(new URL("../../test/support/letter-app.ts", import.meta.url));
+  const app = fileURLToPath(new URL("../../test/support/dead-letter-service.ts", import.meta.url));
   for (const [text, code] of [
     ['{"id":"o1","total":"much"}', "PAYLOAD_INVALID"],
     ['{"id":"o2","total":1}', "DEAD_LETTER_EDIT_REFUSED"],
@@ -124,8 +124,8 @@ test("dlq edit: what does not fit the contract, has another key, is no JSON or c
 });
 
 test("dlq edit: personal values stay sealed and in place, and the handler can still open them", async () => {
-  const database = await personsDatabase(30);
-  const bus = personsBus(database);
+  const database = await subjectsDatabase(30);
+  const bus = subjectsBus(database);
   const { dlq, file, letters } = await house(database.url);
   const got: unknown[] = [];
   bus.on(Registered, { consumer: "mail" }, ({ data }) => {

@@ -1,7 +1,7 @@
 /** What a script may rely on. The documentation is made from the table below. */
 export const DONE = 0;
 export const FAILED = 1;
-export const MISUSED = 2;
+export const USAGE_ERROR = 2;
 export const FOUND = 3;
 export const STOPPED = 4;
 
@@ -11,7 +11,7 @@ export const exitCodes: readonly { readonly code: number; readonly meaning: stri
     code: FAILED,
     meaning: "It failed or was refused: no database, a missing migration or right, nothing under that id.",
   },
-  { code: MISUSED, meaning: "The command line or the configuration makes no sense. Nothing was done." },
+  { code: USAGE_ERROR, meaning: "The command line or the configuration makes no sense. Nothing was done." },
   { code: FOUND, meaning: "It checked, and found something that a person should look at." },
   {
     code: STOPPED,

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -104,7 +104,7 @@ test("explain: what is not there, what is no id, and no database each get one li
 });
 
 test("explain: a viewer learns where it is, and neither its key nor why it failed", async () => {
-  const { login, bus } = await rolesHouse();
+  const { login, bus } = await rolesHarness();
   const shop = await bus(["worker"]);
   shop.on(Placed, { consumer: "billing" }, () => {
     throw permanent("no price for a-secret");

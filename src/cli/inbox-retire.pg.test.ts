@@ -3,7 +3,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { consumersAtWork, someDeadLetters } from "../../test/support/dead-letters.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -12,7 +12,7 @@ const Ship = command("order.ship", { schema: z.object({ n: z.number() }), key: (
 const why = ["--reason", "renamed", "--yes"];
 
 async function setup() {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const operator = await house.login("operator", "viewer");
   const cli = (...args: string[]) => cliInProcess(args, { DATABASE_URL: operator, USER: "ann" });
   const handled: string[] = [];

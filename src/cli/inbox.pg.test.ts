@@ -1,11 +1,11 @@
 import { expect, test, vi } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
 async function setup() {
-  const { pool, url, login } = await rolesHouse();
+  const { pool, url, login } = await rolesHarness();
   await pool.query(`insert into sagabox.consumer_inbox
       (consumer, event_id, source_topic, event_type, consumed_at, processing_duration_ms)
     select consumer, 'm-' || age, 'orders', 'order.placed', now() - age * interval '1 minute', 7

@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, test, vi } from "vitest";
-import { cliHouse } from "../../test/support/cli-house.ts";
+import { cliHarness } from "../../test/support/cli-harness.ts";
 import { cliSamples, runSample, type CliSample } from "../../test/support/cli-samples.ts";
 import { foreignTimes } from "../../test/support/foreign-times.ts";
-import { addRecorded, shapeDifferences, shapeOf, shapeText } from "../../test/support/json-shape.ts";
+import { addRecorded, shapeDifferences, buildShape, shapeText } from "../../test/support/json-shape.ts";
 import { commandNames } from "./commands.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
@@ -41,7 +41,7 @@ function printsData({ silent, slow }: CliSample): boolean {
 }
 
 test("--json has the same keys and types as recorded, for every action that prints data", async () => {
-  const { url, fill } = await cliHouse();
+  const { url, fill } = await cliHarness();
   const known = recorded();
   const [seen, differences]: [Map<string, string>, string[]] = [new Map(), []];
   for (const name of commandNames) {
@@ -50,7 +50,7 @@ test("--json has the same keys and types as recorded, for every action that prin
       expect(sample.inVain === true ? [1] : [0, 3], `${told.line}\n${told.stderr}`).toContain(told.code);
       expect(told.stderr, told.line).toBe("");
       expect(foreignTimes(parsed(told.stdout)), `${told.line}: times that are not ISO 8601`).toEqual([]);
-      const shape = shapeOf(parsed(told.stdout), anything);
+      const shape = buildShape(parsed(told.stdout), anything);
       const before = known.get(told.line) ?? "";
       const found = shapeDifferences(shape, before);
       addRecorded(shape, before);
@@ -76,8 +76,8 @@ test("a time as PostgreSQL writes it is told, wherever it stands, and one of ISO
 });
 
 test("a key that is new, gone, absent at times or of another type is told", () => {
-  const before = shapeText(shapeOf([{ at: "x", ids: ["a"], rows: [{ n: 1 }, { n: null, why: "x" }] }]));
-  const changes = (after: object): readonly string[] => shapeDifferences(shapeOf([after]), before);
+  const before = shapeText(buildShape([{ at: "x", ids: ["a"], rows: [{ n: 1 }, { n: null, why: "x" }] }]));
+  const changes = (after: object): readonly string[] => shapeDifferences(buildShape([after]), before);
   const rows = [{ n: 1 }];
   expect(changes({ at: "y", ids: [], rows: [{ n: null }] })).toEqual([]);
   expect(changes({ at: "y", ids: [], rows, more: 1 })).toEqual([". more is new"]);

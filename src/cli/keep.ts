@@ -8,7 +8,7 @@ export const keepOption: CommandOption = {
 };
 
 /** There is no default: the one of this version may not be what the service was given. */
-export function keepOf(input: CommandInput): Duration {
+export function readKeep(input: CommandInput): Duration {
   const keep = textValue(input, "keep");
   if (keep === undefined)
     throw new UsageError("It needs --keep <time>, such as --keep 30d: what is older goes.");

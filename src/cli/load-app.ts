@@ -22,7 +22,7 @@ export async function loadApp(path: string, folder: string): Promise<RunnableBus
   }
   const exported = await importModule(path, file);
   for (const candidate of [exported["default"], exported["bus"]]) {
-    const bus = await asBus(path, candidate);
+    const bus = await toBus(path, candidate);
     if (bus !== undefined) return bus;
   }
   throw invalid(path, "Export the bus as `default` or as `bus`, or a function that returns it.");
@@ -44,24 +44,25 @@ function importProblem(error: unknown, file: string): string {
   if (code === "ERR_UNKNOWN_FILE_EXTENSION") {
     return 'this Node does not read TypeScript. Build it first, or set NODE_OPTIONS="--import tsx".';
   }
-  const place = error instanceof SyntaxError ? (placeIn(error.stack) ?? placeByCheck(file)) : undefined;
+  const place =
+    error instanceof SyntaxError ? (findLocation(error.stack) ?? findLocationByCheck(file)) : undefined;
   return place === undefined ? errorText(error) : `${errorText(error)} at ${place}`;
 }
 
 /** Node puts file and line before an error of the syntax, where it tells them. */
-function placeIn(text = ""): string | undefined {
+function findLocation(text = ""): string | undefined {
   const [, file = "", line] = /^(\S.*?):(\d+)\n/.exec(text) ?? [];
   if (line === undefined) return undefined;
   return `${file.startsWith("file:") ? fileURLToPath(file) : file}:${line}`;
 }
 
 // Of a module that it imports itself, Node keeps the place to itself; asked to check the file, it tells.
-function placeByCheck(file: string): string | undefined {
+function findLocationByCheck(file: string): string | undefined {
   const options = { encoding: "utf8", timeout: CHECK_MS, windowsHide: true } as const;
-  return placeIn(spawnSync(process.execPath, ["--check", file], options).stderr);
+  return findLocation(spawnSync(process.execPath, ["--check", file], options).stderr);
 }
 
-async function asBus(path: string, candidate: unknown): Promise<RunnableBus | undefined> {
+async function toBus(path: string, candidate: unknown): Promise<RunnableBus | undefined> {
   if (isBus(candidate)) return candidate;
   if (typeof candidate !== "function") return undefined;
   let made: unknown;

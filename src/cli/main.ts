@@ -3,7 +3,7 @@ import type { Io } from "./command.ts";
 import { fitTables } from "./fit-tables.ts";
 import { safeLines } from "./print.ts";
 import { runCli } from "./run-cli.ts";
-import { terminalOf } from "./terminal.ts";
+import { createTerminal } from "./terminal.ts";
 
 // Whoever reads our output may leave early, as `head` does; that is no failure of ours.
 process.stdout.on("error", () => process.exit(0));
@@ -23,7 +23,7 @@ const io: Io = {
     process.env[name] = value;
   },
   exit: (code) => process.exit(code),
-  terminal: terminalOf(process),
+  terminal: createTerminal(process),
 };
 
 const code = await runCli(process.argv.slice(2), io);

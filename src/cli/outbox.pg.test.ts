@@ -2,14 +2,14 @@ import { EventEmitter } from "node:events";
 import { expect, test, vi } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { anOutgoing, type OutboxRow } from "../../test/support/outbox-rows.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { OutboxWriter } from "../outbox/index.ts";
 import { pgDatabase } from "../storage/index.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
 async function setup() {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const [viewer, operator] = [await house.login("viewer"), await house.login("operator")];
   const cli = (url: string, ...args: string[]) => cliInProcess(args, { DATABASE_URL: url, USER: "ann" });
   const writer = new OutboxWriter("sagabox", house.observer);

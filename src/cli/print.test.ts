@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { SagaboxError } from "../errors/index.ts";
-import { errorText, json, table } from "./print.ts";
+import { fullErrorText, jsonText, table } from "./print.ts";
 
 test("columns are as wide as their widest cell, and nothing is shown as a dash", () => {
   expect(
@@ -19,17 +19,17 @@ test("data with terminal escapes cannot repaint the table or forge a row", () =>
   expect(shown.split("\n")).toHaveLength(3);
   // eslint-disable-next-line no-control-regex -- control characters are what this is about
   expect(shown).not.toMatch(/[\u001b\r\u202e]/);
-  expect(json({ a: "\u001b\u202e" })).toBe('{"a":"\\u001b\\u202e"}');
+  expect(jsonText({ a: "\u001b\u202e" })).toBe('{"a":"\\u001b\\u202e"}');
 });
 
 test("an error shows its code, and neither a password nor a stack", () => {
   const error = new SagaboxError("STORAGE_UNAVAILABLE", "postgres://app:canary@db cannot be reached.");
-  expect(errorText(error, false)).toBe("postgres://app:***@db cannot be reached. [STORAGE_UNAVAILABLE]");
+  expect(fullErrorText(error, false)).toBe("postgres://app:***@db cannot be reached. [STORAGE_UNAVAILABLE]");
 });
 
 test("the stack and the cause are shown when asked for", () => {
   const error = new SagaboxError("APP_MODULE_INVALID", "no", { cause: new TypeError("deep down") });
-  expect(errorText(error, true)).toMatch(
+  expect(fullErrorText(error, true)).toMatch(
     /no \[APP_MODULE_INVALID\]\n.*print\.test.*Caused by: TypeError: deep down/s,
   );
 });

@@ -17,12 +17,12 @@ export function table(headings: readonly string[], rows: readonly (readonly Cell
   return [line(headings), line(widths.map((width) => "─".repeat(width))), ...cells.map(line)].join("\n");
 }
 
-export function json(value: unknown): string {
+export function jsonText(value: unknown): string {
   return printableJson(value);
 }
 
 /** An error for people: what happened and its code, without passwords; the stack only when asked for. */
-export function errorText(error: unknown, withStack: boolean): string {
+export function fullErrorText(error: unknown, withStack: boolean): string {
   const text = isSagaboxError(error) ? `${error.message} [${error.code}]` : plainText(error);
   const stack = withStack && error instanceof Error ? `\n${error.stack ?? ""}${causeText(error.cause)}` : "";
   return safeLines(`${text}${stack}`);

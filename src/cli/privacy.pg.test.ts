@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { ada, personsBus, personsDatabase, Registered } from "../../test/support/persons.ts";
+import { ada, subjectsBus, subjectsDatabase, Registered } from "../../test/support/data-subjects.ts";
 import { keyRingFile } from "../privacy/index.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -18,8 +18,8 @@ async function setup() {
   const key = (seed: number): string =>
     Buffer.from(Array.from({ length: 32 }, (_, n) => (n * 13 + seed * 57) % 256)).toString("base64");
   const ringPath = file("ring", `a ${key(1)}\nindex ${key(9)}`);
-  const database = await personsDatabase();
-  const bus = personsBus(database, { privacy: { keys: keyRingFile(ringPath) } });
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, { privacy: { keys: keyRingFile(ringPath) } });
   await bus.transaction((tx) => tx.publish(Registered, ada));
   const env = { DATABASE_URL: database.url, SAGABOX_KEY_RING_FILE: ringPath, USER: "clerk" };
   const cli = (...args: string[]) => cliInProcess(args, env);

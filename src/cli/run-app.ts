@@ -1,4 +1,4 @@
-import { shutdownMsOf, type RunOptions } from "../app/index.ts";
+import { findShutdownMs, type RunOptions } from "../app/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { every, systemClock, withDeadline } from "../runtime/index.ts";
 import type { Io } from "./command.ts";
@@ -23,7 +23,7 @@ export async function runApp(
   try {
     const bus = await Promise.race([load(), stop.requested]);
     if (typeof bus === "string") return;
-    const shutdownMs = shutdownMsOf(bus) ?? otherwiseMs;
+    const shutdownMs = findShutdownMs(bus) ?? otherwiseMs;
     const running = bus.run(options);
     const failed = running.then(() => stop.requested);
     try {
@@ -46,8 +46,8 @@ async function stopWithin(bus: RunnableBus, shutdownMs: number): Promise<void> {
     clean: false,
     timedOut: true,
   }));
-  if (!says(result, "clean", false)) return;
-  if (says(result, "timedOut", true)) {
+  if (!hasFlag(result, "clean", false)) return;
+  if (hasFlag(result, "timedOut", true)) {
     throw new SagaboxError(
       "SHUTDOWN_TIMEOUT",
       `Not everything had ended after ${Math.round(systemClock.monotonicMs() - began)} ms. What was left is safe and will be ` +
@@ -61,6 +61,6 @@ async function stopWithin(bus: RunnableBus, shutdownMs: number): Promise<void> {
   );
 }
 
-function says(result: unknown, name: "clean" | "timedOut", value: boolean): boolean {
+function hasFlag(result: unknown, name: "clean" | "timedOut", value: boolean): boolean {
   return typeof result === "object" && result !== null && (result as Record<string, unknown>)[name] === value;
 }

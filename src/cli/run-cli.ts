@@ -1,10 +1,10 @@
-import { isSagaboxError, nearest, type ErrorCode } from "../errors/index.ts";
+import { isSagaboxError, findNearest, type ErrorCode } from "../errors/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
 import { packageVersion } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Io } from "./command.ts";
-import { allCommands, commandNamed, commandNames } from "./commands.ts";
-import { exitCodes, FAILED, MISUSED } from "./exit-codes.ts";
-import { errorText } from "./print.ts";
+import { allCommands, loadCommand, commandNames } from "./commands.ts";
+import { exitCodes, FAILED, USAGE_ERROR } from "./exit-codes.ts";
+import { fullErrorText } from "./print.ts";
 
 /** Runs one command line and returns its exit code; every failure is told on standard error. */
 export async function runCli(args: readonly string[], io: Io): Promise<number> {
@@ -12,9 +12,9 @@ export async function runCli(args: readonly string[], io: Io): Promise<number> {
     return await dispatch(args, io);
   } catch (error) {
     const misused = error instanceof UsageError || isMisuse(error);
-    io.err(`sagabox: ${errorText(explained(error, args, io), wantsStack(io))}`);
-    if (error instanceof UsageError) io.err(`Run \`sagabox ${helpFor(args)}\` to see what there is.`);
-    return misused ? MISUSED : FAILED;
+    io.err(`sagabox: ${fullErrorText(explainError(error, args, io), wantsStack(io))}`);
+    if (error instanceof UsageError) io.err(`Run \`sagabox ${helpCommand(args)}\` to see what there is.`);
+    return misused ? USAGE_ERROR : FAILED;
   }
 }
 
@@ -24,11 +24,11 @@ async function dispatch([name = "help", ...rest]: readonly string[], io: Io): Pr
     return 0;
   }
   if (name === "help" || name === "--help" || name === "-h") {
-    io.out(rest[0] === undefined ? await overview() : commandHelp(await commandNamed(rest[0])));
+    io.out(rest[0] === undefined ? await overview() : commandHelp(await loadCommand(rest[0])));
     return 0;
   }
   if (name.startsWith("-")) throw new UsageError(flagProblem(name));
-  const command = await commandNamed(name);
+  const command = await loadCommand(name);
   if (rest.includes("-h")) return dispatch(["help", name], io);
   const input = parseCommand(command, rest);
   if (input.values["help"] === true) return dispatch(["help", name], io);
@@ -37,7 +37,7 @@ async function dispatch([name = "help", ...rest]: readonly string[], io: Io): Pr
 
 function flagProblem(flag: string): string {
   const known = ["--help", "--version"];
-  const suggestion = nearest(flag, known);
+  const suggestion = findNearest(flag, known);
   const hint =
     suggestion === undefined
       ? `Known are: ${known.join(", ")}. Options of a command stand behind its name.`
@@ -45,7 +45,7 @@ function flagProblem(flag: string): string {
   return `There is no option ${flag}. ${hint}`;
 }
 
-function helpFor([name]: readonly string[]): string {
+function helpCommand([name]: readonly string[]): string {
   return name !== undefined && commandNames.includes(name) ? `help ${name}` : "help";
 }
 
@@ -78,7 +78,7 @@ function isMisuse(error: unknown): boolean {
 }
 
 /** What the server said in its own words, where a command has let it pass. */
-function explained(error: unknown, args: readonly string[], { env }: Io): unknown {
+function explainError(error: unknown, args: readonly string[], { env }: Io): unknown {
   const given = args.flatMap(
     (arg, index) =>
       /^--schema(?:=(.*))?$/.exec(arg)?.[1] ?? (arg === "--schema" ? (args[index + 1] ?? []) : []),

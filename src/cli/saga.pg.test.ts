@@ -7,16 +7,16 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { Approved, sagaOptions } from "../../test/support/approved-order.ts";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { runCli } from "../../test/support/run-cli.ts";
-import { orderSaga } from "../../test/support/saga-app.ts";
-import { sagaHouse } from "../../test/support/saga-house.ts";
+import { orderSaga } from "../../test/support/saga-service.ts";
+import { sagaHarness } from "../../test/support/saga-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
-const app = fileURLToPath(new URL("../../test/support/saga-app.ts", import.meta.url));
+const app = fileURLToPath(new URL("../../test/support/saga-service.ts", import.meta.url));
 const why = ["--actor", "ann", "--reason", "ticket 7"];
 
 async function setup() {
-  const house = await sagaHouse();
+  const house = await sagaHarness();
   const { bus, url, start, at } = house;
   const order = orderSaga();
   bus.register(order);

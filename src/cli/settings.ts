@@ -4,23 +4,23 @@ import {
   assertMigrated,
   explainPostgresError,
   pgDatabase,
-  quotedSchema,
+  quoteSchema,
   type Database,
   type NeededRole,
 } from "../storage/index.ts";
 import { textValue, type CommandInput, type Io } from "./command.ts";
 
 /** The checked environment; variables that look like ours but are read by nobody are mentioned. */
-export function environment(io: Io): EnvironmentOptions {
-  mentionUnknown(io);
+export function loadEnvironment(io: Io): EnvironmentOptions {
+  warnUnknownVariables(io);
   return readEnvironment(io.env);
 }
 
-const mentioned = new WeakSet<Io>();
+const warnedIos = new WeakSet<Io>();
 
-export function mentionUnknown(io: Io): void {
-  if (mentioned.has(io)) return;
-  mentioned.add(io);
+export function warnUnknownVariables(io: Io): void {
+  if (warnedIos.has(io)) return;
+  warnedIos.add(io);
   for (const { name, suggestion } of unknownVariables(io.env)) {
     io.err(
       `${name} is set but read by nobody.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,
@@ -28,9 +28,9 @@ export function mentionUnknown(io: Io): void {
   }
 }
 
-export function schemaName(input: CommandInput, { schema }: EnvironmentOptions): string {
+export function readSchemaName(input: CommandInput, { schema }: EnvironmentOptions): string {
   const name = textValue(input, "schema") ?? schema ?? "sagabox";
-  quotedSchema(name);
+  quoteSchema(name);
   return name;
 }
 
@@ -63,19 +63,19 @@ export async function withSchema<T>(
   needs: NeededRole,
   work: (database: Database, schema: string) => Promise<T>,
 ): Promise<T> {
-  const env = environment(io);
-  const schema = schemaName(input, env);
+  const env = loadEnvironment(io);
+  const schema = readSchemaName(input, env);
   return withDatabase(env.databaseUrl, async (database) => {
     try {
-      return await work(migrated(database, schema), schema);
+      return await work(withMigrationCheck(database, schema), schema);
     } catch (error) {
-      throw explainPostgresError(deniedByUs(error), quotedSchema(schema), needs);
+      throw explainPostgresError(unwrapDenied(error), quoteSchema(schema), needs);
     }
   });
 }
 
 /** The same database, which looks before its first statement; what is wrong with the command line is told before that. */
-function migrated(database: Database, schema: string): Database {
+function withMigrationCheck(database: Database, schema: string): Database {
   let looked: Promise<void> | undefined;
   const ready = (): Promise<void> => (looked ??= assertMigrated(database, schema));
   return {
@@ -97,6 +97,6 @@ function migrated(database: Database, schema: string): Database {
 }
 
 // Who may not even look whether the schema is new enough was told so without the name of a role.
-function deniedByUs(error: unknown): unknown {
+function unwrapDenied(error: unknown): unknown {
   return isSagaboxError(error, "STORAGE_PERMISSION_DENIED") ? (error.cause ?? error) : error;
 }

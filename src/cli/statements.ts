@@ -1,7 +1,7 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 /** Programs other than this one that are connected to the server. */
-export const otherClients = statement(
+export const otherClients = defineStatement(
   "sagabox.dev.other_clients",
   `select count(*)::int as count
      from pg_stat_activity

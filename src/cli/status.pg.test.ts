@@ -3,14 +3,14 @@ import { expect, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { until } from "../../test/support/relays.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
 const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
 
 test("status: what waits, who works and what died on one screen, for a role that may only look", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const env = { DATABASE_URL: await house.login("viewer") };
   const status = (...args: string[]) => cliInProcess(["status", ...args], env);
 
@@ -54,7 +54,7 @@ test("status: what waits, who works and what died on one screen, for a role that
 });
 
 test("status --check is healthy while a relay is alive, and not without one, though nothing waits", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const env = { DATABASE_URL: await house.login("viewer") };
   const check = () => cliInProcess(["status", "--check"], env);
   const bus = await house.bus(["worker"]);

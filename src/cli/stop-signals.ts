@@ -30,7 +30,7 @@ export function listenForStop(
   const requested = new Promise<StopSignal>((settle) => {
     resolve = settle;
   });
-  const hear = (signal: StopSignal) => (): void => {
+  const onSignal = (signal: StopSignal) => (): void => {
     const nowMs = clock.monotonicMs();
     if (first === undefined) {
       first = { signal, atMs: nowMs };
@@ -40,7 +40,7 @@ export function listenForStop(
     const echo = signal === "SIGINT" && first.signal === "SIGINT" && nowMs - first.atMs < SAME_KEY_PRESS_MS;
     if (!echo) exit(EXIT_CODES[signal]);
   };
-  const hearing = { SIGTERM: hear("SIGTERM"), SIGINT: hear("SIGINT") };
+  const hearing = { SIGTERM: onSignal("SIGTERM"), SIGINT: onSignal("SIGINT") };
   source.on("SIGTERM", hearing.SIGTERM);
   source.on("SIGINT", hearing.SIGINT);
   return {

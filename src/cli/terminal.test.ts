@@ -1,9 +1,9 @@
 import { EventEmitter } from "node:events";
 import { expect, test } from "vitest";
 import { parseCommand, UsageError, type Command, type Io, type Terminal } from "./command.ts";
-import { confirmed, yesOption } from "./confirm.ts";
-import { progress } from "./progress.ts";
-import { watched, watchOption } from "./watch.ts";
+import { confirmAction, yesOption } from "./confirm.ts";
+import { startProgress } from "./progress.ts";
+import { printOrWatch, watchOption } from "./watch.ts";
 
 function ioWith(terminal?: Terminal): Io & { readonly printed: string[]; readonly told: string[] } {
   const [printed, told]: [string[], string[]] = [[], []];
@@ -40,7 +40,7 @@ test("a number behind --watch is its value, and anything else leaves it standing
 
 test("without --watch there is one look, and its exit code counts", async () => {
   const io = ioWith();
-  expect(await watched(input(), io, () => Promise.resolve({ text: "seen", code: 3 }))).toBe(3);
+  expect(await printOrWatch(input(), io, () => Promise.resolve({ text: "seen", code: 3 }))).toBe(3);
   expect(io.printed).toEqual(["seen"]);
 });
 
@@ -53,7 +53,7 @@ test("with --watch it looks until Ctrl-C, on a cleared screen only where there i
       if (looks === 3) (io.signals as EventEmitter).emit("SIGINT");
       return Promise.resolve({ text: `look ${looks}`, code: 0 });
     };
-    expect(await watched(input("--watch", "0.1"), io, look)).toBe(0);
+    expect(await printOrWatch(input("--watch", "0.1"), io, look)).toBe(0);
     expect(io.printed).toHaveLength(3);
     expect(io.printed[2]?.startsWith("\u001b[H")).toBe(out);
   }
@@ -61,21 +61,21 @@ test("with --watch it looks until Ctrl-C, on a cleared screen only where there i
 
 test("--watch refuses what is no sensible number of seconds", async () => {
   const look = () => Promise.resolve({ text: "", code: 0 });
-  await expect(watched(input("--watch", "0"), ioWith(), look)).rejects.toThrow(UsageError);
+  await expect(printOrWatch(input("--watch", "0"), ioWith(), look)).rejects.toThrow(UsageError);
 });
 
 test("nothing that needs a confirmation is done without one", async () => {
   const what = "2 messages go.";
-  await expect(confirmed(input(), ioWith(), { what })).rejects.toThrow(/add --yes/);
-  expect(await confirmed(input("--yes"), ioWith(), { what })).toBe(true);
-  await expect(confirmed(input(), ioWith(), { what, matters: false })).rejects.toThrow(/add --yes/);
+  await expect(confirmAction(input(), ioWith(), { what })).rejects.toThrow(/add --yes/);
+  expect(await confirmAction(input("--yes"), ioWith(), { what })).toBe(true);
+  await expect(confirmAction(input(), ioWith(), { what, matters: false })).rejects.toThrow(/add --yes/);
   const silent = ioWith({ out: true, ask: () => Promise.reject(new Error("asked")) });
-  expect(await confirmed(input(), silent, { what, matters: false })).toBe(true);
+  expect(await confirmAction(input(), silent, { what, matters: false })).toBe(true);
   const answers = ["shop", "nope", undefined];
   const io = ioWith({ out: true, ask: () => Promise.resolve(answers.shift()) });
-  expect(await confirmed(input(), io, { what, word: "shop" })).toBe(true);
-  expect(await confirmed(input(), io, { what, word: "shop" })).toBe(false);
-  expect(await confirmed(input(), io, { what, word: "shop" })).toBe(false);
+  expect(await confirmAction(input(), io, { what, word: "shop" })).toBe(true);
+  expect(await confirmAction(input(), io, { what, word: "shop" })).toBe(false);
+  expect(await confirmAction(input(), io, { what, word: "shop" })).toBe(false);
   expect(io.told).toEqual(["Nothing was done.", "Nothing was done."]);
 });
 
@@ -83,9 +83,9 @@ test("progress is a bar on a screen, and a line now and then elsewhere", () => {
   let nowMs = 0;
   const clock = { wallMs: () => nowMs, monotonicMs: () => nowMs };
   const drawn: (string | null)[] = [];
-  const onScreen = progress(ioWith({ out: true, draw: (line) => void drawn.push(line) }), "sent", clock);
+  const onScreen = startProgress(ioWith({ out: true, draw: (line) => void drawn.push(line) }), "sent", clock);
   const piped = ioWith();
-  const inLines = progress(piped, "sent", clock);
+  const inLines = startProgress(piped, "sent", clock);
   for (const [ms, done] of [
     [0, 0],
     [50, 1],
@@ -93,8 +93,8 @@ test("progress is a bar on a screen, and a line now and then elsewhere", () => {
     [6_000, 60],
   ] as const) {
     nowMs = ms;
-    onScreen.at(done, 120);
-    inLines.at(done, 120);
+    onScreen.update(done, 120);
+    inLines.update(done, 120);
   }
   onScreen.end();
   inLines.end();

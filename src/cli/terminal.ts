@@ -9,7 +9,7 @@ interface Streams {
 }
 
 /** What there is of a terminal in front of this process. */
-export function terminalOf({ stdin, stdout, stderr }: Streams): Terminal {
+export function createTerminal({ stdin, stdout, stderr }: Streams): Terminal {
   const draw = (line: string | null): void => {
     const shown = line === null ? "" : safeLines(line).slice(0, Math.max(10, stderr.columns - 1));
     stderr.write(`\r\u001b[2K${shown}`);

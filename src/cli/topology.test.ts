@@ -3,12 +3,12 @@ import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import type { BusTopology } from "../app/index.ts";
 import type { PlannedGroup } from "../transport/index.ts";
-import { kafkaTopology } from "../transports/kafka/declared.ts";
+import { planKafkaTopology } from "../transports/kafka/planned-topology.ts";
 import { kafkaSettings } from "../transports/kafka/options.ts";
-import { natsTopology } from "../transports/nats/declared.ts";
+import { planNatsTopology } from "../transports/nats/planned-topology.ts";
 import { natsSettings } from "../transports/nats/options.ts";
 
-const app = fileURLToPath(new URL("../../test/support/topology-app.ts", import.meta.url));
+const app = fileURLToPath(new URL("../../test/support/topology-service.ts", import.meta.url));
 const groups: readonly PlannedGroup[] = [
   {
     service: "shop",
@@ -46,7 +46,7 @@ test("topology: what is made at RabbitMQ and the rights for it, while nobody is 
 });
 
 test("topology: Kafka has topics with their partitions, and groups", () => {
-  const seen = kafkaTopology(kafkaSettings({ brokers: ["127.0.0.1:1"], prefix: "shop." }), groups);
+  const seen = planKafkaTopology(kafkaSettings({ brokers: ["127.0.0.1:1"], prefix: "shop." }), groups);
   expect(named(seen)).toEqual(
     expect.arrayContaining([
       "topic shop.events.order.placed",
@@ -59,7 +59,7 @@ test("topology: Kafka has topics with their partitions, and groups", () => {
 });
 
 test("topology: NATS has its four streams, and consumers on them", () => {
-  const seen = natsTopology(natsSettings({ servers: "nats://127.0.0.1:1" }), groups);
+  const seen = planNatsTopology(natsSettings({ servers: "nats://127.0.0.1:1" }), groups);
   expect(named(seen).slice(0, 4)).toEqual([
     "stream dp_messages",
     "stream dp_retries",

@@ -2,14 +2,14 @@ import { EventEmitter } from "node:events";
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import { someDeadLetters } from "../../test/support/dead-letters.ts";
-import { rolesHouse } from "../../test/support/roles-house.ts";
+import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { OutboxWriter } from "../outbox/index.ts";
 import { silentObserver } from "../telemetry/index.ts";
 import { anOutgoing } from "../../test/support/outbox-rows.ts";
 
 test("G13: verify as an operator says that all is well, then finds what was lost, and exits with 3", async () => {
-  const { pool, login } = await rolesHouse();
+  const { pool, login } = await rolesHarness();
   const env = { DATABASE_URL: await login("operator") };
   expect((await cliInProcess(["verify"], env)).stdout).toMatch(/^Kept: there are no messages to count;/);
   const writer = new OutboxWriter("sagabox", silentObserver);
@@ -43,7 +43,7 @@ test("G13: verify as an operator says that all is well, then finds what was lost
 });
 
 test("G13: verify does not say that all is well when it could not look, and exits with 4", async () => {
-  const { pool, login } = await rolesHouse();
+  const { pool, login } = await rolesHarness();
   const env = { DATABASE_URL: await login("operator") };
   await new OutboxWriter("sagabox", silentObserver).write(pgDatabase(pool), [anOutgoing()]);
   const client = await pool.connect();
@@ -60,7 +60,7 @@ test("G13: verify does not say that all is well when it could not look, and exit
 test.each([[["--watch", "60"]], [[]]])(
   "G13: Ctrl-C ends verify %j between two windows, and it says so",
   async (more) => {
-    const { pool, login } = await rolesHouse();
+    const { pool, login } = await rolesHarness();
     await new OutboxWriter("sagabox", silentObserver).write(pgDatabase(pool), [anOutgoing()]);
     const signals = new EventEmitter();
     signals.on("newListener", (name) => {
@@ -79,7 +79,7 @@ test.each([[["--watch", "60"]], [[]]])(
 );
 
 test("verify says that its table is about sending, and counts the dead letters of consumers beside it", async () => {
-  const { pool, login } = await rolesHouse();
+  const { pool, login } = await rolesHarness();
   const env = { DATABASE_URL: await login("operator") };
   await someDeadLetters(pool, { type: "order.placed", topic: "orders" }, [
     { consumer: "billing", letters: 5, error: "'broken'" },

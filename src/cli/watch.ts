@@ -1,6 +1,6 @@
 import { sleep } from "../runtime/index.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "./command.ts";
-import { interruptible } from "./interrupt.ts";
+import { runInterruptible } from "./interrupt.ts";
 
 export const watchOption: CommandOption = {
   type: "string",
@@ -16,7 +16,7 @@ export const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
  * Prints what `look` returns: once, or with --watch again and again until Ctrl-C, on a cleared screen if it is one. The
  * exit code is that of the last look, which may end early when its signal aborts.
  */
-export async function watched(
+export async function printOrWatch(
   input: CommandInput,
   io: Io,
   look: (signal?: AbortSignal) => Promise<{ readonly text: string; readonly code: number }>,
@@ -27,7 +27,7 @@ export async function watched(
     io.out(text);
     return code;
   }
-  return interruptible(io, async (signal) => {
+  return runInterruptible(io, async (signal) => {
     let code = 0;
     do {
       const seen = await look(signal);

@@ -27,7 +27,7 @@ test.each(["SIGTERM", "SIGINT"] as const)(
   async (signal) => {
     const cwd = folder({ "app.mjs": `${bus("console.log('drained');")} export default bus;` });
     const cli = startCli(["worker", "--app", "app.mjs"], { cwd });
-    await cli.printed("running");
+    await cli.waitForOutput("running");
     cli.child.kill(signal);
     expect(await cli.ended).toMatchObject({ code: 0, stdout: 'running {"port":8000}\nstopping\ndrained\n' });
   },
@@ -41,7 +41,7 @@ test("G11: the port comes from the option, then from SAGABOX_PORT", async () => 
   ] as const) {
     const env = { SAGABOX_PORT: "9100", SAGABOX_HOST: "0.0.0.0" };
     const cli = startCli(["worker", "--app", "./app.mjs", ...args], { cwd, env });
-    await cli.printed(`running ${expected}`);
+    await cli.waitForOutput(`running ${expected}`);
     cli.child.kill("SIGTERM");
     expect((await cli.ended).code).toBe(0);
   }
@@ -53,9 +53,9 @@ test.each([
 ] as const)("a second signal, here %s, ends at once with %i", async (second, code) => {
   const cwd = folder({ "app.mjs": `${bus("await new Promise(() => {});")} export default bus;` });
   const cli = startCli(["worker", "--app", "app.mjs"], { cwd });
-  await cli.printed("running");
+  await cli.waitForOutput("running");
   cli.child.kill("SIGTERM");
-  await cli.printed("stopping");
+  await cli.waitForOutput("stopping");
   cli.child.kill(second);
   expect((await cli.ended).code).toBe(code);
 });
@@ -67,7 +67,7 @@ test.each([
 ])("a stop that %s ends with 1 and says why", async (_name, stop, timeout, reason) => {
   const cwd = folder({ "app.mjs": `${bus(stop)} export default bus;` });
   const cli = startCli(["worker", "--app", "app.mjs"], { cwd, env: { SAGABOX_SHUTDOWN_TIMEOUT: timeout } });
-  await cli.printed("running");
+  await cli.waitForOutput("running");
   cli.child.kill("SIGTERM");
   const { code, stderr } = await cli.ended;
   expect(code).toBe(1);
@@ -82,7 +82,7 @@ test("G11: a shutdown timeout in code goes before the one of the environment", a
     export default bus;`;
   const env = { SAGABOX_SHUTDOWN_TIMEOUT: "10m" };
   const cli = startCli(["worker", "--app", "app.mjs"], { cwd: folder({ "app.mjs": app }), env });
-  await cli.printed("running");
+  await cli.waitForOutput("running");
   cli.child.kill("SIGTERM");
   const { code, stderr } = await cli.ended;
   expect(code).toBe(1);
@@ -108,7 +108,7 @@ test("a bus may also be made by a function, in TypeScript, and be running only u
       return { run: () => new Promise<void>((r) => { end = r; console.log("running"); }), stop: async () => end() };
     }`;
   const cli = startCli(["worker", "--app", "app.ts"], { cwd: folder({ "app.ts": app }) });
-  await cli.printed("running");
+  await cli.waitForOutput("running");
   cli.child.kill("SIGTERM");
   expect((await cli.ended).code).toBe(0);
 });
@@ -116,7 +116,7 @@ test("a bus may also be made by a function, in TypeScript, and be running only u
 test("a CommonJS module is found as well", async () => {
   const cwd = folder({ "app.cjs": `${bus("")} module.exports = { bus };` });
   const cli = startCli(["worker", "--app", "app.cjs"], { cwd });
-  await cli.printed("running");
+  await cli.waitForOutput("running");
   cli.child.kill("SIGTERM");
   expect((await cli.ended).code).toBe(0);
 });

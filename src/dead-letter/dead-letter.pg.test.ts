@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { laneOf, streamOf } from "../message/index.ts";
+import { laneFor, streamFor } from "../message/index.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { aMessage } from "../../test/support/messages.ts";
@@ -114,7 +114,7 @@ test("R-06: a replayed letter returns to its own consumer only, under its own id
   const group = Number(groups[0]?.["id"]);
   const id = await bury(store, { message: { ...message, expiresAt: "2026-01-03T00:00:00Z" } });
   const replayed = await replayDeadLetter(store, id);
-  expect(replayed).toMatchObject({ table: "queue", lane: group * 256 + laneOf("order-1") });
+  expect(replayed).toMatchObject({ table: "queue", lane: group * 256 + laneFor("order-1") });
   expect(
     await rows(
       "select lane, stream::text, message_id, attempts, max_attempts, expires_at from sagabox.queue",
@@ -122,7 +122,7 @@ test("R-06: a replayed letter returns to its own consumer only, under its own id
   ).toEqual([
     {
       lane: replayed.lane,
-      stream: streamOf("events.order", "order-1"),
+      stream: streamFor("events.order", "order-1"),
       message_id: "m-1",
       attempts: 0,
       max_attempts: 6,
@@ -166,8 +166,8 @@ test("a letter from the outbox is sent again; its archived copy is used while it
   expect(await rows("select count(*)::int as copies from sagabox.message")).toEqual([{ copies: 1 }]);
   const sent = await rows("select lane, stream::text, message_id, attempts from sagabox.outbox order by seq");
   const row = {
-    lane: laneOf("order-1"),
-    stream: streamOf("events.order", "order-1"),
+    lane: laneFor("order-1"),
+    stream: streamFor("events.order", "order-1"),
     message_id: "m-1",
     attempts: 0,
   };

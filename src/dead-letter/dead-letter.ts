@@ -1,6 +1,6 @@
 import { AuditWriter } from "../audit/index.ts";
 import { parseHeadersLeniently, type Message } from "../message/index.ts";
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
 import { deadLetterStatements, type DeadLetterStatements } from "./statements.ts";
 
@@ -12,7 +12,7 @@ export interface DeadLetterStore {
 }
 
 export function deadLetterStore(database: Database, schema: string): DeadLetterStore {
-  return { database, sql: deadLetterStatements(quotedSchema(schema)), audit: new AuditWriter(schema) };
+  return { database, sql: deadLetterStatements(quoteSchema(schema)), audit: new AuditWriter(schema) };
 }
 
 export interface DeadLetter {
@@ -74,14 +74,14 @@ export interface DeadLetterRow {
   readonly fingerprint: string | null;
 }
 
-export function deadLetterOf(row: DeadLetterRow): DeadLetter {
+export function toDeadLetter(row: DeadLetterRow): DeadLetter {
   const held =
     row.held_lane === null || row.held_seq === null ? null : { lane: row.held_lane, seq: row.held_seq };
   return {
     id: row.id,
     origin: row.origin,
     consumer: row.consumer,
-    message: messageOf(row),
+    message: toMessage(row),
     reason: row.reason,
     attempts: row.attempts,
     maxAttempts: row.max_attempts,
@@ -96,7 +96,7 @@ export function deadLetterOf(row: DeadLetterRow): DeadLetter {
   };
 }
 
-function messageOf(row: DeadLetterRow): Message {
+function toMessage(row: DeadLetterRow): Message {
   return {
     id: row.message_id,
     kind: row.kind,

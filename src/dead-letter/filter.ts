@@ -5,7 +5,7 @@ import type { DeadLetterReason } from "./describe-failure.ts";
 import type { Condition } from "./statements.ts";
 
 /** Which letters. What is left out does not count. */
-export interface LetterFilter {
+export interface DeadLetterCriteria {
   /** The cause: the id of a group. */
   readonly fingerprint?: string;
   readonly origin?: "outbox" | "consumer";
@@ -36,7 +36,7 @@ const TEXTS = ["consumer", "type", "topic", "messageId", "key", "correlationId",
 const TIMES = ["since", "until"] as const;
 const REASONS = ["exhausted", "rejected", "expired", "buried", "poison"] as const;
 
-export const filterKeys: readonly (keyof LetterFilter)[] = [
+export const filterKeys: readonly (keyof DeadLetterCriteria)[] = [
   ...TEXTS,
   ...TIMES,
   "fingerprint",
@@ -45,7 +45,7 @@ export const filterKeys: readonly (keyof LetterFilter)[] = [
   "open",
 ];
 
-export function conditionsOf(where: string, filter: LetterFilter): Conditions {
+export function toConditions(where: string, filter: DeadLetterCriteria): Conditions {
   const found: (readonly [Condition, Param])[] = [];
   for (const name of TEXTS) {
     const value = filter[name];

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import {
   failureLabel,
-  fingerprintOf,
+  computeFingerprint,
   isSameFailure,
-  normalisedError,
-  tellingPart,
+  normalizeError,
+  significantPart,
   type Failure,
 } from "./fingerprint.ts";
 
@@ -31,9 +31,9 @@ test.each([
   ["customer ord-17 and ord-18 differ", "customer ord-19 and ord-2000 differ"],
   ["lost:\n  3 rows", "lost: 4 rows"],
 ])("%s and %s are one failure", (one, other) => {
-  expect(normalisedError(one)).toBe(normalisedError(other));
-  expect(fingerprintOf({ ...failure, errorMessage: one })).toBe(
-    fingerprintOf({ ...failure, errorMessage: other }),
+  expect(normalizeError(one)).toBe(normalizeError(other));
+  expect(computeFingerprint({ ...failure, errorMessage: one })).toBe(
+    computeFingerprint({ ...failure, errorMessage: other }),
   );
 });
 
@@ -42,7 +42,7 @@ test.each([
   ["can't open the ledger, doesn't exist", "can't close the ledger, doesn't exist"],
   ["connection refused", "connection reset"],
 ])("%s and %s are two", (one, other) => {
-  expect(normalisedError(one)).not.toBe(normalisedError(other));
+  expect(normalizeError(one)).not.toBe(normalizeError(other));
 });
 
 test("who failed, with what, why and how all tell failures apart", () => {
@@ -53,35 +53,35 @@ test("who failed, with what, why and how all tell failures apart", () => {
     { ...failure, reason: "rejected" },
     { ...failure, errorType: "RangeError" },
   ];
-  const all = [failure, ...others].map(fingerprintOf);
+  const all = [failure, ...others].map(computeFingerprint);
   expect(new Set(all).size).toBe(all.length);
 });
 
 test("a fingerprint stays what it is: it is kept in the database", () => {
-  expect(fingerprintOf(failure)).toBe("b61e22334366");
+  expect(computeFingerprint(failure)).toBe("b61e22334366");
   expect(failureLabel(failure)).toBe("billing · order.placed · TypeError: no price for article #");
   expect(failureLabel({ ...failure, consumer: null })).toMatch(/^outbox · /);
 });
 
 test("a text of megabytes costs no more than its beginning", () => {
   const long = "a1 ".repeat(1_000_000);
-  expect(normalisedError(long).length).toBeLessThanOrEqual(300);
-  expect(fingerprintOf({ ...failure, errorMessage: long })).toHaveLength(12);
+  expect(normalizeError(long).length).toBeLessThanOrEqual(300);
+  expect(computeFingerprint({ ...failure, errorMessage: long })).toHaveLength(12);
 });
 
 test.each([["x"], ["a/"], ["7"], ["'"], ["«"], ["“"], ["@"], ["a@"], ["# "], ["a.b@"], ["+-"]])(
   "200 kB of %s are cut before anything is looked for in them",
   (piece) => {
     const hostile = piece.repeat(200_000 / piece.length);
-    expect(tellingPart(hostile)).toHaveLength(1_200);
-    expect(normalisedError(hostile)).toBe(normalisedError(tellingPart(hostile)));
+    expect(significantPart(hostile)).toHaveLength(1_200);
+    expect(normalizeError(hostile)).toBe(normalizeError(significantPart(hostile)));
   },
 );
 
 test("marks that open and never close are left as they are, and what is closed behind them is found", () => {
-  expect(normalisedError("««« «one» left")).toBe("««« … left");
-  expect(normalisedError("a/b/c:d-e no digit, x/y-7 has")).toBe("a/b/c:d-e no digit, # has");
-  expect(normalisedError("a@b@c@example.org bounced")).toBe("a@b@… bounced");
+  expect(normalizeError("««« «one» left")).toBe("««« … left");
+  expect(normalizeError("a/b/c:d-e no digit, x/y-7 has")).toBe("a/b/c:d-e no digit, # has");
+  expect(normalizeError("a@b@c@example.org bounced")).toBe("a@b@… bounced");
 });
 
 test("the text of an attempt is recognised in the letter, whatever causes the letter tells of as well", () => {

@@ -11,7 +11,7 @@ export interface Failure {
   readonly errorMessage: string;
 }
 
-const LONGEST_TEXT = 300;
+const MAX_TEXT_LENGTH = 300;
 const DIGITS = 12;
 
 // From the most telling to the least: what one of them took is not looked at again. Texts may come from outside, so each
@@ -28,29 +28,29 @@ const VARIABLE: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** As much of an error's text as is looked at. */
-export function tellingPart(text: string): string {
-  return text.slice(0, LONGEST_TEXT * 4);
+export function significantPart(text: string): string {
+  return text.slice(0, MAX_TEXT_LENGTH * 4);
 }
 
 /** An error's text without what differs from one message to the next, so that the same cause has the same text. */
-export function normalisedError(text: string): string {
-  const plain = tellingPart(text).replace(/\s+/g, " ").trim();
+export function normalizeError(text: string): string {
+  const plain = significantPart(text).replace(/\s+/g, " ").trim();
   const same = VARIABLE.reduce((left, [pattern, mark]) => left.replace(pattern, mark), plain);
-  return same.slice(0, LONGEST_TEXT);
+  return same.slice(0, MAX_TEXT_LENGTH);
 }
 
 /**
  * A short id of a cause: the same for every message that fails at the same place in the same way, whichever message it
  * is. It is kept on the letter, so a change here makes new groups of old causes.
  */
-export function fingerprintOf({ consumer, type, reason, errorType, errorMessage }: Failure): string {
-  const parts = [consumer, type, reason, errorType, normalisedError(errorMessage)];
+export function computeFingerprint({ consumer, type, reason, errorType, errorMessage }: Failure): string {
+  const parts = [consumer, type, reason, errorType, normalizeError(errorMessage)];
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex").slice(0, DIGITS);
 }
 
 /** The same for people. */
 export function failureLabel({ consumer, type, errorType, errorMessage }: Failure): string {
-  return `${consumer ?? "outbox"} · ${type} · ${errorType}: ${normalisedError(errorMessage)}`;
+  return `${consumer ?? "outbox"} · ${type} · ${errorType}: ${normalizeError(errorMessage)}`;
 }
 
 /**
@@ -58,6 +58,6 @@ export function failureLabel({ consumer, type, errorType, errorMessage }: Failur
  * behind it, the attempt's has not.
  */
 export function isSameFailure(letter: Pick<Failure, "errorMessage">, attempt: string): boolean {
-  const [known, now] = [normalisedError(letter.errorMessage), normalisedError(attempt)];
+  const [known, now] = [normalizeError(letter.errorMessage), normalizeError(attempt)];
   return now !== "" && (known === now || known.startsWith(`${now} ←`));
 }

@@ -1,21 +1,21 @@
 import { createHash } from "node:crypto";
 import type { By, Details } from "../audit/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { laneOf, parseTraceparent, streamOf, type Message } from "../message/index.ts";
+import { laneFor, parseTraceparent, streamFor, type Message } from "../message/index.ts";
 import type { OwnedTransaction } from "../storage/index.ts";
-import { deadLetterOf, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
+import { toDeadLetter, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
 import { assertId, readDeadLetter } from "./search.ts";
 import type { DeadLetterStatements } from "./statements.ts";
 
 /** Where the message waits now, so that whoever works on that lane can be woken. */
-export interface Replayed {
+export interface ReplayedDeadLetter {
   readonly letter: DeadLetter;
   readonly table: "outbox" | "queue";
   readonly lane: number;
 }
 
 /** Who acts when nobody says so. */
-const NOBODY: By = { actor: "code" };
+const DEFAULT_ACTOR: By = { actor: "code" };
 
 /** Other data for a message, as a person wants it to be replayed. */
 export interface Edit {
@@ -33,16 +33,16 @@ export interface Edit {
 export function replayDeadLetter(
   store: DeadLetterStore,
   id: string,
-  by = NOBODY,
+  by = DEFAULT_ACTOR,
   edit?: Edit,
-): Promise<Replayed> {
-  return closing(store, id, { as: "replayed", by, edit }, async (tx, letter) => {
+): Promise<ReplayedDeadLetter> {
+  return closeAudited(store, id, { as: "replayed", by, edit }, async (tx, letter) => {
     const { key, topic, id: messageId } = letter.message;
     const { sql } = store;
-    const lane = laneOf(key ?? messageId);
-    const stream = key === null ? null : streamOf(topic, key);
+    const lane = laneFor(key ?? messageId);
+    const stream = key === null ? null : streamFor(topic, key);
     const edited =
-      edit === undefined ? undefined : await keepEdited(tx, sql, letter, { lane, stream, by, edit });
+      edit === undefined ? undefined : await storeEdited(tx, sql, letter, { lane, stream, by, edit });
     if (letter.held !== null) {
       const moved = edited === undefined || (await tx.run(sql.movePlace, [id, edited])).rowCount > 0;
       if ((await tx.run(sql.rearm, [id])).rowCount > 0) {
@@ -51,21 +51,21 @@ export function replayDeadLetter(
         return { letter, table: "outbox", lane: letter.held.lane };
       }
     }
-    const kept = edited ?? (await tx.run<Kept>(sql.keepMessage, [id, lane, stream])).rows[0]?.written_on;
+    const kept = edited ?? (await tx.run<KeptRow>(sql.keepMessage, [id, lane, stream])).rows[0]?.written_on;
     const where = [id, lane, stream, kept ?? null];
     if (letter.origin === "outbox") {
       await tx.run(sql.sendAgain, where);
       return { letter, table: "outbox", lane };
     }
     const delivered = await tx.run<{ lane: number }>(sql.deliverAgain, where);
-    if (delivered.rows[0] === undefined) throw noGroup(letter);
+    if (delivered.rows[0] === undefined) throw groupNotFound(letter);
     return { letter, table: "queue", lane: delivered.rows[0].lane };
   });
 }
 
-type Kept = { readonly written_on: string };
+type KeptRow = { readonly written_on: string };
 
-async function keepEdited(
+async function storeEdited(
   tx: OwnedTransaction,
   sql: DeadLetterStatements,
   { id, message }: DeadLetter,
@@ -83,7 +83,7 @@ async function keepEdited(
 ): Promise<string | undefined> {
   const [before, after] = [dataHash(message.data), dataHash(edit.data)];
   await tx.run(sql.noteEdit, [id, by.actor, by.reason ?? "", before, after, edit.contract]);
-  const { rows } = await tx.run<Kept>(sql.keepCopy, [id, lane, stream, edit.data]);
+  const { rows } = await tx.run<KeptRow>(sql.keepCopy, [id, lane, stream, edit.data]);
   return rows[0]?.written_on;
 }
 
@@ -93,40 +93,44 @@ export function dataHash(data: string): string {
 }
 
 /** Closes the letter for good. Where it held its key back, the key goes on. */
-export function discardDeadLetter(store: DeadLetterStore, id: string, by = NOBODY): Promise<DeadLetter> {
-  return closing(store, id, { as: "discarded", by }, async (tx, letter) => {
+export function discardDeadLetter(
+  store: DeadLetterStore,
+  id: string,
+  by = DEFAULT_ACTOR,
+): Promise<DeadLetter> {
+  return closeAudited(store, id, { as: "discarded", by }, async (tx, letter) => {
     if (letter.held !== null) await tx.run(store.sql.freeKey, [id]);
     return letter;
   });
 }
 
-interface Closing {
+interface CloseOptions {
   readonly as: "replayed" | "discarded";
   readonly by: By;
   readonly edit?: Edit | undefined;
 }
 
 // The line of the audit log is written with the deed; one that is refused or fails is written as well.
-async function closing<T>(
+async function closeAudited<T>(
   store: DeadLetterStore,
   id: string,
-  { as, by, edit }: Closing,
+  { as, by, edit }: CloseOptions,
   work: (tx: OwnedTransaction, letter: DeadLetter) => Promise<T>,
 ): Promise<T> {
   const action =
     edit !== undefined ? "dead_letter.edit" : `dead_letter.${as === "replayed" ? "replay" : "discard"}`;
   const entry = { ...by, action, target: { kind: "dead_letter", id: String(id) } };
-  return store.audit.audited(store.database, entry, async (note) => {
+  return store.audit.runAudited(store.database, entry, async (note) => {
     assertId(id);
     const tx = await store.database.begin();
     try {
       const letter = await close(tx, store.sql, id, as);
       if (letter === undefined) {
         await tx.rollback();
-        throw closed(await readDeadLetter(store, id));
+        throw alreadyClosed(await readDeadLetter(store, id));
       }
       const done = await work(tx, letter);
-      await note(tx, details(letter, as, edit));
+      await note(tx, auditDetails(letter, as, edit));
       await tx.commit();
       return done;
     } catch (error) {
@@ -136,7 +140,7 @@ async function closing<T>(
   });
 }
 
-function details(letter: DeadLetter, as: string, edit: Edit | undefined): Details {
+function auditDetails(letter: DeadLetter, as: string, edit: Edit | undefined): Details {
   const { traceId, before, after } = closingDetails(
     { ...letter, ...letter.message, messageId: letter.message.id },
     as,
@@ -171,17 +175,17 @@ async function close(
   as: string,
 ): Promise<DeadLetter | undefined> {
   const { rows } = await tx.run<DeadLetterRow>(sql.close, [id, as]);
-  return rows[0] === undefined ? undefined : deadLetterOf(rows[0]);
+  return rows[0] === undefined ? undefined : toDeadLetter(rows[0]);
 }
 
-function closed(letter: DeadLetter): SagaboxError {
+function alreadyClosed(letter: DeadLetter): SagaboxError {
   return new SagaboxError(
     "DEAD_LETTER_CLOSED",
     `Dead letter ${letter.id} was ${letter.closedAs ?? "closed"} at ${letter.closedAt ?? "an unknown time"}; nothing was done.`,
   );
 }
 
-function noGroup(letter: DeadLetter): SagaboxError {
+function groupNotFound(letter: DeadLetter): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_UNROUTABLE",
     `No worker of consumer "${letter.consumer ?? ""}" has ever read from the tables of this database, so letter ${letter.id} ` +

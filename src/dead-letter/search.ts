@@ -1,11 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import { rejectUnknownKeys, wholeNumber } from "../options/index.ts";
-import { deadLetterOf, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
+import { toDeadLetter, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
-import { conditionsOf, filterKeys, type LetterFilter } from "./filter.ts";
+import { toConditions, filterKeys, type DeadLetterCriteria } from "./filter.ts";
 
-export interface DeadLetterFilter extends LetterFilter {
+export interface DeadLetterFilter extends DeadLetterCriteria {
   /** At most this many, newest first; up to 10,000. Default 50. */
   readonly limit?: number;
   /** Only letters older than this one: the last id of the page before. */
@@ -75,7 +75,7 @@ export async function listDeadLetters(
   const { limit = 50, after = null } = filter;
   wholeNumber("deadLetters.list: limit", limit, { min: 1, max: 10_000 });
   if (after !== null) assertId(after);
-  const { names, params } = conditionsOf("deadLetters.list", filter);
+  const { names, params } = toConditions("deadLetters.list", filter);
   const { rows } = await database.run<SummaryRow>(sql.list(names), [limit, after, ...params]);
   return rows.map((row) => ({
     id: row.id,
@@ -122,7 +122,7 @@ export async function readDeadLetter({ database, sql }: DeadLetterStore, id: str
   assertId(id);
   const { rows } = await database.run<DeadLetterRow>(sql.show, [id]);
   if (rows[0] === undefined) throw notFound(id);
-  return deadLetterOf(rows[0]);
+  return toDeadLetter(rows[0]);
 }
 
 export function assertId(id: string): void {

@@ -1,4 +1,4 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 export type DeadLetterStatements = ReturnType<typeof deadLetterStatements>;
 
@@ -40,7 +40,7 @@ const CONDITIONS = {
 export type Condition = keyof typeof CONDITIONS | "open" | "closed";
 
 /** The conditions as SQL about `letter`; their parameters begin with number `first`. */
-export function lettersWhere(names: readonly Condition[], first: number): string {
+export function deadLettersWhere(names: readonly Condition[], first: number): string {
   let next = first;
   const parts = names.map((name) => {
     if (name === "open" || name === "closed")
@@ -54,7 +54,7 @@ export function lettersWhere(names: readonly Condition[], first: number): string
 export function deadLetterStatements(schema: string) {
   return {
     // A redelivery after a lost acknowledgement must not bury the same message a second time.
-    bury: statement(
+    bury: defineStatement(
       "sagabox.dead_letter.bury",
       `insert into ${schema}.dead_letter
          (origin, consumer, message_id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
@@ -75,7 +75,7 @@ export function deadLetterStatements(schema: string) {
        returning id::text`,
     ),
     list: (names: readonly Condition[]) =>
-      statement(
+      defineStatement(
         "sagabox.dead_letter.list",
         `select letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
               letter.key, letter.correlation_id, letter.reason, letter.attempts, letter.error_type,
@@ -83,16 +83,16 @@ export function deadLetterStatements(schema: string) {
               letter.fingerprint
          from ${schema}.dead_letter as letter
         where ($2::bigint is null or letter.id < $2::bigint)
-          and ${lettersWhere(names, 3)}
+          and ${deadLettersWhere(names, 3)}
         order by letter.id desc
         limit $1::integer`,
       ),
-    show: statement(
+    show: defineStatement(
       "sagabox.dead_letter.show",
       `select ${columns("letter")} from ${schema}.dead_letter as letter where letter.id = $1::bigint`,
     ),
     // The row lock makes a second operator wait and then find the letter closed.
-    close: statement(
+    close: defineStatement(
       "sagabox.dead_letter.close",
       `update ${schema}.dead_letter as letter
           set closed_at = clock_timestamp(), closed_as = $2::text
@@ -100,27 +100,33 @@ export function deadLetterStatements(schema: string) {
        returning ${columns("letter")}`,
     ),
     // These three reach where an operator's own rights do not: they are functions, and act on closed letters only.
-    rearm: statement("sagabox.dead_letter.rearm", `select 1 where ${schema}.dead_letter_rearm($1::bigint)`),
-    freeKey: statement("sagabox.dead_letter.free_key", `select ${schema}.dead_letter_free_key($1::bigint)`),
-    keepMessage: statement(
+    rearm: defineStatement(
+      "sagabox.dead_letter.rearm",
+      `select 1 where ${schema}.dead_letter_rearm($1::bigint)`,
+    ),
+    freeKey: defineStatement(
+      "sagabox.dead_letter.free_key",
+      `select ${schema}.dead_letter_free_key($1::bigint)`,
+    ),
+    keepMessage: defineStatement(
       "sagabox.dead_letter.keep_message",
       `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, null, $3::text::bigint)::text as written_on`,
     ),
-    noteEdit: statement(
+    noteEdit: defineStatement(
       "sagabox.dead_letter.note_edit",
       `insert into ${schema}.dead_letter_edit (letter_id, actor, reason, before_hash, after_hash, contract)
        values ($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::text)`,
     ),
-    keepCopy: statement(
+    keepCopy: defineStatement(
       "sagabox.dead_letter.keep_copy",
       `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, $4::text, $3::text::bigint)::text as written_on`,
     ),
-    movePlace: statement(
+    movePlace: defineStatement(
       "sagabox.dead_letter.move_place",
       `select 1 where ${schema}.dead_letter_move_place($1::bigint, $2::text::date)`,
     ),
     // The letter was closed by an earlier statement of this transaction, so its xid is older than the seq drawn here.
-    sendAgain: statement(
+    sendAgain: defineStatement(
       "sagabox.dead_letter.send_again",
       `insert into ${schema}.outbox
          (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
@@ -131,7 +137,7 @@ export function deadLetterStatements(schema: string) {
         where letter.id = $1::bigint`,
     ),
     // One consumer failed, so only its group gets another copy. A group without lanes has never read from here.
-    deliverAgain: statement(
+    deliverAgain: defineStatement(
       "sagabox.dead_letter.deliver_again",
       `insert into ${schema}.queue
          (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
@@ -146,7 +152,7 @@ export function deadLetterStatements(schema: string) {
     ),
     // Rows another cleaner or an operator has locked are passed over. A letter that is still open takes the
     // tombstone that held its key with it.
-    forget: statement(
+    forget: defineStatement(
       "sagabox.dead_letter.forget",
       `with old as materialized (
          select letter.id from ${schema}.dead_letter as letter

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { canReach, serverAccount } from "./account.ts";
+import { canReach, findServerAccount } from "./account.ts";
 
 function folder(): string {
   const path = mkdtempSync(join(tmpdir(), "sagabox-account-"));
@@ -22,17 +22,20 @@ function passwd(content: string): string {
 test("a normal user runs the server as itself", () => {
   vi.spyOn(process, "getuid").mockReturnValue(1000);
   onTestFinished(() => void vi.restoreAllMocks());
-  expect(serverAccount("/nowhere")).toBeUndefined();
+  expect(findServerAccount("/nowhere")).toBeUndefined();
 });
 
 test("root runs the server as postgres, or as nobody when there is no postgres", () => {
   const both = "root:x:0:0::/:\nnobody:x:65534:65533::/:\npostgres:x:101:104::/:\n";
-  expect(serverAccount("/nowhere", passwd(both))).toEqual({ uid: 101, gid: 104 });
-  expect(serverAccount("/nowhere", passwd("nobody:x:65534:65533::/:\n"))).toEqual({ uid: 65534, gid: 65533 });
+  expect(findServerAccount("/nowhere", passwd(both))).toEqual({ uid: 101, gid: 104 });
+  expect(findServerAccount("/nowhere", passwd("nobody:x:65534:65533::/:\n"))).toEqual({
+    uid: 65534,
+    gid: 65533,
+  });
 });
 
 test("root without any such account is told what to do", () => {
-  expect(() => serverAccount("/nowhere", passwd("root:x:0:0::/:\n"))).toThrow("DATABASE_URL");
+  expect(() => findServerAccount("/nowhere", passwd("root:x:0:0::/:\n"))).toThrow("DATABASE_URL");
 });
 
 test("a folder is out of reach when any folder above it is closed to the account", () => {

@@ -8,13 +8,13 @@ export interface ServerAccount {
   readonly gid: number;
 }
 
-export function runningAsRoot(): boolean {
+export function isRoot(): boolean {
   return process.getuid?.() === 0;
 }
 
 /** Undefined means: as ourselves. Data that already belongs to somebody stays theirs. */
-export function serverAccount(dataDir: string, passwdFile = "/etc/passwd"): ServerAccount | undefined {
-  if (!runningAsRoot()) return undefined;
+export function findServerAccount(dataDir: string, passwdFile = "/etc/passwd"): ServerAccount | undefined {
+  if (!isRoot()) return undefined;
   const owner = statSync(dataDir, { throwIfNoEntry: false });
   if (owner !== undefined && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid };
   const accounts = readFileSync(passwdFile, "utf8").split("\n");

@@ -11,11 +11,11 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { runningAsRoot, serverAccount } from "./account.ts";
+import { isRoot, findServerAccount } from "./account.ts";
 import { findBinaries, fromSystem, useNativeFiles } from "./binaries.ts";
 import { copyNativeFiles, refuseForeignFolder } from "./native-files.ts";
 
-const account = serverAccount("/nowhere");
+const account = findServerAccount("/nowhere");
 const version = `test-${process.pid}`;
 
 function folder(mode = 0o755): string {
@@ -48,8 +48,8 @@ test("programs in a private folder run, from a copy when the server's account ca
   const { binaries } = await useNativeFiles(nativeDir, version, account);
   const binDir = binaries?.binDir ?? "";
   expect(binaries?.majorVersion).toBe(18);
-  expect(binDir === join(nativeDir, "bin")).toBe(!runningAsRoot());
-  if (runningAsRoot()) rmSync(dirname(dirname(binDir)), { recursive: true });
+  expect(binDir === join(nativeDir, "bin")).toBe(!isRoot());
+  if (isRoot()) rmSync(dirname(dirname(binDir)), { recursive: true });
 });
 
 test("the copy is made once and can be read by everybody", async () => {

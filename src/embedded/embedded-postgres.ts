@@ -1,5 +1,5 @@
 import { SUPERUSER } from "./data-folder.ts";
-import { launch, shutDown, type ServerPlan } from "./server-process.ts";
+import { launchServer, stopServer, type ServerPlan } from "./server-process.ts";
 
 /** "fast" ends sessions and writes everything down; "immediate" is a crash: the next start has to recover. */
 export type StopMode = "fast" | "immediate";
@@ -47,11 +47,11 @@ export class EmbeddedPostgres {
   /** Stops the server, if it runs, and starts it again on the same port. */
   async restart(mode: StopMode = "fast"): Promise<void> {
     await (mode === "fast" ? this.stop() : this.killImmediately());
-    this.#pid = await launch(this.#plan);
+    this.#pid = await launchServer(this.#plan);
   }
 
   async #end(signal: "SIGINT" | "SIGQUIT"): Promise<void> {
     const { dataDir } = this;
-    await shutDown({ dataDir, lastKnownPid: this.#pid, signal, timeoutMs: STOP_TIMEOUT_MS });
+    await stopServer({ dataDir, lastKnownPid: this.#pid, signal, timeoutMs: STOP_TIMEOUT_MS });
   }
 }

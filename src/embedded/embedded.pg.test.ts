@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { runningAsRoot } from "./account.ts";
+import { isRoot } from "./account.ts";
 import { startEmbeddedPostgres, type EmbeddedPostgres, type EmbeddedPostgresOptions } from "./index.ts";
-import { isServer } from "./postmaster-file.ts";
+import { isPostgresProcess } from "./postmaster-file.ts";
 
 /** A folder the server's account can enter, removed after the test. */
 function folder(mode = 0o755): string {
@@ -77,7 +77,7 @@ test("stopping leaves no process behind, and stopping again is harmless", async 
   const server = await start({ dataDir: join(folder(), "data"), auth: "trust" });
   await server.stop();
   await server.stop();
-  expect(isServer(server.pid)).toBe(false);
+  expect(isPostgresProcess(server.pid)).toBe(false);
   expect(existsSync(join(server.dataDir, "postmaster.pid"))).toBe(false);
   await expect(query(server.url, "select 1")).rejects.toThrow("ECONNREFUSED");
 });
@@ -86,7 +86,7 @@ test("a server whose data was removed under it is stopped all the same", async (
   const server = await start({ dataDir: join(folder(), "data"), auth: "trust" });
   rmSync(server.dataDir, { recursive: true });
   await server.stop();
-  expect(isServer(server.pid)).toBe(false);
+  expect(isPostgresProcess(server.pid)).toBe(false);
 });
 
 test("data survives a stop, and the password stays the same", async () => {
@@ -155,7 +155,7 @@ test("data the server's account cannot reach is kept elsewhere, and a notice say
   onTestFinished(() => made.forEach((path) => rmSync(path, { recursive: true, force: true })));
   const server = await start({ dataDir, onNotice: (text) => notices.push(text) });
   expect(await query(server.url, "select 1")).toEqual([1]);
-  if (runningAsRoot()) {
+  if (isRoot()) {
     made.push(dirname(server.dataDir));
     expect(notices.join()).toContain(server.dataDir);
     expect(server.dataDir).not.toBe(dataDir);

@@ -1,12 +1,12 @@
 import { createServer } from "node:net";
 
 /** A loopback port nobody listens on at this moment. */
-export function freePort(): Promise<number> {
+export function findFreePort(): Promise<number> {
   return listenOnce(0);
 }
 
 /** Whether nobody listens on this loopback port at this moment. */
-export function isFree(port: number): Promise<boolean> {
+export function isPortFree(port: number): Promise<boolean> {
   return listenOnce(port).then(
     () => true,
     () => false,

@@ -38,7 +38,7 @@ export interface EmbeddedPostgresSettings {
   readonly onNotice: (text: string) => void;
 }
 
-export function embeddedPostgresSettings(options: EmbeddedPostgresOptions): EmbeddedPostgresSettings {
+export function readEmbeddedPostgresSettings(options: EmbeddedPostgresOptions): EmbeddedPostgresSettings {
   const known = ["dataDir", "port", "settings", "auth", "password", "programs", "readyTimeout", "onNotice"];
   rejectUnknownKeys("embedded", options, known);
   const { port, password, programs } = options;

@@ -12,7 +12,7 @@ export async function readPassword(dataDir: string): Promise<string | undefined>
 }
 
 /** Keeps the password, unless another start was first: then that one counts and is returned. */
-export async function keepPassword(dataDir: string, password: string): Promise<string> {
+export async function storePassword(dataDir: string, password: string): Promise<string> {
   try {
     await writeFile(passwordPath(dataDir), `${password}\n`, { mode: 0o600, flag: "wx" });
     return password;

@@ -20,8 +20,8 @@ export async function readPostmasterFile(dataDir: string): Promise<PostmasterFil
 }
 
 /** Whether this process is a living PostgreSQL server. The number in an old file may be anybody's by now. */
-export function isServer(pid: number): boolean {
-  if (!existsSync("/proc/self/stat")) return exists(pid);
+export function isPostgresProcess(pid: number): boolean {
+  if (!existsSync("/proc/self/stat")) return isProcessAlive(pid);
   try {
     const [, name, state] = /\((.*)\) (\w)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8")) ?? [];
     // Z: it has ended, only its parent has not noticed yet.
@@ -31,7 +31,7 @@ export function isServer(pid: number): boolean {
   }
 }
 
-function exists(pid: number): boolean {
+function isProcessAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

@@ -8,7 +8,7 @@ const AUTHENTICATION_REQUEST = "R";
  * Whether a server on this port takes connections. It begins a session as far as the first answer: a request to
  * authenticate means yes, an error ("the database system is starting up") or silence means no.
  */
-export async function answers(port: number, user: string, timeoutMs = 2_000): Promise<boolean> {
+export async function isAnswering(port: number, user: string, timeoutMs = 2_000): Promise<boolean> {
   const socket = connect({ host: "127.0.0.1", port });
   const firstByte = new Promise<string>((resolve) => {
     socket.once("connect", () => socket.write(startupMessage(user)));

@@ -6,8 +6,8 @@ import type { ServerAccount } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
 import { SUPERUSER } from "./data-folder.ts";
 import { embeddedFailure } from "./failure.ts";
-import { isServer, readPostmasterFile } from "./postmaster-file.ts";
-import { answers } from "./probe-server.ts";
+import { isPostgresProcess, readPostmasterFile } from "./postmaster-file.ts";
+import { isAnswering } from "./probe-server.ts";
 import { programEnvironment } from "./run-program.ts";
 
 export interface ServerPlan {
@@ -23,15 +23,15 @@ export interface ServerPlan {
 const POLL_MS = 15;
 
 /** The server running on this data, once it answers; undefined when there is none, or none any more. */
-export async function runningServer(
+export async function findRunningServer(
   dataDir: string,
   timeoutMs: number,
 ): Promise<{ pid: number; port: number } | undefined> {
   const endMs = systemClock.monotonicMs() + timeoutMs;
   for (;;) {
     const found = await readPostmasterFile(dataDir);
-    if (found === undefined || !isServer(found.pid)) return undefined;
-    if (await answers(found.port, SUPERUSER)) return found;
+    if (found === undefined || !isPostgresProcess(found.pid)) return undefined;
+    if (await isAnswering(found.port, SUPERUSER)) return found;
     if (systemClock.monotonicMs() > endMs) {
       throw embeddedFailure(
         `A server (process ${found.pid}) holds ${dataDir} but does not answer on port ${found.port}.`,
@@ -42,7 +42,7 @@ export async function runningServer(
 }
 
 /** Starts a server and waits until it takes connections. Returns its process id. */
-export async function launch(plan: ServerPlan): Promise<number> {
+export async function launchServer(plan: ServerPlan): Promise<number> {
   // The server writes to a file, not to us, so that it can go on when we are killed.
   const log = openSync(plan.logFile, "a", 0o600);
   const logStart = fstatSync(log).size;
@@ -64,7 +64,7 @@ export async function launch(plan: ServerPlan): Promise<number> {
   const reason = ended ?? `not ready after ${plan.readyTimeoutMs} ms`;
   if (ended === undefined) {
     const { dataDir } = plan;
-    await shutDown({ dataDir, lastKnownPid: child.pid ?? 0, signal: "SIGQUIT", timeoutMs: 10_000 });
+    await stopServer({ dataDir, lastKnownPid: child.pid ?? 0, signal: "SIGQUIT", timeoutMs: 10_000 });
   }
   const tail = readFileSync(plan.logFile).subarray(logStart).toString().trim().split("\n").slice(-20);
   throw embeddedFailure(
@@ -77,13 +77,13 @@ async function waitUntilReady(plan: ServerPlan, ended: () => string | undefined)
   const endMs = systemClock.monotonicMs() + plan.readyTimeoutMs;
   while (ended() === undefined && systemClock.monotonicMs() < endMs) {
     const file = await readPostmasterFile(plan.dataDir);
-    if (file?.status === "ready" && (await answers(plan.port, SUPERUSER))) return ended() === undefined;
+    if (file?.status === "ready" && (await isAnswering(plan.port, SUPERUSER))) return ended() === undefined;
     await sleep(POLL_MS);
   }
   return false;
 }
 
-export interface ShutDown {
+export interface ShutdownRequest {
   readonly dataDir: string;
   /** Whom to end when the data folder, and the file in it that names the server, is already gone. */
   readonly lastKnownPid: number;
@@ -92,13 +92,18 @@ export interface ShutDown {
 }
 
 /** Sends the signal and waits until the server and its file are gone. */
-export async function shutDown({ dataDir, lastKnownPid, signal, timeoutMs }: ShutDown): Promise<void> {
+export async function stopServer({
+  dataDir,
+  lastKnownPid,
+  signal,
+  timeoutMs,
+}: ShutdownRequest): Promise<void> {
   const pid = (await readPostmasterFile(dataDir))?.pid ?? lastKnownPid;
-  if (!isServer(pid)) return;
+  if (!isPostgresProcess(pid)) return;
   process.kill(pid, signal);
   const endMs = systemClock.monotonicMs() + timeoutMs;
-  while (isServer(pid) && systemClock.monotonicMs() < endMs) await sleep(POLL_MS);
-  if (isServer(pid)) {
+  while (isPostgresProcess(pid) && systemClock.monotonicMs() < endMs) await sleep(POLL_MS);
+  if (isPostgresProcess(pid)) {
     throw embeddedFailure(`PostgreSQL (process ${pid}) did not stop within ${timeoutMs} ms.`);
   }
 }

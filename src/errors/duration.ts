@@ -5,14 +5,14 @@ const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as co
 
 /** Whole milliseconds, or undefined when the value is no length of time. Numbers are milliseconds. */
 export function parseDuration(value: unknown): number | undefined {
-  if (typeof value === "number") return Number.isFinite(value) && value >= 0 ? asWhole(value) : undefined;
+  if (typeof value === "number") return Number.isFinite(value) && value >= 0 ? toWholeMs(value) : undefined;
   if (typeof value !== "string") return undefined;
   const match = /^(\d{1,15}(?:\.\d{1,9})?)(ms|s|m|h|d)$/.exec(value);
   if (match === null) return undefined;
-  return asWhole(Number(match[1]) * unitMs[match[2] as keyof typeof unitMs]);
+  return toWholeMs(Number(match[1]) * unitMs[match[2] as keyof typeof unitMs]);
 }
 
-function asWhole(ms: number): number | undefined {
+function toWholeMs(ms: number): number | undefined {
   const rounded = Math.round(ms);
   return Number.isSafeInteger(rounded) ? rounded : undefined;
 }

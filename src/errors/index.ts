@@ -3,11 +3,11 @@
 // better than the retry policy. This room imports nothing, so every other room may use it.
 export { catalogue, type ErrorCode } from "./catalogue.ts";
 export { errorText, toError } from "./error-text.ts";
-export { nearest } from "./nearest.ts";
+export { findNearest } from "./nearest.ts";
 export { parseDuration, type Duration } from "./duration.ts";
 export { isSagaboxError, SagaboxError, type SagaboxErrorOptions } from "./sagabox-error.ts";
 export { NotInTransactionError } from "./not-in-transaction-error.ts";
 export { PayloadError, type PayloadErrorCode, type PayloadIssue } from "./payload-error.ts";
 export { RequestError } from "./request-error.ts";
-export { ignore, permanent, refuse, retryAfter, verdictOf } from "./verdicts.ts";
+export { ignore, permanent, refuse, retryAfter, readVerdict } from "./verdicts.ts";
 export type { Verdict, VerdictError } from "./verdicts.ts";

@@ -1,5 +1,5 @@
 /** The candidate a person most likely meant, if one is near enough. */
-export function nearest(written: string, candidates: readonly string[]): string | undefined {
+export function findNearest(written: string, candidates: readonly string[]): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(written.length / 3)) + 1;
   for (const candidate of candidates) {

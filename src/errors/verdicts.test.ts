@@ -1,21 +1,21 @@
 import { expect, test } from "vitest";
-import { ignore, isSagaboxError, permanent, refuse, retryAfter, verdictOf } from "./index.ts";
+import { ignore, isSagaboxError, permanent, refuse, retryAfter, readVerdict } from "./index.ts";
 
 test("a permanent verdict keeps its reason and cause", () => {
   const cause = new Error("closed");
   const thrown = permanent("card is closed", { cause });
-  expect(verdictOf(thrown)).toEqual({ kind: "permanent", reason: "card is closed" });
+  expect(readVerdict(thrown)).toEqual({ kind: "permanent", reason: "card is closed" });
   expect(thrown.cause).toBe(cause);
   expect(thrown).toBeInstanceOf(Error);
 });
 
 test("a delay may be a duration or milliseconds", () => {
-  expect(verdictOf(retryAfter("5m", "rate limited"))).toEqual({
+  expect(readVerdict(retryAfter("5m", "rate limited"))).toEqual({
     kind: "retry-after",
     delayMs: 300_000,
     reason: "rate limited",
   });
-  expect(verdictOf(retryAfter(1_500))).toMatchObject({ delayMs: 1_500 });
+  expect(readVerdict(retryAfter(1_500))).toMatchObject({ delayMs: 1_500 });
 });
 
 test("a delay that is no length of time is refused where it is said", () => {
@@ -29,18 +29,21 @@ test("a delay that is no length of time is refused where it is said", () => {
 });
 
 test("an ignored message says why", () => {
-  expect(verdictOf(ignore("order was cancelled"))).toEqual({ kind: "ignore", reason: "order was cancelled" });
+  expect(readVerdict(ignore("order was cancelled"))).toEqual({
+    kind: "ignore",
+    reason: "order was cancelled",
+  });
 });
 
 test("a refusal says why, and is told from a message that is ignored", () => {
-  expect(verdictOf(refuse("card declined"))).toEqual({ kind: "refuse", reason: "card declined" });
+  expect(readVerdict(refuse("card declined"))).toEqual({ kind: "refuse", reason: "card declined" });
   expect(refuse("card declined").message).toBe("card declined");
 });
 
 test.each([undefined, null, "permanent", new Error("permanent"), { kind: "permanent" }])(
   "%o carries no verdict",
   (value) => {
-    expect(verdictOf(value)).toBeUndefined();
+    expect(readVerdict(value)).toBeUndefined();
   },
 );
 
@@ -48,5 +51,5 @@ test("a verdict of another copy of the package is recognised", () => {
   const foreign = Object.assign(new Error("x"), {
     [Symbol.for("sagabox.verdict")]: { kind: "ignore", reason: "x" },
   });
-  expect(verdictOf(foreign)).toEqual({ kind: "ignore", reason: "x" });
+  expect(readVerdict(foreign)).toEqual({ kind: "ignore", reason: "x" });
 });

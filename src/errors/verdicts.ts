@@ -46,7 +46,7 @@ export function refuse(reason: string): VerdictError {
 }
 
 /** The verdict inside a thrown value, from any copy of this package; undefined for ordinary errors. */
-export function verdictOf(error: unknown): Verdict | undefined {
+export function readVerdict(error: unknown): Verdict | undefined {
   if (typeof error !== "object" || error === null) return undefined;
   return (error as Partial<VerdictError>)[brand];
 }

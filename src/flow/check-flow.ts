@@ -1,25 +1,30 @@
 import { reactionsTo, type Flow } from "./flow.ts";
-import { checkWay } from "./check-way.ts";
+import { checkScenario } from "./check-scenario.ts";
 import { finding, type FlowFinding } from "./finding.ts";
-import { loopsIn, reachable } from "./graph.ts";
-import { waysThrough } from "./ways.ts";
+import { findLoops, findReachable } from "./graph.ts";
+import { listScenarios } from "./scenarios.ts";
 
 /** More ways than this are not followed; what can be said without them still is. */
-const MOST_WAYS = 20_000;
+const MAX_SCENARIOS = 20_000;
 
 /**
  * What a careful colleague would ask about the flow: forgotten compensations, loops, events that lead nowhere or never
  * happen, undoing what was not done. Pure; an empty list means that nothing was found. Best called in a test.
  */
 export function checkFlow(flow: Flow): readonly FlowFinding[] {
-  const found = [...unreachable(flow), ...loops(flow), ...ends(flow), ...onAnyWay(flow)];
+  const found = [
+    ...checkReachability(flow),
+    ...checkLoops(flow),
+    ...checkEnds(flow),
+    ...checkScenarios(flow),
+  ];
   return [
     ...new Map(found.toReversed().map((one) => [`${one.code} ${one.what}`, one])).values(),
   ].toReversed();
 }
 
-function unreachable(flow: Flow): FlowFinding[] {
-  const reached = reachable(flow);
+function checkReachability(flow: Flow): FlowFinding[] {
+  const reached = findReachable(flow);
   return flow.events
     .filter(({ name }) => !reached.has(name))
     .map(({ name }) =>
@@ -33,8 +38,8 @@ function unreachable(flow: Flow): FlowFinding[] {
     );
 }
 
-function loops(flow: Flow): FlowFinding[] {
-  return loopsIn(flow).map((loop) =>
+function checkLoops(flow: Flow): FlowFinding[] {
+  return findLoops(flow).map((loop) =>
     finding({
       code: "loop",
       event: loop[0] ?? "",
@@ -46,8 +51,8 @@ function loops(flow: Flow): FlowFinding[] {
   );
 }
 
-function ends(flow: Flow): FlowFinding[] {
-  const reached = reachable(flow);
+function checkEnds(flow: Flow): FlowFinding[] {
+  const reached = findReachable(flow);
   return flow.events.flatMap(({ name }) => {
     const goesOn = reactionsTo(flow, name).length > 0;
     const end = flow.ends.includes(name);
@@ -71,12 +76,12 @@ function ends(flow: Flow): FlowFinding[] {
   });
 }
 
-function onAnyWay(flow: Flow): FlowFinding[] {
+function checkScenarios(flow: Flow): FlowFinding[] {
   const found = new Map<string, FlowFinding>();
   let count = 0;
-  for (const way of waysThrough(flow)) {
-    if (++count > MOST_WAYS) return [...found.values(), tooMany(flow)];
-    for (const one of checkWay(flow, way)) {
+  for (const way of listScenarios(flow)) {
+    if (++count > MAX_SCENARIOS) return [...found.values(), tooMany(flow)];
+    for (const one of checkScenario(flow, way)) {
       const known = found.get(`${one.code} ${one.what}`);
       if (known === undefined || known.where.length > one.where.length)
         found.set(`${one.code} ${one.what}`, one);
@@ -90,7 +95,7 @@ function tooMany(flow: Flow): FlowFinding {
     code: "not-all-checked",
     event: flow.begins[0] ?? "",
     where: [],
-    what: `There are more than ${MOST_WAYS} ways through the flow; the others were not looked at.`,
+    what: `There are more than ${MAX_SCENARIOS} ways through the flow; the others were not looked at.`,
     remedy: "Split it into flows that follow each other.",
   });
 }

@@ -1,7 +1,7 @@
 import type { AnyEvent } from "../message/index.ts";
 import type { Flow } from "./flow.ts";
 import type { ReactionOptions } from "./reaction-options.ts";
-import { readFlow, type Declared } from "./read-flow.ts";
+import { readFlow, type DeclaredFlow } from "./read-flow.ts";
 
 export interface FlowStart {
   /** The event a path starts with; with several, any one of them. */
@@ -22,14 +22,14 @@ export interface FlowBody {
  * data: `checkFlow` finds what was forgotten, `flowDiagram` draws it, `bus.flows.watch` records the paths.
  */
 export function flow(name: string): FlowStart {
-  return { begins: (...begins) => body({ name, begins, reactions: [], noUndo: [] }) };
+  return { begins: (...begins) => createBody({ name, begins, reactions: [], noUndo: [] }) };
 }
 
-function body(declared: Omit<Declared, "ends">): FlowBody {
+function createBody(declared: Omit<DeclaredFlow, "ends">): FlowBody {
   return {
     on: (event, reaction) =>
-      body({ ...declared, reactions: [...declared.reactions, { event, options: reaction }] }),
-    noUndo: (event, reason) => body({ ...declared, noUndo: [...declared.noUndo, { event, reason }] }),
+      createBody({ ...declared, reactions: [...declared.reactions, { event, options: reaction }] }),
+    noUndo: (event, reason) => createBody({ ...declared, noUndo: [...declared.noUndo, { event, reason }] }),
     ends: (...ends) => readFlow({ ...declared, ends }),
   };
 }

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { orderFlow } from "../../test/support/order-flow.ts";
 import { recordedPath } from "../../test/support/recorded-path.ts";
 import { flowDiagram } from "./diagram.ts";
-import { pathOf, type FlowPath } from "./flow-path.ts";
+import { buildPath, type FlowPath } from "./flow-path.ts";
 import { flowPathDiagram } from "./path-diagram.ts";
 
 test("F11: a flow is drawn with its failures apart and its compensations dashed", () => {
@@ -32,7 +32,7 @@ test("F11: a flow is drawn with its failures apart and its compensations dashed"
 });
 
 test("F11: one path is drawn with who published what, when, and for whom", () => {
-  const path = pathOf(
+  const path = buildPath(
     orderFlow,
     recordedPath(
       { id: "1", type: "order.placed", source: "orders", at: 0 },
@@ -59,7 +59,7 @@ test("F11: one path is drawn with who published what, when, and for whom", () =>
 
 test("names that others chose cannot break out of a diagram", () => {
   const evil = 'x"]; click e1 "javascript:alert(1)"\n%%{init}%%';
-  const path = pathOf(orderFlow, recordedPath({ id: "1", type: "order.placed", source: evil, at: 0 }));
+  const path = buildPath(orderFlow, recordedPath({ id: "1", type: "order.placed", source: evil, at: 0 }));
   const lines = flowPathDiagram(path as FlowPath).split("\n");
   expect(lines).toHaveLength(6);
   expect(lines.join("")).not.toMatch(/[";%{}#]/);

@@ -1,5 +1,5 @@
 import { mermaidText } from "../telemetry/index.ts";
-import { reactionsTo, roleOf, type Flow } from "./flow.ts";
+import { reactionsTo, findDeclaredRole, type Flow } from "./flow.ts";
 
 /** The declaration as a Mermaid flowchart: failures in red, compensations dashed, beginnings and ends rounded. */
 export function flowDiagram(flow: Flow): string {
@@ -7,13 +7,13 @@ export function flowDiagram(flow: Flow): string {
   const id = (event: string): string => `e${names.indexOf(event) + 1}`;
   return [
     "flowchart TD",
-    ...names.map((name) => `  ${id(name)}${shape(flow, name)}`),
+    ...names.map((name) => `  ${id(name)}${shapeLine(flow, name)}`),
     ...names.flatMap((name) => arrows(flow, name, id)),
     ...classes(flow, names, id),
   ].join("\n");
 }
 
-function shape(flow: Flow, name: string): string {
+function shapeLine(flow: Flow, name: string): string {
   const edge = flow.begins.includes(name) || flow.ends.includes(name);
   return edge ? `(["${mermaidText(name)}"])` : `["${mermaidText(name)}"]`;
 }
@@ -36,7 +36,7 @@ function classes(flow: Flow, names: readonly string[], id: (event: string) => st
     undo: "fill:#fff4d6,stroke:#8a6100,color:#3d2b00,stroke-dasharray:4 3",
   } as const;
   return (["failure", "undo"] as const).flatMap((role) => {
-    const members = names.filter((name) => roleOf(flow, name) === role).map(id);
+    const members = names.filter((name) => findDeclaredRole(flow, name) === role).map(id);
     if (members.length === 0) return [];
     return [`  classDef ${role} ${styles[role]}`, `  class ${members.join(",")} ${role}`];
   });

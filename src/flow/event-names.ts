@@ -10,7 +10,7 @@ export class EventNames {
     this.#flow = flow;
   }
 
-  must(holds: boolean, rule: string): void {
+  assertRule(holds: boolean, rule: string): void {
     if (!holds) throw new SagaboxError("FLOW_INVALID", `flow(${JSON.stringify(this.#flow)}): ${rule}.`);
   }
 
@@ -18,10 +18,10 @@ export class EventNames {
     return Object.freeze([...this.#known.values()]);
   }
 
-  one(where: string, event: AnyEvent): string {
-    this.must(event?.kind === "event", `${where} takes contracts made by event()`);
+  addEvent(where: string, event: AnyEvent): string {
+    this.assertRule(event?.kind === "event", `${where} takes contracts made by event()`);
     const known = this.#known.get(event.name) ?? event;
-    this.must(
+    this.assertRule(
       known.version === event.version,
       `"${event.name}" occurs in versions ${known.version} and ${event.version}; a flow has one contract for each event`,
     );
@@ -29,21 +29,21 @@ export class EventNames {
     return event.name;
   }
 
-  all(where: string, events: readonly AnyEvent[]): readonly string[] {
-    return this.distinct(
+  addEvents(where: string, events: readonly AnyEvent[]): readonly string[] {
+    return this.assertDistinct(
       where,
-      events.map((event) => this.one(where, event)),
+      events.map((event) => this.addEvent(where, event)),
     );
   }
 
-  some(where: string, events: readonly AnyEvent[]): readonly string[] {
-    this.must(events.length > 0, `${where} needs an event`);
-    return this.all(where, events);
+  addAtLeastOne(where: string, events: readonly AnyEvent[]): readonly string[] {
+    this.assertRule(events.length > 0, `${where} needs an event`);
+    return this.addEvents(where, events);
   }
 
-  distinct(where: string, names: readonly string[]): readonly string[] {
+  assertDistinct(where: string, names: readonly string[]): readonly string[] {
     const twice = names.find((name, index) => names.indexOf(name) !== index);
-    this.must(twice === undefined, `"${twice}" stands twice in ${where}`);
+    this.assertRule(twice === undefined, `"${twice}" stands twice in ${where}`);
     return Object.freeze([...names]);
   }
 }

@@ -1,4 +1,4 @@
-import { quotedSchema, textArray, type Database } from "../storage/index.ts";
+import { quoteSchema, toArrayLiteral, type Database } from "../storage/index.ts";
 import type { Flow } from "./flow.ts";
 import { judgePath, type Judgement } from "./judge-path.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
@@ -15,48 +15,48 @@ export interface FlowPath extends Judgement {
 }
 
 /** More events than this under one correlation id are not read. */
-const MOST_EVENTS = 10_000;
+const MAX_EVENTS = 10_000;
 
 /** Every event recorded under the correlation id, whatever flow it was recorded for. */
-export async function recordedEvents(
+export async function readRecordedEvents(
   database: Database,
   schema: string,
   correlationId: string,
 ): Promise<readonly RecordedEvent[]> {
-  const { ofCorrelation } = flowStatements(quotedSchema(schema));
-  const { rows } = await database.run<Row>(ofCorrelation, [correlationId, MOST_EVENTS]);
+  const { ofCorrelation } = flowStatements(quoteSchema(schema));
+  const { rows } = await database.run<Row>(ofCorrelation, [correlationId, MAX_EVENTS]);
   return rows.map(readRow);
 }
 
 /** The path that the correlation id took through the flow; undefined when nothing was recorded. */
-export async function flowPath(
+export async function readFlowPath(
   database: Database,
   schema: string,
   flow: Flow,
   correlationId: string,
 ): Promise<FlowPath | undefined> {
-  const events = await recordedEvents(database, schema, correlationId);
-  return pathOf(
+  const events = await readRecordedEvents(database, schema, correlationId);
+  return buildPath(
     flow,
     events.filter((event) => event.flow === flow.name),
   );
 }
 
 /** The paths of these correlation ids through one flow, in one statement. */
-export async function flowPathsOf(
+export async function readFlowPaths(
   database: Database,
   schema: string,
   flow: Flow,
   correlationIds: readonly string[],
 ): Promise<readonly FlowPath[]> {
-  const { ofCorrelations } = flowStatements(quotedSchema(schema));
-  const { rows } = await database.run<Row>(ofCorrelations, [flow.name, textArray(correlationIds)]);
+  const { ofCorrelations } = flowStatements(quoteSchema(schema));
+  const { rows } = await database.run<Row>(ofCorrelations, [flow.name, toArrayLiteral(correlationIds)]);
   const events = groupBy(rows.map(readRow), ({ correlationId }) => correlationId);
-  return correlationIds.flatMap((id) => pathOf(flow, events.get(id) ?? []) ?? []);
+  return correlationIds.flatMap((id) => buildPath(flow, events.get(id) ?? []) ?? []);
 }
 
 /** The judged path of events that share a correlation id; undefined without any. */
-export function pathOf(flow: Flow, events: readonly RecordedEvent[]): FlowPath | undefined {
+export function buildPath(flow: Flow, events: readonly RecordedEvent[]): FlowPath | undefined {
   const judgement = judgePath(flow, events);
   const [first, last] = [judgement.steps[0], judgement.steps.at(-1)];
   if (first === undefined || last === undefined) return undefined;

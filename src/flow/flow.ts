@@ -48,7 +48,7 @@ export function roleIn({ undoes }: Reaction, outcome: Outcome): EventRole {
 }
 
 /** The role by the declaration alone, for an event of which nobody knows what caused it. */
-export function roleOf(flow: Flow, event: string): EventRole {
+export function findDeclaredRole(flow: Flow, event: string): EventRole {
   if (flow.begins.includes(event)) return "begin";
   const roles = flow.reactions.flatMap((reaction) =>
     reaction.outcomes

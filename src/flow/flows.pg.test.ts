@@ -4,7 +4,7 @@ import { orderFlow } from "../../test/support/order-flow.ts";
 import { recordedPath, type Seen } from "../../test/support/recorded-path.ts";
 import { HandlerRegistry } from "../inbox/index.ts";
 import { pgDatabase } from "../storage/index.ts";
-import { flowPath } from "./flow-path.ts";
+import { readFlowPath } from "./flow-path.ts";
 import { Flows } from "./flows.ts";
 
 const placed: Seen = { id: "1", type: "order.placed", source: "orders", at: 0 };
@@ -48,7 +48,7 @@ const ids = (paths: readonly { readonly correlationId: string }[]) =>
 test("F9: a path is read back as it was recorded, and an unknown correlation id has none", async () => {
   const { database, flows, record } = await setup();
   await record("o-1", 0, placed, reserved, declined, released);
-  const path = await flowPath(database, "sagabox", orderFlow, "o-1");
+  const path = await readFlowPath(database, "sagabox", orderFlow, "o-1");
   expect(path).toMatchObject({
     flow: "order",
     correlationId: "o-1",
@@ -63,7 +63,7 @@ test("F9: a path is read back as it was recorded, and an unknown correlation id 
     ["stock.released", "o-1-3"],
   ]);
   expect(await flows.paths("o-1")).toEqual([path]);
-  expect(await flowPath(database, "sagabox", orderFlow, "o-2")).toBeUndefined();
+  expect(await readFlowPath(database, "sagabox", orderFlow, "o-2")).toBeUndefined();
   expect(await flows.paths("o-2")).toEqual([]);
 });
 
@@ -110,7 +110,7 @@ test("tidying closes what has ended and forgets whole paths that are old, in bat
   await record("long", 3 * HOUR, placed);
   await record("long", 0, reserved);
   await record("done", 0, placed, reserved, declined, released);
-  expect(await flows.tidy({ olderThanMs: 2 * HOUR, batchSize: 1 })).toBe(2);
+  expect(await flows.forgetEvents({ olderThanMs: 2 * HOUR, batchSize: 1 })).toBe(2);
   expect(await count("correlation_id = 'old'")).toBe(0);
   expect(await count("correlation_id = 'long' and open")).toBe(2);
   expect(await count("correlation_id = 'done' and not open")).toBe(4);

@@ -3,10 +3,10 @@ import type { HandlerRegistry } from "../inbox/index.ts";
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 import type { Database } from "../storage/index.ts";
 import type { Flow } from "./flow.ts";
-import { pathOf, recordedEvents, type FlowPath } from "./flow-path.ts";
+import { buildPath, readRecordedEvents, type FlowPath } from "./flow-path.ts";
 import { forgetFlowEvents, type ForgetFlowEventsOptions } from "./forget-flow-events.ts";
 import { groupBy } from "./group-by.ts";
-import { openPaths } from "./open-paths.ts";
+import { findOpenPaths } from "./open-paths.ts";
 import { watchFlow, type WatchOptions } from "./watch-flow.ts";
 
 export interface UnfinishedOptions {
@@ -45,8 +45,8 @@ export class Flows {
   /** What happened under the correlation id: one path for each watched flow it belongs to. */
   async paths(correlationId: string): Promise<readonly FlowPath[]> {
     const { database, schema } = this.#parts;
-    const events = groupBy(await recordedEvents(database, schema, correlationId), ({ flow }) => flow);
-    return [...this.#watched.values()].flatMap((flow) => pathOf(flow, events.get(flow.name) ?? []) ?? []);
+    const events = groupBy(await readRecordedEvents(database, schema, correlationId), ({ flow }) => flow);
+    return [...this.#watched.values()].flatMap((flow) => buildPath(flow, events.get(flow.name) ?? []) ?? []);
   }
 
   /** Paths that have not ended, or failed with an effect left standing; the quietest of each flow first. */
@@ -57,7 +57,7 @@ export class Flows {
     const { database, schema } = this.#parts;
     const found: FlowPath[] = [];
     for (const flow of options.flow === undefined ? this.#watched.values() : [options.flow]) {
-      for await (const path of openPaths(database, schema, flow, { idleMs })) {
+      for await (const path of findOpenPaths(database, schema, flow, { idleMs })) {
         if (found.push(path) >= limit) return found;
       }
     }
@@ -65,11 +65,11 @@ export class Flows {
   }
 
   /** Closes what has ended and forgets what is old. Resolves with how many events were forgotten. */
-  async tidy(options: ForgetFlowEventsOptions): Promise<number> {
+  async forgetEvents(options: ForgetFlowEventsOptions): Promise<number> {
     const { database, schema } = this.#parts;
     const { signal } = options;
     for (const flow of this.#watched.values()) {
-      const open = openPaths(database, schema, flow, {
+      const open = findOpenPaths(database, schema, flow, {
         idleMs: 0,
         ...(signal === undefined ? {} : { signal }),
       });

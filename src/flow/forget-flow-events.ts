@@ -1,4 +1,4 @@
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
 import { flowStatements } from "./statements.ts";
 
 const BATCH = 5_000;
@@ -17,7 +17,7 @@ export async function forgetFlowEvents(
   schema: string,
   { olderThanMs, batchSize = BATCH, signal }: ForgetFlowEventsOptions,
 ): Promise<number> {
-  const { forget } = flowStatements(quotedSchema(schema));
+  const { forget } = flowStatements(quoteSchema(schema));
   let total = 0;
   while (signal?.aborted !== true) {
     const { rowCount } = await database.run(forget, [olderThanMs, batchSize]);

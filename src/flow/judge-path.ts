@@ -1,8 +1,8 @@
-import { roleIn, roleOf, type EventRole, type Flow } from "./flow.ts";
-import { linkEvents, type Due } from "./link-events.ts";
-import { inOrder, type FlowStep } from "./path-steps.ts";
+import { roleIn, findDeclaredRole, type EventRole, type Flow } from "./flow.ts";
+import { linkEvents, type DueReaction } from "./link-events.ts";
+import { orderSteps, type FlowStep } from "./path-steps.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
-import { undoneBy } from "./undone.ts";
+import { findUndone } from "./find-undone.ts";
 
 /**
  * A path is `running` until every reaction has come to one of its outcomes, `completed` when nothing failed on it. From
@@ -11,7 +11,7 @@ import { undoneBy } from "./undone.ts";
 export type FlowStatus = "running" | "completed" | "compensating" | "compensated" | "failed";
 
 /** A service that has not reacted yet. */
-export interface Awaited {
+export interface PendingReaction {
   readonly by: string;
   /** Any of these would do; the events of one outcome come together. */
   readonly oneOf: readonly (readonly string[])[];
@@ -30,7 +30,7 @@ export interface Surprise {
 export interface Judgement {
   readonly status: FlowStatus;
   readonly steps: readonly FlowStep[];
-  readonly waitsFor: readonly Awaited[];
+  readonly waitsFor: readonly PendingReaction[];
   /** Message ids of effects that were not undone although the flow failed. Something may still undo them. */
   readonly notUndone: readonly string[];
   readonly surprises: readonly Surprise[];
@@ -38,39 +38,42 @@ export interface Judgement {
 
 /** Pure: where the path stands that these events made, in whatever order they were recorded. */
 export function judgePath(flow: Flow, recorded: readonly RecordedEvent[]): Judgement {
-  const events = recorded.toSorted(byTime);
+  const events = recorded.toSorted(compareTimes);
   const due = linkEvents(flow, events);
   const origin = new Map(due.flatMap((one) => one.came.map((event) => [event.messageId, one] as const)));
   const roles = new Map(
     events.map((event) => [event.messageId, roleFor(flow, event, origin.get(event.messageId))]),
   );
-  const steps = inOrder(events, roles, origin);
-  const waitsFor = due.flatMap(awaited);
-  const { notUndone, twice } = undoneBy(flow, steps, due);
+  const steps = orderSteps(events, roles, origin);
+  const waitsFor = due.flatMap(findPending);
+  const { notUndone, twice } = findUndone(flow, steps, due);
   const failed = steps.some(({ role }) => role === "failure");
   return {
-    status: statusOf({ failed, waiting: waitsFor.length > 0, left: notUndone.length > 0 }),
+    status: decideStatus({ failed, waiting: waitsFor.length > 0, left: notUndone.length > 0 }),
     steps,
     waitsFor,
     notUndone,
-    surprises: [...events.flatMap((event) => surprise(flow, event, origin.get(event.messageId))), ...twice],
+    surprises: [
+      ...events.flatMap((event) => findSurprise(flow, event, origin.get(event.messageId))),
+      ...twice,
+    ],
   };
 }
 
-function statusOf(seen: { failed: boolean; waiting: boolean; left: boolean }): FlowStatus {
+function decideStatus(seen: { failed: boolean; waiting: boolean; left: boolean }): FlowStatus {
   if (!seen.failed) return seen.waiting ? "running" : "completed";
   if (seen.waiting) return "compensating";
   return seen.left ? "failed" : "compensated";
 }
 
-function roleFor(flow: Flow, event: RecordedEvent, origin: Due | undefined): EventRole {
+function roleFor(flow: Flow, event: RecordedEvent, origin: DueReaction | undefined): EventRole {
   const outcome = origin?.reaction.outcomes.find(({ events }) => events.includes(event.type));
   return origin === undefined || outcome === undefined
-    ? roleOf(flow, event.type)
+    ? findDeclaredRole(flow, event.type)
     : roleIn(origin.reaction, outcome);
 }
 
-function awaited({ trigger, reaction, came, outcome }: Due): Awaited[] {
+function findPending({ trigger, reaction, came, outcome }: DueReaction): PendingReaction[] {
   const missing = outcome?.events.filter((name) => came.every(({ type }) => type !== name));
   if (missing?.length === 0) return [];
   const { messageId, type, happenedAt } = trigger;
@@ -84,22 +87,24 @@ function awaited({ trigger, reaction, came, outcome }: Due): Awaited[] {
   ];
 }
 
-function surprise(flow: Flow, event: RecordedEvent, origin: Due | undefined): Surprise[] {
+function findSurprise(flow: Flow, event: RecordedEvent, origin: DueReaction | undefined): Surprise[] {
   const { messageId, type, source } = event;
-  const say = (what: string): Surprise[] => [{ messageId, type, what }];
+  const createSurprise = (what: string): Surprise[] => [{ messageId, type, what }];
   if (origin === undefined) {
     return flow.begins.includes(type)
       ? []
-      : say("No recorded event leads to it; the path may have begun unseen.");
+      : createSurprise("No recorded event leads to it; the path may have begun unseen.");
   }
   const { reaction, outcome, trigger } = origin;
   if (outcome?.events.includes(type) === false) {
-    return say(`A second outcome of "${reaction.by}" reacting to "${trigger.type}".`);
+    return createSurprise(`A second outcome of "${reaction.by}" reacting to "${trigger.type}".`);
   }
-  return source === reaction.by ? [] : say(`Published by "${source}"; the flow says "${reaction.by}".`);
+  return source === reaction.by
+    ? []
+    : createSurprise(`Published by "${source}"; the flow says "${reaction.by}".`);
 }
 
-function byTime(a: RecordedEvent, b: RecordedEvent): number {
+function compareTimes(a: RecordedEvent, b: RecordedEvent): number {
   return a.happenedAt < b.happenedAt
     ? -1
     : a.happenedAt > b.happenedAt

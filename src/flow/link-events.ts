@@ -3,7 +3,7 @@ import { groupBy } from "./group-by.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
 
 /** A reaction that is due because its event happened, with what has come of it so far. */
-export interface Due {
+export interface DueReaction {
   readonly trigger: RecordedEvent;
   readonly reaction: Reaction;
   readonly came: readonly RecordedEvent[];
@@ -11,7 +11,7 @@ export interface Due {
   readonly outcome: Outcome | undefined;
 }
 
-interface Claiming {
+interface OpenReaction {
   readonly trigger: RecordedEvent;
   readonly reaction: Reaction;
   readonly came: RecordedEvent[];
@@ -22,33 +22,33 @@ interface Claiming {
  * cause was handled. Where it says nothing (a webhook, a command in between) the first event of a fitting type counts
  * that nobody else has a claim on, one with the same key before all others.
  */
-export function linkEvents(flow: Flow, events: readonly RecordedEvent[]): readonly Due[] {
+export function linkEvents(flow: Flow, events: readonly RecordedEvent[]): readonly DueReaction[] {
   const due = events.flatMap((trigger) =>
-    reactionsTo(flow, trigger.type).map((reaction): Claiming => ({ trigger, reaction, came: [] })),
+    reactionsTo(flow, trigger.type).map((reaction): OpenReaction => ({ trigger, reaction, came: [] })),
   );
   const ids = new Set(events.map(({ messageId }) => messageId));
   const byTrigger = groupBy(due, ({ trigger }) => trigger.messageId);
   const loose = new Set<RecordedEvent>();
   for (const event of events) {
-    const claim = claimOf(byTrigger.get(event.causationId ?? "") ?? [], event);
+    const claim = findReaction(byTrigger.get(event.causationId ?? "") ?? [], event);
     if (claim !== undefined) claim.came.push(event);
     else if (event.causationId === null || !ids.has(event.causationId)) loose.add(event);
   }
   for (const sameKey of [true, false]) {
     for (const claim of due) takeLoose(claim, loose, sameKey);
   }
-  return due.map((claim) => ({ ...claim, outcome: outcomeOf(claim) }));
+  return due.map((claim) => ({ ...claim, outcome: findOutcome(claim) }));
 }
 
-function claimOf(caused: readonly Claiming[], event: RecordedEvent): Claiming | undefined {
+function findReaction(caused: readonly OpenReaction[], event: RecordedEvent): OpenReaction | undefined {
   const fitting = caused.filter(({ reaction }) => publishedBy(reaction).includes(event.type));
   return fitting.find(({ reaction }) => reaction.by === event.source) ?? fitting[0];
 }
 
-function takeLoose(claim: Claiming, loose: Set<RecordedEvent>, sameKey: boolean): void {
+function takeLoose(claim: OpenReaction, loose: Set<RecordedEvent>, sameKey: boolean): void {
   for (const event of loose) {
     const { trigger, reaction, came } = claim;
-    const missing = outcomeOf(claim)?.events.filter((name) => came.every(({ type }) => type !== name));
+    const missing = findOutcome(claim)?.events.filter((name) => came.every(({ type }) => type !== name));
     const fits = (missing ?? publishedBy(reaction)).includes(event.type);
     const nearEnough = !sameKey || (event.key !== null && event.key === trigger.key);
     if (!fits || !nearEnough || event === trigger) continue;
@@ -57,6 +57,6 @@ function takeLoose(claim: Claiming, loose: Set<RecordedEvent>, sameKey: boolean)
   }
 }
 
-function outcomeOf({ reaction, came }: Claiming): Outcome | undefined {
+function findOutcome({ reaction, came }: OpenReaction): Outcome | undefined {
   return reaction.outcomes.find(({ events }) => came.some(({ type }) => events.includes(type)));
 }

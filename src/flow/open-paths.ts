@@ -1,6 +1,6 @@
-import { quotedSchema, textArray, type Database } from "../storage/index.ts";
+import { quoteSchema, toArrayLiteral, type Database } from "../storage/index.ts";
 import type { Flow } from "./flow.ts";
-import { flowPathsOf, type FlowPath } from "./flow-path.ts";
+import { readFlowPaths, type FlowPath } from "./flow-path.ts";
 import { flowStatements } from "./statements.ts";
 
 const PAGE = 200;
@@ -15,21 +15,21 @@ export interface OpenPathsOptions {
  * The unfinished paths of a flow, the quietest first. Finished ones that are met on the way are closed, so that each
  * is judged once and the next look does not meet it again.
  */
-export async function* openPaths(
+export async function* findOpenPaths(
   database: Database,
   schema: string,
   flow: Flow,
   { idleMs, signal }: OpenPathsOptions,
 ): AsyncGenerator<FlowPath, void, undefined> {
-  const sql = flowStatements(quotedSchema(schema));
-  let cursor: Quiet = { seen_at: "-infinity", correlation_id: "" };
+  const sql = flowStatements(quoteSchema(schema));
+  let cursor: IdleRow = { seen_at: "-infinity", correlation_id: "" };
   while (signal?.aborted !== true) {
     const after = [cursor.seen_at, cursor.correlation_id];
-    const { rows } = await database.run<Quiet>(sql.quiet, [flow.name, idleMs, ...after, PAGE]);
+    const { rows } = await database.run<IdleRow>(sql.quiet, [flow.name, idleMs, ...after, PAGE]);
     const ids = rows.map(({ correlation_id }) => correlation_id);
-    const paths = ids.length === 0 ? [] : await flowPathsOf(database, schema, flow, ids);
+    const paths = ids.length === 0 ? [] : await readFlowPaths(database, schema, flow, ids);
     const done = paths.filter(isOver).flatMap(({ steps }) => steps.map(({ messageId }) => messageId));
-    if (done.length > 0) await database.run(sql.close, [flow.name, textArray(done)]);
+    if (done.length > 0) await database.run(sql.close, [flow.name, toArrayLiteral(done)]);
     yield* paths.filter((path) => !isOver(path));
     const last = rows.at(-1);
     if (last === undefined || rows.length < PAGE) return;
@@ -42,7 +42,7 @@ function isOver({ status }: FlowPath): boolean {
   return status === "completed" || status === "compensated";
 }
 
-interface Quiet {
+interface IdleRow {
   readonly correlation_id: string;
   readonly seen_at: string;
 }

@@ -14,7 +14,7 @@ export function flowPathDiagram(path: FlowPath): string {
     ...services.map((service) => `  participant ${id(service)} as ${mermaidText(service)}`),
     ...path.steps.flatMap((step) => lines(path, step, id)),
     ...path.waitsFor.map(
-      ({ by, oneOf }) => `  Note over ${id(by)}: waits for ${mermaidText(oneOf.map(together).join(" or "))}`,
+      ({ by, oneOf }) => `  Note over ${id(by)}: waits for ${mermaidText(oneOf.map(joinNames).join(" or "))}`,
     ),
   ].join("\n");
 }
@@ -31,6 +31,6 @@ function lines(path: FlowPath, step: FlowStep, id: (service: string) => string):
   return [...new Set(reacting)].map((service) => `  ${id(step.source)}${arrow}${id(service)}: ${label}`);
 }
 
-function together(events: readonly string[]): string {
+function joinNames(events: readonly string[]): string {
   return events.join(" + ");
 }

@@ -1,5 +1,5 @@
 import type { EventRole } from "./flow.ts";
-import type { Due } from "./link-events.ts";
+import type { DueReaction } from "./link-events.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
 
 /** One event of a path in its place. */
@@ -14,58 +14,60 @@ export interface FlowStep extends RecordedEvent {
 }
 
 /** The events as steps, a cause before its effects even where the clocks of two databases disagree. */
-export function inOrder(
+export function orderSteps(
   events: readonly RecordedEvent[],
   roles: ReadonlyMap<string, EventRole>,
-  origin: ReadonlyMap<string, Due>,
+  origin: ReadonlyMap<string, DueReaction>,
 ): readonly FlowStep[] {
-  const places = placesOf(events, origin);
-  const ordered = events.toSorted((a, b) => compare(places.get(a.messageId), places.get(b.messageId)));
-  const begin = timeOf(ordered[0]);
+  const places = computePositions(events, origin);
+  const ordered = events.toSorted((a, b) =>
+    comparePositions(places.get(a.messageId), places.get(b.messageId)),
+  );
+  const begin = toMs(ordered[0]);
   return ordered.map((event) => {
     const trigger = origin.get(event.messageId)?.trigger;
     return {
       ...event,
       role: roles.get(event.messageId) ?? "unknown",
       parent: trigger?.messageId ?? null,
-      sinceParentMs: trigger === undefined ? null : Math.max(0, timeOf(event) - timeOf(trigger)),
-      sinceBeginMs: Math.max(0, timeOf(event) - begin),
+      sinceParentMs: trigger === undefined ? null : Math.max(0, toMs(event) - toMs(trigger)),
+      sinceBeginMs: Math.max(0, toMs(event) - begin),
     };
   });
 }
 
-interface Place {
+interface StepPosition {
   readonly at: string;
   readonly depth: number;
 }
 
 /** When an event counts as having happened: never before what caused it. */
-function placesOf(
+function computePositions(
   events: readonly RecordedEvent[],
-  origin: ReadonlyMap<string, Due>,
-): ReadonlyMap<string, Place> {
-  const places = new Map<string, Place>();
-  const placeOf = (event: RecordedEvent): Place => {
+  origin: ReadonlyMap<string, DueReaction>,
+): ReadonlyMap<string, StepPosition> {
+  const places = new Map<string, StepPosition>();
+  const computePosition = (event: RecordedEvent): StepPosition => {
     const known = places.get(event.messageId);
     if (known !== undefined) return known;
     const own = { at: event.happenedAt, depth: 0 };
     places.set(event.messageId, own); // so that events which claim to cause each other end here
     const trigger = origin.get(event.messageId)?.trigger;
-    const parent = trigger === undefined ? undefined : placeOf(trigger);
+    const parent = trigger === undefined ? undefined : computePosition(trigger);
     const place =
       parent === undefined ? own : { at: parent.at > own.at ? parent.at : own.at, depth: parent.depth + 1 };
     places.set(event.messageId, place);
     return place;
   };
-  for (const event of events) placeOf(event);
+  for (const event of events) computePosition(event);
   return places;
 }
 
-function compare(a: Place | undefined, b: Place | undefined): number {
+function comparePositions(a: StepPosition | undefined, b: StepPosition | undefined): number {
   if (a === undefined || b === undefined || a.at === b.at) return (a?.depth ?? 0) - (b?.depth ?? 0);
   return a.at < b.at ? -1 : 1;
 }
 
-function timeOf(event: RecordedEvent | undefined): number {
+function toMs(event: RecordedEvent | undefined): number {
   return event === undefined ? 0 : Date.parse(event.happenedAt);
 }

@@ -1,4 +1,4 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 /** SQL of the room. `schema` is quoted already. */
 export function flowStatements(schema: string) {
@@ -14,7 +14,7 @@ export function flowStatements(schema: string) {
              select $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text::timestamptz
                from fresh
              on conflict do nothing`,
-    ofCorrelation: statement(
+    ofCorrelation: defineStatement(
       "sagabox.flow.of_correlation",
       `select ${columns}
          from ${table}
@@ -22,7 +22,7 @@ export function flowStatements(schema: string) {
         order by flow_event.happened_at, message_id
         limit $2::integer`,
     ),
-    ofCorrelations: statement(
+    ofCorrelations: defineStatement(
       "sagabox.flow.of_correlations",
       `select ${columns}
          from ${table}
@@ -30,7 +30,7 @@ export function flowStatements(schema: string) {
         order by flow_event.happened_at, message_id`,
     ),
     // Paths on which nothing was seen for a while, the quietest first, a page at a time.
-    quiet: statement(
+    quiet: defineStatement(
       "sagabox.flow.quiet",
       `select correlation_id, ${time("max(recorded_at)")} as seen_at
          from ${table}
@@ -42,13 +42,13 @@ export function flowStatements(schema: string) {
         limit $5::integer`,
     ),
     // By message and not by path: an event that arrived meanwhile stays open, and its path is judged again.
-    close: statement(
+    close: defineStatement(
       "sagabox.flow.close",
       `update ${table} set open = false
         where flow = $1::text and message_id = any($2::text::text[]) and open`,
     ),
     // A path goes as a whole: its beginning is kept for as long as something young belongs to it.
-    forget: statement(
+    forget: defineStatement(
       "sagabox.flow.forget",
       `with horizon as materialized (
          select clock_timestamp() - $1::double precision * interval '1 ms' as at

@@ -1,6 +1,6 @@
 import type { HandlerOptions, HandlerRegistry } from "../inbox/index.ts";
 import { rejectUnknownKeys, text } from "../options/index.ts";
-import { quotedSchema } from "../storage/index.ts";
+import { quoteSchema } from "../storage/index.ts";
 import type { Flow } from "./flow.ts";
 import { flowStatements } from "./statements.ts";
 
@@ -20,7 +20,7 @@ export function watchFlow(
 ): void {
   rejectUnknownKeys("flows.watch", options, ["consumer", "from"]);
   const consumer = text("flows.watch.consumer", options.consumer ?? `flow.${flow.name}`);
-  const { record } = flowStatements(quotedSchema(schema));
+  const { record } = flowStatements(quoteSchema(schema));
   for (const contract of flow.events) {
     registry.on(contract, {
       consumer,

@@ -1,6 +1,6 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { withDeadline, type CancelTimer } from "../runtime/index.ts";
-import { SQLSTATE, sqlState, type LastStatement, type OwnedTransaction } from "../storage/index.ts";
+import { SQLSTATE, sqlState, type CommitStatement, type OwnedTransaction } from "../storage/index.ts";
 import type { AckWith } from "../transport/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { OutgoingScope } from "./handler.ts";
@@ -42,7 +42,7 @@ export class Attempt {
     return this.#signal.signal;
   }
 
-  handling(): void {
+  startHandling(): void {
     this.#phase = "handling";
   }
 
@@ -65,12 +65,12 @@ export class Attempt {
   }
 
   /** Everything that is left to write, the acknowledgements and the COMMIT, in one trip where that can be. */
-  async commit(last: readonly LastStatement[]): Promise<void> {
-    await this.scope.whole();
+  async commit(last: readonly CommitStatement[]): Promise<void> {
+    await this.scope.waitForPending();
     if (this.#ended !== undefined) throw this.#ended;
     this.#phase = "committing";
-    const answers = await this.tx.commit([...last, ...this.scope.last()]);
-    this.scope.committed(answers.slice(last.length));
+    const answers = await this.tx.commit([...last, ...this.scope.lastStatements()]);
+    this.scope.handleCommit(answers.slice(last.length));
   }
 
   timeout(deadlineMs: number): SagaboxError {
@@ -143,7 +143,7 @@ function tooLate(current: Attempt | undefined, deadlineMs: number): never {
  * An acknowledgement that fails with a division by zero when another worker has the delivery. Only the error that
  * answers this very statement says so: handlers, triggers and deferred constraints of the user may raise the same one.
  */
-export function ackStatement({ statement, params }: Omit<AckWith, "together">): LastStatement {
+export function ackStatement({ statement, params }: Omit<AckWith, "together">): CommitStatement {
   return { statement, params, explain: explainAck };
 }
 

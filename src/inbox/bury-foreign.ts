@@ -12,7 +12,7 @@ export async function buryForeign(
   id: unknown,
 ): Promise<Processed<never>> {
   const error = idFlaw(id);
-  const message = storedForm(foreign);
+  const message = toStoredMessage(foreign);
   const { consumer, type, topic } = foreign;
   const tx = await database.begin();
   try {
@@ -31,11 +31,11 @@ export async function buryForeign(
     throw failure;
   }
   const told = { origin: "consumer", consumer, id: message.id, type, topic, reason: "rejected" } as const;
-  observer.tell("dead_letter.buried", { ...told, error: error.message });
+  observer.emit("dead_letter.buried", { ...told, error: error.message });
   return { kind: "dead_letter", code: error.code };
 }
 
-function storedForm(foreign: ForeignMessage): Message {
+function toStoredMessage(foreign: ForeignMessage): Message {
   const id = `unidentified-${randomToken()}`;
   return {
     id,

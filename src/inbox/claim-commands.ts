@@ -1,5 +1,5 @@
 import { decodeJson, type Json } from "../message/index.ts";
-import { textArray, type OwnedTransaction } from "../storage/index.ts";
+import { toArrayLiteral, type OwnedTransaction } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Receipt } from "./receive-once.ts";
 import type { Earlier } from "./references.ts";
@@ -7,7 +7,7 @@ import type { Earlier } from "./references.ts";
 type Claim = Pick<Receipt, "consumer" | "id" | "topic" | "type" | "payload" | "expiresAt">;
 
 /** An earlier command that was carried out. */
-export interface Effect {
+export interface CommandEffect {
   readonly id: string;
   /** What its handler answered, as it is kept. */
   readonly stored: string | null;
@@ -33,23 +33,23 @@ export async function claimCommands(
     type,
     payload,
     expiresAt,
-    textArray(others.map((other) => other.id)),
-    textArray(others.map((other) => other.topic)),
-    textArray(others.map((other) => other.type)),
+    toArrayLiteral(others.map((other) => other.id)),
+    toArrayLiteral(others.map((other) => other.topic)),
+    toArrayLiteral(others.map((other) => other.type)),
   ]);
   return rows.some((row) => row.event_id === id);
 }
 
 /** The effect that one of these has had and that still stands, as of now: asked after they were claimed. */
-export async function effectOf(
+export async function findEffect(
   tx: OwnedTransaction,
   { sql }: InboxEngine,
   consumer: string,
   { ids }: Earlier,
-): Promise<Effect | undefined> {
+): Promise<CommandEffect | undefined> {
   const { rows } = await tx.run<{ id: string; result: string | null }>(sql.effectOf, [
     consumer,
-    textArray(ids),
+    toArrayLiteral(ids),
   ]);
   const [found] = rows;
   if (found === undefined) return undefined;

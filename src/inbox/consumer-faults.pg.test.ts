@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { currentMessageContext, event } from "../message/index.ts";
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 import { consumers } from "../../test/support/consumers.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import type { HandlerContext, Received } from "./handler.ts";
@@ -126,7 +126,7 @@ test("D8: the idempotency key is the same for each attempt, and the context of t
 
 test("what a handler publishes commits with its effect; told only after the commit", async () => {
   const committed: number[] = [];
-  const note = statement(
+  const note = defineStatement(
     "test.note",
     "insert into effect (consumer, id, note) values ('outbox', $1::text, 'published')",
   );
@@ -135,10 +135,10 @@ test("what a handler publishes commits with its effect; told only after the comm
       const written: string[] = [];
       return {
         publish: async (contract) => ({ id: written[written.push(contract.name) - 1] ?? "" }),
-        whole: () => Promise.resolve(),
-        last: () => written.map((name) => ({ statement: note, params: [name] })),
+        waitForPending: () => Promise.resolve(),
+        lastStatements: () => written.map((name) => ({ statement: note, params: [name] })),
         open: () => Readable.from([]),
-        committed: () => void committed.push(written.length),
+        handleCommit: () => void committed.push(written.length),
       };
     },
   });
@@ -154,7 +154,7 @@ test("what a handler publishes commits with its effect; told only after the comm
 });
 
 test("where the transport lives in the database, the acknowledgement commits with the effect", async () => {
-  const ackStatement = statement(
+  const ackStatement = defineStatement(
     "test.ack",
     "insert into effect (consumer, note) values ('queue', 'acknowledged')",
   );
@@ -196,7 +196,7 @@ test("a message taken over by another member is finished by that member only", a
   await house.start();
   await house.publish(aMessage({ key: "k" }));
   await first;
-  house.transport.takeAway("billing");
+  house.transport.revokeDeliveries("billing");
   await house.observer.until("consumer.processed");
   expect(runs).toBe(2);
   expect(await house.effects()).toHaveLength(1);

@@ -87,7 +87,7 @@ export class Consumer implements Service {
   #tryAgain(current: Consuming, error: Error, failures = 1): void {
     const { engine, transport } = this.#parts;
     const retryInMs = Math.min(15_000, 250 * 2 ** failures) * (0.5 + random() / 2);
-    engine.observer.tell("transport.unreachable", {
+    engine.observer.emit("transport.unreachable", {
       transport: transport.name,
       doing: `subscribing ${this.name}`,
       error: error.message,

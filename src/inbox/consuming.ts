@@ -3,19 +3,25 @@ import { after, withDeadline, type CancelTimer } from "../runtime/index.ts";
 import { assertCanBegin, type Consumption, type Delivery } from "../transport/index.ts";
 import type { Attempt } from "./attempt.ts";
 import type { ConsumerParts } from "./consumer.ts";
-import { belong, holdOf, isQuick, runsAlone, type Held } from "./held.ts";
+import {
+  canShareBatch,
+  trackDelivery,
+  isQuick,
+  runsAlone,
+  type InFlightDelivery,
+} from "./in-flight-delivery.ts";
 import { KeyOrder } from "./key-order.ts";
-import { largestLot, LotSize } from "./lot-size.ts";
+import { maxBatchSize, StatementBatchSize } from "./statement-batch-size.ts";
 import { persist } from "./persist.ts";
 import { BatchProcessor } from "./process-batch.ts";
 import { DeliveryProcessor } from "./process-delivery.ts";
 import { StatementCache } from "./receive-statement.ts";
 import { Settlement } from "./settlement.ts";
-import { tellBeginnings } from "./tell-beginnings.ts";
+import { emitBeginnings } from "./emit-beginnings.ts";
 import { topicRequest } from "./topic-request.ts";
 
 /** What was cut off has this long to end, out of what the stop keeps back for the rest. */
-const LONGEST_ENDING_MS = 1_000;
+const MAX_ENDING_MS = 1_000;
 const UNREADABLE_MS = 60_000;
 /** How long statements wait for others to share a transaction with, while as many of them are running. */
 const GATHER_MS = 2;
@@ -23,23 +29,23 @@ const GATHER_MS = 2;
 /** One life of a consumer, from its subscription to its end. */
 export class Consuming {
   readonly #parts: ConsumerParts;
-  readonly #order = new KeyOrder<Held>((held) => held.delivery.orderKey);
-  readonly #held = new Set<Held>();
+  readonly #order = new KeyOrder<InFlightDelivery>((held) => held.delivery.orderKey);
+  readonly #held = new Set<InFlightDelivery>();
   readonly #runs = new Set<Promise<void>>();
   readonly #attempts = new Set<Attempt>();
   readonly #givenUp = new AbortController();
   readonly #settlement: Settlement;
   readonly #single: DeliveryProcessor;
   readonly #batches: BatchProcessor;
-  readonly #lotSize: LotSize;
+  readonly #batchSize: StatementBatchSize;
   /** Of `concurrency`: what shares a transaction counts as one. */
   #busy = 0;
   /** How many of what runs may share a transaction. */
   #quick = 0;
   #lastStartMs = 0;
-  #arrivals: Held[] = [];
+  #arrivals: InFlightDelivery[] = [];
   /** Being listed in the ledger. */
-  #wave: Held[] = [];
+  #nextBatch: InFlightDelivery[] = [];
   #consumption: Consumption | undefined;
   #listing = false;
   #stopping = false;
@@ -58,10 +64,10 @@ export class Consuming {
     const statements = new StatementCache(engine.sql.schema);
     const shared = { engine, definition, settlement: this.#settlement, attempts: this.#attempts, statements };
     // Traced, each statement has a span of its own, which ends when it has.
-    const most = engine.spans.enabled ? 1 : largestLot(definition.settings.concurrency);
-    this.#lotSize = new LotSize(most, engine.clock);
+    const most = engine.spans.enabled ? 1 : maxBatchSize(definition.settings.concurrency);
+    this.#batchSize = new StatementBatchSize(most, engine.clock);
     this.#single = new DeliveryProcessor(shared);
-    this.#batches = new BatchProcessor(shared, { single: this.#single, lotSize: this.#lotSize });
+    this.#batches = new BatchProcessor(shared, { single: this.#single, lotSize: this.#batchSize });
   }
 
   async begin(): Promise<void> {
@@ -82,7 +88,7 @@ export class Consuming {
       (delivery) => this.#receive(delivery),
     );
     this.#consumption = consumption;
-    tellBeginnings(engine.observer, name, consumption.begun);
+    emitBeginnings(engine.observer, name, consumption.begun);
     if (this.#stopping) await consumption.close(); // stopped while the broker was being looked for
   }
 
@@ -112,7 +118,7 @@ export class Consuming {
     const why = `Consumer "${this.#parts.definition.name}" was stopped before its handlers had finished.`;
     for (const attempt of this.#attempts) attempt.end(new SagaboxError("BUS_STOPPED", why));
     const { stopDeadlineMs = 25_000 } = this.#parts;
-    const endingMs = Math.min(LONGEST_ENDING_MS, stopDeadlineMs / 10);
+    const endingMs = Math.min(MAX_ENDING_MS, stopDeadlineMs / 10);
     await withDeadline(Promise.all(this.#runs), endingMs, () => []);
     return new SagaboxError("SHUTDOWN_TIMEOUT", why);
   }
@@ -127,13 +133,13 @@ export class Consuming {
   }
 
   // A delivery that has lost its message can be neither handled nor buried; it stays, and people hear of it.
-  #hold(delivery: Delivery): Held | undefined {
+  #hold(delivery: Delivery): InFlightDelivery | undefined {
     try {
-      return holdOf(delivery, this.#parts);
+      return trackDelivery(delivery, this.#parts);
     } catch (thrown) {
       const error = errorText(thrown).slice(0, 500);
       const { observer } = this.#parts.engine;
-      observer.tell("storage.failed", { doing: "read a delivery", error, retryInMs: UNREADABLE_MS });
+      observer.emit("storage.failed", { doing: "read a delivery", error, retryInMs: UNREADABLE_MS });
       delivery.retry({ delayMs: UNREADABLE_MS, charged: false, error }).catch(() => undefined);
       return undefined;
     }
@@ -145,7 +151,7 @@ export class Consuming {
     this.#admit();
     const { concurrency } = this.#parts.definition.settings;
     while (this.#busy < concurrency && this.#order.ready > 0 && !this.#worthWaiting()) {
-      const lot = this.#order.take((first) => this.#sizeOf(first), belong);
+      const lot = this.#order.take((first) => this.#maxSizeFor(first), canShareBatch);
       const [first] = lot;
       if (first === undefined) return;
       const quick = isQuick(first) ? lot.length : 0;
@@ -157,16 +163,17 @@ export class Consuming {
         this.#runs.delete(run);
         this.#busy -= 1;
         this.#quick -= quick;
-        if (quick > 0) this.#lotSize.took(quick, this.#parts.engine.clock.monotonicMs() - startedMs);
+        if (quick > 0)
+          this.#batchSize.recordDuration(quick, this.#parts.engine.clock.monotonicMs() - startedMs);
         this.#turn();
       });
       this.#runs.add(run);
     }
   }
 
-  #sizeOf(first: Held): number {
+  #maxSizeFor(first: InFlightDelivery): number {
     if (runsAlone(first)) return 1;
-    if (isQuick(first)) return this.#lotSize.most;
+    if (isQuick(first)) return this.#batchSize.most;
     return first.registration?.settings.batch?.size ?? 1;
   }
 
@@ -188,13 +195,13 @@ export class Consuming {
   async #list(): Promise<void> {
     await Promise.resolve(); // a transport hands out several deliveries in one go: one wave
     const { ledger, engine, definition } = this.#parts;
-    this.#wave = this.#arrivals.splice(0);
+    this.#nextBatch = this.#arrivals.splice(0);
     const listed = await persist(engine.observer, "crash ledger", this.#givenUp.signal, async () => {
       const suspects = await ledger?.list(definition.name, this.#ids());
-      for (const held of this.#wave)
+      for (const held of this.#nextBatch)
         held.crashes = held.id === undefined ? undefined : suspects?.get(held.id);
     });
-    const wave = this.#wave.splice(0);
+    const wave = this.#nextBatch.splice(0);
     if (this.#stopping || !listed) await this.#giveBackAll(wave);
     else for (const held of wave) this.#order.push(held);
   }
@@ -204,8 +211,8 @@ export class Consuming {
   }
 
   // What shared a transaction in vain goes on by itself, in a place of its own.
-  async #run(lot: readonly Held[]): Promise<void> {
-    const open = new Set(await this.#guarded(lot));
+  async #run(lot: readonly InFlightDelivery[]): Promise<void> {
+    const open = new Set(await this.#runGuarded(lot));
     const done = open.size === 0 ? lot : lot.filter((held) => !open.has(held));
     for (const held of done) this.#held.delete(held);
     for (const held of open) held.alone = true;
@@ -213,11 +220,11 @@ export class Consuming {
     if (open.size > 0 && this.#stopping) await this.#giveBackAll(this.#order.drain());
   }
 
-  #takeSuccessors(held: Held): readonly Held[] {
+  #takeSuccessors(held: InFlightDelivery): readonly InFlightDelivery[] {
     const key = held.delivery.orderKey;
     if (key === null) return [];
     const taken = this.#order.withdraw(held);
-    for (const queue of [this.#wave, this.#arrivals]) {
+    for (const queue of [this.#nextBatch, this.#arrivals]) {
       const ofKey = queue.filter((later) => later.delivery.orderKey === key);
       if (ofKey.length > 0) queue.splice(0, queue.length, ...queue.filter((later) => !ofKey.includes(later)));
       taken.push(...ofKey);
@@ -227,7 +234,7 @@ export class Consuming {
   }
 
   /** Resolves with those that are still to be done. */
-  async #guarded(lot: readonly Held[]): Promise<readonly Held[]> {
+  async #runGuarded(lot: readonly InFlightDelivery[]): Promise<readonly InFlightDelivery[]> {
     const { ledger, definition } = this.#parts;
     const [first] = lot;
     if (ledger === undefined || first === undefined) return this.#process(lot);
@@ -241,7 +248,7 @@ export class Consuming {
     return this.#process(lot).finally(leave);
   }
 
-  async #process(lot: readonly Held[]): Promise<readonly Held[]> {
+  async #process(lot: readonly InFlightDelivery[]): Promise<readonly InFlightDelivery[]> {
     const [first] = lot;
     if (this.#stopping) await this.#giveBackAll(lot);
     else if (lot.length > 1 && first?.registration !== undefined)
@@ -250,11 +257,11 @@ export class Consuming {
     return [];
   }
 
-  async #giveBackAll(all: readonly Held[]): Promise<void> {
+  async #giveBackAll(all: readonly InFlightDelivery[]): Promise<void> {
     await Promise.all(all.map((held) => this.#giveBack(held)));
   }
 
-  async #giveBack(held: Held): Promise<void> {
+  async #giveBack(held: InFlightDelivery): Promise<void> {
     this.#held.delete(held);
     await this.#settlement.release(held);
   }
@@ -275,7 +282,7 @@ export class Consuming {
 
   // A lot is on its way already and ends soon; one that does not end keeps nobody waiting.
   #worthGathering(): boolean {
-    const { most } = this.#lotSize;
+    const { most } = this.#batchSize;
     if (this.#quick < most || this.#order.ready >= most) return false;
     const leftMs = this.#lastStartMs + GATHER_MS - this.#parts.engine.clock.monotonicMs();
     if (leftMs <= 0) return false;

@@ -1,6 +1,6 @@
 import { errorText } from "../errors/index.ts";
 import { after, Loop, randomToken, thisProcess, type CancelTimer, type Service } from "../runtime/index.ts";
-import { textArray } from "../storage/index.ts";
+import { toArrayLiteral } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import { persist } from "./persist.ts";
 import { SoloGate } from "./solo-gate.ts";
@@ -28,7 +28,7 @@ export interface Lease {
   onLease(listener: LeaseListener): () => void;
 }
 
-const NOBODY: Suspects = new Map();
+const NO_SUSPECTS: Suspects = new Map();
 /** Even of a short lease: a busy machine is not a dead one. */
 const MIN_BEAT_MS = 500;
 
@@ -59,7 +59,7 @@ export class CrashLedger implements Service, Lease {
         return leaseMs / 4;
       },
       onError: (error) =>
-        engine.observer.tell("storage.failed", {
+        engine.observer.emit("storage.failed", {
           doing: "crash ledger",
           error: errorText(error).slice(0, 500),
           retryInMs: 0,
@@ -99,7 +99,7 @@ export class CrashLedger implements Service, Lease {
       this.#leaseMs,
     ]);
     for (const { consumer, event_id: id, crashes } of rows) {
-      observer.tell("consumer.suspect", { consumer, id, crashes });
+      observer.emit("consumer.suspect", { consumer, id, crashes });
     }
   }
 
@@ -139,11 +139,11 @@ export class CrashLedger implements Service, Lease {
     const deadlineMs = Math.max(MIN_BEAT_MS, this.#leaseMs / 3); // time for another connection if this one hangs
     const params = [this.#member, this.#worker, this.#leaseMs, thisProcess.name];
     await database.run(sql.beat, params, { deadlineMs });
-    this.#renewed();
+    this.#onRenewed();
     await this.notice();
   }
 
-  #renewed(): void {
+  #onRenewed(): void {
     this.#watchLease(this.#engine.leaseMs, () => {
       // After a pause of this process it had no chance to say that it is alive: it gets one.
       this.#heartbeat.wake();
@@ -168,10 +168,10 @@ export class CrashLedger implements Service, Lease {
     alone: boolean,
   ): Promise<{ deaths: boolean; suspects: Suspects }> {
     const { database, sql } = this.#engine;
-    const params = [this.#member, consumer, textArray(ids), alone];
+    const params = [this.#member, consumer, toArrayLiteral(ids), alone];
     const { rows } = await database.run<{ deaths: boolean; suspects: string }>(sql.list, params);
     const { deaths = false, suspects = "{}" } = rows[0] ?? {};
-    if (suspects === "{}") return { deaths, suspects: NOBODY };
+    if (suspects === "{}") return { deaths, suspects: NO_SUSPECTS };
     return { deaths, suspects: new Map(Object.entries(JSON.parse(suspects) as Record<string, number>)) };
   }
 }

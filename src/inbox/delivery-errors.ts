@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 
-export function expired(expiresAt: string | null): SagaboxError {
+export function messageExpired(expiresAt: string | null): SagaboxError {
   return new SagaboxError("MESSAGE_EXPIRED", `The message was good until ${expiresAt ?? "an unknown time"}.`);
 }
 

@@ -2,10 +2,10 @@ import { deadLetterStatements, type DeadLetterStatements } from "../dead-letter/
 import { SagaboxError } from "../errors/index.ts";
 import { unpackPlain, type AnyContract, type Unpack } from "../message/index.ts";
 import { systemClock, type Clock } from "../runtime/index.ts";
-import { quotedSchema, type Database, type Queryable } from "../storage/index.ts";
+import { quoteSchema, type Database, type Queryable } from "../storage/index.ts";
 import { silentObserver, silentSpans, type Observer, type Spans } from "../telemetry/index.ts";
 import type { OpenScope } from "./handler.ts";
-import { Slots } from "./slots.ts";
+import { TransactionPermits } from "./transaction-permits.ts";
 import { inboxStatements, type InboxStatements } from "./statements.ts";
 
 /** What every transaction of the inbox needs; one per process, shared by all its consumers. */
@@ -15,18 +15,18 @@ export interface InboxEngine {
   readonly deadLetters: DeadLetterStatements;
   readonly openScope: OpenScope;
   readonly unpack: Unpack;
-  readonly sealReply: SealReply;
+  readonly sealReply: EncryptReply;
   readonly observer: Observer;
   readonly spans: Spans;
   readonly clock: Clock;
   /** After this silence others take over what a process had. */
   readonly leaseMs: number;
   /** Bounds the transactions of handlers, so that connections are left for everything else. */
-  readonly slots: Slots;
+  readonly slots: TransactionPermits;
 }
 
 /** Seals the personal fields in the reply to a command, in the transaction of its effect. */
-export type SealReply = (
+export type EncryptReply = (
   contract: AnyContract,
   data: unknown,
   reply: unknown,
@@ -41,7 +41,7 @@ export interface InboxEngineOptions {
   /** Default: the data is in the message, in clear. */
   readonly unpack?: Unpack;
   /** Default: replies stay as they are. */
-  readonly sealReply?: SealReply;
+  readonly sealReply?: EncryptReply;
   readonly observer?: Observer;
   /** Default: nobody traces. */
   readonly spans?: Spans;
@@ -53,7 +53,7 @@ export interface InboxEngineOptions {
 }
 
 export function inboxEngine(options: InboxEngineOptions): InboxEngine {
-  const schema = quotedSchema(options.schema);
+  const schema = quoteSchema(options.schema);
   return {
     database: options.database,
     sql: inboxStatements(schema),
@@ -65,7 +65,7 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
     spans: options.spans ?? silentSpans,
     clock: options.clock ?? systemClock,
     leaseMs: options.leaseMs ?? Number.POSITIVE_INFINITY,
-    slots: new Slots(options.maxTransactions ?? Number.POSITIVE_INFINITY),
+    slots: new TransactionPermits(options.maxTransactions ?? Number.POSITIVE_INFINITY),
   };
 }
 
@@ -80,7 +80,7 @@ const noOutbox: OpenScope = () => ({
   open: () => {
     throw new SagaboxError("CLAIM_STORE_UNKNOWN", "This inbox was made without a claim check.");
   },
-  whole: () => Promise.resolve(),
-  last: () => [],
-  committed: () => undefined,
+  waitForPending: () => Promise.resolve(),
+  lastStatements: () => [],
+  handleCommit: () => undefined,
 });

@@ -40,7 +40,7 @@ export function batchContext(consumer: string, attempt: Attempt): BatchContext {
 }
 
 /** What is published meanwhile was caused by this message and belongs to its trace. */
-export function inContextOf<T>(message: Omit<Received, "data">, id: string, work: () => T): T {
+export function runInContext<T>(message: Omit<Received, "data">, id: string, work: () => T): T {
   const { correlationId, traceparent, sagaId } = message;
   return runInMessageContext(
     { messageId: id, correlationId, traceparent, ...(sagaId === null ? {} : { sagaId }) },

@@ -41,11 +41,11 @@ export interface OutgoingScope {
   readonly publish: PublishInHandler;
   open(attachment: Attachment): Readable;
   /** Ends when everything that was begun in it has ended, and fails with whatever of it failed. */
-  whole(): Promise<void>;
+  waitForPending(): Promise<void>;
   /** Statements that still have to run in the transaction; they travel with its COMMIT. */
-  last(): readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
+  lastStatements(): readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
   /** The transaction has committed, with these answers to `last()`: what was written may be sent now. */
-  committed(answers: readonly Rows<unknown>[]): void;
+  handleCommit(answers: readonly Rows<unknown>[]): void;
 }
 
 export type OpenScope = (tx: OwnedTransaction) => OutgoingScope;

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test, vi } from "vitest";
-import { statement, type Rows } from "../storage/index.ts";
+import { defineStatement, type Rows } from "../storage/index.ts";
 import { idleLimit, stayInside } from "./idle-limit.ts";
 
-const stay = statement("stay", "select 1");
+const stay = defineStatement("stay", "select 1");
 const rows: Rows<never> = { rows: [], rowCount: 0, command: "SELECT" };
 
 test.each([

@@ -73,7 +73,7 @@ export class Inbox {
     const receipt = { consumer, id, topic, type, payload: null, expiresAt: null, deadlineMs };
     const { spans } = this.#engine;
     const nr = message.attempt ?? 1;
-    const traceparent = message.traceparent ?? spans.current().traceparent;
+    const traceparent = message.traceparent ?? spans.currentSpan().traceparent;
     const span = spans.process(
       { id, type, topic, ...(traceparent && { traceparent }) },
       { consumer, attempt: nr },
@@ -81,7 +81,7 @@ export class Inbox {
     const receiving = span.run(() =>
       receiveOnce(this.#engine, receipt, async (attempt) => {
         const context = handlerContext(consumer, id, nr, attempt);
-        return runInMessageContext(causedBy(message, id), () => handler({ ...message, id }, context));
+        return runInMessageContext(toMessageContext(message, id), () => handler({ ...message, id }, context));
       }),
     );
     const outcome = await receiving
@@ -90,7 +90,7 @@ export class Inbox {
         return this.#explain(asError(thrown));
       })
       .finally(() => span.end());
-    return this.#told(message, id, outcome);
+    return this.#toProcessed(message, id, outcome);
   }
 
   stats(consumer?: string): Promise<readonly ConsumerStats[]> {
@@ -101,23 +101,23 @@ export class Inbox {
     throw explainPostgresError(error, this.#engine.sql.schema, "consumer");
   }
 
-  #told<R>(
+  #toProcessed<R>(
     { consumer, type, topic }: ForeignMessage,
     id: string,
     outcome: Awaited<ReturnType<typeof receiveOnce<R>>>,
   ): Processed<Awaited<R>> {
     if (outcome.kind === "processed") {
       const { durationMs } = outcome;
-      this.#engine.observer.tell("consumer.processed", { consumer, type, topic, id, durationMs });
+      this.#engine.observer.emit("consumer.processed", { consumer, type, topic, id, durationMs });
       return { kind: "processed", result: outcome.result };
     }
-    this.#engine.observer.tell("consumer.duplicate", { consumer, type, topic, id });
+    this.#engine.observer.emit("consumer.duplicate", { consumer, type, topic, id });
     const first = outcome.kind === "duplicate" ? outcome.result : undefined;
     return { kind: "duplicate", ...(first === undefined ? {} : { result: first }) };
   }
 }
 
-function causedBy({ correlationId, traceparent }: ForeignMessage, messageId: string) {
+function toMessageContext({ correlationId, traceparent }: ForeignMessage, messageId: string) {
   const current = currentMessageContext();
   return {
     messageId,

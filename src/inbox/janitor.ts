@@ -2,7 +2,7 @@ import { milliseconds, rejectUnknownKeys, type Duration } from "../options/index
 import type { InboxEngine } from "./engine.ts";
 
 const DAY_MS = 86_400_000;
-const LEAST_DAYS = 7;
+const MIN_DAYS = 7;
 /** A copy sent again on its last day still needs time to arrive. */
 const MARGIN_MS = 2 * DAY_MS;
 
@@ -21,7 +21,7 @@ export interface InboxRetentionOptions {
  */
 export function inboxRetentionMs(options: InboxRetentionOptions = {}): number {
   rejectUnknownKeys("inbox", options, ["retention", "deadLetters", "archive"]);
-  const bounds = { min: LEAST_DAYS * DAY_MS, max: 3_650 * DAY_MS };
+  const bounds = { min: MIN_DAYS * DAY_MS, max: 3_650 * DAY_MS };
   return (
     MARGIN_MS +
     Math.max(
@@ -56,6 +56,6 @@ export async function forgetInbox(
     if (rowCount < batchSize) break;
   }
   if (signal?.aborted !== true) await database.run(sql.forgetSuspects, [olderThanMs]);
-  if (total > 0) observer.tell("history.cleaned", { table: "consumer_inbox", count: total });
+  if (total > 0) observer.emit("history.cleaned", { table: "consumer_inbox", count: total });
   return total;
 }

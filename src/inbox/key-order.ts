@@ -3,12 +3,12 @@
  * the other in the order they came. Taking an item locks its key; what comes later of that key waits behind it.
  */
 export class KeyOrder<T extends object> {
-  readonly #keyOf: (item: T) => string | null;
+  readonly #getKey: (item: T) => string | null;
   readonly #behind = new Map<string, T[]>();
   #ready: T[] = [];
 
   constructor(keyOf: (item: T) => string | null) {
-    this.#keyOf = keyOf;
+    this.#getKey = keyOf;
   }
 
   /** How many could be taken now. */
@@ -17,7 +17,7 @@ export class KeyOrder<T extends object> {
   }
 
   push(item: T): void {
-    const key = this.#keyOf(item);
+    const key = this.#getKey(item);
     const line = key === null ? undefined : this.#behind.get(key);
     if (line !== undefined) line.push(item);
     else {
@@ -52,8 +52,8 @@ export class KeyOrder<T extends object> {
   /** The taken items are done: the next of each of their keys is free. Those of `again` are, before anything else. */
   finish(done: readonly T[], again: readonly T[] = []): void {
     if (again.length > 0) this.#putBack(again);
-    const open = this.#keysOf(again);
-    for (const key of this.#keysOf(done)) {
+    const open = this.#listKeys(again);
+    for (const key of this.#listKeys(done)) {
       if (open.has(key)) continue;
       const next = this.#behind.get(key)?.shift();
       if (next === undefined) this.#behind.delete(key);
@@ -63,7 +63,7 @@ export class KeyOrder<T extends object> {
 
   /** Removes and returns what waits behind a taken item. */
   withdraw(item: T): T[] {
-    const key = this.#keyOf(item);
+    const key = this.#getKey(item);
     return key === null ? [] : (this.#behind.get(key)?.splice(0) ?? []);
   }
 
@@ -80,16 +80,16 @@ export class KeyOrder<T extends object> {
     const later: T[] = [];
     const seen = new Set<string | null>();
     for (const item of items) {
-      const key = this.#keyOf(item);
+      const key = this.#getKey(item);
       (key !== null && seen.has(key) ? later : heads).push(item);
       seen.add(key);
     }
     this.#ready.unshift(...heads);
-    for (const item of later.toReversed()) this.#behind.get(this.#keyOf(item) ?? "")?.unshift(item);
+    for (const item of later.toReversed()) this.#behind.get(this.#getKey(item) ?? "")?.unshift(item);
   }
 
   #follow(first: T, item: T, taken: T[], most: number, belong: (first: T, other: T) => boolean): void {
-    const key = this.#keyOf(item);
+    const key = this.#getKey(item);
     const line = key === null ? undefined : this.#behind.get(key);
     while (line !== undefined && taken.length < most && line[0] !== undefined && belong(first, line[0])) {
       taken.push(line[0]);
@@ -97,7 +97,7 @@ export class KeyOrder<T extends object> {
     }
   }
 
-  #keysOf(items: readonly T[]): Set<string> {
-    return new Set(items.map(this.#keyOf).filter((key) => key !== null));
+  #listKeys(items: readonly T[]): Set<string> {
+    return new Set(items.map(this.#getKey).filter((key) => key !== null));
   }
 }

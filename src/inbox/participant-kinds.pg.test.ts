@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { aCommand, participants, Release, Reserve } from "../../test/support/participants.ts";
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 const insert = "insert into effect (consumer, id, note) select 'stock', $1::text, $2::text";
 const batch = { size: 50, wait: "20ms" } as const;
@@ -63,7 +63,7 @@ test("a command that refers to others shares no batch, and the rest of the batch
 });
 
 test("a skipped command is acknowledged in the transaction that settles it", async () => {
-  const ackStatement = statement("test.ack", "insert into ack values ('acked')");
+  const ackStatement = defineStatement("test.ack", "insert into ack values ('acked')");
   const house = await participants({ transport: { ackStatement } });
   kinds["statement handlers"]?.(house);
   await house.pool.query("create table ack (note text)");

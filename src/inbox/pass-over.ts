@@ -1,17 +1,17 @@
-import { replyTopicIn, type Message } from "../message/index.ts";
-import type { LastStatement } from "../storage/index.ts";
+import { readReplyTopic, type Message } from "../message/index.ts";
+import type { CommitStatement } from "../storage/index.ts";
 import type { Attempt } from "./attempt.ts";
-import { claimCommands, effectOf } from "./claim-commands.ts";
+import { claimCommands, findEffect } from "./claim-commands.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Earlier } from "./references.ts";
-import { respond, respondFailed, type Failed } from "./respond.ts";
+import { respond, respondFailed, type FailureReply } from "./respond.ts";
 
 /** A message whose handler decided that nothing is to be done. */
-export interface Passed {
+export interface PassedMessage {
   readonly consumer: string;
   readonly id: string;
   readonly message: Message;
-  readonly given: Failed;
+  readonly given: FailureReply;
   /** False for a stranger's message, whose headers mean nothing to us. */
   readonly answering: boolean;
   /** What it stands for must not be done either, should it come late. */
@@ -26,17 +26,17 @@ export interface Passed {
 export async function passOver(
   current: Attempt,
   engine: InboxEngine,
-  { consumer, id, message, given, answering, supersedes }: Passed,
-): Promise<readonly LastStatement[]> {
+  { consumer, id, message, given, answering, supersedes }: PassedMessage,
+): Promise<readonly CommitStatement[]> {
   const { topic, type } = message;
   const { sql } = engine;
-  const asked = answering && replyTopicIn(message.headers) !== undefined;
+  const asked = answering && readReplyTopic(message.headers) !== undefined;
   if (!asked && supersedes === undefined) {
     return [{ statement: sql.passOver, params: [consumer, id, topic, type] }];
   }
   const claim = { consumer, id, topic, type, payload: null, expiresAt: null };
   if (!(await claimCommands(current.tx, engine, claim, [supersedes]))) return [];
-  const effect = supersedes && (await effectOf(current.tx, engine, consumer, supersedes));
+  const effect = supersedes && (await findEffect(current.tx, engine, consumer, supersedes));
   if (effect !== undefined) {
     await respond(current.scope, message, id, effect.result);
     return [{ statement: sql.adopt, params: [consumer, id, effect.id, effect.stored] }];

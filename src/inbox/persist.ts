@@ -3,7 +3,7 @@ import { random, sleep, withJitter } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 
 const FIRST_WAIT_MS = 50;
-const LONGEST_WAIT_MS = 5_000;
+const MAX_WAIT_MS = 5_000;
 
 /**
  * Does what must be done in the end, however long the database or the broker is away: tries again after growing
@@ -20,9 +20,9 @@ export async function persist(
       await action();
       return true;
     } catch (error) {
-      const waitMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures, 20));
+      const waitMs = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures, 20));
       const retryInMs = Math.round(withJitter(waitMs, 0.3, random));
-      observer.tell("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs });
+      observer.emit("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs });
       await sleep(retryInMs, signal);
     }
   }

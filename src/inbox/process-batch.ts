@@ -1,13 +1,13 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { failureOf } from "../retry/index.ts";
+import { toFailure } from "../retry/index.ts";
 import { silentSpan, spanFailure, type Span } from "../telemetry/index.ts";
-import { answerOf, sealedBy } from "./answer.ts";
+import { prepareAnswer, encryptedReplyName } from "./answer.ts";
 import { deliveryLost, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Received } from "./handler.ts";
-import { batchContext, handlerContext, inContextOf } from "./handler-context.ts";
-import type { Held } from "./held.ts";
-import type { LotSize } from "./lot-size.ts";
+import { batchContext, handlerContext, runInContext } from "./handler-context.ts";
+import type { InFlightDelivery } from "./in-flight-delivery.ts";
+import type { StatementBatchSize } from "./statement-batch-size.ts";
 import type { DeliveryProcessor, ProcessorParts } from "./process-delivery.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
 import { redact } from "./redact.ts";
@@ -20,11 +20,11 @@ import { respond } from "./respond.ts";
 import type { Fate, Settlement } from "./settlement.ts";
 
 interface Item extends BatchItem {
-  readonly held: Held;
+  readonly held: InFlightDelivery;
   readonly message: Received;
 }
 
-type Fates = Map<Held, Fate>;
+type Fates = Map<InFlightDelivery, Fate>;
 
 /**
  * Several deliveries of one contract in one transaction. If that fails, they are redone one by one: statements by whoever
@@ -37,13 +37,13 @@ export class BatchProcessor {
   readonly #settlement: Settlement;
   readonly #attempts: Set<Attempt>;
   readonly #statements: StatementCache;
-  readonly #lotSize: LotSize;
+  readonly #batchSize: StatementBatchSize;
   /** Their handlers use savepoints, so they run one after the other. */
   readonly #withSavepoints = new WeakSet<Registration>();
 
   constructor(
     { engine, definition, settlement, attempts, statements }: ProcessorParts,
-    { single, lotSize }: { single: DeliveryProcessor; lotSize: LotSize },
+    { single, lotSize }: { single: DeliveryProcessor; lotSize: StatementBatchSize },
   ) {
     this.#engine = engine;
     this.#definition = definition;
@@ -51,11 +51,14 @@ export class BatchProcessor {
     this.#settlement = settlement;
     this.#attempts = attempts;
     this.#statements = statements;
-    this.#lotSize = lotSize;
+    this.#batchSize = lotSize;
   }
 
   /** Resolves with those that are still to be done. */
-  async process(lot: readonly Held[], registration: Registration): Promise<readonly Held[]> {
+  async process(
+    lot: readonly InFlightDelivery[],
+    registration: Registration,
+  ): Promise<readonly InFlightDelivery[]> {
     const { spans } = this.#engine;
     if (!spans.enabled) return this.#process(lot, registration);
     const messages = lot.map(({ delivery }) => delivery.message);
@@ -67,27 +70,34 @@ export class BatchProcessor {
     }
   }
 
-  async #process(lot: readonly Held[], registration: Registration): Promise<readonly Held[]> {
+  async #process(
+    lot: readonly InFlightDelivery[],
+    registration: Registration,
+  ): Promise<readonly InFlightDelivery[]> {
     const fates: Fates = new Map();
     const items = await this.#read(lot, registration, fates);
     if (items.length === 0) return [];
     const begun = new Set<Item>();
     try {
-      await this.#together(items, registration, { fates, begun });
+      await this.#processTogether(items, registration, { fates, begun });
     } catch (thrown) {
       const error = asError(thrown);
       if (isSagaboxError(error, "TRANSACTION_COMMITTED")) await this.#buryAll(begun, error, fates);
       const stopped = isSagaboxError(error, "BUS_STOPPED");
       if (registration.work.kind === "statement" && !stopped) return lot.filter((held) => !fates.has(held));
       const { classify } = registration.settings;
-      const { kind, mayNeverPass } = failureOf(error, classify);
+      const { kind, mayNeverPass } = toFailure(error, classify);
       const blameless = kind === "infrastructure" && mayNeverPass !== true; // else one of them may be to blame
-      await (blameless ? this.#later(items, error, fates) : this.#oneByOne(items, fates));
+      await (blameless ? this.#retryLater(items, error, fates) : this.#oneByOne(items, fates));
     }
     return [];
   }
 
-  async #read(lot: readonly Held[], { contract, work }: Registration, fates: Fates): Promise<Item[]> {
+  async #read(
+    lot: readonly InFlightDelivery[],
+    { contract, work }: Registration,
+    fates: Fates,
+  ): Promise<Item[]> {
     const items: Item[] = [];
     const waiting = new Set<string | null>();
     for (const held of lot) {
@@ -118,7 +128,7 @@ export class BatchProcessor {
     return items;
   }
 
-  async #together(
+  async #processTogether(
     items: readonly Item[],
     registration: Registration,
     { fates, begun }: { readonly fates: Fates; readonly begun: Set<Item> },
@@ -152,28 +162,28 @@ export class BatchProcessor {
     const { consumer, settings, work } = registration;
     const receipt = { consumer, items, deadlineMs: settings.deadlineMs, among: this.#attempts };
     if (work.kind === "statement") {
-      const lot = { ...receipt, effectOf: ({ message }: Item) => work.build(message), size: this.#lotSize };
+      const lot = { ...receipt, effectOf: ({ message }: Item) => work.build(message), size: this.#batchSize };
       return receiveStatements(this.#engine, this.#statements, lot);
     }
     return receiveBatch(this.#engine, receipt, async (fresh, attempt) => {
       for (const item of fresh) begun.add(item);
       const bulk = registration.work.kind === "bulk";
       const results = await (bulk
-        ? this.#bulk(fresh, attempt, registration)
-        : this.#each(fresh, attempt, registration));
+        ? this.#runBulk(fresh, attempt, registration)
+        : this.#runEach(fresh, attempt, registration));
       if (fresh.some(({ held }) => held.delivery.signal.aborted)) throw deliveryLost();
       return results;
     });
   }
 
-  async #bulk(fresh: readonly Item[], attempt: Attempt, { work, consumer }: Registration): Promise<void> {
+  async #runBulk(fresh: readonly Item[], attempt: Attempt, { work, consumer }: Registration): Promise<void> {
     const first = fresh[0];
     if (work.kind !== "bulk" || first === undefined) return;
     const messages = fresh.map((item) => item.message);
     const span = this.#engine.spans.processBatch(messages, consumer, first.message.traceparent);
     const secrets = fresh.flatMap(({ held }) => held.secrets ?? []);
     await within(span, secrets, () =>
-      inContextOf(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt))),
+      runInContext(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt))),
     );
     for (const { message, id } of fresh) {
       if (message.kind === "command") await respond(attempt.scope, message, id, undefined);
@@ -183,13 +193,13 @@ export class BatchProcessor {
   // Keys side by side on one connection, so that their statements travel together; one key in series. All have
   // ended before the transaction does, or a redo would meet handlers that still run. A rollback to a savepoint would take
   // back what the handlers of other keys wrote since, so the first savepoint fails the batch, which is redone one by one.
-  async #each(
+  async #runEach(
     fresh: readonly Item[],
     attempt: Attempt,
     registration: Registration,
   ): Promise<readonly unknown[]> {
     const results = new Map<Item, unknown>();
-    const lines = this.#withSavepoints.has(registration) ? [fresh] : linesOf(fresh);
+    const lines = this.#withSavepoints.has(registration) ? [fresh] : groupByKey(fresh);
     let refused: Error | undefined;
     if (lines.length > 1) {
       attempt.tx.beforeSavepoint = () => {
@@ -214,9 +224,9 @@ export class BatchProcessor {
     const context = handlerContext(consumer, id, held.delivery.attempt, attempt);
     const span = this.#engine.spans.process(message, { consumer, attempt: held.delivery.attempt });
     return within(span, held.secrets, async () => {
-      const said = await inContextOf(message, id, () => work.handle(message, context));
-      const answer = await answerOf(this.#engine, contract, message, said, attempt);
-      await respond(attempt.scope, message, id, answer, sealedBy(contract));
+      const said = await runInContext(message, id, () => work.handle(message, context));
+      const answer = await prepareAnswer(this.#engine, contract, message, said, attempt);
+      await respond(attempt.scope, message, id, answer, encryptedReplyName(contract));
       return answer;
     });
   }
@@ -227,24 +237,24 @@ export class BatchProcessor {
   }
 
   async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {
-    for (const line of linesOf(items)) await this.#inSeries(line, fates);
+    for (const line of groupByKey(items)) await this.#inSeries(line, fates);
   }
 
   async #inSeries(line: readonly Item[], fates: Fates): Promise<void> {
     for (const { held } of line) {
       if (fates.has(held)) continue;
-      const fate = await this.#single.process(held, restOf(line, fates, held));
+      const fate = await this.#single.process(held, listRemaining(line, fates, held));
       fates.set(held, fate);
       if (fate !== "done") await this.#giveBackRest(line, fates);
     }
   }
 
   /** The database or the broker failed: the head of each key comes back later, the others behind it. */
-  async #later(items: readonly Item[], error: Error, fates: Fates): Promise<void> {
-    for (const line of linesOf(items)) {
+  async #retryLater(items: readonly Item[], error: Error, fates: Fates): Promise<void> {
+    for (const line of groupByKey(items)) {
       const [head] = line;
       if (head === undefined) continue;
-      fates.set(head.held, await this.#single.fail(head.held, error, restOf(line, fates, head.held)));
+      fates.set(head.held, await this.#single.fail(head.held, error, listRemaining(line, fates, head.held)));
       await this.#giveBackRest(line, fates);
     }
   }
@@ -278,12 +288,16 @@ function savepointRefused(): SagaboxError {
   );
 }
 
-function restOf(line: readonly Item[], fates: Fates, head: Held): readonly Held[] {
+function listRemaining(
+  line: readonly Item[],
+  fates: Fates,
+  head: InFlightDelivery,
+): readonly InFlightDelivery[] {
   return line.map(({ held }) => held).filter((held) => held !== head && !fates.has(held));
 }
 
 /** Messages of one key together, in order; one without a key by itself. */
-function linesOf(items: readonly Item[]): readonly (readonly Item[])[] {
+function groupByKey(items: readonly Item[]): readonly (readonly Item[])[] {
   const lines = new Map<unknown, Item[]>();
   for (const item of items) {
     const key = item.held.delivery.orderKey ?? item;

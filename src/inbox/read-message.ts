@@ -3,17 +3,17 @@ import {
   isValidId,
   upcast,
   validate,
-  validateAround,
+  validateIgnoring,
   type AnyContract,
-  type Hidden,
+  type HiddenField,
   type Message,
-  type Unpacked,
+  type UnpackedPayload,
 } from "../message/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Received } from "./handler.ts";
-import type { Held } from "./held.ts";
+import type { InFlightDelivery } from "./in-flight-delivery.ts";
 
-type Readable = Pick<Held, "delivery"> & { secrets?: readonly string[] };
+type Readable = Pick<InFlightDelivery, "delivery"> & { secrets?: readonly string[] };
 
 /**
  * The message with its data read, brought to the current version and validated; throws what can never get better. Most
@@ -33,7 +33,7 @@ export function readMessage(
 function readUnpacked(
   contract: AnyContract,
   held: Readable,
-  { data, hidden, secrets }: Unpacked,
+  { data, hidden, secrets }: UnpackedPayload,
 ): Received | Promise<Received> {
   const { message } = held.delivery;
   if (secrets.length > 0) held.secrets = secrets;
@@ -50,10 +50,10 @@ async function readAround(
   contract: AnyContract,
   { schemaVersion }: Message,
   data: unknown,
-  hidden: readonly Hidden[],
+  hidden: readonly HiddenField[],
 ): Promise<unknown> {
   try {
-    return await validateAround(contract, upcast(contract, schemaVersion, data), hidden);
+    return await validateIgnoring(contract, upcast(contract, schemaVersion, data), hidden);
   } catch (error) {
     if (hidden.some((one) => one.as === "erased")) throw ignore("a person in it was erased");
     throw error;

@@ -1,4 +1,4 @@
-import { textArray, type LastStatement } from "../storage/index.ts";
+import { toArrayLiteral, type CommitStatement } from "../storage/index.ts";
 import type { AckWith } from "../transport/index.ts";
 import { ackStatement, attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -38,25 +38,25 @@ export function receiveBatch<T extends BatchItem>(
   const { clock } = engine;
   const { consumer, items } = receipt;
   return attempt(engine, receipt, async (current) => {
-    const { statement, params } = claimOf(engine, consumer, items);
+    const { statement, params } = buildClaim(engine, consumer, items);
     const { rowCount } = await current.tx.run(statement, params);
     const all = rowCount === items.length;
-    const { fresh, ...rest } = all ? allFresh(items) : await tellApart(current, engine, receipt);
+    const { fresh, ...rest } = all ? allFresh(items) : await sortItems(current, engine, receipt);
     if (fresh.length === 0) {
       await current.tx.rollback();
       return { processed: [], ...rest, durationMs: 0 };
     }
-    current.handling();
+    current.startHandling();
     const startedMs = clock.monotonicMs();
     const results = await handle(fresh, current);
     const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
-    await current.commit([finish(engine, consumer, fresh, results, durationMs), ...acksOf(fresh)]);
+    await current.commit([buildFinish(engine, consumer, fresh, results, durationMs), ...buildAcks(fresh)]);
     return { processed: fresh, ...rest, durationMs };
   });
 }
 
-function claimOf({ sql }: InboxEngine, consumer: string, items: readonly BatchItem[]): LastStatement {
-  const ids = textArray(items.map((item) => item.id));
+function buildClaim({ sql }: InboxEngine, consumer: string, items: readonly BatchItem[]): CommitStatement {
+  const ids = toArrayLiteral(items.map((item) => item.id));
   const [first] = items;
   if (first !== undefined && items.every((item) => isAlike(first, item))) {
     return { statement: sql.rememberAlike, params: [consumer, ids, first.topic, first.type] };
@@ -64,10 +64,10 @@ function claimOf({ sql }: InboxEngine, consumer: string, items: readonly BatchIt
   const params = [
     consumer,
     ids,
-    textArray(items.map((item) => item.topic)),
-    textArray(items.map((item) => item.type)),
-    textArray(items.map((item) => item.payload)),
-    textArray(items.map((item) => item.expiresAt)),
+    toArrayLiteral(items.map((item) => item.topic)),
+    toArrayLiteral(items.map((item) => item.type)),
+    toArrayLiteral(items.map((item) => item.payload)),
+    toArrayLiteral(items.map((item) => item.expiresAt)),
   ];
   return { statement: sql.rememberAll, params };
 }
@@ -76,32 +76,35 @@ function isAlike(first: BatchItem, { topic, type, payload, expiresAt }: BatchIte
   return payload === null && expiresAt === null && topic === first.topic && type === first.type;
 }
 
-function acksOf(items: readonly BatchItem[]): readonly LastStatement[] {
+function buildAcks(items: readonly BatchItem[]): readonly CommitStatement[] {
   const acks = items.flatMap((item) => item.ackWith ?? []);
   const [first] = acks;
   if (first?.together === undefined || acks.length === 1) return acks.map(ackStatement);
   if (acks.some(({ together }) => together !== first.together)) return acks.map(ackStatement);
-  const listOf = (place: number): string => textArray(acks.map(({ params }) => params[place] ?? null));
-  return [ackStatement({ statement: first.together, params: first.params.map((_, place) => listOf(place)) })];
+  const paramList = (place: number): string =>
+    toArrayLiteral(acks.map(({ params }) => params[place] ?? null));
+  return [
+    ackStatement({ statement: first.together, params: first.params.map((_, place) => paramList(place)) }),
+  ];
 }
 
-interface Apart<T> {
+interface SortedItems<T> {
   readonly fresh: readonly T[];
   readonly duplicates: readonly T[];
   readonly expired: readonly T[];
 }
 
-function allFresh<T>(items: readonly T[]): Apart<T> {
+function allFresh<T>(items: readonly T[]): SortedItems<T> {
   return { fresh: items, duplicates: [], expired: [] };
 }
 
 // The same message may be in a batch twice; its second copy is a duplicate of the first.
-async function tellApart<T extends BatchItem>(
+async function sortItems<T extends BatchItem>(
   { tx }: Attempt,
   { sql }: InboxEngine,
   { consumer, items }: BatchReceipt<T>,
-): Promise<Apart<T>> {
-  const params = [consumer, textArray(items.map((item) => item.id))];
+): Promise<SortedItems<T>> {
+  const params = [consumer, toArrayLiteral(items.map((item) => item.id))];
   const { rows } = await tx.run<{ event_id: string; fresh: boolean }>(sql.recallAll, params);
   const known = new Set(rows.map((row) => row.event_id));
   const own = new Set(rows.filter((row) => row.fresh).map((row) => row.event_id));
@@ -115,15 +118,15 @@ async function tellApart<T extends BatchItem>(
   return { fresh, duplicates, expired };
 }
 
-function finish(
+function buildFinish(
   { sql }: InboxEngine,
   consumer: string,
   fresh: readonly BatchItem[],
   results: readonly unknown[] | void,
   durationMs: number,
-): LastStatement {
-  const params = [consumer, Math.round(durationMs), textArray(fresh.map((item) => item.id))];
+): CommitStatement {
+  const params = [consumer, Math.round(durationMs), toArrayLiteral(fresh.map((item) => item.id))];
   const stored = results?.map(storedResult);
   if (stored?.some((result) => result !== null) !== true) return { statement: sql.finishAll, params };
-  return { statement: sql.finishWithResults, params: [...params, textArray(stored)] };
+  return { statement: sql.finishWithResults, params: [...params, toArrayLiteral(stored)] };
 }

@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 import { decodeJson, encodeJson, type Json } from "../message/index.ts";
-import { textArray, type LastStatement } from "../storage/index.ts";
+import { toArrayLiteral, type CommitStatement } from "../storage/index.ts";
 import type { AckWith } from "../transport/index.ts";
 import { ackStatement, attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
@@ -15,7 +15,7 @@ export interface Receipt extends AttemptLimits {
   readonly payload: string | null;
   readonly expiresAt: string | null;
   /** Statements that belong to the success, sent together with the COMMIT. */
-  readonly onSuccess?: readonly LastStatement[];
+  readonly onSuccess?: readonly CommitStatement[];
   /** Acknowledges the delivery in the same transaction. */
   readonly ackWith?: AckWith | undefined;
 }
@@ -56,7 +56,7 @@ export async function carryOut<R>(
   receipt: Receipt,
   handle: (attempt: Attempt) => R | Promise<R>,
 ): Promise<Outcome<Awaited<R>>> {
-  current.handling();
+  current.startHandling();
   const startedMs = clock.monotonicMs();
   const result = await handle(current);
   const stored = storedResult(result);
@@ -76,7 +76,7 @@ export async function recall(
   { sql }: InboxEngine,
   { consumer, id }: Receipt,
 ): Promise<Outcome<never>> {
-  const { rows } = await tx.run<{ result: string | null }>(sql.recall, [consumer, textArray([id])]);
+  const { rows } = await tx.run<{ result: string | null }>(sql.recall, [consumer, toArrayLiteral([id])]);
   await tx.rollback();
   if (rows[0] === undefined) return { kind: "expired" };
   return { kind: "duplicate", ...(rows[0].result === null ? {} : { result: decodeJson(rows[0].result) }) };

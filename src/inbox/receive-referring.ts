@@ -1,7 +1,7 @@
-import { timeOfId, type Json } from "../message/index.ts";
-import { textArray, type LastStatement } from "../storage/index.ts";
+import { parseIdTime, type Json } from "../message/index.ts";
+import { toArrayLiteral, type CommitStatement } from "../storage/index.ts";
 import { ackStatement, attempt, type Attempt } from "./attempt.ts";
-import { claimCommands, effectOf } from "./claim-commands.ts";
+import { claimCommands, findEffect } from "./claim-commands.ts";
 import type { InboxEngine } from "./engine.ts";
 import { carryOut, recall, type Outcome, type Receipt } from "./receive-once.ts";
 import type { Earlier, EarlierCommands } from "./references.ts";
@@ -16,7 +16,7 @@ interface Skip {
   readonly reason: SkipReason;
   readonly answer: Json | undefined;
   /** What is noted of the command itself. */
-  readonly note: LastStatement;
+  readonly note: CommitStatement;
 }
 
 export interface ReferringWork<R> {
@@ -41,8 +41,8 @@ export function receiveReferring<R>(
     const claimed = await claimCommands(current.tx, engine, receipt, [undoes, supersedes]);
     if (!claimed) return recall(current, engine, receipt);
     const skip =
-      (await supersededBy(current, engine, receipt, supersedes)) ??
-      (await notToUndo(current, engine, receipt, undoes));
+      (await findSuperseding(current, engine, receipt, supersedes)) ??
+      (await findSkip(current, engine, receipt, undoes));
     if (skip === undefined) return carryOut(current, engine, receipt, handle);
     await answer(current, skip.answer);
     await current.commit([
@@ -54,14 +54,14 @@ export function receiveReferring<R>(
   });
 }
 
-async function supersededBy(
+async function findSuperseding(
   { tx }: Attempt,
   engine: InboxEngine,
   { consumer, id }: Receipt,
   supersedes: Earlier | undefined,
 ): Promise<Skip | undefined> {
   if (supersedes === undefined) return undefined;
-  const effect = await effectOf(tx, engine, consumer, supersedes);
+  const effect = await findEffect(tx, engine, consumer, supersedes);
   if (effect === undefined) return undefined;
   const note = { statement: engine.sql.adopt, params: [consumer, id, effect.id, effect.stored] };
   return { reason: "superseded", answer: effect.result, note };
@@ -72,18 +72,18 @@ const REMEMBERED_MS = 7 * 86_400_000;
 
 // Of a command that old nobody can say that it was not carried out: its undo must look for itself.
 function mayBeForgotten(ids: readonly string[], nowMs: number): boolean {
-  return ids.some((id) => (timeOfId(id) ?? nowMs) < nowMs - REMEMBERED_MS);
+  return ids.some((id) => (parseIdTime(id) ?? nowMs) < nowMs - REMEMBERED_MS);
 }
 
 // The update is what two undos of one command meet at: the second finds it taken back.
-async function notToUndo(
+async function findSkip(
   { tx }: Attempt,
   { sql, clock }: InboxEngine,
   { consumer, id }: Receipt,
   undoes: Earlier | undefined,
 ): Promise<Skip | undefined> {
   if (undoes === undefined) return undefined;
-  const ids = textArray(undoes.ids);
+  const ids = toArrayLiteral(undoes.ids);
   if ((await tx.run(sql.takeBack, [consumer, ids, id])).rowCount > 0) return undefined;
   const { rowCount: done } = await tx.run(sql.carriedOut, [consumer, ids]);
   if (done === 0 && mayBeForgotten(undoes.ids, clock.wallMs())) return undefined;

@@ -1,12 +1,12 @@
 import { permanent, SagaboxError } from "../errors/index.ts";
 import { withDeadline } from "../runtime/index.ts";
-import { textArray, type Param, type Statement } from "../storage/index.ts";
+import { toArrayLiteral, type Param, type Statement } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { Outcome, Receipt } from "./receive-once.ts";
 import { claimedStatement, onceStatement } from "./statements.ts";
 
 // Every text is a prepared statement on every connection, so a text made from data would fill their memory.
-const MOST_TEXTS = 16;
+const MAX_CACHED_TEXTS = 16;
 
 /** Texts of statement handlers, wrapped once each. */
 export class StatementCache {
@@ -19,16 +19,16 @@ export class StatementCache {
   }
 
   wrap(text: string, params: number): Statement {
-    return wrapped(this.#known, text, () => onceStatement(this.#schema, text, params));
+    return cacheStatement(this.#known, text, () => onceStatement(this.#schema, text, params));
   }
 
   /** For a message whose dedupe row is written already. */
   wrapClaimed(text: string, params: number): Statement {
-    return wrapped(this.#claimed, text, () => claimedStatement(text, params));
+    return cacheStatement(this.#claimed, text, () => claimedStatement(text, params));
   }
 }
 
-function wrapped(known: Map<string, Statement>, text: string, wrap: () => Statement): Statement {
+function cacheStatement(known: Map<string, Statement>, text: string, wrap: () => Statement): Statement {
   const found = known.get(text);
   if (found !== undefined) return found;
   if (!/\bfresh\b/i.test(text)) {
@@ -36,7 +36,7 @@ function wrapped(known: Map<string, Statement>, text: string, wrap: () => Statem
       "The text of a statement handler must read from `fresh`, or it would also run for duplicates.",
     );
   }
-  if (known.size >= MOST_TEXTS) {
+  if (known.size >= MAX_CACHED_TEXTS) {
     throw permanent(
       "The text of a statement handler changes from message to message. Pass values as parameters.",
     );
@@ -47,14 +47,14 @@ function wrapped(known: Map<string, Statement>, text: string, wrap: () => Statem
 }
 
 /** What a statement handler answers. */
-export interface Effect {
+export interface StatementEffect {
   readonly text: string;
   readonly params?: readonly Param[];
 }
 
 /** The parameters of `StatementCache.wrap`. */
 export function onceParams(
-  { params = [] }: Effect,
+  { params = [] }: StatementEffect,
   { consumer, id, topic, type, expiresAt }: Pick<Receipt, "consumer" | "id" | "topic" | "type" | "expiresAt">,
 ): readonly Param[] {
   return [...params, consumer, id, topic, type, expiresAt];
@@ -65,7 +65,7 @@ export async function receiveStatement(
   engine: InboxEngine,
   cache: StatementCache,
   receipt: Receipt,
-  effect: Effect,
+  effect: StatementEffect,
 ): Promise<Outcome<undefined>> {
   const { consumer, id, deadlineMs } = receipt;
   const statement = cache.wrap(effect.text, effect.params?.length ?? 0);
@@ -84,6 +84,6 @@ export async function receiveStatement(
   } finally {
     leave();
   }
-  const known = await engine.database.run(engine.sql.recall, [consumer, textArray([id])]);
+  const known = await engine.database.run(engine.sql.recall, [consumer, toArrayLiteral([id])]);
   return known.rowCount > 0 ? { kind: "duplicate" } : { kind: "expired" };
 }

@@ -1,16 +1,16 @@
-import { SQLSTATE, sqlState, textArray } from "../storage/index.ts";
+import { SQLSTATE, sqlState, toArrayLiteral } from "../storage/index.ts";
 import { attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
-import type { LotSize } from "./lot-size.ts";
+import type { StatementBatchSize } from "./statement-batch-size.ts";
 import type { BatchItem, BatchOutcome, BatchReceipt } from "./receive-batch.ts";
-import { onceParams, type Effect, type StatementCache } from "./receive-statement.ts";
+import { onceParams, type StatementEffect, type StatementCache } from "./receive-statement.ts";
 
 // A statement by itself waits for nobody with rows of others in its hands, so it cannot deadlock; a lot could.
 const LOCK_TIMEOUT_MS = 100;
 
-export interface StatementLot<T extends BatchItem> extends BatchReceipt<T> {
-  readonly effectOf: (item: T) => Effect;
-  readonly size: LotSize;
+export interface StatementBatch<T extends BatchItem> extends BatchReceipt<T> {
+  readonly effectOf: (item: T) => StatementEffect;
+  readonly size: StatementBatchSize;
 }
 
 /**
@@ -20,7 +20,7 @@ export interface StatementLot<T extends BatchItem> extends BatchReceipt<T> {
 export async function receiveStatements<T extends BatchItem>(
   engine: InboxEngine,
   cache: StatementCache,
-  { consumer, items, deadlineMs, among, effectOf, size }: StatementLot<T>,
+  { consumer, items, deadlineMs, among, effectOf, size }: StatementBatch<T>,
 ): Promise<BatchOutcome<T>> {
   const statements = items.map((item) => {
     const effect = effectOf(item);
@@ -30,7 +30,7 @@ export async function receiveStatements<T extends BatchItem>(
   const startedMs = engine.clock.monotonicMs();
   const limits = { deadlineMs, lockTimeoutMs: LOCK_TIMEOUT_MS, ...(among === undefined ? {} : { among }) };
   const answers = await attempt(engine, limits, ({ tx }) => tx.commit(statements)).catch((error: unknown) => {
-    if (isContention(error)) size.contended();
+    if (isContention(error)) size.recordContention();
     throw error;
   });
   const durationMs = Math.max(0, engine.clock.monotonicMs() - startedMs);
@@ -38,7 +38,7 @@ export async function receiveStatements<T extends BatchItem>(
     (answers[index]?.rows[0] as { fresh?: boolean } | undefined)?.fresh === true;
   const others = items.filter((_, index) => !isFresh(index));
   if (others.length === 0) return { processed: items, duplicates: [], expired: [], durationMs };
-  const ids = textArray(others.map(({ id }) => id));
+  const ids = toArrayLiteral(others.map(({ id }) => id));
   const { rows } = await engine.database.run<{ event_id: string }>(engine.sql.recall, [consumer, ids]);
   const known = new Set(rows.map((row) => row.event_id));
   return {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { describeFailure } from "../dead-letter/index.ts";
-import { permanent, verdictOf } from "../errors/index.ts";
+import { permanent, readVerdict } from "../errors/index.ts";
 import { asError } from "./receive-once.ts";
 import { redact } from "./redact.ts";
 
@@ -10,7 +10,7 @@ test("C-15: personal texts leave the message, the stack and the causes, and the 
   redact(error, ["ada@example.org"]);
   expect(`${error.message} ${error.stack} ${cause.detail}`).not.toContain("ada@");
   expect(error.message).toBe("no account for [personal]");
-  expect(verdictOf(error)).toMatchObject({ kind: "permanent" });
+  expect(readVerdict(error)).toMatchObject({ kind: "permanent" });
 });
 
 test("very short texts are left alone: taking every «a» out would make an error unreadable", () => {

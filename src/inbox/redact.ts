@@ -1,5 +1,5 @@
-const SHORTEST = 3;
-const DEEPEST = 8;
+const MIN_SECRET_LENGTH = 3;
+const MAX_CAUSE_DEPTH = 8;
 
 /**
  * What was thrown while a message was handled, without the personal texts of that message, before anybody writes it
@@ -7,32 +7,32 @@ const DEEPEST = 8;
  * in code; one that cannot be changed is replaced.
  */
 export function redact(error: Error, secrets: readonly string[] = []): Error {
-  const hidden = secrets.filter((secret) => secret.length >= SHORTEST);
+  const hidden = secrets.filter((secret) => secret.length >= MIN_SECRET_LENGTH);
   if (hidden.length === 0) return error;
   const clean = (text: string): string =>
     hidden.reduce((left, secret) => left.replaceAll(secret, "[personal]"), text);
   try {
-    clearOf(error, clean);
+    redactCauses(error, clean);
     return error;
   } catch {
     return new Error(clean(error.message));
   }
 }
 
-function clearOf(error: Error, clean: (text: string) => string): void {
+function redactCauses(error: Error, clean: (text: string) => string): void {
   let current = error;
-  for (let depth = 0; depth < DEEPEST; depth++) {
-    for (const field of ["message", "stack", "detail"]) change(current, field, clean);
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH; depth++) {
+    for (const field of ["message", "stack", "detail"]) redactField(current, field, clean);
     const { cause } = current;
     if (cause instanceof Error) current = cause;
     else {
-      if (cause !== undefined) change(current, "cause", clean, String);
+      if (cause !== undefined) redactField(current, "cause", clean, String);
       return;
     }
   }
 }
 
-function change(
+function redactField(
   error: Error,
   field: string,
   clean: (text: string) => string,

@@ -17,10 +17,10 @@ export interface EarlierCommands {
   readonly supersedes: Earlier | undefined;
 }
 
-type Named = Pick<Message, "kind" | "headers">;
+type ReferringMessage = Pick<Message, "kind" | "headers">;
 
 /** Such a command needs a transaction of its own and the rules for what it refers to. */
-export function refersToOthers({ kind, headers }: Named): boolean {
+export function refersToOthers({ kind, headers }: ReferringMessage): boolean {
   return (
     kind === "command" && (headers[undoesHeader] !== undefined || headers[supersedesHeader] !== undefined)
   );
@@ -31,7 +31,7 @@ export function refersToOthers({ kind, headers }: Named): boolean {
  * them here, and its handler has to cope by itself.
  */
 export function earlierCommands(
-  message: Named,
+  message: ReferringMessage,
   id: string,
   handlers: ConsumerDefinition["handlers"],
 ): EarlierCommands | undefined {

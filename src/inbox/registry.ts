@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { topicOf, type AnyContract, type Routing } from "../message/index.ts";
+import { resolveTopic, type AnyContract, type Routing } from "../message/index.ts";
 import type {
   BatchContext,
   BatchHandler,
@@ -122,7 +122,7 @@ export class HandlerRegistry {
     const merged = mergeConsumerOptions(consumer, known.options, options);
     consumerSettings(consumer, merged);
     known.options = merged;
-    const topic = topicOf(contract, this.#routing);
+    const topic = resolveTopic(contract, this.#routing);
     known.handlers.set(contract.name, { consumer, contract, topic, settings, work });
     this.#consumers.set(consumer, known);
   }

@@ -3,7 +3,7 @@ import type { Delivery } from "../transport/index.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import type { InboxEngine } from "./engine.ts";
-import type { Held } from "./held.ts";
+import type { InFlightDelivery } from "./in-flight-delivery.ts";
 import { Settlement } from "./settlement.ts";
 
 test("what was handled together is acknowledged together: who has trouble is asked again, the others once", async () => {
@@ -59,7 +59,7 @@ function settlement(observer: RecordingObserver, givenUp = new AbortController()
   return new Settlement({ engine, consumer: "billing", givenUp, takeSuccessors: () => [] });
 }
 
-function held(id: string, ack: () => Promise<void>, signal = new AbortController().signal): Held {
+function held(id: string, ack: () => Promise<void>, signal = new AbortController().signal): InFlightDelivery {
   const delivery = { message: aMessage({ id }), signal, ack } as unknown as Delivery;
   return { delivery, id, registration: undefined, refers: false, arrivedMs: 0, crashes: undefined };
 }

@@ -1,15 +1,15 @@
-import { burial, describeFailure, type DeadLetterReason } from "../dead-letter/index.ts";
+import { burialParams, describeFailure, type DeadLetterReason } from "../dead-letter/index.ts";
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { sleep } from "../runtime/index.ts";
 import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote, Delivery } from "../transport/index.ts";
-import type { LastStatement } from "../storage/index.ts";
+import type { CommitStatement } from "../storage/index.ts";
 import { ackStatement, attempt, type Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
-import type { Held } from "./held.ts";
-import { passOver, type Passed } from "./pass-over.ts";
+import type { InFlightDelivery } from "./in-flight-delivery.ts";
+import { passOver, type PassedMessage } from "./pass-over.ts";
 import { persist } from "./persist.ts";
 import { asError } from "./receive-once.ts";
 import { respondFailed } from "./respond.ts";
@@ -18,13 +18,13 @@ import { respondFailed } from "./respond.ts";
 export type Fate = "done" | "again" | "lost";
 
 const SETTLE_MS = 30_000;
-const LETTER_TRIES = 5;
+const MAX_COPY_TRIES = 5;
 const NOTHING = Promise.resolve();
 
 /** How a delivery ends that was not handled. */
-interface End {
+interface SettleSteps {
   /** Answers whoever asked for a reply, in the transaction in which what it resolves with is written. */
-  readonly conclude: (current: Attempt) => Promise<readonly LastStatement[]>;
+  readonly conclude: (current: Attempt) => Promise<readonly CommitStatement[]>;
   readonly acknowledge?: () => Promise<Fate>;
 }
 
@@ -34,7 +34,7 @@ interface SettlementParts {
   /** Aborts when the consumer ends without waiting any longer. */
   readonly givenUp: AbortSignal;
   /** Hands over everything of the same key that waits in this process behind a delivery. */
-  readonly takeSuccessors: (held: Held) => readonly Held[];
+  readonly takeSuccessors: (held: InFlightDelivery) => readonly InFlightDelivery[];
 }
 
 /** The ends a delivery can have. Each is tried until it works, or until the delivery is no longer ours. */
@@ -42,7 +42,7 @@ export class Settlement {
   readonly #engine: InboxEngine;
   readonly #consumer: string;
   readonly #givenUp: AbortSignal;
-  readonly #takeSuccessors: (held: Held) => readonly Held[];
+  readonly #takeSuccessors: (held: InFlightDelivery) => readonly InFlightDelivery[];
 
   constructor({ engine, consumer, givenUp, takeSuccessors }: SettlementParts) {
     this.#engine = engine;
@@ -51,23 +51,23 @@ export class Settlement {
     this.#takeSuccessors = takeSuccessors;
   }
 
-  ack({ delivery }: Held): Promise<Fate> {
+  ack({ delivery }: InFlightDelivery): Promise<Fate> {
     return this.#persist("acknowledge", delivery.signal, () => delivery.ack()).then(doneOrLost);
   }
 
   /** Many at once. A promise for each is what costs here, so they have more than one only where something went wrong. */
-  async ackAll(all: readonly Held[]): Promise<readonly Fate[]> {
+  async ackAll(all: readonly InFlightDelivery[]): Promise<readonly Fate[]> {
     if (this.#givenUp.aborted) return all.map(() => "lost");
-    const asked = all.map(({ delivery }) => (delivery.signal.aborted ? NOTHING : asking(delivery)));
+    const asked = all.map(({ delivery }) => (delivery.signal.aborted ? NOTHING : ackDelivery(delivery)));
     try {
       await Promise.all(asked);
       return all.map(({ delivery }) => doneOrLost(!delivery.signal.aborted));
     } catch {
-      return Promise.all(all.map((held, index) => this.#ackAsked(held, asked[index])));
+      return Promise.all(all.map((held, index) => this.#retryAck(held, asked[index])));
     }
   }
 
-  #ackAsked({ delivery }: Held, asked: Promise<void> | undefined): Promise<Fate> {
+  #retryAck({ delivery }: InFlightDelivery, asked: Promise<void> | undefined): Promise<Fate> {
     let first = asked;
     const ack = (): Promise<void> => {
       const asking = first ?? delivery.ack();
@@ -79,9 +79,9 @@ export class Settlement {
 
   /** `behind`: what was taken together with it and follows it in its key. */
   async retry(
-    held: Held,
+    held: InFlightDelivery,
     retry: { delayMs: number; charged: boolean; error: Error },
-    behind: readonly Held[] = [],
+    behind: readonly InFlightDelivery[] = [],
   ): Promise<Fate> {
     const { delivery } = held;
     const { delayMs, charged } = retry;
@@ -99,53 +99,56 @@ export class Settlement {
     const successors = [...behind, ...this.#takeSuccessors(held)];
     const released = Promise.all(successors.map((later) => this.release(later)));
     const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, charged, error };
-    this.#engine.observer.tell("consumer.retried", fields, contextOf(delivery.message));
+    this.#engine.observer.emit("consumer.retried", fields, telemetryContext(delivery.message));
     this.#note("retry", { "sagabox.delay_ms": delayMs, "sagabox.charged": charged });
     await released;
     return "again";
   }
 
-  async release({ delivery }: Held): Promise<void> {
+  async release({ delivery }: InFlightDelivery): Promise<void> {
     await this.#persist("release", delivery.signal, () => delivery.release());
   }
 
   /** Handled by decision: nothing is written but that it was seen. */
-  async pass(held: Held, passed: Pick<Passed, "id" | "given" | "supersedes">): Promise<Fate> {
+  async pass(
+    held: InFlightDelivery,
+    passed: Pick<PassedMessage, "id" | "given" | "supersedes">,
+  ): Promise<Fate> {
     const { message, flaw } = held.delivery;
     const whole = { ...passed, consumer: this.#consumer, message, answering: flaw === undefined };
-    return this.#settleIn(held, "pass over", {
+    return this.#settleInTransaction(held, "pass over", {
       conclude: (current) => passOver(current, this.#engine, whole),
     });
   }
 
-  async bury(held: Held, reason: DeadLetterReason, error: Error): Promise<Fate> {
+  async bury(held: InFlightDelivery, reason: DeadLetterReason, error: Error): Promise<Fate> {
     const { message, attempt: attempts } = held.delivery;
     const consumer = this.#consumer;
     // The table holds us to it: exhausted means that nothing was left.
     const maxAttempts = held.registration?.settings.retry.maxAttempts ?? attempts;
     const letter = { origin: "consumer", consumer, message, reason, attempts, maxAttempts, error } as const;
-    const fate = await this.#settleIn(held, "bury", {
+    const fate = await this.#settleInTransaction(held, "bury", {
       conclude: async ({ scope }) => {
         if (held.delivery.flaw === undefined) {
           await respondFailed(scope, message, held.id ?? message.id, { reason, error });
         }
-        return [{ statement: this.#engine.deadLetters.bury, params: burial(letter) }];
+        return [{ statement: this.#engine.deadLetters.bury, params: burialParams(letter) }];
       },
       acknowledge: () => this.#putAside(held, error),
     });
     if (fate === "done") {
       this.#note("dead_letter", { "sagabox.reason": reason });
-      this.#engine.observer.tell(
+      this.#engine.observer.emit(
         "dead_letter.buried",
         { ...this.#names(held), origin: "consumer", reason, error: error.message.slice(0, 1_000) },
-        contextOf(message),
+        telemetryContext(message),
       );
     }
     return fate;
   }
 
   // The letter in Postgres is the one that counts; the broker's copy is for those who look there.
-  async #putAside(held: Held, error: Error): Promise<Fate> {
+  async #putAside(held: InFlightDelivery, error: Error): Promise<Fate> {
     const { delivery } = held;
     if (delivery.deadLetter === undefined) return delivery.ackWith === undefined ? this.ack(held) : "done";
     const { errorType, errorMessage, stackTrace } = describeFailure(error);
@@ -159,20 +162,20 @@ export class Settlement {
       consumer_group: this.#consumer,
       original_timestamp: delivery.message.writtenAt,
     };
-    return this.#copied(held, note);
+    return this.#copyToBroker(held, note);
   }
 
   // A place that takes no letters must not hold up those who are alive.
-  async #copied(held: Held, note: DeadLetterNote): Promise<Fate> {
+  async #copyToBroker(held: InFlightDelivery, note: DeadLetterNote): Promise<Fate> {
     const { delivery } = held;
-    for (let tries = 1; tries <= LETTER_TRIES; tries++) {
+    for (let tries = 1; tries <= MAX_COPY_TRIES; tries++) {
       if (delivery.signal.aborted || this.#givenUp.aborted) return "lost";
       try {
         await delivery.deadLetter?.(note);
         return "done";
       } catch (error) {
         const retryInMs = 100 * 2 ** tries;
-        this.#engine.observer.tell("transport.unreachable", {
+        this.#engine.observer.emit("transport.unreachable", {
           transport: delivery.message.topic,
           doing: `showing dead letter ${delivery.message.id} at the broker`,
           error: errorText(error).slice(0, 500),
@@ -185,16 +188,16 @@ export class Settlement {
   }
 
   /** Writes and acknowledges in one transaction where the transport lives in this database, else one after the other. */
-  async #settleIn(
-    held: Held,
+  async #settleInTransaction(
+    held: InFlightDelivery,
     doing: string,
     {
       conclude,
       acknowledge = () => (held.delivery.ackWith === undefined ? this.ack(held) : Promise.resolve("done")),
-    }: End,
+    }: SettleSteps,
   ): Promise<Fate> {
     const { delivery } = held;
-    const last = [...this.acquittal(held), ...(delivery.ackWith ? [ackStatement(delivery.ackWith)] : [])];
+    const last = [...this.clearSuspect(held), ...(delivery.ackWith ? [ackStatement(delivery.ackWith)] : [])];
     let gone = false;
     const written = await this.#persist(doing, delivery.signal, () =>
       attempt(this.#engine, { deadlineMs: SETTLE_MS }, async (current) => {
@@ -212,17 +215,17 @@ export class Settlement {
   }
 
   /** What a suspect leaves behind when it is through. */
-  acquittal({ crashes, id }: Held): readonly LastStatement[] {
+  clearSuspect({ crashes, id }: InFlightDelivery): readonly CommitStatement[] {
     if (crashes === undefined || id === undefined) return [];
     return [{ statement: this.#engine.sql.acquit, params: [this.#consumer, id] }];
   }
 
   #note(event: string, attributes: SpanAttributes): void {
     const { spans } = this.#engine;
-    if (spans.enabled) spans.current().note(event, attributes);
+    if (spans.enabled) spans.currentSpan().note(event, attributes);
   }
 
-  #names({ delivery, id }: Held): { consumer: string; type: string; topic: string; id: string } {
+  #names({ delivery, id }: InFlightDelivery): { consumer: string; type: string; topic: string; id: string } {
     const { type, topic } = delivery.message;
     return { consumer: this.#consumer, type, topic, id: id ?? delivery.message.id };
   }
@@ -236,7 +239,7 @@ export class Settlement {
 }
 
 // One that throws at once must not keep the others from being asked.
-function asking(delivery: Delivery): Promise<void> {
+function ackDelivery(delivery: Delivery): Promise<void> {
   try {
     return delivery.ack();
   } catch (error) {
@@ -255,6 +258,6 @@ function withoutRetry(refusal: unknown, cause: Error): SagaboxError {
   return new SagaboxError("HANDLER_FAILED", text, { cause });
 }
 
-export function contextOf({ traceparent, sagaId }: Message): TelemetryContext {
+export function telemetryContext({ traceparent, sagaId }: Message): TelemetryContext {
   return { traceparent, sagaId };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Slots } from "./slots.ts";
+import { TransactionPermits } from "./transaction-permits.ts";
 import { SoloGate } from "./solo-gate.ts";
 
 const soon = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -38,7 +38,7 @@ test("two who want to be alone take turns", async () => {
 });
 
 test("slots: no more than the limit at once, the rest in turn", async () => {
-  const slots = new Slots(2);
+  const slots = new TransactionPermits(2);
   const [first] = [await slots.acquire(), await slots.acquire()];
   const third = slots.acquire();
   expect(await isOpen(third)).toBe(false);

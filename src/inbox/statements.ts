@@ -1,4 +1,4 @@
-import { statement, type Statement } from "../storage/index.ts";
+import { defineStatement, type Statement } from "../storage/index.ts";
 
 export type InboxStatements = ReturnType<typeof inboxStatements>;
 
@@ -22,14 +22,14 @@ export function inboxStatements(schema: string) {
         cross join lateral (
           select ${columns} from ${inbox} as entry
            where entry.consumer = $1::text and entry.event_id = found.origin_id offset 0) as origin`;
-  const places = (ids: string): string =>
+  const entryCtids = (ids: string): string =>
     `any(array(select found.place from ${entries(ids, "entry.ctid as place")}))`;
   // The ledger only has to survive the process, not the server, so nobody waits for the disk.
   const quick = `quick as materialized (select set_config('synchronous_commit', 'off', true) as mode)`;
   return {
     schema,
     // The first statement of the handler's transaction: a second worker waits here until the first has ended.
-    remember: statement(
+    remember: defineStatement(
       "sagabox.inbox.remember",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
        values ($1::text, $2::text, $3::text, $4::text, $5::text)
@@ -37,7 +37,7 @@ export function inboxStatements(schema: string) {
        returning 1`,
     ),
     // The same for a message with a time to live; the database clock decides whether it is still good.
-    rememberInTime: statement(
+    rememberInTime: defineStatement(
       "sagabox.inbox.remember_in_time",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
        select $1::text, $2::text, $3::text, $4::text, $5::text
@@ -47,7 +47,7 @@ export function inboxStatements(schema: string) {
     ),
     // Sorted, so that two batches that share messages wait for each other instead of deadlocking. How many are new says
     // enough nearly always.
-    rememberAll: statement(
+    rememberAll: defineStatement(
       "sagabox.inbox.remember_all",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
        select $1::text, given.id, given.topic, given.type, given.payload
@@ -59,7 +59,7 @@ export function inboxStatements(schema: string) {
     ),
     // The same for messages of one topic and type that neither expire nor are kept, as nearly all are: the server takes
     // one list apart instead of five.
-    rememberAlike: statement(
+    rememberAlike: defineStatement(
       "sagabox.inbox.remember_alike",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type)
        select $1::text, given.id, $3::text, $4::text
@@ -68,7 +68,7 @@ export function inboxStatements(schema: string) {
        on conflict do nothing`,
     ),
     // A message that its handler did not want: seen, without effect.
-    passOver: statement(
+    passOver: defineStatement(
       "sagabox.inbox.pass_over",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type, effect)
        values ($1::text, $2::text, $3::text, $4::text, false)
@@ -76,7 +76,7 @@ export function inboxStatements(schema: string) {
     ),
     // A command and the earlier ones it refers to. It waits for those that run now; sorted, so that commands which refer
     // to each other wait in turn instead of deadlocking.
-    claim: statement(
+    claim: defineStatement(
       "sagabox.inbox.claim",
       `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload, effect)
        select $1::text, given.id, given.topic, given.type, given.payload, given.own
@@ -92,7 +92,7 @@ export function inboxStatements(schema: string) {
     ),
     // Looked for in a statement after the claim, since that may have waited for what is to be seen here. What was taken
     // back does not stand any more.
-    effectOf: statement(
+    effectOf: defineStatement(
       "sagabox.inbox.effect_of",
       `select origin.event_id as id, origin.result
          from ${origins("$2", "entry.event_id, entry.result, entry.effect, entry.undone_by, entry.consumed_at")}
@@ -100,7 +100,7 @@ export function inboxStatements(schema: string) {
         order by origin.consumed_at
         limit 1`,
     ),
-    takeBack: statement(
+    takeBack: defineStatement(
       "sagabox.inbox.take_back",
       `update ${inbox} as origin set undone_by = $3::text
         where origin.effect and origin.effect_of is null and origin.undone_by is null
@@ -108,47 +108,47 @@ export function inboxStatements(schema: string) {
             select origin.place from ${origins("$2", "entry.ctid as place")} where found.effect))
        returning origin.event_id`,
     ),
-    carriedOut: statement(
+    carriedOut: defineStatement(
       "sagabox.inbox.carried_out",
       `select 1 from ${entries("$2", "entry.effect")} where found.effect limit 1`,
     ),
-    adopt: statement(
+    adopt: defineStatement(
       "sagabox.inbox.adopt",
       `update ${inbox} set effect_of = $3::text, result = $4::text where consumer = $1::text and event_id = $2::text`,
     ),
-    withoutEffect: statement(
+    withoutEffect: defineStatement(
       "sagabox.inbox.without_effect",
       `update ${inbox} set effect = false where consumer = $1::text and event_id = $2::text`,
     ),
-    recall: statement(
+    recall: defineStatement(
       "sagabox.inbox.recall",
       `select found.event_id, found.result from ${entries("$2", "entry.event_id, entry.result")}`,
     ),
     // Which of a batch were remembered by this very transaction, where it was not all of them. Transaction numbers come
     // round again, though not within an hour; clocks are set, though seldom by as much.
-    recallAll: statement(
+    recallAll: defineStatement(
       "sagabox.inbox.recall_all",
       `select found.event_id,
               found.xmin = pg_current_xact_id()::xid and found.consumed_at > transaction_timestamp() - interval '1 hour' as fresh
          from ${entries("$2", "entry.event_id, entry.xmin, entry.consumed_at")}`,
     ),
-    finish: statement(
+    finish: defineStatement(
       "sagabox.inbox.finish",
       `update ${inbox} set processing_duration_ms = $3::integer, result = $4::text
         where consumer = $1::text and event_id = $2::text`,
     ),
-    finishAll: statement(
+    finishAll: defineStatement(
       "sagabox.inbox.finish_all",
-      `update ${inbox} set processing_duration_ms = $2::integer where ctid = ${places("$3")}`,
+      `update ${inbox} set processing_duration_ms = $2::integer where ctid = ${entryCtids("$3")}`,
     ),
-    finishWithResults: statement(
+    finishWithResults: defineStatement(
       "sagabox.inbox.finish_with_results",
       `update ${inbox}
           set processing_duration_ms = $2::integer,
               result = (select $4::text::text[])[array_position((select $3::text::text[]), event_id)]
-        where ctid = ${places("$3")}`,
+        where ctid = ${entryCtids("$3")}`,
     ),
-    stats: statement(
+    stats: defineStatement(
       "sagabox.inbox.stats",
       `select consumer, count(*)::double precision as total,
               to_char(min(consumed_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as oldest,
@@ -159,7 +159,7 @@ export function inboxStatements(schema: string) {
         group by consumer
         order by consumer`,
     ),
-    forget: statement(
+    forget: defineStatement(
       "sagabox.inbox.forget",
       `delete from ${inbox}
         where ctid = any(array(
@@ -169,14 +169,14 @@ export function inboxStatements(schema: string) {
              for update skip locked))`,
     ),
     // Says that the process is still there while its handler waits for something else.
-    stay: statement("sagabox.inbox.stay", "select 1"),
-    forgetSuspects: statement(
+    stay: defineStatement("sagabox.inbox.stay", "select 1"),
+    forgetSuspects: defineStatement(
       "sagabox.inbox.forget_suspects",
       `delete from ${schema}.suspect
         where noticed_at < clock_timestamp() - $1::double precision * interval '1 ms'`,
     ),
     // A member whose lease ran out while it was stopped simply joins again.
-    beat: statement(
+    beat: defineStatement(
       "sagabox.ledger.beat",
       `with reaped as (
          delete from ${schema}.member
@@ -189,14 +189,14 @@ export function inboxStatements(schema: string) {
        values ($1::text, ${LEDGER_SCOPE}, $2::text, clock_timestamp() + $3::double precision * interval '1 ms', $4::text)
        on conflict (id) do update set lease_until = excluded.lease_until`,
     ),
-    leave: statement(
+    leave: defineStatement(
       "sagabox.ledger.leave",
       `with gone as (delete from ${schema}.running where member = $1::text)
        delete from ${schema}.member where id = $1::text`,
     ),
     // Lists what is about to run, and answers which of it is suspect and whether a member has died meanwhile. There are
     // hardly ever suspects, and then nothing is looked for among them.
-    list: statement(
+    list: defineStatement(
       "sagabox.ledger.list",
       `with ${quick}, listed as (
          insert into ${schema}.running (member, consumer, event_ids, alone)
@@ -214,7 +214,7 @@ export function inboxStatements(schema: string) {
     ),
     // While the server was away nobody could renew a lease, so nobody is accused until one lease after its start.
     // Deleting the dead member's row makes sure that its crash is counted once. What it had finished is no suspect.
-    notice: statement(
+    notice: defineStatement(
       "sagabox.ledger.notice",
       `with dead as (
          delete from ${schema}.running
@@ -234,7 +234,7 @@ export function inboxStatements(schema: string) {
           set crashes = suspect.crashes + excluded.crashes, noticed_at = clock_timestamp()
        returning consumer, event_id, crashes`,
     ),
-    acquit: statement(
+    acquit: defineStatement(
       "sagabox.ledger.acquit",
       `delete from ${schema}.suspect where consumer = $1::text and event_id = $2::text`,
     ),
@@ -247,7 +247,7 @@ export function inboxStatements(schema: string) {
  */
 export function onceStatement(schema: string, text: string, userParams: number): Statement {
   const own = (n: number): string => `$${userParams + n}::text`;
-  return statement(
+  return defineStatement(
     "sagabox.inbox.once",
     `with fresh as (
        insert into ${schema}.consumer_inbox (consumer, event_id, source_topic, event_type)
@@ -258,24 +258,24 @@ export function onceStatement(schema: string, text: string, userParams: number):
      ), effect as (
        ${text}
      )
-     select exists (select 1 from fresh) as fresh${counted(text)}`,
+     select exists (select 1 from fresh) as fresh${countRowsSql(text)}`,
   );
 }
 
 /** The same for a message whose dedupe row is written already: `fresh` always has its row. */
 export function claimedStatement(text: string, userParams: number): Statement {
-  return statement(
+  return defineStatement(
     "sagabox.inbox.claimed",
     `with fresh as (
        select $${userParams + 1}::text as consumer, $${userParams + 2}::text as event_id
      ), effect as (
        ${text}
      )
-     select true as fresh${counted(text)}`,
+     select true as fresh${countRowsSql(text)}`,
   );
 }
 
-function counted(text: string): string {
+function countRowsSql(text: string): string {
   const query =
     /^\s*(select|with\b[^]*\bselect)\b/i.test(text) && !/\b(insert|update|delete|merge)\b/i.test(text);
   return query ? ", (select count(*) from effect) as effects" : "";

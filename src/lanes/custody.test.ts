@@ -8,7 +8,7 @@ function setup() {
   const custody = new Custody(() => clock.nowMs);
   const goOn = (rows: readonly LaneRow[], how: { resting?: string[]; moved?: boolean } = {}): number[] =>
     custody
-      .goOn(custody.holds.due(clock.nowMs, 10), rows, {
+      .resumeHolds(custody.holds.due(clock.nowMs, 10), rows, {
         resting: how.resting ?? [],
         marksMoved: () => how.moved ?? false,
       })
@@ -28,7 +28,7 @@ test("rule 7: a row that settled while the read ran is not handed out again", ()
   const { custody } = setup();
   custody.take(theRow(1), false);
   custody.inFlight.beginRead([7]);
-  custody.settled(theRow(1));
+  custody.settle(theRow(1));
   expect(custody.take(theRow(1), false)).toBe(false);
 });
 
@@ -50,9 +50,9 @@ test("a held stream goes on from its head, in order, up to the first row that mu
 test("while rows of a held stream are in flight nothing more of it goes; then it is looked at again at once", () => {
   const { custody, goOn } = setup();
   custody.take(s(1), false);
-  custody.watch(custody.busyIn([7]));
+  custody.watch(custody.inFlightIn([7]));
   expect(custody.holds.nextMs()).toBe(Infinity);
-  custody.settled(s(1));
+  custody.settle(s(1));
   expect(custody.holds.nextMs()).toBe(1_000);
   expect(goOn([s(2), s(3)])).toEqual([2, 3]);
 });
@@ -60,8 +60,8 @@ test("while rows of a held stream are in flight nothing more of it goes; then it
 test("rule 6: what settled while a read left its successors out is looked at again at once", () => {
   const { custody, goOn } = setup();
   custody.take(s(1), false);
-  const busy = custody.busyIn([7]);
-  custody.settled(s(1));
+  const busy = custody.inFlightIn([7]);
+  custody.settle(s(1));
   custody.watch(busy);
   expect(goOn([s(2)])).toEqual([2]);
 });
@@ -69,15 +69,15 @@ test("rule 6: what settled while a read left its successors out is looked at aga
 test("what came back while a read ran keeps its time", () => {
   const { custody } = setup();
   custody.take(s(1), false);
-  const busy = custody.busyIn([7]);
-  custody.back(s(1), 500);
+  const busy = custody.inFlightIn([7]);
+  custody.putBack(s(1), 500);
   custody.watch(busy);
   expect(custody.holds.nextMs()).toBe(1_500);
 });
 
 test("a stream with nothing left is let go", () => {
   const { custody, goOn } = setup();
-  custody.back(s(1), 0);
+  custody.putBack(s(1), 0);
   custody.take(s(1), true);
   expect(goOn([])).toEqual([]);
   expect(custody.holds.size).toBe(0);
@@ -94,7 +94,7 @@ test("a stream with nothing left is kept when a mark moved meanwhile: a later ro
 test("a row that came back waits its time; its successors wait behind it", () => {
   const { custody, clock } = setup();
   custody.take(s(1), false);
-  custody.back(s(1), 250);
+  custody.putBack(s(1), 250);
   expect(custody.inFlight.size).toBe(0);
   clock.nowMs = 1_249;
   expect(custody.holds.due(clock.nowMs, 9)).toEqual([]);
@@ -136,7 +136,7 @@ test("what a read leaves out: held and busy streams, busy and held rows, of thes
   custody.take(theRow(3, { waitMs: 10 }), false);
   custody.take(theRow(4, { stream: "t", waitMs: 10 }), false);
   custody.take(theRow(5, { lane: 8, stream: "u" }), false);
-  expect(custody.passedOver([7])).toEqual(['{"t","s"}', "{1,2,3}"]);
+  expect(custody.excludedParams([7])).toEqual(['{"t","s"}', "{1,2,3}"]);
 });
 
 test("a forgotten lane leaves nothing behind", () => {
@@ -145,5 +145,5 @@ test("a forgotten lane leaves nothing behind", () => {
   custody.take(theRow(2, { stream: "t", waitMs: 10 }), false);
   custody.forget(7);
   expect([custody.inFlight.size, custody.holds.size]).toEqual([0, 0]);
-  expect(custody.settled(s(1))).toBe(false);
+  expect(custody.settle(s(1))).toBe(false);
 });

@@ -1,4 +1,4 @@
-import { textArray } from "../storage/index.ts";
+import { toArrayLiteral } from "../storage/index.ts";
 import { Holds, type Hold } from "./holds.ts";
 import { InFlight } from "./in-flight.ts";
 import type { LaneRow } from "./lane-row.ts";
@@ -7,7 +7,7 @@ import type { Read } from "./read.ts";
 /** A row leased by its writer is usually gone in a moment: look again soon, not when the lease ends. */
 const LEASED_RECHECK_MS = 50;
 /** A person may replay or discard what holds a stream back, and may do so on another machine. */
-const LONGEST_PATIENCE_MS = 2_000;
+const MAX_HOLD_RECHECK_MS = 2_000;
 
 /**
  * The rows a reader has taken responsibility for: in flight, or held back until their stream may go on. A lane's mark
@@ -26,7 +26,7 @@ export class Custody {
   take(row: LaneRow, blocked: boolean, nowMs = this.#nowMs()): boolean {
     if (this.inFlight.knows(row) || this.holds.has(row)) return false;
     if (blocked || row.waitMs > 0) {
-      this.holds.hold(row, blocked ? nowMs : nowMs + patience(row));
+      this.holds.hold(row, blocked ? nowMs : nowMs + recheckDelayMs(row));
       return false;
     }
     this.inFlight.add(row, nowMs);
@@ -56,7 +56,7 @@ export class Custody {
   }
 
   // A held stream is let go only when nothing of it was left and no later row of it can have been passed over since.
-  goOn(
+  resumeHolds(
     due: readonly Hold[],
     rows: readonly LaneRow[],
     how: {
@@ -66,7 +66,7 @@ export class Custody {
     },
   ): LaneRow[] {
     const resting = new Set(how.resting);
-    const byHold = grouped(rows);
+    const byHold = groupByHold(rows);
     const nowMs = this.#nowMs();
     const taken: LaneRow[] = [];
     for (const hold of due) {
@@ -75,22 +75,22 @@ export class Custody {
       if (head === undefined) {
         if (hold.stream !== null && how.marksMoved(hold.lane)) hold.untilMs = nowMs;
         else this.holds.release(hold);
-      } else if (resting.has(head.topic)) hold.untilMs = nowMs + restOf(head, how.restMs);
-      else if (head.waitMs > 0) hold.untilMs = nowMs + patience(head);
+      } else if (resting.has(head.topic)) hold.untilMs = nowMs + restDelayMs(head, how.restMs);
+      else if (head.waitMs > 0) hold.untilMs = nowMs + recheckDelayMs(head);
       else taken.push(...this.#takeReady(hold, own, nowMs));
-      this.holds.touched(hold);
+      this.holds.updateEarliest(hold);
     }
     return taken;
   }
 
-  settled(row: LaneRow): boolean {
+  settle(row: LaneRow): boolean {
     if (!this.inFlight.remove(row)) return false;
     if (row.stream !== null && this.holds.has(row) && !this.inFlight.hasStream(row.stream))
       this.holds.hold(row, this.#nowMs());
     return true;
   }
 
-  back(row: LaneRow, delayMs: number): void {
+  putBack(row: LaneRow, delayMs: number): void {
     if (this.inFlight.remove(row)) this.holds.hold(row, this.#nowMs() + delayMs);
   }
 
@@ -107,18 +107,18 @@ export class Custody {
   }
 
   /** What is in flight in these lanes now. */
-  busyIn(lanes: readonly number[]): LaneRow[] {
+  inFlightIn(lanes: readonly number[]): LaneRow[] {
     return lanes.flatMap((lane) => this.inFlight.rowsIn(lane));
   }
 
   /** Streams and rows that a read of these lanes leaves out, as parameters. */
-  passedOver(lanes: readonly number[]): [string, string] {
+  excludedParams(lanes: readonly number[]): [string, string] {
     const within = new Set(lanes);
-    const busy = this.busyIn(lanes);
-    const streams = new Set(this.holds.streamsOf(within));
+    const busy = this.inFlightIn(lanes);
+    const streams = new Set(this.holds.streamsIn(within));
     for (const row of busy) if (row.stream !== null) streams.add(row.stream);
-    const rows = [...busy.map((row) => row.seq), ...this.holds.rowsOf(within)];
-    return [textArray([...streams]), textArray(rows)];
+    const rows = [...busy.map((row) => row.seq), ...this.holds.rowsIn(within)];
+    return [toArrayLiteral([...streams]), toArrayLiteral(rows)];
   }
 
   forget(lane: number): void {
@@ -143,7 +143,7 @@ export class Custody {
   }
 }
 
-function grouped(rows: readonly LaneRow[]): Map<string | number, LaneRow[]> {
+function groupByHold(rows: readonly LaneRow[]): Map<string | number, LaneRow[]> {
   const groups = new Map<string | number, LaneRow[]>();
   for (const row of rows) {
     const name = row.stream ?? row.seq;
@@ -155,10 +155,10 @@ function grouped(rows: readonly LaneRow[]): Map<string | number, LaneRow[]> {
 }
 
 // However long it rests: a person may change its rows meanwhile, and the destination may come back early.
-function restOf({ topic }: LaneRow, restMs: ((topic: string) => number) | undefined): number {
-  return Math.min(LONGEST_PATIENCE_MS, Math.max(LEASED_RECHECK_MS, restMs?.(topic) ?? 0));
+function restDelayMs({ topic }: LaneRow, restMs: ((topic: string) => number) | undefined): number {
+  return Math.min(MAX_HOLD_RECHECK_MS, Math.max(LEASED_RECHECK_MS, restMs?.(topic) ?? 0));
 }
 
-function patience(row: LaneRow): number {
-  return Math.min(row.waitMs, row.leased ? LEASED_RECHECK_MS : LONGEST_PATIENCE_MS);
+function recheckDelayMs(row: LaneRow): number {
+  return Math.min(row.waitMs, row.leased ? LEASED_RECHECK_MS : MAX_HOLD_RECHECK_MS);
 }

@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
 import { relays, until } from "../../test/support/relays.ts";
-import { placeOf } from "../runtime/index.ts";
+import { locateProcess } from "../runtime/index.ts";
 import { SessionHolder } from "../storage/index.ts";
 import { laneSettings } from "./options.ts";
 import { LaneOwnership } from "./ownership.ts";
@@ -19,7 +19,7 @@ interface Told {
 async function placeOfOther(fate: "running" | "ended"): Promise<string | null> {
   const other = spawn(process.execPath, ["-e", "setInterval(() => undefined, 1000)"]);
   onTestFinished(() => void other.kill("SIGKILL"));
-  const place = placeOf(other.pid ?? 0);
+  const place = locateProcess(other.pid ?? 0);
   const died = once(other, "exit");
   if (fate === "ended") other.kill("SIGKILL");
   if (fate === "ended") await died;

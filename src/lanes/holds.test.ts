@@ -48,7 +48,7 @@ test("the next time is never too late, also after a hold was shortened in place"
   if (held !== undefined) held.untilMs = 900;
   holds.due(500, 1);
   if (held !== undefined) held.untilMs = 20;
-  if (held !== undefined) holds.touched(held);
+  if (held !== undefined) holds.updateEarliest(held);
   expect(holds.nextMs()).toBe(20);
 });
 
@@ -68,5 +68,5 @@ test("streams and single rows are listed by lane", () => {
   holds.hold(aRow(1, { stream: "s", lane: 1 }), 0);
   holds.hold(aRow(2, { lane: 1 }), 0);
   holds.hold(aRow(3, { stream: "t", lane: 2 }), 0);
-  expect([holds.streamsOf(new Set([1])), holds.rowsOf(new Set([1, 2]))]).toEqual([["s"], [2]]);
+  expect([holds.streamsIn(new Set([1])), holds.rowsIn(new Set([1, 2]))]).toEqual([["s"], [2]]);
 });

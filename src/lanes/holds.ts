@@ -1,4 +1,4 @@
-import { detached } from "./known-names.ts";
+import { copyString } from "./intern-names.ts";
 
 /** A stream (or a single row without a key) that must wait, and when to look at it again. */
 export interface Hold {
@@ -26,18 +26,18 @@ export class Holds {
     return this.#streams.size + this.#rows.size;
   }
 
-  has(row: RowPlace): boolean {
+  has(row: RowKey): boolean {
     if (row.stream === null) return this.#rows.has(row.seq);
     return this.#streams.size > 0 && this.#streams.has(row.stream);
   }
 
-  hold(row: RowPlace, untilMs: number): void {
+  hold(row: RowKey, untilMs: number): void {
     const { lane, stream, seq } = row;
     const held = stream === null ? this.#rows.get(seq) : this.#streams.get(stream);
     this.#earliestMs = Math.min(this.#earliestMs, untilMs);
     if (held !== undefined) held.untilMs = untilMs;
     else if (stream === null) this.#rows.set(seq, { lane, stream, seq, untilMs });
-    else this.#holdStream({ lane, stream: detached(stream), seq, untilMs });
+    else this.#holdStream({ lane, stream: copyString(stream), seq, untilMs });
   }
 
   #holdStream(hold: Hold & { readonly stream: string }): void {
@@ -53,11 +53,11 @@ export class Holds {
   }
 
   /** Its time was changed in place. */
-  touched(hold: Hold): void {
+  updateEarliest(hold: Hold): void {
     this.#earliestMs = Math.min(this.#earliestMs, hold.untilMs);
   }
 
-  release(hold: RowPlace): void {
+  release(hold: RowKey): void {
     if (hold.stream === null) this.#rows.delete(hold.seq);
     else this.#streams.delete(hold.stream);
   }
@@ -81,7 +81,7 @@ export class Holds {
     return this.#earliestMs;
   }
 
-  streamsOf(lanes: ReadonlySet<number>): string[] {
+  streamsIn(lanes: ReadonlySet<number>): string[] {
     const streams: string[] = [];
     for (const held of this.#streams.values()) {
       if (held.stream !== null && lanes.has(held.lane)) streams.push(held.stream);
@@ -89,7 +89,7 @@ export class Holds {
     return streams;
   }
 
-  rowsOf(lanes: ReadonlySet<number>): number[] {
+  rowsIn(lanes: ReadonlySet<number>): number[] {
     return [...this.#rows.values()].filter((held) => lanes.has(held.lane)).map((held) => held.seq);
   }
 
@@ -104,7 +104,7 @@ export class Holds {
   }
 }
 
-export interface RowPlace {
+export interface RowKey {
   readonly lane: number;
   readonly stream: string | null;
   readonly seq: number;

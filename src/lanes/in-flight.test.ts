@@ -52,9 +52,9 @@ test("a lane is busy from its first row to its last, and idle in between", () =>
   inFlight.add(theRow(1), 100);
   inFlight.add(theRow(2), 150);
   inFlight.remove(theRow(1));
-  expect([inFlight.busyMs(7, 180), inFlight.idle(7), inFlight.idle(8)]).toEqual([80, false, true]);
+  expect([inFlight.busyMs(7, 180), inFlight.isIdle(7), inFlight.isIdle(8)]).toEqual([80, false, true]);
   inFlight.remove(theRow(2));
-  expect([inFlight.busyMs(7, 200), inFlight.idle(7)]).toEqual([0, true]);
+  expect([inFlight.busyMs(7, 200), inFlight.isIdle(7)]).toEqual([0, true]);
 });
 
 test("a lost lane takes its rows and their streams along, and no others", () => {

@@ -63,7 +63,7 @@ export class InFlight {
     return true;
   }
 
-  idle(lane: number): boolean {
+  isIdle(lane: number): boolean {
     return !this.#lanes.has(lane);
   }
 

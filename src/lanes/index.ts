@@ -22,7 +22,7 @@ export {
   type ClaimedLane,
   type LaneTable,
 } from "./statements.ts";
-export { readOf } from "./read.ts";
-export { placesOf, type SettleAsk, type Settled } from "./settle.ts";
-export { LockTolerantSettling, type SettleTwoWays } from "./lock-tolerant-settling.ts";
-export { WakeUp, changedHints, hintFrom, hintOf, wakeUpChannel, type Hint } from "./wake-up.ts";
+export { parseRead } from "./read.ts";
+export { rowKeyParams, type BuildSettle, type SettleResult } from "./settle.ts";
+export { LockTolerantSettling, type SettleVariants } from "./lock-tolerant-settling.ts";
+export { WakeUp, encodeChangedHints, decodeHint, encodeHint, wakeUpChannel, type Hint } from "./wake-up.ts";

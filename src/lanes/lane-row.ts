@@ -1,8 +1,8 @@
 import { toError } from "../errors/index.ts";
 import { noHeaders, parseHeaders, type Message, type MessageKind } from "../message/index.ts";
-import { knownName } from "./known-names.ts";
+import { createNameInterner } from "./intern-names.ts";
 
-const [topicName, typeName, sourceName] = [knownName(), knownName(), knownName()];
+const [topicName, typeName, sourceName] = [createNameInterner(), createNameInterner(), createNameInterner()];
 
 /** A narrow row as its reader sees it. */
 export interface LaneRow {
@@ -108,14 +108,14 @@ export class PackedRow implements LaneRow {
   }
 
   get message(): Message | null {
-    return this.#whatWasRead().message;
+    return this.#readMessage().message;
   }
 
   get flaw(): Error | undefined {
-    return this.#whatWasRead().flaw;
+    return this.#readMessage().flaw;
   }
 
-  #whatWasRead(): MessageRead {
+  #readMessage(): MessageRead {
     if (this.#packed === undefined) return NOT_FOUND;
     return (this.#read ??= readPacked(this.#packed, this));
   }
@@ -126,9 +126,9 @@ type MessageRead = Pick<LaneRow, "message" | "flaw">;
 const NOT_FOUND: MessageRead = Object.freeze({ message: null });
 
 // One message that somebody damaged must not keep its neighbours from being read.
-function readPacked(packed: string, row: Telling): MessageRead {
+function readPacked(packed: string, row: RowMessageFields): MessageRead {
   try {
-    return { message: messageOf(packed, row) };
+    return { message: parseMessage(packed, row) };
   } catch (thrown) {
     return { message: null, flaw: toError(thrown) };
   }
@@ -163,25 +163,25 @@ export function packedMessages(
 }
 
 /** The message a row stands for, in the copy of the day that the row names; null where it is gone or no message. */
-export function messageFor(row: RowName & Telling, messages: PackedMessages): MessageRead {
+export function messageFor(row: MessageRef & RowMessageFields, messages: PackedMessages): MessageRead {
   const packed = packedFor(row, messages);
   return packed === undefined ? NOT_FOUND : readPacked(packed, row);
 }
 
 /** What a row says of its message. */
-type Telling = Pick<LaneRow, "topic" | "type" | "expiresAt">;
-type RowName = Pick<LaneRow, "messageId" | "writtenOn">;
+type RowMessageFields = Pick<LaneRow, "topic" | "type" | "expiresAt">;
+type MessageRef = Pick<LaneRow, "messageId" | "writtenOn">;
 
-function packedFor({ messageId, writtenOn }: RowName, messages: PackedMessages): string | undefined {
+function packedFor({ messageId, writtenOn }: MessageRef, messages: PackedMessages): string | undefined {
   const packed = messages.get(messageId);
   if (packed === undefined || packed.startsWith(writtenOn, messageId.length + 1)) return packed;
   return messages.get(messageId + SEPARATOR + writtenOn);
 }
 
 // As it was written; when it expires, the row decides. Field by field: an object spread costs more than all the rest.
-function messageOf(raw: string, { topic, type, expiresAt }: Telling): Message {
+function parseMessage(raw: string, { topic, type, expiresAt }: RowMessageFields): Message {
   const fields = raw.split(SEPARATOR);
-  const details = fields[7] ? detailsOf(fields) : USUAL;
+  const details = fields[7] ? parseDetails(fields) : USUAL_DETAILS;
   return {
     id: fields[0] ?? "",
     kind: details.kind,
@@ -219,7 +219,7 @@ type Details = Pick<
 >;
 
 /** What is left out of a message that differs in none of it. */
-const USUAL: Details = Object.freeze({
+const USUAL_DETAILS: Details = Object.freeze({
   kind: "event",
   schemaVersion: 1,
   headers: noHeaders,
@@ -231,7 +231,7 @@ const USUAL: Details = Object.freeze({
   priority: 5,
 });
 
-function detailsOf(fields: readonly string[]): Details {
+function parseDetails(fields: readonly string[]): Details {
   const headers = fields[15] ?? "{}";
   return {
     kind: fields[7] as MessageKind,
@@ -247,7 +247,7 @@ function detailsOf(fields: readonly string[]): Details {
 }
 
 /** The moment a read was made at, from the first row of its answer. */
-export function momentOf(rows: readonly RawRow[]): ReadMoment | undefined {
+export function parseMoment(rows: readonly RawRow[]): ReadMoment | undefined {
   const { horizon = null, tail = null, express = null } = rows[0] ?? {};
   return horizon === null || tail === null ? undefined : { horizon, tail, express: express === true };
 }

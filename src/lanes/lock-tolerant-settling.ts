@@ -1,7 +1,7 @@
 import { sleep, systemClock } from "../runtime/index.ts";
 import {
   LockWatch,
-  quotedSchema,
+  quoteSchema,
   SQLSTATE,
   sqlState,
   type Database,
@@ -11,7 +11,7 @@ import type { Observer } from "../telemetry/index.ts";
 import type { LaneRow } from "./lane-row.ts";
 import type { LaneOwnership } from "./ownership.ts";
 import type { LaneReader } from "./reader.ts";
-import { settleUnderClaims, type SettleAsk, type Settled } from "./settle.ts";
+import { settleUnderClaims, type BuildSettle, type SettleResult } from "./settle.ts";
 import { probeStatements, type LaneTable } from "./statements.ts";
 
 export interface LockToleranceOptions {
@@ -26,17 +26,17 @@ export interface LockToleranceOptions {
 }
 
 /** One settle as two statements with the same meaning. */
-export interface SettleTwoWays {
+export interface SettleVariants {
   /** Waits for locks, up to the lock timeout of its session. */
-  readonly plain: SettleAsk;
+  readonly plain: BuildSettle;
   /** Waits for no row: it leaves out the rows that other sessions have locked, and lists them. */
-  readonly past: SettleAsk;
+  readonly past: BuildSettle;
 }
 
 /** Settles what it can of the rows and returns those that are still locked. */
 export type RetrySettle = (rows: readonly LaneRow[]) => Promise<readonly LaneRow[]>;
 
-interface Waiting {
+interface WaitingRow {
   readonly retry: RetrySettle;
   readonly sinceMs: number;
 }
@@ -46,7 +46,7 @@ const MAX_WAITING = 1_000;
 /** After a lock was met, statements pass over locks for this long instead of waiting for them first. */
 const WARY_MS = 5_000;
 const PAUSE_MS = 50;
-const TROUBLED_PAUSE_MS = 1_000;
+const FAILURE_PAUSE_MS = 1_000;
 
 /**
  * Settles rows although other sessions hold locks on some of them. The usual statement waits for locks up to a timeout.
@@ -58,7 +58,7 @@ export class LockTolerantSettling {
   readonly #options: LockToleranceOptions;
   readonly #sql: ReturnType<typeof probeStatements>;
   readonly #watch: LockWatch;
-  readonly #waiting = new Map<LaneRow, Waiting>();
+  readonly #waiting = new Map<LaneRow, WaitingRow>();
   #roomListeners: (() => void)[] = [];
   #retrying: Promise<void> | undefined;
   #waryUntilMs = -Infinity;
@@ -67,12 +67,12 @@ export class LockTolerantSettling {
   constructor(options: LockToleranceOptions) {
     this.#options = options;
     const { database, observer, table } = options;
-    this.#sql = probeStatements(quotedSchema(options.schema), table);
+    this.#sql = probeStatements(quoteSchema(options.schema), table);
     this.#watch = new LockWatch({ database, observer, doing: `settling rows of the ${table}` });
   }
 
   /** Throws what the database throws; a lock timeout only where a whole table is locked, so that nothing can be left out. */
-  async settle(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleTwoWays): Promise<Settled> {
+  async settle(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleVariants): Promise<SettleResult> {
     const { ownership, reader } = this.#options;
     const sinceMs = systemClock.monotonicMs();
     if (!this.#isWary(sinceMs)) {
@@ -99,7 +99,7 @@ export class LockTolerantSettling {
 
   /** Keeps the rows in flight and settles them with `retry` once their locks are gone. Resolves while there is room for more. */
   async keepTrying(rows: readonly LaneRow[], retry: RetrySettle): Promise<void> {
-    if (this.#isClosing) return this.#options.reader.back(rows, 0);
+    if (this.#isClosing) return this.#options.reader.putBack(rows, 0);
     const sinceMs = systemClock.monotonicMs();
     for (const row of rows) this.#waiting.set(row, { retry, sinceMs });
     if (rows.length > 0) this.#retrying ??= this.#retryAll();
@@ -110,7 +110,7 @@ export class LockTolerantSettling {
   /** Gives back the rows that are still locked. The next reader settles or sends them again. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    this.#options.reader.back([...this.#waiting.keys()], 0);
+    this.#options.reader.putBack([...this.#waiting.keys()], 0);
     this.#waiting.clear();
     this.#announceRoom();
     await this.#retrying;
@@ -127,7 +127,7 @@ export class LockTolerantSettling {
       this.#dropOrphans();
       const isTroubled = !(await this.#retryRound());
       this.#announceRoom();
-      if (this.#waiting.size > 0) await sleep(isTroubled ? TROUBLED_PAUSE_MS : PAUSE_MS);
+      if (this.#waiting.size > 0) await sleep(isTroubled ? FAILURE_PAUSE_MS : PAUSE_MS);
     }
     this.#retrying = undefined;
   }
@@ -153,7 +153,7 @@ export class LockTolerantSettling {
     for (const row of this.#waiting.keys()) {
       if (reader.holds(row) && !ownership.isDraining(row.lane)) continue;
       this.#waiting.delete(row);
-      reader.back([row], 0);
+      reader.putBack([row], 0);
     }
   }
 

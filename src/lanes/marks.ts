@@ -17,7 +17,7 @@ export class Marks {
     return this.#reads;
   }
 
-  markOf(lane: number): number {
+  markFor(lane: number): number {
     return this.#lanes.get(lane)?.mark ?? 0;
   }
 
@@ -26,7 +26,7 @@ export class Marks {
   }
 
   /** Call after `finishRead`: that read of this lane saw everything visible up to `position`; all transactions below `horizon` had ended. */
-  read(lane: number, position: number, horizon: bigint): void {
+  recordRead(lane: number, position: number, horizon: bigint): void {
     let state = this.#lanes.get(lane);
     if (state === undefined) this.#lanes.set(lane, (state = { mark: 0 }));
     if (state.candidate?.xid !== undefined && horizon > state.candidate.xid) {
@@ -41,7 +41,7 @@ export class Marks {
   }
 
   /** A transaction number that was asked for when `reads` reads had finished. */
-  proven(xid: bigint, reads: number): void {
+  confirm(xid: bigint, reads: number): void {
     for (const state of this.#unproven) {
       if (state.candidate !== undefined && state.candidate.afterRead > reads) continue;
       if (state.candidate !== undefined) state.candidate.xid ??= xid;

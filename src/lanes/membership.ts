@@ -1,6 +1,6 @@
 import { hasEnded, randomToken, thisProcess, type Clock } from "../runtime/index.ts";
-import { textArray, type Param, type Rows, type Statement } from "../storage/index.ts";
-import { Deaths } from "./deaths.ts";
+import { toArrayLiteral, type Param, type Rows, type Statement } from "../storage/index.ts";
+import { EndedProcesses } from "./ended-processes.ts";
 import type { OwnershipStatements } from "./ownership-statements.ts";
 
 export interface MembershipOptions {
@@ -15,7 +15,7 @@ export interface MembershipOptions {
 }
 
 /** What a member sees of the others, and of itself, in the table. */
-export interface Look {
+export interface MemberView {
   readonly members: number;
   readonly rank: number;
   /** Its lease is running, and known to be held by this session. */
@@ -27,7 +27,7 @@ export interface Look {
   readonly absent: string;
 }
 
-const NOTHING_SEEN: Look = { members: 0, rank: 0, present: false, free: 0, ghosts: 0, absent: "{}" };
+const NOTHING_SEEN: MemberView = { members: 0, rank: 0, present: false, free: 0, ghosts: 0, absent: "{}" };
 
 const MAX_EARLIER_IDS = 8;
 
@@ -37,14 +37,14 @@ const MAX_EARLIER_IDS = 8;
  */
 export class Membership {
   readonly #options: MembershipOptions;
-  readonly #deaths: Deaths;
+  readonly #endedProcesses: EndedProcesses;
   #id: string | undefined;
   #validUntilMs = -Infinity;
   #earlierIds: readonly string[] = [];
 
   constructor(options: MembershipOptions) {
     this.#options = options;
-    this.#deaths = new Deaths(options.leaseMs);
+    this.#endedProcesses = new EndedProcesses(options.leaseMs);
   }
 
   /** Undefined while it is no member. */
@@ -63,7 +63,7 @@ export class Membership {
   }
 
   /** There is a lease, it is known to be ours, and it is not time yet to renew it. */
-  isFresh(look: Look): boolean {
+  isFresh(look: MemberView): boolean {
     return look.present && this.remainingMs() > this.#options.leaseMs * 0.6;
   }
 
@@ -74,12 +74,12 @@ export class Membership {
     const { name, place } = thisProcess;
     await run(sql.join, [id, scope, worker, leaseMs, name, hasSession, place]);
     this.#id = id;
-    this.#believeFrom(askedAtMs);
+    this.#extendFrom(askedAtMs);
   }
 
-  async look(known: readonly [tokens: string, lanes: string]): Promise<Look> {
+  async look(known: readonly [tokens: string, lanes: string]): Promise<MemberView> {
     const { run, sql, scope, hasSession } = this.#options;
-    const { rows } = await run<Look>(sql.look, [
+    const { rows } = await run<MemberView>(sql.look, [
       scope,
       this.#id ?? "",
       ...known,
@@ -97,18 +97,18 @@ export class Membership {
     const { rows } = await run<{ xid: string }>(sql.renew, [id ?? "", leaseMs, hasSession]);
     if (id !== this.#id) return undefined; // it was given up while the answer was awaited
     if (rows[0] === undefined) this.end();
-    else this.#believeFrom(askedAtMs);
+    else this.#extendFrom(askedAtMs);
     return rows[0]?.xid;
   }
 
   /** Ends the leases, in every scope, of processes that have ended here for a while; true if there were any. */
-  async dismiss({ absent }: Look): Promise<boolean> {
+  async dismiss({ absent }: MemberView): Promise<boolean> {
     const { run, sql, leaseMs, clock } = this.#options;
     const places = absent === "{}" ? [] : Object.entries(JSON.parse(absent) as Record<string, string | null>);
     const ended = places.filter(([, place]) => hasEnded(place)).map(([process]) => process);
-    const overdue = this.#deaths.overdue(ended, clock.monotonicMs());
+    const overdue = this.#endedProcesses.listOverdue(ended, clock.monotonicMs());
     if (overdue.length === 0) return false;
-    const { rows } = await run(sql.dismiss, [textArray(overdue), leaseMs]);
+    const { rows } = await run(sql.dismiss, [toArrayLiteral(overdue), leaseMs]);
     return rows.length > 0;
   }
 
@@ -121,7 +121,7 @@ export class Membership {
     return id;
   }
 
-  #believeFrom(askedAtMs: number): void {
+  #extendFrom(askedAtMs: number): void {
     this.#validUntilMs = askedAtMs + this.#options.leaseMs * 0.9;
   }
 }

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { relays, until } from "../../test/support/relays.ts";
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 import { laneSettings } from "./options.ts";
 import { LaneOwnership } from "./ownership.ts";
 import { ownershipStatements } from "./ownership-statements.ts";
@@ -28,7 +28,7 @@ test("rule 4: who began to take lanes before another one joined takes none of th
   const asked = /where lane\.scope = \$2::integer(?=\s+and \(lane\.owner is null)/;
   const text = acquire.text.replace(asked, "$& and (select pg_advisory_xact_lock(7) is not null)");
   expect(text).not.toBe(acquire.text);
-  const standing = statement("standing", text);
+  const standing = defineStatement("standing", text);
   const session = await database.session("standing");
   onTestFinished(() => session.release());
   database.once(acquire.name, (_, params) => session.run(standing, params));

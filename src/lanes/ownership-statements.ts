@@ -1,14 +1,14 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 import { freeLanes } from "./statements.ts";
 
 // The server knows its sessions by numbers that come again: at the worst somebody else's is taken for one of the process, and the
 // lease decides. 0 is nobody's; null would be everybody's.
-const speaks = (member: string): string =>
+const hasSessionSql = (member: string): string =>
   `exists (select 1 from pg_stat_get_activity(coalesce(${member}.backend, 0)))`;
 
 /** For people who look: its lease runs, and it has the session it is known by. */
 export function isWorking(member: string): string {
-  return `(${member}.lease_until > clock_timestamp() and (${member}.backend is null or ${speaks(member)}))`;
+  return `(${member}.lease_until > clock_timestamp() and (${member}.backend is null or ${hasSessionSql(member)}))`;
 }
 
 /** A member's lease, and the lanes that hang on it. */
@@ -24,24 +24,24 @@ export function ownershipStatements(schema: string) {
   const backend = (hasSession: string): string =>
     `case when ${hasSession}::boolean then pg_backend_pid() end`;
   // Nearly everybody has the session it is known by, and then nobody looks for its others.
-  const absent = `case when ${speaks("member")} then false else not exists (
-         select 1 from ${schema}.member as part where part.process = member.process and ${speaks("part")}) end`;
+  const absent = `case when ${hasSessionSql("member")} then false else not exists (
+         select 1 from ${schema}.member as part where part.process = member.process and ${hasSessionSql("part")}) end`;
   return {
-    join: statement(
+    join: defineStatement(
       "sagabox.lanes.join",
       `insert into ${schema}.member (id, scope, worker, lease_until, process, backend, place)
        values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
                ${backend("$6")}, $7::text)`,
     ),
     // A lease that has run out is not renewed: its lanes may have a new owner already.
-    renew: statement(
+    renew: defineStatement(
       "sagabox.lanes.renew",
       `update ${schema}.member
           set lease_until = clock_timestamp() + $2::double precision * interval '1 ms', backend = ${backend("$3")}
         where id = $1::text and lease_until > clock_timestamp()
        returning pg_current_xact_id()::text as xid`,
     ),
-    look: statement(
+    look: defineStatement(
       "sagabox.lanes.look",
       `select (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive}) as members,
               (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive} and id < $2::text) as rank,
@@ -57,7 +57,7 @@ export function ownershipStatements(schema: string) {
     ),
     // Everything that a process has a lease on, in one statement: what it was running is suspect before somebody else runs it.
     // Whoever looks for suspects accuses nobody on a server that has only just started, so nobody is dismissed there either.
-    dismiss: statement(
+    dismiss: defineStatement(
       "sagabox.lanes.dismiss",
       `update ${schema}.member set lease_until = clock_timestamp()
         where id in (select id from ${schema}.member
@@ -67,7 +67,7 @@ export function ownershipStatements(schema: string) {
        returning id`,
     ),
     // Given back whoever needs it: we may have our share already, and nobody else can take what is ours.
-    disown: statement(
+    disown: defineStatement(
       "sagabox.lanes.disown",
       `update ${schema}.relay_lane as lane set owner = null, token = null, leased_at = null
         where lane.lane in (select lane.lane from ${schema}.relay_lane as lane where ${ghost}
@@ -78,7 +78,7 @@ export function ownershipStatements(schema: string) {
     // listed first: a lane that was taken since this statement began is looked at as it is now, but its new owner may have
     // joined later than this statement can see. What this process held as an earlier member it may take back even while
     // another session keeps the row of that member locked.
-    acquire: statement(
+    acquire: defineStatement(
       "sagabox.lanes.acquire",
       `with gone as materialized (
          select id from ${schema}.member
@@ -105,7 +105,7 @@ export function ownershipStatements(schema: string) {
         where lane.lane = free.lane
        returning lane.lane, lane.fence::text`,
     ),
-    release: statement(
+    release: defineStatement(
       "sagabox.lanes.release",
       `with ${freeLanes(schema)}, released as (
          update ${schema}.relay_lane as lane
@@ -115,9 +115,9 @@ export function ownershipStatements(schema: string) {
        )
        select coalesce(array_agg(lane), '{}') as busy from busy`,
     ),
-    leave: statement("sagabox.lanes.leave", `delete from ${schema}.member where id = $1::text`),
+    leave: defineStatement("sagabox.lanes.leave", `delete from ${schema}.member where id = $1::text`),
     // Whoever has been silent for a lease and more is gone for good; a living one would have joined again.
-    reap: statement(
+    reap: defineStatement(
       "sagabox.lanes.reap",
       `delete from ${schema}.member
         where id in (select id from ${schema}.member

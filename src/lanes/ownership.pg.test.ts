@@ -27,11 +27,11 @@ async function setup() {
       observer: house.observer,
     });
     ownership.attach({
-      gained: () => undefined,
-      drained: (lane) => !busy.has(lane),
-      lost: () => undefined,
+      onLanesGained: () => undefined,
+      isDrained: (lane) => !busy.has(lane),
+      onLanesLost: () => undefined,
       reads: () => 0,
-      saw: () => undefined,
+      confirmReads: () => undefined,
     });
     all.push(ownership);
     onTestFinished(() => ownership.stop());

@@ -10,10 +10,10 @@ import {
 } from "../runtime/index.ts";
 import {
   LockWatch,
-  quotedSchema,
+  quoteSchema,
   SQLSTATE,
   sqlState,
-  textArray,
+  toArrayLiteral,
   type Database,
   type Param,
   type Queryable,
@@ -21,10 +21,10 @@ import {
   type Statement,
 } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { Membership, type Look } from "./membership.ts";
+import { Membership, type MemberView } from "./membership.ts";
 import type { LaneSettings } from "./options.ts";
 import { ownershipStatements, type OwnershipStatements } from "./ownership-statements.ts";
-import { fairShare, LANES, lanesByWish } from "./share.ts";
+import { fairShare, LANES, preferredLanes } from "./share.ts";
 import { claimParams, type ClaimedLane } from "./statements.ts";
 
 /** The right to work on a lane until somebody else claims it: the counter for people, the token for certainty. */
@@ -32,14 +32,14 @@ export type Claim = ClaimedLane;
 
 /** Whoever works on the lanes is asked before one is given up, and told when one is gone. */
 export interface LaneWorker {
-  gained(lanes: readonly number[]): void;
+  onLanesGained(lanes: readonly number[]): void;
   /** Stop taking work from these; true for a lane with nothing in flight any more. */
-  drained(lane: number): boolean;
+  isDrained(lane: number): boolean;
   /** Another member may own these already: forget them. */
-  lost(lanes: readonly number[]): void;
+  onLanesLost(lanes: readonly number[]): void;
   /** How many reads have finished: a transaction number asked for now is younger than all of them. */
   reads(): number;
-  saw(xid: string, reads: number): void;
+  confirmReads(xid: string, reads: number): void;
 }
 
 export interface OwnershipOptions {
@@ -73,7 +73,7 @@ export class LaneOwnership implements Service {
 
   constructor(options: OwnershipOptions) {
     this.#options = options;
-    this.#sql = ownershipStatements(quotedSchema(options.schema));
+    this.#sql = ownershipStatements(quoteSchema(options.schema));
     this.#membership = new Membership({
       run: (statement, params) => this.#run(statement, params),
       sql: this.#sql,
@@ -88,7 +88,7 @@ export class LaneOwnership implements Service {
     this.#loop = new Loop({
       step: () => this.#tick(),
       maxBackoffMs: options.settings.tickMs * 4,
-      onError: (error) => this.#troubled(error),
+      onError: (error) => this.#reportFailure(error),
     });
   }
 
@@ -154,8 +154,8 @@ export class LaneOwnership implements Service {
     for (const lane of gone) this.#claims.delete(lane);
     for (const lane of gone) this.#draining.delete(lane);
     if (gone.length === 0) return;
-    this.#options.observer.tell("lanes.lost", { scope: this.#options.scopeName, lanes: gone.length });
-    this.#worker?.lost(gone);
+    this.#options.observer.emit("lanes.lost", { scope: this.#options.scopeName, lanes: gone.length });
+    this.#worker?.onLanesLost(gone);
   }
 
   async #tick(): Promise<number> {
@@ -163,12 +163,12 @@ export class LaneOwnership implements Service {
       await this.#membership.join();
       this.#watchLease();
     }
-    const look = await this.#membership.look(this.#known());
+    const look = await this.#membership.look(this.#knownClaims());
     await this.#keepLease(look);
     if (this.member === undefined) return 0;
     if (await this.#membership.dismiss(look)) return 0;
     await this.#reap();
-    if (look.ghosts > 0) await this.#disown();
+    if (look.ghosts > 0) await this.#releaseGhostLanes();
     const share = this.#leaving ? 0 : fairShare(look.members, look.rank);
     await this.#giveUp(this.#claims.size - share, look);
     if (!this.#leaving && this.#claims.size < share && look.free + look.ghosts > 0) {
@@ -178,14 +178,14 @@ export class LaneOwnership implements Service {
     return this.#options.settings.tickMs;
   }
 
-  async #keepLease(look: Look): Promise<void> {
+  async #keepLease(look: MemberView): Promise<void> {
     if (this.#membership.isFresh(look)) return;
     const reads = this.#worker?.reads() ?? 0;
     const { member } = this;
     const xid = await this.#membership.renew();
-    if (xid === undefined || member !== this.member) return this.#expelled();
+    if (xid === undefined || member !== this.member) return this.#onExpelled();
     this.#watchLease();
-    this.#worker?.saw(xid, reads);
+    this.#worker?.confirmReads(xid, reads);
   }
 
   // The step that would notice may itself wait for a connection that hangs, while others have taken the lanes over. After a
@@ -201,54 +201,54 @@ export class LaneOwnership implements Service {
   }
 
   #loseLapsed(): void {
-    if (this.remainingMs() <= 0 && this.#claims.size > 0) this.#expelled();
+    if (this.remainingMs() <= 0 && this.#claims.size > 0) this.#onExpelled();
   }
 
-  async #acquire(wanted: number, { members, rank }: Look): Promise<void> {
+  async #acquire(wanted: number, { members, rank }: MemberView): Promise<void> {
     const { scope } = this.#options;
     const { member = "" } = this;
     const token = randomToken();
-    const wish = lanesByWish(members, rank).map((lane) => scope * LANES + lane);
+    const wish = preferredLanes(members, rank).map((lane) => scope * LANES + lane);
     const { rows } = await this.#run<{ lane: number; fence: string }>(this.#sql.acquire, [
       member,
       scope,
       wanted,
       token,
-      textArray(wish),
-      textArray(this.#membership.earlierIds),
+      toArrayLiteral(wish),
+      toArrayLiteral(this.#membership.earlierIds),
     ]);
     // The lease may have ended meanwhile: what was acquired under it is not ours.
     if (rows.length === 0 || member !== this.member) return;
     for (const row of rows) {
       this.#claims.set(row.lane, { lane: row.lane, fence: Number(row.fence), token });
     }
-    this.#options.observer.tell("lanes.gained", { scope: this.#options.scopeName, lanes: rows.length });
-    this.#worker?.gained(rows.map((row) => row.lane));
+    this.#options.observer.emit("lanes.gained", { scope: this.#options.scopeName, lanes: rows.length });
+    this.#worker?.onLanesGained(rows.map((row) => row.lane));
   }
 
-  async #disown(): Promise<void> {
-    await this.#run(this.#sql.disown, [this.#options.scope, this.member ?? "", ...this.#known()]);
+  async #releaseGhostLanes(): Promise<void> {
+    await this.#run(this.#sql.disown, [this.#options.scope, this.member ?? "", ...this.#knownClaims()]);
   }
 
   /** The tokens and the lanes that we know to be ours, as parameters. */
-  #known(): [string, string] {
+  #knownClaims(): [string, string] {
     const tokens = new Set([...this.#claims.values()].map((claim) => claim.token));
-    return [textArray([...tokens]), textArray([...this.#claims.keys()])];
+    return [toArrayLiteral([...tokens]), toArrayLiteral([...this.#claims.keys()])];
   }
 
-  async #giveUp(surplus: number, { members, rank }: Look): Promise<void> {
+  async #giveUp(surplus: number, { members, rank }: MemberView): Promise<void> {
     if (this.#draining.size !== Math.max(0, surplus)) {
-      const wished = lanesByWish(members, rank).map((lane) => this.#options.scope * LANES + lane);
+      const wished = preferredLanes(members, rank).map((lane) => this.#options.scope * LANES + lane);
       for (const lane of wished.toReversed()) {
         if (this.#draining.size >= surplus) break;
         if (this.#claims.has(lane)) this.#draining.add(lane);
       }
       for (const lane of wished) {
         if (this.#draining.size <= Math.max(0, surplus)) break;
-        if (this.#draining.delete(lane)) this.#worker?.gained([lane]); // a member left: what was not given away yet is kept
+        if (this.#draining.delete(lane)) this.#worker?.onLanesGained([lane]); // a member left: what was not given away yet is kept
       }
     }
-    const idle = [...this.#draining].filter((lane) => this.#worker?.drained(lane) ?? true);
+    const idle = [...this.#draining].filter((lane) => this.#worker?.isDrained(lane) ?? true);
     await this.#release(idle);
   }
 
@@ -264,8 +264,8 @@ export class LaneOwnership implements Service {
       this.#draining.delete(lane);
     }
     if (released.length === 0) return;
-    this.#worker?.lost(released);
-    this.#options.observer.tell("lanes.released", {
+    this.#worker?.onLanesLost(released);
+    this.#options.observer.emit("lanes.released", {
       scope: this.#options.scopeName,
       lanes: released.length,
     });
@@ -274,7 +274,7 @@ export class LaneOwnership implements Service {
   async #reap(): Promise<void> {
     const { rows } = await this.#run<{ id: string }>(this.#sql.reap, [this.#options.scope]);
     for (const row of rows) {
-      this.#options.observer.tell("member.gone", { scope: this.#options.scopeName, member: row.id });
+      this.#options.observer.emit("member.gone", { scope: this.#options.scopeName, member: row.id });
     }
   }
 
@@ -282,7 +282,7 @@ export class LaneOwnership implements Service {
     const member = this.#membership.end();
     if (member === undefined) return;
     try {
-      await this.#release([...this.#claims.keys()].filter((lane) => this.#worker?.drained(lane) ?? true));
+      await this.#release([...this.#claims.keys()].filter((lane) => this.#worker?.isDrained(lane) ?? true));
       // With something still in flight the lease must run out by itself: leaving would hand the lane over at once.
       if (this.#claims.size === 0) await this.#run(this.#sql.leave, [member]);
     } catch {
@@ -298,7 +298,7 @@ export class LaneOwnership implements Service {
     return this.#isBlocked ? this.#watch.run<R>(own, statement, params) : own.run<R>(statement, params);
   }
 
-  #expelled(): void {
+  #onExpelled(): void {
     this.#membership.end();
     this.lose([...this.#claims.values()]);
   }
@@ -307,12 +307,12 @@ export class LaneOwnership implements Service {
     const lanes = [...this.#claims.keys()];
     this.#claims.clear();
     this.#draining.clear();
-    if (lanes.length > 0) this.#worker?.lost(lanes);
+    if (lanes.length > 0) this.#worker?.onLanesLost(lanes);
   }
 
-  #troubled(error: unknown): void {
+  #reportFailure(error: unknown): void {
     this.#isBlocked = sqlState(error) === SQLSTATE.lockNotAvailable;
-    this.#options.observer.tell("storage.failed", {
+    this.#options.observer.emit("storage.failed", {
       doing: `keeping the lease of ${this.#options.scopeName}`,
       error: errorText(error),
       retryInMs: this.#options.settings.tickMs,

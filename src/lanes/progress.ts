@@ -26,12 +26,12 @@ export interface LaneProgress {
  * How far one read over several lanes came, in their turn. Rows come lane by lane, so a read that reached its limit
  * says nothing of the lanes behind the one it stopped in.
  */
-export const progressOf = (
+export const measureProgress = (
   lanes: readonly number[],
   rows: readonly Pick<ReadRow, "row">[],
   { perLane, limit }: ReadLimits,
 ): LaneProgress[] => {
-  const found = foundIn(rows);
+  const found = countByLane(rows);
   const stoppedIn = rows.at(-1)?.row.lane ?? -1;
   const cutAt = rows.length >= limit ? lanes.indexOf(stoppedIn) : lanes.length;
   return lanes.slice(0, cutAt + 1).map((lane, turn) => {
@@ -40,14 +40,14 @@ export const progressOf = (
   });
 };
 
-interface Found {
+interface LaneCount {
   count: number;
   last: number;
 }
 
-function foundIn(rows: readonly Pick<ReadRow, "row">[]): Map<number, Found> {
-  const found = new Map<number, Found>();
-  let [current, lane]: [Found | undefined, number] = [undefined, -1];
+function countByLane(rows: readonly Pick<ReadRow, "row">[]): Map<number, LaneCount> {
+  const found = new Map<number, LaneCount>();
+  let [current, lane]: [LaneCount | undefined, number] = [undefined, -1];
   for (const { row } of rows) {
     if (current === undefined || row.lane !== lane) {
       lane = row.lane;

@@ -1,8 +1,8 @@
 import { systemClock } from "../runtime/index.ts";
-import { originOf, type Queryable } from "../storage/index.ts";
+import { findOrigin, type Queryable } from "../storage/index.ts";
 import {
   isBlocked,
-  momentOf,
+  parseMoment,
   packedMessages,
   PackedRow,
   ROW_SEPARATOR,
@@ -25,7 +25,7 @@ export interface ReadRow {
 }
 
 /** What one read may take; one that is alone looks at what waits or is urgent as well. */
-export interface Wanted {
+export interface ReadRequest {
   readonly limit: number;
   readonly readers: number;
   readonly isAlone: boolean;
@@ -40,11 +40,11 @@ export interface Read {
 }
 
 /** Where a read was asked for, and under which claims. */
-export interface Asked extends Pick<Read, "still"> {
+export interface ReadContext extends Pick<Read, "still"> {
   readonly origin: ReadOrigin;
 }
 
-export function readOf(raw: readonly RawRow[], { still, origin }: Asked): Read {
+export function parseRead(raw: readonly RawRow[], { still, origin }: ReadContext): Read {
   const messages = packedMessages(raw);
   const rows: ReadRow[] = [];
   for (const { rows: several, rank = DEFAULT_PRIORITY } of raw) {
@@ -54,14 +54,18 @@ export function readOf(raw: readonly RawRow[], { still, origin }: Asked): Read {
       rows.push({ row: new PackedRow(fields, messages, origin), blocked: isBlocked(fields), rank });
     }
   }
-  return { moment: momentOf(raw), rows, still };
+  return { moment: parseMoment(raw), rows, still };
 }
 
 /** The claims these lanes are read under from now on, and whether each is good at the moment of asking. */
-export function askedFor(session: Queryable, lanes: readonly number[], ownership: LaneOwnership): Asked {
+export function startRead(
+  session: Queryable,
+  lanes: readonly number[],
+  ownership: LaneOwnership,
+): ReadContext {
   const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
   return {
-    origin: { atMs: systemClock.monotonicMs(), server: originOf(session)?.server },
+    origin: { atMs: systemClock.monotonicMs(), server: findOrigin(session)?.server },
     still(lane) {
       const claim = ownership.claim(lane);
       return claim !== undefined && claim === claims.get(lane);

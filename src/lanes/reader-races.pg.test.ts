@@ -68,7 +68,7 @@ test("a lane lost while others were being read hands out nothing that was taken 
   const { publish, fetch, reader } = house;
   const { lane } = outgoing({ key: "k" });
   await publish(outgoing({ id: "1", key: "k" }));
-  reader.back(await fetch(), 0);
+  reader.putBack(await fetch(), 0);
   const inFlight: number[] = [];
   expect(await readAndLose(house, lane, () => inFlight.push(reader.inFlight))).toEqual([]);
   expect([...inFlight, reader.inFlight]).toEqual([1, 0]);
@@ -104,7 +104,7 @@ test("a hint that comes while its lane is being read is not taken for read", asy
 test("what was due again is not left in flight when the read behind it fails", async () => {
   const { publish, fetch, ids, reader, database } = await laneReader();
   await publish(outgoing({ id: "m-1", key: "k" }));
-  reader.back(await fetch(), 0);
+  reader.putBack(await fetch(), 0);
   await publish(outgoing({ id: "m-2", key: "other" }));
   database.failOnce("sagabox.outbox.fetch"); // which comes after the statement for what is due again
   await expect(fetch()).rejects.toThrow("the connection was lost");
@@ -136,7 +136,7 @@ test("what waited is looked for when no other read is under way, and found", asy
   const { publish, fetch, settle, reader } = await laneReader();
   await publish(...["a", "b", "c", "d"].map((key) => outgoing({ id: key, key })));
   const first = await fetch();
-  reader.back(first, 0);
+  reader.putBack(first, 0);
   await publish(outgoing({ id: "e", key: "e" }));
   const found = (await Promise.all([fetch(100, 2), fetch(100, 2)])).flat();
   expect(found.map((row) => row.messageId).toSorted()).toEqual(["a", "b", "c", "d", "e"]);

@@ -154,7 +154,7 @@ test("what is due again is never more than was asked for", async () => {
   const { publish, fetch, reader } = await laneReader();
   const keys = ["a", "b"];
   await publish(...keys.flatMap((key) => ["1", "2"].map((n) => outgoing({ id: key + n, key }))));
-  reader.back(await fetch(), 0);
+  reader.putBack(await fetch(), 0);
   const first = (await fetch(3)).map((row) => row.messageId);
   expect(first.length).toBeLessThanOrEqual(3);
   expect(first).toContain("a1");
@@ -164,7 +164,7 @@ test("rows given back are handed out again in order, after their time", async ()
   const { publish, fetch, ids, reader } = await laneReader();
   await publish(...["1", "2", "3"].map((id) => outgoing({ id, key: "k" })));
   const rows = await fetch();
-  reader.back(rows.toReversed(), 30);
+  reader.putBack(rows.toReversed(), 30);
   expect(await ids()).toEqual([]);
   await until(() => reader.hungry);
   await until(() => reader.nextDueMs() === 0);

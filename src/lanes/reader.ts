@@ -1,13 +1,13 @@
 import { systemClock, type Clock } from "../runtime/index.ts";
-import { quotedSchema, textArray, type Queryable } from "../storage/index.ts";
+import { quoteSchema, toArrayLiteral, type Queryable } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
 import type { LaneRow, RawRow } from "./lane-row.ts";
-import { Days } from "./days.ts";
-import { isLarge, wholeRows } from "./with-messages.ts";
+import { HistoryDays } from "./days.ts";
+import { isLarge, loadMessages } from "./with-messages.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
-import { progressOf, type LaneProgress, type Walk } from "./progress.ts";
-import { askedFor, DEFAULT_PRIORITY, readOf, type Read, type Wanted } from "./read.ts";
+import { measureProgress, type LaneProgress, type Walk } from "./progress.ts";
+import { startRead, DEFAULT_PRIORITY, parseRead, type Read, type ReadRequest } from "./read.ts";
 import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
 import { ReadTurns } from "./read-turns.ts";
 import { Unread } from "./unread.ts";
@@ -45,7 +45,7 @@ export class LaneReader implements LaneWorker {
   readonly #marks = new Marks();
   readonly #custody: Custody;
   readonly #unread = new Unread();
-  readonly #days = new Days();
+  readonly #days = new HistoryDays();
   readonly #turns = new ReadTurns();
   #express = false;
   #bulky = false;
@@ -53,7 +53,7 @@ export class LaneReader implements LaneWorker {
 
   constructor(options: LaneReaderOptions) {
     this.#options = options;
-    this.#sql = readStatements(quotedSchema(options.schema), options.table);
+    this.#sql = readStatements(quoteSchema(options.schema), options.table);
     this.#clock = options.clock ?? systemClock;
     this.#custody = new Custody(() => this.#clock.monotonicMs());
     options.ownership.attach(this);
@@ -106,13 +106,13 @@ export class LaneReader implements LaneWorker {
         () => this.#hasMoreThanLanes(),
         (isAlone) => this.#take(session, { limit, readers: isAlone ? 1 : readers, isAlone }, rows),
       );
-      const whole = this.#options.messages ? await wholeRows(session, this.#sql.messages, rows) : rows;
+      const whole = this.#options.messages ? await loadMessages(session, this.#sql.messages, rows) : rows;
       this.#bulky = whole.some((row, i) => row !== rows[i] && isLarge(row)); // others were of another day
       for (const [i, row] of rows.entries()) this.#custody.inFlight.replace(row, whole[i] ?? row);
       return whole.filter((row) => this.holds(row));
     } catch (error) {
       // Nobody has seen them yet, and a later statement failed: left in flight, nobody ever would.
-      this.back(rows, 0);
+      this.putBack(rows, 0);
       throw error;
     }
   }
@@ -128,7 +128,7 @@ export class LaneReader implements LaneWorker {
   }
 
   /** Adds to `rows` what is in flight from then on, statement by statement. */
-  async #take(session: Queryable, { limit, readers, isAlone }: Wanted, rows: LaneRow[]): Promise<void> {
+  async #take(session: Queryable, { limit, readers, isAlone }: ReadRequest, rows: LaneRow[]): Promise<void> {
     if (isAlone) rows.push(...(await this.#reenter(session, limit)));
     if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return;
     const urgent = isAlone && this.#express;
@@ -142,28 +142,28 @@ export class LaneReader implements LaneWorker {
   }
 
   /** These rows are gone from the table, in a transaction with this number. */
-  settled(rows: readonly LaneRow[], xid?: { readonly value: string; readonly reads: number }): void {
-    if (xid !== undefined) this.saw(xid.value, xid.reads);
-    for (const row of rows) if (this.#custody.settled(row)) this.#tellIdle(row.lane);
+  settle(rows: readonly LaneRow[], xid?: { readonly value: string; readonly reads: number }): void {
+    if (xid !== undefined) this.confirmReads(xid.value, xid.reads);
+    for (const row of rows) if (this.#custody.settle(row)) this.#notifyIdle(row.lane);
   }
 
   /** These rows are still in the table: their streams wait this long. */
-  back(rows: readonly LaneRow[], delayMs: number): void {
+  putBack(rows: readonly LaneRow[], delayMs: number): void {
     for (const row of rows) {
-      this.#custody.back(row, delayMs);
-      this.#tellIdle(row.lane);
+      this.#custody.putBack(row, delayMs);
+      this.#notifyIdle(row.lane);
     }
   }
 
-  gained(lanes: readonly number[]): void {
+  onLanesGained(lanes: readonly number[]): void {
     this.#unread.add(lanes);
   }
 
-  drained(lane: number): boolean {
-    return this.#custody.inFlight.idle(lane);
+  isDrained(lane: number): boolean {
+    return this.#custody.inFlight.isIdle(lane);
   }
 
-  lost(lanes: readonly number[]): void {
+  onLanesLost(lanes: readonly number[]): void {
     for (const lane of lanes) {
       this.#marks.forget(lane);
       this.#custody.forget(lane);
@@ -175,8 +175,8 @@ export class LaneReader implements LaneWorker {
     return this.#marks.reads;
   }
 
-  saw(xid: string, reads: number): void {
-    this.#marks.proven(BigInt(xid), reads);
+  confirmReads(xid: string, reads: number): void {
+    this.#marks.confirm(BigInt(xid), reads);
   }
 
   #readable(): number[] {
@@ -184,7 +184,7 @@ export class LaneReader implements LaneWorker {
     return this.#unread.list((lane) => {
       if (this.#options.ownership.claim(lane) === undefined) return false;
       const busyMs = this.#custody.inFlight.busyMs(lane, nowMs);
-      return this.#custody.inFlight.idle(lane) || busyMs >= BUSY_LANE_MS;
+      return this.#custody.inFlight.isIdle(lane) || busyMs >= BUSY_LANE_MS;
     });
   }
 
@@ -197,20 +197,22 @@ export class LaneReader implements LaneWorker {
     const perLane = Math.max(1, Math.ceil(limit / 2));
     const resting = this.#options.resting?.() ?? [];
     const began = this.#unread.moment;
-    const busy = this.#custody.busyIn(lanes);
+    const busy = this.#custody.inFlightIn(lanes);
     const { messages } = this.#options;
     const answer = await this.#read(session, messages ? this.#sql.fetchWhole : this.#sql.fetch, lanes, [
-      textArray(lanes),
-      textArray(lanes.map((lane) => this.#marks.markOf(lane))),
-      ...this.#passedOver(lanes, resting),
+      toArrayLiteral(lanes),
+      toArrayLiteral(lanes.map((lane) => this.#marks.markFor(lane))),
+      ...this.#excludedParams(lanes, resting),
       perLane,
       limit,
-      ...(messages ? this.#days.expected(this.#clock.wallMs()) : []),
+      ...(messages ? this.#days.guessRange(this.#clock.wallMs()) : []),
     ]);
     const still = new Set(lanes.filter((lane) => answer.still(lane)));
     const read = { ...answer, still: (lane: number) => still.has(lane) }; // what a mark may pass must be taken
-    if (messages) this.#days.met(read.rows);
-    const reached = progressOf(lanes, read.rows, { perLane, limit }).filter(({ lane }) => still.has(lane));
+    if (messages) this.#days.update(read.rows);
+    const reached = measureProgress(lanes, read.rows, { perLane, limit }).filter(({ lane }) =>
+      still.has(lane),
+    );
     // What another connection has read since may come from a server that knows less.
     if (session === this.#lastSession) this.#remember(reached, read, { began, resting: resting.length > 0 });
     const passed = new Set(reached.map(({ lane }) => lane));
@@ -222,9 +224,9 @@ export class LaneReader implements LaneWorker {
     const lanes = this.#options.ownership.lanes();
     if (lanes.length === 0) return undefined;
     const read = await this.#read(session, this.#sql.express, lanes, [
-      textArray(lanes),
+      toArrayLiteral(lanes),
       this.#options.ageingMs,
-      ...this.#passedOver(lanes, this.#options.resting?.() ?? []),
+      ...this.#excludedParams(lanes, this.#options.resting?.() ?? []),
       limit,
       limit,
     ]);
@@ -236,28 +238,28 @@ export class LaneReader implements LaneWorker {
     const mayWorkOn = (lane: number): boolean => this.#options.ownership.claim(lane) !== undefined;
     const due = this.#custody.holds.due(this.#clock.monotonicMs(), limit, mayWorkOn);
     if (due.length === 0) return [];
-    const marks = new Map(due.map((hold) => [hold.lane, this.#marks.markOf(hold.lane)]));
+    const marks = new Map(due.map((hold) => [hold.lane, this.#marks.markFor(hold.lane)]));
     const streams = due.filter((hold) => hold.stream !== null);
     const single = due.filter((hold) => hold.stream === null);
     const lanes = [...new Set(due.map((hold) => hold.lane))];
     const read = await this.#read(session, this.#sql.reenter, lanes, [
-      textArray(streams.map((hold) => hold.lane)),
-      textArray(streams.map((hold) => hold.stream)),
-      textArray(single.map((hold) => hold.lane)),
-      textArray(single.map((hold) => hold.seq)),
+      toArrayLiteral(streams.map((hold) => hold.lane)),
+      toArrayLiteral(streams.map((hold) => hold.stream)),
+      toArrayLiteral(single.map((hold) => hold.lane)),
+      toArrayLiteral(single.map((hold) => hold.seq)),
       Math.floor(limit / due.length), // those of all streams together are no more than was asked for
     ]);
     const owned = due.filter((hold) => read.still(hold.lane));
     const rows = read.rows.map(({ row }) => row);
-    return this.#custody.goOn(owned, rows, {
+    return this.#custody.resumeHolds(owned, rows, {
       resting: this.#options.resting?.() ?? [],
       restMs: this.#options.restMs,
-      marksMoved: (lane) => marks.get(lane) !== this.#marks.markOf(lane),
+      marksMoved: (lane) => marks.get(lane) !== this.#marks.markFor(lane),
     });
   }
 
-  #passedOver(lanes: readonly number[], resting: readonly string[]): [string, string, string] {
-    return [...this.#custody.passedOver(lanes), textArray(resting)];
+  #excludedParams(lanes: readonly number[], resting: readonly string[]): [string, string, string] {
+    return [...this.#custody.excludedParams(lanes), toArrayLiteral(resting)];
   }
 
   #remember(reached: readonly LaneProgress[], { moment }: Read, how: Walk): void {
@@ -266,7 +268,7 @@ export class LaneReader implements LaneWorker {
     for (const { lane, whole, last } of reached) {
       if (whole) this.#unread.done(lane, how.began);
       else this.#unread.putLast(lane);
-      if (!how.resting) this.#marks.read(lane, whole ? Number(moment.tail) : last, horizon);
+      if (!how.resting) this.#marks.recordRead(lane, whole ? Number(moment.tail) : last, horizon);
     }
   }
 
@@ -276,7 +278,7 @@ export class LaneReader implements LaneWorker {
     lanes: readonly number[],
     params: readonly (string | number)[],
   ): Promise<Read> {
-    const asked = askedFor(session, lanes, this.#options.ownership);
+    const asked = startRead(session, lanes, this.#options.ownership);
     // A new connection may lead to a server that crashed in between and lost what was not durable yet.
     if (session !== this.#lastSession) this.#marks.forgetAll();
     this.#lastSession = session;
@@ -286,13 +288,13 @@ export class LaneReader implements LaneWorker {
       throw error;
     });
     this.#marks.finishRead();
-    const read = readOf(rows, asked);
+    const read = parseRead(rows, asked);
     if (read.moment?.express === true) this.#express = true;
     return read;
   }
 
-  #tellIdle(lane: number): void {
-    if (this.#custody.inFlight.idle(lane) && this.#options.ownership.claim(lane) === undefined)
+  #notifyIdle(lane: number): void {
+    if (this.#custody.inFlight.isIdle(lane) && this.#options.ownership.claim(lane) === undefined)
       this.#options.onIdle?.();
   }
 }

@@ -1,5 +1,5 @@
 import {
-  textArray,
+  toArrayLiteral,
   type Param,
   type Queryable,
   type Rows,
@@ -11,7 +11,7 @@ import type { Claim, LaneOwnership } from "./ownership.ts";
 import type { LaneReader } from "./reader.ts";
 import { claimParams } from "./statements.ts";
 
-export interface Settling {
+export interface SettleContext {
   readonly ownership: LaneOwnership;
   readonly reader: LaneReader;
   readonly holder: SessionHolder;
@@ -21,7 +21,7 @@ export interface Settling {
 
 export type Run = <R>(session: Queryable, statement: Statement, params: readonly Param[]) => Promise<Rows<R>>;
 
-export interface Settled {
+export interface SettleResult {
   /** Those settled under a good claim; the others belong to somebody else now. */
   readonly rows: LaneRow[];
   /** Those that another session has locked, or that wait behind one of these; still in the table. */
@@ -32,7 +32,7 @@ export interface Settled {
 }
 
 /** What is asked of the server for these rows, on this session. */
-export type SettleAsk = (
+export type BuildSettle = (
   own: readonly LaneRow[],
   session: Queryable,
 ) => {
@@ -40,7 +40,7 @@ export type SettleAsk = (
   readonly params: readonly Param[];
 };
 
-interface Answer {
+interface SettleAnswer {
   readonly xid: string;
   readonly owned: readonly number[];
   readonly woken?: readonly number[] | null;
@@ -55,26 +55,26 @@ interface Answer {
  * sent again and finds the rows there or gone.
  */
 export async function settleUnderClaims(
-  { ownership, reader, holder, run = runPlainly }: Settling,
+  { ownership, reader, holder, run = runPlainly }: SettleContext,
   asked: readonly LaneRow[],
-  ask: SettleAsk,
-): Promise<Settled> {
+  ask: BuildSettle,
+): Promise<SettleResult> {
   for (;;) {
     // Asked for again behind the wait: a lane may change hands while a connection is made. Without any claim none is made.
-    const session = claimsOf(ownership, asked).length === 0 ? undefined : await holder.get();
-    const claims = claimsOf(ownership, asked);
+    const session = findClaims(ownership, asked).length === 0 ? undefined : await holder.get();
+    const claims = findClaims(ownership, asked);
     if (session === undefined || claims.length === 0) return { rows: [], left: [], woken: [] };
     const ours = new Set(claims.map((claim) => claim.lane));
     const rows = asked.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
     const { statement, params } = ask(rows, session);
-    const answer = await run<Answer>(session, statement, [...claimParams(claims), ...params]);
+    const answer = await run<SettleAnswer>(session, statement, [...claimParams(claims), ...params]);
     const { xid, owned, woken, busy = [], left_out: leftOut } = answer.rows[0] ?? NO_ANSWER;
     const good = new Set([...owned, ...busy]);
     if (good.size < claims.length) ownership.lose(claims.filter((claim) => !good.has(claim.lane)));
     // A statement that waits for locks does nothing unless every claim is good; one that passes over them goes lane by lane.
     if (good.size < claims.length && leftOut === undefined) continue;
-    const isLeft = leftOutOf(busy, leftOut ?? []);
+    const isLeft = matchLeftOut(busy, leftOut ?? []);
     const [left, settled] = [rows.filter(isLeft), rows.filter((row) => good.has(row.lane) && !isLeft(row))];
     return { rows: settled, left, xid: { value: xid, reads }, woken: woken ?? [] };
   }
@@ -82,24 +82,24 @@ export async function settleUnderClaims(
 
 const runPlainly: Run = (session, statement, params) => session.run(statement, params);
 
-function leftOutOf(busy: readonly number[], leftOut: readonly string[]): (row: LaneRow) => boolean {
+function matchLeftOut(busy: readonly number[], leftOut: readonly string[]): (row: LaneRow) => boolean {
   if (busy.length === 0 && leftOut.length === 0) return () => false;
   const [lanes, seqs] = [new Set(busy), new Set(leftOut.map(Number))];
   return (row) => lanes.has(row.lane) || seqs.has(row.seq);
 }
 
-const NO_ANSWER: Answer = { xid: "0", owned: [] };
+const NO_ANSWER: SettleAnswer = { xid: "0", owned: [] };
 
 /** Where the rows are, as the parameters every settle begins with after the claims. */
-export function placesOf(rows: readonly LaneRow[]): [string, string, string] {
+export function rowKeyParams(rows: readonly LaneRow[]): [string, string, string] {
   return [
-    textArray(rows.map((row) => row.lane)),
-    textArray(rows.map((row) => row.seq)),
-    textArray(rows.map((row) => row.messageId)),
+    toArrayLiteral(rows.map((row) => row.lane)),
+    toArrayLiteral(rows.map((row) => row.seq)),
+    toArrayLiteral(rows.map((row) => row.messageId)),
   ];
 }
 
-function claimsOf(ownership: LaneOwnership, rows: readonly LaneRow[]): Claim[] {
+function findClaims(ownership: LaneOwnership, rows: readonly LaneRow[]): Claim[] {
   const lanes = new Set<number>();
   for (const row of rows) lanes.add(row.lane);
   const sorted = [...lanes].sort((a, b) => a - b);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { fairShare, LANES, lanesByWish } from "./share.ts";
+import { fairShare, LANES, preferredLanes } from "./share.ts";
 import { Unread } from "./unread.ts";
-import { hintFrom, hintOf } from "./wake-up.ts";
+import { decodeHint, encodeHint } from "./wake-up.ts";
 
 test.each([1, 2, 3, 5, 7, 255, 256, 300])(
   "%i members share all lanes, none with two more than another",
@@ -21,7 +21,7 @@ test.each([1, 2, 3, 5, 256])(
   (members) => {
     const first: number[] = [];
     for (let rank = 0; rank < members; rank++) {
-      const wish = lanesByWish(members, rank);
+      const wish = preferredLanes(members, rank);
       first.push(...wish.slice(0, fairShare(members, rank)));
       expect(wish.toSorted((a, b) => a - b)).toEqual(Array.from({ length: LANES }, (_, lane) => lane));
     }
@@ -31,7 +31,7 @@ test.each([1, 2, 3, 5, 256])(
 
 test("what is left by somebody who is gone is wished for from both sides, so that it does not matter who comes first", () => {
   const left = (lane: number): boolean => lane > 170;
-  const [low = [], high = []] = [0, 1].map((rank) => lanesByWish(2, rank).filter(left));
+  const [low = [], high = []] = [0, 1].map((rank) => preferredLanes(2, rank).filter(left));
   expect([low.slice(0, 3), high.slice(0, 3)]).toEqual([
     [255, 254, 253],
     [171, 172, 173],
@@ -59,8 +59,8 @@ test("a lane that was told of while it was read is unread still", () => {
 });
 
 test("a hint names its lanes; too many of them, or a text from elsewhere, mean everywhere", () => {
-  expect(hintFrom(hintOf([4, 250]))).toEqual({ lanes: [4, 250], changed: false });
-  expect(hintFrom("!4,250")).toEqual({ lanes: [4, 250], changed: true });
-  expect(hintOf(Array.from({ length: 65 }, (_, n) => n))).toBe("*");
-  for (const hint of ["*", "", "1,", "1;drop", "-1", "1,x"]) expect(hintFrom(hint).lanes).toBeUndefined();
+  expect(decodeHint(encodeHint([4, 250]))).toEqual({ lanes: [4, 250], changed: false });
+  expect(decodeHint("!4,250")).toEqual({ lanes: [4, 250], changed: true });
+  expect(encodeHint(Array.from({ length: 65 }, (_, n) => n))).toBe("*");
+  for (const hint of ["*", "", "1,", "1;drop", "-1", "1,x"]) expect(decodeHint(hint).lanes).toBeUndefined();
 });

@@ -12,7 +12,7 @@ export function fairShare(members: number, rank: number): number {
  * joins another both then have the same lanes in every scope, and a key goes its whole way through one of them: when the other
  * dies, its keys wait and the rest flows, instead of all of them waiting at one step or another.
  */
-export function lanesByWish(members: number, rank: number): number[] {
+export function preferredLanes(members: number, rank: number): number[] {
   const size = fairShare(members, rank);
   const first = Array.from({ length: Math.max(0, rank) }, (_, before) => fairShare(members, before)).reduce(
     (sum, share) => sum + share,

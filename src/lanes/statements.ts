@@ -1,4 +1,4 @@
-import { statement, textArray } from "../storage/index.ts";
+import { defineStatement, toArrayLiteral } from "../storage/index.ts";
 
 /** The two tables of narrow rows. They have the same columns, so everything below serves both. */
 export type LaneTable = "outbox" | "queue";
@@ -12,9 +12,9 @@ export interface ClaimedLane {
 /** The first three parameters of every settle: which lanes, under which claim. */
 export function claimParams(claims: readonly ClaimedLane[]): [string, string, string] {
   return [
-    textArray(claims.map((claim) => claim.lane)),
-    textArray(claims.map((claim) => claim.fence)),
-    textArray(claims.map((claim) => claim.token)),
+    toArrayLiteral(claims.map((claim) => claim.lane)),
+    toArrayLiteral(claims.map((claim) => claim.fence)),
+    toArrayLiteral(claims.map((claim) => claim.token)),
   ];
 }
 
@@ -107,16 +107,16 @@ const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id,
 
 // One text for each row: taking columns apart one by one costs the reader more than all the rest of a read. No field
 // may hold a control character, and none is empty unless it is absent. concat() would look up each type for each row.
-const packed = (...fields: readonly string[]): string => fields.join(" || e'\\x1f' || ");
-const maybe = (field: string): string => `coalesce(${field}, '')`;
+const joinFieldsSql = (...fields: readonly string[]): string => fields.join(" || e'\\x1f' || ");
+const orEmptySql = (field: string): string => `coalesce(${field}, '')`;
 const utc = (time: string): string => `(${time} at time zone 'utc')::text`;
 
 // Nearly every row is due, nobody's, without an end and yet to be tried: the rest is worked out for the others only.
-const found = (blocked = "false"): string =>
-  packed(
+const foundRowSql = (blocked = "false"): string =>
+  joinFieldsSql(
     "found.lane::text",
     "found.seq::text",
-    maybe("found.stream::text"),
+    orEmptySql("found.stream::text"),
     "found.topic",
     "found.type",
     "found.message_id",
@@ -125,12 +125,12 @@ const found = (blocked = "false"): string =>
     `case when found.attempts = 0 and found.max_attempts = 10 then ''
              else found.attempts::text || '/' || found.max_attempts::text end`,
     `case when found.due_at <= moment.at and found.lease_until is null and found.expiry is null and not ${blocked}
-             then '' else ${packed(
+             then '' else ${joinFieldsSql(
                `ceil(extract(epoch from least(greatest(found.due_at, found.lease_until), moment.at + interval '1 day') - moment.at)
                * 1000)::text`,
                "case when found.lease_until > moment.at then '1' else '' end",
                "case when found.expiry <= moment.at then '1' else '' end",
-               maybe(utc("found.expiry")),
+               orEmptySql(utc("found.expiry")),
                `case when ${blocked} then '1' else '' end`,
              )} end`,
   );
@@ -138,25 +138,25 @@ const found = (blocked = "false"): string =>
 // A message whose letter was edited has a second copy on another day, so the day belongs to its name. Type and topic are told
 // by its row. What few messages differ in is told by those that do: each field that is joined costs the server about as much
 // as finding a page.
-const MESSAGE = packed(
+const MESSAGE = joinFieldsSql(
   "id",
   "written_on::text",
-  maybe("key"),
+  orEmptySql("key"),
   "correlation_id",
   "traceparent",
   "source",
   utc("written_at"),
   `case when kind = 'event' and priority = 5 and schema_version = 1 and headers = '{}' and causation_id is null
                   and saga_id is null and aggregate_type is null and aggregate_id is null and target is null
-             then '' else ${packed(
+             then '' else ${joinFieldsSql(
                "kind",
                "priority::text",
                "schema_version::text",
-               maybe("causation_id"),
-               maybe("saga_id"),
-               maybe("aggregate_type"),
-               maybe("aggregate_id"),
-               maybe("target"),
+               orEmptySql("causation_id"),
+               orEmptySql("saga_id"),
+               orEmptySql("aggregate_type"),
+               orEmptySql("aggregate_id"),
+               orEmptySql("target"),
                "headers",
              )} end`,
   "data",
@@ -165,11 +165,11 @@ const MESSAGE = packed(
 /** Waiting until another session gives up its lock on a lane or a row, and on nothing else. */
 export function probeStatements(schema: string, table: LaneTable) {
   return {
-    lane: statement(
+    lane: defineStatement(
       "sagabox.lanes.probe_lane",
       `select 1 from ${schema}.relay_lane where lane = $1::integer for update`,
     ),
-    row: statement(
+    row: defineStatement(
       `sagabox.${table}.probe_row`,
       `select 1 from ${schema}.${table} where lane = $1::integer and seq = $2::text::bigint for update`,
     ),
@@ -189,20 +189,20 @@ export function readStatements(schema: string, table: LaneTable) {
                  and row.seq <> all(moment.busy) and row.topic <> all(moment.resting)`;
   return {
     // An earlier row of the stream with another priority is not in this scan, so it is asked for by name.
-    fetch: statement(
+    fetch: defineStatement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}, read as materialized (
-       ${walked(rows, passedOver)}
+       ${walkSql(rows, passedOver)}
        )
        select moment.horizon, moment.tail, moment.express, ${TOGETHER} as rows from moment`,
     ),
     // The same with the messages behind the rows, by the ids that were found: a join would visit every partition of the
     // history once per row. Days that come as parameters keep the others from even being opened; what is older is read
     // by itself, and so is what is large: all messages share a text, which must stay small.
-    fetchWhole: statement(
+    fetchWhole: defineStatement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}, read as materialized (
-       ${walked(rows, passedOver)}
+       ${walkSql(rows, passedOver)}
        )
        select moment.horizon, moment.tail, moment.express, ${TOGETHER} as rows, null as messages from moment
        union all
@@ -213,10 +213,10 @@ export function readStatements(schema: string, table: LaneTable) {
           and octet_length(data) + octet_length(headers) <= 8192`,
     ),
     // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
-    express: statement(
+    express: defineStatement(
       `sagabox.${table}.express`,
       `with ${moment}${avoid}
-       select moment.horizon, moment.tail, moment.express, ${found()} as rows,
+       select moment.horizon, moment.tail, moment.express, ${foundRowSql()} as rows,
               least(9, found.priority + floor(extract(epoch from moment.at - found.due_at) * 1000 / $2::double precision))::integer as rank
          from moment
          left join lateral (
@@ -239,10 +239,10 @@ export function readStatements(schema: string, table: LaneTable) {
         limit $7::integer`,
     ),
     // Streams and single rows that waited and may go on now, each from its own beginning.
-    reenter: statement(
+    reenter: defineStatement(
       `sagabox.${table}.reenter`,
       `with ${moment} )
-       select moment.horizon, moment.tail, moment.express, ${found()} as rows
+       select moment.horizon, moment.tail, moment.express, ${foundRowSql()} as rows
          from moment
          left join lateral (
            (select due.*
@@ -262,7 +262,7 @@ export function readStatements(schema: string, table: LaneTable) {
              ) as row)
          ) as found on true`,
     ),
-    messages: statement(
+    messages: defineStatement(
       "sagabox.lanes.messages",
       `select ${MESSAGE} as messages
          from ${schema}.message
@@ -274,8 +274,8 @@ export function readStatements(schema: string, table: LaneTable) {
 // All rows of a read in one text: the reader takes a text apart faster than an answer of many rows.
 const TOGETHER = `(select string_agg(read.row, e'\\x1e') from read)`;
 
-function walked(rows: string, passedOver: string): string {
-  return `select ${found("found.blocked")} as row, found.message_id
+function walkSql(rows: string, passedOver: string): string {
+  return `select ${foundRowSql("found.blocked")} as row, found.message_id
          from moment
         cross join lateral (
            select due.*

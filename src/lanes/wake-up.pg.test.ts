@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { outgoing, relays, until } from "../../test/support/relays.ts";
-import { hintFrom, WakeUp } from "./wake-up.ts";
+import { decodeHint, WakeUp } from "./wake-up.ts";
 
 async function setup(local: (lanes: readonly number[]) => boolean = () => false) {
   const house = await relays();
@@ -30,13 +30,13 @@ async function setup(local: (lanes: readonly number[]) => boolean = () => false)
 
 test("A10, rule 11: hints given in one breath travel as one notification, each lane named once", async () => {
   const { wakeUp, heard, database } = await setup();
-  wakeUp.now([1]);
-  for (let n = 0; n < 500; n++) wakeUp.now([n % 20]);
+  wakeUp.notifyNow([1]);
+  for (let n = 0; n < 500; n++) wakeUp.notifyNow([n % 20]);
   await until(() => heard.length === 2);
   // Each travels on a connection of its own, so either may arrive first.
   const [first, rest] = heard.toSorted((a, b) => a.length - b.length);
   expect(first).toBe("1");
-  expect(hintFrom(rest ?? "").lanes?.toSorted((a, b) => a - b)).toEqual(
+  expect(decodeHint(rest ?? "").lanes?.toSorted((a, b) => a - b)).toEqual(
     Array.from({ length: 20 }, (_, n) => n),
   );
   expect(database.ran.filter(({ name }) => name.includes("notify"))).toHaveLength(2);
@@ -45,7 +45,7 @@ test("A10, rule 11: hints given in one breath travel as one notification, each l
 test("rule 11: what the relay of this process owns is told to nobody else", async () => {
   const asked: (readonly number[])[] = [];
   const { wakeUp, heard, listened } = await setup((lanes) => asked.push(lanes) > 0);
-  wakeUp.now([3, 3, 4]);
+  wakeUp.notifyNow([3, 3, 4]);
   await listened();
   expect([asked, heard]).toEqual([[[3, 4]], ["end"]]);
 });
@@ -54,20 +54,20 @@ test("A10, rule 11: for a caller's own transaction hints come at growing distanc
   const { wakeUp, heard, database } = await setup();
   const notified = (): number => database.ran.filter(({ name }) => name.includes("notify")).length;
   const beganMs = performance.now();
-  wakeUp.soon([5]);
-  wakeUp.soon([6]);
+  wakeUp.notifySoon([5]);
+  wakeUp.notifySoon([6]);
   // Those that come due while the machine has no time for us are told as one, so how many there are is not certain.
   await until(() => performance.now() - beganMs > 300 && notified() > 1 && heard.length === notified());
   expect(heard.length).toBeLessThanOrEqual(5);
-  expect(heard.map((payload) => hintFrom(payload).lanes?.toSorted())).toEqual(heard.map(() => [5, 6]));
+  expect(heard.map((payload) => decodeHint(payload).lanes?.toSorted())).toEqual(heard.map(() => [5, 6]));
 });
 
 test("A10, rule 11: a pg client tells when the caller's transaction ends, and nothing is said before", async () => {
   const { wakeUp, heard, pool } = await setup();
   const client = await pool.connect();
   await client.query("begin");
-  wakeUp.soon([5], client);
-  wakeUp.soon([6], client);
+  wakeUp.notifySoon([5], client);
+  wakeUp.notifySoon([6], client);
   await client.query("select pg_sleep(0.05)");
   expect(heard).toEqual([]);
   await client.query("commit");
@@ -82,9 +82,9 @@ test("A10, rule 11: a hint may travel behind the COMMIT, and those after it are 
   await tx.query("select 1");
   const hint = wakeUp.afterword([3, 3, 4]);
   expect(wakeUp.afterword([5])).toBeUndefined();
-  wakeUp.now([5]);
+  wakeUp.notifyNow([5]);
   await tx.commit([], hint);
-  wakeUp.now([3, 4], true);
+  wakeUp.notifyNow([3, 4], true);
   await until(() => heard.length === 2);
   expect(heard.toSorted()).toEqual(["3,4", "5"]);
   expect(database.ran.filter(({ name }) => name.includes("notify"))).toHaveLength(1);
@@ -100,9 +100,9 @@ test("rule 11: no hint travels where nobody else need hear, or none is heard any
 
 test("rule 11: a closed one says nothing more", async () => {
   const { wakeUp, heard, listened } = await setup();
-  wakeUp.soon([5]);
+  wakeUp.notifySoon([5]);
   await wakeUp.close();
-  wakeUp.now([6]);
+  wakeUp.notifyNow([6]);
   await new Promise((resolve) => setTimeout(resolve, 30));
   await listened();
   expect(heard).toEqual(["end"]);
@@ -110,9 +110,9 @@ test("rule 11: a closed one says nothing more", async () => {
 
 test("rule 11: rows changed by hand are told at once", async () => {
   const { wakeUp, heard } = await setup();
-  wakeUp.changed([7]);
+  wakeUp.notifyChanged([7]);
   await until(() => heard.length === 1);
-  expect(hintFrom(heard[0] ?? "")).toEqual({ lanes: [7], changed: true });
+  expect(decodeHint(heard[0] ?? "")).toEqual({ lanes: [7], changed: true });
 });
 
 test("A10, rule 11: a business transaction that publishes notifies nobody by itself", async () => {

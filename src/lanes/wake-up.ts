@@ -1,5 +1,11 @@
 import { after, type CancelTimer } from "../runtime/index.ts";
-import { notification, notify, whenEnded, type Afterword, type Database } from "../storage/index.ts";
+import {
+  notifyStatement,
+  notify,
+  onTransactionEnd,
+  type AfterCommitStatement,
+  type Database,
+} from "../storage/index.ts";
 
 export interface WakeUpOptions {
   readonly database: Database;
@@ -14,8 +20,8 @@ export interface WakeUpOptions {
 const LATER_MS = [1, 4, 16, 64, 256];
 const QUIET_MS = 2;
 /** Under load: a relay lingers then anyway, and each hint takes processor time from those who write. */
-const LONGEST_QUIET_MS = 10;
-const MOST_LANES = 64;
+const MAX_QUIET_MS = 10;
+const MAX_LANES_PER_HINT = 64;
 
 /**
  * Tells relays where to look. A hint travels right behind the COMMIT or by a session of its own, never in the business
@@ -27,7 +33,7 @@ export class WakeUp {
   readonly #later = new Map<number, Set<number>>();
   readonly #ending = new WeakMap<object, Set<number>>();
   readonly #timers = new Set<CancelTimer>();
-  readonly #onTheirWay = new Set<Promise<unknown>>();
+  readonly #inFlight = new Set<Promise<unknown>>();
   #quiet = false;
   #quietMs = QUIET_MS;
   #gathered = 0;
@@ -38,17 +44,17 @@ export class WakeUp {
   }
 
   /** The hint for these lanes as it may travel right behind their COMMIT; undefined when it has to wait, or nobody else need hear. */
-  afterword(lanes: Iterable<number>): Afterword | undefined {
+  afterword(lanes: Iterable<number>): AfterCommitStatement | undefined {
     if (this.#closed || this.#quiet) return undefined;
     const all = [...new Set(lanes)];
     if (all.length === 0 || this.#options.owns?.(all) !== false) return undefined;
     this.#beQuiet();
     const { channel } = this.#options;
-    return { ...notification(channel, hintOf(all)), onSent: (answered) => this.#follow(answered) };
+    return { ...notifyStatement(channel, encodeHint(all)), onSent: (answered) => this.#follow(answered) };
   }
 
   /** These lanes have something committed. `told`: a hint travelled behind the COMMIT, so only this process is left. */
-  now(lanes: Iterable<number>, told = false): void {
+  notifyNow(lanes: Iterable<number>, told = false): void {
     const all = [...new Set(lanes)];
     if (all.length === 0 || this.#closed || this.#options.local(all) || told) return;
     for (const lane of all) this.#lanes.add(lane);
@@ -57,14 +63,14 @@ export class WakeUp {
   }
 
   /** Rows of these lanes were changed by hand, so what their readers remember is no longer true. */
-  changed(lanes: readonly number[]): void {
+  notifyChanged(lanes: readonly number[]): void {
     this.#notify(`!${lanes.join(",")}`);
   }
 
   /** These lanes may have something soon, or never: when `tx`, a transaction of the caller's, has ended. */
-  soon(lanes: Iterable<number>, tx?: object): void {
+  notifySoon(lanes: Iterable<number>, tx?: object): void {
     const all = new Set(lanes);
-    if (this.#closed || all.size === 0 || this.#atItsEnd(all, tx)) return;
+    if (this.#closed || all.size === 0 || this.#notifyAtEnd(all, tx)) return;
     for (const delayMs of LATER_MS) {
       const waiting = this.#later.get(delayMs);
       if (waiting !== undefined) for (const lane of all) waiting.add(lane);
@@ -78,22 +84,22 @@ export class WakeUp {
     for (const cancel of this.#timers) cancel();
     this.#timers.clear();
     this.#later.clear();
-    await Promise.all(this.#onTheirWay);
+    await Promise.all(this.#inFlight);
   }
 
-  #atItsEnd(lanes: Set<number>, tx: object | undefined): boolean {
+  #notifyAtEnd(lanes: Set<number>, tx: object | undefined): boolean {
     if (tx === undefined) return false;
     const known = this.#ending.get(tx);
     if (known !== undefined) for (const lane of lanes) known.add(lane);
-    else if (whenEnded(tx, () => this.#ended(tx))) this.#ending.set(tx, lanes);
+    else if (onTransactionEnd(tx, () => this.#onTransactionEnd(tx))) this.#ending.set(tx, lanes);
     else return false;
     return true;
   }
 
-  #ended(tx: object): void {
+  #onTransactionEnd(tx: object): void {
     const lanes = this.#ending.get(tx) ?? [];
     this.#ending.delete(tx);
-    this.now(lanes);
+    this.notifyNow(lanes);
   }
 
   #schedule(delayMs: number, lanes: Set<number>): void {
@@ -103,7 +109,7 @@ export class WakeUp {
       () => {
         this.#timers.delete(cancel);
         this.#later.delete(delayMs);
-        this.now(lanes);
+        this.notifyNow(lanes);
       },
       { unref: true },
     );
@@ -111,7 +117,7 @@ export class WakeUp {
   }
 
   #send(): void {
-    const payload = hintOf([...this.#lanes]);
+    const payload = encodeHint([...this.#lanes]);
     this.#lanes.clear();
     this.#notify(payload);
     this.#beQuiet();
@@ -138,15 +144,15 @@ export class WakeUp {
   }
 
   #follow(answered: Promise<unknown>): void {
-    const sending = answered.catch(() => undefined).finally(() => this.#onTheirWay.delete(sending));
-    this.#onTheirWay.add(sending);
+    const sending = answered.catch(() => undefined).finally(() => this.#inFlight.delete(sending));
+    this.#inFlight.add(sending);
   }
 }
 
 /** Grows while hints come closer together than the shortest pause, and shrinks when they do not. */
 export function quietAfter(quietMs: number, gathered: number): number {
   const dense = gathered * QUIET_MS >= quietMs;
-  return dense ? Math.min(LONGEST_QUIET_MS, quietMs * 2) : Math.max(QUIET_MS, quietMs / 2);
+  return dense ? Math.min(MAX_QUIET_MS, quietMs * 2) : Math.max(QUIET_MS, quietMs / 2);
 }
 
 /** Where those who work on a schema listen. */
@@ -155,18 +161,18 @@ export function wakeUpChannel(schema: string): string {
 }
 
 /** Hints for rows of many lanes that somebody has written or changed by hand, as few as will do. */
-export function changedHints(lanes: Iterable<number>): readonly string[] {
+export function encodeChangedHints(lanes: Iterable<number>): readonly string[] {
   const all = [...new Set(lanes)];
   const hints: string[] = [];
-  for (let from = 0; from < all.length; from += MOST_LANES) {
-    hints.push(`!${all.slice(from, from + MOST_LANES).join(",")}`);
+  for (let from = 0; from < all.length; from += MAX_LANES_PER_HINT) {
+    hints.push(`!${all.slice(from, from + MAX_LANES_PER_HINT).join(",")}`);
   }
   return hints;
 }
 
 /** What travels in a notification: the table's letter and the lanes, or a star for all. */
-export function hintOf(lanes: readonly number[]): string {
-  return lanes.length > MOST_LANES ? "*" : lanes.join(",");
+export function encodeHint(lanes: readonly number[]): string {
+  return lanes.length > MAX_LANES_PER_HINT ? "*" : lanes.join(",");
 }
 
 export interface Hint {
@@ -176,7 +182,7 @@ export interface Hint {
   readonly changed: boolean;
 }
 
-export function hintFrom(payload: string): Hint {
+export function decodeHint(payload: string): Hint {
   const changed = payload.startsWith("!");
   const list = changed ? payload.slice(1) : payload;
   return { lanes: /^\d+(,\d+)*$/.test(list) ? list.split(",").map(Number) : undefined, changed };

@@ -1,4 +1,4 @@
-import { textArray, type Queryable, type Statement } from "../storage/index.ts";
+import { toArrayLiteral, type Queryable, type Statement } from "../storage/index.ts";
 import { isWhole, messageFor, packedMessages, type LaneRow } from "./lane-row.ts";
 
 /** The rows with the messages they stand for; a row whose message is gone keeps null. */
@@ -9,7 +9,7 @@ async function withMessages(
 ): Promise<LaneRow[]> {
   const days = rows.map((row) => row.writtenOn).toSorted();
   const { rows: found } = await session.run<{ messages: string }>(statement, [
-    textArray(rows.map((row) => row.messageId)),
+    toArrayLiteral(rows.map((row) => row.messageId)),
     days[0] ?? "",
     days.at(-1) ?? "",
   ]);
@@ -18,7 +18,7 @@ async function withMessages(
 }
 
 /** Those that came without their message get it by a statement of its own. */
-export async function wholeRows(
+export async function loadMessages(
   session: Queryable,
   statement: Statement,
   rows: LaneRow[],

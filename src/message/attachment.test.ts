@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { sealedBytes, unsealedBytes } from "./attachment-seal.ts";
-import { asAttachment, attachment, attachmentsIn, type Attachment } from "./attachment.ts";
+import { encryptedSize, decryptedSize } from "./attachment-encryption.ts";
+import { asAttachment, attachment, findAttachments, type Attachment } from "./attachment.ts";
 
 const clear = {
   store: "s3",
@@ -15,7 +15,7 @@ const withSeal = (seal: unknown): unknown => ({ $attachment: { ...clear, sealed:
 test("the schema takes attachments in clear and sealed ones, as they are", async () => {
   for (const value of [{ $attachment: clear }, { $attachment: { ...clear, sealed } }]) {
     expect(await attachment()["~standard"].validate(value)).toEqual({ value });
-    expect(attachmentsIn(JSON.stringify({ deep: [value] }))).toEqual([value] satisfies Attachment[]);
+    expect(findAttachments(JSON.stringify({ deep: [value] }))).toEqual([value] satisfies Attachment[]);
   }
 });
 
@@ -43,6 +43,6 @@ test.each([
 
 test("how much is stored and how much comes out follow from each other", () => {
   const lengths = [0, 1, 65_535, 65_536, 65_537, 131_072, 131_073, 5_368_709_120];
-  expect(lengths.map(sealedBytes).map(unsealedBytes)).toEqual(lengths);
-  expect([0, 65_536, 65_537].map(sealedBytes)).toEqual([16, 65_552, 65_569]);
+  expect(lengths.map(encryptedSize).map(decryptedSize)).toEqual(lengths);
+  expect([0, 65_536, 65_537].map(encryptedSize)).toEqual([16, 65_552, 65_569]);
 });

@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
-import { asAttachmentSeal, type AttachmentSeal } from "./attachment-seal.ts";
+import { asEncryptionInfo, type EncryptionInfo } from "./attachment-encryption.ts";
 import { isBlobReference, type BlobReference } from "./blob-reference.ts";
 
 /** A file beside the message: what `bus.attach()` returns and `context.open()` reads. Plain JSON; the bytes lie in a store. */
@@ -10,13 +10,13 @@ export type Attachment = {
   } & {
     readonly contentType: string;
     /** Of what was attached for a person; absent when it is stored in clear. */
-    readonly sealed?: AttachmentSeal;
+    readonly sealed?: EncryptionInfo;
   };
 };
 
 const CONTENT_TYPE =
   /^[a-z0-9!#$&^_.+-]{1,127}\/[a-z0-9!#$&^_.+-]{1,127}(?:; ?[a-z0-9-]{1,32}=[A-Za-z0-9_.:+-]{1,127})*$/i;
-const MARK = '"$attachment"';
+const ATTACHMENT_MARK = '"$attachment"';
 
 export function isContentType(value: unknown): value is string {
   return typeof value === "string" && value.length <= 255 && CONTENT_TYPE.test(value);
@@ -34,7 +34,7 @@ export function asAttachment(value: unknown): Attachment | undefined {
   const clear = { store, key, bytes, sha256, contentType };
   if (!Object.hasOwn(inner, "sealed")) return { $attachment: clear };
   // A seal that is not understood must not make it an attachment in clear.
-  const seal = asAttachmentSeal(sealed, bytes);
+  const seal = asEncryptionInfo(sealed, bytes);
   return seal === undefined ? undefined : { $attachment: { ...clear, sealed: seal } };
 }
 
@@ -62,8 +62,8 @@ const schema: StandardSchemaV1<Attachment, Attachment> = {
 };
 
 /** Every attachment in a JSON text of ours. A text without any costs one native search. */
-export function attachmentsIn(text: string): readonly Attachment[] {
-  if (!text.includes(MARK)) return [];
+export function findAttachments(text: string): readonly Attachment[] {
+  if (!text.includes(ATTACHMENT_MARK)) return [];
   const found: Attachment[] = [];
   const open: unknown[] = [JSON.parse(text)];
   for (let value = open.pop(); value !== undefined; value = open.pop()) {

@@ -22,7 +22,7 @@ export const cloudEventAttributes = {
   source: {
     origin: "CloudEvents",
     meaning: "the service that published it, as a path: `/orders`",
-    of: ({ source }) => sourceOf(source),
+    of: ({ source }) => toSourcePath(source),
   },
   type: { origin: "CloudEvents", meaning: "the name of the contract", of: ({ type }) => type },
   time: { origin: "CloudEvents", meaning: "when it was published", of: ({ writtenAt }) => writtenAt },
@@ -91,7 +91,7 @@ export const cloudEventAttributes = {
 const entries = Object.entries<AttributeEntry>(cloudEventAttributes);
 
 /** The attributes of a message; those it has nothing for are left out. */
-export function attributesOf(message: Message): Record<string, string | number> {
+export function toAttributes(message: Message): Record<string, string | number> {
   const attributes: Record<string, string | number> = {};
   for (const [name, { of }] of entries) {
     const value = of(message);
@@ -100,15 +100,15 @@ export function attributesOf(message: Message): Record<string, string | number> 
   return attributes;
 }
 
-function sourceOf(service: string): string {
+function toSourcePath(service: string): string {
   return `/${encodeURIComponent(service)}`;
 }
 
 /** The service that `source` names, or undefined when it was not written by us. */
-export function serviceOf(source: string): string | undefined {
+export function parseService(source: string): string | undefined {
   try {
     const service = decodeURIComponent(source.slice(1));
-    return service !== "" && sourceOf(service) === source ? service : undefined;
+    return service !== "" && toSourcePath(service) === source ? service : undefined;
   } catch {
     return undefined;
   }

@@ -9,15 +9,15 @@ const strict = new TextDecoder("utf-8", { fatal: true });
  * The data of an event as JSON text. JSON stays the text it is; other texts become a JSON string, as the structured
  * mode has them; bytes that are no text cannot be carried.
  */
-export function dataOf(data: string | Uint8Array | null, contentType: string | undefined): string {
+export function readEventData(data: string | Uint8Array | null, contentType: string | undefined): string {
   if (data === null || data.length === 0) return "null";
-  const form = formOf(contentType);
-  const text = typeof data === "string" ? data : decoded(data);
-  return form === "json" ? checkedJson(text) : JSON.stringify(checkedText(text));
+  const form = detectForm(contentType);
+  const text = typeof data === "string" ? data : decodeUtf8(data);
+  return form === "json" ? checkJson(text) : JSON.stringify(checkText(text));
 }
 
 /** The text as it is, when it is JSON. What it holds is checked by whoever decodes it. */
-export function checkedJson(text: string): string {
+export function checkJson(text: string): string {
   try {
     JSON.parse(text);
     return text;
@@ -27,7 +27,7 @@ export function checkedJson(text: string): string {
   }
 }
 
-export function base64Of(data: unknown): Uint8Array {
+export function decodeBase64(data: unknown): Uint8Array {
   if (
     typeof data !== "string" ||
     !/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(data)
@@ -38,7 +38,7 @@ export function base64Of(data: unknown): Uint8Array {
 }
 
 export function isJsonType(contentType: string): boolean {
-  return jsonType.test(mediaOf(contentType));
+  return jsonType.test(parseMediaType(contentType));
 }
 
 export function cloudEventInvalid(attribute: string, rule: string, cause?: unknown): SagaboxError {
@@ -46,12 +46,12 @@ export function cloudEventInvalid(attribute: string, rule: string, cause?: unkno
   return new SagaboxError("CLOUD_EVENT_INVALID", text, cause === undefined ? {} : { cause });
 }
 
-function checkedText(text: string): string {
+function checkText(text: string): string {
   if (!text.includes("\0") && isWellFormed(text)) return text;
   throw cloudEventInvalid("data", "must not contain NUL or broken Unicode");
 }
 
-function decoded(bytes: Uint8Array): string {
+function decodeUtf8(bytes: Uint8Array): string {
   try {
     return strict.decode(bytes);
   } catch (cause) {
@@ -60,18 +60,18 @@ function decoded(bytes: Uint8Array): string {
 }
 
 // Without a content type the data is JSON: so says the JSON format, and so it is taken in binary mode.
-function formOf(contentType = "application/json"): "json" | "text" {
+function detectForm(contentType = "application/json"): "json" | "text" {
   const [, ...parameters] = contentType.toLowerCase().split(";");
   const charset = parameters.map((one) => one.trim()).find((one) => one.startsWith("charset="));
   if (charset !== undefined && !/^charset="?(?:utf-?8|us-ascii)"?$/.test(charset)) {
     throw cloudEventInvalid("datacontenttype", "must not name a character set other than UTF-8");
   }
-  const media = mediaOf(contentType);
+  const media = parseMediaType(contentType);
   if (jsonType.test(media)) return "json";
   if (textType.test(media)) return "text";
   throw cloudEventInvalid("datacontenttype", "must be JSON or a text; other data is not carried");
 }
 
-function mediaOf(contentType: string): string {
+function parseMediaType(contentType: string): string {
   return (contentType.split(";", 1)[0] ?? "").trim().toLowerCase();
 }

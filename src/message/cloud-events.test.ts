@@ -117,15 +117,21 @@ test("C2: what a foreign event says beyond that is used or kept for handlers", (
 });
 
 test("C2: two sources may use the same id, and no pair of source and id is taken for another", () => {
-  const idOf = (source: string, id: string): string =>
+  const readId = (source: string, id: string): string =>
     fromCloudEvent({ attributes: { ...foreign, source, id }, data: null }, { topic: "t" }).id;
-  const ids = [idOf("/a", "1"), idOf("/b", "1"), idOf("/a", "b 1"), idOf("/a%20b", "1"), idOf("/a", "/a 1")];
+  const ids = [
+    readId("/a", "1"),
+    readId("/b", "1"),
+    readId("/a", "b 1"),
+    readId("/a%20b", "1"),
+    readId("/a", "/a 1"),
+  ];
   expect(new Set(ids).size).toBe(ids.length);
-  expect(idOf("/a", "1")).toBe("/a 1");
+  expect(readId("/a", "1")).toBe("/a 1");
   const long = "x".repeat(300);
-  expect(idOf("/a", long)).toMatch(/^cloudevent-[0-9a-f]{64}$/);
-  expect(idOf("/a", long)).toBe(idOf("/a", long));
-  expect(idOf("/b", long)).not.toBe(idOf("/a", long));
+  expect(readId("/a", long)).toMatch(/^cloudevent-[0-9a-f]{64}$/);
+  expect(readId("/a", long)).toBe(readId("/a", long));
+  expect(readId("/b", long)).not.toBe(readId("/a", long));
 });
 
 test.each([

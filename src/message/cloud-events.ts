@@ -1,10 +1,10 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { attributesOf } from "./cloud-event-attributes.ts";
-import { base64Of, checkedJson, cloudEventInvalid, dataOf } from "./cloud-event-data.ts";
+import { toAttributes } from "./cloud-event-attributes.ts";
+import { decodeBase64, checkJson, cloudEventInvalid, readEventData } from "./cloud-event-data.ts";
 import { decodeJson } from "./json.ts";
 import type { Message } from "./message.ts";
 import { findMember } from "./raw-member.ts";
-import { messageOf, type CloudEventPlace } from "./read-cloud-event.ts";
+import { toMessage, type CloudEventOptions } from "./read-cloud-event.ts";
 
 /** A CloudEvent as the binary mode has it: attributes beside the data. */
 export interface CloudEvent {
@@ -16,7 +16,7 @@ export interface CloudEvent {
 
 /** The message as a CloudEvent 1.0 in binary mode. Its data is JSON text, unchanged. */
 export function toCloudEvent(message: Message): CloudEvent & { readonly data: string } {
-  const entries = Object.entries(attributesOf(message)).map(
+  const entries = Object.entries(toAttributes(message)).map(
     ([name, value]) => [name, String(value)] as const,
   );
   return { attributes: Object.fromEntries(entries), data: message.data };
@@ -24,17 +24,17 @@ export function toCloudEvent(message: Message): CloudEvent & { readonly data: st
 
 /** The message as a CloudEvent 1.0 in structured mode: `application/cloudevents+json`. */
 export function toCloudEventJson(message: Message): string {
-  return `${JSON.stringify(attributesOf(message)).slice(0, -1)},"data":${message.data}}`;
+  return `${JSON.stringify(toAttributes(message)).slice(0, -1)},"data":${message.data}}`;
 }
 
 /**
  * The message that a CloudEvent is: the text of the structured mode, or attributes and data. One of ours comes back as
  * it was; anybody else's is read with defaults. Throws CLOUD_EVENT_INVALID.
  */
-export function fromCloudEvent(event: string | CloudEvent, place: CloudEventPlace): Message {
+export function fromCloudEvent(event: string | CloudEvent, place: CloudEventOptions): Message {
   if (typeof event === "string") return fromJson(event, place);
   const { attributes, data } = event;
-  return messageOf(attributes, dataOf(data, attributes["datacontenttype"]), place);
+  return toMessage(attributes, readEventData(data, attributes["datacontenttype"]), place);
 }
 
 /** Whether a text looks like the structured mode, for carriers that do not tell the content type. */
@@ -43,23 +43,23 @@ export function looksLikeCloudEvent(text: string): boolean {
 }
 
 // The data is cut out and null put in its place, so that only the attributes around it are parsed.
-function fromJson(text: string, place: CloudEventPlace): Message {
+function fromJson(text: string, place: CloudEventOptions): Message {
   const span = findMember(text, 0, "data");
   const frame = span === undefined ? text : `${text.slice(0, span.start)}null${text.slice(span.end)}`;
-  const { data, data_base64: base64, ...others } = parsed(frame, place.maxBytes ?? 2_097_152);
+  const { data, data_base64: base64, ...others } = parseEventObject(frame, place.maxBytes ?? 2_097_152);
   if (span === undefined && data !== undefined)
     throw cloudEventInvalid("data", "must have its name written without escapes");
   const written = span === undefined ? undefined : text.slice(span.start, span.end);
   if (base64 === undefined || base64 === null) {
-    return messageOf(canonical(others), written === undefined ? "null" : checkedJson(written), place);
+    return toMessage(toStringAttributes(others), written === undefined ? "null" : checkJson(written), place);
   }
   if (written !== undefined && written !== "null")
     throw cloudEventInvalid("data_base64", "must not stand beside data");
-  const attributes = canonical(others);
-  return messageOf(attributes, dataOf(base64Of(base64), attributes["datacontenttype"]), place);
+  const attributes = toStringAttributes(others);
+  return toMessage(attributes, readEventData(decodeBase64(base64), attributes["datacontenttype"]), place);
 }
 
-function parsed(frame: string, maxBytes: number): Record<string, unknown> {
+function parseEventObject(frame: string, maxBytes: number): Record<string, unknown> {
   try {
     const value = decodeJson(frame, { maxBytes });
     if (typeof value === "object" && value !== null && !Array.isArray(value)) {
@@ -73,7 +73,7 @@ function parsed(frame: string, maxBytes: number): Record<string, unknown> {
 }
 
 // An attribute that is null is one that is not there; numbers and truth values have one text each.
-function canonical(members: Readonly<Record<string, unknown>>): Record<string, string> {
+function toStringAttributes(members: Readonly<Record<string, unknown>>): Record<string, string> {
   const attributes: Record<string, string> = {};
   for (const [name, value] of Object.entries(members)) {
     if (value === null) continue;

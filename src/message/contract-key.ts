@@ -3,7 +3,7 @@ import type { AnyContract } from "./contract.ts";
 import { isValidId } from "./message-id.ts";
 
 /** The key of this data, or null when the contract has none. */
-export function keyOf(contract: AnyContract, data: unknown): string | null {
+export function readMessageKey(contract: AnyContract, data: unknown): string | null {
   if (contract.key === undefined) return null;
   const key: unknown = contract.key(data);
   if (isValidId(key)) return key;

@@ -15,35 +15,35 @@ interface DecodeOptions {
 
 /** Reads an envelope strictly. The data stays text; it is checked by whoever decodes it. */
 export function decodeEnvelope(text: string, options: DecodeOptions): Message {
-  const { data, frame } = split(text);
+  const { data, frame } = splitEnvelope(text);
   const fields = new EnvelopeFields(parseFrame(frame, options.maxBytes ?? 2_097_152));
   fields.expect("metadata.version", "1.0");
-  const id = fields.id("metadata.message_id");
+  const id = fields.readId("metadata.message_id");
   return {
     id,
-    kind: fields.oneOf("metadata.message_type", ["event", "command", "stream"]),
-    type: fields.text("payload.type"),
-    schemaVersion: fields.version("payload.schema_version"),
-    topic: fields.optionalText("metadata.topic") ?? options.topic,
-    key: fields.optionalId("metadata.key"),
+    kind: fields.readEnum("metadata.message_type", ["event", "command", "stream"]),
+    type: fields.readText("payload.type"),
+    schemaVersion: fields.readVersion("payload.schema_version"),
+    topic: fields.readOptionalText("metadata.topic") ?? options.topic,
+    key: fields.readOptionalId("metadata.key"),
     data,
-    headers: fields.headers("metadata.headers"),
-    correlationId: fields.optionalId("metadata.correlation_id") ?? id,
-    causationId: fields.optionalId("metadata.causation_id"),
-    traceparent: tracingOf(fields, id),
-    sagaId: fields.optionalId("metadata.saga_id"),
-    aggregateType: fields.optionalText("metadata.aggregate_type"),
-    aggregateId: fields.optionalText("metadata.aggregate_id"),
-    source: fields.text("metadata.source_service"),
-    target: fields.optionalText("metadata.target_service"),
-    priority: fields.priority("metadata.priority"),
-    writtenAt: fields.time("metadata.timestamp"),
-    expiresAt: fields.optionalTime("metadata.expires_at"),
+    headers: fields.readHeaders("metadata.headers"),
+    correlationId: fields.readOptionalId("metadata.correlation_id") ?? id,
+    causationId: fields.readOptionalId("metadata.causation_id"),
+    traceparent: readTraceparent(fields, id),
+    sagaId: fields.readOptionalId("metadata.saga_id"),
+    aggregateType: fields.readOptionalText("metadata.aggregate_type"),
+    aggregateId: fields.readOptionalText("metadata.aggregate_id"),
+    source: fields.readText("metadata.source_service"),
+    target: fields.readOptionalText("metadata.target_service"),
+    priority: fields.readPriority("metadata.priority"),
+    writtenAt: fields.readTime("metadata.timestamp"),
+    expiresAt: fields.readOptionalTime("metadata.expires_at"),
   };
 }
 
 // The data is cut out and null put in its place, so that only the frame around it is parsed here.
-function split(text: string): { data: string; frame: string } {
+function splitEnvelope(text: string): { data: string; frame: string } {
   const payload = findMember(text, 0, "payload");
   const data = payload === undefined ? undefined : findMember(text, payload.start, "data");
   if (data === undefined) throw new SagaboxError("ENVELOPE_INVALID", "The envelope has no payload.data.");
@@ -62,19 +62,22 @@ function parseFrame(frame: string, maxBytes: number): unknown {
   }
 }
 
-function tracingOf(fields: EnvelopeFields, id: string): string {
-  const written = fields.optionalText("tracing.traceparent");
+function readTraceparent(fields: EnvelopeFields, id: string): string {
+  const written = fields.readOptionalText("tracing.traceparent");
   if (parseTraceparent(written) !== undefined && written !== null) return written;
-  const traceId = fields.optionalText("tracing.trace_id");
-  const spanId = fields.optionalText("tracing.span_id");
-  return traceparentOf(formatTraceparent({ traceId: traceId ?? "", spanId: spanId ?? "", flags: "01" }), id);
+  const traceId = fields.readOptionalText("tracing.trace_id");
+  const spanId = fields.readOptionalText("tracing.span_id");
+  return traceparentOrDerived(
+    formatTraceparent({ traceId: traceId ?? "", spanId: spanId ?? "", flags: "01" }),
+    id,
+  );
 }
 
 /**
  * What was written, when that is a traceparent. A producer without tracing still gets one trace per message: the same
  * on each delivery, since it comes of the id.
  */
-export function traceparentOf(written: string | null, id: string): string {
+export function traceparentOrDerived(written: string | null, id: string): string {
   if (written !== null && parseTraceparent(written) !== undefined) return written;
   const digest = createHash("sha256").update(id).digest("hex");
   return formatTraceparent({ traceId: digest.slice(0, 32), spanId: digest.slice(32, 48), flags: "01" });

@@ -2,7 +2,16 @@ import { type } from "arktype";
 import * as v from "valibot";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
-import { command, event, keyOf, stream, upcast, validate, validateReply, type AnyContract } from "./index.ts";
+import {
+  command,
+  event,
+  readMessageKey,
+  stream,
+  upcast,
+  validate,
+  validateReply,
+  type AnyContract,
+} from "./index.ts";
 
 const OrderPlaced = event("orders.order.placed", {
   version: 3,
@@ -125,10 +134,10 @@ test("an upcaster that fails says which one, and keeps the cause", () => {
 });
 
 test("the key is a text of acceptable length", () => {
-  expect(keyOf(OrderPlaced, { orderId: "ORD-1" })).toBe("ORD-1");
-  expect(keyOf(event("x", { schema: z.object({}) }), {})).toBeNull();
+  expect(readMessageKey(OrderPlaced, { orderId: "ORD-1" })).toBe("ORD-1");
+  expect(readMessageKey(event("x", { schema: z.object({}) }), {})).toBeNull();
   for (const orderId of ["", " ", "x".repeat(256), "a\u0000", 7, undefined]) {
-    expect(() => keyOf(OrderPlaced, { orderId })).toThrowError(
+    expect(() => readMessageKey(OrderPlaced, { orderId })).toThrowError(
       expect.objectContaining({ code: "KEY_INVALID" }),
     );
   }

@@ -9,18 +9,18 @@ import type {
   Schema,
   WireSafe,
 } from "./contract-options.ts";
-import type { FieldPath, Opened } from "./personal.ts";
+import type { FieldPath, WithPersonalFields } from "./personal.ts";
 import { readContract } from "./read-contract.ts";
 
 /** Something that happened; any number of consumers may react. With a key, messages of one key keep their order. */
 export function event<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
-): Contract<"event", Opened<Out<T>, F>, In<T>, never, true>;
+): Contract<"event", WithPersonalFields<Out<T>, F>, In<T>, never, true>;
 export function event<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key?: never } & WireSafe<T>,
-): Contract<"event", Opened<Out<T>, F>, In<T>, never, false>;
+): Contract<"event", WithPersonalFields<Out<T>, F>, In<T>, never, false>;
 export function event(name: string, options: object): unknown {
   return readContract("event", name, options);
 }
@@ -40,11 +40,11 @@ export function command<
     readonly personal?: { readonly reply?: readonly A[] };
   } & WireSafe<T> &
     ReplySafe<R>,
-): Contract<"command", Opened<Out<T>, F>, In<T>, Opened<Out<R>, A>, boolean>;
+): Contract<"command", WithPersonalFields<Out<T>, F>, In<T>, WithPersonalFields<Out<R>, A>, boolean>;
 export function command<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: CommandOptions<T, F> & { readonly key?: KeyFunction<T>; readonly reply?: never } & WireSafe<T>,
-): Contract<"command", Opened<Out<T>, F>, In<T>, void, boolean>;
+): Contract<"command", WithPersonalFields<Out<T>, F>, In<T>, void, boolean>;
 export function command(name: string, options: object): unknown {
   return readContract("command", name, options);
 }
@@ -53,11 +53,11 @@ export function command(name: string, options: object): unknown {
 export function stream<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
-): Contract<"stream", Opened<Out<T>, F>, In<T>, never, true>;
+): Contract<"stream", WithPersonalFields<Out<T>, F>, In<T>, never, true>;
 export function stream<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key?: never } & WireSafe<T>,
-): Contract<"stream", Opened<Out<T>, F>, In<T>, never, false>;
+): Contract<"stream", WithPersonalFields<Out<T>, F>, In<T>, never, false>;
 export function stream(name: string, options: object): unknown {
   return readContract("stream", name, options);
 }

@@ -22,15 +22,15 @@ export class EnvelopeFields {
   }
 
   expect(path: string, value: string): void {
-    if (this.#at(path) !== value) throw this.#invalid(path, `must be "${value}"`);
+    if (this.#readPath(path) !== value) throw this.#invalid(path, `must be "${value}"`);
   }
 
-  text(path: string): string {
-    return this.optionalText(path) ?? this.#absent(path);
+  readText(path: string): string {
+    return this.readOptionalText(path) ?? this.#throwMissing(path);
   }
 
-  optionalText(path: string): string | null {
-    const value = this.#at(path) ?? null;
+  readOptionalText(path: string): string | null {
+    const value = this.#readPath(path) ?? null;
     if (value === null) return null;
     if (typeof value !== "string" || value === "") throw this.#invalid(path, "must be a text");
     if (!isPrintable(value))
@@ -38,43 +38,43 @@ export class EnvelopeFields {
     return value;
   }
 
-  id(path: string): string {
-    return this.optionalId(path) ?? this.#absent(path);
+  readId(path: string): string {
+    return this.readOptionalId(path) ?? this.#throwMissing(path);
   }
 
-  optionalId(path: string): string | null {
-    const value = this.#at(path) ?? null;
+  readOptionalId(path: string): string | null {
+    const value = this.#readPath(path) ?? null;
     if (value === null || isValidId(value)) return value;
     throw this.#invalid(path, "must be a text of 1 to 255 characters without control characters");
   }
 
-  oneOf<const T extends string>(path: string, allowed: readonly T[]): T {
-    const value = this.#at(path);
+  readEnum<const T extends string>(path: string, allowed: readonly T[]): T {
+    const value = this.#readPath(path);
     return (
       allowed.find((candidate) => candidate === value) ??
-      this.#absent(path, `must be one of ${allowed.join(", ")}`)
+      this.#throwMissing(path, `must be one of ${allowed.join(", ")}`)
     );
   }
 
-  version(path: string): number {
-    const match = /^([1-9]\d{0,8})(\.0)?$/.exec(String(this.#at(path)));
+  readVersion(path: string): number {
+    const match = /^([1-9]\d{0,8})(\.0)?$/.exec(String(this.#readPath(path)));
     if (match === null) throw this.#invalid(path, "must be a whole number from 1");
     return Number(match[1]);
   }
 
-  priority(path: string): number {
-    const value = this.#at(path) ?? 5;
+  readPriority(path: string): number {
+    const value = this.#readPath(path) ?? 5;
     if (Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 9) return value as number;
     throw this.#invalid(path, "must be a whole number from 0 to 9");
   }
 
-  time(path: string): string {
-    return this.optionalTime(path) ?? this.#absent(path);
+  readTime(path: string): string {
+    return this.readOptionalTime(path) ?? this.#throwMissing(path);
   }
 
   /** UTC with up to microseconds, whatever zone the producer wrote. */
-  optionalTime(path: string): string | null {
-    const value = this.#at(path) ?? null;
+  readOptionalTime(path: string): string | null {
+    const value = this.#readPath(path) ?? null;
     if (value === null) return null;
     if (typeof value !== "string" || !anyTime.test(value) || Number.isNaN(Date.parse(value))) {
       throw this.#invalid(path, "must be a time of ISO 8601 with its zone");
@@ -91,8 +91,8 @@ export class EnvelopeFields {
     return match[2] === undefined ? value : `${match[1]}.${match[2]}Z`;
   }
 
-  headers(path: string): Headers {
-    const value = this.#at(path) ?? {};
+  readHeaders(path: string): Headers {
+    const value = this.#readPath(path) ?? {};
     const isMap = typeof value === "object" && !Array.isArray(value);
     if (!isMap || !Object.values(value).every((item) => typeof item === "string")) {
       throw this.#invalid(path, "must be an object of texts");
@@ -100,13 +100,13 @@ export class EnvelopeFields {
     return value as Headers;
   }
 
-  #absent(path: string, rule = "is missing"): never {
+  #throwMissing(path: string, rule = "is missing"): never {
     throw this.#invalid(path, rule);
   }
 
-  #at(path: string): unknown {
+  #readPath(path: string): unknown {
     let value = this.#root;
-    for (const key of keysOf(path)) {
+    for (const key of splitPath(path)) {
       if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
       value = (value as Record<string, unknown>)[key];
     }
@@ -117,7 +117,7 @@ export class EnvelopeFields {
 // The paths are the few that this package names, so each is split only once.
 const splitPaths = new Map<string, readonly string[]>();
 
-function keysOf(path: string): readonly string[] {
+function splitPath(path: string): readonly string[] {
   let keys = splitPaths.get(path);
   if (keys === undefined) splitPaths.set(path, (keys = path.split(".")));
   return keys;

@@ -36,7 +36,7 @@ function minimal(): Envelope {
   };
 }
 
-function changed(change: (envelope: Envelope) => void): string {
+function changeEnvelope(change: (envelope: Envelope) => void): string {
   const envelope = minimal();
   change(envelope);
   return JSON.stringify(envelope);
@@ -202,7 +202,7 @@ test("a message without tracing has the same trace on each delivery", () => {
 
 test("trace and span alone make a traceparent", () => {
   const ids = { trace_id: "4bf92f3577b34da6a3ce929d0e0e4736", span_id: "00f067aa0ba902b7" };
-  const text = changed((envelope) => (envelope.tracing = ids));
+  const text = changeEnvelope((envelope) => (envelope.tracing = ids));
   expect(decodeEnvelope(text, received).traceparent).toBe(`00-${ids.trace_id}-${ids.span_id}-01`);
 });
 
@@ -211,32 +211,35 @@ test.each<[what: string, text: string]>([
   ["no JSON", "hello"],
   ["a list", "[]"],
   ["no payload", '{"metadata":{}}'],
-  ["no data", changed((envelope) => delete envelope.payload["data"])],
+  ["no data", changeEnvelope((envelope) => delete envelope.payload["data"])],
   ["an open text", '{"payload":{"data":"'],
   ["an open object", '{"payload":{"data":{"a":[}'],
   ["data twice", JSON.stringify(minimal()).replace('"data":', '"data":1,"data":')],
   ["payload twice", JSON.stringify(minimal()).replace('"payload":', '"payload":{"data":1},"payload":')],
   ["a prototype key", JSON.stringify(minimal()).replace('"metadata":{', '"metadata":{"__proto__":{},')],
-  ["no message id", changed((envelope) => delete envelope.metadata["message_id"])],
-  ["a blank message id", changed((envelope) => (envelope.metadata["message_id"] = " "))],
-  ["another envelope version", changed((envelope) => (envelope.metadata["version"] = "2.0"))],
-  ["an unknown kind", changed((envelope) => (envelope.metadata["message_type"] = "query"))],
+  ["no message id", changeEnvelope((envelope) => delete envelope.metadata["message_id"])],
+  ["a blank message id", changeEnvelope((envelope) => (envelope.metadata["message_id"] = " "))],
+  ["another envelope version", changeEnvelope((envelope) => (envelope.metadata["version"] = "2.0"))],
+  ["an unknown kind", changeEnvelope((envelope) => (envelope.metadata["message_type"] = "query"))],
   [
     "a control character in a name",
-    changed((envelope) => (envelope.metadata["source_service"] = "a\u001fb")),
+    changeEnvelope((envelope) => (envelope.metadata["source_service"] = "a\u001fb")),
   ],
-  ["no type", changed((envelope) => delete envelope.payload["type"])],
-  ["a schema version of zero", changed((envelope) => (envelope.payload["schema_version"] = "0"))],
-  ["a time without zone", changed((envelope) => (envelope.metadata["timestamp"] = "2026-07-14T09:30:15"))],
+  ["no type", changeEnvelope((envelope) => delete envelope.payload["type"])],
+  ["a schema version of zero", changeEnvelope((envelope) => (envelope.payload["schema_version"] = "0"))],
+  [
+    "a time without zone",
+    changeEnvelope((envelope) => (envelope.metadata["timestamp"] = "2026-07-14T09:30:15")),
+  ],
   [
     "a day that does not exist",
-    changed((envelope) => (envelope.metadata["timestamp"] = "2026-13-45T09:30:15Z")),
+    changeEnvelope((envelope) => (envelope.metadata["timestamp"] = "2026-13-45T09:30:15Z")),
   ],
-  ["a priority of ten", changed((envelope) => (envelope.metadata["priority"] = 10))],
-  ["a header that is no text", changed((envelope) => (envelope.metadata["headers"] = { a: 1 }))],
+  ["a priority of ten", changeEnvelope((envelope) => (envelope.metadata["priority"] = 10))],
+  ["a header that is no text", changeEnvelope((envelope) => (envelope.metadata["headers"] = { a: 1 }))],
   [
     "more than two megabytes around the data",
-    changed((envelope) => (envelope.metadata["x"] = "x".repeat(2_097_152))),
+    changeEnvelope((envelope) => (envelope.metadata["x"] = "x".repeat(2_097_152))),
   ],
 ])("an envelope with %s is refused", (_, text) => {
   expect(() => decodeEnvelope(text, received)).toThrowError(

@@ -10,17 +10,17 @@ export const envelopeVersion = "1.0";
  * publisher's transaction and the handler; its schema version is a text on the wire.
  */
 export function encodeEnvelope(message: Message): string {
-  const common = commonOf(message);
+  const common = findCommonParts(message);
   return (
-    `{"metadata":{"message_id":${quoted(message.id)},"correlation_id":${quoted(message.correlationId)}` +
-    `,"timestamp":${quoted(message.writtenAt)}${addressOf(message, common)}${orNull(message.key)}` +
-    `${restOf(message, common)}${message.data},"schema_version":"${message.schemaVersion}"}` +
-    `,"tracing":${tracingOf(message.traceparent)}}`
+    `{"metadata":{"message_id":${quoteJson(message.id)},"correlation_id":${quoteJson(message.correlationId)}` +
+    `,"timestamp":${quoteJson(message.writtenAt)}${encodeAddress(message, common)}${quoteOrNull(message.key)}` +
+    `${encodeRest(message, common)}${message.data},"schema_version":"${message.schemaVersion}"}` +
+    `,"tracing":${encodeTracing(message.traceparent)}}`
   );
 }
 
 /** What the messages of a type nearly always have in common, so it is written once. */
-interface Common {
+interface CommonParts {
   readonly source: string;
   readonly target: string | null;
   readonly kind: string;
@@ -32,12 +32,12 @@ interface Common {
   readonly rest: string;
 }
 
-const commons = new Map<string, Common>();
+const commonPartsByType = new Map<string, CommonParts>();
 /** More are not remembered: types may be made by the thousand. */
-const MOST_COMMONS = 1_000;
+const MAX_REMEMBERED_TYPES = 1_000;
 
-function commonOf(message: Message): Common {
-  const known = commons.get(message.type);
+function findCommonParts(message: Message): CommonParts {
+  const known = commonPartsByType.get(message.type);
   if (
     known?.source === message.source &&
     known.target === message.target &&
@@ -46,9 +46,11 @@ function commonOf(message: Message): Common {
     known.priority === message.priority
   )
     return known;
-  if (commons.size >= MOST_COMMONS) commons.clear();
+  if (commonPartsByType.size >= MAX_REMEMBERED_TYPES) commonPartsByType.clear();
   const { type, source, target, kind, topic, priority } = message;
-  const address = flat(writtenAddress({ source, target, kind, topic, causationId: null, sagaId: null }));
+  const address = flattenString(
+    formatAddress({ source, target, kind, topic, causationId: null, sagaId: null }),
+  );
   const plain = { aggregateType: null, aggregateId: null, expiresAt: null, headers: noHeaders };
   const common = {
     source,
@@ -57,64 +59,64 @@ function commonOf(message: Message): Common {
     topic,
     priority,
     address,
-    rest: flat(writtenRest({ type, priority, ...plain })),
+    rest: flattenString(formatRest({ type, priority, ...plain })),
   };
-  commons.set(flat(type), common);
+  commonPartsByType.set(flattenString(type), common);
   return common;
 }
 
-function addressOf(message: Message, common: Common): string {
-  return message.causationId === null && message.sagaId === null ? common.address : writtenAddress(message);
+function encodeAddress(message: Message, common: CommonParts): string {
+  return message.causationId === null && message.sagaId === null ? common.address : formatAddress(message);
 }
 
-function restOf(message: Message, common: Common): string {
+function encodeRest(message: Message, common: CommonParts): string {
   const { aggregateType, aggregateId, expiresAt, headers } = message;
   const isPlain =
     aggregateType === null && aggregateId === null && expiresAt === null && headers === noHeaders;
-  return isPlain ? common.rest : writtenRest(message);
+  return isPlain ? common.rest : formatRest(message);
 }
 
 type Address = Pick<Message, "source" | "target" | "kind" | "causationId" | "sagaId" | "topic">;
 
-function writtenAddress({ source, target, kind, causationId, sagaId, topic }: Address): string {
+function formatAddress({ source, target, kind, causationId, sagaId, topic }: Address): string {
   return (
-    `,"source_service":${quoted(source)},"target_service":${orNull(target)},"message_type":${quoted(kind)}` +
-    `,"version":"${envelopeVersion}","causation_id":${orNull(causationId)}` +
-    `,"saga_id":${orNull(sagaId)},"topic":${quoted(topic)},"key":`
+    `,"source_service":${quoteJson(source)},"target_service":${quoteOrNull(target)},"message_type":${quoteJson(kind)}` +
+    `,"version":"${envelopeVersion}","causation_id":${quoteOrNull(causationId)}` +
+    `,"saga_id":${quoteOrNull(sagaId)},"topic":${quoteJson(topic)},"key":`
   );
 }
 
 type Rest = Pick<Message, "aggregateType" | "aggregateId" | "priority" | "expiresAt" | "headers" | "type">;
 
-function writtenRest({ aggregateType, aggregateId, priority, expiresAt, headers, type }: Rest): string {
+function formatRest({ aggregateType, aggregateId, priority, expiresAt, headers, type }: Rest): string {
   return (
-    `,"aggregate_type":${orNull(aggregateType)},"aggregate_id":${orNull(aggregateId)}` +
-    `,"priority":${priority},"expires_at":${orNull(expiresAt)}` +
-    `,"headers":${headers === noHeaders ? "{}" : JSON.stringify(headers)}},"payload":{"type":${quoted(type)},"data":`
+    `,"aggregate_type":${quoteOrNull(aggregateType)},"aggregate_id":${quoteOrNull(aggregateId)}` +
+    `,"priority":${priority},"expires_at":${quoteOrNull(expiresAt)}` +
+    `,"headers":${headers === noHeaders ? "{}" : JSON.stringify(headers)}},"payload":{"type":${quoteJson(type)},"data":`
   );
 }
 
 // A text in one piece: what is remembered must neither keep larger texts alive nor be put together again each time.
-function flat(text: string): string {
+function flattenString(text: string): string {
   return Buffer.from(text).toString();
 }
 
 // Printable ASCII without quote and backslash is its own JSON, and finding that out costs less than writing JSON.
 const needsEscape = /[^ !#-[\]-~]/;
 
-function quoted(text: string): string {
+function quoteJson(text: string): string {
   return needsEscape.test(text) ? JSON.stringify(text) : `"${text}"`;
 }
 
-function orNull(text: string | null): string {
-  return text === null ? "null" : quoted(text);
+function quoteOrNull(text: string | null): string {
+  return text === null ? "null" : quoteJson(text);
 }
 
 /** As we write it ourselves: the first version, and neither id all zeros. */
 const ownTraceparent = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 // A stored message keeps its own span but not the one above it, so the agreed field is there and empty.
-function tracingOf(text: string): string {
+function encodeTracing(text: string): string {
   if (ownTraceparent.test(text))
     return `{"trace_id":"${text.slice(3, 35)}","span_id":"${text.slice(36, 52)}","parent_id":null,"traceparent":"${text}"}`;
   const trace = parseTraceparent(text);

@@ -30,15 +30,15 @@ const reservedPrefixes = [
 ];
 
 const namePattern = /^[a-z0-9][a-z0-9._-]{0,127}$/;
-const mostHeaders = 64;
-const mostValueBytes = 8_192;
+const MAX_HEADERS = 64;
+const MAX_VALUE_BYTES = 8_192;
 
 /** What most messages carry. */
 export const noHeaders: Headers = Object.freeze({});
 
 /** Headers as they are stored; throws where somebody left something there that are none. */
 export function parseHeaders(text: string): Headers {
-  const headers = parsed(text);
+  const headers = parseHeaderObject(text);
   if (typeof headers === "object" && headers !== null && !Array.isArray(headers)) return headers as Headers;
   throw new SagaboxError("ENVELOPE_INVALID", "The stored headers of the message are not a JSON object.");
 }
@@ -52,7 +52,7 @@ export function parseHeadersLeniently(text: string): Headers {
   }
 }
 
-function parsed(text: string): unknown {
+function parseHeaderObject(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -64,16 +64,16 @@ function parsed(text: string): unknown {
 export function checkHeaders(given?: Readonly<Record<string, string>>): Headers {
   if (given === undefined) return noHeaders;
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    throw invalid('`headers` must be an object of texts, such as { tenant: "a" }.');
+    throw headersInvalid('`headers` must be an object of texts, such as { tenant: "a" }.');
   }
   const entries = Object.entries(given);
-  if (entries.length > mostHeaders)
-    throw invalid(`There are ${entries.length} headers; at most ${mostHeaders} travel.`);
+  if (entries.length > MAX_HEADERS)
+    throw headersInvalid(`There are ${entries.length} headers; at most ${MAX_HEADERS} travel.`);
   const headers = new Map<string, string>();
   for (const [written, value] of entries) {
     const name = written.toLowerCase();
     checkName(name);
-    if (headers.has(name)) throw invalid(`Header "${name}" is given twice, in different case.`);
+    if (headers.has(name)) throw headersInvalid(`Header "${name}" is given twice, in different case.`);
     checkValue(name, value);
     headers.set(name, value);
   }
@@ -82,24 +82,24 @@ export function checkHeaders(given?: Readonly<Record<string, string>>): Headers 
 
 function checkName(name: string): void {
   if (!namePattern.test(name)) {
-    throw invalid(`Header ${JSON.stringify(name.slice(0, 40))} must match ${String(namePattern)}.`);
+    throw headersInvalid(`Header ${JSON.stringify(name.slice(0, 40))} must match ${String(namePattern)}.`);
   }
   if (reservedNames.has(name) || reservedPrefixes.some((prefix) => name.startsWith(prefix))) {
-    throw invalid(`Header "${name}" is reserved and filled in automatically. Choose another name.`);
+    throw headersInvalid(`Header "${name}" is reserved and filled in automatically. Choose another name.`);
   }
 }
 
 function checkValue(name: string, value: unknown): void {
-  if (typeof value !== "string") throw invalid(`Header "${name}" must be a text.`);
+  if (typeof value !== "string") throw headersInvalid(`Header "${name}" must be a text.`);
   if (/[\r\n\0]|\p{Cs}/u.test(value)) {
-    throw invalid(`Header "${name}" must not contain line breaks, NUL or broken Unicode.`);
+    throw headersInvalid(`Header "${name}" must not contain line breaks, NUL or broken Unicode.`);
   }
-  if (Buffer.byteLength(value) > mostValueBytes) {
-    throw invalid(`Header "${name}" is longer than ${mostValueBytes} bytes.`);
+  if (Buffer.byteLength(value) > MAX_VALUE_BYTES) {
+    throw headersInvalid(`Header "${name}" is longer than ${MAX_VALUE_BYTES} bytes.`);
   }
 }
 
-function invalid(message: string): SagaboxError {
+function headersInvalid(message: string): SagaboxError {
   return new SagaboxError("HEADER_INVALID", message);
 }
 

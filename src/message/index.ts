@@ -3,14 +3,14 @@
 // transaction to the handler. Everything is pure apart from the context of the message being handled.
 export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFields } from "./contract.ts";
 export type { DataOf, InputOf, KeyedOf, ReplyOf } from "./contract.ts";
-export { keyOf } from "./contract-key.ts";
+export { readMessageKey } from "./contract-key.ts";
 export type { CommandOptions, ContractOptions, Priority, WireSafe } from "./contract-options.ts";
 export { decodeEnvelope } from "./decode-envelope.ts";
 export { cloudEventAttributes } from "./cloud-event-attributes.ts";
 export { cloudEventInvalid } from "./cloud-event-data.ts";
 export { fromCloudEvent, looksLikeCloudEvent, toCloudEvent, toCloudEventJson } from "./cloud-events.ts";
 export type { CloudEvent } from "./cloud-events.ts";
-export type { CloudEventPlace } from "./read-cloud-event.ts";
+export type { CloudEventOptions } from "./read-cloud-event.ts";
 export { command, event, stream } from "./define-message.ts";
 export { encodeEnvelope, envelopeVersion } from "./envelope.ts";
 export {
@@ -24,33 +24,33 @@ export {
   wireHeaders,
 } from "./headers.ts";
 export { decodeJson, encodeJson, type Json, type JsonLimits } from "./json.ts";
-export { laneCount, laneOf, streamOf } from "./lane-hash.ts";
+export { laneCount, laneFor, streamFor } from "./lane-hash.ts";
 export type { Headers, Message, MessageKind } from "./message.ts";
 export { currentMessageContext, deriveContext, runInMessageContext } from "./message-context.ts";
 export type { ContextOverrides, DerivedContext, MessageContext } from "./message-context.ts";
-export { createIdSource, isOfGeneratedForm, isValidId, timeOfId, type IdSource } from "./message-id.ts";
-export { erased, isErased, isSealed, personErased } from "./personal.ts";
-export type { Erased, FieldPath, Opened, Personal, Sealed } from "./personal.ts";
+export { createIdSource, isGeneratedId, isValidId, parseIdTime, type IdSource } from "./message-id.ts";
+export { erased, isErased, isEncrypted, SUBJECT_ERASED } from "./personal.ts";
+export type { Erased, FieldPath, WithPersonalFields, Personal, Encrypted } from "./personal.ts";
 export {
-  SEAL_TAG_BYTES,
-  SEALED_CHUNK_BYTES,
-  sealedBytes,
-  unsealedBytes,
-  type AttachmentSeal,
-} from "./attachment-seal.ts";
-export { asAttachment, attachment, attachmentsIn, isAttachment, isContentType } from "./attachment.ts";
+  ENCRYPTION_TAG_BYTES,
+  ENCRYPTED_CHUNK_BYTES,
+  encryptedSize,
+  decryptedSize,
+  type EncryptionInfo,
+} from "./attachment-encryption.ts";
+export { asAttachment, attachment, findAttachments, isAttachment, isContentType } from "./attachment.ts";
 export type { Attachment } from "./attachment.ts";
 export { isBlobKey, isBlobReference, isStoreId, type BlobReference } from "./blob-reference.ts";
-export { claimHeader, sealedHeader, sealedReplyHeader, unpackPlain } from "./payload.ts";
-export type { Hidden, Packed, PackedMessage, Unpack, Unpacked } from "./payload.ts";
+export { claimHeader, encryptedHeader, encryptedReplyHeader, unpackPlain } from "./payload.ts";
+export type { HiddenField, PackedPayload, PackedMessage, Unpack, UnpackedPayload } from "./payload.ts";
 export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
-export { isValidTopic, topicOf, type Routing } from "./topic.ts";
-export { replyContract, replyHeader, replyTopicIn, replyTopicOf, sealedReplyIn } from "./reply.ts";
-export type { ReplyBody, SealedReply } from "./reply.ts";
+export { isValidTopic, resolveTopic, type Routing } from "./topic.ts";
+export { replyContract, replyHeader, readReplyTopic, replyTopicFor, findEncryptedReply } from "./reply.ts";
+export type { ReplyBody, EncryptedReply } from "./reply.ts";
 export { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./saga-headers.ts";
 export type { References } from "./saga-headers.ts";
 export {
-  childOf,
+  newChildSpan,
   formatTraceparent,
   newTrace,
   parseTraceparent,
@@ -58,4 +58,4 @@ export {
 } from "./trace-context.ts";
 export { formatTracestate, parseTracestate } from "./trace-context.ts";
 export { upcast } from "./upcast.ts";
-export { validate, validateAround, validateReply } from "./validate.ts";
+export { validate, validateIgnoring, validateReply } from "./validate.ts";

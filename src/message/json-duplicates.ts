@@ -3,11 +3,11 @@
  * while other readers keep the first; so this is counted against the keys of the parsed value. The text must be valid
  * JSON, which is why only strings followed by a colon need to be found.
  */
-export function membersIn(text: string): number {
+export function countMembers(text: string): number {
   let members = 0;
   let start = text.indexOf('"');
   while (start !== -1) {
-    let next = closingQuote(text, start) + 1;
+    let next = findClosingQuote(text, start) + 1;
     while (isSpace(text.charCodeAt(next))) next++;
     if (text.charCodeAt(next) === 58) members++;
     start = text.indexOf('"', next);
@@ -15,7 +15,7 @@ export function membersIn(text: string): number {
   return members;
 }
 
-function closingQuote(text: string, opening: number): number {
+function findClosingQuote(text: string, opening: number): number {
   let end = text.indexOf('"', opening + 1);
   while (isEscaped(text, end)) end = text.indexOf('"', end + 1);
   return end;

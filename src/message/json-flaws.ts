@@ -19,11 +19,11 @@ type Trail = (string | number)[];
 
 /** Looks at the shape: kinds of values, depth, keys. This is on the way of every message, so it builds no path until it must. */
 export function findValueFlaw(value: unknown, limits: FlawLimits): Flaw | undefined {
-  return new ValueLook(limits).flawIn(value);
+  return new FlawFinder(limits).findFlaw(value);
 }
 
 /** The same, for whoever wants to know more of a value than that. */
-export class ValueLook {
+export class FlawFinder {
   /** How many keys the objects have that were looked at. */
   keys = 0;
   readonly #maxDepth: number;
@@ -37,13 +37,13 @@ export class ValueLook {
     this.#maxNodes = maxNodes;
   }
 
-  flawIn(value: unknown): Flaw | undefined {
-    const code = this.#look(value, 0);
+  findFlaw(value: unknown): Flaw | undefined {
+    const code = this.#checkValue(value, 0);
     return code === undefined ? undefined : { code, path: this.#trail?.reverse() ?? [], odd: this.#odd };
   }
 
   // Each level adds its key on the way out, so that a clean value costs no path at all.
-  #look(value: unknown, depth: number): PayloadErrorCode | undefined {
+  #checkValue(value: unknown, depth: number): PayloadErrorCode | undefined {
     if (++this.#nodes > this.#maxNodes) return "PAYLOAD_TOO_LARGE";
     switch (typeof value) {
       case "string":
@@ -51,45 +51,45 @@ export class ValueLook {
         return undefined;
       case "number":
         if (value >= -9_007_199_254_740_991 && value <= 9_007_199_254_740_991) return undefined;
-        return Number.isFinite(value) ? "PAYLOAD_UNSAFE_INTEGER" : this.#notJson(value);
+        return Number.isFinite(value) ? "PAYLOAD_UNSAFE_INTEGER" : this.#rejectValue(value);
       case "object":
         if (value === null) return undefined;
         if (depth >= this.#maxDepth) return "PAYLOAD_TOO_DEEP";
         return Array.isArray(value)
-          ? this.#lookInList(value, depth + 1)
-          : this.#lookInObject(value, depth + 1);
+          ? this.#checkArray(value, depth + 1)
+          : this.#checkObject(value, depth + 1);
       default:
-        return this.#notJson(value);
+        return this.#rejectValue(value);
     }
   }
 
-  #lookInList(list: readonly unknown[], depth: number): PayloadErrorCode | undefined {
-    if ("toJSON" in list) return this.#notJson(list);
+  #checkArray(list: readonly unknown[], depth: number): PayloadErrorCode | undefined {
+    if ("toJSON" in list) return this.#rejectValue(list);
     for (let i = 0; i < list.length; i++) {
-      const code = this.#look(list[i], depth);
-      if (code !== undefined) return this.#at(i, code);
+      const code = this.#checkValue(list[i], depth);
+      if (code !== undefined) return this.#addToPath(i, code);
     }
     return undefined;
   }
 
-  #lookInObject(object: object, depth: number): PayloadErrorCode | undefined {
-    if (!isPlain(object)) return this.#notJson(object);
+  #checkObject(object: object, depth: number): PayloadErrorCode | undefined {
+    if (!isPlain(object)) return this.#rejectValue(object);
     for (const key of Object.keys(object)) {
       this.keys += 1;
-      if (isPrototypeKey(key)) return this.#at(key, "PAYLOAD_PROTOTYPE_KEY");
+      if (isPrototypeKey(key)) return this.#addToPath(key, "PAYLOAD_PROTOTYPE_KEY");
       const value = object[key];
-      const code = value === undefined ? undefined : this.#look(value, depth);
-      if (code !== undefined) return this.#at(key, code);
+      const code = value === undefined ? undefined : this.#checkValue(value, depth);
+      if (code !== undefined) return this.#addToPath(key, code);
     }
     return undefined;
   }
 
-  #notJson(value: unknown): PayloadErrorCode {
+  #rejectValue(value: unknown): PayloadErrorCode {
     this.#odd = value;
     return "PAYLOAD_NOT_JSON";
   }
 
-  #at(key: string | number, code: PayloadErrorCode): PayloadErrorCode {
+  #addToPath(key: string | number, code: PayloadErrorCode): PayloadErrorCode {
     (this.#trail ??= []).push(key);
     return code;
   }

@@ -16,7 +16,7 @@ function refusal(act: () => unknown): { code: string; message: string } {
 const cycle: Record<string, unknown> = {};
 cycle["self"] = cycle;
 
-function nested(levels: number): unknown {
+function nestArrays(levels: number): unknown {
   let value: unknown = 1;
   for (let level = 0; level < levels; level++) value = [value];
   return value;
@@ -47,7 +47,7 @@ test.each<[what: string, code: string, value: unknown]>([
   ["-2^53", "PAYLOAD_UNSAFE_INTEGER", { id: -(2 ** 53) }],
   ["1e300", "PAYLOAD_UNSAFE_INTEGER", 1e300],
   ["a cycle", "PAYLOAD_TOO_DEEP", cycle],
-  ["65 levels", "PAYLOAD_TOO_DEEP", nested(65)],
+  ["65 levels", "PAYLOAD_TOO_DEEP", nestArrays(65)],
   ["an own __proto__", "PAYLOAD_PROTOTYPE_KEY", JSON.parse('{"__proto__":{"x":1}}')],
   ["an own constructor", "PAYLOAD_PROTOTYPE_KEY", { a: { constructor: 1 } }],
   ["an own prototype", "PAYLOAD_PROTOTYPE_KEY", { prototype: 1 }],
@@ -67,7 +67,7 @@ test.each<[what: string, value: unknown, text: string]>([
   ["a text that merely spells a surrogate escape", "\\ud83d", '"\\\\ud83d"'],
   ["an emoji", "😀", '"😀"'],
   ["other control characters", "\u0001\n", '"\\u0001\\n"'],
-  ["64 levels", nested(64), `${"[".repeat(64)}1${"]".repeat(64)}`],
+  ["64 levels", nestArrays(64), `${"[".repeat(64)}1${"]".repeat(64)}`],
 ])("%s is accepted", (_, value, text) => {
   expect(encodeJson(value)).toBe(text);
 });

@@ -1,8 +1,8 @@
 import { PayloadError, type PayloadErrorCode } from "../errors/index.ts";
-import { findTextFlaw, findValueFlaw, ValueLook, type Flaw } from "./json-flaws.ts";
-import { membersIn } from "./json-duplicates.ts";
-import { oddValue } from "./odd-value.ts";
-import { formatPath, shortPath } from "./path.ts";
+import { findTextFlaw, findValueFlaw, FlawFinder, type Flaw } from "./json-flaws.ts";
+import { countMembers } from "./json-duplicates.ts";
+import { describeOddValue } from "./odd-value.ts";
+import { formatPath, formatShortPath } from "./path.ts";
 import { isWellFormed } from "./printable.ts";
 
 export type Json =
@@ -26,24 +26,24 @@ const defaultMaxDepth = 64;
  */
 export function encodeJson(value: unknown, limits: JsonLimits = {}): string {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth, what } = limits;
-  refuse(findValueFlaw(value, { maxDepth, maxNodes: maxBytes }), maxBytes, what);
+  throwIfFlawed(findValueFlaw(value, { maxDepth, maxNodes: maxBytes }), maxBytes, what);
   const text = JSON.stringify(value);
   // JSON.stringify writes NUL and lone surrogates as escapes, so one native search finds whether a closer look at
   // the strings is due; a text that merely spells such an escape passes that look.
-  if (text.includes("\\u0000") || text.includes("\\ud")) refuse(findTextFlaw(value), maxBytes, what);
-  if (exceeds(text, maxBytes)) refuse({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes, what);
+  if (text.includes("\\u0000") || text.includes("\\ud")) throwIfFlawed(findTextFlaw(value), maxBytes, what);
+  if (exceedsBytes(text, maxBytes)) throwIfFlawed({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes, what);
   return text;
 }
 
 /** The value of a JSON text that means the same to every reader, or a PayloadError. */
 export function decodeJson(text: string, limits: JsonLimits = {}): Json {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
-  if (exceeds(text, maxBytes)) refuse({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes);
+  if (exceedsBytes(text, maxBytes)) throwIfFlawed({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes);
   const value = parse(text);
-  const look = new ValueLook({ maxDepth, maxNodes: maxBytes });
-  refuse(look.flawIn(value), maxBytes);
-  if (!isWellFormed(text) || /\\u(?:0000|[dD])/.test(text)) refuse(findTextFlaw(value), maxBytes);
-  if (membersIn(text) !== look.keys) refuse({ code: "PAYLOAD_DUPLICATE_KEY", path: [] }, maxBytes);
+  const look = new FlawFinder({ maxDepth, maxNodes: maxBytes });
+  throwIfFlawed(look.findFlaw(value), maxBytes);
+  if (!isWellFormed(text) || /\\u(?:0000|[dD])/.test(text)) throwIfFlawed(findTextFlaw(value), maxBytes);
+  if (countMembers(text) !== look.keys) throwIfFlawed({ code: "PAYLOAD_DUPLICATE_KEY", path: [] }, maxBytes);
   return value;
 }
 
@@ -58,12 +58,12 @@ function parse(text: string): Json {
   }
 }
 
-function exceeds(text: string, maxBytes: number): boolean {
+function exceedsBytes(text: string, maxBytes: number): boolean {
   if (text.length > maxBytes) return true;
   return text.length * 3 > maxBytes && Buffer.byteLength(text) > maxBytes;
 }
 
-const complaint: Partial<Record<PayloadErrorCode, string>> = {
+const flawMessages: Partial<Record<PayloadErrorCode, string>> = {
   PAYLOAD_NUL: "contains a NUL character, which PostgreSQL cannot store",
   PAYLOAD_LONE_SURROGATE: "contains half of a surrogate pair, which is not valid Unicode",
   PAYLOAD_UNSAFE_INTEGER: "is a number of 2^53 or more, which may change on the way; send it as text",
@@ -72,19 +72,19 @@ const complaint: Partial<Record<PayloadErrorCode, string>> = {
   PAYLOAD_DUPLICATE_KEY: "has an object that names the same key twice",
 };
 
-function refuse(flaw: Flaw | undefined, maxBytes: number, what = "The payload"): void {
+function throwIfFlawed(flaw: Flaw | undefined, maxBytes: number, what = "The payload"): void {
   if (flaw === undefined) return;
-  const where = flaw.path.length === 0 ? "" : ` at ${shortPath(flaw.path)}`;
-  const message = complaintOf(flaw, maxBytes);
+  const where = flaw.path.length === 0 ? "" : ` at ${formatShortPath(flaw.path)}`;
+  const message = describeFlaw(flaw, maxBytes);
   throw new PayloadError(flaw.code, `${what}${where} ${message}.`, {
     issues: [{ path: formatPath(flaw.path), message }],
   });
 }
 
-function complaintOf({ code, odd }: Flaw, maxBytes: number): string {
-  if (code === "PAYLOAD_NOT_JSON") return oddValue(odd);
+function describeFlaw({ code, odd }: Flaw, maxBytes: number): string {
+  if (code === "PAYLOAD_NOT_JSON") return describeOddValue(odd);
   return (
-    complaint[code] ??
+    flawMessages[code] ??
     `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it, up to its \`maxBytes\``
   );
 }

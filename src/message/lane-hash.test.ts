@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { laneCount, laneOf, streamOf } from "./lane-hash.ts";
+import { laneCount, laneFor, streamFor } from "./lane-hash.ts";
 
 // The database holds these numbers. If this test fails, the change breaks every installation: undo it.
 test("lanes and streams are frozen", () => {
@@ -14,7 +14,7 @@ test("lanes and streams are frozen", () => {
     "0190b2f4-7c00-7abc-8def-0123456789ab",
     "x".repeat(255),
   ];
-  expect(keys.map((key) => [laneOf(key), streamOf("events.order.created", key)])).toEqual([
+  expect(keys.map((key) => [laneFor(key), streamFor("events.order.created", key)])).toEqual([
     [76, "5588957010787030170"],
     [120, "-5548870300421219507"],
     [125, "2240309934538151737"],
@@ -31,7 +31,7 @@ function chiSquare(keys: Iterable<string>): number {
   const counts = Array.from({ length: laneCount }, () => 0);
   let total = 0;
   for (const key of keys) {
-    const lane = laneOf(key);
+    const lane = laneFor(key);
     counts[lane] = (counts[lane] ?? 0) + 1;
     total++;
   }
@@ -56,13 +56,13 @@ test.each<[shape: string, key: (n: number) => string]>([
 });
 
 test("100,000 keys have streams of their own", () => {
-  const streams = new Set(Array.from({ length: 100_000 }, (_, n) => streamOf("t", `ORD-${n}`)));
+  const streams = new Set(Array.from({ length: 100_000 }, (_, n) => streamFor("t", `ORD-${n}`)));
   expect(streams.size).toBe(100_000);
 });
 
 test("each half of the stream number is spread on its own", () => {
   const numbers = Array.from({ length: 100_000 }, (_, n) =>
-    BigInt.asUintN(64, BigInt(streamOf("t", `k${n}`))),
+    BigInt.asUintN(64, BigInt(streamFor("t", `k${n}`))),
   );
   // Drawing 100,000 of 2^32 gives about one collision.
   expect(new Set(numbers.map((n) => n >> 32n)).size).toBeGreaterThan(99_985);
@@ -70,13 +70,13 @@ test("each half of the stream number is spread on its own", () => {
 });
 
 test("topic and key are kept apart", () => {
-  expect(streamOf("ab", "c")).not.toBe(streamOf("a", "bc"));
-  expect(streamOf("a", "b")).not.toBe(streamOf("b", "a"));
+  expect(streamFor("ab", "c")).not.toBe(streamFor("a", "bc"));
+  expect(streamFor("a", "b")).not.toBe(streamFor("b", "a"));
 });
 
 test("a stream is a signed 64-bit number in decimal", () => {
   for (let n = 0; n < 1_000; n++) {
-    const stream = BigInt(streamOf("t", String(n)));
+    const stream = BigInt(streamFor("t", String(n)));
     expect(BigInt.asIntN(64, stream)).toBe(stream);
   }
 });

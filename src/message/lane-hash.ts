@@ -5,36 +5,36 @@
 export const laneCount = 256;
 
 /** 0 to 255. */
-export function laneOf(key: string): number {
+export function laneFor(key: string): number {
   hash(seedA, seedB, key);
   finish();
-  return a & 255;
+  return stateA & 255;
 }
 
 /** The order of one key at one destination, as the decimal text of a signed 64-bit integer. */
-export function streamOf(topic: string, key: string): string {
+export function streamFor(topic: string, key: string): string {
   hash(seedA, seedB, topic);
   absorb(0xff); // never part of UTF-8, so ("ab", "c") and ("a", "bc") differ
-  hash(a, b, key);
+  hash(stateA, stateB, key);
   finish();
-  return BigInt.asIntN(64, (BigInt(a >>> 0) << 32n) | BigInt(b >>> 0)).toString();
+  return BigInt.asIntN(64, (BigInt(stateA >>> 0) << 32n) | BigInt(stateB >>> 0)).toString();
 }
 
 const seedA = 0x9e3779b9 | 0;
 const seedB = 0x85ebca6b | 0;
 
 // Module state instead of a returned pair: this runs for every message, and nothing here waits.
-let a = 0;
-let b = 0;
+let stateA = 0;
+let stateB = 0;
 
 function absorb(byte: number): void {
-  a = Math.imul(a ^ byte, 0x01000193);
-  b = Math.imul((b ^ byte) + ((b << 13) | (b >>> 19)), 0xc2b2ae35);
+  stateA = Math.imul(stateA ^ byte, 0x01000193);
+  stateB = Math.imul((stateB ^ byte) + ((stateB << 13) | (stateB >>> 19)), 0xc2b2ae35);
 }
 
 function hash(startA: number, startB: number, text: string): void {
-  a = startA;
-  b = startB;
+  stateA = startA;
+  stateB = startB;
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
     if (unit < 0x80) absorb(unit);
@@ -60,9 +60,9 @@ function absorbWide(text: string, index: number): number {
 }
 
 function finish(): void {
-  a = scramble(a ^ b);
-  b = scramble(b + a);
-  a = scramble(a ^ (b >>> 7));
+  stateA = scramble(stateA ^ stateB);
+  stateB = scramble(stateB + stateA);
+  stateA = scramble(stateA ^ (stateB >>> 7));
 }
 
 function scramble(value: number): number {

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { SagaboxError } from "../errors/index.ts";
 import { isValidId } from "./message-id.ts";
 import type { RandomBytes } from "./random-pool.ts";
-import { childOf, formatTraceparent, newTrace, parseTraceparent } from "./trace-context.ts";
+import { newChildSpan, formatTraceparent, newTrace, parseTraceparent } from "./trace-context.ts";
 
 /** The message being handled. What is published meanwhile was caused by it. */
 export interface MessageContext {
@@ -54,13 +54,17 @@ export function deriveContext(
   return {
     correlationId: overrides.correlationId ?? current?.correlationId ?? messageId,
     causationId: overrides.causationId ?? current?.messageId ?? null,
-    traceparent: traceparent ?? ownSpan(overrides.traceparent, current?.traceparent, randomBytes),
+    traceparent: traceparent ?? chooseTraceparent(overrides.traceparent, current?.traceparent, randomBytes),
   };
 }
 
-function ownSpan(said: string | undefined, caused: string | undefined, randomBytes: RandomBytes): string {
+function chooseTraceparent(
+  said: string | undefined,
+  caused: string | undefined,
+  randomBytes: RandomBytes,
+): string {
   const parent = parseTraceparent(said) ?? parseTraceparent(caused);
-  return formatTraceparent(parent === undefined ? newTrace(randomBytes) : childOf(parent, randomBytes));
+  return formatTraceparent(parent === undefined ? newTrace(randomBytes) : newChildSpan(parent, randomBytes));
 }
 
 function checkOverrides({ correlationId, causationId, traceparent }: ContextOverrides): void {

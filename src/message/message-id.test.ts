@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createIdSource, isValidId, timeOfId } from "./message-id.ts";
+import { createIdSource, isValidId, parseIdTime } from "./message-id.ts";
 
 function counting(): (size: number) => Uint8Array {
   let next = 0;
@@ -58,6 +58,6 @@ test.each(["", " ", "\t", "a\nb", "a\u0000", "a\u007f", "\ud83d", "x".repeat(256
 
 test("an id of ours tells when it was made; another one does not", () => {
   const next = createIdSource({ wallMs: () => 1_794_000_000_123, randomBytes: always(7) });
-  expect(timeOfId(next())).toBe(1_794_000_000_123);
-  expect(["d1", "0190b2f4-0000-4000-8000-000000000000"].map(timeOfId)).toEqual([undefined, undefined]);
+  expect(parseIdTime(next())).toBe(1_794_000_000_123);
+  expect(["d1", "0190b2f4-0000-4000-8000-000000000000"].map(parseIdTime)).toEqual([undefined, undefined]);
 });

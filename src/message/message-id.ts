@@ -22,7 +22,7 @@ export function createIdSource({ wallMs, randomBytes }: IdSourceParts): IdSource
   let high = 0; // 12 + 14 bits
   let low = 0; // 48 bits, below what a double holds exactly
 
-  function draw(count: number): number {
+  function drawRandom(count: number): number {
     return pooled(count).reduce((value, byte) => value * 256 + byte, 0);
   }
 
@@ -30,10 +30,10 @@ export function createIdSource({ wallMs, randomBytes }: IdSourceParts): IdSource
     const nowMs = Math.floor(wallMs());
     if (nowMs > lastMs) {
       lastMs = nowMs;
-      high = draw(4) % 0x2000000; // the top bit stays free, so that counting up has room
-      low = draw(6);
+      high = drawRandom(4) % 0x2000000; // the top bit stays free, so that counting up has room
+      low = drawRandom(6);
     } else {
-      low += 1 + draw(4);
+      low += 1 + drawRandom(4);
       if (low >= 0x1000000000000) {
         low -= 0x1000000000000;
         high += 1;
@@ -43,18 +43,18 @@ export function createIdSource({ wallMs, randomBytes }: IdSourceParts): IdSource
         lastMs += 1;
       }
     }
-    return format(lastMs, high, low);
+    return formatUuid(lastMs, high, low);
   };
 }
 
-function format(ms: number, high: number, low: number): string {
-  const time = hexOf(ms, 6);
-  const versionAndHigh = hexOf(0x7000 | (high >>> 14), 2);
-  const variantAndRest = hexOf(0x8000 | (high & 0x3fff), 2);
-  return `${time.slice(0, 8)}-${time.slice(8)}-${versionAndHigh}-${variantAndRest}-${hexOf(low, 6)}`;
+function formatUuid(ms: number, high: number, low: number): string {
+  const time = toHex(ms, 6);
+  const versionAndHigh = toHex(0x7000 | (high >>> 14), 2);
+  const variantAndRest = toHex(0x8000 | (high & 0x3fff), 2);
+  return `${time.slice(0, 8)}-${time.slice(8)}-${versionAndHigh}-${variantAndRest}-${toHex(low, 6)}`;
 }
 
-function hexOf(value: number, bytes: number): string {
+function toHex(value: number, bytes: number): string {
   let text = "";
   for (let rest = value, i = 0; i < bytes; i++) {
     text = (hex[rest % 256] ?? "") + text;
@@ -68,15 +68,15 @@ export function isValidId(id: unknown): id is string {
   return typeof id === "string" && id.length >= 1 && id.length <= 255 && id.trim() !== "" && isPrintable(id);
 }
 
-const madeHere = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const generatedIdPattern = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 /** When an id of ours was made, by its maker's clock; undefined for an id that does not tell. */
-export function timeOfId(id: string): number | undefined {
-  const parts = madeHere.exec(id);
+export function parseIdTime(id: string): number | undefined {
+  const parts = generatedIdPattern.exec(id);
   return parts === null ? undefined : Number.parseInt(`${parts[1]}${parts[2]}`, 16);
 }
 
 /** Whether an id looks like one that was generated here: a UUID of version 7. */
-export function isOfGeneratedForm(id: string): boolean {
+export function isGeneratedId(id: string): boolean {
   return /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(id);
 }

@@ -12,10 +12,10 @@ export function formatPath(keys: readonly PathKey[]): string {
   return path;
 }
 
-const MOST = 12;
+const MAX_SHOWN_KEYS = 12;
 
 /** The same for a sentence: of a path that goes deep only the two ends. */
-export function shortPath(keys: readonly PathKey[]): string {
-  if (keys.length <= MOST) return formatPath(keys);
+export function formatShortPath(keys: readonly PathKey[]): string {
+  if (keys.length <= MAX_SHOWN_KEYS) return formatPath(keys);
   return `${formatPath(keys.slice(0, 4))} … ${formatPath(keys.slice(-4))}`;
 }

@@ -8,7 +8,7 @@ import {
   type InputOf,
   type Personal,
   type ReplyOf,
-  type Sealed,
+  type Encrypted,
 } from "./index.ts";
 
 const Registered = event("people.registered", {
@@ -26,8 +26,8 @@ type Data = DataOf<typeof Registered>;
 test("C6: a handler must look whether a personal value is there; everything else is as it was", () => {
   expectTypeOf<Data["email"]>().toEqualTypeOf<Personal<string>>();
   expectTypeOf<Data["id"]>().toEqualTypeOf<string>();
-  expectTypeOf<Data["address"]>().toEqualTypeOf<{ street: string } | undefined | Erased | Sealed>();
-  expectTypeOf<Data["guests"][number]["name"]>().toEqualTypeOf<string | Erased | Sealed>();
+  expectTypeOf<Data["address"]>().toEqualTypeOf<{ street: string } | undefined | Erased | Encrypted>();
+  expectTypeOf<Data["guests"][number]["name"]>().toEqualTypeOf<string | Erased | Encrypted>();
   expectTypeOf<Data["guests"][number]["seat"]>().toEqualTypeOf<number>();
 });
 

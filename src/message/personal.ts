@@ -1,5 +1,5 @@
 /** A personal value that this process cannot read: it has no key for it. It may be passed on, not looked into. */
-export interface Sealed {
+export interface Encrypted {
   readonly $sealed: string;
 }
 
@@ -9,22 +9,22 @@ export interface Erased {
 }
 
 /** A personal field as a handler gets it: the value, or the reason why there is none. */
-export type Personal<T> = T | Erased | Sealed;
+export type Personal<T> = T | Erased | Encrypted;
 
 /** Why a saga about such a person cannot go on. Rows are found by these words, so all rooms say the same. */
-export const personErased = "the person it was about was erased";
+export const SUBJECT_ERASED = "the person it was about was erased";
 
 export const erased: Erased = Object.freeze({ $erased: true });
 
-export function isSealed(value: unknown): value is Sealed {
-  return isOnly(value, "$sealed") && typeof value["$sealed"] === "string";
+export function isEncrypted(value: unknown): value is Encrypted {
+  return hasOnlyKey(value, "$sealed") && typeof value["$sealed"] === "string";
 }
 
 export function isErased(value: unknown): value is Erased {
-  return isOnly(value, "$erased") && value["$erased"] === true;
+  return hasOnlyKey(value, "$erased") && value["$erased"] === true;
 }
 
-function isOnly(value: unknown, key: string): value is Record<string, unknown> {
+function hasOnlyKey(value: unknown, key: string): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && Object.hasOwn(value, key);
 }
 
@@ -47,15 +47,16 @@ export type FieldPath<T, D extends Depth = 6> = [D] extends [never]
 type Below<K extends string, T, D extends Depth> = `${K}.${FieldPath<T, Deeper[D]>}`;
 
 /** The data with what a personal field may be put in its place. */
-export type Opened<T, F extends string> = [F] extends [never]
+export type WithPersonalFields<T, F extends string> = [F] extends [never]
   ? T
   : T extends Scalar
     ? T
     : T extends readonly (infer E)[]
-      ? readonly OpenedField<E, "*", F>[]
+      ? readonly WithPersonalField<E, "*", F>[]
       : T extends object
-        ? { [K in keyof T]: OpenedField<T[K], K & string, F> }
+        ? { [K in keyof T]: WithPersonalField<T[K], K & string, F> }
         : T;
 
-type OpenedField<T, K extends string, F extends string> =
-  Opened<T, F extends `${K}.${infer Rest}` ? Rest : never> | (K extends F ? Erased | Sealed : never);
+type WithPersonalField<T, K extends string, F extends string> =
+  | WithPersonalFields<T, F extends `${K}.${infer Rest}` ? Rest : never>
+  | (K extends F ? Erased | Encrypted : never);

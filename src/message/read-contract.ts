@@ -1,4 +1,4 @@
-import { nearest, parseDuration, SagaboxError } from "../errors/index.ts";
+import { findNearest, parseDuration, SagaboxError } from "../errors/index.ts";
 import type { MessageKind } from "./message.ts";
 import { isValidTopic } from "./topic.ts";
 
@@ -22,23 +22,23 @@ const knownOptions: Record<MessageKind, readonly string[]> = {
   command: [...commonOptions, "reply", "target"],
 };
 
-const longestTtlMs = 3_650 * 86_400_000;
+const MAX_TTL_MS = 3_650 * 86_400_000;
 const plainName = /^[A-Za-z][A-Za-z0-9_.-]{0,254}$/;
 
 /** Checks what the compiler cannot, fills in the defaults and freezes the contract. */
 export function readContract(kind: MessageKind, name: string, given: object): object {
-  function must(holds: boolean, rule: string): void {
+  function assertRule(holds: boolean, rule: string): void {
     if (!holds)
       throw new SagaboxError(
         "CONTRACT_INVALID",
         `${kind}(${JSON.stringify(name)}): ${rule}${rule.endsWith("?") ? "" : "."}`,
       );
   }
-  must(typeof name === "string" && plainName.test(name), "the name must match " + String(plainName));
-  must(isObject(given), "the options must be an object");
+  assertRule(typeof name === "string" && plainName.test(name), "the name must match " + String(plainName));
+  assertRule(isObject(given), "the options must be an object");
   const known = knownOptions[kind];
   for (const key of Object.keys(given))
-    must(known.includes(key), `there is no option "${key}"${hint(key, known)}`);
+    assertRule(known.includes(key), `there is no option "${key}"${suggestOption(key, known)}`);
 
   const options = given as Record<string, unknown>;
   const { version = 1, upcast = {}, personal, ttl, priority = 5, maxAttempts = null } = options;
@@ -46,36 +46,36 @@ export function readContract(kind: MessageKind, name: string, given: object): ob
   const ttlMs = ttl === undefined ? null : parseDuration(ttl);
   const { schema, reply = null, key } = options;
 
-  must(
+  assertRule(
     isSchema(schema),
     "schema must be a Standard Schema (zod from 3.24 on, valibot, arktype and others are)",
   );
-  must(reply === null || isSchema(reply), "reply must be a Standard Schema");
-  must(isWhole(version, 1, 2_147_483_647), "version must be a whole number from 1");
-  must(key === undefined || typeof key === "function", "key must be a function of the data");
-  must(
-    ttlMs === null || isWhole(ttlMs, 1, longestTtlMs),
+  assertRule(reply === null || isSchema(reply), "reply must be a Standard Schema");
+  assertRule(isWhole(version, 1, 2_147_483_647), "version must be a whole number from 1");
+  assertRule(key === undefined || typeof key === "function", "key must be a function of the data");
+  assertRule(
+    ttlMs === null || isWhole(ttlMs, 1, MAX_TTL_MS),
     'ttl must be a length of time such as "5m", up to "3650d"',
   );
-  must(isWhole(priority, 0, 9), "priority must be a whole number from 0 to 9");
-  must(
+  assertRule(isWhole(priority, 0, 9), "priority must be a whole number from 0 to 9");
+  assertRule(
     maxAttempts === null || isWhole(maxAttempts, 1, 1_000),
     "maxAttempts must be a whole number from 1 to 1000",
   );
-  must(order === "commit" || order === "strict", 'order must be "commit" or "strict"');
-  must(onDead === "continue" || onDead === "hold", 'onDead must be "continue" or "hold"');
-  must(key !== undefined || order === "commit", 'order "strict" needs a key');
-  must(key !== undefined || onDead === "continue", 'onDead "hold" needs a key');
-  must(
+  assertRule(order === "commit" || order === "strict", 'order must be "commit" or "strict"');
+  assertRule(onDead === "continue" || onDead === "hold", 'onDead must be "continue" or "hold"');
+  assertRule(key !== undefined || order === "commit", 'order "strict" needs a key');
+  assertRule(key !== undefined || onDead === "continue", 'onDead "hold" needs a key');
+  assertRule(
     topic === null || isValidTopic(topic),
     "topic must have 1 to 249 letters, digits, dots, dashes, underscores",
   );
-  must(aggregate === null || isName(aggregate), "aggregate must match " + String(plainName));
-  must(target === null || isName(target), "target must match " + String(plainName));
-  must(isObject(upcast), "upcast must be an object of functions");
-  const gap = missingUpcaster(upcast as object, version as number);
-  must(gap === undefined, gap ?? "");
-  must(
+  assertRule(aggregate === null || isName(aggregate), "aggregate must match " + String(plainName));
+  assertRule(target === null || isName(target), "target must match " + String(plainName));
+  assertRule(isObject(upcast), "upcast must be an object of functions");
+  const gap = findMissingUpcaster(upcast as object, version as number);
+  assertRule(gap === undefined, gap ?? "");
+  assertRule(
     personal === undefined || isPersonal(personal),
     "personal needs a function subject and a list of 1 to 200 fields, each up to 200 characters, 4000 together",
   );
@@ -95,18 +95,18 @@ export function readContract(kind: MessageKind, name: string, given: object): ob
     aggregate,
     target,
     upcast: Object.freeze({ ...(upcast as object) }),
-    personal: personal === undefined ? null : freezePersonal(personal as Personal),
+    personal: personal === undefined ? null : freezePersonal(personal as PersonalOptions),
     ...(key === undefined ? {} : { key }),
   });
 }
 
-function hint(key: string, known: readonly string[]): string {
-  const suggestion = nearest(key, known);
+function suggestOption(key: string, known: readonly string[]): string {
+  const suggestion = findNearest(key, known);
   return suggestion === undefined ? `; known are: ${known.join(", ")}` : `; did you mean "${suggestion}"?`;
 }
 
 // The chain may begin late, when old versions are gone for good, but it must lead up to the current one.
-function missingUpcaster(upcast: object, version: number): string | undefined {
+function findMissingUpcaster(upcast: object, version: number): string | undefined {
   const from = Object.keys(upcast).map(Number);
   if (from.some((step) => !isWhole(step, 1, version - 1))) {
     return `upcast may only start from the versions before ${version}`;
@@ -119,15 +119,15 @@ function missingUpcaster(upcast: object, version: number): string | undefined {
   return undefined;
 }
 
-interface Personal {
+interface PersonalOptions {
   readonly subject: (data: unknown) => string;
   readonly fields: readonly string[];
   readonly reply?: readonly string[];
 }
 
-function isPersonal(value: unknown): value is Personal {
+function isPersonal(value: unknown): value is PersonalOptions {
   if (!isObject(value)) return false;
-  const { subject, fields, reply } = value as Partial<Personal>;
+  const { subject, fields, reply } = value as Partial<PersonalOptions>;
   return typeof subject === "function" && isFieldList(fields) && (reply === undefined || isFieldList(reply));
 }
 
@@ -141,7 +141,7 @@ function isFieldList(fields: unknown): boolean {
   );
 }
 
-function freezePersonal({ subject, fields, reply = [] }: Personal): Personal {
+function freezePersonal({ subject, fields, reply = [] }: PersonalOptions): PersonalOptions {
   return Object.freeze({ subject, fields: Object.freeze([...fields]), reply: Object.freeze([...reply]) });
 }
 

@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
 import { checkHeaders } from "./headers.ts";
-import { replyContract, replyHeader, replyTopicIn, replyTopicOf } from "./reply.ts";
+import { replyContract, replyHeader, readReplyTopic, replyTopicFor } from "./reply.ts";
 import { isValidTopic } from "./topic.ts";
 import { validate } from "./validate.ts";
 
 test.each(["orders", "Bestellungen & Größen", "a/b", "x".repeat(255)])(
   "B8: the replies of service %s have a topic that every transport can carry",
   (service) => {
-    expect(isValidTopic(replyTopicOf(service))).toBe(true);
+    expect(isValidTopic(replyTopicFor(service))).toBe(true);
   },
 );
 
 test("B8: only a topic of replies is answered to, and no caller can name one", () => {
-  expect(replyTopicIn({ [replyHeader]: "replies.orders" })).toBe("replies.orders");
+  expect(readReplyTopic({ [replyHeader]: "replies.orders" })).toBe("replies.orders");
   for (const topic of ["commands.stock.reserve", "replies.a b", "", undefined]) {
-    expect(replyTopicIn(topic === undefined ? {} : { [replyHeader]: topic })).toBeUndefined();
+    expect(readReplyTopic(topic === undefined ? {} : { [replyHeader]: topic })).toBeUndefined();
   }
   expect(() => checkHeaders({ [replyHeader]: "replies.orders" })).toThrow("reserved");
 });

@@ -22,7 +22,7 @@ export type ReplyBody =
     };
 
 /** A reply with sealed fields, and the command that says what they are bound to. */
-export type SealedReply = Extract<ReplyBody, { outcome: "done" }> & {
+export type EncryptedReply = Extract<ReplyBody, { outcome: "done" }> & {
   readonly reply: Json;
   readonly sealed: string;
 };
@@ -33,12 +33,12 @@ const topicPrefix = "replies.";
 const replyName = "sagabox.reply";
 
 /** Where replies for a service arrive. Services whose names differ in special characters only share one. */
-export function replyTopicOf(service: string): string {
+export function replyTopicFor(service: string): string {
   return topicPrefix + service.replace(/[^A-Za-z0-9._-]/g, "-").slice(0, 200);
 }
 
 /** Where this message wants its reply, if it wants one. Anything but a topic of replies is not followed. */
-export function replyTopicIn(headers: Headers): string | undefined {
+export function readReplyTopic(headers: Headers): string | undefined {
   const topic = headers[replyHeader];
   return topic?.startsWith(topicPrefix) === true && isValidTopic(topic) ? topic : undefined;
 }
@@ -67,7 +67,7 @@ export function replyContract(topic: string) {
 }
 
 /** The reply in a message of this type, if it has one with sealed fields. */
-export function sealedReplyIn(type: string, data: unknown): SealedReply | undefined {
+export function findEncryptedReply(type: string, data: unknown): EncryptedReply | undefined {
   if (type !== replyName || !isReplyBody(data) || data.outcome !== "done") return undefined;
   const { sealed, reply } = data;
   return typeof sealed === "string" && reply !== undefined ? { ...data, sealed, reply } : undefined;

@@ -1,7 +1,11 @@
 import { expect, test } from "vitest";
-import { isValidTopic, topicOf } from "./topic.ts";
+import { isValidTopic, resolveTopic } from "./topic.ts";
 
-const named = (name: string, kind: "event" | "command" | "stream" = "event") => ({ kind, name, topic: null });
+const createContract = (name: string, kind: "event" | "command" | "stream" = "event") => ({
+  kind,
+  name,
+  topic: null,
+});
 
 test.each([
   ["OrderCreated", "events.order.created"],
@@ -13,24 +17,26 @@ test.each([
   ["Order2Created", "events.order2.created"],
   ["order__created_", "events.order.created"],
 ])("A18: %s goes to %s", (name, topic) => {
-  expect(topicOf(named(name))).toBe(topic);
+  expect(resolveTopic(createContract(name))).toBe(topic);
 });
 
 test("A18: commands and streams have places of their own", () => {
-  expect(topicOf(named("ReserveStock", "command"))).toBe("commands.reserve.stock");
-  expect(topicOf(named("sensor.reading", "stream"))).toBe("streams.sensor.reading");
+  expect(resolveTopic(createContract("ReserveStock", "command"))).toBe("commands.reserve.stock");
+  expect(resolveTopic(createContract("sensor.reading", "stream"))).toBe("streams.sensor.reading");
 });
 
 test("A18: the contract's topic is stronger than the routing function, which is stronger than the default", () => {
   const routing = ({ type }: { type: string }) => (type === "A" ? "routed" : undefined);
-  expect(topicOf({ ...named("A"), topic: "explicit" }, routing)).toBe("explicit");
-  expect(topicOf(named("A"), routing)).toBe("routed");
-  expect(topicOf(named("B"), routing)).toBe("events.b");
+  expect(resolveTopic({ ...createContract("A"), topic: "explicit" }, routing)).toBe("explicit");
+  expect(resolveTopic(createContract("A"), routing)).toBe("routed");
+  expect(resolveTopic(createContract("B"), routing)).toBe("events.b");
 });
 
 test("A18: a routing function that returns an unusable topic is told so", () => {
-  expect(() => topicOf(named("A"), () => "a b")).toThrowError('The topic of event "A" must have');
-  expect(() => topicOf(named("x".repeat(255)))).toThrowError(/TOPIC|topic/);
+  expect(() => resolveTopic(createContract("A"), () => "a b")).toThrowError(
+    'The topic of event "A" must have',
+  );
+  expect(() => resolveTopic(createContract("x".repeat(255)))).toThrowError(/TOPIC|topic/);
 });
 
 test.each(["a", "A.b_c-9", "x".repeat(249)])("%s is a topic", (topic) => {

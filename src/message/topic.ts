@@ -4,7 +4,7 @@ import type { MessageKind } from "./message.ts";
 /** Where a message goes when its contract does not say; undefined leaves it to the default. */
 export type Routing = (message: { readonly kind: MessageKind; readonly type: string }) => string | undefined;
 
-interface Routed {
+interface RoutedContract {
   readonly kind: MessageKind;
   readonly name: string;
   readonly topic: string | null;
@@ -13,7 +13,7 @@ interface Routed {
 const prefix: Record<MessageKind, string> = { event: "events", command: "commands", stream: "streams" };
 
 /** The contract's own topic, else the routing function's, else e.g. `events.order.created`. */
-export function topicOf(contract: Routed, routing?: Routing): string {
+export function resolveTopic(contract: RoutedContract, routing?: Routing): string {
   const { kind, name } = contract;
   const topic = contract.topic ?? routing?.({ kind, type: name }) ?? defaultTopic(contract);
   if (isValidTopic(topic)) return topic;
@@ -30,18 +30,18 @@ export function isValidTopic(topic: unknown): topic is string {
 }
 
 // Spelling a name costs more than all else that is done for a topic, and contracts are made once.
-const known = new WeakMap<Routed, string>();
+const defaultTopics = new WeakMap<RoutedContract, string>();
 
-function defaultTopic(contract: Routed): string {
-  const found = known.get(contract);
+function defaultTopic(contract: RoutedContract): string {
+  const found = defaultTopics.get(contract);
   if (found !== undefined) return found;
-  const topic = `${prefix[contract.kind]}.${dotted(contract.name)}`;
-  known.set(contract, topic);
+  const topic = `${prefix[contract.kind]}.${toDotted(contract.name)}`;
+  defaultTopics.set(contract, topic);
   return topic;
 }
 
 // OrderCreated, order_created and order-created are one name in three spellings.
-function dotted(name: string): string {
+function toDotted(name: string): string {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1.$2")
     .replace(/([A-Z])([A-Z][a-z])/g, "$1.$2")

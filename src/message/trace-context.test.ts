@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import {
-  childOf,
+  newChildSpan,
   formatTraceparent,
   formatTracestate,
   newTrace,
@@ -42,7 +42,7 @@ test.each([
 });
 
 test("a child stays in its trace and keeps the flags, with a span of its own", () => {
-  const child = childOf({ traceId, spanId, flags: "00" }, bytes(0xab));
+  const child = newChildSpan({ traceId, spanId, flags: "00" }, bytes(0xab));
   expect(child).toEqual({ traceId, spanId: "abababababababab", flags: "00" });
 });
 

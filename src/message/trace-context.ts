@@ -33,7 +33,7 @@ export function newTrace(randomBytes: RandomBytes): TraceContext {
 }
 
 /** A new span in the same trace. */
-export function childOf(parent: TraceContext, randomBytes: RandomBytes): TraceContext {
+export function newChildSpan(parent: TraceContext, randomBytes: RandomBytes): TraceContext {
   return { traceId: parent.traceId, spanId: randomHex(8, randomBytes), flags: parent.flags };
 }
 

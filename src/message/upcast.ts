@@ -8,12 +8,12 @@ export function upcast(contract: AnyContract, version: number, data: unknown): u
   for (let step = version; step !== contract.version; step++) {
     const next = Object.hasOwn(contract.upcast, step) ? contract.upcast[step] : undefined;
     if (next === undefined) throw unknownVersion(contract, version);
-    current = take(contract, step, () => next(current) as unknown);
+    current = runUpcaster(contract, step, () => next(current) as unknown);
   }
   return current;
 }
 
-function take(contract: AnyContract, step: number, move: () => unknown): unknown {
+function runUpcaster(contract: AnyContract, step: number, move: () => unknown): unknown {
   try {
     return move();
   } catch (cause) {

@@ -2,31 +2,33 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { PayloadError, type PayloadIssue } from "../errors/index.ts";
 import type { AnyContract, DataOf } from "./contract.ts";
 import { formatPath } from "./path.ts";
-import type { Hidden } from "./payload.ts";
-import { withoutValues } from "./without-values.ts";
+import type { HiddenField } from "./payload.ts";
+import { redactValues } from "./redact-values.ts";
 
 /** The data as its schema puts it out, or a PayloadError that lists what is wrong where. */
 export function validate<C extends AnyContract>(contract: C, input: unknown): DataOf<C> | Promise<DataOf<C>> {
-  return check(contract.schema, `${contract.kind} "${contract.name}"`, input);
+  return runSchema(contract.schema, `${contract.kind} "${contract.name}"`, input);
 }
 
 /**
  * The same where some personal values cannot be had: complaints about those places, or about what holds them, do not
  * count. The data then stays as it is, since there is no output of a schema for what it did not accept.
  */
-export async function validateAround<C extends AnyContract>(
+export async function validateIgnoring<C extends AnyContract>(
   contract: C,
   input: unknown,
-  hidden: readonly Hidden[],
+  hidden: readonly HiddenField[],
 ): Promise<DataOf<C>> {
   const result = await contract.schema["~standard"].validate(input);
   if (result.issues === undefined) return result.value;
-  const issues = result.issues.filter((issue) => !hidden.some(({ path }) => meets(keysOf(issue), path)));
+  const issues = result.issues.filter(
+    (issue) => !hidden.some(({ path }) => isSameBranch(issuePath(issue), path)),
+  );
   if (issues.length === 0) return input;
-  return outputOf({ issues }, `${contract.kind} "${contract.name}"`, input);
+  return readOutput({ issues }, `${contract.kind} "${contract.name}"`, input);
 }
 
-function meets(keys: readonly PropertyKey[], path: readonly (string | number)[]): boolean {
+function isSameBranch(keys: readonly PropertyKey[], path: readonly (string | number)[]): boolean {
   const depth = Math.min(keys.length, path.length);
   return keys.slice(0, depth).every((key, index) => String(key) === String(path[index]));
 }
@@ -35,32 +37,32 @@ function meets(keys: readonly PropertyKey[], path: readonly (string | number)[])
 export function validateReply(contract: AnyContract, reply: unknown): unknown {
   return contract.reply === null
     ? undefined
-    : check(contract.reply, `the reply to "${contract.name}"`, reply);
+    : runSchema(contract.reply, `the reply to "${contract.name}"`, reply);
 }
 
-function check(schema: StandardSchemaV1, what: string, input: unknown): unknown {
+function runSchema(schema: StandardSchemaV1, what: string, input: unknown): unknown {
   const result = schema["~standard"].validate(input);
   // Most schemas answer at once; a promise for each message would be paid for nothing.
   return result instanceof Promise
-    ? result.then((settled) => outputOf(settled, what, input))
-    : outputOf(result, what, input);
+    ? result.then((settled) => readOutput(settled, what, input))
+    : readOutput(result, what, input);
 }
 
-function outputOf(result: StandardSchemaV1.Result<unknown>, what: string, input: unknown): unknown {
+function readOutput(result: StandardSchemaV1.Result<unknown>, what: string, input: unknown): unknown {
   if (result.issues === undefined) return result.value;
-  const issues = result.issues.slice(0, 20).map((issue) => issueOf(issue, input));
-  const list = issues.map(inWords).join("; ");
+  const issues = result.issues.slice(0, 20).map((issue) => toIssue(issue, input));
+  const list = issues.map(describeIssue).join("; ");
   throw new PayloadError("PAYLOAD_INVALID", `The data of ${what} does not match its schema: ${list}`, {
     issues,
   });
 }
 
-function issueOf(issue: StandardSchemaV1.Issue, input: unknown): PayloadIssue {
-  const keys = keysOf(issue);
-  return { path: formatPath(keys), message: withoutValues(issue.message, valueAt(input, keys)) };
+function toIssue(issue: StandardSchemaV1.Issue, input: unknown): PayloadIssue {
+  const keys = issuePath(issue);
+  return { path: formatPath(keys), message: redactValues(issue.message, valueAt(input, keys)) };
 }
 
-function keysOf({ path = [] }: StandardSchemaV1.Issue): PropertyKey[] {
+function issuePath({ path = [] }: StandardSchemaV1.Issue): PropertyKey[] {
   return path.map((segment) => (typeof segment === "object" ? segment.key : segment));
 }
 
@@ -74,6 +76,6 @@ function valueAt(input: unknown, keys: readonly PropertyKey[]): unknown {
 }
 
 // Some libraries begin their messages with the path.
-function inWords({ path, message }: PayloadIssue): string {
+function describeIssue({ path, message }: PayloadIssue): string {
   return message.startsWith(path) ? message : `${path}: ${message}`;
 }

@@ -20,7 +20,7 @@ export interface DeadLetterNotice {
 
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-/;
 
-export function noticeOf(
+export function toNotice(
   service: string,
   fields: TelemetryEvents["dead_letter.buried"],
   context: TelemetryContext | undefined,

@@ -2,5 +2,5 @@
 // told beside the flow and can never hurt it: what fails is tried again a few times, told, and let go.
 export { Notices, type NoticesOptions } from "./notices.ts";
 export type { DeadLetterNotice } from "./dead-letter-notice.ts";
-export { noticeSettings } from "./options.ts";
+export { readNoticeSettings } from "./options.ts";
 export type { NoticeSettings, NotifyOptions, OnDeadLetter, WebhookOptions } from "./options.ts";

@@ -4,7 +4,7 @@ import type { Observer } from "../telemetry/index.ts";
 import type { DeadLetterNotice } from "./dead-letter-notice.ts";
 
 /** Thrown by `deliver` when another attempt could not help. */
-export class Hopeless extends Error {}
+export class PermanentNoticeError extends Error {}
 
 export interface NoticeQueueOptions {
   readonly via: "hook" | "webhook";
@@ -20,7 +20,7 @@ export interface NoticeQueueOptions {
   readonly deliver: (notice: DeadLetterNotice, missed: number, signal: AbortSignal) => Promise<void>;
 }
 
-const LONGEST_WAIT_MS = 30_000;
+const MAX_WAIT_MS = 30_000;
 
 /** Tells one party of dead letters, a few at a time, each within its deadline. Whatever happens in here stays in here. */
 export class NoticeQueue {
@@ -55,24 +55,24 @@ export class NoticeQueue {
 
   async #work(): Promise<void> {
     for (let notice = this.#waiting.shift(); notice !== undefined; notice = this.#waiting.shift()) {
-      await this.#tell(notice);
+      await this.#deliverWithRetries(notice);
     }
     this.#active -= 1; // at once: what is pushed from here on needs a new worker
   }
 
-  async #tell(notice: DeadLetterNotice): Promise<void> {
+  async #deliverWithRetries(notice: DeadLetterNotice): Promise<void> {
     const { via, observer, attempts, firstWaitMs = 1_000 } = this.#options;
     for (let attempt = 1; ; attempt++) {
       try {
         await this.#deliver(notice);
-        return observer.tell("notice.sent", { via, id: notice.messageId });
+        return observer.emit("notice.sent", { via, id: notice.messageId });
       } catch (thrown) {
-        const over = attempt >= attempts || thrown instanceof Hopeless;
-        const waitMs = withJitter(Math.min(LONGEST_WAIT_MS, firstWaitMs * 2 ** (attempt - 1)), 0.3, random);
+        const over = attempt >= attempts || thrown instanceof PermanentNoticeError;
+        const waitMs = withJitter(Math.min(MAX_WAIT_MS, firstWaitMs * 2 ** (attempt - 1)), 0.3, random);
         if (over || !(await sleep(waitMs, this.#closing.signal))) {
           const error = errorText(thrown).slice(0, 500);
           this.#missed += 1;
-          return observer.tell("notice.failed", { via, id: notice.messageId, attempt, error });
+          return observer.emit("notice.failed", { via, id: notice.messageId, attempt, error });
         }
       }
     }
@@ -93,6 +93,6 @@ export class NoticeQueue {
 
   #drop({ messageId: id }: DeadLetterNotice): void {
     this.#missed += 1;
-    this.#options.observer.tell("notice.dropped", { via: this.#options.via, id });
+    this.#options.observer.emit("notice.dropped", { via: this.#options.via, id });
   }
 }

@@ -5,7 +5,7 @@ import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import type { DeadLetterNotice } from "./dead-letter-notice.ts";
 import { NoticeQueue } from "./notice-queue.ts";
 import { Notices } from "./notices.ts";
-import { noticeSettings, type NotifyOptions, type OnDeadLetter } from "./options.ts";
+import { readNoticeSettings, type NotifyOptions, type OnDeadLetter } from "./options.ts";
 
 const buried = {
   origin: "consumer",
@@ -21,7 +21,7 @@ const context = { traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920
 function setup(asked: NotifyOptions & { onDeadLetter?: OnDeadLetter }) {
   const { onDeadLetter, ...notify } = asked;
   const observer = new RecordingObserver();
-  const settings = noticeSettings(onDeadLetter, notify);
+  const settings = readNoticeSettings(onDeadLetter, notify);
   const notices = new Notices({ service: "shop", settings, observer });
   onTestFinished(() => notices.close());
   return { observer, notices };
@@ -58,8 +58,8 @@ const notice = (messageId: string): DeadLetterNotice => ({
 test("E6: the hook hears what died, where and why", async () => {
   const heard: DeadLetterNotice[] = [];
   const { notices, observer } = setup({ onDeadLetter: (one) => void heard.push(one) });
-  notices.tell("dead_letter.buried", buried, context);
-  notices.tell("worker.stopping", { worker: "w" });
+  notices.emit("dead_letter.buried", buried, context);
+  notices.emit("worker.stopping", { worker: "w" });
   await observer.until("notice.sent");
   const { id: messageId, ...rest } = buried;
   expect(heard).toEqual([
@@ -79,7 +79,7 @@ test("E6: the webhook gets a signed body without the error's words or anything t
   const { notices, observer } = setup({
     webhook: { url: server.url, secret, headers: { authorization: "Bearer token" } },
   });
-  notices.tell("dead_letter.buried", buried, context);
+  notices.emit("dead_letter.buried", buried, context);
   const [posted] = await server.until(1);
   await observer.until("notice.sent");
   expect(JSON.parse(posted?.body ?? "")).toEqual({
@@ -109,7 +109,7 @@ test("E6: a webhook that fails for a while is tried again", async () => {
   const server = await hookServer();
   server.answer = (nth) => (nth === 1 ? 503 : 200);
   const { notices, observer } = setup({ webhook: { url: server.url } });
-  notices.tell("dead_letter.buried", buried);
+  notices.emit("dead_letter.buried", buried);
   await observer.until("notice.sent");
   expect(server.posted).toHaveLength(2);
   expect(server.posted[0]?.headers["sagabox-signature"]).toBeUndefined();
@@ -127,7 +127,7 @@ test.each([401, 404, 302])(
         headers: { authorization: "Bearer token" },
       },
     });
-    notices.tell("dead_letter.buried", buried);
+    notices.emit("dead_letter.buried", buried);
     const [failed] = await observer.until("notice.failed");
     expect(failed).toEqual({ via: "webhook", id: "m-1", attempt: 1, error: `it answered ${status}` });
     expect(server.posted).toHaveLength(1);

@@ -1,9 +1,9 @@
 import { systemClock } from "../runtime/index.ts";
 import type { Observer, TelemetryContext, TelemetryEvents, TelemetryName } from "../telemetry/index.ts";
-import { noticeOf } from "./dead-letter-notice.ts";
+import { toNotice } from "./dead-letter-notice.ts";
 import { NoticeQueue } from "./notice-queue.ts";
 import type { NoticeSettings } from "./options.ts";
-import { noticeBody, post } from "./webhook.ts";
+import { noticeBody, postNotice } from "./webhook.ts";
 
 export interface NoticesOptions {
   readonly service: string;
@@ -43,21 +43,21 @@ export class Notices implements Observer {
           observer,
           deadlineMs: webhook.timeoutMs,
           attempts: WEBHOOK_ATTEMPTS,
-          deliver: (notice, missed, signal) => post(webhook, noticeBody(notice, missed), signal),
+          deliver: (notice, missed, signal) => postNotice(webhook, noticeBody(notice, missed), signal),
         }),
       );
     }
     this.#queues = queues;
   }
 
-  tell<Name extends TelemetryName>(
+  emit<Name extends TelemetryName>(
     name: Name,
     fields: TelemetryEvents[Name],
     context?: TelemetryContext,
   ): void {
     if (name !== "dead_letter.buried" || this.#queues.length === 0) return;
     const buried = fields as TelemetryEvents["dead_letter.buried"];
-    const notice = noticeOf(this.#service, buried, context, systemClock.wallMs());
+    const notice = toNotice(this.#service, buried, context, systemClock.wallMs());
     for (const queue of this.#queues) queue.push(notice);
   }
 

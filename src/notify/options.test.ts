@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { noticeSettings } from "./options.ts";
+import { readNoticeSettings } from "./options.ts";
 
 const webhook = (url: string, more: object = {}) =>
-  noticeSettings(undefined, { webhook: { url, ...more } }).webhook;
+  readNoticeSettings(undefined, { webhook: { url, ...more } }).webhook;
 
 test.each(["https://example.org/hook", "http://localhost:1/x", "http://127.0.0.1/x", "http://[::1]:8/x"])(
   "E6: %s may be told",
@@ -37,6 +37,6 @@ test.each([
 });
 
 test("nothing is told unless somebody asked", () => {
-  expect(noticeSettings()).toEqual({ onDeadLetter: null, webhook: null });
-  expect(() => noticeSettings("no function" as never)).toThrow("onDeadLetter must be a function");
+  expect(readNoticeSettings()).toEqual({ onDeadLetter: null, webhook: null });
+  expect(() => readNoticeSettings("no function" as never)).toThrow("onDeadLetter must be a function");
 });

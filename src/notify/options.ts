@@ -33,22 +33,22 @@ export interface NoticeSettings {
 
 const OWN_HEADERS = ["content-type", "content-length", "host", "sagabox-signature"];
 
-export function noticeSettings(onDeadLetter?: OnDeadLetter, notify: NotifyOptions = {}): NoticeSettings {
+export function readNoticeSettings(onDeadLetter?: OnDeadLetter, notify: NotifyOptions = {}): NoticeSettings {
   if (onDeadLetter !== undefined && typeof onDeadLetter !== "function") {
     throw invalid("onDeadLetter must be a function.");
   }
   rejectUnknownKeys("notify", notify, ["webhook"]);
   return Object.freeze({
     onDeadLetter: onDeadLetter ?? null,
-    webhook: notify.webhook === undefined ? null : webhookSettings(notify.webhook),
+    webhook: notify.webhook === undefined ? null : readWebhookSettings(notify.webhook),
   });
 }
 
-function webhookSettings(options: WebhookOptions): WebhookSettings {
+function readWebhookSettings(options: WebhookOptions): WebhookSettings {
   rejectUnknownKeys("notify.webhook", options, ["url", "headers", "secret", "timeout"]);
   return Object.freeze({
-    url: checkedUrl(options.url),
-    headers: checkedHeaders(options.headers ?? {}),
+    url: checkUrl(options.url),
+    headers: checkHeaders(options.headers ?? {}),
     secret:
       options.secret === undefined
         ? null
@@ -58,7 +58,7 @@ function webhookSettings(options: WebhookOptions): WebhookSettings {
 }
 
 // The address is never repeated in an error: the paths of many such addresses are secrets.
-function checkedUrl(given: unknown): URL {
+function checkUrl(given: unknown): URL {
   const url = typeof given === "string" && URL.canParse(given) ? new URL(given) : null;
   if (url === null) throw invalid("notify.webhook.url must be an absolute URL.");
   if (url.username !== "" || url.password !== "") {
@@ -74,7 +74,7 @@ function isLoopback(host: string): boolean {
   return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
 }
 
-function checkedHeaders(given: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+function checkHeaders(given: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   for (const [name, value] of Object.entries(given)) {
     if (!/^[A-Za-z0-9-]{1,100}$/.test(name) || OWN_HEADERS.includes(name.toLowerCase())) {
       throw invalid(`notify.webhook.headers: the name ${JSON.stringify(name.slice(0, 40))} cannot be used.`);

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { systemClock } from "../runtime/index.ts";
 import type { DeadLetterNotice } from "./dead-letter-notice.ts";
-import { Hopeless } from "./notice-queue.ts";
+import { PermanentNoticeError } from "./notice-queue.ts";
 import type { WebhookSettings } from "./options.ts";
 
 /** What is posted. The error's text stays at home: it may quote what the message carried. */
@@ -22,19 +22,19 @@ export function noticeBody(notice: DeadLetterNotice, missed: number): string {
 }
 
 /** `t` in seconds and the HMAC-SHA256 of `t`, a dot and the body: a receiver can refuse what is forged or old. */
-export function signatureOf(secret: string, body: string, seconds: number): string {
+export function signBody(secret: string, body: string, seconds: number): string {
   const digest = createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex");
   return `t=${seconds},v1=${digest}`;
 }
 
 /** One attempt. Redirects are not followed: headers and signature are meant for this address alone. */
-export async function post(
+export async function postNotice(
   { url, headers, secret }: WebhookSettings,
   body: string,
   signal: AbortSignal,
 ): Promise<void> {
   const seconds = Math.floor(systemClock.wallMs() / 1_000);
-  const signature = secret === null ? {} : { "sagabox-signature": signatureOf(secret, body, seconds) };
+  const signature = secret === null ? {} : { "sagabox-signature": signBody(secret, body, seconds) };
   const response = await fetch(url, {
     method: "POST",
     headers: { ...headers, "content-type": "application/json", ...signature },
@@ -42,20 +42,20 @@ export async function post(
     redirect: "manual",
     signal,
   }).catch((error: unknown) => {
-    throw new Error(`the address could not be reached: ${causeOf(error)}`);
+    throw new Error(`the address could not be reached: ${describeCause(error)}`);
   });
   await response.body?.cancel();
   if (response.ok) return;
   const text = `it answered ${response.status}`;
-  throw mayGetBetter(response.status) ? new Error(text) : new Hopeless(text);
+  throw isRetryable(response.status) ? new Error(text) : new PermanentNoticeError(text);
 }
 
-function mayGetBetter(status: number): boolean {
+function isRetryable(status: number): boolean {
   return status >= 500 || status === 408 || status === 425 || status === 429;
 }
 
 // Only the code: what the runtime writes beside it may hold the address.
-function causeOf(error: unknown): string {
+function describeCause(error: unknown): string {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
   const { code } = cause as { code?: unknown };
   if (typeof code === "string") return code;

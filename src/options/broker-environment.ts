@@ -5,8 +5,14 @@ import {
   type BrokerName,
   type messageFormats,
 } from "./broker-variables.ts";
-import { thrown } from "./checks.ts";
-import { findVariable, fromFile, unusable, type Environment, type ReadSecret } from "./environment.ts";
+import { throwProblems } from "./checks.ts";
+import {
+  findVariable,
+  readSecretFromFile,
+  environmentInvalid,
+  type Environment,
+  type ReadSecret,
+} from "./environment.ts";
 import type { EnvironmentVariable } from "./environment-variables.ts";
 import { unreadableFile } from "./unreadable-file.ts";
 
@@ -24,10 +30,10 @@ export interface BrokerEnvironment {
 export function readBrokerEnvironment(
   broker: BrokerName,
   env: Environment,
-  readSecret: ReadSecret = fromFile,
+  readSecret: ReadSecret = readSecretFromFile,
 ): BrokerEnvironment {
   const { options, problems } = gatherBrokerEnvironment(broker, env, readSecret);
-  if (problems.length > 0) throw unusable(problems);
+  if (problems.length > 0) throw environmentInvalid(problems);
   return options;
 }
 
@@ -39,7 +45,7 @@ export function gatherBrokerEnvironment(
   const variables = brokerVariables[broker];
   const get = <T>(variable: EnvironmentVariable<T>): T | undefined => {
     const found = findVariable(env, variable, readSecret);
-    return found === undefined ? undefined : thrown(() => variable.read(found.name, found.value));
+    return found === undefined ? undefined : throwProblems(() => variable.read(found.name, found.value));
   };
   const problems: string[] = [];
   const part = <T>(read: () => T): T | undefined => {
@@ -55,7 +61,7 @@ export function gatherBrokerEnvironment(
   const username = part(() => get(variables.username));
   const file = part(() => get(variables.ca));
   const ca = part(() =>
-    file === undefined ? undefined : contentsOf(variables.ca.names[0], file, readSecret),
+    file === undefined ? undefined : readFileContents(variables.ca.names[0], file, readSecret),
   );
   const mechanism = broker === "kafka" ? part(() => get(variables.mechanism)) : undefined;
   const format = part(() => get(messageFormatVariable));
@@ -77,7 +83,7 @@ export function gatherBrokerEnvironment(
   return { options, problems };
 }
 
-function contentsOf(name: string, path: string, readSecret: ReadSecret): string {
+function readFileContents(name: string, path: string, readSecret: ReadSecret): string {
   try {
     return readSecret(path);
   } catch (cause) {

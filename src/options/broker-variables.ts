@@ -24,7 +24,7 @@ const addresses: Readonly<Record<BrokerName, { names: [string, string]; meaning:
     },
   };
 
-function variablesOf(broker: BrokerName) {
+function buildVariables(broker: BrokerName) {
   const title = titles[broker];
   const own = (name: string): [string] => [`SAGABOX_${broker.toUpperCase()}_${name}`];
   const { names, meaning, pattern } = addresses[broker];
@@ -81,12 +81,12 @@ export const messageFormatVariable = {
   read: (name: string, value: string) => oneOf(name, value, messageFormats),
 } as const satisfies EnvironmentVariable;
 
-export type BrokerVariables = ReturnType<typeof variablesOf>;
+export type BrokerVariables = ReturnType<typeof buildVariables>;
 
 export const brokerVariables: Readonly<Record<BrokerName, BrokerVariables>> = {
-  rabbitmq: variablesOf("rabbitmq"),
-  kafka: variablesOf("kafka"),
-  nats: variablesOf("nats"),
+  rabbitmq: buildVariables("rabbitmq"),
+  kafka: buildVariables("kafka"),
+  nats: buildVariables("nats"),
 };
 
 /** As they are documented and known: only Kafka asks for a mechanism. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { checkEnvironment } from "./check-environment.ts";
-import { allProblems, inPart, listChecks, refuse, thrown } from "./checks.ts";
+import { allProblems, inPart, listChecks, refuse, throwProblems } from "./checks.ts";
 import { flag, milliseconds, oneOf, readEnvironment, rejectUnknownKeys, text, wholeNumber } from "./index.ts";
 
 test("G11: all problems of some options are one error, and none of their texts is in it", () => {
@@ -44,7 +44,7 @@ test("what breaks on a refused value is no second problem, what breaks by itself
 test("whoever wants to decide about a problem gets it thrown, in the middle of a collection", () => {
   const read = () =>
     allProblems("The options", () => {
-      expect(() => thrown(() => wholeNumber("inner", -1))).toThrowError("inner");
+      expect(() => throwProblems(() => wholeNumber("inner", -1))).toThrowError("inner");
       wholeNumber("outer", -1);
     });
   expect(read).toThrowError("outer");

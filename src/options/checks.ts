@@ -20,7 +20,7 @@ interface Problem {
 let listener: ((check: OptionCheck) => void) | undefined;
 let collected: Problem[] | undefined;
 
-export function checking(check: OptionCheck): void {
+export function reportCheck(check: OptionCheck): void {
   listener?.(check);
 }
 
@@ -45,7 +45,7 @@ export function refuse<T>(code: ErrorCode, message: string, instead: T): T {
 }
 
 /** For whoever decides by themselves what becomes of a problem: it is thrown, whatever goes on around. */
-export function thrown<T>(read: () => T): T {
+export function throwProblems<T>(read: () => T): T {
   const before = collected;
   collected = undefined;
   try {
@@ -61,7 +61,7 @@ export function inPart<T>(read: () => T, instead: T): T {
   try {
     return read();
   } catch (error) {
-    take(error, collected);
+    collectProblem(error, collected);
     return instead;
   }
 }
@@ -74,7 +74,7 @@ export function allProblems<T>(what: string, read: () => T): T {
   try {
     result = read();
   } catch (error) {
-    take(error, problems);
+    collectProblem(error, problems);
   } finally {
     collected = undefined;
   }
@@ -86,7 +86,7 @@ export function allProblems<T>(what: string, read: () => T): T {
 }
 
 // What breaks on a value that was refused already is no problem of its own.
-function take(error: unknown, problems: Problem[]): void {
+function collectProblem(error: unknown, problems: Problem[]): void {
   if (!isSagaboxError(error)) {
     if (problems.length === 0) throw error;
     return;

@@ -1,10 +1,10 @@
 import { parseDuration, type Duration } from "../errors/index.ts";
-import { checking, refuse } from "./checks.ts";
+import { reportCheck, refuse } from "./checks.ts";
 
 export type { Duration };
 
 // Longer waits overflow the timers of Node, which then fire at once.
-const longestTimerMs = 2_147_483_647;
+const MAX_TIMER_MS = 2_147_483_647;
 
 const units = [
   ["d", 86_400_000],
@@ -14,7 +14,7 @@ const units = [
 ] as const;
 
 /** As it could be written: 7d, not 604800000 ms. */
-function spoken(ms: number): string {
+function formatDuration(ms: number): string {
   const [unit, size] = units.find(([, one]) => ms >= one && ms % one === 0) ?? [" ms", 1];
   return `${ms / size}${unit}`;
 }
@@ -25,8 +25,8 @@ export function milliseconds(
   value: unknown,
   bounds: { min?: number; max?: number } = {},
 ): number {
-  const { min = 0, max = longestTimerMs } = bounds;
-  checking({ name, kind: "duration", value, min, max });
+  const { min = 0, max = MAX_TIMER_MS } = bounds;
+  reportCheck({ name, kind: "duration", value, min, max });
   const ms = parseDuration(value);
   if (ms === undefined) {
     return refuse(
@@ -38,7 +38,7 @@ export function milliseconds(
   if (ms >= min && ms <= max) return ms;
   return refuse(
     "OPTIONS_INVALID",
-    `${name} must be from ${spoken(min)} to ${spoken(max)}, but is ${spoken(ms)}.`,
+    `${name} must be from ${formatDuration(min)} to ${formatDuration(max)}, but is ${formatDuration(ms)}.`,
     min,
   );
 }

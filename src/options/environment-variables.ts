@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { nearest } from "../errors/index.ts";
+import { findNearest } from "../errors/index.ts";
 import { allBrokerVariables } from "./broker-variables.ts";
 import { milliseconds } from "./duration.ts";
 import { flag, oneOf, text, wholeNumber } from "./parse-options.ts";
@@ -73,7 +73,7 @@ export const environmentVariables = {
     meaning: "How many messages the relay reads at once.",
     default: "500",
     advice: "Larger batches lift throughput until the broker is the limit; `sagabox tune` measures it.",
-    read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 5_000 }),
+    read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 1, max: 5_000 }),
   },
   pollInterval: {
     ...plain,
@@ -101,7 +101,7 @@ export const environmentVariables = {
     default: "10",
     advice:
       "Each handler needs a connection: keep it below the size of the pool. `sagabox tune` measures how many this server is good for; handlers that wait for other services want more.",
-    read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 1, max: 1_000 }),
+    read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 1, max: 1_000 }),
   },
   optimistic: {
     ...plain,
@@ -109,7 +109,7 @@ export const environmentVariables = {
     meaning: "Whether messages are sent right after commit, before the relay sees them.",
     default: "true",
     advice: "Turn it off where the processes that publish cannot reach the broker.",
-    read: (name: string, value: string) => flag(name, truth(value)),
+    read: (name: string, value: string) => flag(name, parseBoolean(value)),
   },
   shutdownTimeout: {
     ...plain,
@@ -126,7 +126,7 @@ export const environmentVariables = {
     default: "info",
     advice: "`debug` tells every message; not for long in production.",
     read: (name: string, value: string) =>
-      oneOf(name, level(value), ["debug", "info", "warn", "error", "silent"]),
+      oneOf(name, parseLevel(value), ["debug", "info", "warn", "error", "silent"]),
   },
   logFormat: {
     ...plain,
@@ -152,7 +152,7 @@ export const environmentVariables = {
     default: "8000 for `sagabox worker` and `dev`; `bus.run()` then serves nothing",
     advice: "Keep it off the public network: it has no password. Code that gives a port goes before it.",
     example: "8000",
-    read: (name: string, value: string) => wholeNumber(name, decimal(value), { min: 0, max: 65_535 }),
+    read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 0, max: 65_535 }),
   },
 } as const satisfies Record<string, EnvironmentVariable>;
 
@@ -165,7 +165,7 @@ export function unknownVariables(
   );
   return Object.keys(env)
     .filter((name) => name.startsWith("SAGABOX_") && !known.includes(name))
-    .map((name) => ({ name, suggestion: nearest(name, known) }));
+    .map((name) => ({ name, suggestion: findNearest(name, known) }));
 }
 
 /** The variables that name a file with a secret, and what they name. */
@@ -192,7 +192,7 @@ function ringOfOne(name: string, value: string): string {
   return `encryption-key ${key}\nindex ${index}`;
 }
 
-function decimal(value: string): number {
+function parseDecimal(value: string): number {
   return /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
 }
 
@@ -200,14 +200,14 @@ function asDuration(name: string, value: string): string {
   return name.endsWith("_SECONDS") ? `${value}s` : value;
 }
 
-function truth(value: string): boolean | string {
+function parseBoolean(value: string): boolean | string {
   const word = value.toLowerCase();
   if (["1", "true", "yes", "on"].includes(word)) return true;
   if (["0", "false", "no", "off"].includes(word)) return false;
   return value;
 }
 
-function level(value: string): string {
+function parseLevel(value: string): string {
   const word = value.toLowerCase();
   return word === "warning" ? "warn" : word === "critical" ? "error" : word;
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { thrown } from "./checks.ts";
+import { throwProblems } from "./checks.ts";
 import { environmentVariables, type EnvironmentVariable } from "./environment-variables.ts";
 import { unreadableFile } from "./unreadable-file.ts";
 
@@ -19,13 +19,16 @@ export type ReadSecret = (path: string) => string;
  * Reads and checks all variables, and reports every problem at once. Values are never repeated in errors, but for the path of a file. A general name
  * that the host application uses for something else is passed over.
  */
-export function readEnvironment(env: Environment, readSecret: ReadSecret = fromFile): EnvironmentOptions {
+export function readEnvironment(
+  env: Environment,
+  readSecret: ReadSecret = readSecretFromFile,
+): EnvironmentOptions {
   const { options, problems } = gatherEnvironment(env, readSecret);
-  if (problems.length > 0) throw unusable(problems);
+  if (problems.length > 0) throw environmentInvalid(problems);
   return options;
 }
 
-export const fromFile: ReadSecret = (path) => readFileSync(path, "utf8");
+export const readSecretFromFile: ReadSecret = (path) => readFileSync(path, "utf8");
 
 export function gatherEnvironment(
   env: Environment,
@@ -36,7 +39,7 @@ export function gatherEnvironment(
   for (const [option, variable] of Object.entries<EnvironmentVariable>(environmentVariables)) {
     try {
       const found = findVariable(env, variable, readSecret);
-      if (found !== undefined) options[option] = thrown(() => variable.read(found.name, found.value));
+      if (found !== undefined) options[option] = throwProblems(() => variable.read(found.name, found.value));
     } catch (error) {
       if (!isSagaboxError(error)) throw error;
       if (!belongsToTheHost(env, variable)) problems.push(error.message);
@@ -45,7 +48,7 @@ export function gatherEnvironment(
   return { options: Object.freeze(options) as EnvironmentOptions, problems };
 }
 
-export function unusable(problems: readonly string[]): SagaboxError {
+export function environmentInvalid(problems: readonly string[]): SagaboxError {
   return new SagaboxError(
     "ENVIRONMENT_INVALID",
     `The environment cannot be used:\n- ${problems.join("\n- ")}`,
@@ -74,12 +77,12 @@ export function findVariable(env: Environment, variable: EnvironmentVariable, re
       );
     }
     if (value) return { name, value };
-    if (path) return { name: `${name}_FILE`, value: contents(`${name}_FILE`, path, readSecret) };
+    if (path) return { name: `${name}_FILE`, value: readSecretContents(`${name}_FILE`, path, readSecret) };
   }
   return undefined;
 }
 
-function contents(name: string, path: string, readSecret: ReadSecret): string {
+function readSecretContents(name: string, path: string, readSecret: ReadSecret): string {
   let text: string;
   try {
     text = readSecret(path).replace(/\r?\n$/, "");

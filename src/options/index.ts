@@ -3,7 +3,7 @@
 // also come from the environment; the table of variables is data, so the documentation is made from it.
 export { allProblems, inPart, listChecks, refuse, type OptionCheck } from "./checks.ts";
 export { milliseconds, type Duration } from "./duration.ts";
-export { nearest } from "../errors/index.ts";
+export { findNearest } from "../errors/index.ts";
 export { callable, flag, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds } from "./parse-options.ts";
 export { readBrokerEnvironment, type BrokerEnvironment } from "./broker-environment.ts";
 export { allBrokerVariables, messageFormats } from "./broker-variables.ts";

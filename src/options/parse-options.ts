@@ -1,5 +1,5 @@
-import { nearest } from "../errors/index.ts";
-import { checking, refuse } from "./checks.ts";
+import { findNearest } from "../errors/index.ts";
+import { reportCheck, refuse } from "./checks.ts";
 
 export interface Bounds {
   readonly min?: number;
@@ -14,7 +14,7 @@ export function rejectUnknownKeys(where: string, options: object, known: readonl
   }
   for (const key of Object.keys(options)) {
     if (known.includes(key)) continue;
-    const suggestion = nearest(key, known);
+    const suggestion = findNearest(key, known);
     const hint =
       suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean "${suggestion}"?`;
     refuse("OPTIONS_UNKNOWN_KEY", `${where} has no option "${key}". ${hint}`, undefined);
@@ -26,7 +26,7 @@ export function wholeNumber(
   value: unknown,
   { min = 0, max = 2_147_483_647 }: Bounds = {},
 ): number {
-  checking({ name, kind: "number", value, min, max });
+  reportCheck({ name, kind: "number", value, min, max });
   if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
   return refuse(
     "OPTIONS_INVALID",
@@ -36,17 +36,17 @@ export function wholeNumber(
 }
 
 export function oneOf<const T extends string>(name: string, value: unknown, allowed: readonly T[]): T {
-  checking({ name, kind: "choice", value, choices: allowed });
+  reportCheck({ name, kind: "choice", value, choices: allowed });
   const found = allowed.find((candidate) => candidate === value);
   if (found !== undefined) return found;
-  const suggestion = typeof value === "string" ? nearest(value, allowed) : undefined;
+  const suggestion = typeof value === "string" ? findNearest(value, allowed) : undefined;
   const hint = suggestion === undefined ? "" : ` Did you mean "${suggestion}"?`;
   const list = allowed.map((candidate) => `"${candidate}"`).join(", ");
   return refuse("OPTIONS_INVALID", `${name} must be one of ${list}.${hint}`, allowed[0] as T);
 }
 
 export function flag(name: string, value: unknown): boolean {
-  checking({ name, kind: "flag", value });
+  reportCheck({ name, kind: "flag", value });
   if (typeof value === "boolean") return value;
   return refuse("OPTIONS_INVALID", `${name} must be true or false, but is ${describe(value)}.`, false);
 }
@@ -69,7 +69,7 @@ export function text(
   value: unknown,
   { min = 1, max = 255, pattern, like }: TextRules = {},
 ): string {
-  checking({ name, kind: "text", value, min, max, ...(pattern !== undefined && { pattern }) });
+  reportCheck({ name, kind: "text", value, min, max, ...(pattern !== undefined && { pattern }) });
   if (typeof value !== "string") {
     return refuse("OPTIONS_INVALID", `${name} must be a text, but is ${describe(value)}.`, "");
   }

@@ -32,28 +32,28 @@ export const CLOSED: Breaker = { kind: "closed", failures: 0, trips: 0, untilMs:
 
 const FIRST_REST_MS = 100;
 /** No relay looks less often than this, so what waits has been tried by then. */
-const LONGEST_LOOK_MS = 60_000;
+const MAX_POLL_MS = 60_000;
 
-export function admittance({ kind, failures, untilMs, trial }: Breaker, nowMs: number): Admittance {
+export function decideAdmittance({ kind, failures, untilMs, trial }: Breaker, nowMs: number): Admittance {
   if (failures === 0) return "all";
   if (trial || untilMs > nowMs) return "none";
   return kind === "closed" ? "trial" : "probe";
 }
 
 /** What was let through to find out is under way. */
-export function begun(breaker: Breaker): Breaker {
+export function startTrial(breaker: Breaker): Breaker {
   return { ...breaker, kind: breaker.kind === "open" ? "half-open" : breaker.kind, trial: true };
 }
 
 /** It never reached the broker, so nothing was found out: the next one may try. */
-export function undecided(breaker: Breaker, nowMs: number): Breaker {
+export function cancelTrial(breaker: Breaker, nowMs: number): Breaker {
   const kind = breaker.kind === "half-open" ? "open" : breaker.kind;
   return { ...breaker, kind, untilMs: Math.max(breaker.untilMs, nowMs), trial: false };
 }
 
 /** How long after its rest a breaker is believed that nobody has tried. */
-export function believedMs({ maxCooldownMs }: BreakerSettings): number {
-  return Math.max(LONGEST_LOOK_MS, 2 * maxCooldownMs);
+export function maxIdleMs({ maxCooldownMs }: BreakerSettings): number {
+  return Math.max(MAX_POLL_MS, 2 * maxCooldownMs);
 }
 
 /**
@@ -65,11 +65,11 @@ export function isOutdated(
   settings: BreakerSettings,
   nowMs: number,
 ): boolean {
-  return kind === "open" && !trial && nowMs - untilMs >= believedMs(settings);
+  return kind === "open" && !trial && nowMs - untilMs >= maxIdleMs(settings);
 }
 
 /** One more failed batch. What was under way when it opened changes nothing: only a trial says something new. */
-export function failed(
+export function recordFailure(
   breaker: Breaker,
   settings: BreakerSettings,
   {
@@ -83,13 +83,13 @@ export function failed(
   const opens = breaker.kind !== "closed" || failures >= settings.failures;
   const trips = opens ? breaker.trips + 1 : 0;
   const bound = opens
-    ? doubled(settings.cooldownMs, trips, settings.maxCooldownMs)
-    : doubled(FIRST_REST_MS, failures, settings.cooldownMs);
+    ? doubleDelayMs(settings.cooldownMs, trips, settings.maxCooldownMs)
+    : doubleDelayMs(FIRST_REST_MS, failures, settings.cooldownMs);
   // Spread over the second half, so that many processes do not come back together.
   const untilMs = nowMs + Math.ceil(bound / 2 + (bound / 2) * random());
   return { kind: opens ? "open" : "closed", failures, trips, untilMs, trial: false };
 }
 
-function doubled(firstMs: number, times: number, mostMs: number): number {
+function doubleDelayMs(firstMs: number, times: number, mostMs: number): number {
   return Math.min(mostMs, firstMs * 2 ** Math.min(times - 1, 30));
 }

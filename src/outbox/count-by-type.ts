@@ -1,12 +1,14 @@
-interface Typed {
+interface TypedMessage {
   readonly type: string;
   readonly topic: string;
 }
 
 /** One entry per type and topic: metrics are told once per batch, not once per message. */
-export function countByType(messages: readonly Typed[]): (Typed & { readonly count: number })[] {
-  const counts: (Typed & { count: number })[] = [];
-  let last: (Typed & { count: number }) | undefined;
+export function countByType(
+  messages: readonly TypedMessage[],
+): (TypedMessage & { readonly count: number })[] {
+  const counts: (TypedMessage & { count: number })[] = [];
+  let last: (TypedMessage & { count: number }) | undefined;
   for (const { type, topic } of messages) {
     if (last?.type !== type || last.topic !== topic) {
       last = counts.find((seen) => seen.type === type && seen.topic === topic);

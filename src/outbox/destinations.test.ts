@@ -20,18 +20,18 @@ function setup(failures = 2) {
 
 test("only the failing destination rests, until its time is over or it has answered", () => {
   const { clock, destinations } = setup(9);
-  expect(destinations.failed("slow", failure, false)).toBe(100);
-  expect([destinations.resting(), destinations.nextMs(), destinations.restMs("slow")]).toEqual([
+  expect(destinations.recordFailure("slow", failure, false)).toBe(100);
+  expect([destinations.listResting(), destinations.nextMs(), destinations.restMs("slow")]).toEqual([
     ["slow"],
     100,
     100,
   ]);
   expect([destinations.admit("slow"), destinations.admit("other")]).toEqual(["none", "all"]);
   clock.nowMs = 100;
-  expect([destinations.resting(), destinations.nextMs()]).toEqual([[], Infinity]);
-  expect(destinations.failed("slow", failure, false)).toBe(200);
-  destinations.answered("slow");
-  expect([destinations.resting(), destinations.failed("slow", failure, false)]).toEqual([[], 100]);
+  expect([destinations.listResting(), destinations.nextMs()]).toEqual([[], Infinity]);
+  expect(destinations.recordFailure("slow", failure, false)).toBe(200);
+  destinations.recordAnswer("slow");
+  expect([destinations.listResting(), destinations.recordFailure("slow", failure, false)]).toEqual([[], 100]);
 });
 
 test("A17: opening, probing and closing are told, with how many are open", () => {
@@ -39,7 +39,7 @@ test("A17: opening, probing and closing are told, with how many are open", () =>
   for (const topic of ["a", "b"])
     for (let i = 0; i < 2; i++) {
       clock.nowMs += 500;
-      destinations.failed(topic, failure, false);
+      destinations.recordFailure(topic, failure, false);
     }
   expect(destinations.states()).toEqual({ a: "open", b: "open" });
   clock.nowMs = 3_000;
@@ -49,7 +49,7 @@ test("A17: opening, probing and closing are told, with how many are open", () =>
     false,
   ]);
   expect(destinations.states()).toEqual({ a: "half-open", b: "open" });
-  destinations.answered("a");
+  destinations.recordAnswer("a");
   expect(destinations.states()).toEqual({ b: "open" });
   expect(observer.told.filter(({ name }) => name.startsWith("breaker."))).toEqual([
     { name: "breaker.opened", fields: { topic: "a", failures: 2, delayMs: 1_000, open: 1, ...failure } },
@@ -63,16 +63,16 @@ test("whoever waits hears at once that a destination flows again", () => {
   const { destinations } = setup();
   let recoveries = 0;
   destinations.onRecovery(() => (recoveries += 1));
-  destinations.answered("a");
+  destinations.recordAnswer("a");
   expect(recoveries).toBe(0);
-  destinations.failed("a", failure, false);
-  destinations.answered("a");
+  destinations.recordFailure("a", failure, false);
+  destinations.recordAnswer("a");
   expect(recoveries).toBe(1);
 });
 
 test("asking whether a topic is accepted does not use up its probe", () => {
   const { clock, destinations } = setup(1);
-  destinations.failed("a", failure, false);
+  destinations.recordFailure("a", failure, false);
   expect(destinations.accepts("a")).toBe(false);
   clock.nowMs = 1_000;
   expect([destinations.accepts("a"), destinations.accepts("a"), destinations.admit("a")]).toEqual([
@@ -80,31 +80,31 @@ test("asking whether a topic is accepted does not use up its probe", () => {
     true,
     "probe",
   ]);
-  destinations.undecided("a");
+  destinations.cancelTrial("a");
   expect(destinations.admit("a")).toBe("probe");
 });
 
 test("a breaker whose lanes went to another process is forgotten, so that it does not count as open for ever", () => {
   const { observer, destinations, timers } = setup(1);
-  destinations.failed("moved", failure, false);
-  destinations.failed("kept", failure, false);
+  destinations.recordFailure("moved", failure, false);
+  destinations.recordFailure("kept", failure, false);
   expect([destinations.states(), timers.length]).toEqual([{ moved: "open", kept: "open" }, 1]);
   timers.shift()?.(); // a minute after it opened: its rest of a second is over, but not for a minute
   expect(destinations.states()).toEqual({ moved: "open", kept: "open" });
   expect(destinations.admit("kept")).toBe("probe");
-  destinations.failed("kept", failure, true);
+  destinations.recordFailure("kept", failure, true);
   timers.shift()?.();
   expect(destinations.states()).toEqual({ kept: "open" });
   expect([destinations.admit("moved"), destinations.admit("kept")]).toEqual(["all", "probe"]);
   expect(observer.of("breaker.forgotten")).toEqual([{ topic: "moved", durationMs: 120_000, open: 1 }]);
-  destinations.answered("kept");
+  destinations.recordAnswer("kept");
   timers.shift()?.();
   expect([timers, observer.of("breaker.forgotten").length]).toEqual([[], 1]);
 });
 
 test("a probe under way is waited for, however long it takes", () => {
   const { destinations, timers } = setup(1);
-  destinations.failed("slow", failure, false);
+  destinations.recordFailure("slow", failure, false);
   timers.shift()?.();
   expect(destinations.admit("slow")).toBe("probe");
   timers.shift()?.();
@@ -114,12 +114,12 @@ test("a probe under way is waited for, however long it takes", () => {
 
 test("whoever asks which topics are in use does not take away the answer that a message is judged by", () => {
   const { clock, destinations } = setup();
-  destinations.doubt("guilty");
+  destinations.markSuspect("guilty");
   clock.nowMs = 1;
-  destinations.answered("a");
+  destinations.recordAnswer("a");
   clock.nowMs = 100_000;
-  expect(destinations.recent(60_000)).toEqual([]);
-  expect(destinations.answersOthers({ topic: "a", messageId: "guilty" })).toBe(true);
+  expect(destinations.listAnswered(60_000)).toEqual([]);
+  expect(destinations.hasAnsweredOthers({ topic: "a", messageId: "guilty" })).toBe(true);
 });
 
 test("a process that only publishes, and has no loop, forgets by itself", () => {
@@ -130,7 +130,7 @@ test("a process that only publishes, and has no loop, forgets by itself", () => 
     breaker: { failures: 1, cooldownMs: 1_000, maxCooldownMs: 10_000 },
     observer,
   });
-  destinations.failed("moved", failure, false);
+  destinations.recordFailure("moved", failure, false);
   vi.advanceTimersByTime(59_000);
   expect(destinations.states()).toEqual({ moved: "open" });
   vi.advanceTimersByTime(62_000);

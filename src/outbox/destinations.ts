@@ -1,18 +1,18 @@
 import { after, random as systemRandom, systemClock, type Clock } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import {
-  admittance,
-  begun,
-  believedMs,
+  decideAdmittance,
+  startTrial,
+  maxIdleMs,
   CLOSED,
-  failed,
+  recordFailure,
   isOutdated,
-  undecided,
+  cancelTrial,
   type Admittance,
   type Breaker,
   type BreakerSettings,
 } from "./breaker.ts";
-import { Doubts } from "./doubts.ts";
+import { SuspectMessages } from "./suspect-messages.ts";
 import { Turns } from "./turns.ts";
 
 export interface DestinationsOptions {
@@ -39,7 +39,7 @@ const RECHECK_MS = 1_000;
  * that one learns for all.
  */
 export class Destinations {
-  readonly doubts = new Doubts();
+  readonly doubts = new SuspectMessages();
   /** For what is in doubt: two that share a connection fail together, and nobody could tell whose fault it was. */
   readonly turns = new Turns();
   readonly #options: DestinationsOptions;
@@ -74,28 +74,28 @@ export class Destinations {
   admit(topic: string): Admittance {
     const given = this.#admittance(topic);
     if (given !== "trial" && given !== "probe") return given;
-    this.#breakers.set(topic, begun(this.#of(topic)));
+    this.#breakers.set(topic, startTrial(this.#breakerFor(topic)));
     if (given === "probe") {
-      this.#options.observer.tell("breaker.probing", { topic, open: this.#openCount() });
+      this.#options.observer.emit("breaker.probing", { topic, open: this.#openCount() });
     }
     return given;
   }
 
   /** The broker said something about a message for this topic, be it no. */
-  answered(topic: string): void {
+  recordAnswer(topic: string): void {
     this.#answeredMs.set(topic, this.#clock.monotonicMs());
     const breaker = this.#breakers.get(topic);
     if (breaker === undefined) return;
     this.#breakers.delete(topic);
-    if (breaker.kind !== "closed") this.#tellClosed(topic);
-    this.#tellRecovery();
+    if (breaker.kind !== "closed") this.#emitClosed(topic);
+    this.#notifyRecovery();
   }
 
   /** So much waits at the broker that nothing more is sent to this topic until it is resumed. */
   pause(topic: string, depth: number): void {
     if (this.#pausedMs.has(topic)) return;
     this.#pausedMs.set(topic, this.#clock.monotonicMs());
-    this.#options.observer.tell("destination.paused", { topic, depth });
+    this.#options.observer.emit("destination.paused", { topic, depth });
   }
 
   /** `depth` is null when the broker no longer tells. */
@@ -104,66 +104,66 @@ export class Destinations {
     if (sinceMs === undefined) return;
     this.#pausedMs.delete(topic);
     const durationMs = this.#clock.monotonicMs() - sinceMs;
-    this.#options.observer.tell("destination.resumed", { topic, depth, durationMs });
-    this.#tellRecovery();
+    this.#options.observer.emit("destination.resumed", { topic, depth, durationMs });
+    this.#notifyRecovery();
   }
 
-  paused(): string[] {
+  listPaused(): string[] {
     return [...this.#pausedMs.keys()];
   }
 
   /** Topics whose broker has answered within this time. Forgets nothing: a message may be judged by an older answer. */
-  recent(withinMs: number): string[] {
+  listAnswered(withinMs: number): string[] {
     const sinceMs = this.#clock.monotonicMs() - withinMs;
     return [...this.#answeredMs].filter(([, atMs]) => atMs >= sinceMs).map(([topic]) => topic);
   }
 
   /** A batch for this topic failed by the broker's fault; returns how long its messages wait. */
-  failed(topic: string, failure: Failure, trial: boolean): number {
+  recordFailure(topic: string, failure: Failure, trial: boolean): number {
     const { breaker: settings, observer } = this.#options;
     const nowMs = this.#clock.monotonicMs();
-    const before = this.#of(topic);
-    const after = failed(before, settings, { nowMs, random: this.#random, trial });
+    const before = this.#breakerFor(topic);
+    const after = recordFailure(before, settings, { nowMs, random: this.#random, trial });
     this.#breakers.set(topic, after);
     const delayMs = Math.max(0, after.untilMs - nowMs);
     if (after === before) return delayMs;
-    observer.tell("relay.paused", { topic, delayMs, ...failure });
+    observer.emit("relay.paused", { topic, delayMs, ...failure });
     if (after.kind === "open") {
       if (before.kind === "closed") this.#openedMs.set(topic, nowMs);
       const { failures } = after;
-      observer.tell("breaker.opened", { topic, failures, delayMs, open: this.#openCount(), ...failure });
+      observer.emit("breaker.opened", { topic, failures, delayMs, open: this.#openCount(), ...failure });
       this.#forgetLater();
     }
     return delayMs;
   }
 
   /** A trial ended without a word from the broker, or was never sent. */
-  undecided(topic: string): void {
+  cancelTrial(topic: string): void {
     const breaker = this.#breakers.get(topic);
     if (breaker?.trial === true) {
-      this.#breakers.set(topic, undecided(breaker, this.#clock.monotonicMs()));
+      this.#breakers.set(topic, cancelTrial(breaker, this.#clock.monotonicMs()));
     }
   }
 
   /** A message failed without an answer; `guilty` when that was its own fault. */
-  doubt(messageId: string, guilty?: true): void {
-    this.doubts.failed(messageId, this.#clock.monotonicMs(), guilty);
+  markSuspect(messageId: string, guilty?: true): void {
+    this.doubts.recordFailure(messageId, this.#clock.monotonicMs(), guilty);
   }
 
   /** How long a message waits that was guilty before, and may be so again: nobody else has to wait with it. */
-  asideMs(messageId: string): number {
+  suspectDelayMs(messageId: string): number {
     const { cooldownMs, maxCooldownMs } = this.#options.breaker;
-    return Math.min(maxCooldownMs, cooldownMs * 2 ** Math.min(this.doubts.failures(messageId), 20));
+    return Math.min(maxCooldownMs, cooldownMs * 2 ** Math.min(this.doubts.failureCount(messageId), 20));
   }
 
   /** Whether the broker has said something about another message of the topic since this one failed last. */
-  answersOthers({ topic, messageId }: { readonly topic: string; readonly messageId: string }): boolean {
+  hasAnsweredOthers({ topic, messageId }: { readonly topic: string; readonly messageId: string }): boolean {
     const failedMs = this.doubts.lastMs(messageId);
     return failedMs !== undefined && (this.#answeredMs.get(topic) ?? -Infinity) > failedMs;
   }
 
   /** Topics nothing is fetched for. */
-  resting(): string[] {
+  listResting(): string[] {
     if (this.#breakers.size + this.#pausedMs.size === 0) return [];
     const topics = new Set([...this.#breakers.keys(), ...this.#pausedMs.keys()]);
     return [...topics].filter((topic) => this.#admittance(topic) === "none");
@@ -179,7 +179,7 @@ export class Destinations {
   /** Milliseconds until the first rest is over. */
   nextMs(): number {
     let next = Infinity;
-    for (const topic of this.resting()) next = Math.min(next, this.restMs(topic));
+    for (const topic of this.listResting()) next = Math.min(next, this.restMs(topic));
     return next;
   }
 
@@ -191,27 +191,27 @@ export class Destinations {
     return states;
   }
 
-  #of(topic: string): Breaker {
+  #breakerFor(topic: string): Breaker {
     return this.#breakers.get(topic) ?? CLOSED;
   }
 
   #admittance(topic: string): Admittance {
     if (this.#pausedMs.has(topic)) return "none";
     const breaker = this.#breakers.get(topic);
-    return breaker === undefined ? "all" : admittance(breaker, this.#clock.monotonicMs());
+    return breaker === undefined ? "all" : decideAdmittance(breaker, this.#clock.monotonicMs());
   }
 
-  #tellClosed(topic: string): void {
+  #emitClosed(topic: string): void {
     const durationMs = this.#openForMs(topic);
     this.#openedMs.delete(topic);
-    this.#options.observer.tell("breaker.closed", { topic, durationMs, open: this.#openCount() });
+    this.#options.observer.emit("breaker.closed", { topic, durationMs, open: this.#openCount() });
   }
 
   // Looked at while any is open, by a timer of its own: a process that only publishes has no loop that could.
   #forgetLater(): void {
     if (this.#forgetting) return;
     this.#forgetting = true;
-    this.#later(believedMs(this.#options.breaker), () => {
+    this.#later(maxIdleMs(this.#options.breaker), () => {
       this.#forgetting = false;
       this.#forgetOutdated();
       if (this.#openCount() > 0) this.#forgetLater();
@@ -225,7 +225,7 @@ export class Destinations {
       const durationMs = this.#openForMs(topic);
       this.#breakers.delete(topic);
       this.#openedMs.delete(topic);
-      observer.tell("breaker.forgotten", { topic, durationMs, open: this.#openCount() });
+      observer.emit("breaker.forgotten", { topic, durationMs, open: this.#openCount() });
     }
   }
 
@@ -233,7 +233,7 @@ export class Destinations {
     return this.#clock.monotonicMs() - (this.#openedMs.get(topic) ?? 0);
   }
 
-  #tellRecovery(): void {
+  #notifyRecovery(): void {
     for (const told of this.#listeners) told();
   }
 

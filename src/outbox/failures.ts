@@ -1,24 +1,24 @@
 import { errorText } from "../errors/index.ts";
 import type { LaneRow } from "../lanes/index.ts";
-import type { Dying } from "./settler.ts";
+import type { DeadRow } from "./settler.ts";
 
-const LONGEST_TEXT = 2_000;
+const MAX_TEXT_LENGTH = 2_000;
 
 /** One line for people: no control characters, no more than they would read. */
-export function failureText(error: unknown): string {
+export function printableErrorText(error: unknown): string {
   const text = errorText(error);
-  return printable(text).slice(0, LONGEST_TEXT);
+  return printable(text).slice(0, MAX_TEXT_LENGTH);
 }
 
 /** A row on its way to the dead letters, with what killed it. */
-export function deathOf(row: LaneRow, reason: Dying["reason"], error?: Error): Dying {
+export function toDeadRow(row: LaneRow, reason: DeadRow["reason"], error?: Error): DeadRow {
   return {
     row,
     charged: reason === "exhausted",
     reason,
     errorType: error?.name ?? "MessageExpired",
     errorMessage:
-      error === undefined ? "its time to live was over before it could be sent" : failureText(error),
+      error === undefined ? "its time to live was over before it could be sent" : printableErrorText(error),
     stack: error?.stack === undefined ? null : printable(error.stack, "\n").slice(0, 8_000),
   };
 }

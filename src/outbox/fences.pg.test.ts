@@ -17,7 +17,7 @@ async function relayThatSettles(house: Relays, way: Way): Promise<PollingRelay> 
   await relay.start();
   if (way === "by name") return relay;
   await house.publish(outgoing({ id: "before" }));
-  relay.lookEverywhere();
+  relay.sweepAll();
   await house.observer.until("relay.batch");
   return relay;
 }
@@ -27,7 +27,7 @@ async function sentNotSettled(house: Relays, way: Way) {
   const relay = await relayThatSettles(house, way);
   const gate = house.database.pauseBefore(STATEMENTS[way]);
   await house.publish(outgoing({ id: "a", key: "k" }));
-  relay.lookEverywhere();
+  relay.sweepAll();
   await gate.reached;
   return gate;
 }
@@ -92,7 +92,7 @@ bothWays("rule 2: what one lost lane held back is settled all the same on the ot
   const relay = await relayThatSettles(house, way);
   const gate = house.database.pauseBefore(STATEMENTS[way]);
   await house.publish(lost, kept);
-  relay.lookEverywhere();
+  relay.sweepAll();
   await gate.reached;
   await house.pool.query(`${TAKE_OVER} where lane = ${lost.lane}`);
   gate.open();
@@ -108,7 +108,7 @@ bothWays(
     const settled = house.observer.of("relay.batch").length;
     house.database.loseReply(STATEMENTS[way]);
     await house.publish(outgoing({ id: "a", key: "k" }), outgoing({ id: "b", key: "k" }));
-    relay.lookEverywhere();
+    relay.sweepAll();
     await until(() => house.observer.of("relay.batch").length > settled);
     expect(house.observer.of("storage.failed")).toMatchObject([{ doing: "settling a batch" }]);
     expect(await house.waiting()).toBe(0);

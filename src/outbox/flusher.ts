@@ -1,13 +1,13 @@
 import { systemClock } from "../runtime/index.ts";
-import { quotedSchema, type Database } from "../storage/index.ts";
-import { places, type OptimisticSender } from "./optimistic-sender.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
+import { leasedRowKeys, type OptimisticSender } from "./optimistic-sender.ts";
 import { settleStatements } from "./statements.ts";
 import type { LeasedMessage } from "./writer.ts";
 
 /** More than this many unflushed, and the oldest are left to the relay. */
-const MOST_WAITING = 10_000;
+const MAX_WAITING = 10_000;
 
-interface Waiting {
+interface WaitingMessage {
   readonly message: LeasedMessage;
   readonly writtenAtMs: number;
 }
@@ -20,17 +20,17 @@ export class Flusher {
   readonly #database: Database;
   readonly #sender: OptimisticSender;
   readonly #sql: ReturnType<typeof settleStatements>;
-  #waiting: Waiting[] = [];
+  #waiting: WaitingMessage[] = [];
 
   constructor(database: Database, schema: string, sender: OptimisticSender) {
     this.#database = database;
     this.#sender = sender;
-    this.#sql = settleStatements(quotedSchema(schema));
+    this.#sql = settleStatements(quoteSchema(schema));
   }
 
   keep(messages: readonly LeasedMessage[], writtenAtMs: number): void {
     for (const message of messages) this.#waiting.push({ message, writtenAtMs });
-    if (this.#waiting.length > MOST_WAITING) this.#waiting.splice(0, this.#waiting.length - MOST_WAITING);
+    if (this.#waiting.length > MAX_WAITING) this.#waiting.splice(0, this.#waiting.length - MAX_WAITING);
   }
 
   async flush(): Promise<void> {
@@ -40,7 +40,7 @@ export class Flusher {
     if (waiting.length === 0) return;
     const { rows } = await this.#database.run<{ seq: string }>(
       this.#sql.committedLeased,
-      places(waiting.map(({ message }) => message)),
+      leasedRowKeys(waiting.map(({ message }) => message)),
     );
     const committed = new Set(rows.map((row) => Number(row.seq)));
     for (const entry of waiting) {

@@ -23,7 +23,7 @@ export { Destinations, type DestinationState } from "./destinations.ts";
 export { Flusher } from "./flusher.ts";
 export { OptimisticSender } from "./optimistic-sender.ts";
 export { PollingRelay } from "./polling-relay.ts";
-export { publishedOf, TransactionScope, type Published, type ScopeParts } from "./transaction-scope.ts";
+export { toPublished, TransactionScope, type Published, type ScopeParts } from "./transaction-scope.ts";
 export { Admission } from "./upkeep/admission.ts";
 export { measureBacklog, measureDeadLetters, measureQueue, type BacklogSize } from "./upkeep/backlog.ts";
 export { DepthWatch } from "./upkeep/depth-watch.ts";

@@ -16,7 +16,7 @@ test("a message whose row is locked when it was sent is sent once, and settled w
   await relay.start();
   await until(async () => (await house.waiting()) === 1);
   await house.publish(outgoing({ id: "next", key: "a" }), outgoing({ id: "other", key: "b" }));
-  relay.lookEverywhere();
+  relay.sweepAll();
   await until(() => house.transport.ids.includes("other"));
   await until(() => isNamed(house));
   expect(house.transport.ids).not.toContain("next");
@@ -52,7 +52,7 @@ test("a lane whose own row is locked holds back its messages and no others", asy
   const lock = "select 1 from sagabox.relay_lane where lane = $1 for update";
   const { release } = await lockRows(house.pool, lock, [locked.lane]);
   await house.publish(locked, free);
-  relay.lookEverywhere();
+  relay.sweepAll();
   await until(async () => (await house.waiting()) === 1);
   expect(await house.rows("select message_id from sagabox.outbox")).toEqual([{ message_id: "locked" }]);
   await until(() => isNamed(house));
@@ -70,7 +70,7 @@ test("a relay whose own member row is locked for longer than its lease continues
   await house.observer.until("lanes.lost");
   await until(() => relay.ownedLanes === LANES);
   await house.publish(outgoing({ id: "m" }));
-  relay.lookEverywhere();
+  relay.sweepAll();
   await house.drained();
   expect(house.observer.of("storage.failed").some(({ error }) => error.includes("lock timeout"))).toBe(true);
 });
@@ -101,7 +101,7 @@ test("a rejected message whose row is locked dies when the lock is gone, and cou
   await relay.start();
   await until(() => house.transport.calls.length > 1);
   await house.publish(outgoing({ id: "other", key: "b" }));
-  relay.lookEverywhere();
+  relay.sweepAll();
   await until(() => house.transport.ids.includes("other"));
   expect(await house.rows("select attempts from sagabox.outbox where message_id = 'rejected'")).toEqual([
     { attempts: 0 },

@@ -57,11 +57,12 @@ export function canTransition(from: MessageState, to: MessageState): boolean {
 /** The state after the move, or OUTBOX_ILLEGAL_MOVE saying why not. */
 export function transition(facts: MessageFacts, name: MoveName): MessageState {
   const move = allMoves.find((candidate) => candidate.name === name && candidate.from === facts.state);
-  if (move === undefined) throw illegal(facts, name, `it leads out of ${origins(name).join(" or ")} only`);
+  if (move === undefined)
+    throw illegalMove(facts, name, `it leads out of ${listOrigins(name).join(" or ")} only`);
   if (move.guard === "attempts-exhausted" && facts.attempts < facts.maxAttempts) {
-    throw illegal(facts, name, `only ${facts.attempts} of ${facts.maxAttempts} attempts are used up`);
+    throw illegalMove(facts, name, `only ${facts.attempts} of ${facts.maxAttempts} attempts are used up`);
   }
-  if (move.guard === "due" && !facts.due) throw illegal(facts, name, "its next attempt is not due yet");
+  if (move.guard === "due" && !facts.due) throw illegalMove(facts, name, "its next attempt is not due yet");
   return move.to;
 }
 
@@ -79,11 +80,11 @@ export function stateDiagram(): string {
 
 const allMoves: readonly Move[] = moves;
 
-function origins(name: MoveName): MessageState[] {
+function listOrigins(name: MoveName): MessageState[] {
   return allMoves.filter((move) => move.name === name).map((move) => move.from);
 }
 
-function illegal(facts: MessageFacts, name: string, why: string): SagaboxError {
+function illegalMove(facts: MessageFacts, name: string, why: string): SagaboxError {
   return new SagaboxError(
     "OUTBOX_ILLEGAL_MOVE",
     `A ${facts.state} message cannot make the move ${name}: ${why}. Possible next states: ` +

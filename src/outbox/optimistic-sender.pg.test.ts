@@ -104,7 +104,7 @@ test("rule 9: an older snapshot must not decide that nothing earlier exists", as
   await house.publish(outgoing({ id: "first", key: "k" }));
   const own = scope(tx);
   await own.add(outgoing({ id: "second", key: "k" }));
-  own.committed(await tx.commit(own.last()));
+  own.handleCommit(await tx.commit(own.lastStatements()));
   expect(await house.rows("select 1 from sagabox.outbox where lease_until is not null")).toEqual([]);
 });
 
@@ -164,7 +164,7 @@ test("A9, rule 9: a rolled-back transaction sends nothing; neither does one whos
   const own = scope(tx);
   await own.add(outgoing({ id: "a" }));
   await tx.query("insert into once values (1), (1)");
-  await expect(tx.commit(own.last())).rejects.toMatchObject({ code: "23505" });
+  await expect(tx.commit(own.lastStatements())).rejects.toMatchObject({ code: "23505" });
   expect([house.transport.calls, await house.waiting()]).toEqual([[], 0]);
 });
 
@@ -184,7 +184,7 @@ test("rule 9: the hop of the Postgres transport works the same way, in one state
   const house = await relays();
   const transport = postgres();
   const { database, observer } = house;
-  const hop = transport.settleIn({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
+  const hop = transport.attach({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
   await house.pool.query(
     `insert into sagabox.consumer_group (name) values ('g'), ('h');
      insert into sagabox.subscription (topic, group_id) values ('events.order.placed', 1), ('events.order.placed', 2)`,
@@ -207,7 +207,7 @@ test("a lane that also has an unleased message of the same transaction is told t
   const house = await relays();
   const { scope, wakeUp } = house.optimistic();
   const told: number[] = [];
-  wakeUp.now = (lanes) => void told.push(...lanes);
+  wakeUp.notifyNow = (lanes) => void told.push(...lanes);
   const one = outgoing({ id: "strict", key: "k", strict: true });
   let n = 0;
   while (outgoing({ key: `n${n}` }).lane !== one.lane) n += 1;
@@ -215,7 +215,7 @@ test("a lane that also has an unleased message of the same transaction is told t
   const own = scope(tx);
   await own.add(one);
   await own.add(outgoing({ id: "leased", key: `n${n}` }));
-  own.committed(await tx.commit(own.last()));
+  own.handleCommit(await tx.commit(own.lastStatements()));
   expect(told).toEqual([one.lane]);
   await house.observer.until("optimistic.succeeded");
 });
@@ -245,7 +245,7 @@ test("a publish that nobody awaited is refused once the COMMIT is on its way, no
   const forgotten = expect(scope.add(outgoing({ id: "late" }))).rejects.toMatchObject({
     code: "TRANSACTION_CLOSED",
   });
-  scope.committed(await tx.commit(scope.last()));
+  scope.handleCommit(await tx.commit(scope.lastStatements()));
   await forgotten;
   expect(await house.waiting()).toBe(0);
 });

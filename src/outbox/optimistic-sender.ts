@@ -2,13 +2,13 @@ import { toError } from "../errors/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import {
   limitLockWait,
-  quotedSchema,
+  quoteSchema,
   SessionHolder,
   SETTLE_LOCK_WAIT_MS,
   settlingPlans,
   SQLSTATE,
   sqlState,
-  textArray,
+  toArrayLiteral,
   type Database,
   type Rows,
 } from "../storage/index.ts";
@@ -16,8 +16,8 @@ import { endSend, silentSpans, type Observer, type Spans, type TelemetryEvents }
 import type { LocalHop, Transport } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
 import type { Destinations } from "./destinations.ts";
-import { failureText } from "./failures.ts";
-import { learn, lotsOf, type Lot } from "./lots.ts";
+import { printableErrorText } from "./failures.ts";
+import { recordOutcomes, planBatches, type SendBatch } from "./batches.ts";
 import type { OutboxSettings } from "./options.ts";
 import { publishBatch, type SendOutcome } from "./publish-batch.ts";
 import { settleStatements } from "./statements.ts";
@@ -37,22 +37,22 @@ export interface OptimisticSenderOptions {
   readonly onReleased: (lanes: readonly number[]) => void;
 }
 
-interface Addressed {
+interface AddressedMessage {
   readonly topic: string;
   readonly messageId: string;
   readonly stream: string | null;
   readonly leased: LeasedMessage;
 }
 
-type LeftBecause = TelemetryEvents["optimistic.failed"]["reason"];
+type ReleaseReason = TelemetryEvents["optimistic.failed"]["reason"];
 
-interface Waiting {
+interface WaitingMessage {
   readonly message: LeasedMessage;
   /** On the monotonic clock: after this it must not be sent from here any more. */
   readonly sendUntilMs: number;
 }
 
-interface LeasedAnswer {
+interface SettleAnswer {
   readonly woken?: readonly number[] | null;
   readonly left_out?: readonly string[];
 }
@@ -62,8 +62,8 @@ const WARY_MS = 5_000;
 const LOCKED = "another database session has locked its row, or that of an earlier message of its key";
 
 /** More than this many waiting, and new messages are left to the relay. */
-const MOST_WAITING = 1_000;
-const MOST_AT_ONCE = 200;
+const MAX_WAITING = 1_000;
+const MAX_BATCH_SIZE = 200;
 
 /**
  * Sends what this process has just committed, without waiting for a relay to find it. The rows were inserted already
@@ -74,7 +74,7 @@ export class OptimisticSender {
   readonly #options: OptimisticSenderOptions;
   readonly #sql: ReturnType<typeof settleStatements>;
   readonly #session: SessionHolder;
-  readonly #waiting: Waiting[] = [];
+  readonly #waiting: WaitingMessage[] = [];
   #sending: Promise<void> | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
@@ -82,7 +82,7 @@ export class OptimisticSender {
 
   constructor(options: OptimisticSenderOptions) {
     this.#options = options;
-    this.#sql = settleStatements(quotedSchema(options.schema));
+    this.#sql = settleStatements(quoteSchema(options.schema));
     const lockWaitMs = Math.min(SETTLE_LOCK_WAIT_MS, options.settings.optimisticTimeoutMs / 2);
     this.#session = new SessionHolder(options.database, "optimistic", {
       ...settlingPlans,
@@ -93,13 +93,13 @@ export class OptimisticSender {
 
   /** Whether a new message may be leased to this process. */
   get ready(): boolean {
-    return this.#options.settings.optimistic && !this.#closed && this.#waiting.length < MOST_WAITING;
+    return this.#options.settings.optimistic && !this.#closed && this.#waiting.length < MAX_WAITING;
   }
 
   /** Whether all of these may be leased. Those that could not be sent in time anyway are left to the relay from the start. */
   accepts(outgoing: readonly { readonly message: { readonly topic: string } }[]): boolean {
     const { destinations } = this.#options;
-    const hasRoom = this.#waiting.length + outgoing.length <= MOST_WAITING;
+    const hasRoom = this.#waiting.length + outgoing.length <= MAX_WAITING;
     return this.ready && hasRoom && outgoing.every(({ message }) => destinations.accepts(message.topic));
   }
 
@@ -127,18 +127,18 @@ export class OptimisticSender {
     const left = new Set<string>();
     while (this.#waiting.length > 0) {
       // Before anybody asks how fresh they are: the wait takes of the same lease.
-      if (this.#options.hop === undefined) await this.#opened();
+      if (this.#options.hop === undefined) await this.#ensureOpen();
       const nowMs = systemClock.monotonicMs();
       const fresh: LeasedMessage[] = [];
       const late: LeasedMessage[] = [];
-      for (const { message, sendUntilMs } of this.#waiting.splice(0, MOST_AT_ONCE)) {
+      for (const { message, sendUntilMs } of this.#waiting.splice(0, MAX_BATCH_SIZE)) {
         const mayGo = sendUntilMs > nowMs && !left.has(message.stream ?? "");
         (mayGo ? fresh : late).push(message);
-        if (!mayGo) leave([message], left);
+        if (!mayGo) leaveToRelay([message], left);
       }
       try {
         // In this order: the fresh ones must not become late while the others are given back.
-        if (fresh.length > 0) leave(await this.#sendBatch(fresh), left);
+        if (fresh.length > 0) leaveToRelay(await this.#sendBatch(fresh), left);
         if (late.length > 0)
           await this.#release(
             late,
@@ -146,8 +146,8 @@ export class OptimisticSender {
             "its lease was half over, or something earlier of its key was left",
           );
       } catch (error) {
-        leave(fresh, left);
-        this.#tellFailed(fresh.length + late.length, "error", failureText(error)); // the leases run out by themselves
+        leaveToRelay(fresh, left);
+        this.#emitFailed(fresh.length + late.length, "error", printableErrorText(error)); // the leases run out by themselves
       }
     }
     this.#sending = undefined;
@@ -163,15 +163,15 @@ export class OptimisticSender {
       stream: leased.stream,
       leased,
     }));
-    const { lots, waiting } = lotsOf(addressed, this.#options.destinations);
-    const left = await Promise.all(lots.map((lot) => this.#sendLot(lot)));
+    const { lots, waiting } = planBatches(addressed, this.#options.destinations);
+    const left = await Promise.all(lots.map((lot) => this.#publishBatch(lot)));
     const back = waiting.map(({ leased }) => leased);
     if (back.length > 0) await this.#release(back, "resting", "its destination does not answer, or is full");
     return [...left.flat(), ...back];
   }
 
   // A process that only publishes has nobody else who opens the transport. Never throws.
-  async #opened(): Promise<void> {
+  async #ensureOpen(): Promise<void> {
     const { transport, settings } = this.#options;
     this.#opening ??= (async () => transport.open())().catch(() => void (this.#opening = undefined));
     await withDeadline(this.#opening, settings.optimisticTimeoutMs / 2, () => undefined);
@@ -180,7 +180,7 @@ export class OptimisticSender {
   async #hop(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     const { observer, settings, spans = silentSpans } = this.#options;
     const began = systemClock.monotonicMs();
-    observer.tell("optimistic.attempted", { count: messages.length });
+    observer.emit("optimistic.attempted", { count: messages.length });
     const sending = spans.enabled
       ? spans.send(
           messages.map(({ message }) => message),
@@ -201,16 +201,16 @@ export class OptimisticSender {
     }
     const durationMs = systemClock.monotonicMs() - began;
     const sent = left.length === 0 ? messages : messages.filter((message) => !left.includes(message));
-    if (sent.length > 0) this.#tellSent(sent, durationMs);
+    if (sent.length > 0) this.#emitSent(sent, durationMs);
     if (left.length > 0) await this.#release(left, "error", LOCKED);
     return left;
   }
 
-  async #sendLot(lot: Lot<Addressed>): Promise<readonly LeasedMessage[]> {
+  async #publishBatch(lot: SendBatch<AddressedMessage>): Promise<readonly LeasedMessage[]> {
     const { observer, settings, transport, destinations, spans } = this.#options;
     const messages = lot.rows.map(({ leased }) => leased);
     const began = systemClock.monotonicMs();
-    observer.tell("optimistic.attempted", { count: messages.length });
+    observer.emit("optimistic.attempted", { count: messages.length });
     // Half of the lease was left at least, and that covers the time given here: nobody else can be sending these.
     const outcomes = await publishBatch(transport, messages, {
       timeoutMs: settings.optimisticTimeoutMs,
@@ -218,11 +218,11 @@ export class OptimisticSender {
       mayGoOn: () => true,
       ...(spans === undefined ? {} : { traced: { spans, via: "optimistic" } }),
     });
-    learn(destinations, lot, outcomes);
+    recordOutcomes(destinations, lot, outcomes);
     const sent = messages.filter((_, i) => outcomes[i]?.kind === "published");
     const durationMs = systemClock.monotonicMs() - began;
     if (sent.length > 0) await this.#settle(sent); // a locked row is sent once more by a relay, when its lease is over
-    if (sent.length > 0) this.#tellSent(sent, durationMs);
+    if (sent.length > 0) this.#emitSent(sent, durationMs);
     return this.#giveBack(messages, outcomes);
   }
 
@@ -237,7 +237,7 @@ export class OptimisticSender {
     await this.#release(
       left,
       reason,
-      cause !== undefined && "error" in cause ? failureText(cause.error) : "not tried",
+      cause !== undefined && "error" in cause ? printableErrorText(cause.error) : "not tried",
     );
     return left;
   }
@@ -246,10 +246,10 @@ export class OptimisticSender {
   async #settle(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     const session = await this.#session.get();
     const { hop, worker } = this.#options;
-    const params = [...places(messages), worker];
+    const params = [...leasedRowKeys(messages), worker];
     try {
       if (systemClock.monotonicMs() >= this.#waryUntilMs) {
-        this.#wake(await session.run<LeasedAnswer>(hop?.settleLeased ?? this.#sql.sentLeased, params));
+        this.#wake(await session.run<SettleAnswer>(hop?.settleLeased ?? this.#sql.sentLeased, params));
         return [];
       }
     } catch (error) {
@@ -257,45 +257,45 @@ export class OptimisticSender {
       this.#waryUntilMs = systemClock.monotonicMs() + WARY_MS;
     }
     const past = hop?.settleLeasedPast ?? this.#sql.sentLeasedPast;
-    const answer = await session.run<LeasedAnswer>(past, params);
+    const answer = await session.run<SettleAnswer>(past, params);
     this.#wake(answer);
     const left = new Set(answer.rows[0]?.left_out?.map(Number));
     return messages.filter(({ seq }) => left.has(Number(seq)));
   }
 
-  #wake({ rows }: Rows<LeasedAnswer>): void {
+  #wake({ rows }: Rows<SettleAnswer>): void {
     const woken = rows[0]?.woken;
     if (woken?.length) this.#options.hop?.wake(woken);
   }
 
-  async #release(messages: readonly LeasedMessage[], reason: LeftBecause, error: string): Promise<void> {
+  async #release(messages: readonly LeasedMessage[], reason: ReleaseReason, error: string): Promise<void> {
     const session = await this.#session.get();
-    await session.run(this.#sql.releaseLeased, places(messages));
-    this.#tellFailed(messages.length, reason, error);
+    await session.run(this.#sql.releaseLeased, leasedRowKeys(messages));
+    this.#emitFailed(messages.length, reason, error);
     this.#options.onReleased([...new Set(messages.map((message) => message.lane))]);
   }
 
-  #tellSent(messages: readonly LeasedMessage[], durationMs: number): void {
+  #emitSent(messages: readonly LeasedMessage[], durationMs: number): void {
     const { observer } = this.#options;
-    observer.tell("optimistic.succeeded", { count: messages.length, durationMs });
+    observer.emit("optimistic.succeeded", { count: messages.length, durationMs });
     for (const entry of countByType(messages.map(({ message }) => message))) {
-      observer.tell("relay.published", { ...entry, durationMs });
+      observer.emit("relay.published", { ...entry, durationMs });
     }
   }
 
-  #tellFailed(count: number, reason: LeftBecause, error: string): void {
-    this.#options.observer.tell("optimistic.failed", { count, reason, error });
+  #emitFailed(count: number, reason: ReleaseReason, error: string): void {
+    this.#options.observer.emit("optimistic.failed", { count, reason, error });
   }
 }
 
-function leave(messages: readonly LeasedMessage[], streams: Set<string>): void {
+function leaveToRelay(messages: readonly LeasedMessage[], streams: Set<string>): void {
   for (const { stream } of messages) if (stream !== null) streams.add(stream);
 }
 
-export function places(messages: readonly LeasedMessage[]): [string, string, string] {
+export function leasedRowKeys(messages: readonly LeasedMessage[]): [string, string, string] {
   return [
-    textArray(messages.map(({ lane }) => lane)),
-    textArray(messages.map(({ seq }) => seq)),
-    textArray(messages.map(({ message }) => message.id)),
+    toArrayLiteral(messages.map(({ lane }) => lane)),
+    toArrayLiteral(messages.map(({ seq }) => seq)),
+    toArrayLiteral(messages.map(({ message }) => message.id)),
   ];
 }

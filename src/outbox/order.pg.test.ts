@@ -99,7 +99,7 @@ test("rule 3: where the database is the transport, two statements per batch: one
   const house = await relays();
   const { database, observer } = house;
   const transport = postgres();
-  const hop = transport.settleIn({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
+  const hop = transport.attach({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
   expect(await statementsPerBatch(house, house.relay({ batchSize: 200, hop, transport }))).toBe(2);
   await transport.close();
 });

@@ -1,11 +1,11 @@
 import { noHeaders } from "../message/index.ts";
-import { textArray, type Param } from "../storage/index.ts";
+import { toArrayLiteral, type Param } from "../storage/index.ts";
 import type { Outgoing } from "./outgoing.ts";
 
-type Pick = (one: Outgoing) => string | number | boolean | null;
+type ValueReader = (one: Outgoing) => string | number | boolean | null;
 
 /** What the write statements take of a message, in their order. */
-const GIVEN: readonly Pick[] = [
+const COLUMN_VALUES: readonly ValueReader[] = [
   ({ message }) => message.id,
   ({ lane }) => lane,
   ({ stream }) => stream,
@@ -46,12 +46,12 @@ export function isUsual({ message, holdsOnDeath, ttlMs }: Outgoing): boolean {
 
 /** A list for each of them. */
 export function outgoingParams(outgoing: readonly Outgoing[]): Param[] {
-  return GIVEN.map((pick) => textArray(outgoing.map(pick)));
+  return COLUMN_VALUES.map((pick) => toArrayLiteral(outgoing.map(pick)));
 }
 
 /** The same for a statement that takes one message. */
-export function oneParams(outgoing: Outgoing): Param[] {
-  return GIVEN.map((pick) => {
+export function singleParams(outgoing: Outgoing): Param[] {
+  return COLUMN_VALUES.map((pick) => {
     const value = pick(outgoing);
     return value === null ? null : String(value);
   });

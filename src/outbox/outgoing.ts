@@ -5,18 +5,18 @@ import {
   deriveContext,
   isValidId,
   isValidTopic,
-  keyOf,
-  laneOf,
+  readMessageKey,
+  laneFor,
   noHeaders,
-  streamOf,
-  topicOf,
+  streamFor,
+  resolveTopic,
   validate,
   type AnyContract,
   type DerivedContext,
   type Headers,
   type IdSource,
   type Message,
-  type Packed,
+  type PackedPayload,
   type PackedMessage,
   type Priority,
   type Routing,
@@ -50,7 +50,7 @@ export interface PublishOptions {
   readonly flush?: boolean;
 }
 
-const KNOWN = [
+const KNOWN_OPTIONS = [
   "id",
   "key",
   "topic",
@@ -69,7 +69,7 @@ const KNOWN = [
 ] as const;
 
 // Ten years. The database keeps these times, so the timers of Node set no limit.
-const LONGEST_MS = 3_650 * 86_400_000;
+const MAX_DELAY_MS = 3_650 * 86_400_000;
 // Where the time of PostgreSQL begins; it ends after that of JavaScript.
 const EARLIEST_MS = Date.UTC(-4713, 10, 24);
 
@@ -105,7 +105,7 @@ export type Pack = (
   message: PackedMessage,
   data: unknown,
   tx: Queryable | undefined,
-) => Packed | Promise<Packed>;
+) => PackedPayload | Promise<PackedPayload>;
 
 /** Composes a message for the given transaction, or for one that is not begun yet. */
 export type Compose = (
@@ -126,7 +126,7 @@ export function compose(
   options: PublishOptions = {},
   tx?: Queryable,
 ): Outgoing | Promise<Outgoing> {
-  rejectUnknownKeys("publish", options, KNOWN);
+  rejectUnknownKeys("publish", options, KNOWN_OPTIONS);
   assertContract(contract);
   const checking: unknown = validate(contract, input);
   if (!(checking instanceof Promise)) return composeChecked(context, contract, checking, options, tx);
@@ -140,24 +140,24 @@ function composeChecked(
   options: PublishOptions,
   tx: Queryable | undefined,
 ): Outgoing | Promise<Outgoing> {
-  const id = checkedId(options.id) ?? context.newId();
-  const key = checkedKey(options.key) ?? keyOf(contract, data);
-  const topic = checkedTopic(options.topic) ?? topicOf(contract, context.routing);
+  const id = checkId(options.id) ?? context.newId();
+  const key = checkKey(options.key) ?? readMessageKey(contract, data);
+  const topic = checkTopic(options.topic) ?? resolveTopic(contract, context.routing);
   const headers = checkHeaders(options.headers);
   const { kind, name: type, version: schemaVersion } = contract;
-  const names = { id, kind, type, schemaVersion, topic, key, schedule: scheduleOf(options) };
-  const making = created(context, contract, names, data, options, tx);
-  if (!(making instanceof Promise)) return outgoingOf(context, contract, names, headers, options, making);
-  return making.then((made) => outgoingOf(context, contract, names, headers, options, made));
+  const names = { id, kind, type, schemaVersion, topic, key, schedule: readSchedule(options) };
+  const making = createMessage(context, contract, names, data, options, tx);
+  if (!(making instanceof Promise)) return buildOutgoing(context, contract, names, headers, options, making);
+  return making.then((made) => buildOutgoing(context, contract, names, headers, options, made));
 }
 
-function outgoingOf(
+function buildOutgoing(
   context: ComposeContext,
   contract: AnyContract,
   { id, kind, type, schemaVersion, topic, key, schedule }: PackedMessage,
   headers: Headers,
   options: PublishOptions,
-  { packed, origin }: Created,
+  { packed, origin }: CreatedMessage,
 ): Outgoing {
   const current = currentMessageContext();
   return {
@@ -174,44 +174,44 @@ function outgoingOf(
       correlationId: origin.correlationId,
       causationId: origin.causationId,
       traceparent: origin.traceparent,
-      sagaId: checkedId(options.sagaId) ?? current?.sagaId ?? null,
+      sagaId: checkId(options.sagaId) ?? current?.sagaId ?? null,
       aggregateType: contract.aggregate,
-      aggregateId: checkedId(options.aggregateId) ?? (contract.aggregate === null ? null : key),
+      aggregateId: checkId(options.aggregateId) ?? (contract.aggregate === null ? null : key),
       source: context.service,
-      target: checkedId(options.target) ?? contract.target,
-      priority: checkedPriority(options.priority) ?? contract.priority,
+      target: checkId(options.target) ?? contract.target,
+      priority: checkPriority(options.priority) ?? contract.priority,
     },
-    lane: laneOf(key ?? id),
-    stream: key === null ? null : streamOf(topic, key),
+    lane: laneFor(key ?? id),
+    stream: key === null ? null : streamFor(topic, key),
     maxAttempts: contract.maxAttempts ?? context.maxAttempts,
     holdsOnDeath: contract.onDead === "hold",
     strict: contract.order === "strict" && key !== null,
     ttlMs:
       options.ttl === undefined
         ? contract.ttlMs
-        : milliseconds("publish.ttl", options.ttl, { min: 1, max: LONGEST_MS }),
+        : milliseconds("publish.ttl", options.ttl, { min: 1, max: MAX_DELAY_MS }),
     schedule,
     ownId: options.id !== undefined,
     flush: flag("publish.flush", options.flush ?? false),
   };
 }
 
-interface Created {
-  readonly packed: Packed;
+interface CreatedMessage {
+  readonly packed: PackedPayload;
   readonly origin: DerivedContext;
 }
 
 /** Everything that may take time. Where nobody traces and nothing is kept elsewhere, it takes none. */
-function created(
+function createMessage(
   context: ComposeContext,
   contract: AnyContract,
   names: PackedMessage,
   data: unknown,
   options: PublishOptions,
   tx: Queryable | undefined,
-): Created | Promise<Created> {
+): CreatedMessage | Promise<CreatedMessage> {
   const { spans, pack, randomBytes } = context;
-  if (spans.enabled) return createdInSpan(context, contract, names, data, options, tx);
+  if (spans.enabled) return createInSpan(context, contract, names, data, options, tx);
   const origin = deriveContext(currentMessageContext(), options, { messageId: names.id, randomBytes });
   const packing = pack(contract, names, data, tx);
   return packing instanceof Promise
@@ -220,14 +220,14 @@ function created(
 }
 
 /** The same under a span of its own; the message carries that span's traceparent. */
-async function createdInSpan(
+async function createInSpan(
   { spans, pack, randomBytes }: ComposeContext,
   contract: AnyContract,
   names: PackedMessage,
   data: unknown,
   options: PublishOptions,
   tx: Queryable | undefined,
-): Promise<Created> {
+): Promise<CreatedMessage> {
   const current = currentMessageContext();
   const span = spans.create(names, current?.traceparent, options.traceparent);
   try {
@@ -247,12 +247,12 @@ async function createdInSpan(
   }
 }
 
-function scheduleOf(options: PublishOptions): PackedMessage["schedule"] {
+function readSchedule(options: PublishOptions): PackedMessage["schedule"] {
   if (options.delay !== undefined && options.at !== undefined) {
     throw new SagaboxError("OPTIONS_INVALID", "publish: give either `delay` or `at`, not both.");
   }
   if (options.delay !== undefined) {
-    const delayMs = milliseconds("publish.delay", options.delay, { min: 0, max: LONGEST_MS });
+    const delayMs = milliseconds("publish.delay", options.delay, { min: 0, max: MAX_DELAY_MS });
     return delayMs === 0 ? null : { delayMs, atMs: null };
   }
   if (options.at === undefined) return null;
@@ -271,7 +271,7 @@ function assertContract(contract: unknown): void {
   );
 }
 
-function checkedId(id: string | undefined): string | undefined {
+function checkId(id: string | undefined): string | undefined {
   if (id === undefined || isValidId(id)) return id;
   throw new SagaboxError(
     "MESSAGE_ID_INVALID",
@@ -279,7 +279,7 @@ function checkedId(id: string | undefined): string | undefined {
   );
 }
 
-function checkedKey(key: string | undefined): string | undefined {
+function checkKey(key: string | undefined): string | undefined {
   if (key === undefined || isValidId(key)) return key;
   throw new SagaboxError(
     "KEY_INVALID",
@@ -287,7 +287,7 @@ function checkedKey(key: string | undefined): string | undefined {
   );
 }
 
-function checkedTopic(topic: string | undefined): string | undefined {
+function checkTopic(topic: string | undefined): string | undefined {
   if (topic === undefined || isValidTopic(topic)) return topic;
   throw new SagaboxError(
     "TOPIC_INVALID",
@@ -295,6 +295,6 @@ function checkedTopic(topic: string | undefined): string | undefined {
   );
 }
 
-function checkedPriority(priority: number | undefined): number | undefined {
+function checkPriority(priority: number | undefined): number | undefined {
   return priority === undefined ? undefined : wholeNumber("publish.priority", priority, { min: 0, max: 9 });
 }

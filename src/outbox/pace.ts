@@ -6,7 +6,7 @@
 export class Pace {
   readonly #pollMs: number;
   readonly #batchSize: number;
-  #idleMs = FIRST_POLL_MS;
+  #idleMs = MIN_POLL_MS;
   #lingerMs = 0;
 
   constructor(options: { readonly pollMs: number; readonly batchSize: number }) {
@@ -15,25 +15,25 @@ export class Pace {
   }
 
   /** A read found this many; returns how long to linger before the next one. */
-  found(count: number): number {
+  recordRead(count: number): number {
     if (count <= 2 || count >= this.#batchSize / 2) this.#lingerMs = Math.floor(this.#lingerMs / 2);
-    else this.#lingerMs = Math.min(LONGEST_LINGER_MS, this.#lingerMs + 1);
+    else this.#lingerMs = Math.min(MAX_LINGER_MS, this.#lingerMs + 1);
     return this.#lingerMs;
   }
 
   /** It looks everywhere now; returns how long to wait before it does so again. */
-  looked(): number {
+  nextPollMs(): number {
     const waitMs = this.#idleMs;
     this.#idleMs = Math.min(this.#pollMs, this.#idleMs * 2);
     return waitMs;
   }
 
   /** Something may be coming that no hint will name: a window of short waits begins, with this one. */
-  attentive(): number {
-    this.#idleMs = FIRST_POLL_MS;
-    return this.looked();
+  restartPolling(): number {
+    this.#idleMs = MIN_POLL_MS;
+    return this.nextPollMs();
   }
 }
 
-const FIRST_POLL_MS = 25;
-const LONGEST_LINGER_MS = 20;
+const MIN_POLL_MS = 25;
+const MAX_LINGER_MS = 20;

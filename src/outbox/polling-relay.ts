@@ -7,13 +7,13 @@ import {
   steadyPlans,
   type Database,
 } from "../storage/index.ts";
-import { Delivery, type DeliveryOptions } from "./delivery.ts";
-import { failureText } from "./failures.ts";
-import { lotsOf, type Lot } from "./lots.ts";
+import { BatchSender, type BatchSenderOptions } from "./batch-sender.ts";
+import { printableErrorText } from "./failures.ts";
+import { planBatches, type SendBatch } from "./batches.ts";
 import { Pace } from "./pace.ts";
 import { Settler } from "./settler.ts";
 
-export interface PollingRelayOptions extends DeliveryOptions {
+export interface PollingRelayOptions extends BatchSenderOptions {
   readonly database: Database;
   readonly schema: string;
   readonly worker: string;
@@ -21,20 +21,20 @@ export interface PollingRelayOptions extends DeliveryOptions {
 }
 
 /** What a read found, and how long to wait before the next one. */
-interface Found {
+interface ReadResult {
   readonly rows: readonly LaneRow[];
   readonly waitMs: number;
 }
 
 /** One batch is read while another is on its way. */
-const BATCHES_AT_ONCE = 2;
+const MAX_CONCURRENT_BATCHES = 2;
 /** Where one full batch follows another, the server finds its next question there when it has answered. */
-const READS_AT_ONCE = 2;
+const MAX_CONCURRENT_READS = 2;
 /**
  * All that is read ahead, about to leave or on its way: behind a slow broker one read at a time is enough, and so is it for
  * large messages.
  */
-const BATCHES_IN_HAND = 4;
+const MAX_BATCHES_IN_FLIGHT = 4;
 
 /** Takes the due rows of the lanes it owns through the transport and settles them. */
 export class PollingRelay implements Service {
@@ -42,7 +42,7 @@ export class PollingRelay implements Service {
   readonly #ownership: LaneOwnership;
   readonly #reader: LaneReader;
   readonly #settler: Settler;
-  readonly #delivery: Delivery;
+  readonly #sender: BatchSender;
   readonly #reading: SessionHolder;
   readonly #pace: Pace;
   readonly #loop: Loop;
@@ -50,7 +50,7 @@ export class PollingRelay implements Service {
   /** Batches that find out whether a broker is back; they take nobody's place. */
   readonly #trials = new Set<Promise<void>>();
   /** The reads that were begun before the batch before them was worked on. */
-  readonly #ahead: Promise<Found>[] = [];
+  readonly #ahead: Promise<ReadResult>[] = [];
   #fullInARow = 0;
   #sweepAtMs = 0;
   #hinted = false;
@@ -80,7 +80,7 @@ export class PollingRelay implements Service {
       messages: options.hop === undefined || options.spans?.enabled === true, // a trace is known by the message alone
       ownership: this.#ownership,
       ageingMs: settings.ageingMs,
-      resting: () => destinations.resting(),
+      resting: () => destinations.listResting(),
       restMs: (topic) => destinations.restMs(topic),
       onIdle: () => this.#ownership.wake(),
     });
@@ -93,7 +93,7 @@ export class PollingRelay implements Service {
       hop: options.hop,
       observer,
     });
-    this.#delivery = new Delivery(options, {
+    this.#sender = new BatchSender(options, {
       ownership: this.#ownership,
       reader: this.#reader,
       settler: this.#settler,
@@ -103,7 +103,7 @@ export class PollingRelay implements Service {
     this.#pace = new Pace({ pollMs: settings.pollMs, batchSize: settings.batchSize });
     this.#loop = new Loop({
       step: (signal) => this.#step(signal),
-      onError: (error) => this.#troubled("reading the outbox", error),
+      onError: (error) => this.#reportFailure("reading the outbox", error),
     });
   }
 
@@ -144,7 +144,7 @@ export class PollingRelay implements Service {
   }
 
   /** Hints were lost, or lanes changed hands: look everywhere. */
-  lookEverywhere(): void {
+  sweepAll(): void {
     this.#sweepAtMs = 0;
     this.#loop.wake();
     this.#ownership.wake();
@@ -160,7 +160,7 @@ export class PollingRelay implements Service {
     await this.#loop.stop();
     for (const ahead of this.#ahead.splice(0)) {
       const unused = await ahead.catch(() => undefined);
-      if (unused !== undefined) this.#reader.back(unused.rows, 0);
+      if (unused !== undefined) this.#reader.putBack(unused.rows, 0);
     }
     await this.#settler.giveUpLocked();
     await Promise.all([...this.#batches, ...this.#trials]);
@@ -176,16 +176,16 @@ export class PollingRelay implements Service {
     // It may have been made before the hint that this step was woken for.
     if (rows.length === 0) return ahead === undefined ? waitMs : 0;
     if (isFull && !stopping.aborted) await this.#readAhead();
-    this.#begin(rows);
+    this.#startBatches(rows);
     return this.#ahead.length > 0 ? 0 : waitMs;
   }
 
   // Where there is a backlog the server looks for the next batches while this one is worked on here.
   async #readAhead(): Promise<void> {
-    const readers = this.#fullInARow > 1 && !this.#reader.bulky ? READS_AT_ONCE : 1;
+    const readers = this.#fullInARow > 1 && !this.#reader.bulky ? MAX_CONCURRENT_READS : 1;
     while (this.#ahead.length < readers) {
       const inHand = 1 + this.#batches.size + this.#ahead.length; // the one that was read is yet to leave
-      if (this.#ahead.length > 0 && inHand >= BATCHES_IN_HAND) break;
+      if (this.#ahead.length > 0 && inHand >= MAX_BATCHES_IN_FLIGHT) break;
       const ahead = this.#read(readers);
       ahead.catch(() => undefined); // whoever takes it hears of it
       this.#ahead.push(ahead);
@@ -193,8 +193,8 @@ export class PollingRelay implements Service {
     await yieldToEventLoop(); // the questions leave first
   }
 
-  async #read(readers = 1): Promise<Found> {
-    if (this.#batches.size >= BATCHES_AT_ONCE) await Promise.race(this.#batches);
+  async #read(readers = 1): Promise<ReadResult> {
+    if (this.#batches.size >= MAX_CONCURRENT_BATCHES) await Promise.race(this.#batches);
     const began = systemClock.monotonicMs();
     const everywhere = began >= this.#sweepAtMs;
     if (everywhere) this.#sweep(began);
@@ -203,26 +203,26 @@ export class PollingRelay implements Service {
     const session = await this.#reading.get();
     const rows = await this.#reader.fetch(session, this.#options.settings.batchSize, readers);
     // A hint in vain may have come before the commit it spoke of, and what nobody spoke of may not be the last.
-    if (rows.length === 0 ? hinted : everywhere) this.#beAttentive();
-    if (rows.length === 0) return { rows, waitMs: this.#nothingFound() };
-    this.#options.observer.tell("relay.fetched", {
+    if (rows.length === 0 ? hinted : everywhere) this.#restartPolling();
+    if (rows.length === 0) return { rows, waitMs: this.#waitWhenIdle() };
+    this.#options.observer.emit("relay.fetched", {
       count: rows.length,
       durationMs: systemClock.monotonicMs() - began,
     });
-    return { rows, waitMs: this.#pace.found(rows.length) };
+    return { rows, waitMs: this.#pace.recordRead(rows.length) };
   }
 
   // The lanes stay on the reader's list until they are read, so a read that fails loses nothing.
   #sweep(nowMs: number): void {
     this.#reader.sweep();
-    this.#sweepAtMs = nowMs + this.#pace.looked();
+    this.#sweepAtMs = nowMs + this.#pace.nextPollMs();
   }
 
-  #beAttentive(): void {
-    this.#sweepAtMs = Math.min(this.#sweepAtMs, systemClock.monotonicMs() + this.#pace.attentive());
+  #restartPolling(): void {
+    this.#sweepAtMs = Math.min(this.#sweepAtMs, systemClock.monotonicMs() + this.#pace.restartPolling());
   }
 
-  #nothingFound(): number {
+  #waitWhenIdle(): number {
     return Math.min(
       this.#sweepAtMs - systemClock.monotonicMs(),
       this.#reader.nextDueMs() + 1,
@@ -230,27 +230,31 @@ export class PollingRelay implements Service {
     );
   }
 
-  #begin(rows: readonly LaneRow[]): void {
+  #startBatches(rows: readonly LaneRow[]): void {
     const { destinations, hop } = this.#options;
-    if (hop !== undefined) return this.#go({ rows }, this.#batches);
+    if (hop !== undefined) return this.#startBatch({ rows }, this.#batches);
     const expired = rows.filter((row) => row.expired);
     const alive = expired.length === 0 ? rows : rows.filter((row) => !row.expired);
-    const { lots, waiting } = lotsOf(alive, destinations);
-    for (const row of waiting) this.#reader.back([row], destinations.restMs(row.topic));
+    const { lots, waiting } = planBatches(alive, destinations);
+    for (const row of waiting) this.#reader.putBack([row], destinations.restMs(row.topic));
     for (const lot of lots)
-      this.#go(lot, lot === lots[0] && lot.trial === undefined ? this.#batches : this.#trials);
-    if (expired.length > 0) this.#go({ rows: expired }, this.#batches);
+      this.#startBatch(lot, lot === lots[0] && lot.trial === undefined ? this.#batches : this.#trials);
+    if (expired.length > 0) this.#startBatch({ rows: expired }, this.#batches);
   }
 
-  #go(lot: Lot<LaneRow>, among: Set<Promise<void>>): void {
-    const batch = this.#delivery.deliver(lot).finally(() => {
+  #startBatch(lot: SendBatch<LaneRow>, among: Set<Promise<void>>): void {
+    const batch = this.#sender.deliver(lot).finally(() => {
       among.delete(batch);
       if (this.#reader.hungry) this.#loop.wake();
     });
     among.add(batch);
   }
 
-  #troubled(doing: string, error: unknown): void {
-    this.#options.observer.tell("storage.failed", { doing, error: failureText(error), retryInMs: 100 });
+  #reportFailure(doing: string, error: unknown): void {
+    this.#options.observer.emit("storage.failed", {
+      doing,
+      error: printableErrorText(error),
+      retryInMs: 100,
+    });
   }
 }

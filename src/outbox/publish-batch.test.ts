@@ -2,7 +2,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { aRow } from "../../test/support/lane-rows.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
-import { publishBatch, sortOutcomes, wavesOf, type SendItem } from "./publish-batch.ts";
+import { publishBatch, sortOutcomes, splitIntoBatches, type SendItem } from "./publish-batch.ts";
 
 const item = (id: string, stream: string | null): SendItem => ({ stream, message: aMessage({ id }) });
 const patient = { timeoutMs: 1_000, mayGoOn: () => true };
@@ -12,12 +12,12 @@ const idsOf = (calls: readonly (readonly { id: string }[])[]) =>
 
 test("rule 8: no wave holds two messages of one stream, and each stream keeps its order", () => {
   const items = ["a", "b", "a", null, "a", "b", null].map((stream) => ({ stream }));
-  expect(wavesOf(items, false)).toEqual([[0, 1, 3, 6], [2, 5], [4]]);
-  expect(wavesOf([], false)).toEqual([]);
+  expect(splitIntoBatches(items, false)).toEqual([[0, 1, 3, 6], [2, 5], [4]]);
+  expect(splitIntoBatches([], false)).toEqual([]);
 });
 
 test("rule 8: where a failure fails all later ones of the key, the whole batch goes at once", () => {
-  expect(wavesOf([{ stream: "a" }, { stream: "a" }], true)).toEqual([[0, 1]]);
+  expect(splitIntoBatches([{ stream: "a" }, { stream: "a" }], true)).toEqual([[0, 1]]);
 });
 
 test.each([true, false])("the transport hears whether there was more to gather (%s)", async (gathered) => {

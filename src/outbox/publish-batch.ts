@@ -39,15 +39,15 @@ export async function publishBatch(
   const began = systemClock.monotonicMs();
   const outcomes: SendOutcome[] = items.map(() => SKIPPED);
   const stopped = new Set<string>();
-  for (const wave of wavesOf(items, transport.capabilities.failsLaterOfKey)) {
+  for (const wave of splitIntoBatches(items, transport.capabilities.failsLaterOfKey)) {
     const usedMs = options.wholeBatch === true ? systemClock.monotonicMs() - began : 0;
     if (!options.mayGoOn() || usedMs >= options.timeoutMs) break;
     const going = stopped.size === 0 ? wave : wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
-    const results = await tracedWave(transport, pick(items, going), options.timeoutMs - usedMs, options);
+    const results = await publishTraced(transport, pick(items, going), options.timeoutMs - usedMs, options);
     // Counted by hand, here and below: an iterator makes a list for each message, which somebody has to clear away.
     for (let n = 0; n < going.length; n++) {
       const i = going[n] ?? 0;
-      const outcome = results[n] ?? missing();
+      const outcome = results[n] ?? missingOutcome();
       outcomes[i] = outcome;
       const stream = items[i]?.stream;
       if (outcome.kind !== "published" && typeof stream === "string") stopped.add(stream);
@@ -57,7 +57,10 @@ export async function publishBatch(
 }
 
 /** Indexes of the items, so that no wave holds two of one stream. */
-export function wavesOf(items: readonly { readonly stream: string | null }[], together: boolean): number[][] {
+export function splitIntoBatches(
+  items: readonly { readonly stream: string | null }[],
+  together: boolean,
+): number[][] {
   if (together) return [[...items.keys()]];
   const waves: number[][] = [];
   const seen = new Map<string, number>();
@@ -69,25 +72,25 @@ export function wavesOf(items: readonly { readonly stream: string | null }[], to
   return waves;
 }
 
-async function tracedWave(
+async function publishTraced(
   transport: Transport,
   messages: readonly Message[],
   timeoutMs: number,
   { traced, gathered = false }: SendOptions,
 ): Promise<readonly PublishOutcome[]> {
   const publish = (): Promise<readonly PublishOutcome[]> =>
-    publishWave(transport, messages, timeoutMs, gathered);
+    publishOnce(transport, messages, timeoutMs, gathered);
   if (traced?.spans.enabled !== true || messages.length === 0) return publish();
   const spans = traced.spans.send(messages, traced.via);
   const outcomes = await spans.trip.run(publish);
   endSend(spans, (index) => {
-    const outcome = outcomes[index] ?? missing();
+    const outcome = outcomes[index] ?? missingOutcome();
     return outcome.kind === "published" ? undefined : outcome.error;
   });
   return outcomes;
 }
 
-async function publishWave(
+async function publishOnce(
   transport: Transport,
   messages: readonly Message[],
   timeoutMs: number,
@@ -99,17 +102,17 @@ async function publishWave(
     const publishing = transport.publish(messages, { signal: abort.signal, gathered });
     const answer: unknown = await withDeadline(publishing, timeoutMs, () => {
       abort.abort();
-      return unknownFor(messages, new Error(`no confirmation within ${timeoutMs} ms`));
+      return unknownOutcomes(messages, new Error(`no confirmation within ${timeoutMs} ms`));
     });
     if (Array.isArray(answer)) return answer.map(outcomeFrom);
     const error = new Error(`publish() of transport "${transport.name}" must answer with a list of outcomes`);
-    return unknownFor(messages, error);
+    return unknownOutcomes(messages, error);
   } catch (thrown) {
-    return unknownFor(messages, toError(thrown));
+    return unknownOutcomes(messages, toError(thrown));
   }
 }
 
-function unknownFor(messages: readonly Message[], error: Error): PublishOutcome[] {
+function unknownOutcomes(messages: readonly Message[], error: Error): PublishOutcome[] {
   return messages.map(() => ({ kind: "unknown", error }));
 }
 
@@ -118,7 +121,7 @@ const FAILURES: ReadonlySet<unknown> = new Set(["refused", "rejected", "unreacha
 // Transports are written by others too: an outcome that is none says nothing, and a failure always has its error.
 function outcomeFrom(given: PublishOutcome | null | undefined): PublishOutcome {
   if (given?.kind === "published") return given;
-  if (given === null || given === undefined || !FAILURES.has(given.kind)) return missing();
+  if (given === null || given === undefined || !FAILURES.has(given.kind)) return missingOutcome();
   if (given.error instanceof Error) return given;
   return { kind: given.kind, error: new Error(given.error === undefined ? given.kind : String(given.error)) };
 }
@@ -132,12 +135,12 @@ function pick(items: readonly SendItem[], indexes: readonly number[]): Message[]
   return messages;
 }
 
-function missing(): PublishOutcome {
+function missingOutcome(): PublishOutcome {
   return { kind: "unknown", error: new Error("the transport gave no outcome for this message") };
 }
 
 /** What becomes of each row of a batch. */
-export interface Sorted {
+export interface SortedOutcomes {
   readonly sent: LaneRow[];
   readonly charged: { readonly row: LaneRow; readonly error: Error }[];
   readonly refused: { readonly row: LaneRow; readonly error: Error }[];
@@ -150,11 +153,11 @@ export interface Sorted {
   readonly skipped: LaneRow[];
 }
 
-export function sortOutcomes(rows: readonly LaneRow[], outcomes: readonly SendOutcome[]): Sorted {
-  const sorted: Sorted = { sent: [], charged: [], refused: [], uncharged: [], skipped: [] };
+export function sortOutcomes(rows: readonly LaneRow[], outcomes: readonly SendOutcome[]): SortedOutcomes {
+  const sorted: SortedOutcomes = { sent: [], charged: [], refused: [], uncharged: [], skipped: [] };
   let i = 0;
   for (const row of rows) {
-    const outcome = outcomes[i++] ?? missing();
+    const outcome = outcomes[i++] ?? missingOutcome();
     if (outcome.kind === "published") sorted.sent.push(row);
     else if (outcome.kind === "rejected") sorted.charged.push({ row, error: outcome.error });
     else if (outcome.kind === "refused") sorted.refused.push({ row, error: outcome.error });

@@ -15,11 +15,11 @@ export async function runBorrowed<R>(
 ): Promise<R[]> {
   const first = await tx.run<R>(statement, params);
   if (first.rowCount > 0) return first.rows;
-  if (tx.isOpen?.() === false) throw ended();
+  if (tx.isOpen?.() === false) throw transactionEnded();
   await tx.run(takeNumber); // one after the other: a driver may refuse a question before the last was answered
   const second = await tx.run<R>(statement, params);
   if (second.rowCount > 0) return second.rows;
-  throw ended();
+  throw transactionEnded();
 }
 
 /** Refuses what is not inside a transaction any more, for whoever writes there without a guard of its own. */
@@ -29,10 +29,10 @@ export async function assertInside(
 ): Promise<void> {
   await tx.run(takeNumber);
   const { rows } = await tx.run<{ inside: boolean }>(hasNumber);
-  if (rows[0]?.inside !== true) throw ended();
+  if (rows[0]?.inside !== true) throw transactionEnded();
 }
 
-function ended(): NotInTransactionError {
+function transactionEnded(): NotInTransactionError {
   return new NotInTransactionError(
     "The transaction had ended before this reached it, so nothing was written. " +
       "Await every publish and start before COMMIT or ROLLBACK, and before the function of sql.begin returns or throws.",

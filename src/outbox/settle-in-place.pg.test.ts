@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
-import { outgoing, relays, until, type RelayWishes } from "../../test/support/relays.ts";
+import { outgoing, relays, until, type RelayOptions } from "../../test/support/relays.ts";
 import { claimParams } from "../lanes/index.ts";
-import { textArray } from "../storage/index.ts";
+import { toArrayLiteral } from "../storage/index.ts";
 import { settleStatements } from "./statements.ts";
 
 /** A relay whose session for settling is open, so that it settles where it reads. */
-async function relayAtWork(wishes: RelayWishes = {}) {
+async function relayAtWork(wishes: RelayOptions = {}) {
   const house = await relays();
   const relay = house.relay(wishes);
   await relay.start();
   await house.publish(outgoing({ id: "before" }));
-  relay.lookEverywhere();
+  relay.sweepAll();
   await house.observer.until("relay.batch");
   await house.rows("delete from sagabox.receipt");
   return { house, relay };
@@ -20,7 +20,7 @@ test("rule 1: a row that somebody changed while its message was sent is settled 
   const { house, relay } = await relayAtWork();
   const gate = house.database.pauseBefore("sagabox.outbox.sent_in_place");
   await house.publish(outgoing({ id: "changed", key: "k1" }), outgoing({ id: "same", key: "k2" }));
-  relay.lookEverywhere();
+  relay.sweepAll();
   await gate.reached;
   await house.tamper("update sagabox.outbox set due_at = now() where message_id = 'changed'");
   gate.open();
@@ -89,7 +89,7 @@ test("rule 1: what stands in the place of a row that is gone stays", async () =>
   const settle = async (...seqs: string[]) => {
     const claims = claimParams([{ lane: other.lane, fence: 1, token: "t" }]);
     const { sentInPlace } = settleStatements('"sagabox"');
-    const params = [...claims, textArray([other.place]), textArray(seqs), "w"];
+    const params = [...claims, toArrayLiteral([other.place]), toArrayLiteral(seqs), "w"];
     return (await database.run<{ gone: number }>(sentInPlace, params)).rows[0]?.gone;
   };
   await expect(settle(gone.seq)).rejects.toThrow("rows of it have moved: 1");
@@ -108,7 +108,7 @@ test("rule 2: rows are known by their ids as well where their server may have cr
   database.ran.length = 0;
   for (const id of ["first", "second", "third"]) {
     await house.publish(outgoing({ id }));
-    relay.lookEverywhere();
+    relay.sweepAll();
     await house.drained();
     if (id !== "first") continue;
     await house.rows(
@@ -139,7 +139,7 @@ test.for([
   );
   for (const id of ["first", "second"]) {
     await publish(outgoing({ id }));
-    relay.lookEverywhere();
+    relay.sweepAll();
     await house.drained();
   }
   await until(() => observer.of("relay.published").length === 2);

@@ -1,25 +1,25 @@
-import { fingerprintOf } from "../dead-letter/index.ts";
+import { computeFingerprint } from "../dead-letter/index.ts";
 import {
   LockTolerantSettling,
-  placesOf,
+  rowKeyParams,
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
-  type SettleAsk,
-  type Settled,
-  type SettleTwoWays,
+  type BuildSettle,
+  type SettleResult,
+  type SettleVariants,
 } from "../lanes/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import {
   limitLockWait,
-  originOf,
-  quotedSchema,
+  findOrigin,
+  quoteSchema,
   SessionHolder,
   SETTLE_LOCK_WAIT_MS,
   settlingPlans,
   SQLSTATE,
   sqlState,
-  textArray,
+  toArrayLiteral,
   type Database,
   type Param,
   type Queryable,
@@ -40,13 +40,13 @@ export interface SettlerOptions {
   readonly observer: Observer;
 }
 
-export interface Failed {
+export interface FailedRow {
   readonly row: LaneRow;
   readonly delayMs: number;
   readonly error: string;
 }
 
-export interface Dying {
+export interface DeadRow {
   readonly row: LaneRow;
   readonly charged: boolean;
   readonly reason: "exhausted" | "rejected" | "expired";
@@ -78,7 +78,7 @@ export class Settler {
 
   constructor(options: SettlerOptions) {
     this.#options = options;
-    this.#sql = settleStatements(quotedSchema(options.schema));
+    this.#sql = settleStatements(quoteSchema(options.schema));
     const careful = { ...settlingPlans, ...limitLockWait(SETTLE_LOCK_WAIT_MS) };
     const quick = { ...careful, synchronous_commit: "off" };
     this.#quick = new SessionHolder(options.database, "settle", quick, { knowsOrigin: true });
@@ -87,7 +87,7 @@ export class Settler {
   }
 
   /** Rows that are neither settled nor settled later belong to another relay now. */
-  async sent(rows: readonly LaneRow[]): Promise<SettledRows> {
+  async markSent(rows: readonly LaneRow[]): Promise<SettledRows> {
     const { rows: settled, left } = await this.#settleSent(rows);
     if (left.length > 0) await this.#locks.keepTrying(left, this.#retrySent);
     return { settled, later: left };
@@ -98,21 +98,22 @@ export class Settler {
     const { rows: settled, left } = await this.#settleSent(rows);
     const durationMs = systemClock.monotonicMs() - beganMs;
     for (const entry of countByType(settled))
-      this.#options.observer.tell("relay.published", { ...entry, durationMs });
+      this.#options.observer.emit("relay.published", { ...entry, durationMs });
     return left;
   };
 
-  async #settleSent(rows: readonly LaneRow[]): Promise<Settled> {
+  async #settleSent(rows: readonly LaneRow[]): Promise<SettleResult> {
     const { hop, relay } = this.#options;
     const byName =
-      (statement: Statement): SettleAsk =>
-      (own) => ({ statement, params: [...placesOf(own), relay] });
+      (statement: Statement): BuildSettle =>
+      (own) => ({ statement, params: [...rowKeyParams(own), relay] });
     const plain = byName(hop?.settle ?? this.#sql.sent);
     const past = byName(hop?.settlePast ?? this.#sql.sentPast);
     if (hop !== undefined) return this.#settle(this.#quick, rows, { plain, past });
     try {
-      const inPlace: SettleAsk = (own, session) => this.#inPlace(own, session) ?? plain(own, session);
-      return await this.#settle(this.#quick, rows, { plain: inPlace, past });
+      const settleInPlace: BuildSettle = (own, session) =>
+        this.#settleInPlace(own, session) ?? plain(own, session);
+      return await this.#settle(this.#quick, rows, { plain: settleInPlace, past });
     } catch (error) {
       if (sqlState(error) !== SQLSTATE.invalidText) throw error;
       return this.#settle(this.#quick, rows, { plain, past }); // a row that was changed since its read is elsewhere
@@ -123,54 +124,54 @@ export class Settler {
    * Where they were read, by their numbers alone, if that was on the same server and the session has been open ever since:
    * after a crash, or on a standby that took over, a number that was lost is drawn again, and only ids tell rows apart.
    */
-  #inPlace(rows: readonly LaneRow[], session: Queryable): ReturnType<SettleAsk> | undefined {
-    const opened = originOf(session);
+  #settleInPlace(rows: readonly LaneRow[], session: Queryable): ReturnType<BuildSettle> | undefined {
+    const opened = findOrigin(session);
     if (opened === undefined) return undefined;
     const { server, sinceMs } = opened;
     if (!rows.every(({ origin }) => origin.server === server && origin.atMs > sinceMs)) return undefined;
     const seqs = rows.map(({ seq }) => seq).sort((a, b) => a - b);
-    const places = textArray(rows.map(({ place }) => place));
-    return { statement: this.#sql.sentInPlace, params: [places, textArray(seqs), this.#options.relay] };
+    const places = toArrayLiteral(rows.map(({ place }) => place));
+    return { statement: this.#sql.sentInPlace, params: [places, toArrayLiteral(seqs), this.#options.relay] };
   }
 
   /** Returns the rows that another session has locked: their failure is not noted, and is no attempt. */
-  async failed(failures: readonly Failed[]): Promise<readonly LaneRow[]> {
+  async markFailed(failures: readonly FailedRow[]): Promise<readonly LaneRow[]> {
     const byRow = new Map(failures.map((failure) => [failure.row, failure]));
     const params = (rows: readonly LaneRow[]): Param[] => [
-      ...placesOf(rows),
-      textArray(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
-      textArray(rows.map((row) => byRow.get(row)?.error ?? "")),
+      ...rowKeyParams(rows),
+      toArrayLiteral(rows.map((row) => byRow.get(row)?.delayMs ?? 0)),
+      toArrayLiteral(rows.map((row) => byRow.get(row)?.error ?? "")),
     ];
     const own = await this.#run(this.#careful, [...byRow.keys()], {
       plain: (rows) => ({ statement: this.#sql.failed, params: params(rows) }),
       past: (rows) => ({ statement: this.#sql.failedPast, params: params(rows) }),
     });
-    for (const row of own.rows) this.#options.reader.back([row], byRow.get(row)?.delayMs ?? 0);
-    this.#options.reader.back(own.left, LOCKED_RECHECK_MS);
+    for (const row of own.rows) this.#options.reader.putBack([row], byRow.get(row)?.delayMs ?? 0);
+    this.#options.reader.putBack(own.left, LOCKED_RECHECK_MS);
     return own.left;
   }
 
   /** Rows that are neither settled nor tried later belong to another relay now. */
-  async dead(deaths: readonly Dying[]): Promise<SettledRows> {
+  async markDeadLettered(deaths: readonly DeadRow[]): Promise<SettledRows> {
     const byRow = new Map(deaths.map((death) => [death.row, death]));
     const params = (rows: readonly LaneRow[]): Param[] => {
-      const list = (pick: (death: Dying) => string | boolean | null): string =>
-        textArray(rows.map((row) => pick(byRow.get(row) as Dying)));
+      const list = (pick: (death: DeadRow) => string | boolean | null): string =>
+        toArrayLiteral(rows.map((row) => pick(byRow.get(row) as DeadRow)));
       return [
-        ...placesOf(rows),
+        ...rowKeyParams(rows),
         list((death) => death.charged),
         list((death) => death.reason),
         list((death) => death.errorType),
         list((death) => death.errorMessage),
         list((death) => death.stack),
-        list(({ row, ...death }) => fingerprintOf({ consumer: null, type: row.type, ...death })),
+        list(({ row, ...death }) => computeFingerprint({ consumer: null, type: row.type, ...death })),
       ];
     };
     const { rows, left } = await this.#settle(this.#careful, [...byRow.keys()], {
       plain: (own) => ({ statement: this.#sql.dead, params: params(own) }),
       past: (own) => ({ statement: this.#sql.deadPast, params: params(own) }),
     });
-    this.#options.reader.back(left, LOCKED_RECHECK_MS);
+    this.#options.reader.putBack(left, LOCKED_RECHECK_MS);
     return { settled: rows, later: left };
   }
 
@@ -184,13 +185,17 @@ export class Settler {
     this.#locks.reopen();
   }
 
-  async #settle(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleTwoWays): Promise<Settled> {
+  async #settle(
+    holder: SessionHolder,
+    rows: readonly LaneRow[],
+    ways: SettleVariants,
+  ): Promise<SettleResult> {
     const settled = await this.#run(holder, rows, ways);
-    this.#options.reader.settled(settled.rows, settled.xid);
+    this.#options.reader.settle(settled.rows, settled.xid);
     return settled;
   }
 
-  async #run(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleTwoWays): Promise<Settled> {
+  async #run(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleVariants): Promise<SettleResult> {
     const settled = await this.#locks.settle(holder, rows, ways);
     if (settled.woken.length > 0) this.#options.hop?.wake(settled.woken);
     return settled;

@@ -1,5 +1,5 @@
 import { FENCED, freeRows, LEFT_OUT, leftRows, ownedLanes, pastLocks, sameRow } from "../lanes/index.ts";
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 /**
  * Ending the way of a row. Those of a relay are fenced: they name their claims and do nothing if one is not good. Those of the
@@ -12,7 +12,7 @@ export function settleStatements(schema: string) {
   const leased = "unnest($1::text::integer[], $2::text::bigint[], $3::text::text[])";
   const isGoing = "row.lane = going.lane and row.seq = going.seq";
   const isAmongGoing = "(row.lane, row.seq) in (select lane, seq from going)";
-  const failing = (condition: string): string => `kept as (
+  const failingSql = (condition: string): string => `kept as (
          update ${schema}.outbox as row
             set attempts = row.attempts + 1, lease_until = null, last_error = failure.error,
                 due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
@@ -22,52 +22,58 @@ export function settleStatements(schema: string) {
          returning row.lane, row.seq
        )`;
   return {
-    sent: statement(
+    sent: defineStatement(
       "sagabox.outbox.sent",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
           using ${rows} as done (lane, seq, id)
           where ${sameRow("done")} and ${FENCED}
          returning row.lane, row.seq, row.again, row.message_id
-       ), noted as (${receipts(schema, "$7")})
+       ), noted as (${receiptsSql(schema, "$7")})
        ${answer}`,
     ),
     // The same where a read found them, all at once and without an index. A row that was changed since is elsewhere, and
     // another one may have taken its place: unless these very rows were there, in the order of their numbers, it fails as
     // a whole. The message that says so stands in the log of the server.
-    sentInPlace: statement(
+    sentInPlace: defineStatement(
       "sagabox.outbox.sent_in_place",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
           where row.ctid = any($4::text::tid[]) and ${FENCED}
          returning row.lane, row.seq, row.again, row.message_id
-       ), noted as (${receipts(schema, "$6")})
+       ), noted as (${receiptsSql(schema, "$6")})
        ${answer},
               (select case when not ${FENCED} or array_agg(seq order by seq) = $5::text::bigint[] then count(*)::integer
                            else ('sagabox settles a batch by name instead, since rows of it have moved: ' || count(*))::integer
                       end from gone) as gone`,
     ),
-    sentPast: statement(
+    sentPast: defineStatement(
       "sagabox.outbox.sent_past_locks",
       `with ${pastLocks(schema, "outbox", rows)}, gone as (
          delete from ${schema}.outbox as row using going
           where ${isGoing}
          returning row.lane, row.seq, row.again, row.message_id
-       ), noted as (${receipts(schema, "$7")})
+       ), noted as (${receiptsSql(schema, "$7")})
        ${answer}, ${LEFT_OUT}`,
     ),
-    failed: statement("sagabox.outbox.failed", `with ${ownedLanes(schema)}, ${failing(FENCED)} ${answer}`),
-    failedPast: statement(
-      "sagabox.outbox.failed_past_locks",
-      `with ${pastLocks(schema, "outbox", rows)}, ${failing(isAmongGoing)} ${answer}, ${LEFT_OUT}`,
+    failed: defineStatement(
+      "sagabox.outbox.failed",
+      `with ${ownedLanes(schema)}, ${failingSql(FENCED)} ${answer}`,
     ),
-    dead: statement("sagabox.outbox.dead", `with ${ownedLanes(schema)}, ${dying(schema, FENCED)} ${answer}`),
-    deadPast: statement(
+    failedPast: defineStatement(
+      "sagabox.outbox.failed_past_locks",
+      `with ${pastLocks(schema, "outbox", rows)}, ${failingSql(isAmongGoing)} ${answer}, ${LEFT_OUT}`,
+    ),
+    dead: defineStatement(
+      "sagabox.outbox.dead",
+      `with ${ownedLanes(schema)}, ${dyingSql(schema, FENCED)} ${answer}`,
+    ),
+    deadPast: defineStatement(
       "sagabox.outbox.dead_past_locks",
-      `with ${pastLocks(schema, "outbox", rows)}, ${dying(schema, isAmongGoing)} ${answer}, ${LEFT_OUT}`,
+      `with ${pastLocks(schema, "outbox", rows)}, ${dyingSql(schema, isAmongGoing)} ${answer}, ${LEFT_OUT}`,
     ),
     // The optimistic sender's own rows. It has sent them, so they are done.
-    sentLeased: statement(
+    sentLeased: defineStatement(
       "sagabox.outbox.sent_leased",
       `with gone as (
          delete from ${schema}.outbox as row
@@ -75,19 +81,19 @@ export function settleStatements(schema: string) {
           where ${sameRow("done")}
          returning row.lane, row.seq, row.again, row.message_id
        )
-       ${receipts(schema, "$4")}`,
+       ${receiptsSql(schema, "$4")}`,
     ),
     // For rows of its own that other sessions have locked: their leases run out, and a relay sends them again.
-    sentLeasedPast: statement(
+    sentLeasedPast: defineStatement(
       "sagabox.outbox.sent_leased_past_locks",
       `with ${freeRows(schema, "outbox", leased, { keepOrder: false })}, gone as (
          delete from ${schema}.outbox as row using going
           where ${isGoing}
          returning row.lane, row.seq, row.again, row.message_id
-       ), noted as (${receipts(schema, "$4")})
+       ), noted as (${receiptsSql(schema, "$4")})
        select ${leftRows()}`,
     ),
-    committedLeased: statement(
+    committedLeased: defineStatement(
       "sagabox.outbox.committed_leased",
       `select found.seq::text
          from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as given (lane, seq, id)
@@ -97,7 +103,7 @@ export function settleStatements(schema: string) {
         where found.lease_until > clock_timestamp()`,
     ),
     // The lease of a row that another session has locked runs out by itself.
-    releaseLeased: statement(
+    releaseLeased: defineStatement(
       "sagabox.outbox.release_leased",
       `with ${freeRows(schema, "outbox", leased, { keepOrder: false })}
        update ${schema}.outbox as row
@@ -109,7 +115,7 @@ export function settleStatements(schema: string) {
 }
 
 // A message that holds its key on death leaves a row behind that is never due: its place in the stream.
-function dying(schema: string, condition: string): string {
+function dyingSql(schema: string, condition: string): string {
   return `dying as materialized (
          select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
                 death.error_message, death.stack_trace, death.fingerprint,
@@ -147,7 +153,7 @@ function dying(schema: string, condition: string): string {
 const SENT_AGAIN = `coalesce(array_agg(seq) filter (where again), '{}'), array_agg(message_id) filter (where again)`;
 
 /** One receipt per lane from the rows in `gone`. */
-export function receipts(schema: string, relay: string): string {
+export function receiptsSql(schema: string, relay: string): string {
   return `insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on, again_seqs, again_ids)
           select lane, min(seq), max(seq), array_agg(seq order by seq), ${relay}::text, clock_timestamp(),
                  (clock_timestamp() at time zone 'utc')::date, ${SENT_AGAIN}

@@ -2,9 +2,9 @@ import { SagaboxError } from "../errors/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
 import type { AnyContract } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
-import type { Afterword, OwnedTransaction, Rows } from "../storage/index.ts";
+import type { AfterCommitStatement, OwnedTransaction, Rows } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { HeardPromise } from "./heard-promise.ts";
+import { ObservedPromise } from "./observed-promise.ts";
 import type { OptimisticSender } from "./optimistic-sender.ts";
 import type { Compose, Outgoing, PublishOptions } from "./outgoing.ts";
 import {
@@ -45,15 +45,15 @@ export class TransactionScope {
   readonly #gathered = new WriteBatch();
   /** Lanes with something for the relays. */
   readonly #touched = new Set<number>();
-  readonly #whenCommitted: (() => void)[] = [];
-  readonly #underWay = new Set<Promise<unknown>>();
+  readonly #commitListeners: (() => void)[] = [];
+  readonly #inFlight = new Set<Promise<unknown>>();
   /** Whoever asked for it may have been told, or not. */
-  readonly #failed = new Set<HeardPromise<unknown>>();
+  readonly #failures = new Set<ObservedPromise<unknown>>();
   /** What was written straight away so far. */
   #written: Promise<unknown> = Promise.resolve();
   #travelling = 0;
   #scheduled = false;
-  #told = false;
+  #hintSent = false;
   #hasSavepoints = false;
   #leasing: { readonly outgoing: readonly Outgoing[]; readonly writtenAtMs: number } | undefined;
 
@@ -86,24 +86,24 @@ export class TransactionScope {
       const working = work();
       // Each wait for what is there already has its price, and this is every message.
       if (!(working instanceof Promise)) return Promise.resolve(working);
-      return this.#follow(new HeardPromise<T>((resolve) => resolve(working)));
+      return this.#follow(new ObservedPromise<T>((resolve) => resolve(working)));
     } catch (error) {
-      return this.#follow(new HeardPromise<T>((_, reject) => reject(error)));
+      return this.#follow(new ObservedPromise<T>((_, reject) => reject(error)));
     }
   }
 
   /** Something is to be waited for, or to be told of, before the COMMIT. */
   get isUnderWay(): boolean {
-    return this.#underWay.size + this.#failed.size > 0;
+    return this.#inFlight.size + this.#failures.size > 0;
   }
 
   /**
    * Before the COMMIT: what was begun and never awaited is waited for here, and what of it fails, fails the transaction,
    * and so does what has failed before without anybody to hear of it.
    */
-  async whole(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
-    for (const failed of this.#failed) if (!failed.isHeard) await failed;
+  async waitForPending(): Promise<void> {
+    while (this.#inFlight.size > 0) await Promise.all(this.#inFlight);
+    for (const failed of this.#failures) if (!failed.isHeard) await failed;
   }
 
   async add(outgoing: Outgoing): Promise<Published> {
@@ -116,7 +116,7 @@ export class TransactionScope {
     const admitted = await this.#parts.admit(outgoing);
     if (!this.#tx.open) throw tooLate();
     const [, written] = await Promise.all([this.flush(), this.#write(admitted)]);
-    return publishedOf(outgoing, admitted, written);
+    return toPublished(outgoing, admitted, written);
   }
 
   /** Writes what has gathered now, in the present savepoint. It is left to the relay: it may still be rolled back. */
@@ -125,12 +125,12 @@ export class TransactionScope {
   }
 
   /** Called once the server has answered COMMIT, never otherwise. */
-  whenCommitted(told: () => void): void {
-    this.#whenCommitted.push(told);
+  onCommit(told: () => void): void {
+    this.#commitListeners.push(told);
   }
 
   /** The statements that travel with the COMMIT. */
-  last(): PreparedWrite[] {
+  lastStatements(): PreparedWrite[] {
     const outgoing = this.#gathered.take();
     if (outgoing.length === 0) return [];
     this.#travelling = outgoing.length;
@@ -147,15 +147,15 @@ export class TransactionScope {
    * Asked after `last()`: the hint for the relays that may leave with the COMMIT. It saves them a trip of waiting. What is
    * leased to this process is known only when it is written.
    */
-  afterword(): Afterword | undefined {
+  afterword(): AfterCommitStatement | undefined {
     if (this.#leasing !== undefined) return undefined;
     const hint = this.#parts.wakeUp.afterword(this.#touched);
-    this.#told = hint !== undefined;
+    this.#hintSent = hint !== undefined;
     return hint;
   }
 
   /** The server answered COMMIT; `answers` are those to `last()`. */
-  committed(answers: readonly Rows<unknown>[]): void {
+  handleCommit(answers: readonly Rows<unknown>[]): void {
     const { sender, wakeUp, observer } = this.#parts;
     let optimistic = 0;
     if (this.#leasing !== undefined) {
@@ -165,18 +165,18 @@ export class TransactionScope {
       sender.send(leased, this.#leasing.writtenAtMs);
       for (const row of rows) if (!row.leased) this.#touched.add(row.lane);
     }
-    if (this.#travelling > 0) observer.tell("outbox.written", { count: this.#travelling, optimistic });
-    wakeUp.now(this.#touched, this.#told);
+    if (this.#travelling > 0) observer.emit("outbox.written", { count: this.#travelling, optimistic });
+    wakeUp.notifyNow(this.#touched, this.#hintSent);
     if (this.#scheduled) this.#parts.onScheduled();
-    for (const told of this.#whenCommitted.splice(0)) told();
+    for (const told of this.#commitListeners.splice(0)) told();
   }
 
-  #follow<T>(working: HeardPromise<T>): Promise<T> {
-    const ended = (): void => void this.#underWay.delete(working);
-    this.#underWay.add(working);
-    working.overhear(ended, () => {
-      ended();
-      this.#failed.add(working);
+  #follow<T>(working: ObservedPromise<T>): Promise<T> {
+    const remove = (): void => void this.#inFlight.delete(working);
+    this.#inFlight.add(working);
+    working.onSettled(remove, () => {
+      remove();
+      this.#failures.add(working);
     });
     return working;
   }
@@ -226,7 +226,7 @@ export class TransactionScope {
 }
 
 /** Of several that were asked for under one id, the first that was admitted is the one that was written. */
-export function publishedOf(
+export function toPublished(
   asked: readonly Outgoing[],
   admitted: readonly Outgoing[],
   written: ReadonlySet<string>,

@@ -10,7 +10,7 @@ export class Turns {
   readonly #patienceMs: number;
   #last: Promise<unknown> = Promise.resolve();
   #begun = 0;
-  #underWay = 0;
+  #inFlight = 0;
 
   constructor(options: TurnsOptions = {}) {
     this.#patienceMs = options.patienceMs ?? 1_000;
@@ -25,12 +25,12 @@ export class Turns {
 
   async #run<T>(work: () => Promise<T>): Promise<{ readonly result: T; readonly alone: boolean }> {
     const turn = ++this.#begun;
-    const wasFree = this.#underWay++ === 0;
+    const wasFree = this.#inFlight++ === 0;
     try {
       const result = await work();
       return { result, alone: wasFree && turn === this.#begun };
     } finally {
-      this.#underWay--;
+      this.#inFlight--;
     }
   }
 }

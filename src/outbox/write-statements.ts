@@ -1,8 +1,8 @@
 import { sameStream } from "../lanes/index.ts";
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 /** What a caller gives for each message, as parallel lists; the order is that of `outgoingParams`. */
-const GIVEN = [
+const COLUMNS = [
   ["id", "text"],
   ["lane", "integer"],
   ["stream", "bigint"],
@@ -28,7 +28,7 @@ const GIVEN = [
 ] as const;
 
 /** What most messages do without, and so the statement that writes one of them. */
-const SELDOM: readonly string[] = [
+const RARE_COLUMNS: readonly string[] = [
   "aggregate_type",
   "aggregate_id",
   "saga_id",
@@ -38,13 +38,13 @@ const SELDOM: readonly string[] = [
   "headers",
   "ttl_ms",
 ];
-type Given = readonly (readonly [name: string, type: string])[];
-const USUAL: Given = GIVEN.filter(([name]) => !SELDOM.includes(name));
+type ColumnList = readonly (readonly [name: string, type: string])[];
+const USUAL_COLUMNS: ColumnList = COLUMNS.filter(([name]) => !RARE_COLUMNS.includes(name));
 
-const LISTS = GIVEN.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
-const NAMES = GIVEN.map(([name]) => name).join(", ");
+const LISTS = COLUMNS.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
+const NAMES = COLUMNS.map(([name]) => name).join(", ");
 /** The first free parameter after the lists. */
-const NEXT = GIVEN.length + 1;
+const NEXT = COLUMNS.length + 1;
 
 const MESSAGE = `id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
          causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data`;
@@ -73,7 +73,7 @@ const GUARDED: Opening = {
 /** Writing messages, inside a transaction of ours. */
 export function writeStatements(schema: string) {
   return {
-    ...openedBy(schema, FREE),
+    ...buildWriteStatements(schema, FREE),
     ...movingStatements(schema),
   };
 }
@@ -81,20 +81,20 @@ export function writeStatements(schema: string) {
 /** The same inside somebody else's. Each answers with no row, and counts none, if it found no number and wrote nothing. */
 export function guardedStatements(schema: string) {
   return {
-    ...openedBy(schema, GUARDED),
+    ...buildWriteStatements(schema, GUARDED),
     // Inside a transaction it keeps the number. By itself it is a transaction of its own, and the number is gone with it.
-    takeNumber: statement("sagabox.outbox.take_number", "select pg_current_xact_id()::text as number"),
-    hasNumber: statement(
+    takeNumber: defineStatement("sagabox.outbox.take_number", "select pg_current_xact_id()::text as number"),
+    hasNumber: defineStatement(
       "sagabox.outbox.has_number",
       "select pg_current_xact_id_if_assigned() is not null as inside",
     ),
   };
 }
 
-function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
+function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Opening) {
   const moment = `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at ${ifInside})`;
   // The writer has its transaction number before it draws a seq: the marks of the readers rest on that.
-  const numbered = (from: string) => `given as materialized (
+  const numberRowsSql = (from: string) => `given as materialized (
          select nextval('${schema}.outbox_seq') as seq, moment.at, (moment.at at time zone 'utc')::date as written_on,
                 moment.at + listed.ttl_ms * interval '1 ms' as expires_at, listed.*
            from moment, ${from}
@@ -112,29 +112,29 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
   // Of ids that the caller chose. A generated id is stored with its message only. It is looked up on every day of the history,
   // so only ids of that form are; of two writers at once the second waits at the ledger.
   const unknown = `where not ${schema}.has_message(listed.id)`;
-  const reserved = (listed: string, also: string) => `fresh as (
+  const reserveIdsSql = (listed: string, also: string) => `fresh as (
          insert into ${schema}.published_id (id, written_on)
          select listed.id, (moment.at at time zone 'utc')::date from moment, ${listed} ${also}
          on conflict do nothing
          returning id
        )`;
-  const once = (
+  const publishOnceSql = (
     also: string,
-  ) => `${first} ${moment}, ${reserved(lists, also)}, ${numbered(fresh)}, ${kept}, sending as (
+  ) => `${first} ${moment}, ${reserveIdsSql(lists, also)}, ${numberRowsSql(fresh)}, ${kept}, sending as (
        ${outboxRows(schema, "null")}
        )
        ${ids}`;
-  const reserving = (
+  const reserveOnlySql = (
     also: string,
   ) => `${first} moment as materialized (select clock_timestamp() as at ${ifInside}),
-       ${reserved("unnest($1::text::text[]) as listed (id)", also)}
+       ${reserveIdsSql("unnest($1::text::text[]) as listed (id)", also)}
        ${ids}`;
-  const several = (lease: string) => `${first} ${moment}, ${numbered(lists)}, ${kept}
+  const publishManySql = (lease: string) => `${first} ${moment}, ${numberRowsSql(lists)}, ${kept}
        ${outboxRows(schema, lease)}`;
   // Leased to the process that writes it, unless an earlier row of the stream is still there. An older snapshot would not see
   // what other writers of the key committed since, so it must not decide. Written with EXISTS, a plan made while the table was
   // empty reads all of it, once for each row or once for all.
-  const leased = (lane: string, stream: string, leaseMs: number) =>
+  const leaseSql = (lane: string, stream: string, leaseMs: number) =>
     `case when current_setting('transaction_isolation') = 'read committed' and (${stream} is null or (
                         select true from ${schema}.outbox as earlier
                          where ${sameStream("earlier", lane, stream)} limit 1) is null)
@@ -143,17 +143,17 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
        returning message_id as id, lane, seq::text, lease_until is not null as leased,
                  to_char(due_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at`;
   return {
-    publish: statement(`sagabox.outbox.publish${name}`, several("null")),
-    publishLeased: statement(
+    publish: defineStatement(`sagabox.outbox.publish${name}`, publishManySql("null")),
+    publishLeased: defineStatement(
       `sagabox.outbox.publish_leased${name}`,
-      several(leased("given.lane", "given.stream", NEXT)) + written,
+      publishManySql(leaseSql("given.lane", "given.stream", NEXT)) + written,
     ),
-    ...oneByOne(schema, { name, first, ifInside }, leased, written),
+    ...oneByOne(schema, { name, first, ifInside }, leaseSql, written),
     // Ids that were seen before write nothing. A writer may read ids, and of the rest nothing.
-    publishOnce: statement(`sagabox.outbox.publish_once${name}`, once(unknown)),
+    publishOnce: defineStatement(`sagabox.outbox.publish_once${name}`, publishOnceSql(unknown)),
     /** For ids of a form that is never generated. */
-    publishNamed: statement(`sagabox.outbox.publish_named${name}`, once("")),
-    schedule: statement(
+    publishNamed: defineStatement(`sagabox.outbox.publish_named${name}`, publishOnceSql("")),
+    schedule: defineStatement(
       `sagabox.outbox.schedule${name}`,
       `${first} moment as materialized (select clock_timestamp() as at ${ifInside})
        insert into ${schema}.scheduled (${MESSAGE}, due_at, written_at, expires_at)
@@ -163,22 +163,22 @@ function openedBy(schema: string, { name, first, ifInside, ids }: Opening) {
                       as listed (${NAMES}, delay_ms, at_ms)) as listed`,
     ),
     // A scheduled message with an id of the caller's own.
-    reserveIds: statement(`sagabox.outbox.reserve_ids${name}`, reserving(unknown)),
-    reserveNames: statement(`sagabox.outbox.reserve_names${name}`, reserving("")),
+    reserveIds: defineStatement(`sagabox.outbox.reserve_ids${name}`, reserveOnlySql(unknown)),
+    reserveNames: defineStatement(`sagabox.outbox.reserve_names${name}`, reserveOnlySql("")),
   };
 }
 
 function movingStatements(schema: string) {
   return {
     // In sorted order, so that two transactions with the same keys cannot deadlock here.
-    lockStreams: statement(
+    lockStreams: defineStatement(
       "sagabox.outbox.lock_streams",
       `select pg_advisory_xact_lock(hashtextextended('sagabox.stream.' || stream, 0))
          from (select stream from unnest($1::text::text[]) as stream order by stream) as sorted`,
     ),
     // The delete takes the transaction number, and only then is a seq drawn. By their place in the table rows are found
     // without a plan: how many are due, and how many wait, makes no difference.
-    moveDue: statement(
+    moveDue: defineStatement(
       "sagabox.outbox.move_due",
       `with turn as materialized (
          select pg_try_advisory_xact_lock(hashtextextended('sagabox.schedule.' || $2::text, 0)) as alone
@@ -201,7 +201,7 @@ function movingStatements(schema: string) {
        ${outboxRows(schema, "null::timestamptz")}
        returning lane`,
     ),
-    nextDue: statement(
+    nextDue: defineStatement(
       "sagabox.outbox.next_due",
       `select extract(epoch from (select due_at from ${schema}.scheduled order by due_at, id limit 1)
                           - clock_timestamp())::double precision * 1000 as wait_ms`,
@@ -232,7 +232,7 @@ function oneByOne(
            ${ifInside}
        )`;
   const day = "(at at time zone 'utc')::date";
-  const one = (given: Given, lease: (param: (name: string) => string) => string) => {
+  const one = (given: ColumnList, lease: (param: (name: string) => string) => string) => {
     const names = given.map(([name]) => name);
     const param = (name: string): string => {
       const place = names.indexOf(name);
@@ -252,13 +252,13 @@ function oneByOne(
               ${param("priority")}, ${param("max_attempts")}, at, ${expires}, ${lease(param)}
          from drawn`;
   };
-  const plain = (given: Given) => one(given, () => "null::timestamptz");
-  const leasing = (given: Given) =>
+  const plain = (given: ColumnList) => one(given, () => "null::timestamptz");
+  const leasing = (given: ColumnList) =>
     one(given, (param) => leased(param("lane"), param("stream"), given.length + 1)) + written;
   return {
-    publishOne: statement(`sagabox.outbox.publish_one${name}`, plain(GIVEN)),
-    publishUsual: statement(`sagabox.outbox.publish_usual${name}`, plain(USUAL)),
-    publishLeasedOne: statement(`sagabox.outbox.publish_leased_one${name}`, leasing(GIVEN)),
-    publishLeasedUsual: statement(`sagabox.outbox.publish_leased_usual${name}`, leasing(USUAL)),
+    publishOne: defineStatement(`sagabox.outbox.publish_one${name}`, plain(COLUMNS)),
+    publishUsual: defineStatement(`sagabox.outbox.publish_usual${name}`, plain(USUAL_COLUMNS)),
+    publishLeasedOne: defineStatement(`sagabox.outbox.publish_leased_one${name}`, leasing(COLUMNS)),
+    publishLeasedUsual: defineStatement(`sagabox.outbox.publish_leased_usual${name}`, leasing(USUAL_COLUMNS)),
   };
 }

@@ -45,7 +45,7 @@ test("rule 5: so have the deliveries of the Postgres transport, by the hop and b
   const house = await relays();
   const transport = postgres();
   const { database, observer } = house;
-  const hop = transport.settleIn({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
+  const hop = transport.attach({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
   await house.pool.query(
     `insert into sagabox.consumer_group (name) values ('g');
      insert into sagabox.subscription (topic, group_id) values ('events.order.placed', 1)`,
@@ -103,7 +103,7 @@ test("A1: a message exists if and only if its transaction committed, savepoints 
   await own.flush();
   await tx.query("rollback to savepoint s");
   await own.add(outgoing({ id: "after" }));
-  own.committed(await tx.commit(own.last()));
+  own.handleCommit(await tx.commit(own.lastStatements()));
   const ids = await house.rows("select message_id from sagabox.outbox order by seq");
   expect(ids.map((row) => row["message_id"])).toEqual(["before", "after"]);
   expect(await house.rows("select 1 from sagabox.message where id in ('rolled back', 'inside')")).toEqual([]);
@@ -123,7 +123,7 @@ test.each([
     await tx.query(make);
     await own.add(outgoing({ id: "inside" }));
     await tx.query(undo);
-    own.committed(await tx.commit(own.last()));
+    own.handleCommit(await tx.commit(own.lastStatements()));
     const ids = await house.rows("select message_id from sagabox.outbox order by seq");
     expect(ids.map((row) => row["message_id"])).toEqual(["before"]);
   },
@@ -222,7 +222,7 @@ test.each([
     expect(written.map((row) => row["message_id"])).toEqual(ids);
     const transport = postgres();
     const home = { database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer: house.observer };
-    const hop = transport.settleIn(home);
+    const hop = transport.attach(home);
     await transport.publish(
       ids.map((id) => aMessage({ id: `d${id}`, key: "k" })),
       {

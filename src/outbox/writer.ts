@@ -1,7 +1,7 @@
-import { isOfGeneratedForm, type Message } from "../message/index.ts";
-import { quotedSchema, textArray, type Param, type Queryable, type Statement } from "../storage/index.ts";
+import { isGeneratedId, type Message } from "../message/index.ts";
+import { quoteSchema, toArrayLiteral, type Param, type Queryable, type Statement } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { isUsual, oneParams, outgoingParams, usualParams } from "./outgoing-params.ts";
+import { isUsual, singleParams, outgoingParams, usualParams } from "./outgoing-params.ts";
 import type { Outgoing } from "./outgoing.ts";
 import { assertInside, runBorrowed } from "./run-borrowed.ts";
 import { guardedStatements, writeStatements } from "./write-statements.ts";
@@ -66,25 +66,25 @@ export class OutboxWriter {
   readonly #observer: Observer;
 
   constructor(schema: string, observer: Observer) {
-    this.#sql = writeStatements(quotedSchema(schema));
-    this.#guarded = guardedStatements(quotedSchema(schema));
+    this.#sql = writeStatements(quoteSchema(schema));
+    this.#guarded = guardedStatements(quoteSchema(schema));
     this.#observer = observer;
   }
 
   /** Writes now and tells which ids were new. */
   async write(tx: Queryable, asked: readonly Outgoing[]): Promise<ReadonlySet<string>> {
-    const outgoing = firstOfEach(asked);
+    const outgoing = dropDuplicates(asked);
     await this.#lock(tx, outgoing);
     const written = new Set(outgoing.map((one) => one.message.id));
     const later = outgoing.filter((one) => one.schedule !== null);
     const now = outgoing.filter((one) => one.schedule === null);
-    for (const batch of batchesOf(later)) await this.#schedule(tx, batch, written);
+    for (const batch of splitIntoBatches(later)) await this.#schedule(tx, batch, written);
     const hasOwnIds = now.some((one) => one.ownId);
-    for (const batch of batchesOf(now)) {
+    for (const batch of splitIntoBatches(now)) {
       if (hasOwnIds) await this.#writeOnce(tx, batch, written);
-      else await this.#run(tx, prepared(this.#sqlFor(tx), batch));
+      else await this.#run(tx, prepareWrite(this.#sqlFor(tx), batch));
     }
-    this.#observer.tell("outbox.written", { count: written.size, optimistic: 0 });
+    this.#observer.emit("outbox.written", { count: written.size, optimistic: 0 });
     return written;
   }
 
@@ -95,19 +95,19 @@ export class OutboxWriter {
 
   /** Writes now, leased to this process where that may be; the caller says later that it has committed. One statement. */
   async writeLeased(tx: Queryable, outgoing: readonly Outgoing[], leaseMs: number): Promise<LeasedMessage[]> {
-    const rows = await this.#run<WrittenRow>(tx, preparedLeased(this.#sqlFor(tx), outgoing, leaseMs));
+    const rows = await this.#run<WrittenRow>(tx, prepareLeasedWrite(this.#sqlFor(tx), outgoing, leaseMs));
     const leased = leasedMessages(outgoing, rows);
-    this.#observer.tell("outbox.written", { count: outgoing.length, optimistic: leased.length });
+    this.#observer.emit("outbox.written", { count: outgoing.length, optimistic: leased.length });
     return leased;
   }
 
   /** For the last statement of a transaction we own: sent together with its COMMIT. */
   prepare(outgoing: readonly Outgoing[]): PreparedWrite {
-    return prepared(this.#sql, outgoing);
+    return prepareWrite(this.#sql, outgoing);
   }
 
   prepareLeased(outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
-    return preparedLeased(this.#sql, outgoing, leaseMs);
+    return prepareLeasedWrite(this.#sql, outgoing, leaseMs);
   }
 
   async #writeOnce(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
@@ -121,7 +121,7 @@ export class OutboxWriter {
     const { reserveIds, reserveNames, schedule } = this.#sqlFor(tx);
     const own = outgoing.filter((one) => one.ownId);
     if (own.length > 0) {
-      const ids = textArray(own.map((one) => one.message.id));
+      const ids = toArrayLiteral(own.map((one) => one.message.id));
       const statement = own.some(mayBeGenerated) ? reserveIds : reserveNames;
       const rows = await this.#run<NewId>(tx, { statement, params: [ids] });
       this.#keepOnly(rows, own, written);
@@ -130,8 +130,8 @@ export class OutboxWriter {
     if (fresh.length === 0) return;
     const params = [
       ...outgoingParams(fresh),
-      textArray(fresh.map((one) => one.schedule?.delayMs ?? null)),
-      textArray(fresh.map((one) => one.schedule?.atMs ?? null)),
+      toArrayLiteral(fresh.map((one) => one.schedule?.delayMs ?? null)),
+      toArrayLiteral(fresh.map((one) => one.schedule?.atMs ?? null)),
     ];
     await this.#run(tx, { statement: schedule, params });
   }
@@ -151,7 +151,7 @@ export class OutboxWriter {
       if (fresh.has(message.id)) continue;
       written.delete(message.id);
       const { id, type, traceparent, sagaId } = message;
-      this.#observer.tell("outbox.duplicate", { id, type }, { traceparent, sagaId });
+      this.#observer.emit("outbox.duplicate", { id, type }, { traceparent, sagaId });
     }
   }
 
@@ -159,34 +159,34 @@ export class OutboxWriter {
     const strict = new Set(
       outgoing.flatMap((one) => (one.strict && one.stream !== null ? [one.stream] : [])),
     );
-    if (strict.size > 0) await tx.run(this.#sql.lockStreams, [textArray([...strict])]);
+    if (strict.size > 0) await tx.run(this.#sql.lockStreams, [toArrayLiteral([...strict])]);
   }
 }
 
 /** One of the caller's own ids that may be that of an earlier message of ours. */
 function mayBeGenerated({ ownId, message }: Outgoing): boolean {
-  return ownId && isOfGeneratedForm(message.id);
+  return ownId && isGeneratedId(message.id);
 }
 
-function prepared(sql: WriteSql, outgoing: readonly Outgoing[]): PreparedWrite {
+function prepareWrite(sql: WriteSql, outgoing: readonly Outgoing[]): PreparedWrite {
   const [one] = outgoing;
   if (one !== undefined && outgoing.length === 1) {
     if (isUsual(one)) return { statement: sql.publishUsual, params: usualParams(one) };
-    return { statement: sql.publishOne, params: oneParams(one) };
+    return { statement: sql.publishOne, params: singleParams(one) };
   }
   return { statement: sql.publish, params: outgoingParams(outgoing) };
 }
 
-function preparedLeased(sql: WriteSql, outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
+function prepareLeasedWrite(sql: WriteSql, outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
   const [one] = outgoing;
   if (one !== undefined && outgoing.length === 1) {
     if (isUsual(one)) return { statement: sql.publishLeasedUsual, params: [...usualParams(one), leaseMs] };
-    return { statement: sql.publishLeasedOne, params: [...oneParams(one), leaseMs] };
+    return { statement: sql.publishLeasedOne, params: [...singleParams(one), leaseMs] };
   }
   return { statement: sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };
 }
 
-function* batchesOf(outgoing: readonly Outgoing[]): Generator<Outgoing[]> {
+function* splitIntoBatches(outgoing: readonly Outgoing[]): Generator<Outgoing[]> {
   const batch = new WriteBatch();
   for (const one of outgoing) {
     batch.add(one);
@@ -197,7 +197,7 @@ function* batchesOf(outgoing: readonly Outgoing[]): Generator<Outgoing[]> {
 }
 
 /** Of several with one id the first, in its place. */
-function firstOfEach(asked: readonly Outgoing[]): Outgoing[] {
+function dropDuplicates(asked: readonly Outgoing[]): Outgoing[] {
   const seen = new Set<string>();
   return asked.filter(({ message: { id } }) => !seen.has(id) && seen.add(id));
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { caseTitle } from "../../test/support/case-title.ts";
-import { ofParking, parkingHouse } from "../../test/support/parking.ts";
+import { ofParking, parkingHarness } from "../../test/support/parking.ts";
 import { exerciseTransport, MemoryTransport } from "../testing/index.ts";
 
 const { capabilities } = new MemoryTransport();
@@ -9,7 +9,7 @@ const skipped = exerciseTransport(
   { test: (name, run) => test(caseTitle(name, "rule 18"), run) },
   async () => {
     const broker = new MemoryTransport();
-    const house = await parkingHouse(() => Promise.resolve(broker));
+    const house = await parkingHarness(() => Promise.resolve(broker));
     return {
       ...house,
       cutConnections: house.cutDatabase,

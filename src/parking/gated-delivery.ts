@@ -3,7 +3,7 @@ import type { DeadLetterNote, Delivery, RetryOptions } from "../transport/index.
 
 interface Gate {
   park(delivery: GatedDelivery, retry: RetryOptions | undefined): Promise<void>;
-  settled(delivery: GatedDelivery): void;
+  onSettled(delivery: GatedDelivery): void;
   readonly closing: boolean;
 }
 
@@ -12,7 +12,7 @@ export class GatedDelivery implements Delivery {
   readonly inner: Delivery;
   readonly #gate: Gate;
   readonly deadLetter?: (note: DeadLetterNote) => Promise<void>;
-  #over = false;
+  #isSettled = false;
 
   constructor(inner: Delivery, gate: Gate) {
     this.inner = inner;
@@ -53,9 +53,9 @@ export class GatedDelivery implements Delivery {
 
   // A failure leaves it unsettled, so that whoever settles may try again.
   async #settle(way: () => Promise<void>): Promise<void> {
-    if (this.#over) return;
+    if (this.#isSettled) return;
     await way();
-    this.#over = true;
-    this.#gate.settled(this);
+    this.#isSettled = true;
+    this.#gate.onSettled(this);
   }
 }

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { streamOf } from "../message/index.ts";
+import { streamFor } from "../message/index.ts";
 import { silentObserver } from "../telemetry/index.ts";
 import type { Delivery } from "../transport/index.ts";
-import type { ParkingLot } from "../transports/postgres/index.ts";
+import type { ParkedKeys } from "../transports/postgres/index.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import { KeyGate } from "./key-gate.ts";
 
-const stream = streamOf("orders", "k");
+const stream = streamFor("orders", "k");
 
 function arriving(id: string): Delivery {
   const done = (): Promise<void> => Promise.resolve();
@@ -24,14 +24,14 @@ function arriving(id: string): Delivery {
 function setup() {
   const parked: string[] = [];
   const questions: ((occupied: boolean) => void)[] = [];
-  const lot: Pick<ParkingLot, "park" | "occupied"> = {
+  const lot: Pick<ParkedKeys, "park" | "occupied"> = {
     park: async (these) => void parked.push(...these.map(({ message }) => message.id)),
     occupied: () =>
       new Promise((resolve) => questions.push((occupied) => resolve(new Set(occupied ? [stream] : [])))),
   };
   const handed: Delivery[] = [];
   const receive = (delivery: Delivery): void => void handed.push(delivery);
-  const gate = new KeyGate({ lot: lot as ParkingLot, group: "g", observer: silentObserver, receive });
+  const gate = new KeyGate({ lot: lot as ParkedKeys, group: "g", observer: silentObserver, receive });
   const answer = async (occupied: boolean): Promise<void> => {
     await expect.poll(() => questions.length).toBeGreaterThan(0);
     questions.shift()?.(occupied);
@@ -41,14 +41,14 @@ function setup() {
 
 test("rule 18: an answer from before a key was parked lets nothing overtake what is parked", async () => {
   const { gate, handed, parked, answer } = setup();
-  gate.arrived(arriving("m-0"));
-  gate.arrived(arriving("m-1")); // asks once more, though the first answer will serve both
+  gate.admit(arriving("m-0"));
+  gate.admit(arriving("m-1")); // asks once more, though the first answer will serve both
   await answer(false);
   await expect.poll(() => handed.length).toBe(2);
   await handed[0]?.retry({ delayMs: 0, charged: true, error: "not yet" });
   await handed[1]?.release();
   expect(parked).toEqual(["m-0", "m-1"]);
-  gate.arrived(arriving("m-2"));
+  gate.admit(arriving("m-2"));
   await answer(false); // to the question that was asked before anything failed
   await answer(true);
   await expect.poll(() => parked).toEqual(["m-0", "m-1", "m-2"]);

@@ -1,14 +1,14 @@
 import { errorText } from "../errors/index.ts";
-import { streamOf } from "../message/index.ts";
+import { streamFor } from "../message/index.ts";
 import { random, sleep } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { Delivery, RetryOptions } from "../transport/index.ts";
-import type { Parked, ParkingLot } from "../transports/postgres/index.ts";
+import type { ParkedMessage, ParkedKeys } from "../transports/postgres/index.ts";
 import { GatedDelivery } from "./gated-delivery.ts";
-import { isEmpty, mayPark, wayOf, type Street } from "./street.ts";
+import { isEmpty, canPark, chooseRoute, type KeyState } from "./key-state.ts";
 
 interface KeyGateOptions {
-  readonly lot: ParkingLot;
+  readonly lot: ParkedKeys;
   readonly group: string;
   readonly observer: Observer;
   readonly receive: (delivery: Delivery) => void;
@@ -20,7 +20,7 @@ interface KeyGateOptions {
  */
 export class KeyGate {
   readonly #options: KeyGateOptions;
-  readonly #streets = new Map<string, Street>();
+  readonly #keys = new Map<string, KeyState>();
   readonly #asking = new Set<string>();
   /** Per street, one after the other: the lot's order is the order of the writes. */
   readonly #writes = new Map<string, Promise<void>>();
@@ -31,17 +31,17 @@ export class KeyGate {
     this.#options = options;
   }
 
-  arrived(delivery: Delivery): void {
+  admit(delivery: Delivery): void {
     // Left unsettled: closing gives it back.
     if (this.closing) return;
     const { key, topic } = delivery.message;
     if (delivery.orderKey === null || key === null || delivery.flaw !== undefined) {
       return this.#options.receive(delivery);
     }
-    const stream = streamOf(topic, key);
-    const street = this.#streetOf(stream, topic, key);
-    const way = wayOf(street);
-    if (way === "hand out") return this.#hand(street, delivery);
+    const stream = streamFor(topic, key);
+    const street = this.#stateFor(stream, topic, key);
+    const way = chooseRoute(street);
+    if (way === "hand out") return this.#handOut(street, delivery);
     street.waiting.push(delivery);
     if (way === "wait") return this.#flush(stream, street);
     this.#asking.add(stream);
@@ -51,16 +51,16 @@ export class KeyGate {
   /** From the handler's hands into the lot. What arrives of the key from now on goes the same way. */
   async park(delivery: GatedDelivery, retry: RetryOptions | undefined): Promise<void> {
     const { topic, key } = delivery.message;
-    const stream = streamOf(topic, key ?? "");
-    const street = this.#streetOf(stream, topic, key ?? "");
+    const stream = streamFor(topic, key ?? "");
+    const street = this.#stateFor(stream, topic, key ?? "");
     street.parking = true;
     await this.#write(stream, [delivery.inner], retry);
   }
 
-  settled(delivery: GatedDelivery): void {
+  onSettled(delivery: GatedDelivery): void {
     const { topic, key } = delivery.message;
-    const stream = streamOf(topic, key ?? "");
-    const street = this.#streets.get(stream);
+    const stream = streamFor(topic, key ?? "");
+    const street = this.#keys.get(stream);
     if (street === undefined) return;
     street.open.delete(delivery);
     this.#flush(stream, street);
@@ -72,10 +72,10 @@ export class KeyGate {
     while (this.#writes.size > 0) await Promise.allSettled(this.#writes.values());
   }
 
-  #hand(street: Street, delivery: Delivery): void {
+  #handOut(street: KeyState, delivery: Delivery): void {
     const gated = new GatedDelivery(delivery, this);
     street.open.add(gated);
-    delivery.signal.addEventListener("abort", () => this.settled(gated), { once: true });
+    delivery.signal.addEventListener("abort", () => this.onSettled(gated), { once: true });
     this.#options.receive(gated);
   }
 
@@ -84,16 +84,16 @@ export class KeyGate {
     while (this.#asking.size > 0 && !this.closing) {
       const asked = new Map(
         [...this.#asking].flatMap((stream) => {
-          const street = this.#streets.get(stream);
+          const street = this.#keys.get(stream);
           return street === undefined ? [] : [[stream, street] as const];
         }),
       );
       this.#asking.clear();
-      const occupied = await this.#insist("looking for parked messages", () =>
+      const occupied = await this.#retryUntilClosed("looking for parked messages", () =>
         this.#options.lot.occupied([...asked.values()]),
       );
       if (occupied === undefined || this.closing) break;
-      for (const [stream, street] of asked) this.#answered(stream, street, occupied.has(stream));
+      for (const [stream, street] of asked) this.#applyAnswer(stream, street, occupied.has(stream));
     }
     // At once, not when the promise is settled: whoever arrives in between would wait for ever.
     this.#look = undefined;
@@ -101,21 +101,21 @@ export class KeyGate {
 
   // An answer counts only for the street that was asked about: since then all of it may have failed and been parked, and
   // what arrived behind that has to ask for itself.
-  #answered(stream: string, street: Street, occupied: boolean): void {
-    if (this.#streets.get(stream) !== street) return;
+  #applyAnswer(stream: string, street: KeyState, occupied: boolean): void {
+    if (this.#keys.get(stream) !== street) return;
     if (occupied) street.parking = true;
     if (street.parking) return this.#flush(stream, street);
     for (const delivery of street.waiting.splice(0)) {
-      if (!delivery.signal.aborted) this.#hand(street, delivery);
+      if (!delivery.signal.aborted) this.#handOut(street, delivery);
     }
   }
 
-  #flush(stream: string, street: Street): void {
-    if (mayPark(street)) {
+  #flush(stream: string, street: KeyState): void {
+    if (canPark(street)) {
       const moved = street.waiting.splice(0);
       void this.#write(stream, moved, undefined).then(() => this.#flush(stream, street));
     } else if (isEmpty(street) && !this.#writes.has(stream)) {
-      this.#streets.delete(stream);
+      this.#keys.delete(stream);
     }
   }
 
@@ -134,8 +134,8 @@ export class KeyGate {
   async #move(deliveries: readonly Delivery[], retry: RetryOptions | undefined): Promise<void> {
     const ours = deliveries.filter(({ signal }) => !signal.aborted);
     if (ours.length === 0) return;
-    const parked = ours.map((delivery) => parkedOf(delivery, retry));
-    const done = await this.#insist("parking messages", async () => {
+    const parked = ours.map((delivery) => toParked(delivery, retry));
+    const done = await this.#retryUntilClosed("parking messages", async () => {
       await this.#options.lot.park(parked);
       return true;
     });
@@ -144,7 +144,7 @@ export class KeyGate {
     await Promise.allSettled(ours.map((delivery) => delivery.ack()));
   }
 
-  async #insist<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
+  async #retryUntilClosed<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
     // Even a gate that closes tries once, so that a failure said on the way out is not forgotten.
     for (let attempt = 1; attempt === 1 || !this.closing; attempt++) {
       try {
@@ -152,23 +152,23 @@ export class KeyGate {
       } catch (error) {
         const retryInMs = Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2);
         const text = errorText(error);
-        this.#options.observer.tell("storage.failed", { doing, error: text, retryInMs });
+        this.#options.observer.emit("storage.failed", { doing, error: text, retryInMs });
         await sleep(retryInMs);
       }
     }
     return undefined;
   }
 
-  #streetOf(stream: string, topic: string, key: string): Street {
-    const known = this.#streets.get(stream);
+  #stateFor(stream: string, topic: string, key: string): KeyState {
+    const known = this.#keys.get(stream);
     if (known !== undefined) return known;
-    const street: Street = { topic, key, open: new Set(), waiting: [], parking: false };
-    this.#streets.set(stream, street);
+    const street: KeyState = { topic, key, open: new Set(), waiting: [], parking: false };
+    this.#keys.set(stream, street);
     return street;
   }
 }
 
-function parkedOf({ message, attempt }: Delivery, retry: RetryOptions | undefined): Parked {
+function toParked({ message, attempt }: Delivery, retry: RetryOptions | undefined): ParkedMessage {
   const charge = retry?.charged === true ? 1 : 0;
   return {
     message,

@@ -32,7 +32,7 @@ export class ParkedDelivery implements Delivery {
     return this.#inner.ackWith;
   }
 
-  readonly acked = (): void => this.#inner.acked?.();
+  readonly confirmAck = (): void => this.#inner.acked?.();
 
   ack(): Promise<void> {
     return this.#inner.ack();

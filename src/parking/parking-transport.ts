@@ -53,7 +53,12 @@ export class ParkingTransport implements Transport {
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     const { group, ordered } = subscription;
     const gate = ordered
-      ? new KeyGate({ lot: await this.#tables.parkingLot(group), group, observer: this.#observer, receive })
+      ? new KeyGate({
+          lot: await this.#tables.openParkedKeys(group),
+          group,
+          observer: this.#observer,
+          receive,
+        })
       : undefined;
     let fresh: Consumption | undefined = undefined;
     const copy = (message: Message, note: DeadLetterNote): Promise<void> => this.#copy(fresh, message, note);
@@ -62,9 +67,7 @@ export class ParkingTransport implements Transport {
       receive(new ParkedDelivery(delivery, copy)),
     );
     const consumption = await this.#broker
-      .subscribe(subscription, (delivery) =>
-        gate === undefined ? receive(delivery) : gate.arrived(delivery),
-      )
+      .subscribe(subscription, (delivery) => (gate === undefined ? receive(delivery) : gate.admit(delivery)))
       .catch(async (error: unknown) => {
         await parked.close();
         throw error;
@@ -93,7 +96,7 @@ export class ParkingTransport implements Transport {
     try {
       await fresh?.deadLetter?.(message, note);
     } catch (error) {
-      this.#observer.tell("transport.unreachable", {
+      this.#observer.emit("transport.unreachable", {
         transport: this.name,
         doing: `showing dead letter ${message.id} there`,
         error: errorText(error),

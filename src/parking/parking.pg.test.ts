@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { aMessage } from "../../test/support/messages.ts";
-import { parkingHouse } from "../../test/support/parking.ts";
+import { parkingHarness } from "../../test/support/parking.ts";
 import { seededRandom } from "../../test/support/seeded-random.ts";
 import { MemoryTransport } from "../testing/index.ts";
 import type { Delivery, Transport } from "../transport/index.ts";
@@ -9,7 +9,7 @@ const { signal } = new AbortController();
 
 async function house() {
   const broker = new MemoryTransport();
-  const made = await parkingHouse(() => Promise.resolve(broker));
+  const made = await parkingHarness(() => Promise.resolve(broker));
   onTestFinished(made.close);
   return { ...made, broker };
 }

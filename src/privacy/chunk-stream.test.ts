@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { isSagaboxError } from "../errors/index.ts";
-import { SEALED_CHUNK_BYTES, sealedBytes, unsealedBytes } from "../message/index.ts";
+import { ENCRYPTED_CHUNK_BYTES, encryptedSize, decryptedSize } from "../message/index.ts";
 import { seededRandom } from "../../test/support/seeded-random.ts";
-import { openChunks, sealChunks, type StreamKey } from "./chunk-stream.ts";
+import { decryptChunks, encryptChunks, type StreamKey } from "./chunk-stream.ts";
 
-const CHUNK = SEALED_CHUNK_BYTES;
+const CHUNK = ENCRYPTED_CHUNK_BYTES;
 const STORED = CHUNK + 16;
 const stream: StreamKey = { key: randomBytes(32), bound: "salt and key" };
 
@@ -19,7 +19,7 @@ async function all(source: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-const sealed = (plain: Uint8Array): Promise<Buffer> => all(sealChunks(stream, pieces(plain)));
+const sealed = (plain: Uint8Array): Promise<Buffer> => all(encryptChunks(stream, pieces(plain)));
 
 interface Outcome {
   readonly code: string;
@@ -30,7 +30,7 @@ interface Outcome {
 async function opened(stored: Uint8Array, by: StreamKey = stream, size?: number): Promise<Outcome> {
   const parts: Uint8Array[] = [];
   try {
-    for await (const part of openChunks(by, pieces(stored, size))) parts.push(part);
+    for await (const part of decryptChunks(by, pieces(stored, size))) parts.push(part);
     return { code: "opened", handedOut: Buffer.concat(parts) };
   } catch (error) {
     return { code: isSagaboxError(error) ? error.code : String(error), handedOut: Buffer.concat(parts) };
@@ -42,9 +42,9 @@ test.each([0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK - 7, 3 * CHUN
   async (length) => {
     const plain = randomBytes(length);
     for (const size of [length < CHUNK ? 1 : 4_099, CHUNK, STORED, 1_000_000]) {
-      const stored = await all(sealChunks(stream, pieces(plain, size)));
-      expect(stored.length).toBe(sealedBytes(length));
-      expect(unsealedBytes(stored.length)).toBe(length);
+      const stored = await all(encryptChunks(stream, pieces(plain, size)));
+      expect(stored.length).toBe(encryptedSize(length));
+      expect(decryptedSize(stored.length)).toBe(length);
       const { code, handedOut } = await opened(stored, stream, size);
       expect([code, handedOut.equals(plain)]).toEqual(["opened", true]);
     }
@@ -106,7 +106,7 @@ test("a stream whose last chunk is full ends there and nowhere else", async () =
 test("two streams cannot be joined, nor a chunk of one put into another", async () => {
   const other = { ...stream, key: randomBytes(32) };
   const mine = await sealed(plain);
-  const theirs = await all(sealChunks(other, pieces(plain)));
+  const theirs = await all(encryptChunks(other, pieces(plain)));
   const mixed = [
     Buffer.concat([part(mine, 0), part(theirs, 1), part(mine, 2)]),
     Buffer.concat([mine, theirs]),
@@ -178,7 +178,7 @@ test("what is read is not asked for before somebody wants it, and is let go when
       ended = true;
     }
   };
-  for await (const chunk of openChunks(stream, source())) {
+  for await (const chunk of decryptChunks(stream, source())) {
     expect(chunk.equals(plain.subarray(0, CHUNK))).toBe(true);
     break;
   }

@@ -1,5 +1,5 @@
 import { AuditWriter } from "../audit/index.ts";
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
 import type { Clock } from "../runtime/index.ts";
 import { BlindIndex } from "./blind-index.ts";
 import { IndexGuard } from "./index-guard.ts";
@@ -28,11 +28,11 @@ export interface PrivacyEngineOptions {
 }
 
 /** Undefined where there are no keys. */
-export function privacyEngine(options: PrivacyEngineOptions): PrivacyEngine | undefined {
+export function createPrivacyEngine(options: PrivacyEngineOptions): PrivacyEngine | undefined {
   const { database, settings, clock } = options;
   if (settings.keys === undefined) return undefined;
   const { wrapper, indexKey } = settings.keys;
-  const sql = privacyStatements(quotedSchema(options.schema));
+  const sql = privacyStatements(quoteSchema(options.schema));
   const { cacheTtlMs, cacheSize, wrapperMs } = settings;
   const cache = new KeyCache({
     ttlMs: cacheTtlMs,

@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { textArray, type Queryable } from "../storage/index.ts";
+import { toArrayLiteral, type Queryable } from "../storage/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
 
 /** One line of the erasure log. Kept outside, a list of them makes up for whatever a backup brings back. */
@@ -25,16 +25,19 @@ interface ErasureRow {
   readonly proof: string;
 }
 
-type Proved = Omit<Erasure, "id" | "proof">;
+type ProvenErasure = Omit<Erasure, "id" | "proof">;
 
-export function proofOf({ index }: Pick<PrivacyEngine, "index">, erasure: Proved): string {
+export function computeProof({ index }: Pick<PrivacyEngine, "index">, erasure: ProvenErasure): string {
   const { subject, erasedAt, reason, actor, keyIds } = erasure;
-  return index.of(JSON.stringify([subject, erasedAt, reason, actor, [...keyIds].sort()]), "sagabox.erasure");
+  return index.compute(
+    JSON.stringify([subject, erasedAt, reason, actor, [...keyIds].sort()]),
+    "sagabox.erasure",
+  );
 }
 
-export function proofHolds(engine: Pick<PrivacyEngine, "index">, erasure: Erasure): boolean {
+export function isProofValid(engine: Pick<PrivacyEngine, "index">, erasure: Erasure): boolean {
   const digest = (text: string): Buffer => createHmac("sha256", "compare").update(text).digest();
-  return timingSafeEqual(digest(proofOf(engine, erasure)), digest(erasure.proof));
+  return timingSafeEqual(digest(computeProof(engine, erasure)), digest(erasure.proof));
 }
 
 /** Writes the line; resolves with its id. */
@@ -44,17 +47,17 @@ export async function logErasure(
   erasure: Omit<Erasure, "id">,
 ): Promise<string> {
   const { subject, erasedAt, reason, actor, keyIds, proof } = erasure;
-  const params = [subject, erasedAt, reason, actor, textArray(keyIds), proof];
+  const params = [subject, erasedAt, reason, actor, toArrayLiteral(keyIds), proof];
   return (await tx.run<{ id: string }>(engine.sql.log, params)).rows[0]?.id ?? "";
 }
 
-export async function lastErasure(
+export async function findLastErasure(
   engine: PrivacyEngine,
   tx: Queryable,
   subject: string,
 ): Promise<Erasure | undefined> {
   const { rows } = await tx.run<ErasureRow>(engine.sql.lastErasure, [subject]);
-  return rows.map(erasureFrom)[0];
+  return rows.map(toErasure)[0];
 }
 
 /** A line that is not swept, and what is to be done for it. */
@@ -74,25 +77,25 @@ export async function lockErasure(
 ): Promise<UnsweptErasure | undefined> {
   const { rows } = await tx.run<ErasureRow & { over: boolean; to_scrub: string }>(sql.lockErasure, [id]);
   return rows.map((row) => ({
-    erasure: erasureFrom(row),
+    erasure: toErasure(row),
     over: row.over,
     toScrub: JSON.parse(row.to_scrub) as string[],
   }))[0];
 }
 
 /** The whole log, oldest first. */
-export async function* erasures(engine: PrivacyEngine): AsyncGenerator<Erasure, void, undefined> {
+export async function* listErasures(engine: PrivacyEngine): AsyncGenerator<Erasure, void, undefined> {
   let after = "0";
   for (;;) {
     const { rows } = await engine.database.run<ErasureRow>(engine.sql.erasuresAfter, [after, 500]);
-    yield* rows.map(erasureFrom);
+    yield* rows.map(toErasure);
     const last = rows.at(-1);
     if (last === undefined) return;
     after = last.id;
   }
 }
 
-function erasureFrom(row: ErasureRow): Erasure {
+function toErasure(row: ErasureRow): Erasure {
   const { id, subject, reason, actor, proof, erased_at: erasedAt } = row;
   return { id, subject, erasedAt, reason, actor, keyIds: JSON.parse(row.key_ids) as string[], proof };
 }

@@ -1,9 +1,9 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { sealedReplyIn, type Json, type Message, type Unpacked } from "../message/index.ts";
-import { textArray } from "../storage/index.ts";
-import { aboutPerson, becauseOf, type Because } from "./because.ts";
+import { findEncryptedReply, type Json, type Message, type UnpackedPayload } from "../message/index.ts";
+import { toArrayLiteral } from "../storage/index.ts";
+import { subjectAuditEntry, checkActionReason, type ActionReason } from "./action-reason.ts";
 import type { PrivacyEngine } from "./engine.ts";
-import { MessageSeal } from "./message-seal.ts";
+import { MessageCipher } from "./message-cipher.ts";
 
 /** Something that is held about a person, opened. */
 export interface ExportedLine {
@@ -18,7 +18,7 @@ export interface ExportedLine {
 export interface Exporter {
   readonly engine: PrivacyEngine;
   /** Fetches and opens the payload of a message. */
-  readonly open: (message: Message) => Promise<Unpacked>;
+  readonly open: (message: Message) => Promise<UnpackedPayload>;
   /** Opens what a saga holds. */
   readonly openSaga: (row: SagaRow) => Promise<Json>;
 }
@@ -52,29 +52,33 @@ const PAGE = 50;
 export async function* exportSubject(
   exporter: Exporter,
   given: string,
-  options: Because,
+  options: ActionReason,
 ): AsyncGenerator<ExportedLine, void, undefined> {
   const { database, sql, index, guard, audit } = exporter.engine;
   const subject = index.subject(given);
   // Written before anything is handed out, since how much of it is read nobody can tell.
-  await audit.audited(database, aboutPerson("privacy.export", subject, becauseOf(options)), async (note) => {
-    await guard.check(database);
-    await note(database);
-  });
+  await audit.runAudited(
+    database,
+    subjectAuditEntry("privacy.export", subject, checkActionReason(options)),
+    async (note) => {
+      await guard.check(database);
+      await note(database);
+    },
+  );
   const { rows } = await database.run<{ key_id: string }>(sql.keysOf, [subject]);
-  const keyIds = textArray(rows.map(({ key_id }) => key_id));
-  yield* archived(exporter, keyIds);
-  yield* paged(
+  const keyIds = toArrayLiteral(rows.map(({ key_id }) => key_id));
+  yield* exportArchive(exporter, keyIds);
+  yield* readPages(
     "",
     async (after) => (await database.run<MessageRow>(sql.scheduledOf, [keyIds, after])).rows,
-    (row) => lineOf(exporter, "scheduled", row),
+    (row) => toExportedLine(exporter, "scheduled", row),
   );
-  yield* paged(
+  yield* readPages(
     "0",
     async (after) => (await database.run<MessageRow>(sql.deadLettersOf, [keyIds, after])).rows,
-    (row) => lineOf(exporter, "dead letter", row),
+    (row) => toExportedLine(exporter, "dead letter", row),
   );
-  yield* paged(
+  yield* readPages(
     "",
     async (after) => (await database.run<SagaRow>(sql.sagasOf, [subject, after])).rows,
     async (row) => ({
@@ -87,18 +91,24 @@ export async function* exportSubject(
   );
 }
 
-async function* archived(exporter: Exporter, keyIds: string): AsyncGenerator<ExportedLine, void, undefined> {
+async function* exportArchive(
+  exporter: Exporter,
+  keyIds: string,
+): AsyncGenerator<ExportedLine, void, undefined> {
   const { database, sql } = exporter.engine;
   const { rows: found } = await database.run<{ id: string; written_on: string }>(sql.messagesOf, [keyIds]);
   for (let at = 0; at < found.length; at += PAGE) {
     const page = found.slice(at, at + PAGE);
-    const params = [textArray(page.map(({ id }) => id)), textArray(page.map(({ written_on }) => written_on))];
+    const params = [
+      toArrayLiteral(page.map(({ id }) => id)),
+      toArrayLiteral(page.map(({ written_on }) => written_on)),
+    ];
     const { rows } = await database.run<MessageRow>(sql.messages, params);
-    for (const row of rows) yield await lineOf(exporter, "message", row);
+    for (const row of rows) yield await toExportedLine(exporter, "message", row);
   }
 }
 
-async function* paged<R extends { readonly id: string; readonly letter_id?: string }>(
+async function* readPages<R extends { readonly id: string; readonly letter_id?: string }>(
   first: string,
   read: (after: string) => Promise<readonly R[]>,
   show: (row: R) => Promise<ExportedLine>,
@@ -113,7 +123,7 @@ async function* paged<R extends { readonly id: string; readonly letter_id?: stri
   }
 }
 
-async function lineOf(
+async function toExportedLine(
   exporter: Exporter,
   kind: ExportedLine["kind"],
   row: MessageRow,
@@ -121,16 +131,16 @@ async function lineOf(
   const { id, type, at } = row;
   // Opening looks at nothing but the id, the type, the headers and the data.
   const message = { ...row, headers: JSON.parse(row.headers) as Message["headers"] } as unknown as Message;
-  return { kind, id, type, at, data: await dataOf(exporter, message) };
+  return { kind, id, type, at, data: await readData(exporter, message) };
 }
 
 // One that cannot be opened must not keep the others from their person.
-async function dataOf({ engine, open }: Exporter, message: Message): Promise<Json> {
+async function readData({ engine, open }: Exporter, message: Message): Promise<Json> {
   try {
     const { data } = await open(message);
-    const answered = sealedReplyIn(message.type, data);
+    const answered = findEncryptedReply(message.type, data);
     if (answered === undefined) return data;
-    const { data: reply } = await new MessageSeal(engine.keys, engine.index).openReply(
+    const { data: reply } = await new MessageCipher(engine.keys, engine.index).openReply(
       answered.sealed,
       answered.reply,
     );

@@ -38,7 +38,7 @@ export class IndexGuard {
   }
 
   #fingerprint(): string {
-    return this.#index.of("fingerprint", "sagabox.index");
+    return this.#index.compute("fingerprint", "sagabox.index");
   }
 }
 

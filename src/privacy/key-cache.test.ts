@@ -14,10 +14,10 @@ test("C-08: a key is kept no longer than its time, counted from before it was re
   cache.keep(key("a"), 100);
   cache.makeCurrent(key("a"));
   clock.now = 1_099;
-  expect([cache.get("a")?.keyId, cache.currentOf("s")?.keyId]).toEqual(["a", "a"]);
+  expect([cache.get("a")?.keyId, cache.getCurrent("s")?.keyId]).toEqual(["a", "a"]);
   cache.keep(key("a"), 1_000); // read again meanwhile by somebody else
   clock.now = 1_100;
-  expect([cache.get("a"), cache.currentOf("s")]).toEqual([undefined, undefined]);
+  expect([cache.get("a"), cache.getCurrent("s")]).toEqual([undefined, undefined]);
 });
 
 test("C-08: the keys of an erased person are gone at once", () => {
@@ -30,7 +30,7 @@ test("C-08: the keys of an erased person are gone at once", () => {
     cache.keep(key(id, subject), 0);
   cache.makeCurrent(key("b"));
   cache.forget("s");
-  expect([cache.get("a"), cache.get("b"), cache.currentOf("s"), cache.get("c")?.keyId]).toEqual([
+  expect([cache.get("a"), cache.get("b"), cache.getCurrent("s"), cache.get("c")?.keyId]).toEqual([
     undefined,
     undefined,
     undefined,

@@ -47,7 +47,7 @@ export class KeyCache {
     return entry.key;
   }
 
-  currentOf(subject: string): DataKey | undefined {
+  getCurrent(subject: string): DataKey | undefined {
     const keyId = this.#current.get(subject);
     return keyId === undefined ? undefined : this.get(keyId);
   }

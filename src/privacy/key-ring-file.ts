@@ -4,8 +4,8 @@ import { systemClock } from "../runtime/index.ts";
 import { KeyRing } from "./key-ring.ts";
 import { parseKeyRing, type RingKeys } from "./key-ring-text.ts";
 
-const LOOK_EVERY_MS = 1_000;
-const LARGEST_BYTES = 65_536;
+const CHECK_EVERY_MS = 1_000;
+const MAX_BYTES = 65_536;
 
 /**
  * A ring in a file, read again when the file changes or when a key is asked for that it did not hold. A file that
@@ -28,31 +28,32 @@ export function keyRingFile(path: string): KeyRing {
   };
   return new KeyRing((unknownId) => {
     const nowMs = systemClock.monotonicMs();
-    if (known !== undefined && unknownId === undefined && nowMs - lookedMs < LOOK_EVERY_MS) return known.keys;
+    if (known !== undefined && unknownId === undefined && nowMs - lookedMs < CHECK_EVERY_MS)
+      return known.keys;
     lookedMs = nowMs;
     try {
-      const version = versionOf(path);
-      if (known?.version !== version) known = { keys: parseKeyRing(contents(path)), version };
+      const version = readVersion(path);
+      if (known?.version !== version) known = { keys: parseKeyRing(readContents(path)), version };
       isWarned = false;
     } catch (error) {
-      if (known === undefined) throw error instanceof SagaboxError ? error : unreadable(error);
+      if (known === undefined) throw error instanceof SagaboxError ? error : unreadableFile(error);
       warnOnce();
     }
     return known.keys;
   });
 }
 
-function versionOf(path: string): string {
+function readVersion(path: string): string {
   const { mtimeMs, size, ino } = statSync(path);
-  if (size > LARGEST_BYTES) throw unreadable(undefined);
+  if (size > MAX_BYTES) throw unreadableFile(undefined);
   return `${mtimeMs}/${size}/${ino}`;
 }
 
-function contents(path: string): string {
+function readContents(path: string): string {
   return readFileSync(path, "utf8");
 }
 
-function unreadable(cause: unknown): SagaboxError {
+function unreadableFile(cause: unknown): SagaboxError {
   return new SagaboxError(
     "PRIVACY_KEYS_INVALID",
     "The file of the key ring cannot be read. See SAGABOX_KEY_RING_FILE.",

@@ -14,7 +14,7 @@ const INDEX = "index";
 /** Checks keys that are in hand. */
 export function readKeyRing({ current, keys, index }: KeyRingOptions): RingKeys {
   const entries = Object.entries(keys).map(([id, key], nr) => ({ id, key, where: `keys, nr ${nr + 1}` }));
-  return checked(current, [...entries, { id: INDEX, key: index, where: "index" }]);
+  return checkKeyRing(current, [...entries, { id: INDEX, key: index, where: "index" }]);
 }
 
 /** Reads lines of `id base64`: the first is current, the one named `index` is for blind indexes, `#` begins a remark. */
@@ -27,7 +27,7 @@ export function parseKeyRing(text: string): RingKeys {
     const [id = "", key = "", ...rest] = line.split(/\s+/);
     return { id, key: rest.length > 0 ? "" : key, where };
   });
-  return checked(entries.find(({ id }) => id !== INDEX)?.id, entries);
+  return checkKeyRing(entries.find(({ id }) => id !== INDEX)?.id, entries);
 }
 
 interface Entry {
@@ -37,7 +37,7 @@ interface Entry {
 }
 
 // Ids are not repeated in what is said: somebody may have swapped the two words of a line.
-function checked(current: string | undefined, entries: readonly Entry[]): RingKeys {
+function checkKeyRing(current: string | undefined, entries: readonly Entry[]): RingKeys {
   const problems: string[] = [];
   const keys = new Map<string, Uint8Array>();
   const seen = new Map<string, string>();

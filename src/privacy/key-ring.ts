@@ -41,7 +41,7 @@ export class KeyRing implements KeyWrapper {
     const { current } = this.#read();
     const key = this.#key(current);
     const nonce = randomBytes(NONCE_BYTES);
-    const sealed = encrypt({ key, nonce, bound: boundTo(current, context) }, dataKey);
+    const sealed = encrypt({ key, nonce, bound: bindingText(current, context) }, dataKey);
     return {
       keyId: current,
       wrapped: Buffer.concat([Buffer.from([FORMAT]), fingerprint(key), nonce, sealed]),
@@ -56,7 +56,7 @@ export class KeyRing implements KeyWrapper {
     if (!timingSafeEqual(print, fingerprint(key))) throw otherKey(keyId);
     const nonce = wrapped.subarray(1 + PRINT_BYTES, 1 + PRINT_BYTES + NONCE_BYTES);
     const sealed = wrapped.subarray(1 + PRINT_BYTES + NONCE_BYTES);
-    return decrypt({ key, nonce, bound: boundTo(keyId, context) }, sealed);
+    return decrypt({ key, nonce, bound: bindingText(keyId, context) }, sealed);
   }
 
   #key(id: string): Uint8Array {
@@ -75,7 +75,7 @@ export function keyRing(options: KeyRingOptions): KeyRing {
   return new KeyRing(() => keys);
 }
 
-function boundTo(keyId: string, context: string): string {
+function bindingText(keyId: string, context: string): string {
   return JSON.stringify(["sagabox.data-key", FORMAT, keyId, context]);
 }
 

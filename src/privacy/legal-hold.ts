@@ -1,7 +1,7 @@
 import type { PrivacyEngine } from "./engine.ts";
-import { aboutPerson, becauseOf, type Because } from "./because.ts";
+import { subjectAuditEntry, checkActionReason, type ActionReason } from "./action-reason.ts";
 
-export type HoldOptions = Because;
+export type HoldOptions = ActionReason;
 
 /** Keeps a person from being erased. False when they are held already. */
 export function hold(engine: PrivacyEngine, subject: string, options: HoldOptions): Promise<boolean> {
@@ -20,8 +20,8 @@ async function change(
   what: "hold" | "release",
 ): Promise<boolean> {
   const subject = index.subject(given);
-  const by = becauseOf(options);
-  return audit.audited(database, aboutPerson(`privacy.${what}`, subject, by), async (note) => {
+  const by = checkActionReason(options);
+  return audit.runAudited(database, subjectAuditEntry(`privacy.${what}`, subject, by), async (note) => {
     await guard.check(database);
     const tx = await database.begin();
     try {

@@ -33,21 +33,21 @@ export interface KeyRingEnvironment {
   readonly file?: string | undefined;
 }
 
-export function privacySettings(
+export function readPrivacySettings(
   options: PrivacyOptions = {},
   around: KeyRingEnvironment = {},
 ): PrivacySettings {
   rejectUnknownKeys("privacy", options, ["keys", "indexKey", "cacheTtl", "cacheSize", "keyTimeout"]);
   return Object.freeze({
-    keys: inPart(() => keysFrom(options, around), undefined),
+    keys: inPart(() => readKeys(options, around), undefined),
     cacheTtlMs: milliseconds("privacy.cacheTtl", options.cacheTtl ?? "30s", { min: 0, max: 60_000 }),
     cacheSize: wholeNumber("privacy.cacheSize", options.cacheSize ?? 10_000, { min: 1, max: 1_000_000 }),
     wrapperMs: milliseconds("privacy.keyTimeout", options.keyTimeout ?? "5s", { min: 1, max: 60_000 }),
   });
 }
 
-function keysFrom({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment): PrivacySettings["keys"] {
-  const wrapper = keys ?? ringFrom(around);
+function readKeys({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment): PrivacySettings["keys"] {
+  const wrapper = keys ?? readKeyRingFromEnvironment(around);
   if (wrapper === undefined) return undefined;
   if (indexKey !== undefined) {
     if (!(indexKey instanceof Uint8Array) || indexKey.length !== KEY_BYTES)
@@ -62,7 +62,7 @@ function keysFrom({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment
 }
 
 /** The ring that the environment gives, if it does. */
-export function ringFrom({ text, file }: KeyRingEnvironment): KeyRing | undefined {
+export function readKeyRingFromEnvironment({ text, file }: KeyRingEnvironment): KeyRing | undefined {
   if (file !== undefined && file !== "") return keyRingFile(file);
   if (text === undefined || text === "") return undefined;
   const keys = parseKeyRing(text);

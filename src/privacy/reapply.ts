@@ -1,10 +1,10 @@
-import { textArray } from "../storage/index.ts";
-import { aboutAll, type Acted } from "./because.ts";
+import { toArrayLiteral } from "../storage/index.ts";
+import { keysAuditEntry, type OptionalActionReason } from "./action-reason.ts";
 import type { PrivacyEngine } from "./engine.ts";
-import { erasures, proofHolds, type Erasure } from "./erasure-log.ts";
+import { listErasures, isProofValid, type Erasure } from "./erasure-log.ts";
 import { scrub } from "./sweep.ts";
 
-export interface Reapplied {
+export interface ReapplyResult {
   readonly erasures: number;
   /** Keys that a restored backup had brought back. */
   readonly keysDestroyed: number;
@@ -14,7 +14,7 @@ export interface Reapplied {
 
 type Erasures = AsyncIterable<Erasure> | Iterable<Erasure>;
 
-const AT_ONCE = 500;
+const BATCH = 500;
 
 /**
  * Destroys again whatever a restored backup brought back: by the log in the database, or by a list of its lines that
@@ -22,11 +22,11 @@ const AT_ONCE = 500;
  */
 export function reapply(
   engine: PrivacyEngine,
-  list: Erasures = erasures(engine),
-  by: Acted = {},
-): Promise<Reapplied> {
+  list: Erasures = listErasures(engine),
+  by: OptionalActionReason = {},
+): Promise<ReapplyResult> {
   const { audit, database } = engine;
-  return audit.audited(database, aboutAll("privacy.reapply", by), async (note) => {
+  return audit.runAudited(database, keysAuditEntry("privacy.reapply", by), async (note) => {
     await engine.guard.check(database);
     const result = await reapplyEach(engine, list);
     await note(database, { after: { ...result } });
@@ -34,23 +34,23 @@ export function reapply(
   });
 }
 
-async function reapplyEach(engine: PrivacyEngine, list: Erasures): Promise<Reapplied> {
+async function reapplyEach(engine: PrivacyEngine, list: Erasures): Promise<ReapplyResult> {
   const { database, sql } = engine;
   const destroyed: string[] = [];
   const total = { erasures: 0, keysDestroyed: 0, refused: 0 };
   for await (const erasure of list) {
-    if (!proofHolds(engine, erasure)) {
+    if (!isProofValid(engine, erasure)) {
       total.refused += 1;
       continue;
     }
     const { subject, erasedAt, reason, actor, keyIds, proof } = erasure;
-    const { rows } = await database.run(sql.reapply, [subject, erasedAt, textArray(keyIds)]);
-    await database.run(sql.relog, [subject, erasedAt, reason, actor, textArray(keyIds), proof]);
+    const { rows } = await database.run(sql.reapply, [subject, erasedAt, toArrayLiteral(keyIds)]);
+    await database.run(sql.relog, [subject, erasedAt, reason, actor, toArrayLiteral(keyIds), proof]);
     engine.cache.forget(subject);
     total.erasures += 1;
     total.keysDestroyed += rows.length;
     destroyed.push(...keyIds);
-    if (destroyed.length >= AT_ONCE) await scrub(engine, destroyed.splice(0));
+    if (destroyed.length >= BATCH) await scrub(engine, destroyed.splice(0));
   }
   // What a backup brought back was scrubbed then, and is not now.
   await scrub(engine, destroyed);

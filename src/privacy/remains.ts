@@ -8,7 +8,7 @@ export interface Remains {
 }
 
 /** What destroying a key does not reach at once. It is told with every erasure, since somebody has to answer for it. */
-export function remainsAfter({ cacheTtlMs }: Pick<PrivacyEngine, "cacheTtlMs">): readonly Remains[] {
+export function listRemains({ cacheTtlMs }: Pick<PrivacyEngine, "cacheTtlMs">): readonly Remains[] {
   return [
     {
       where: "memory of other processes",

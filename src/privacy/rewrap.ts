@@ -1,9 +1,9 @@
-import { textArray } from "../storage/index.ts";
-import { aboutAll, type Acted } from "./because.ts";
+import { toArrayLiteral } from "../storage/index.ts";
+import { keysAuditEntry, type OptionalActionReason } from "./action-reason.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import type { KeyRow } from "./subject-keys.ts";
 
-export interface RewrapOptions extends Acted {
+export interface RewrapOptions extends OptionalActionReason {
   /** Stops between two batches; what was rewrapped stays so, and the next call goes on. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: RewrapResult) => void;
@@ -20,7 +20,7 @@ const BATCH = 200;
 /** Wraps every data key with the current key. Nothing that was sealed is touched. */
 export function rewrap(engine: PrivacyEngine, options: RewrapOptions = {}): Promise<RewrapResult> {
   const { audit, database } = engine;
-  return audit.audited(database, aboutAll("privacy.rewrap", options), async (note) => {
+  return audit.runAudited(database, keysAuditEntry("privacy.rewrap", options), async (note) => {
     const result = await rewrapEvery(engine, options);
     await note(database, { after: { ...result } });
     return result;
@@ -63,7 +63,7 @@ async function rewrapAll({ database, sql, keys }: PrivacyEngine, rows: readonly 
     byKek.set(again.keyId, lot);
   }
   for (const [kekId, { ids, old, wrapped }] of byKek) {
-    const params = [textArray(ids), textArray(old), textArray(wrapped), kekId];
+    const params = [toArrayLiteral(ids), toArrayLiteral(old), toArrayLiteral(wrapped), kekId];
     changed += (await database.run(sql.rewrap, params)).rowCount;
   }
   return changed;

@@ -1,39 +1,39 @@
-import type { Sealed } from "../message/index.ts";
+import type { Encrypted } from "../message/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import type { DataKey } from "./key-cache.ts";
-import { sealBroken } from "./seal-broken.ts";
-import { parseToken } from "./sealed-token.ts";
-import { Sealer } from "./sealer.ts";
+import { decryptionFailed } from "./decryption-failed.ts";
+import { parseToken } from "./encrypted-token.ts";
+import { FieldCipher } from "./field-cipher.ts";
 
-type Place = readonly (string | number)[];
+type FieldPath = readonly (string | number)[];
 
 /** Seals and opens texts under the key of one person. */
-interface TextSeal {
+interface TextCipher {
   readonly subject: string;
-  seal(text: string, of: string, place: Place): Sealed;
-  open(sealed: unknown, of: string, place: Place): string;
+  encrypt(text: string, of: string, place: FieldPath): Encrypted;
+  decrypt(sealed: unknown, of: string, place: FieldPath): string;
 }
 
 /** What sagas seal their state with. */
-export function sagaVault({ keys, index }: PrivacyEngine) {
+export function createSagaVault({ keys, index }: PrivacyEngine) {
   return {
-    forPerson: async (subject: string, tx: Queryable): Promise<TextSeal> =>
-      textSeal(await keys.forSealing(index.subject(subject), tx)),
-    find: async ({ $sealed }: Sealed, tx?: Queryable): Promise<TextSeal | "erased" | "sealed"> => {
+    forPerson: async (subject: string, tx: Queryable): Promise<TextCipher> =>
+      createTextCipher(await keys.forSealing(index.subject(subject), tx)),
+    find: async ({ $sealed }: Encrypted, tx?: Queryable): Promise<TextCipher | "erased" | "sealed"> => {
       const keyId = parseToken($sealed)?.keyId;
-      if (keyId === undefined) throw sealBroken();
+      if (keyId === undefined) throw decryptionFailed();
       const key = await keys.find(keyId, tx);
-      return key === "unknown" ? "sealed" : key === "erased" ? "erased" : textSeal(key);
+      return key === "unknown" ? "sealed" : key === "erased" ? "erased" : createTextCipher(key);
     },
   };
 }
 
-function textSeal(key: DataKey): TextSeal {
-  const sealer = (of: string): Sealer => new Sealer(key, { purpose: "saga", id: of });
+function createTextCipher(key: DataKey): TextCipher {
+  const cipherFor = (of: string): FieldCipher => new FieldCipher(key, { purpose: "saga", id: of });
   return {
     subject: key.subject,
-    seal: (text, of, place) => sealer(of).sealText(text, place),
-    open: (sealed, of, place) => sealer(of).openText(sealed, place),
+    encrypt: (text, of, place) => cipherFor(of).encryptText(text, place),
+    decrypt: (sealed, of, place) => cipherFor(of).decryptText(sealed, place),
   };
 }

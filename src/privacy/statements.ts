@@ -1,15 +1,16 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 import { mentions, scrubStatements } from "./scrub-statements.ts";
 
 export type PrivacyStatements = ReturnType<typeof privacyStatements>;
 
-const utc = (time: string): string => `to_char(${time} at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
+const utcSql = (time: string): string =>
+  `to_char(${time} at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
 
 const erasureColumns = `id::text, subject, reason, actor, to_json(key_ids)::text as key_ids, proof,
-       ${utc("erased_at")} as erased_at`;
+       ${utcSql("erased_at")} as erased_at`;
 
 const messageColumns = (at: string): string =>
-  `id, type, schema_version, topic, key, headers, data, ${utc(at)} as at`;
+  `id, type, schema_version, topic, key, headers, data, ${utcSql(at)} as at`;
 
 const parkSql = (schema: string, which: string): string => `with parked as (
          update ${schema}.saga_instance
@@ -31,7 +32,7 @@ export function privacyStatements(schema: string) {
   return {
     // Made by this very transaction, it may still be rolled back: such a key is used, and kept by nobody. Nor is one that
     // an old snapshot shows: it may have been destroyed since.
-    keyOf: statement(
+    keyOf: defineStatement(
       "sagabox.privacy.key_of",
       `select key_id, subject, wrapped, kek_id,
               coalesce(created_xid = pg_current_xact_id_if_assigned(), false) as own,
@@ -40,12 +41,12 @@ export function privacyStatements(schema: string) {
         where wrapped is not null
         order by created_at desc limit 1`,
     ),
-    addKey: statement(
+    addKey: defineStatement(
       "sagabox.privacy.add_key",
       `insert into ${schema}.subject_key (key_id, subject, wrapped, kek_id)
        values ($1::text, $2::text, $3::text, $4::text)`,
     ),
-    keys: statement(
+    keys: defineStatement(
       "sagabox.privacy.keys",
       `select key_id, subject, wrapped, kek_id, false as own,
               current_setting('transaction_isolation') = 'read committed' as fresh
@@ -53,46 +54,46 @@ export function privacyStatements(schema: string) {
         where key_id = any($1::text::text[])`,
     ),
 
-    fingerprint: statement(
+    fingerprint: defineStatement(
       "sagabox.privacy.fingerprint",
       `select fingerprint, coalesce(xid = pg_current_xact_id_if_assigned(), false) as own
          from ${schema}.index_fingerprint order by id limit 1`,
     ),
-    addFingerprint: statement(
+    addFingerprint: defineStatement(
       "sagabox.privacy.add_fingerprint",
       `insert into ${schema}.index_fingerprint (fingerprint) values ($1::text)`,
     ),
 
     // Whoever erases a person and whoever holds them meet here, so that one of the two is first.
-    lockSubject: statement(
+    lockSubject: defineStatement(
       "sagabox.privacy.lock_subject",
       `select pg_advisory_xact_lock(hashtextextended($1::text, 7461)),
               to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as now`,
     ),
-    openHold: statement(
+    openHold: defineStatement(
       "sagabox.privacy.open_hold",
-      `select ${utc("held_at")} as held_at from ${schema}.legal_hold where subject = $1::text and released_at is null`,
+      `select ${utcSql("held_at")} as held_at from ${schema}.legal_hold where subject = $1::text and released_at is null`,
     ),
-    hold: statement(
+    hold: defineStatement(
       "sagabox.privacy.hold",
       `insert into ${schema}.legal_hold (subject, reason, actor) values ($1::text, $2::text, $3::text)
        on conflict (subject) where released_at is null do nothing`,
     ),
-    release: statement(
+    release: defineStatement(
       "sagabox.privacy.release",
       `update ${schema}.legal_hold
           set released_at = clock_timestamp(), release_reason = $2::text, released_by = $3::text
         where subject = $1::text and released_at is null`,
     ),
-    liveSagas: statement(
+    liveSagas: defineStatement(
       "sagabox.privacy.live_sagas",
       `select id, type, status from ${schema}.saga_instance
         where subject = $1::text and ended_at is null order by id limit 1000`,
     ),
     // Nobody can decide for them any more; that somebody must is written where operators look.
-    parkSagas: statement("sagabox.privacy.park_sagas", parkSql(schema, "true")),
+    parkSagas: defineStatement("sagabox.privacy.park_sagas", parkSql(schema, "true")),
     // Those sealed with these keys; the person may have come back, and then has others.
-    parkSealed: statement(
+    parkSealed: defineStatement(
       "sagabox.privacy.park_sealed",
       parkSql(
         schema,
@@ -101,7 +102,7 @@ export function privacyStatements(schema: string) {
       ),
     ),
     // Nobody knows any more what it did: it ends as it is, and whoever says so answers for it.
-    endSaga: statement(
+    endSaga: defineStatement(
       "sagabox.privacy.end_saga",
       `with ended as (
          update ${schema}.saga_instance
@@ -118,37 +119,37 @@ export function privacyStatements(schema: string) {
          from ended
        returning saga_id`,
     ),
-    keysOf: statement(
+    keysOf: defineStatement(
       "sagabox.privacy.keys_of",
       `select key_id, wrapped is not null as live from ${schema}.subject_key where subject = $1::text order by key_id`,
     ),
-    destroyKeys: statement(
+    destroyKeys: defineStatement(
       "sagabox.privacy.destroy_keys",
       `update ${schema}.subject_key set wrapped = null, kek_id = null, erased_at = $2::timestamptz
         where subject = $1::text and wrapped is not null
        returning key_id`,
     ),
-    log: statement(
+    log: defineStatement(
       "sagabox.privacy.log",
       `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, to_scrub, scrubbed, proof)
        values ($1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], $5::text::text[], '{}', $6::text)
        returning id::text`,
     ),
-    lastErasure: statement(
+    lastErasure: defineStatement(
       "sagabox.privacy.last_erasure",
       `select ${erasureColumns} from ${schema}.gdpr_erasure_log where subject = $1::text order by id desc limit 1`,
     ),
-    erasuresAfter: statement(
+    erasuresAfter: defineStatement(
       "sagabox.privacy.erasures_after",
       `select ${erasureColumns} from ${schema}.gdpr_erasure_log where id > $1::bigint order by id limit $2::integer`,
     ),
-    unswept: statement(
+    unswept: defineStatement(
       "sagabox.privacy.unswept",
       `select id::text from ${schema}.gdpr_erasure_log where swept_at is null order by id limit 100`,
     ),
     // Whether every transaction that was open then is over is asked before its keys are looked for. A number that this
     // server has not reached yet was given by another one, from which the log was restored.
-    lockErasure: statement(
+    lockErasure: defineStatement(
       "sagabox.privacy.lock_erasure",
       `select ${erasureColumns}, to_json(to_scrub)::text as to_scrub,
               xid < pg_snapshot_xmin(pg_current_snapshot()) or xid >= pg_snapshot_xmax(pg_current_snapshot()) as over
@@ -157,7 +158,7 @@ export function privacyStatements(schema: string) {
     ),
     // Keys made by transactions that were open when their person was erased. What began later is new data. In a log from
     // another server, the clock tells, and the number where it is from there too.
-    destroyLate: statement(
+    destroyLate: defineStatement(
       "sagabox.privacy.destroy_late",
       `update ${schema}.subject_key as late set wrapped = null, kek_id = null, erased_at = clock_timestamp()
          from ${schema}.gdpr_erasure_log as log
@@ -168,13 +169,13 @@ export function privacyStatements(schema: string) {
               end
        returning late.key_id`,
     ),
-    addLate: statement(
+    addLate: defineStatement(
       "sagabox.privacy.add_late",
       `update ${schema}.gdpr_erasure_log
           set key_ids = $2::text::text[], proof = $3::text, to_scrub = to_scrub || $4::text::text[]
         where id = $1::bigint`,
     ),
-    scrubbed: statement(
+    scrubbed: defineStatement(
       "sagabox.privacy.scrubbed",
       `update ${schema}.gdpr_erasure_log
           set to_scrub = array(select unnest(to_scrub) except select unnest($2::text::text[])),
@@ -188,18 +189,18 @@ export function privacyStatements(schema: string) {
 
     ...scrubStatements(schema),
 
-    toRewrap: statement(
+    toRewrap: defineStatement(
       "sagabox.privacy.to_rewrap",
       `select key_id, subject, wrapped, kek_id from ${schema}.subject_key
         where wrapped is not null and kek_id <> $1::text and key_id > $2::text
         order by key_id limit $3::integer`,
     ),
-    leftToRewrap: statement(
+    leftToRewrap: defineStatement(
       "sagabox.privacy.left_to_rewrap",
       `select count(*)::integer as left from ${schema}.subject_key where wrapped is not null and kek_id <> $1::text`,
     ),
     // A key destroyed meanwhile stays destroyed.
-    rewrap: statement(
+    rewrap: defineStatement(
       "sagabox.privacy.rewrap",
       `update ${schema}.subject_key as key set wrapped = given.wrapped, kek_id = $4::text
          from unnest($1::text::text[], $2::text::text[], $3::text::text[]) as given (key_id, old, wrapped)
@@ -207,7 +208,7 @@ export function privacyStatements(schema: string) {
     ),
 
     // Rows that a backup lost come back as destroyed ones, rows that it brought back are destroyed again.
-    reapply: statement(
+    reapply: defineStatement(
       "sagabox.privacy.reapply",
       `with listed as (
          insert into ${schema}.subject_key as key (key_id, subject, created_at, erased_at)
@@ -223,7 +224,7 @@ export function privacyStatements(schema: string) {
        select key_id from listed union all select key_id from older`,
     ),
     // The transactions of that time are long over, and its number says nothing about those of today.
-    relog: statement(
+    relog: defineStatement(
       "sagabox.privacy.relog",
       `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, to_scrub, scrubbed, proof, swept_at)
        select $1::text, $2::timestamptz, $3::text, $4::text, $5::text::text[], '{}', '{}', $6::text, clock_timestamp()
@@ -231,46 +232,46 @@ export function privacyStatements(schema: string) {
                            where subject = $1::text and erased_at = $2::timestamptz)`,
     ),
 
-    keyCounts: statement(
+    keyCounts: defineStatement(
       "sagabox.privacy.key_counts",
       `select kek_id, count(*)::integer as count from ${schema}.subject_key group by kek_id order by kek_id nulls last`,
     ),
-    erasureCounts: statement(
+    erasureCounts: defineStatement(
       "sagabox.privacy.erasure_counts",
       `select count(*)::integer as erasures, count(*) filter (where swept_at is null)::integer as unswept,
               (select count(*)::integer from ${schema}.legal_hold where released_at is null) as holds
          from ${schema}.gdpr_erasure_log`,
     ),
 
-    messagesOf: statement(
+    messagesOf: defineStatement(
       "sagabox.privacy.messages_of",
       `select id, to_char(written_on, 'YYYY-MM-DD') as written_on from ${schema}.message
         where ${mentions}
         order by written_at, id`,
     ),
-    messages: statement(
+    messages: defineStatement(
       "sagabox.privacy.messages",
       `select ${messageColumns("written_at")} from ${schema}.message
         where (id, written_on) in (select * from unnest($1::text::text[], $2::text::date[]))
         order by written_at, id`,
     ),
-    scheduledOf: statement(
+    scheduledOf: defineStatement(
       "sagabox.privacy.scheduled_of",
       `select ${messageColumns("due_at")} from ${schema}.scheduled
         where id > $2::text and ${mentions}
         order by id limit 100`,
     ),
-    deadLettersOf: statement(
+    deadLettersOf: defineStatement(
       "sagabox.privacy.dead_letters_of",
       `select letter.id::text as letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
-              letter.key, letter.headers, letter.data, ${utc("letter.failed_at")} as at
+              letter.key, letter.headers, letter.data, ${utcSql("letter.failed_at")} as at
          from ${schema}.dead_letter as letter
         where letter.id > $2::bigint and ${mentions}
         order by letter.id limit 100`,
     ),
-    sagasOf: statement(
+    sagasOf: defineStatement(
       "sagabox.privacy.sagas_of",
-      `select id, type, status, input::text as input, state::text as state, version, ${utc("started_at")} as at
+      `select id, type, status, input::text as input, state::text as state, version, ${utcSql("started_at")} as at
          from ${schema}.saga_instance where subject = $1::text and id > $2::text order by id limit 100`,
     ),
   };

@@ -13,7 +13,7 @@ export interface PrivacyStatus {
   readonly cacheTtlMs: number;
 }
 
-export async function privacyStatus({
+export async function readPrivacyStatus({
   database,
   sql,
   keys,

@@ -1,11 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
 import { randomBytes, withDeadline } from "../runtime/index.ts";
-import { textArray, type Queryable } from "../storage/index.ts";
+import { toArrayLiteral, type Queryable } from "../storage/index.ts";
 import { KEY_BYTES } from "./cipher.ts";
 import type { IndexGuard } from "./index-guard.ts";
 import type { DataKey, KeyCache } from "./key-cache.ts";
 import type { KeyWrapper, WrappedKey } from "./key-wrapper.ts";
-import { sealBroken } from "./seal-broken.ts";
+import { decryptionFailed } from "./decryption-failed.ts";
 import type { PrivacyStatements } from "./statements.ts";
 
 export interface SubjectKeysParts {
@@ -50,7 +50,7 @@ export class SubjectKeys {
    */
   async forSealing(subject: string, tx?: Queryable): Promise<DataKey> {
     const { cache, database, sql } = this.#parts;
-    const kept = cache.currentOf(subject);
+    const kept = cache.getCurrent(subject);
     if (kept !== undefined) return kept;
     const readAtMs = cache.nowMs();
     const {
@@ -59,7 +59,7 @@ export class SubjectKeys {
     if (row === undefined) return this.#make(subject, tx ?? database, readAtMs);
     const seen = { ...row, fresh: row.fresh || tx === undefined };
     const key = cache.get(row.key_id) ?? (await this.#unwrap(seen, readAtMs));
-    if (key === "erased") throw sealBroken();
+    if (key === "erased") throw decryptionFailed();
     if (seen.fresh && !seen.own) cache.makeCurrent(key);
     return key;
   }
@@ -81,7 +81,7 @@ export class SubjectKeys {
   async #load(keyId: string, within?: Queryable): Promise<FoundKey> {
     const { cache, database, sql } = this.#parts;
     const readAtMs = cache.nowMs();
-    const { rows } = await (within ?? database).run<SeenKeyRow>(sql.keys, [textArray([keyId])]);
+    const { rows } = await (within ?? database).run<SeenKeyRow>(sql.keys, [toArrayLiteral([keyId])]);
     const [row] = rows;
     if (row === undefined) return "unknown";
     return this.#unwrap({ ...row, fresh: row.fresh || within === undefined }, readAtMs);
@@ -111,36 +111,36 @@ export class SubjectKeys {
   }
 
   wrap(key: DataKey): Promise<WrappedKey> {
-    return this.#ask(() => this.#parts.wrapper.wrap(key.bytes, contextOf(key)));
+    return this.#callWrapper(() => this.#parts.wrapper.wrap(key.bytes, wrapContext(key)));
   }
 
   async unwrap(key: Omit<DataKey, "bytes">, wrapped: WrappedKey): Promise<Uint8Array> {
-    const bytes = await this.#ask(() => this.#parts.wrapper.unwrap(wrapped, contextOf(key)));
-    if (bytes?.length !== KEY_BYTES) throw sealBroken();
+    const bytes = await this.#callWrapper(() => this.#parts.wrapper.unwrap(wrapped, wrapContext(key)));
+    if (bytes?.length !== KEY_BYTES) throw decryptionFailed();
     return bytes;
   }
 
   currentKeyId(): Promise<string> {
-    return this.#ask(async () => this.#parts.wrapper.currentKeyId());
+    return this.#callWrapper(async () => this.#parts.wrapper.currentKeyId());
   }
 
-  async #ask<T>(question: () => Promise<T>): Promise<T> {
+  async #callWrapper<T>(question: () => Promise<T>): Promise<T> {
     const { wrapperMs } = this.#parts;
     try {
       return await withDeadline(question(), wrapperMs, () => {
         throw new Error(`no answer within ${wrapperMs} ms`);
       });
     } catch (cause) {
-      throw cause instanceof SagaboxError ? cause : unavailable(cause);
+      throw cause instanceof SagaboxError ? cause : keysUnavailable(cause);
     }
   }
 }
 
-function contextOf({ keyId, subject }: Omit<DataKey, "bytes">): string {
+function wrapContext({ keyId, subject }: Omit<DataKey, "bytes">): string {
   return `${keyId}.${subject}`;
 }
 
-function unavailable(cause: unknown): SagaboxError {
+function keysUnavailable(cause: unknown): SagaboxError {
   return new SagaboxError(
     "PRIVACY_KEYS_UNAVAILABLE",
     "Whoever holds the keys that wrap the data keys does not answer. It is tried again, and no attempt is charged.",

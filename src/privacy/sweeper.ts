@@ -15,7 +15,7 @@ export class Sweeper implements Service {
       step: async () => ((await sweepAll(eraser)) > 0 ? BUSY_MS : IDLE_MS),
       maxBackoffMs: IDLE_MS,
       onError: (error) =>
-        observer.tell("storage.failed", {
+        observer.emit("storage.failed", {
           doing: "sweeping erasures",
           error: error instanceof Error ? error.message : "it failed",
           retryInMs: IDLE_MS,

@@ -1,4 +1,4 @@
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
 import { requestStatements } from "./statements.ts";
 
 const BATCH = 5_000;
@@ -15,7 +15,7 @@ export async function forgetReplies(
   schema: string,
   { olderThanMs, signal }: ForgetRepliesOptions,
 ): Promise<number> {
-  const { forget } = requestStatements(quotedSchema(schema));
+  const { forget } = requestStatements(quoteSchema(schema));
   let total = 0;
   while (signal?.aborted !== true) {
     const { rowCount } = await database.run(forget, [olderThanMs, BATCH]);

@@ -4,7 +4,7 @@ import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import { until } from "../../test/support/relays.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { forgetReplies } from "./forget-replies.ts";
-import { heardReply, Replies, replyNote } from "./replies.ts";
+import { parseReplyNotice, Replies, replyNotice } from "./replies.ts";
 
 async function setup(pollMs = 20) {
   const { pool } = await temporaryDatabase({ migrated: true });
@@ -36,7 +36,7 @@ test("B8: told of a reply, it is read at once, for all who wait for it", async (
   const { replies, write } = await setup(60_000);
   const waiting = [replies.expect("a"), replies.expect("a"), replies.expect("other")];
   await write("a", { outcome: "done" });
-  replies.hear(heardReply(replyNote("a")));
+  replies.wake(parseReplyNotice(replyNotice("a")));
   expect(await Promise.all(waiting.slice(0, 2).map(({ answer }) => answer))).toEqual([
     { outcome: "done" },
     { outcome: "done" },
@@ -54,8 +54,8 @@ test("B8: whoever left is not waited for, and nothing looks while nobody waits",
     return (await pool.query<{ n: number }>(sql)).rows[0]?.n ?? 0;
   };
   replies.expect("a").forget();
-  replies.hear("a");
-  replies.hear();
+  replies.wake("a");
+  replies.wake();
   const before = await looks();
   await new Promise((resolve) => setTimeout(resolve, 100));
   expect([replies.size, (await looks()) - before]).toEqual([0, 0]);
@@ -88,5 +88,5 @@ test("B8: old replies are forgotten, young ones are kept", async () => {
 });
 
 test("other words on the channel are not taken for replies", () => {
-  expect(["1,2,3", "*", "!4", ""].map(heardReply)).toEqual(Array(4).fill(undefined));
+  expect(["1,2,3", "*", "!4", ""].map(parseReplyNotice)).toEqual(Array(4).fill(undefined));
 });

@@ -1,7 +1,7 @@
 import { errorText } from "../errors/index.ts";
 import { decodeJson, type Json, type ReplyBody } from "../message/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
-import { quotedSchema, textArray, type Database } from "../storage/index.ts";
+import { quoteSchema, toArrayLiteral, type Database } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { requestStatements } from "./statements.ts";
 
@@ -26,16 +26,16 @@ interface Row {
   readonly error: string | null;
 }
 
-const NOTE = "reply:";
+const NOTICE_PREFIX = "reply:";
 
 /** What is said on the channel when a reply was written. */
-export function replyNote(requestId: string): string {
-  return NOTE + requestId;
+export function replyNotice(requestId: string): string {
+  return NOTICE_PREFIX + requestId;
 }
 
 /** The id in such a note; undefined when something else was said. */
-export function heardReply(payload: string): string | undefined {
-  return payload.startsWith(NOTE) ? payload.slice(NOTE.length) : undefined;
+export function parseReplyNotice(payload: string): string | undefined {
+  return payload.startsWith(NOTICE_PREFIX) ? payload.slice(NOTICE_PREFIX.length) : undefined;
 }
 
 /**
@@ -50,11 +50,11 @@ export class Replies implements Service {
 
   constructor(options: RepliesOptions) {
     this.#options = options;
-    this.#sql = requestStatements(quotedSchema(options.schema));
+    this.#sql = requestStatements(quoteSchema(options.schema));
     this.#loop = new Loop({
-      step: () => this.#look(),
+      step: () => this.#readReplies(),
       onError: (error) =>
-        options.observer.tell("storage.failed", {
+        options.observer.emit("storage.failed", {
           doing: "looking for replies",
           error: errorText(error).slice(0, 500),
           retryInMs: 100,
@@ -82,7 +82,7 @@ export class Replies implements Service {
   }
 
   /** A reply to this request was written, or anything may have been when it is undefined. */
-  hear(requestId?: string): void {
+  wake(requestId?: string): void {
     if (requestId === undefined ? this.#waiting.size > 0 : this.#waiting.has(requestId)) this.#loop.wake();
   }
 
@@ -105,11 +105,11 @@ export class Replies implements Service {
     return { answer, forget };
   }
 
-  async #look(): Promise<number> {
+  async #readReplies(): Promise<number> {
     if (this.#waiting.size === 0) return Infinity;
-    const ids = textArray([...this.#waiting.keys()]);
+    const ids = toArrayLiteral([...this.#waiting.keys()]);
     const { rows } = await this.#options.database.run<Row>(this.#sql.find, [ids]);
-    for (const row of rows) this.#settle(row.request_id, answerOf(row));
+    for (const row of rows) this.#settle(row.request_id, toAnswer(row));
     return this.#waiting.size === 0 ? Infinity : (this.#options.pollMs ?? 500);
   }
 
@@ -120,7 +120,7 @@ export class Replies implements Service {
   }
 }
 
-function answerOf({ outcome, body, reason, error }: Row): Answer {
+function toAnswer({ outcome, body, reason, error }: Row): Answer {
   if (body === null) return { outcome: "failed", reason: reason ?? "unknown", error: error ?? "" };
   const kept = decodeJson(body) as unknown as ReplyBody;
   return outcome === "done" && kept.outcome === "done"

@@ -1,7 +1,7 @@
 import { Consumer, HandlerRegistry, type ConsumerParts } from "../inbox/index.ts";
-import { encodeJson, replyContract, replyTopicOf } from "../message/index.ts";
-import { quotedSchema } from "../storage/index.ts";
-import { replyNote } from "./replies.ts";
+import { encodeJson, replyContract, replyTopicFor } from "../message/index.ts";
+import { quoteSchema } from "../storage/index.ts";
+import { replyNotice } from "./replies.ts";
 import { requestStatements } from "./statements.ts";
 
 export type ReplyConsumerParts = Omit<ConsumerParts, "definition" | "ledger"> & {
@@ -12,8 +12,8 @@ export type ReplyConsumerParts = Omit<ConsumerParts, "definition" | "ledger"> & 
 
 /** Writes replies to this service into the table where those who wait look. Its members compete like all others. */
 export function replyConsumer({ schema, channel, ...parts }: ReplyConsumerParts): Consumer {
-  const topic = replyTopicOf(parts.service);
-  const { keep } = requestStatements(quotedSchema(schema));
+  const topic = replyTopicFor(parts.service);
+  const { keep } = requestStatements(quoteSchema(schema));
   const registry = new HandlerRegistry();
   registry.on(replyContract(topic), {
     consumer: `${topic.slice("replies.".length)}.replies`,
@@ -21,7 +21,7 @@ export function replyConsumer({ schema, channel, ...parts }: ReplyConsumerParts)
     from: "beginning", // a reply may be there before its first reader is
     statement: ({ data }) => ({
       text: keep,
-      params: [data.requestId, data.outcome, encodeJson(data), channel, replyNote(data.requestId)],
+      params: [data.requestId, data.outcome, encodeJson(data), channel, replyNotice(data.requestId)],
     }),
   });
   const [definition] = registry.consumers();

@@ -2,13 +2,13 @@ import { RequestError, SagaboxError } from "../errors/index.ts";
 import type { Consumer, Lease } from "../inbox/index.ts";
 import {
   replyHeader,
-  replyTopicOf,
+  replyTopicFor,
   validateReply,
   type AnyCommand,
   type InputOf,
   type Json,
   type ReplyOf,
-  type Unpacked,
+  type UnpackedPayload,
 } from "../message/index.ts";
 import { milliseconds, type Duration } from "../options/index.ts";
 import type { Compose, Outgoing, PublishOptions, TransactionScope } from "../outbox/index.ts";
@@ -36,7 +36,7 @@ export interface RequestsParts {
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
   readonly replies: Replies;
   /** Opens the personal fields in the reply to the command of this name. */
-  readonly openReply?: (name: string, reply: Json) => Promise<Unpacked>;
+  readonly openReply?: (name: string, reply: Json) => Promise<UnpackedPayload>;
   /** Made at the first request: a service that never asks needs none. */
   readonly makeConsumer: (lease: Lease | undefined) => Consumer;
   readonly observer: Observer;
@@ -46,7 +46,7 @@ export interface RequestsParts {
 type Outcome = "done" | "failed" | "timeout";
 
 /** One call. What it started may outlive it, and must see that it is over. */
-interface Asked {
+interface PendingRequest {
   readonly outgoing: Outgoing;
   readonly timeoutMs: number;
   readonly began: number;
@@ -113,7 +113,7 @@ export class Requests {
     // The command belongs to this span, which belongs to what the caller said.
     const within = span.traceparent === undefined ? options : { ...options, traceparent: span.traceparent };
     try {
-      return await span.run(() => this.#answered(contract, data, within, timeoutMs));
+      return await span.run(() => this.#sendAndAwait(contract, data, within, timeoutMs));
     } catch (error) {
       span.fail({ type: failureType(error) });
       throw error;
@@ -122,15 +122,25 @@ export class Requests {
     }
   }
 
-  async #answered<C extends AnyCommand>(
+  async #sendAndAwait<C extends AnyCommand>(
     contract: C,
     data: InputOf<C>,
     options: PublishOptions,
     timeoutMs: number,
   ): Promise<ReplyOf<C>> {
     const began = systemClock.monotonicMs();
-    const outgoing = asking(await this.#parts.compose(contract, data, options), this.#parts.service);
-    const asked: Asked = { outgoing, timeoutMs, began, sending: false, over: false, forget: () => undefined };
+    const outgoing = withReplyHeaders(
+      await this.#parts.compose(contract, data, options),
+      this.#parts.service,
+    );
+    const asked: PendingRequest = {
+      outgoing,
+      timeoutMs,
+      began,
+      sending: false,
+      over: false,
+      forget: () => undefined,
+    };
     const leftMs = Math.max(0, timeoutMs - (systemClock.monotonicMs() - began));
     try {
       const given = await withDeadline(this.#ask(asked), leftMs, () => "timeout" as const);
@@ -141,9 +151,9 @@ export class Requests {
     }
   }
 
-  async #ask(asked: Asked): Promise<Answer> {
+  async #ask(asked: PendingRequest): Promise<Answer> {
     await this.#receive();
-    if (asked.over) throw notSent();
+    if (asked.over) throw notSentError();
     // Before the command is out, so that not even the quickest reply is missed.
     const { answer, forget } = this.#parts.replies.expect(asked.outgoing.message.id);
     asked.forget = forget;
@@ -153,19 +163,19 @@ export class Requests {
 
   async #conclude<C extends AnyCommand>(
     contract: C,
-    asked: Asked,
+    asked: PendingRequest,
     given: Answer | "timeout",
   ): Promise<ReplyOf<C>> {
     const outcome: Outcome = given === "timeout" ? given : given.outcome;
     const durationMs = systemClock.monotonicMs() - asked.began;
     const { traceparent } = asked.outgoing.message;
-    this.#parts.observer.tell(
+    this.#parts.observer.emit(
       "request.settled",
       { type: contract.name, outcome, durationMs },
       { traceparent },
     );
-    if (given === "timeout") throw timedOut(contract.name, asked);
-    if (given.outcome === "failed") throw failed(contract.name, asked.outgoing.message.id, given);
+    if (given === "timeout") throw timeoutError(contract.name, asked);
+    if (given.outcome === "failed") throw failureError(contract.name, asked.outgoing.message.id, given);
     if (given.sealed === undefined || given.reply === undefined || this.#parts.openReply === undefined) {
       return validateReply(contract, given.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
     }
@@ -174,15 +184,15 @@ export class Requests {
     return (hidden.length > 0 ? data : await validateReply(contract, data)) as ReplyOf<C>;
   }
 
-  async #send(asked: Asked): Promise<void> {
+  async #send(asked: PendingRequest): Promise<void> {
     const tx = await this.#parts.database.begin();
     const scope = this.#parts.scope(tx);
     try {
       // Whoever asked has been told that it was not sent.
-      if (asked.over) throw notSent();
+      if (asked.over) throw notSentError();
       asked.sending = true;
       await scope.add(asked.outgoing);
-      scope.committed(await tx.commit(scope.last(), scope.afterword()));
+      scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
     } catch (error) {
       await tx.rollback();
       throw error;
@@ -214,12 +224,12 @@ export class Requests {
   }
 }
 
-function asking(outgoing: Outgoing, service: string): Outgoing {
-  const headers = { ...outgoing.message.headers, [replyHeader]: replyTopicOf(service) };
+function withReplyHeaders(outgoing: Outgoing, service: string): Outgoing {
+  const headers = { ...outgoing.message.headers, [replyHeader]: replyTopicFor(service) };
   return { ...outgoing, message: { ...outgoing.message, headers } };
 }
 
-function timedOut(name: string, { outgoing, timeoutMs, sending }: Asked): RequestError {
+function timeoutError(name: string, { outgoing, timeoutMs, sending }: PendingRequest): RequestError {
   const requestId = outgoing.message.id;
   const text = sending
     ? `No reply to "${name}" came within ${timeoutMs} ms. The command may still be carried out: ask again with the ` +
@@ -230,11 +240,11 @@ function timedOut(name: string, { outgoing, timeoutMs, sending }: Asked): Reques
 }
 
 // Heard by nobody: the one who asked has left.
-function notSent(): Error {
+function notSentError(): Error {
   return new Error("the request was over before it was sent");
 }
 
-function failed(
+function failureError(
   name: string,
   requestId: string,
   { reason, error }: Extract<Answer, { outcome: "failed" }>,

@@ -1,4 +1,4 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 /** SQL of the room. `schema` is quoted already. */
 export function requestStatements(schema: string) {
@@ -12,7 +12,7 @@ export function requestStatements(schema: string) {
             where kept.outcome = 'failed'
            returning pg_notify($4::text, $5::text)`,
     // A request that could not even be sent died in our own outbox.
-    find: statement(
+    find: defineStatement(
       "sagabox.requests.find",
       `select reply.request_id, reply.outcome, reply.body, null::text as reason, null::text as error
          from ${schema}.reply
@@ -25,7 +25,7 @@ export function requestStatements(schema: string) {
             from ${schema}.dead_letter where message_id = asked.id offset 0) as letter
         where letter.origin = 'outbox' and letter.closed_at is null`,
     ),
-    forget: statement(
+    forget: defineStatement(
       "sagabox.requests.forget",
       `delete from ${schema}.reply
         where ctid = any(array(

@@ -1,4 +1,4 @@
-import { isSagaboxError, verdictOf, type ErrorCode } from "../errors/index.ts";
+import { isSagaboxError, readVerdict, type ErrorCode } from "../errors/index.ts";
 
 /**
  * retryable: the message's own failure, which costs an attempt. permanent: trying again cannot help.
@@ -69,14 +69,14 @@ const driverMessage =
 export function classifyFailure(error: unknown, userClassifier?: FailureClassifier): FailureKind {
   // The dedupe row is durable: a retry would be taken for a duplicate and acknowledged without a word.
   if (isSagaboxError(error, "TRANSACTION_COMMITTED")) return "permanent";
-  const verdict = verdictOf(error);
+  const verdict = readVerdict(error);
   if (verdict !== undefined) return verdict.kind === "retry-after" ? "retryable" : "permanent";
-  return opinionOf(userClassifier, error) ?? ownOpinion(error);
+  return askClassifier(userClassifier, error) ?? classifyByDefault(error);
 }
 
 /** Whether an infrastructure failure is one that a living server reported, and that may therefore never pass. */
 export function mayNeverPass(error: unknown, userClassifier?: FailureClassifier): boolean {
-  if (opinionOf(userClassifier, error) !== undefined) return false;
+  if (askClassifier(userClassifier, error) !== undefined) return false;
   const isLost = isSagaboxError(error, "STORAGE_UNAVAILABLE");
   if (isSagaboxError(error) && !isLost) return false;
   const states = isLost ? sessionLimitSqlState : passingSqlState;
@@ -86,7 +86,7 @@ export function mayNeverPass(error: unknown, userClassifier?: FailureClassifier)
 const KINDS: readonly unknown[] = ["retryable", "permanent", "infrastructure"];
 
 // It sees whatever a handler throws, so it may well fall over something; a message must not end a process by that.
-function opinionOf(classifier: FailureClassifier | undefined, error: unknown): FailureKind | undefined {
+function askClassifier(classifier: FailureClassifier | undefined, error: unknown): FailureKind | undefined {
   try {
     const kind = classifier?.(error);
     return KINDS.includes(kind) ? kind : undefined;
@@ -95,7 +95,7 @@ function opinionOf(classifier: FailureClassifier | undefined, error: unknown): F
   }
 }
 
-function ownOpinion(error: unknown): FailureKind {
+function classifyByDefault(error: unknown): FailureKind {
   if (isSagaboxError(error)) {
     if (error.code.startsWith("PAYLOAD_") || permanentCodes.has(error.code)) return "permanent";
     if (infrastructureCodes.has(error.code)) return "infrastructure";

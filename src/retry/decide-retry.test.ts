@@ -3,7 +3,7 @@ import { permanent, retryAfter, SagaboxError } from "../errors/index.ts";
 import {
   consumerRetryPolicy,
   decideRetry,
-  failureOf,
+  toFailure,
   MAX_FREE_CONFLICTS,
   outboxRetryPolicy,
 } from "./index.ts";
@@ -45,7 +45,7 @@ test.each([
   ["a conflict", "40P01"],
   ["a refused write", "25006"],
 ])("%s that the server reports again and again counts as an attempt after a while", (_, code) => {
-  const conflict = failureOf(Object.assign(new Error("no"), { code }));
+  const conflict = toFailure(Object.assign(new Error("no"), { code }));
   expect(conflict).toMatchObject({ kind: "infrastructure", mayNeverPass: true });
   const decide = (attempt: number, before: number) =>
     decideRetry(outboxRetryPolicy, at(attempt, before), conflict, half);
@@ -58,7 +58,7 @@ test.each(["25P03", "25P04"])(
   "a session that the server ended for its limit (%s) counts after a while",
   (code) => {
     const cause = Object.assign(new Error("terminating connection"), { code });
-    const failure = failureOf(new SagaboxError("STORAGE_UNAVAILABLE", "x", { cause }));
+    const failure = toFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x", { cause }));
     const decide = (before: number) => decideRetry(outboxRetryPolicy, at(1, before), failure, half);
     expect(decide(MAX_FREE_CONFLICTS - 1)).toMatchObject({ charged: false });
     expect(decide(MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", charged: true });
@@ -66,11 +66,11 @@ test.each(["25P03", "25P04"])(
 );
 
 test.each([
-  ["a full disk", failureOf(Object.assign(new Error("no space left"), { code: "53100" }))],
-  ["a database that is away", failureOf(new SagaboxError("STORAGE_UNAVAILABLE", "x"))],
+  ["a full disk", toFailure(Object.assign(new Error("no space left"), { code: "53100" }))],
+  ["a database that is away", toFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x"))],
   [
     "what the user's classifier calls so",
-    failureOf(Object.assign(new Error("x"), { code: "40001" }), () => "infrastructure"),
+    toFailure(Object.assign(new Error("x"), { code: "40001" }), () => "infrastructure"),
   ],
 ])("%s never counts as an attempt", (_, failure) => {
   expect(decideRetry(outboxRetryPolicy, at(1, 1_000), failure, half)).toMatchObject({ charged: false });
@@ -99,7 +99,7 @@ test("what was not charged before lengthens neither the wait after a failure of 
 });
 
 test("the wait a handler asked for is kept exactly and not charged", () => {
-  const failure = failureOf(retryAfter("5m", "rate limited"));
+  const failure = toFailure(retryAfter("5m", "rate limited"));
   expect(failure).toEqual({ kind: "retryable", retryAfterMs: 300_000, reason: "rate limited" });
   expect(decideRetry(outboxRetryPolicy, at(10), failure, half)).toEqual({
     kind: "retry",
@@ -109,7 +109,7 @@ test("the wait a handler asked for is kept exactly and not charged", () => {
 });
 
 test("a failure carries the reason that was thrown, but not a thrown value that is no error", () => {
-  expect(failureOf(permanent("card is closed"))).toEqual({ kind: "permanent", reason: "card is closed" });
-  expect(failureOf(new Error("out of stock")).reason).toBe("out of stock");
-  expect(failureOf({ card: "4111" }).reason).toBe("threw something that is not an error (object)");
+  expect(toFailure(permanent("card is closed"))).toEqual({ kind: "permanent", reason: "card is closed" });
+  expect(toFailure(new Error("out of stock")).reason).toBe("out of stock");
+  expect(toFailure({ card: "4111" }).reason).toBe("threw something that is not an error (object)");
 });

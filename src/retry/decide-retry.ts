@@ -1,4 +1,4 @@
-import { verdictOf } from "../errors/index.ts";
+import { readVerdict } from "../errors/index.ts";
 import {
   classifyFailure,
   mayNeverPass,
@@ -26,9 +26,9 @@ export type RetryDecision =
   | { readonly kind: "dead"; readonly reason: "permanent" | "attempts exhausted" };
 
 /** Sorts a thrown value. Handlers that say `ignore` have not failed; look for that verdict first. */
-export function failureOf(error: unknown, userClassifier?: FailureClassifier): Failure {
+export function toFailure(error: unknown, userClassifier?: FailureClassifier): Failure {
   const kind = classifyFailure(error, userClassifier);
-  const verdict = verdictOf(error);
+  const verdict = readVerdict(error);
   if (verdict?.kind === "retry-after") return { kind, retryAfterMs: verdict.delayMs, reason: verdict.reason };
   return {
     kind,
@@ -38,7 +38,7 @@ export function failureOf(error: unknown, userClassifier?: FailureClassifier): F
 }
 
 /** What a message has been through. */
-export interface Tried {
+export interface AttemptHistory {
   /** Which attempt has failed; the first is 1. */
   readonly attempt: number;
   /** How often it failed right before without being charged, while `attempt` stood still. */
@@ -48,7 +48,7 @@ export interface Tried {
 /** What becomes of a message after a failure. */
 export function decideRetry(
   policy: RetryPolicy,
-  { attempt, unchargedBefore }: Tried,
+  { attempt, unchargedBefore }: AttemptHistory,
   failure: Pick<Failure, "kind" | "retryAfterMs" | "mayNeverPass">,
   random: () => number,
 ): RetryDecision {

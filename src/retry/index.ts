@@ -9,11 +9,11 @@ export {
 } from "./classify-failure.ts";
 export {
   decideRetry,
-  failureOf,
+  toFailure,
   MAX_FREE_CONFLICTS,
   type Failure,
   type RetryDecision,
-  type Tried,
+  type AttemptHistory,
 } from "./decide-retry.ts";
 export {
   consumerRetryPolicy,

@@ -10,6 +10,6 @@ export type { Service } from "./service.ts";
 export { silentSignals, type Signals } from "./signal.ts";
 export { sleep, withJitter } from "./sleep.ts";
 export { Supervisor, type SupervisedService, type SupervisorOptions } from "./supervisor.ts";
-export { hasEnded, placeOf, thisProcess } from "./this-process.ts";
+export { hasEnded, locateProcess, thisProcess } from "./this-process.ts";
 export { TestSignals, type WaitForSignal } from "./test-signal.ts";
 export { after, every, yieldToEventLoop, type CancelTimer, type TimerOptions } from "./timers.ts";

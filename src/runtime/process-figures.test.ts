@@ -9,9 +9,9 @@ test("a loop that was blocked is told at the next look and forgotten by the one 
   const until = performance.now() + 120;
   while (performance.now() < until);
   await turn(30);
-  const blocked = watch.look();
+  const blocked = watch.read();
   await turn(30);
-  const after = watch.look();
+  const after = watch.read();
   watch.stop();
   expect(blocked.lagMaxMs).toBeGreaterThan(60);
   expect(after.lagMaxMs).toBeLessThan(blocked.lagMaxMs);

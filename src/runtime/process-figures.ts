@@ -27,10 +27,10 @@ export class ProcessWatch {
     this.#delay.disable();
   }
 
-  look(): ProcessFigures {
+  read(): ProcessFigures {
     const { user, system } = process.cpuUsage();
     const { rss, heapUsed } = process.memoryUsage();
-    const [lagMaxMs, lagP99Ms] = [late(this.#delay.max), late(this.#delay.percentile(99))];
+    const [lagMaxMs, lagP99Ms] = [toLagMs(this.#delay.max), toLagMs(this.#delay.percentile(99))];
     this.#delay.reset();
     return {
       startedMs: this.#startedMs,
@@ -44,6 +44,6 @@ export class ProcessWatch {
 }
 
 // The monitor measures the time between two ticks of its own, of which the interval itself is no delay.
-function late(nanoseconds: number): number {
+function toLagMs(nanoseconds: number): number {
   return Math.max(0, nanoseconds / 1e6 - RESOLUTION_MS);
 }

@@ -50,7 +50,7 @@ export class TestSignals<Name extends string = string> implements Signals<Name> 
     return new Promise((resolve, reject) => {
       const cancel = after(timeoutMs, () => {
         this.#waiters.delete(waiter);
-        reject(new Error(`No signal "${name}" within ${timeoutMs} ms; seen: ${this.#seen()}.`));
+        reject(new Error(`No signal "${name}" within ${timeoutMs} ms; seen: ${this.#describeUnclaimed()}.`));
       });
       const waiter: Waiter = {
         name,
@@ -65,7 +65,7 @@ export class TestSignals<Name extends string = string> implements Signals<Name> 
     });
   }
 
-  #seen(): string {
+  #describeUnclaimed(): string {
     return [...this.#counts].map(([name, count]) => `${name} × ${count}`).join(", ") || "none";
   }
 }

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
-import { hasEnded, placeOf, thisProcess } from "./this-process.ts";
+import { hasEnded, locateProcess, thisProcess } from "./this-process.ts";
 
 const onLinux = test.skipIf(process.platform !== "linux");
 
@@ -13,7 +13,7 @@ function child() {
 
 onLinux("a process that was killed has ended, and one that runs or is frozen has not", async () => {
   const victim = child();
-  const place = placeOf(victim.pid ?? 0);
+  const place = locateProcess(victim.pid ?? 0);
   expect([hasEnded(place), hasEnded(thisProcess.place)]).toEqual([false, false]);
   victim.kill("SIGSTOP");
   expect(hasEnded(place)).toBe(false);

@@ -12,8 +12,8 @@ const machine = ((): string | undefined => {
 })();
 
 /** Where a process runs and since when, for others on its machine; null where nobody could tell. */
-export function placeOf(pid: number): string | null {
-  const life = machine === undefined ? undefined : lifeOf(pid);
+export function locateProcess(pid: number): string | null {
+  const life = machine === undefined ? undefined : readProcessStat(pid);
   return life === undefined ? null : `${machine}/${pid}/${life.since}`;
 }
 
@@ -22,14 +22,14 @@ export function hasEnded(place: string | null): boolean {
   const [, where, pid, since] = /^(.+)\/(\d+)\/(\d+)$/.exec(place ?? "") ?? [];
   if (where === undefined || where !== machine) return false;
   if (!exists(Number(pid))) return true;
-  const life = lifeOf(Number(pid));
+  const life = readProcessStat(Number(pid));
   return life !== undefined && (life.since !== since || life.isOver);
 }
 
 /** This process among all there ever were: an address or a number of the system may come again. */
 export const thisProcess: { readonly name: string; readonly place: string | null } = Object.freeze({
   name: randomToken().slice(0, 16),
-  place: placeOf(process.pid),
+  place: locateProcess(process.pid),
 });
 
 // Asked of the kernel and not of /proc, where those of other users may be hidden.
@@ -42,7 +42,7 @@ function exists(pid: number): boolean {
 }
 
 // The name in brackets may hold anything; what follows it are numbers. One that has ended may wait to be noticed by its parent.
-function lifeOf(pid: number): { readonly since: string; readonly isOver: boolean } | undefined {
+function readProcessStat(pid: number): { readonly since: string; readonly isOver: boolean } | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8");
     const [state = "", ...numbers] = text.slice(text.lastIndexOf(")") + 2).split(" ");

@@ -1,4 +1,4 @@
-import { abandon, cannotUndo, failUndo, tryUndo } from "./begin.ts";
+import { abandon, describeUndoFailure, failUndo, tryUndo } from "./begin.ts";
 import { stepAt, type StepNode } from "./definition.ts";
 import { newEffort, type Draft } from "./draft.ts";
 import type { Progress } from "./forward.ts";
@@ -6,14 +6,14 @@ import { hasEffect, kindMismatch, recordMismatch, undoMismatch } from "./mismatc
 import type { StepRecord } from "./state.ts";
 
 /** A record to be undone. The step is undefined when the definition does not have it any more. */
-interface Member {
+interface UndoCandidate {
   readonly place: string;
   readonly step: StepNode | undefined;
 }
 
 /** Undoes what was done or may have been done, the latest first; what began together is undone together. */
 export function goBackward(draft: Draft): Progress {
-  const units = new Map<number, Member[]>();
+  const units = new Map<number, UndoCandidate[]>();
   for (const [place, record] of Object.entries(draft.state.records)) {
     const step = stepAt(draft.definition, place);
     if (step === undefined && (!hasEffect(record) || isChoice(draft, place, record))) continue;
@@ -33,7 +33,7 @@ function isChoice({ definition }: Draft, place: string, record: StepRecord): boo
   return recordMismatch(definition, place, record) === undefined;
 }
 
-export function undoUnit(draft: Draft, members: readonly Member[]): Progress {
+export function undoUnit(draft: Draft, members: readonly UndoCandidate[]): Progress {
   const progress = members.map(({ place, step }) => undoOne(draft, place, step));
   if (progress.includes("waiting")) return "waiting";
   return progress.includes("failed") ? "failed" : "done";
@@ -55,7 +55,7 @@ function undoOne(draft: Draft, place: string, step: StepNode | undefined): Progr
     tryUndo(draft, place, step, record);
   } else if (record.undo.status === "in_progress") {
     const why = undoMismatch(place, step, record);
-    if (why !== undefined) failUndo(draft, place, record, cannotUndo(why));
+    if (why !== undefined) failUndo(draft, place, record, describeUndoFailure(why));
   }
   switch (record.undo.status) {
     case "in_progress":

@@ -1,8 +1,8 @@
 import { errorText } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
-import { pathOf, type StepNode } from "./definition.ts";
+import { stripRound, type StepNode } from "./definition.ts";
 import type { SagaEffect } from "./decision.ts";
-import { end, newRecord, storable, undoing, type Draft } from "./draft.ts";
+import { endEffort, newRecord, toStorableText, toUndoContext, type Draft } from "./draft.ts";
 import { hasUndo, kindMismatch, onlyWaits, undoMismatch } from "./mismatch.ts";
 import type { StepRecord } from "./state.ts";
 
@@ -25,7 +25,7 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
   try {
     switch (work.kind) {
       case "send": {
-        const data = work.data(draft.seen());
+        const data = work.data(draft.stepContext());
         const { epoch } = record;
         const earlier = record.ids.slice();
         const id = draft.ports.newId();
@@ -41,12 +41,12 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
         record.dueAtMs = undefined; // whoever does the work watches its time
         return;
       case "wait":
-        return takeEarly(draft, place, record);
+        return takeEarlyEvent(draft, place, record);
       case "delay":
-        record.dueAtMs = nowMs + checkedDelay(work.delayMs(draft.seen()));
+        record.dueAtMs = nowMs + checkDelay(work.delayMs(draft.stepContext()));
         return;
       case "child": {
-        const input = work.input(draft.seen());
+        const input = work.input(draft.stepContext());
         const id = draft.ports.newId();
         record.ids.push(id);
         draft.effects.push({ kind: "start child", place, id, definition: work.saga, input });
@@ -55,7 +55,7 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
     }
   } catch (thrown) {
     record.outcome = record.ids.length === 0 ? "not_done" : "unknown";
-    failStep(draft, place, record, `its own function failed: ${messageOf(thrown)}`);
+    failStep(draft, place, record, `its own function failed: ${storableErrorText(thrown)}`);
   }
 }
 
@@ -74,22 +74,22 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
   undo.dueAtMs = undefined;
   const why = undoMismatch(place, step, record);
   if (why !== undefined || step === undefined || step.undo === null || step.undo.kind === "none") {
-    return failUndo(draft, place, record, cannotUndo(why));
+    return failUndo(draft, place, record, describeUndoFailure(why));
   }
   undo.kind = step.undo.kind;
   switch (step.undo.kind) {
     case "send":
       try {
-        const data = step.undo.data({ ...draft.seen(), ...undoing(record) });
+        const data = step.undo.data({ ...draft.stepContext(), ...toUndoContext(record) });
         const id = draft.ports.newId();
         const { command } = step.undo;
         const { epoch } = undo;
-        const refers = undoRefers(step, record, command.name);
+        const refers = referToCommands(step, record, command.name);
         draft.effects.push({ kind: "send", place, undo: true, epoch, command, data, id, ...refers });
         undo.ids.push(id);
         undo.dueAtMs = draft.nowMs + (step.timeoutMs ?? 30_000);
       } catch (thrown) {
-        failUndo(draft, place, record, `its own function failed: ${messageOf(thrown)}`);
+        failUndo(draft, place, record, `its own function failed: ${storableErrorText(thrown)}`);
       }
       return;
     case "run":
@@ -99,7 +99,8 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
     case "child": {
       const { epoch, attempt } = undo;
       // A step of another kind, begun by a release that did not store kinds: no child would ever answer.
-      if (record.ids.length === 0) return failUndo(draft, place, record, cannotUndo("it has no child saga"));
+      if (record.ids.length === 0)
+        return failUndo(draft, place, record, describeUndoFailure("it has no child saga"));
       const kind = "revoke child";
       draft.effects.push(...record.ids.map((id) => ({ kind, place, epoch, attempt, id }) as const));
       return;
@@ -107,12 +108,12 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
   }
 }
 
-export function cannotUndo(why = "its step is not known"): string {
+export function describeUndoFailure(why = "its step is not known"): string {
   return `it cannot be undone: ${why}`;
 }
 
 // Whoever carries out both commands undoes once by himself. Where the step was no command, at least the undo is known.
-function undoRefers(
+function referToCommands(
   { work }: StepNode,
   { ids, undo }: StepRecord,
   type: string,
@@ -124,7 +125,7 @@ function undoRefers(
 
 export function completeStep(draft: Draft, place: string, record: StepRecord, result?: Json): void {
   const from = record.status;
-  end(record, draft.nowMs);
+  endEffort(record, draft.nowMs);
   record.status = "completed";
   record.outcome = "done";
   record.result = result;
@@ -136,7 +137,7 @@ export function completeStep(draft: Draft, place: string, record: StepRecord, re
 /** For good. Its outcome must be set before. */
 export function failStep(draft: Draft, place: string, record: StepRecord, error: string): void {
   const from = record.status;
-  end(record, draft.nowMs, error);
+  endEffort(record, draft.nowMs, error);
   record.status = "failed";
   draft.note({ event: "failed", place, from, to: "failed", note: error });
 }
@@ -171,33 +172,33 @@ export function abandon(draft: Draft, place: string, step: StepNode | undefined,
 
 export function failUndo(draft: Draft, place: string, record: StepRecord, error: string): void {
   if (record.undo === undefined) return;
-  end(record.undo, draft.nowMs, error);
+  endEffort(record.undo, draft.nowMs, error);
   record.undo.status = "failed";
   draft.note({ event: "failed", place, from: "compensating", to: "compensating", note: error });
 }
 
 export function completeUndo(draft: Draft, place: string, record: StepRecord): void {
   if (record.undo === undefined) return;
-  end(record.undo, draft.nowMs);
+  endEffort(record.undo, draft.nowMs);
   record.undo.status = "done";
   const from = record.status;
   record.status = "compensated";
   draft.note({ event: "compensated", place, from, to: "compensated" });
 }
 
-function takeEarly(draft: Draft, place: string, record: StepRecord): void {
+function takeEarlyEvent(draft: Draft, place: string, record: StepRecord): void {
   const { early } = draft.state;
-  const index = early.findIndex((event) => draft.stepsFor(event).has(pathOf(place)));
+  const index = early.findIndex((event) => draft.stepsFor(event).has(stripRound(place)));
   const [event] = index === -1 ? [] : early.splice(index, 1);
   if (event !== undefined) completeStep(draft, place, record, event.data);
 }
 
-function checkedDelay(delayMs: number): number {
+function checkDelay(delayMs: number): number {
   if (Number.isFinite(delayMs) && delayMs >= 0) return delayMs;
   throw new Error(`a delay of ${delayMs} ms`);
 }
 
 /** What was thrown, in words that can be kept. */
-export function messageOf(thrown: unknown): string {
-  return storable(errorText(thrown));
+export function storableErrorText(thrown: unknown): string {
+  return toStorableText(errorText(thrown));
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { command, event } from "sagabox";
 import { z } from "zod";
-import { PlayedSaga } from "../../test/support/played-saga.ts";
+import { ManualSaga } from "../../test/support/manual-saga.ts";
 import { saga } from "./index.ts";
 
 const any = z.object({});
@@ -19,8 +19,8 @@ const ordered = (first = "reserve", second = "charge") =>
     .undo(Release, none);
 
 /** The first step is done, the second one has been sent. */
-const begun = (): PlayedSaga => {
-  const played = new PlayedSaga(ordered());
+const begun = (): ManualSaga => {
+  const played = new ManualSaga(ordered());
   played.reply("do reserve");
   return played;
 };
@@ -31,35 +31,35 @@ describe("a renamed step that was done", () => {
     played.by("cancel");
     played.deploy(ordered("hold"));
     expect(played.reply("undo charge", { kind: "done" })).toBe("failed");
-    expect(played.incident()).toEqual(["reserve"]);
+    expect(played.listIncident()).toEqual(["reserve"]);
     expect(played.incidentError()).toBe('it cannot be undone: the definition has no step "reserve"');
   });
 
   test("is not done again under its new name: the instance is parked", () => {
     const played = begun().deploy(ordered("hold"));
     expect(played.reply("do charge")).toBe("failed");
-    expect(played.sent()).toEqual(["do reserve", "do charge"]);
-    expect(played.incident()).toEqual(["reserve"]);
+    expect(played.listSent()).toEqual(["do reserve", "do charge"]);
+    expect(played.listIncident()).toEqual(["reserve"]);
     expect(played.incidentError()).toBe('the definition has no step "reserve"');
   });
 
   test("does not turn the instance back when another step fails: nothing is undone before a person decides", () => {
     const played = begun().deploy(ordered("hold"));
     expect(played.reply("do charge", refused)).toBe("failed");
-    expect(played.incident()).toEqual(["reserve"]);
+    expect(played.listIncident()).toEqual(["reserve"]);
     expect(played.by("cancel")).toBe("failed");
-    expect(played.incident()).toEqual(["reserve"]);
-    expect(played.decided("settle", "reserve")).toBe("compensated");
-    expect(played.incident()).toBeUndefined();
+    expect(played.listIncident()).toEqual(["reserve"]);
+    expect(played.applyDecision("settle", "reserve")).toBe("compensated");
+    expect(played.listIncident()).toBeUndefined();
   });
 
   test("goes on by itself with the definition that has it, without doing anything twice", () => {
     const played = begun().deploy(ordered("hold"));
     played.tick(1);
-    expect([played.status, played.incident()]).toEqual(["failed", ["reserve"]]);
+    expect([played.status, played.listIncident()]).toEqual(["failed", ["reserve"]]);
     expect(played.tick(1)).toBe("nothing is due");
     expect(played.deploy(ordered()).reply("do charge")).toBe("completed");
-    expect(played.sent()).toEqual(["do reserve", "do charge"]);
+    expect(played.listSent()).toEqual(["do reserve", "do charge"]);
   });
 });
 
@@ -70,13 +70,13 @@ test("a done command whose step only waits now is not skipped when the instance 
     .undo(Release, none);
   const played = begun().deploy(waits);
   expect(played.reply("do charge", refused)).toBe("failed");
-  expect(played.incident()).toEqual(["reserve"]);
+  expect(played.listIncident()).toEqual(["reserve"]);
   expect(played.incidentError()).toBe("it cannot be undone: the definition has no undo for it");
-  expect(played.decided("settle", "reserve")).toBe("compensated");
+  expect(played.applyDecision("settle", "reserve")).toBe("compensated");
 });
 
 describe("what a person may decide about a step that is missing", () => {
-  const parked = (): PlayedSaga => {
+  const parked = (): ManualSaga => {
     const played = begun().deploy(ordered("hold"));
     played.reply("do charge");
     return played;
@@ -85,37 +85,37 @@ describe("what a person may decide about a step that is missing", () => {
   test("a retry is refused while the step is missing, and goes on once it is there", () => {
     const played = parked();
     const why = 'the definition has no step "reserve"';
-    expect(played.decided("retry", "reserve")).toContain(why);
+    expect(played.applyDecision("retry", "reserve")).toContain(why);
     expect(played.move({ kind: "retry", by: { actor: "ann", reason: "test" } })).toContain(why);
     expect(played.state.records).toHaveProperty("reserve");
-    expect(played.deploy(ordered()).decided("retry", "reserve")).toBe("completed");
-    expect(played.sent()).toEqual(["do reserve", "do charge"]);
+    expect(played.deploy(ordered()).applyDecision("retry", "reserve")).toBe("completed");
+    expect(played.listSent()).toEqual(["do reserve", "do charge"]);
   });
 
   test("a skip goes on without it", () => {
     const played = parked();
-    expect(played.decided("skip", "reserve")).toBe("running");
-    expect(played.sent()).toEqual(["do reserve", "do charge", "do hold"]);
+    expect(played.applyDecision("skip", "reserve")).toBe("running");
+    expect(played.listSent()).toEqual(["do reserve", "do charge", "do hold"]);
     expect(played.reply("do hold")).toBe("completed");
   });
 
   test("a settle is refused on the way forward: it was not the doing that is missing", () => {
-    expect(parked().decided("settle", "reserve")).toContain('the definition has no step "reserve"');
+    expect(parked().applyDecision("settle", "reserve")).toContain('the definition has no step "reserve"');
   });
 
   test("an undo that is missing can be retried, settled or skipped", () => {
-    const undone = (): PlayedSaga => {
+    const undone = (): ManualSaga => {
       const played = parked();
       played.by("cancel");
       played.reply("undo charge", { kind: "done" });
       return played;
     };
     const retried = undone();
-    expect(retried.decided("retry", "reserve")).toContain('the definition has no step "reserve"');
-    expect(retried.deploy(ordered()).decided("retry", "reserve")).toBe("compensating");
+    expect(retried.applyDecision("retry", "reserve")).toContain('the definition has no step "reserve"');
+    expect(retried.deploy(ordered()).applyDecision("retry", "reserve")).toBe("compensating");
     expect(retried.reply("undo reserve", { kind: "done" })).toBe("compensated");
-    expect(undone().decided("settle", "reserve")).toBe("compensated");
-    expect(undone().decided("skip", "reserve")).toBe("compensated");
+    expect(undone().applyDecision("settle", "reserve")).toBe("compensated");
+    expect(undone().applyDecision("skip", "reserve")).toBe("compensated");
   });
 });
 
@@ -123,32 +123,32 @@ describe("a missing step under way", () => {
   test("parks the instance, its reply is kept, and it goes on where the step is known", () => {
     const played = begun().deploy(ordered("reserve", "pay"));
     expect(played.tick(5_000)).toBe("failed");
-    expect(played.incident()).toEqual(["charge"]);
-    expect(played.sent()).toEqual(["do reserve", "do charge"]);
+    expect(played.listIncident()).toEqual(["charge"]);
+    expect(played.listSent()).toEqual(["do reserve", "do charge"]);
     expect(played.reply("do charge")).toBe("failed");
-    expect(played.deploy(ordered()).decided("retry", "charge")).toBe("completed");
+    expect(played.deploy(ordered()).applyDecision("retry", "charge")).toBe("completed");
   });
 
   test("that is refused did nothing: the renamed step begins", () => {
     const played = begun().deploy(ordered("reserve", "pay"));
     played.tick(5_000);
     expect(played.reply("do charge", refused)).toBe("running");
-    expect(played.sent()).toEqual(["do reserve", "do charge", "do pay"]);
+    expect(played.listSent()).toEqual(["do reserve", "do charge", "do pay"]);
   });
 
   test("of which nobody knows whether it was done is an incident on the way back", () => {
     const played = begun().deploy(ordered("reserve", "pay"));
     expect(played.by("cancel")).toBe("failed");
-    expect(played.incident()).toEqual(["charge"]);
+    expect(played.listIncident()).toEqual(["charge"]);
     expect(played.reply("do charge")).toBe("failed");
-    expect(played.decided("settle", "charge")).toBe("compensating");
+    expect(played.applyDecision("settle", "charge")).toBe("compensating");
     expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
   });
 
   test("that only waited is nothing to undo", () => {
     const waits = (name: string) =>
       reserved("reserve").waitFor(name as "approval", Approved, { timeout: "1d" });
-    const played = new PlayedSaga(waits("approval"));
+    const played = new ManualSaga(waits("approval"));
     played.reply("do reserve");
     expect(played.deploy(waits("consent")).by("cancel")).toBe("compensating");
     expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
@@ -159,7 +159,7 @@ describe("a missing step under way", () => {
     played.by("cancel");
     played.deploy(ordered("reserve", "pay"));
     expect(played.tick(1)).toBe("failed");
-    expect(played.incident()).toEqual(["charge"]);
+    expect(played.listIncident()).toEqual(["charge"]);
     expect(played.reply("undo charge", { kind: "done" })).toBe("compensating");
   });
 });
@@ -172,11 +172,11 @@ describe("steps of groups, branches, repetitions and children", () => {
           .send("a", Reserve, none, { undo: [Release, none] })
           .send(name, Reserve, none, { undo: [Release, none] }),
       );
-    const played = new PlayedSaga(grouped("b"));
+    const played = new ManualSaga(grouped("b"));
     played.reply("do both.b");
     expect(played.deploy(grouped("c")).reply("do both.a", refused)).toBe("failed");
-    expect(played.incident()).toEqual(["both.b"]);
-    expect(played.sent()).toEqual(["do both.a", "do both.b"]);
+    expect(played.listIncident()).toEqual(["both.b"]);
+    expect(played.listSent()).toEqual(["do both.a", "do both.b"]);
   });
 
   test("the winner of a group", () => {
@@ -186,10 +186,10 @@ describe("steps of groups, branches, repetitions and children", () => {
           .send("a", Reserve, none, { undo: [Release, none] })
           .send(name, Reserve, none, { undo: [Release, none] }),
       );
-    const played = new PlayedSaga(grouped("b"));
+    const played = new ManualSaga(grouped("b"));
     played.reply("do first.b");
     expect(played.deploy(grouped("c")).reply("undo first.a", { kind: "done" })).toBe("failed");
-    expect(played.incident()).toEqual(["first.b"]);
+    expect(played.listIncident()).toEqual(["first.b"]);
   });
 
   test("a step of a branch, a way of it, and the branch itself", () => {
@@ -207,10 +207,10 @@ describe("steps of groups, branches, repetitions and children", () => {
       [branched("how", "quick", "ship"), "how", 'the choice "how" has no way "fast"'],
       [branched("which", "fast", "ship"), "how", 'the definition has no choice "how"'],
     ] as const) {
-      const played = new PlayedSaga(branched("how", "fast", "ship"));
+      const played = new ManualSaga(branched("how", "fast", "ship"));
       expect(played.deploy(changed).reply("do ship")).toBe("failed");
-      expect([played.incident(), played.incidentError()]).toEqual([[place], why]);
-      expect(played.decided("skip", place)).not.toBe("failed");
+      expect([played.listIncident(), played.incidentError()]).toEqual([[place], why]);
+      expect(played.applyDecision("skip", place)).not.toBe("failed");
     }
   });
 
@@ -222,15 +222,15 @@ describe("steps of groups, branches, repetitions and children", () => {
         () => false,
         { max: 3 },
       );
-    const played = new PlayedSaga(repeated("loop"));
+    const played = new ManualSaga(repeated("loop"));
     played.reply("do poll@1");
     expect(played.deploy(repeated("circle")).reply("do poll@2")).toBe("failed");
-    expect(played.incident()).toEqual(["loop"]);
-    const moved = new PlayedSaga(repeated("loop"));
+    expect(played.listIncident()).toEqual(["loop"]);
+    const moved = new ManualSaga(repeated("loop"));
     const once = order.send("poll", Reserve, none).noUndo("a question");
     expect(moved.deploy(once).reply("do poll@1")).toBe("failed");
-    expect(moved.incident()).toContain("poll@1");
-    expect(moved.sent()).toEqual(["do poll@1"]);
+    expect(moved.listIncident()).toContain("poll@1");
+    expect(moved.listSent()).toEqual(["do poll@1"]);
   });
 
   test("a child saga", () => {
@@ -240,13 +240,13 @@ describe("steps of groups, branches, repetitions and children", () => {
         .child(name as "part", child, none)
         .undoChild()
         .delay("pause", 10);
-    const played = new PlayedSaga(parent("part"));
+    const played = new ManualSaga(parent("part"));
     const [childId = ""] = played.state.records["part"]?.ids ?? [];
     played.deploy(parent("piece"));
     expect(played.move({ kind: "child", childId, end: "completed", results: {} })).toBe("failed");
-    expect(played.incident()).toEqual(["part"]);
+    expect(played.listIncident()).toEqual(["part"]);
     expect(played.by("compensate")).toBe("failed");
-    expect(played.incident()).toEqual(["part"]);
+    expect(played.listIncident()).toEqual(["part"]);
   });
 
   test("a choice that a person settled has nothing to undo", () => {
@@ -260,8 +260,8 @@ describe("steps of groups, branches, repetitions and children", () => {
         },
         (s) => s.delay("pause", 10),
       );
-    const played = new PlayedSaga(broken);
+    const played = new ManualSaga(broken);
     expect(played.reply("do first")).toBe("failed");
-    expect(played.decided("settle", "maybe")).toBe("completed");
+    expect(played.applyDecision("settle", "maybe")).toBe("completed");
   });
 });

@@ -1,8 +1,8 @@
 import { expect, test, vi } from "vitest";
 import { event, refuse, saga, type Bus, type BusOptions } from "sagabox";
 import { z } from "zod";
-import { sagaHouse } from "../../test/support/saga-house.ts";
-import { personsBus, personsDatabase, ring } from "../../test/support/persons.ts";
+import { sagaHarness } from "../../test/support/saga-harness.ts";
+import { subjectsBus, subjectsDatabase, testKeyRing } from "../../test/support/data-subjects.ts";
 import { until } from "../../test/support/relays.ts";
 
 vi.setConfig({ testTimeout: 120_000 }); // each test starts several workers
@@ -21,7 +21,7 @@ const orderOf = (step: string, undone: string[] = []) =>
     })
     .noUndo("it is last");
 
-const stored = async ({ pool }: Awaited<ReturnType<typeof sagaHouse>>) =>
+const stored = async ({ pool }: Awaited<ReturnType<typeof sagaHarness>>) =>
   (
     await pool.query<{ type: string; version: number; structure: { path: string }[] }>(
       "select type, version, structure from sagabox.saga_definition order by type, version",
@@ -32,7 +32,7 @@ const approve = (bus: Bus, id: string) => bus.transaction((tx) => tx.publish(App
 
 /** An instance that stands behind its first step, moved by a worker with the old definition, which has stopped. */
 async function begun() {
-  const house = await sagaHouse();
+  const house = await sagaHarness();
   const { bus, another, start, at } = house;
   // Both run during a rolling deploy: the new worker was there before the instance.
   const changed = another("changed");
@@ -185,7 +185,7 @@ test("a database that has instances but no stored definition is compared by the 
 });
 
 test("records that are encrypted for a person are compared too, unless the keys are not available", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const personal = { subject: (i: { id: string }) => i.id };
   const visitOf = (step: string) =>
     saga("visit", { ...options, personal })
@@ -193,18 +193,18 @@ test("records that are encrypted for a person are compared too, unless the keys 
       .undo(() => undefined)
       .waitFor("approval", Approved, { timeout: "1d" });
   const worker = (changes: Partial<BusOptions> = {}, step = "meet"): Bus => {
-    const made = personsBus(database, changes);
+    const made = subjectsBus(database, changes);
     made.register(visitOf(step));
     return made;
   };
   const visit = visitOf("greet");
-  const bus = personsBus(database);
+  const bus = subjectsBus(database);
   bus.register(visit);
   await bus.run();
   const { sagaId } = await bus.transaction((tx) => bus.start(tx, visit, { id: "ada" }));
   await until(async () => (await bus.sagas.show(sagaId)).waitsFor === "wait: approval");
   await expect(worker().run()).rejects.toThrow('step "greet" was removed or renamed (run) (instances: 1)');
-  const inner = ring();
+  const inner = testKeyRing();
   const away = (): Promise<never> => Promise.reject(new Error("away"));
   const keys = {
     currentKeyId: () => inner.currentKeyId(),
@@ -232,7 +232,7 @@ test.each([
 ])(
   "a step that an old worker began with an undo is an incident for a new worker that has replaced the stored definition: %s",
   async (_, changedCharge) => {
-    const { bus, another, start, at, pool } = await sagaHouse();
+    const { bus, another, start, at, pool } = await sagaHarness();
     const undone: string[] = [];
     const approved = <T extends ReturnType<typeof charged>>(first: T) =>
       first
@@ -282,7 +282,7 @@ test.each([
 );
 
 test("a step of an encrypted instance that began with an undo is an incident for a worker without it", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const visit = saga("visit", { ...options, personal: { subject: (i: { id: string }) => i.id } });
   const undone = visit
     .run("greet", () => 1)
@@ -293,7 +293,7 @@ test("a step of an encrypted instance that began with an undo is an incident for
     .noUndo("it is free")
     .waitFor("approval", Approved, { timeout: "1d" });
   const worker = (definition: typeof undone): Bus => {
-    const made = personsBus(database);
+    const made = subjectsBus(database);
     made.register(definition);
     return made;
   };

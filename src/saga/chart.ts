@@ -17,7 +17,7 @@ interface Exit {
   readonly label?: string;
 }
 
-interface Drawn {
+interface ChartFragment {
   readonly lines: readonly string[];
   readonly entry: string;
   readonly exits: readonly Exit[];
@@ -27,7 +27,7 @@ interface Drawn {
 export class Chart {
   readonly #marks: Marks;
   readonly #edges: string[] = [];
-  readonly #looks = new Map<string, string[]>();
+  readonly #styles = new Map<string, string[]>();
   #count = 0;
 
   constructor(marks: Marks) {
@@ -36,128 +36,130 @@ export class Chart {
 
   draw({ name, version, nodes }: SagaDefinition, title: string, end: string): string[] {
     const [first, ...rest] = [
-      this.#single(`(["${label(title, `${name} ${version}`)}"])`),
-      ...this.#all(nodes),
+      this.#drawSingle(`(["${label(title, `${name} ${version}`)}"])`),
+      ...this.#drawAll(nodes),
     ];
-    const last = this.#single(`(["${mermaidText(end)}"])`);
+    const last = this.#drawSingle(`(["${mermaidText(end)}"])`);
     const drawn = [first, ...rest, last].filter((one) => one !== undefined);
     this.#chain(drawn);
-    return ["flowchart TD", ...indented(drawn.flatMap(({ lines }) => lines)), ...indented(this.#edges)];
+    return ["flowchart TD", ...indentLines(drawn.flatMap(({ lines }) => lines)), ...indentLines(this.#edges)];
   }
 
   /** The nodes of each look, for the class lines at the end. */
-  looks(): ReadonlyMap<string, readonly string[]> {
-    return this.#looks;
+  styles(): ReadonlyMap<string, readonly string[]> {
+    return this.#styles;
   }
 
-  #all(nodes: readonly Node[]): Drawn[] {
-    return nodes.map((node) => this.#node(node));
+  #drawAll(nodes: readonly Node[]): ChartFragment[] {
+    return nodes.map((node) => this.#drawNode(node));
   }
 
-  #node(node: Node): Drawn {
+  #drawNode(node: Node): ChartFragment {
     switch (node.kind) {
       case "step":
-        return this.#step(node, node.name);
+        return this.#drawStep(node, node.name);
       case "group":
-        return this.#group(node);
+        return this.#drawGroup(node);
       case "branch":
-        return this.#branch(node);
+        return this.#drawBranch(node);
       case "repeat":
-        return this.#repeat(node);
+        return this.#drawRepeat(node);
     }
   }
 
-  #single(shape: string): Drawn {
-    const id = this.#id("n");
+  #drawSingle(shape: string): ChartFragment {
+    const id = this.#nextId("n");
     return { lines: [`${id}${shape}`], entry: id, exits: [{ id }] };
   }
 
-  #step(step: StepNode, path: string): Drawn {
-    const id = this.#id("s");
+  #drawStep(step: StepNode, path: string): ChartFragment {
+    const id = this.#nextId("s");
     const mark = this.#marks.step(path);
     const pivot = step.pivot ? ["pivot: no way back from here"] : [];
     const open = step.undo?.kind === "none" ? [`no undo: ${step.undo.reason}`] : [];
-    const lines = [`${id}${shape(step.work, label(step.name, says(step), ...pivot, ...open, mark.note))}`];
-    this.#look(id, mark.look ?? (step.pivot ? "pivot" : undefined));
-    if (step.undo !== null && step.undo.kind !== "none") lines.push(this.#undo(id, step.undo, path));
+    const lines = [
+      `${id}${shape(step.work, label(step.name, describeStep(step), ...pivot, ...open, mark.note))}`,
+    ];
+    this.#setStyle(id, mark.look ?? (step.pivot ? "pivot" : undefined));
+    if (step.undo !== null && step.undo.kind !== "none") lines.push(this.#drawUndo(id, step.undo, path));
     return { lines, entry: id, exits: [{ id }] };
   }
 
-  #undo(step: string, undo: Undo, path: string): string {
-    const id = this.#id("u");
+  #drawUndo(step: string, undo: Undo, path: string): string {
+    const id = this.#nextId("u");
     const mark = this.#marks.undo(path);
-    this.#look(id, mark.look ?? "undo");
+    this.#setStyle(id, mark.look ?? "undo");
     this.#edges.push(`${step} -.->|"undo"| ${id}`);
     return `${id}["${label(undoText(undo), mark.note)}"]`;
   }
 
-  #group({ name, mode, members, whenOneFails }: GroupNode): Drawn {
-    const id = this.#id("g");
+  #drawGroup({ name, mode, members, whenOneFails }: GroupNode): ChartFragment {
+    const id = this.#nextId("g");
     const rule =
       mode === "any"
         ? "the first that succeeds"
         : whenOneFails === "abandon"
           ? "all, or none at once"
           : "all";
-    const inside = members.flatMap((step) => this.#step(step, `${name}.${step.name}`).lines);
-    return this.#frame(id, `${name}: ${rule}`, inside);
+    const inside = members.flatMap((step) => this.#drawStep(step, `${name}.${step.name}`).lines);
+    return this.#drawFrame(id, `${name}: ${rule}`, inside);
   }
 
-  #repeat({ name, body, maxRounds }: RepeatNode): Drawn {
-    const id = this.#id("r");
-    const inside = this.#all(body);
+  #drawRepeat({ name, body, maxRounds }: RepeatNode): ChartFragment {
+    const id = this.#nextId("r");
+    const inside = this.#drawAll(body);
     this.#chain(inside);
     const [first, last] = [inside[0], inside.at(-1)];
-    for (const exit of last?.exits ?? []) this.#edge({ id: exit.id, label: "again" }, first?.entry ?? id);
+    for (const exit of last?.exits ?? []) this.#addEdge({ id: exit.id, label: "again" }, first?.entry ?? id);
     const lines = inside.flatMap((one) => one.lines);
-    return this.#frame(id, `${name}: again until it is over, at most ${maxRounds} times`, lines);
+    return this.#drawFrame(id, `${name}: again until it is over, at most ${maxRounds} times`, lines);
   }
 
-  #frame(id: string, title: string, inside: readonly string[]): Drawn {
-    const lines = [`subgraph ${id}["${mermaidText(title)}"]`, ...indented(inside), "end"];
+  #drawFrame(id: string, title: string, inside: readonly string[]): ChartFragment {
+    const lines = [`subgraph ${id}["${mermaidText(title)}"]`, ...indentLines(inside), "end"];
     return { lines, entry: id, exits: [{ id }] };
   }
 
-  #branch({ name, ways }: Extract<Node, { kind: "branch" }>): Drawn {
-    const id = this.#id("b");
+  #drawBranch({ name, ways }: Extract<Node, { kind: "branch" }>): ChartFragment {
+    const id = this.#nextId("b");
     const mark = this.#marks.step(name);
-    this.#look(id, mark.look);
+    this.#setStyle(id, mark.look);
     const lines = [`${id}{"${label(name, mark.note)}"}`];
     const exits: Exit[] = [];
     for (const [way, nodes] of Object.entries(ways)) {
-      const drawn = this.#all(nodes);
+      const drawn = this.#drawAll(nodes);
       this.#chain(drawn);
       lines.push(...drawn.flatMap((one) => one.lines));
       const [first, last] = [drawn[0], drawn.at(-1)];
       if (first === undefined) exits.push({ id, label: way });
-      else this.#edge({ id, label: way }, first.entry);
+      else this.#addEdge({ id, label: way }, first.entry);
       exits.push(...(last?.exits ?? []));
     }
     return { lines, entry: id, exits: [...exits, { id, label: "otherwise" }] };
   }
 
-  #chain(drawn: readonly Drawn[]): void {
+  #chain(drawn: readonly ChartFragment[]): void {
     for (const [index, one] of drawn.entries()) {
       const next = drawn[index + 1];
-      if (next !== undefined) for (const exit of one.exits) this.#edge(exit, next.entry);
+      if (next !== undefined) for (const exit of one.exits) this.#addEdge(exit, next.entry);
     }
   }
 
-  #edge({ id, label: text }: Exit, to: string): void {
+  #addEdge({ id, label: text }: Exit, to: string): void {
     this.#edges.push(`${id} -->${text === undefined ? "" : `|"${mermaidText(text)}"|`} ${to}`);
   }
 
-  #look(id: string, look: string | undefined): void {
-    if (look !== undefined) this.#looks.set(look, [...(this.#looks.get(look) ?? []), id]);
+  #setStyle(id: string, look: string | undefined): void {
+    if (look !== undefined) this.#styles.set(look, [...(this.#styles.get(look) ?? []), id]);
   }
 
-  #id(kind: string): string {
+  #nextId(kind: string): string {
     this.#count += 1;
     return `${kind}${this.#count}`;
   }
 }
 
-function indented(lines: readonly string[]): string[] {
+function indentLines(lines: readonly string[]): string[] {
   return lines.map((line) => `  ${line}`);
 }
 
@@ -184,7 +186,7 @@ function shape(work: Work, text: string): string {
   }
 }
 
-function says({ work, timeoutMs }: StepNode): string {
+function describeStep({ work, timeoutMs }: StepNode): string {
   const within = timeoutMs === null ? "" : `, within ${durationText(timeoutMs)}`;
   switch (work.kind) {
     case "send":

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { stepsOf, type Node, type SagaDefinition, type Work } from "./definition.ts";
+import { listSteps, type Node, type SagaDefinition, type Work } from "./definition.ts";
 
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,99}$/;
 const MAX_STEPS = 500;
@@ -11,41 +11,42 @@ const MAX_STEPS = 500;
  * there is nothing to do are refused.
  */
 export function checkDefinition({ name, nodes, personal }: SagaDefinition): void {
-  if (!NAME.test(name)) throw mistake(`saga "${name}"`, "its name", NAME_RULE);
+  if (!NAME.test(name)) throw definitionError(`saga "${name}"`, "its name", NAME_RULE);
   const names = new Set<string>();
   checkNames(name, nodes, names);
-  const steps = stepsOf(nodes);
-  if (steps.length > MAX_STEPS) throw mistake(`saga "${name}"`, "it", `has more than ${MAX_STEPS} steps`);
+  const steps = listSteps(nodes);
+  if (steps.length > MAX_STEPS)
+    throw definitionError(`saga "${name}"`, "it", `has more than ${MAX_STEPS} steps`);
   for (const { path, step } of steps) {
     const where = `saga "${name}", step "${path}"`;
     const { work, undo } = step;
     if (
       work.kind === "child" &&
       undo?.kind === "child" &&
-      stepsOf(work.saga.nodes).some((one) => one.step.pivot)
+      listSteps(work.saga.nodes).some((one) => one.step.pivot)
     ) {
-      throw mistake(
+      throw definitionError(
         where,
         "its child saga",
         "has a pivot and cannot be undone: say noUndo(reason) or pivot()",
       );
     }
-    const brought = broughtBy(work);
+    const brought = findPersonalSource(work);
     if (personal === null && brought !== undefined) {
-      throw mistake(
+      throw definitionError(
         where,
         `"${brought}"`,
         "brings personal data into the saga: say whose, in its `personal`",
       );
     }
     if (work.kind === "wait" && work.by === null && work.event.key === undefined) {
-      throw mistake(where, `the event "${work.event.name}"`, "has no key: say `by`");
+      throw definitionError(where, `the event "${work.event.name}"`, "has no key: say `by`");
     }
   }
 }
 
 /** The contract with which personal data would get into the state. */
-function broughtBy(work: Work): string | undefined {
+function findPersonalSource(work: Work): string | undefined {
   if (work.kind === "wait") return work.event.personal === null ? undefined : work.event.name;
   if (work.kind === "send") return work.command.personal === null ? undefined : work.command.name;
   return work.kind === "child" && work.saga.personal !== null ? work.saga.name : undefined;
@@ -56,17 +57,18 @@ const NAME_RULE = "must be 1 to 100 letters, digits, - or _, beginning with a le
 function checkNames(saga: string, nodes: readonly Node[], names: Set<string>): void {
   for (const node of nodes) {
     const where = `saga "${saga}", step "${node.name}"`;
-    if (!NAME.test(node.name)) throw mistake(where, "its name", NAME_RULE);
-    if (names.has(node.name)) throw mistake(where, "its name", "is taken by another one: names are unique");
+    if (!NAME.test(node.name)) throw definitionError(where, "its name", NAME_RULE);
+    if (names.has(node.name))
+      throw definitionError(where, "its name", "is taken by another one: names are unique");
     names.add(node.name);
     if (node.kind === "group") {
-      if (node.members.length === 0) throw mistake(where, "the group", "is empty");
+      if (node.members.length === 0) throw definitionError(where, "the group", "is empty");
       checkNames(`${saga}", group "${node.name}`, node.members, new Set());
     } else if (node.kind === "branch") {
-      if (Object.keys(node.ways).length === 0) throw mistake(where, "the choice", "has no way");
+      if (Object.keys(node.ways).length === 0) throw definitionError(where, "the choice", "has no way");
       for (const [name, way] of Object.entries(node.ways)) {
         if (way.length === 0)
-          throw mistake(
+          throw definitionError(
             where,
             `the way "${name}"`,
             "is empty: leave it out, and choose null for nothing to do",
@@ -74,12 +76,12 @@ function checkNames(saga: string, nodes: readonly Node[], names: Set<string>): v
         checkNames(saga, way, names);
       }
     } else if (node.kind === "repeat") {
-      if (node.body.length === 0) throw mistake(where, "the repetition", "is empty");
+      if (node.body.length === 0) throw definitionError(where, "the repetition", "is empty");
       checkNames(saga, node.body, names);
     }
   }
 }
 
-function mistake(where: string, what: string, rule: string): SagaboxError {
+function definitionError(where: string, what: string, rule: string): SagaboxError {
   return new SagaboxError("SAGA_INVALID", `${where}: ${what} ${rule}.`);
 }

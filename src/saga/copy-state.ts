@@ -5,11 +5,11 @@ import type { SagaState, StepRecord } from "./state.ts";
  * object. Each record gets all its fields in one order, whatever it had: to the engine below us they are then all of
  * one kind, which makes every look at them cheaper. What a newer version of this library knows is kept.
  */
-export function copyOfState(state: SagaState): SagaState {
+export function copyState(state: SagaState): SagaState {
   const records: Record<string, StepRecord> = {};
   for (const place of Object.keys(state.records)) {
     const record = state.records[place];
-    if (record !== undefined) records[place] = copyOfRecord(record);
+    if (record !== undefined) records[place] = copyRecord(record);
   }
   const copy: SagaState = {
     direction: state.direction,
@@ -17,17 +17,17 @@ export function copyOfState(state: SagaState): SagaState {
     units: state.units,
     records,
     choices: { ...state.choices },
-    rounds: copyOfRounds(state.rounds),
+    rounds: copyRounds(state.rounds),
     early: [...state.early],
     deadlineAtMs: state.deadlineAtMs,
     completed: state.completed,
     cause: state.cause,
     mismatches: state.mismatches,
   };
-  return withTheRest(copy, state);
+  return copyUnknownFields(copy, state);
 }
 
-function copyOfRecord(record: StepRecord): StepRecord {
+function copyRecord(record: StepRecord): StepRecord {
   const { undo } = record;
   const copy: StepRecord = {
     epoch: record.epoch,
@@ -48,16 +48,16 @@ function copyOfRecord(record: StepRecord): StepRecord {
     undoable: record.undoable,
     pivot: record.pivot,
   };
-  return withTheRest(copy, record);
+  return copyUnknownFields(copy, record);
 }
 
-function copyOfRounds(rounds: SagaState["rounds"]): SagaState["rounds"] {
+function copyRounds(rounds: SagaState["rounds"]): SagaState["rounds"] {
   const copy: SagaState["rounds"] = {};
   for (const [place, round] of Object.entries(rounds)) copy[place] = { ...round };
   return copy;
 }
 
-function withTheRest<T extends object>(copy: T, from: T): T {
+function copyUnknownFields<T extends object>(copy: T, from: T): T {
   for (const key in from) if (!(key in copy)) copy[key] = from[key];
   return copy;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { command, event } from "sagabox";
 import { z } from "zod";
-import { PlayedSaga } from "../../test/support/played-saga.ts";
+import { ManualSaga } from "../../test/support/manual-saga.ts";
 import { saga } from "./index.ts";
 
 const any = z.object({});
@@ -27,34 +27,34 @@ describe("groups", () => {
     .undo(nothing);
 
   test("all begin together, and are undone together", () => {
-    const played = new PlayedSaga(all);
-    expect(played.sent()).toEqual(["do both.a", "do both.b"]);
+    const played = new ManualSaga(all);
+    expect(played.listSent()).toEqual(["do both.a", "do both.b"]);
     played.reply("do both.a");
     expect(played.reply("do both.b", refused)).toBe("compensating");
     expect(played.reply("undo both.a", { kind: "done" })).toBe("compensated");
   });
 
   test("when one fails the others are abandoned, and undone since they may have been done", () => {
-    const played = new PlayedSaga(all);
+    const played = new ManualSaga(all);
     expect(played.reply("do both.b", refused)).toBe("compensating");
-    expect(played.sent()).toContain("undo both.a");
+    expect(played.listSent()).toContain("undo both.a");
   });
 
   test("the first of any is enough; the others are undone before it goes on", () => {
-    const played = new PlayedSaga(any2);
-    played.worked("do either.b");
-    expect([played.sent(), played.step("after")]).toEqual([["do either.a", "undo either.a"], undefined]);
+    const played = new ManualSaga(any2);
+    played.finishWork("do either.b");
+    expect([played.listSent(), played.step("after")]).toEqual([["do either.a", "undo either.a"], undefined]);
     played.reply("undo either.a", { kind: "done" });
     expect(played.step("after")).toBe("in_progress");
   });
 
   test("a run that may be running in this moment is waited for before it is undone", () => {
-    const played = new PlayedSaga(any2);
+    const played = new ManualSaga(any2);
     played.reply("do either.a");
     expect(played.state.records["either.b"]).toMatchObject({ status: "in_progress" });
     expect(played.by("cancel")).toBe("compensating");
     expect(played.step("either.b")).toBe("in_progress");
-    played.worked("do either.b");
+    played.finishWork("do either.b");
     expect(played.step("either.b")).toBe("compensating");
   });
 
@@ -62,7 +62,7 @@ describe("groups", () => {
     const hurried = saga("hurried", { ...options, deadline: "1m" }).any("either", (g) =>
       g.send("a", Reserve, none, member).send("b", Reserve, none, member),
     );
-    const played = new PlayedSaga(hurried);
+    const played = new ManualSaga(hurried);
     played.reply("do either.a");
     expect(played.reply("undo either.b", { kind: "done" })).toBe("completed");
     played.nowMs += 120_000;
@@ -77,23 +77,23 @@ describe("groups", () => {
       .tx("begin", none)
       .pivot()
       .any("either", (g) => g.send("a", Reserve, none));
-    const played = new PlayedSaga(forward);
-    played.worked("do begin");
+    const played = new ManualSaga(forward);
+    played.finishWork("do begin");
     expect(played.reply("do either.a", refused)).toBe("failed");
-    expect(played.decided("skip", "either.a")).toBe("completed");
+    expect(played.applyDecision("skip", "either.a")).toBe("completed");
   });
 });
 
 describe("choices, repetitions and waits", () => {
   test("a way that is not taken has no steps", () => {
-    const played = new PlayedSaga(
+    const played = new ManualSaga(
       order.when(
         "rich",
         () => false,
         (s) => s.send("gift", Reserve, none).noUndo("small"),
       ),
     );
-    expect([played.status, played.sent()]).toEqual(["completed", []]);
+    expect([played.status, played.listSent()]).toEqual(["completed", []]);
   });
 
   test("a repetition has a place for each round, and is undone backwards", () => {
@@ -103,17 +103,17 @@ describe("choices, repetitions and waits", () => {
       (c) => c.steps.once >= 2,
       { max: 3 },
     );
-    const played = new PlayedSaga(twice.run("end", none).noUndo("it fails"));
-    played.worked("do once@1", { kind: "done", result: 1 });
-    played.worked("do once@2", { kind: "done", result: 2 });
-    played.worked("do end", refused);
+    const played = new ManualSaga(twice.run("end", none).noUndo("it fails"));
+    played.finishWork("do once@1", { kind: "done", result: 1 });
+    played.finishWork("do once@2", { kind: "done", result: 2 });
+    played.finishWork("do end", refused);
     expect([played.step("once@2"), played.step("once@1")]).toEqual(["compensating", "completed"]);
-    played.worked("undo once@2");
-    expect(played.worked("undo once@1")).toBe("compensated");
+    played.finishWork("undo once@2");
+    expect(played.finishWork("undo once@1")).toBe("compensated");
   });
 
   test("one that is never over is parked past the pivot: a person gives it a round, or ends it", () => {
-    const played = new PlayedSaga(
+    const played = new ManualSaga(
       order
         .tx("begin", none)
         .pivot()
@@ -124,12 +124,12 @@ describe("choices, repetitions and waits", () => {
           { max: 1 },
         ),
     );
-    played.worked("do begin");
-    expect(played.worked("do once@1")).toBe("failed");
-    played.decided("retry", "rounds");
-    expect(played.worked("do once@2")).toBe("failed");
-    expect(played.incident()).toEqual(["rounds"]);
-    expect(played.decided("settle", "rounds")).toBe("completed");
+    played.finishWork("do begin");
+    expect(played.finishWork("do once@1")).toBe("failed");
+    played.applyDecision("retry", "rounds");
+    expect(played.finishWork("do once@2")).toBe("failed");
+    expect(played.listIncident()).toEqual(["rounds"]);
+    expect(played.applyDecision("settle", "rounds")).toBe("completed");
   });
 
   test("an incident names what is stuck now, also when it never ceased to be parked", () => {
@@ -137,20 +137,20 @@ describe("choices, repetitions and waits", () => {
       throw new Error("no idea");
     };
     const parked = order.tx("begin", none).pivot().run("a", none, once);
-    const played = new PlayedSaga(parked.when("way", wrong, (s) => s.run("b", none)));
-    played.worked("do begin");
-    expect(played.worked("do a", failed)).toBe("failed");
-    expect(played.incident()).toEqual(["a"]);
-    expect(played.decided("settle", "a")).toBe("failed");
-    expect(played.incident()).toEqual(["way"]);
+    const played = new ManualSaga(parked.when("way", wrong, (s) => s.run("b", none)));
+    played.finishWork("do begin");
+    expect(played.finishWork("do a", failed)).toBe("failed");
+    expect(played.listIncident()).toEqual(["a"]);
+    expect(played.applyDecision("settle", "a")).toBe("failed");
+    expect(played.listIncident()).toEqual(["way"]);
   });
 
   test("S-11: an event that comes early is kept for the step that waits for it", () => {
-    const played = new PlayedSaga(
+    const played = new ManualSaga(
       order.run("first", none).noUndo("x").waitFor("paid", Paid, { timeout: "1d" }),
     );
     played.move({ kind: "event", id: "e1", type: Paid.name, data: {} });
-    expect(played.worked("do first")).toBe("completed");
+    expect(played.finishWork("do first")).toBe("completed");
   });
 });
 
@@ -164,17 +164,17 @@ describe("children", () => {
   const parent = { id: "p1", place: "part" };
 
   test("S-20: the parent goes on with its results, and takes it back", () => {
-    const played = new PlayedSaga(whole);
+    const played = new ManualSaga(whole);
     const child = { kind: "child", childId: "m1" } as const;
     played.move({ ...child, end: "completed", results: { work: {} } });
-    expect(played.worked("do last", refused)).toBe("compensating");
+    expect(played.finishWork("do last", refused)).toBe("compensating");
     expect(played.effects.at(-1)).toMatchObject({ kind: "revoke child", id: "m1" });
     expect(played.move({ ...child, end: "compensated" })).toBe("compensated");
   });
 
   test("S-20: it tells its parent how it ended, and is not compensated behind its back", () => {
-    const played = new PlayedSaga(part, parent);
-    expect(played.worked("do work")).toBe("completed");
+    const played = new ManualSaga(part, parent);
+    expect(played.finishWork("do work")).toBe("completed");
     expect(played.effects.at(-1)).toEqual({ kind: "tell parent", parentId: "p1", end: "completed" });
     expect(played.by("compensate")).toMatch("part of another saga");
     expect(played.move({ kind: "revoke" })).toBe("compensating");
@@ -184,7 +184,7 @@ describe("children", () => {
     const timed = saga("timed", options)
       .child("part", part, (c) => c.input, { timeout: "1s" })
       .undoChild();
-    const played = new PlayedSaga(timed);
+    const played = new ManualSaga(timed);
     expect(played.tick(1_000)).toBe("compensating");
     expect(played.effects.filter(({ kind }) => kind === "start child")).toHaveLength(1);
   });
@@ -193,12 +193,12 @@ describe("children", () => {
 test("F6: a repetition whose test says nothing goes on; a choice that names no way fails where it stands", () => {
   const says = (answer: unknown) => (): never => answer as never;
   const again = order.repeat("again", (s) => s.run("one", none).undo(nothing), says(undefined), { max: 3 });
-  const repeated = new PlayedSaga(again);
-  expect(repeated.worked("do one@1", { kind: "done" })).toBe("running");
+  const repeated = new ManualSaga(again);
+  expect(repeated.finishWork("do one@1", { kind: "done" })).toBe("running");
   for (const name of [undefined, "toString"]) {
     const past = order.run("point", none).pivot();
-    const chosen = new PlayedSaga(past.choose("way", says(name), { left: (s) => s.run("one", none) }));
-    expect(chosen.worked("do point", { kind: "done" })).toBe("failed");
+    const chosen = new ManualSaga(past.choose("way", says(name), { left: (s) => s.run("one", none) }));
+    expect(chosen.finishWork("do point", { kind: "done" })).toBe("failed");
     expect(chosen.effects.at(-1)).toMatchObject({ kind: "open incident", places: ["way"] });
   }
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { command } from "sagabox";
 import { z } from "zod";
-import { PlayedSaga } from "../../test/support/played-saga.ts";
+import { ManualSaga } from "../../test/support/manual-saga.ts";
 import { saga } from "./index.ts";
 
 const any = z.object({});
@@ -22,44 +22,44 @@ const twoSends = order
 
 describe("one step after the other", () => {
   test("each begins when the one before is done; the last one completes it", () => {
-    const played = new PlayedSaga(twoSends);
-    expect([played.status, played.sent()]).toEqual(["running", ["do reserve"]]);
+    const played = new ManualSaga(twoSends);
+    expect([played.status, played.listSent()]).toEqual(["running", ["do reserve"]]);
     played.reply("do reserve");
-    expect(played.sent()).toEqual(["do reserve", "do charge"]);
+    expect(played.listSent()).toEqual(["do reserve", "do charge"]);
     expect(played.reply("do charge")).toBe("completed");
   });
 
   test("a duplicate reply changes nothing", () => {
-    const played = new PlayedSaga(twoSends);
+    const played = new ManualSaga(twoSends);
     played.reply("do reserve");
     expect(played.reply("do reserve")).toBe("it was known to be done");
-    expect(played.sent()).toEqual(["do reserve", "do charge"]);
+    expect(played.listSent()).toEqual(["do reserve", "do charge"]);
   });
 
   test("a refusal undoes what was done before, and not what was refused", () => {
-    const played = new PlayedSaga(twoSends);
+    const played = new ManualSaga(twoSends);
     played.reply("do reserve");
     expect(played.reply("do charge", refused)).toBe("compensating");
-    expect(played.sent()).toEqual(["do reserve", "do charge", "undo reserve"]);
+    expect(played.listSent()).toEqual(["do reserve", "do charge", "undo reserve"]);
     expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
   });
 
   test("S-06: out of time is unknown, and unknown is undone first", () => {
-    const played = new PlayedSaga(twoSends);
+    const played = new ManualSaga(twoSends);
     played.reply("do reserve");
     expect(played.tick(5_000)).toBe("compensating");
     expect(played.command("undo charge").undoes).toEqual({ type: Reserve.name, ids: ["m2"] });
     played.reply("undo charge", { kind: "done" });
-    expect(played.sent().slice(2)).toEqual(["undo charge", "undo reserve"]);
+    expect(played.listSent().slice(2)).toEqual(["undo charge", "undo reserve"]);
     expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
   });
 
   test("S-05: after the timeout the reply has lost, and before it the timeout", () => {
-    const played = new PlayedSaga(twoSends);
+    const played = new ManualSaga(twoSends);
     played.reply("do reserve");
     played.tick(5_000);
     expect(played.reply("do charge", refused)).toBe("its outcome had been decided before");
-    const other = new PlayedSaga(twoSends);
+    const other = new ManualSaga(twoSends);
     other.reply("do reserve");
     other.reply("do charge");
     expect(other.tick(5_000)).toBe("it has ended");
@@ -69,7 +69,7 @@ describe("one step after the other", () => {
     const patient = order
       .send("reserve", Reserve, none, { timeout: 1_000, retry: { maxAttempts: 2, firstDelay: 500 } })
       .undo(Release, none);
-    const played = new PlayedSaga(patient);
+    const played = new ManualSaga(patient);
     played.tick(1_000);
     expect(played.reply("do reserve", failed)).toBe("it is going to be tried again");
     expect(played.tick(500)).toBe("running");
@@ -80,18 +80,18 @@ describe("one step after the other", () => {
 
 describe("late successes", () => {
   test("I-17: one that comes after its undo is undone once more", () => {
-    const played = new PlayedSaga(twoSends);
+    const played = new ManualSaga(twoSends);
     played.reply("do reserve");
     played.tick(5_000);
     played.reply("undo charge", { kind: "done" });
     played.reply("undo reserve", { kind: "done" });
     expect(played.reply("do charge")).toBe("compensating");
     expect(played.reply("undo charge", { kind: "done" })).toBe("compensated");
-    expect(played.sent().filter((one) => one === "undo charge")).toHaveLength(2);
+    expect(played.listSent().filter((one) => one === "undo charge")).toHaveLength(2);
   });
 
   test("I-17: an undo that was under way may have come too early, so that its success does not count", () => {
-    const played = new PlayedSaga(twoSends);
+    const played = new ManualSaga(twoSends);
     played.reply("do reserve");
     played.tick(5_000);
     played.reply("do charge");
@@ -101,13 +101,13 @@ describe("late successes", () => {
   });
 
   test("I-17: nor does it count when its undo had been given up in between", () => {
-    const played = new PlayedSaga(twoSends);
+    const played = new ManualSaga(twoSends);
     played.reply("do reserve");
     played.tick(5_000);
     expect(played.tick(5_000)).toBe("failed");
     played.reply("do charge");
     expect(played.reply("undo charge", { kind: "done" }, 1)).toBe("the step was done after this undo");
-    played.decided("retry", "charge");
+    played.applyDecision("retry", "charge");
     expect(played.reply("undo charge", { kind: "done" }, 2)).toBe("compensating");
   });
 });
@@ -121,19 +121,19 @@ describe("the pivot", () => {
     .run("ship", none, once);
 
   test("past it a failure is tried again, then parked, and never undone", () => {
-    const played = new PlayedSaga(pivoted);
+    const played = new ManualSaga(pivoted);
     played.reply("do reserve");
     expect(played.reply("do pay")).toBe("completing");
-    expect(played.worked("do ship", failed)).toBe("failed");
-    expect(played.incident()).toEqual(["ship"]);
+    expect(played.finishWork("do ship", failed)).toBe("failed");
+    expect(played.listIncident()).toEqual(["ship"]);
     expect(played.by("cancel")).toMatch("past its pivot");
-    expect(played.decided("retry", "ship")).toBe("completing");
-    expect(played.worked("do ship")).toBe("completed");
-    expect(played.incident()).toBeUndefined();
+    expect(played.applyDecision("retry", "ship")).toBe("completing");
+    expect(played.finishWork("do ship")).toBe("completed");
+    expect(played.listIncident()).toBeUndefined();
   });
 
   test("one of unknown outcome parks, cannot be cancelled, and goes on when its success comes", () => {
-    const played = new PlayedSaga(pivoted);
+    const played = new ManualSaga(pivoted);
     played.reply("do reserve");
     expect(played.tick(1_000)).toBe("failed");
     expect(played.by("cancel")).toMatch("nobody knows yet");
@@ -141,28 +141,28 @@ describe("the pivot", () => {
   });
 
   test("a refused one turns back", () => {
-    const played = new PlayedSaga(pivoted);
+    const played = new ManualSaga(pivoted);
     played.reply("do reserve");
     expect(played.reply("do pay", refused)).toBe("compensating");
   });
 });
 
 test("S-06, S-23: a refusal after a try of unknown outcome does not make that one undone", () => {
-  const played = new PlayedSaga(order.run("pay", none).undo(none as () => never, once));
-  played.worked("do pay", failed);
+  const played = new ManualSaga(order.run("pay", none).undo(none as () => never, once));
+  played.finishWork("do pay", failed);
   played.tick(120_000);
-  expect(played.worked("do pay", refused)).toBe("compensating");
-  expect(played.worked("undo pay")).toBe("compensated");
+  expect(played.finishWork("do pay", refused)).toBe("compensating");
+  expect(played.finishWork("undo pay")).toBe("compensated");
 });
 
 test("S-07: an undo that fails for good parks with an incident, and a person settles it", () => {
-  const played = new PlayedSaga(twoSends);
+  const played = new ManualSaga(twoSends);
   played.reply("do reserve");
   played.reply("do charge");
   expect(played.by("compensate")).toBe("compensating");
   expect(played.reply("undo charge", refused)).toBe("failed");
-  expect(played.incident()).toEqual(["charge"]);
-  expect(played.decided("settle", "charge")).toBe("compensating");
+  expect(played.listIncident()).toEqual(["charge"]);
+  expect(played.applyDecision("settle", "charge")).toBe("compensating");
   expect(played.reply("undo reserve", { kind: "done" })).toBe("compensated");
 });
 
@@ -170,8 +170,8 @@ test("S-09: an undo by command of what was no command stands for its earlier tri
   const local = order
     .run("charge", none, { timeout: 1_000 })
     .undo(Release, none, { retry: { firstDelay: 0 } });
-  const played = new PlayedSaga(local);
-  played.worked("do charge", { kind: "failed", error: "broken", permanent: true });
+  const played = new ManualSaga(local);
+  played.finishWork("do charge", { kind: "failed", error: "broken", permanent: true });
   expect(played.command("undo charge", 1).supersedes).toBeUndefined();
   played.tick(1_000);
   played.tick(0);

@@ -1,18 +1,31 @@
 import { completeStep } from "./begin.ts";
 import { goBackward } from "./backward.ts";
-import { pathOf, stepAt, type SagaDefinition } from "./definition.ts";
+import { stripRound, stepAt, type SagaDefinition } from "./definition.ts";
 import type { Decision, DecisionPorts } from "./decision.ts";
 import { Draft } from "./draft.ts";
-import { wasBeaten } from "./beaten.ts";
+import { hasLostRace } from "./group-race.ts";
 import { goForward } from "./forward.ts";
 import type { SagaInput } from "./input.ts";
 import { findMismatches, kindMismatch } from "./mismatch.ts";
-import { byHand, stuckPlaces, pivotMayHaveHappened, turnBack, turnBackRefused } from "./operate.ts";
-import { passTime, settleReply, settleStep, settleUndo, TOO_EARLY, type Ignored } from "./settle-step.ts";
+import {
+  applyOperatorDecision,
+  findStuckSteps,
+  pivotMayHaveHappened,
+  startCompensation,
+  whyNotCompensate,
+} from "./operate.ts";
+import {
+  applyDueTimers,
+  settleReply,
+  settleStep,
+  settleUndo,
+  TOO_EARLY,
+  type IgnoreReason,
+} from "./settle-step.ts";
 import { hasEnded, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
 
 /** More than this many early events of one instance are a mistake of whoever sends them. */
-const MAX_EARLY = 1_000;
+const MAX_EARLY_EVENTS = 1_000;
 /** After so many processes died with its work in hand, the work is suspected. */
 const MAX_CLAIMS = 5;
 
@@ -27,11 +40,11 @@ export function decide(
   ports: DecisionPorts,
 ): Decision {
   const draft = new Draft(definition, snapshot, ports);
-  const ignored = take(draft, input);
+  const ignored = applyInput(draft, input);
   if (ignored !== undefined) {
     return { status: snapshot.status, state: snapshot.state, effects: [], changes: [], ignored };
   }
-  goOn(draft);
+  advance(draft);
   const { status, state, effects, changes } = draft;
   if (input.kind === "tick" && effects.length === 0 && changes.length === 0) {
     return { status, state, effects, changes, ignored: "nothing is due" };
@@ -39,48 +52,49 @@ export function decide(
   return { status, state, effects, changes };
 }
 
-function take(draft: Draft, input: SagaInput): Ignored {
+function applyInput(draft: Draft, input: SagaInput): IgnoreReason {
   const { state, status, nowMs } = draft;
   switch (input.kind) {
     case "start":
       return start(draft);
     case "tick":
       if (hasEnded(status)) return "it has ended";
-      suspect(draft, input.claims ?? 0);
-      passTime(draft);
-      if (state.deadlineAtMs !== undefined && state.deadlineAtMs <= nowMs) passDeadline(draft);
+      failSuspects(draft, input.claims ?? 0);
+      applyDueTimers(draft);
+      if (state.deadlineAtMs !== undefined && state.deadlineAtMs <= nowMs) applyDeadline(draft);
       return undefined;
     case "reply":
       return settleReply(draft, input.requestId, input.outcome);
     case "worked":
-      return worked(draft, input);
+      return settleWork(draft, input);
     case "event":
-      return hear(draft, input);
+      return receiveEvent(draft, input);
     case "child":
-      return childEnded(draft, input);
+      return settleChild(draft, input);
     case "revoke":
       return revoke(draft);
     case "compensate":
     case "cancel": {
-      const refused = turnBackRefused(draft, input.kind === "compensate");
-      if (refused === undefined) turnBack(draft, `${input.kind} by ${input.by.actor}: ${input.by.reason}`);
+      const refused = whyNotCompensate(draft, input.kind === "compensate");
+      if (refused === undefined)
+        startCompensation(draft, `${input.kind} by ${input.by.actor}: ${input.by.reason}`);
       return refused;
     }
     case "retry":
     case "skip":
     case "settle":
-      return byHand(draft, input);
+      return applyOperatorDecision(draft, input);
   }
 }
 
-function start(draft: Draft): Ignored {
+function start(draft: Draft): IgnoreReason {
   const { definition, state, nowMs } = draft;
   if (state.units > 0) return "it has started before";
   if (definition.deadlineMs !== null) state.deadlineAtMs = nowMs + definition.deadlineMs;
   return undefined;
 }
 
-function worked(draft: Draft, input: Extract<SagaInput, { kind: "worked" }>): Ignored {
+function settleWork(draft: Draft, input: Extract<SagaInput, { kind: "worked" }>): IgnoreReason {
   const record = draft.state.records[input.place];
   const effort = input.undo ? record?.undo : record;
   if (effort === undefined) return "this step has not begun";
@@ -93,7 +107,7 @@ function worked(draft: Draft, input: Extract<SagaInput, { kind: "worked" }>): Ig
 }
 
 // Whoever dies with a piece of work in hand leaves its outcome unknown; whatever kills everybody is given up.
-function suspect(draft: Draft, claims: number): void {
+function failSuspects(draft: Draft, claims: number): void {
   if (claims < MAX_CLAIMS) return;
   const outcome = { kind: "unknown", error: `${claims} processes died while they did it` } as const;
   for (const [place, record] of Object.entries(draft.state.records)) {
@@ -113,19 +127,19 @@ function suspect(draft: Draft, claims: number): void {
   }
 }
 
-function passDeadline(draft: Draft): void {
+function applyDeadline(draft: Draft): void {
   draft.state.deadlineAtMs = undefined;
-  if (turnBackRefused(draft, false) === undefined) turnBack(draft, "its deadline has passed");
+  if (whyNotCompensate(draft, false) === undefined) startCompensation(draft, "its deadline has passed");
   else draft.note({ event: "noted", note: "its deadline has passed" });
 }
 
 // Two steps may wait for the same event by different keys: it is only for those that find this instance by it.
-function hear(draft: Draft, { id, type, data }: Extract<SagaInput, { kind: "event" }>): Ignored {
+function receiveEvent(draft: Draft, { id, type, data }: Extract<SagaInput, { kind: "event" }>): IgnoreReason {
   const { state, status } = draft;
   if (hasEnded(status)) return "it has ended";
   const meant = draft.stepsFor({ type, data });
   const waiting = Object.entries(state.records).find(([place, record]) => {
-    if (record.status !== "in_progress" || !meant.has(pathOf(place))) return false;
+    if (record.status !== "in_progress" || !meant.has(stripRound(place))) return false;
     const step = stepAt(draft.definition, place);
     return step !== undefined && kindMismatch(record, step) === undefined;
   });
@@ -136,13 +150,16 @@ function hear(draft: Draft, { id, type, data }: Extract<SagaInput, { kind: "even
   if (state.direction === "backward") return "it is being compensated";
   if (meant.size === 0) return "no step of it waits for that";
   if (state.early.some((event) => event.id === id)) return "it is known already";
-  if (state.early.length >= MAX_EARLY) return `${MAX_EARLY} events wait for it already`;
+  if (state.early.length >= MAX_EARLY_EVENTS) return `${MAX_EARLY_EVENTS} events wait for it already`;
   state.early.push({ id, type, data });
   draft.note({ event: "noted", note: `"${type}" came before it was waited for` });
   return undefined;
 }
 
-function childEnded(draft: Draft, { childId, end, results }: Extract<SagaInput, { kind: "child" }>): Ignored {
+function settleChild(
+  draft: Draft,
+  { childId, end, results }: Extract<SagaInput, { kind: "child" }>,
+): IgnoreReason {
   const found = Object.entries(draft.state.records).find(([, { ids }]) => ids.includes(childId));
   if (found === undefined) return "it has no such child";
   const [place, record] = found;
@@ -159,7 +176,7 @@ function childEnded(draft: Draft, { childId, end, results }: Extract<SagaInput, 
   }
 }
 
-function revoke(draft: Draft): Ignored {
+function revoke(draft: Draft): IgnoreReason {
   const { parent } = draft.snapshot;
   const { state, status } = draft;
   if (parent === null) return "it has no parent";
@@ -170,18 +187,18 @@ function revoke(draft: Draft): Ignored {
   }
   if (state.direction === "backward") return "it is being compensated already";
   if (state.pivoted) draft.effects.push({ kind: "tell parent", parentId: parent.id, end: "past pivot" });
-  else turnBack(draft, "its parent took it back");
+  else startCompensation(draft, "its parent took it back");
   return undefined;
 }
 
 /** As far as it goes, and what that makes of the whole. */
-function goOn(draft: Draft): void {
+function advance(draft: Draft): void {
   const before = draft.status;
-  const status = resting(draft);
+  const status = advanceSteps(draft);
   draft.status = status;
   if (hasEnded(status)) draft.state.deadlineAtMs = undefined;
   if (status === "completed") draft.state.completed = true;
-  if (status === "failed") callPerson(draft, before === "failed");
+  if (status === "failed") openIncident(draft, before === "failed");
   if (status === before) return;
   draft.note({ event: "state_changed", from: before, to: status });
   if (before === "failed") draft.effects.push({ kind: "close incident", resolution: status });
@@ -191,14 +208,14 @@ function goOn(draft: Draft): void {
   }
 }
 
-function resting(draft: Draft): SagaStatus {
+function advanceSteps(draft: Draft): SagaStatus {
   if (draft.state.direction === "forward") {
     if (noteMismatches(draft)) return "failed";
     const progress = goForward(draft);
     if (progress === "done") return "completed";
     if (progress === "waiting") return draft.state.pivoted ? "completing" : "running";
     if (draft.state.pivoted || pivotMayHaveHappened(draft) || hasFailedUndo(draft)) return "failed";
-    turnBack(draft, failureOf(draft));
+    startCompensation(draft, describeStepFailure(draft));
   }
   const progress = goBackward(draft);
   if (progress === "done") return "compensated";
@@ -221,26 +238,26 @@ function hasFailedUndo({ state }: Draft): boolean {
   return Object.values(state.records).some(({ undo }) => undo?.status === "failed");
 }
 
-function failureOf({ state }: Draft): string {
+function describeStepFailure({ state }: Draft): string {
   const failed = Object.entries(state.records).filter(
-    ([place, { status }]) => status === "failed" && !wasBeaten(state, place),
+    ([place, { status }]) => status === "failed" && !hasLostRace(state, place),
   );
   const latest = failed.sort(([, a], [, b]) => b.unit - a.unit)[0];
   return latest === undefined ? "it failed" : `step "${latest[0]}" failed: ${latest[1].error ?? "unknown"}`;
 }
 
 /** Opens an incident. If one is open, it gets the steps and the error of now, where they differ. */
-function callPerson(draft: Draft, isOpen: boolean): void {
-  const { places, error } = incidentOf(draft.state);
+function openIncident(draft: Draft, isOpen: boolean): void {
+  const { places, error } = describeIncident(draft.state);
   if (isOpen) {
-    const before = incidentOf(draft.snapshot.state);
+    const before = describeIncident(draft.snapshot.state);
     if (places.join() === before.places.join() && error === before.error) return;
   }
   draft.effects.push({ kind: "open incident", places, error });
 }
 
-function incidentOf(state: SagaState): { readonly places: readonly string[]; readonly error: string } {
-  const places = stuckPlaces(state);
+function describeIncident(state: SagaState): { readonly places: readonly string[]; readonly error: string } {
+  const places = findStuckSteps(state);
   const [place = ""] = places;
   const { undo, error } = state.records[place] ?? {};
   return { places, error: state.mismatches?.[place] ?? undo?.error ?? error ?? "unknown" };

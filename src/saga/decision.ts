@@ -1,6 +1,6 @@
 import type { AnyCommand } from "../message/index.ts";
 import type { SagaDefinition } from "./definition.ts";
-import type { Drawn } from "./drawn.ts";
+import type { ReplayValues } from "./replay-values.ts";
 import type { SagaState, SagaStatus } from "./state.ts";
 
 /** What has to be done in the transaction that saves the new state. */
@@ -57,7 +57,7 @@ export interface Decision {
   /** Why the input changed nothing; undefined when it did. */
   readonly ignored?: string;
   /** What it took from the world, where somebody wrote that down. */
-  readonly drawn?: Drawn | undefined;
+  readonly drawn?: ReplayValues | undefined;
 }
 
 /** What a decision needs of the world, handed in so that it can be played again. */

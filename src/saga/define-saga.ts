@@ -3,8 +3,8 @@ import { SagaboxError } from "../errors/index.ts";
 import type { AnyCommand, AnyEvent, Json } from "../message/index.ts";
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 import { checkDefinition } from "./check-definition.ts";
-import type { GroupNode, Node, SagaDefinition, Seen, StepNode, Undo, Work } from "./definition.ts";
-import { LONGEST_MS } from "./options.ts";
+import type { GroupNode, Node, SagaDefinition, StepContext, StepNode, Undo, Work } from "./definition.ts";
+import { MAX_DURATION_MS } from "./options.ts";
 import type { GroupOptions, None, Saga, StepOptions, UndoOptions, WaitOptions } from "./saga-types.ts";
 import { groupMembers, stepNode, undoFrom, undoRetry } from "./step-node.ts";
 
@@ -46,7 +46,7 @@ export function saga<const T extends StandardSchemaV1>(
     deadlineMs:
       deadline === undefined
         ? null
-        : milliseconds(`${where}.deadline`, deadline, { min: 1, max: LONGEST_MS }),
+        : milliseconds(`${where}.deadline`, deadline, { min: 1, max: MAX_DURATION_MS }),
     personal:
       personal === undefined
         ? null
@@ -56,14 +56,17 @@ export function saga<const T extends StandardSchemaV1>(
   return new SagaBuilder(definition) as unknown as Saga<StandardSchemaV1.InferOutput<T>, None, "undoable">;
 }
 
-type Parts = { readonly inside: boolean; readonly forward: boolean };
+type BuilderMode = { readonly inside: boolean; readonly forward: boolean };
 
 /** The words, their types forgotten. Each returns a new saga; none changes one. */
 class SagaBuilder {
   readonly definition: SagaDefinition;
   readonly #forward: boolean;
 
-  constructor(definition: SagaDefinition, { inside, forward }: Parts = { inside: false, forward: false }) {
+  constructor(
+    definition: SagaDefinition,
+    { inside, forward }: BuilderMode = { inside: false, forward: false },
+  ) {
     checkDefinition(definition);
     this.definition = definition;
     this.#forward = forward;
@@ -72,7 +75,12 @@ class SagaBuilder {
 
   readonly #inside: boolean;
 
-  send(name: string, command: AnyCommand, data: (seen: Seen) => unknown, options: StepOptions = {}): unknown {
+  send(
+    name: string,
+    command: AnyCommand,
+    data: (seen: StepContext) => unknown,
+    options: StepOptions = {},
+  ): unknown {
     return this.#step(name, { kind: "send", command, data }, options);
   }
 
@@ -87,7 +95,7 @@ class SagaBuilder {
   child(
     name: string,
     saga: { definition: SagaDefinition },
-    input: (seen: Seen) => unknown,
+    input: (seen: StepContext) => unknown,
     options: StepOptions = {},
   ): unknown {
     return this.#step(name, { kind: "child", saga: saga.definition, input }, options);
@@ -100,22 +108,22 @@ class SagaBuilder {
   ): SagaBuilder {
     const { by = null, onTimeout = "fail", timeout } = options;
     const work: Work = { kind: "wait", event, by, onTimeout };
-    return this.#with(stepNode(this.#where(name), name, work, { timeout }, this.#forward, null));
+    return this.#addNode(stepNode(this.#describePath(name), name, work, { timeout }, this.#forward, null));
   }
 
-  delay(name: string, time: Duration | number | ((seen: Seen) => Duration | number)): SagaBuilder {
-    const where = this.#where(name);
+  delay(name: string, time: Duration | number | ((seen: StepContext) => Duration | number)): SagaBuilder {
+    const where = this.#describePath(name);
     const given = typeof time === "function" ? time : () => time;
-    if (typeof time !== "function") milliseconds(where, time, { max: LONGEST_MS });
+    if (typeof time !== "function") milliseconds(where, time, { max: MAX_DURATION_MS });
     const work: Work = {
       kind: "delay",
-      delayMs: (seen) => milliseconds(where, given(seen), { max: LONGEST_MS }),
+      delayMs: (seen) => milliseconds(where, given(seen), { max: MAX_DURATION_MS }),
     };
-    return this.#with(stepNode(where, name, work, {}, this.#forward, null));
+    return this.#addNode(stepNode(where, name, work, {}, this.#forward, null));
   }
 
   all(name: string, group: (g: unknown) => unknown, options: GroupOptions = {}): SagaBuilder {
-    rejectUnknownKeys(this.#where(name), options, ["whenOneFails"]);
+    rejectUnknownKeys(this.#describePath(name), options, ["whenOneFails"]);
     return this.#group(name, "all", group, options.whenOneFails ?? "finish");
   }
 
@@ -123,32 +131,36 @@ class SagaBuilder {
     return this.#group(name, "any", group, "finish");
   }
 
-  when(name: string, test: (seen: Seen) => boolean, then: (s: SagaBuilder) => SagaBuilder): SagaBuilder {
-    return this.#with({
+  when(
+    name: string,
+    test: (seen: StepContext) => boolean,
+    then: (s: SagaBuilder) => SagaBuilder,
+  ): SagaBuilder {
+    return this.#addNode({
       kind: "branch",
       name,
       choose: (seen) => (test(seen) ? "taken" : null),
-      ways: { taken: this.#nested(then) },
+      ways: { taken: this.#buildBlock(then) },
     });
   }
 
   choose(
     name: string,
-    which: (seen: Seen) => string | null,
+    which: (seen: StepContext) => string | null,
     ways: Readonly<Record<string, (s: SagaBuilder) => SagaBuilder>>,
   ): SagaBuilder {
-    const nested = Object.entries(ways).map(([way, steps]) => [way, this.#nested(steps)] as const);
-    return this.#with({ kind: "branch", name, choose: which, ways: Object.fromEntries(nested) });
+    const nested = Object.entries(ways).map(([way, steps]) => [way, this.#buildBlock(steps)] as const);
+    return this.#addNode({ kind: "branch", name, choose: which, ways: Object.fromEntries(nested) });
   }
 
   repeat(
     name: string,
     body: (s: SagaBuilder) => SagaBuilder,
-    until: (seen: Seen) => boolean,
+    until: (seen: StepContext) => boolean,
     { max }: { readonly max: number },
   ): SagaBuilder {
-    const maxRounds = wholeNumber(`${this.#where(name)}.max`, max, { min: 1, max: 10_000 });
-    return this.#with({ kind: "repeat", name, body: this.#nested(body), until, maxRounds });
+    const maxRounds = wholeNumber(`${this.#describePath(name)}.max`, max, { min: 1, max: 10_000 });
+    return this.#addNode({ kind: "repeat", name, body: this.#buildBlock(body), until, maxRounds });
   }
 
   #group(
@@ -157,47 +169,47 @@ class SagaBuilder {
     group: (g: unknown) => unknown,
     whenOneFails: GroupNode["whenOneFails"],
   ): SagaBuilder {
-    const members = groupMembers(this.#where(name), this.#forward, group);
-    return this.#with({ kind: "group", name, mode, whenOneFails, members });
+    const members = groupMembers(this.#describePath(name), this.#forward, group);
+    return this.#addNode({ kind: "group", name, mode, whenOneFails, members });
   }
 
   // The steps of a block are made like those of a saga; they know the names before them.
-  #nested(block: (s: SagaBuilder) => SagaBuilder): readonly Node[] {
+  #buildBlock(block: (s: SagaBuilder) => SagaBuilder): readonly Node[] {
     const before = this.definition.nodes;
     const made = block(new SagaBuilder(this.definition, { inside: true, forward: this.#forward }));
     return made.definition.nodes.slice(before.length);
   }
 
   #step(name: string, work: Work, options: StepOptions): unknown {
-    const where = this.#where(name);
-    const made = (undo: Undo | null, pivot = false, undoOptions: UndoOptions = {}): SagaBuilder => {
+    const where = this.#describePath(name);
+    const addStep = (undo: Undo | null, pivot = false, undoOptions: UndoOptions = {}): SagaBuilder => {
       const node = stepNode(where, name, work, options, this.#forward || pivot, undo);
-      return this.#with({ ...node, pivot, undoRetry: undoRetry(where, undoOptions) }, pivot);
+      return this.#addNode({ ...node, pivot, undoRetry: undoRetry(where, undoOptions) }, pivot);
     };
-    if (this.#forward) return made(null);
+    if (this.#forward) return addStep(null);
     return {
       undo: (...given: unknown[]) => {
         const { undo, options: undoOptions } = undoFrom(where, work, given);
-        return made(undo, false, undoOptions);
+        return addStep(undo, false, undoOptions);
       },
-      undoChild: () => made({ kind: "child" }),
+      undoChild: () => addStep({ kind: "child" }),
       noUndo: (reason: string) => {
         if (typeof reason !== "string" || reason.trim() === "") throw invalid(where, "noUndo needs a reason");
-        return made({ kind: "none", reason });
+        return addStep({ kind: "none", reason });
       },
       pivot: () => {
         if (this.#inside) throw invalid(where, "a pivot must not stand inside a branch or a repetition");
-        return made(null, true);
+        return addStep(null, true);
       },
     };
   }
 
-  #with(node: Node | StepNode, pivot = false): SagaBuilder {
+  #addNode(node: Node | StepNode, pivot = false): SagaBuilder {
     const definition = { ...this.definition, nodes: [...this.definition.nodes, node] };
     return new SagaBuilder(definition, { inside: this.#inside, forward: this.#forward || pivot });
   }
 
-  #where(name: string): string {
+  #describePath(name: string): string {
     return `saga "${this.definition.name}", step "${name}"`;
   }
 }

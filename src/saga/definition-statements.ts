@@ -1,22 +1,22 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
 /** Statements on the stored definitions of sagas, and on the instances that began with them. */
 export function definitionStatements(schema: string) {
   return {
-    readDefinitions: statement(
+    readDefinitions: defineStatement(
       "sagabox.saga.read_definitions",
       `select type, version, hash, structure::text as structure from ${schema}.saga_definition
         where type || '/' || version = any($1::text::text[])`,
     ),
     // The first worker that registers a version writes it; one that comes later finds it.
-    addDefinition: statement(
+    addDefinition: defineStatement(
       "sagabox.saga.add_definition",
       `insert into ${schema}.saga_definition (type, version, hash, structure)
        values ($1::text, $2::integer, $3::text, $4::text::json)
        on conflict (type, version) do nothing
        returning type`,
     ),
-    replaceDefinition: statement(
+    replaceDefinition: defineStatement(
       "sagabox.saga.replace_definition",
       `update ${schema}.saga_definition
           set hash = $3::text, structure = $4::text::json, registered_at = clock_timestamp()
@@ -24,7 +24,7 @@ export function definitionStatements(schema: string) {
     ),
     // At most 100,000 unfinished instances are read. With those beyond, a worker still skips no record: it parks them.
     // The row without a path counts all. A record that has an incident already is left out: a person decides about it.
-    unfitRecords: statement(
+    unfitRecords: defineStatement(
       "sagabox.saga.unfit_records",
       `with unfinished as (
          select id, state from ${schema}.saga_instance
@@ -45,14 +45,14 @@ export function definitionStatements(schema: string) {
         order by path nulls first`,
     ),
     // Instances about a person: the database cannot read their records.
-    encryptedUnfinished: statement(
+    encryptedUnfinished: defineStatement(
       "sagabox.saga.encrypted_unfinished",
       `select id from ${schema}.saga_instance
         where type = $1::text and definition_version = $2::integer and ended_at is null
           and state -> '$sealed' is not null
         limit 1000`,
     ),
-    countUnfinished: statement(
+    countUnfinished: defineStatement(
       "sagabox.saga.count_unfinished",
       `select count(*)::integer as count
          from (select 1 from ${schema}.saga_instance

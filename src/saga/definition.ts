@@ -7,7 +7,7 @@ import type { Sql } from "../storage/index.ts";
 // define-saga.ts; everything that runs, draws or checks a saga reads only this.
 
 /** What every function of a definition sees. */
-export interface Seen {
+export interface StepContext {
   readonly input: unknown;
   /** Results by the name of the step; those of a group lie below its name. */
   readonly steps: Readonly<Record<string, unknown>>;
@@ -15,40 +15,44 @@ export interface Seen {
 }
 
 /** What a function outside the transaction sees as well. */
-export interface SeenOutside extends Seen {
+export interface RunStepContext extends StepContext {
   /** The same for every attempt at this step. An undo sees that of the step it undoes. */
   readonly idempotencyKey: string;
   readonly signal: AbortSignal;
   readonly attempt: number;
 }
 
-export interface SeenInside extends Seen {
+export interface TxStepContext extends StepContext {
   readonly tx: Sql;
 }
 
 /** What the undo of a step knows about it. */
-export interface Undoing {
+export interface UndoContext {
   readonly outcome: "done" | "unknown";
   readonly result?: unknown;
 }
 
 export type Work =
-  | { readonly kind: "send"; readonly command: AnyCommand; readonly data: (seen: Seen) => unknown }
-  | { readonly kind: "run"; readonly work: (seen: SeenOutside) => unknown }
-  | { readonly kind: "tx"; readonly work: (seen: SeenInside) => unknown }
+  | { readonly kind: "send"; readonly command: AnyCommand; readonly data: (seen: StepContext) => unknown }
+  | { readonly kind: "run"; readonly work: (seen: RunStepContext) => unknown }
+  | { readonly kind: "tx"; readonly work: (seen: TxStepContext) => unknown }
   | {
       readonly kind: "wait";
       readonly event: AnyEvent;
       readonly by: ((data: unknown) => string) | null;
       readonly onTimeout: "fail" | "continue";
     }
-  | { readonly kind: "delay"; readonly delayMs: (seen: Seen) => number }
-  | { readonly kind: "child"; readonly saga: SagaDefinition; readonly input: (seen: Seen) => unknown };
+  | { readonly kind: "delay"; readonly delayMs: (seen: StepContext) => number }
+  | { readonly kind: "child"; readonly saga: SagaDefinition; readonly input: (seen: StepContext) => unknown };
 
 export type Undo =
-  | { readonly kind: "send"; readonly command: AnyCommand; readonly data: (seen: Seen & Undoing) => unknown }
-  | { readonly kind: "run"; readonly work: (seen: SeenOutside & Undoing) => unknown }
-  | { readonly kind: "tx"; readonly work: (seen: SeenInside & Undoing) => unknown }
+  | {
+      readonly kind: "send";
+      readonly command: AnyCommand;
+      readonly data: (seen: StepContext & UndoContext) => unknown;
+    }
+  | { readonly kind: "run"; readonly work: (seen: RunStepContext & UndoContext) => unknown }
+  | { readonly kind: "tx"; readonly work: (seen: TxStepContext & UndoContext) => unknown }
   /** A child saga undoes itself. */
   | { readonly kind: "child" }
   | { readonly kind: "none"; readonly reason: string };
@@ -80,7 +84,7 @@ export interface GroupNode {
 export interface BranchNode {
   readonly kind: "branch";
   readonly name: string;
-  readonly choose: (seen: Seen) => string | null;
+  readonly choose: (seen: StepContext) => string | null;
   readonly ways: Readonly<Record<string, readonly Node[]>>;
 }
 
@@ -88,7 +92,7 @@ export interface RepeatNode {
   readonly kind: "repeat";
   readonly name: string;
   readonly body: readonly Node[];
-  readonly until: (seen: Seen) => boolean;
+  readonly until: (seen: StepContext) => boolean;
   readonly maxRounds: number;
 }
 
@@ -106,7 +110,7 @@ export interface SagaDefinition {
 }
 
 /** Every step, wherever it stands, with the name it is known by: that of its group comes first. */
-export function stepsOf(
+export function listSteps(
   nodes: readonly Node[],
 ): readonly { readonly path: string; readonly step: StepNode }[] {
   return nodes.flatMap((node) => {
@@ -116,31 +120,31 @@ export function stepsOf(
       case "group":
         return node.members.map((step) => ({ path: `${node.name}.${step.name}`, step }));
       case "branch":
-        return Object.values(node.ways).flatMap(stepsOf);
+        return Object.values(node.ways).flatMap(listSteps);
       case "repeat":
-        return stepsOf(node.body);
+        return listSteps(node.body);
     }
   });
 }
 
 /** A node with the number of repetitions around it. */
-interface PlacedNode {
+interface IndexedNode {
   readonly node: Node;
   readonly depth: number;
 }
 
-const indexes = new WeakMap<SagaDefinition, ReadonlyMap<string, PlacedNode>>();
+const nodeIndexes = new WeakMap<SagaDefinition, ReadonlyMap<string, IndexedNode>>();
 
-function indexOf(definition: SagaDefinition): ReadonlyMap<string, PlacedNode> {
-  let index = indexes.get(definition);
+function indexNodes(definition: SagaDefinition): ReadonlyMap<string, IndexedNode> {
+  let index = nodeIndexes.get(definition);
   if (index === undefined) {
-    index = new Map(placedNodes(definition.nodes, 0));
-    indexes.set(definition, index);
+    index = new Map(listNodes(definition.nodes, 0));
+    nodeIndexes.set(definition, index);
   }
   return index;
 }
 
-function placedNodes(nodes: readonly Node[], depth: number): (readonly [string, PlacedNode])[] {
+function listNodes(nodes: readonly Node[], depth: number): (readonly [string, IndexedNode])[] {
   return nodes.flatMap((node) => {
     const own = [node.name, { node, depth }] as const;
     switch (node.kind) {
@@ -152,40 +156,40 @@ function placedNodes(nodes: readonly Node[], depth: number): (readonly [string, 
           ...node.members.map((step) => [`${node.name}.${step.name}`, { node: step, depth }] as const),
         ];
       case "branch":
-        return [own, ...Object.values(node.ways).flatMap((way) => placedNodes(way, depth))];
+        return [own, ...Object.values(node.ways).flatMap((way) => listNodes(way, depth))];
       case "repeat":
-        return [own, ...placedNodes(node.body, depth + 1)];
+        return [own, ...listNodes(node.body, depth + 1)];
     }
   });
 }
 
 /** The step at a place. A place is the step's path, followed by `@` and the round where it is repeated. */
 export function stepAt(definition: SagaDefinition, place: string): StepNode | undefined {
-  const node = indexOf(definition).get(pathOf(place))?.node;
+  const node = indexNodes(definition).get(stripRound(place))?.node;
   return node?.kind === "step" ? node : undefined;
 }
 
 /** The step, group, branch or repetition at a place; undefined if the definition repeats it more or less often. */
 export function nodeAt(definition: SagaDefinition, place: string): Node | undefined {
   const at = place.indexOf("@");
-  const found = indexOf(definition).get(at === -1 ? place : place.slice(0, at));
+  const found = indexNodes(definition).get(at === -1 ? place : place.slice(0, at));
   const rounds = at === -1 ? 0 : place.slice(at).split(".").length;
   return found?.depth === rounds ? found.node : undefined;
 }
 
-const hearing = new WeakMap<SagaDefinition, boolean>();
+const awaitsEventsCache = new WeakMap<SagaDefinition, boolean>();
 
 /** Whether any step of it waits for an event. */
-export function hearsEvents(definition: SagaDefinition): boolean {
-  let hears = hearing.get(definition);
+export function awaitsEvents(definition: SagaDefinition): boolean {
+  let hears = awaitsEventsCache.get(definition);
   if (hears === undefined) {
-    hears = stepsOf(definition.nodes).some(({ step }) => step.work.kind === "wait");
-    hearing.set(definition, hears);
+    hears = listSteps(definition.nodes).some(({ step }) => step.work.kind === "wait");
+    awaitsEventsCache.set(definition, hears);
   }
   return hears;
 }
 
-export function pathOf(place: string): string {
+export function stripRound(place: string): string {
   const at = place.indexOf("@");
   return at === -1 ? place : place.slice(0, at);
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { command, event, saga } from "sagabox";
 import { z } from "zod";
-import { playSaga, replied, worked } from "../../test/support/play-saga.ts";
+import { runSaga, replyInput, workInput } from "../../test/support/run-saga.ts";
 import { instanceDiagram, instanceTimeline, sagaDiagram } from "./diagram.ts";
 
 const Reserve = command("stock.reserve", {
@@ -95,11 +95,11 @@ const trip = saga("trip", options)
   .run("ship", () => 1)
   .noUndo("it is last").definition;
 
-const compensated = playSaga(trip, { id: "o1" }, [
-  [40, replied("reserve", { kind: "done", result: { r: "r1" } })],
-  [100, worked("charge", { kind: "failed", error: "time out", certain: true })],
-  [900, worked("charge", { kind: "refused", error: 'no "money"; click' })],
-  [62_000, replied("reserve", { kind: "done" }, true)],
+const compensated = runSaga(trip, { id: "o1" }, [
+  [40, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
+  [100, workInput("charge", { kind: "failed", error: "time out", certain: true })],
+  [900, workInput("charge", { kind: "refused", error: 'no "money"; click' })],
+  [62_000, replyInput("reserve", { kind: "done" }, true)],
 ]);
 
 test("F11: an instance is drawn with what happened, when, for how long, and what was undone", () => {
@@ -142,19 +142,19 @@ test("F11: the time of an instance is drawn without its definition", () => {
 });
 
 test("a step under way is drawn as such, up to the latest time that is known", () => {
-  const open = playSaga(trip, { id: "o1" }, [
-    [40, replied("reserve", { kind: "done", result: { r: "r1" } })],
+  const open = runSaga(trip, { id: "o1" }, [
+    [40, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
   ]);
   expect(instanceTimeline(open)).toContain("charge under way :active, ");
   expect(instanceDiagram(trip, open)).toMatch(/s4\("charge<br\/>.*in_progress \+40 ms"\)/);
 });
 
 test("a repeated step is drawn with the round it is in, a choice with the way it took", () => {
-  const polled = playSaga(order, { id: "o1" }, [
-    [10, replied("reserve", { kind: "done", result: { r: "r1" } })],
-    [20, worked("book.hotel", { kind: "done" })],
-    [30, replied("book.flight", { kind: "done", result: { r: "r1" } })],
-    [40, worked("upgrade", { kind: "done" })],
+  const polled = runSaga(order, { id: "o1" }, [
+    [10, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
+    [20, workInput("book.hotel", { kind: "done" })],
+    [30, replyInput("book.flight", { kind: "done", result: { r: "r1" } })],
+    [40, workInput("upgrade", { kind: "done" })],
   ]);
   const drawn = instanceDiagram(order, polled);
   expect(drawn).toContain('{"express<br/>took taken"}');

@@ -1,6 +1,6 @@
 import { durationText, mermaidText } from "../telemetry/index.ts";
 import { Chart, type Mark } from "./chart.ts";
-import { pathOf, type SagaDefinition } from "./definition.ts";
+import { stripRound, type SagaDefinition } from "./definition.ts";
 import type { Effort, SagaState, SagaStatus, StepRecord } from "./state.ts";
 
 /** What a picture shows of one instance. */
@@ -12,7 +12,7 @@ export interface DrawnInstance {
   readonly state: SagaState;
 }
 
-const looks: Readonly<Record<string, string>> = {
+const styles: Readonly<Record<string, string>> = {
   pivot: "stroke-width:4px",
   undo: "fill:#fff4d6,stroke:#8a6100,color:#3d2b00,stroke-dasharray:4 3",
   done: "fill:#dff3e1,stroke:#1b6e2b,color:#06300f",
@@ -24,9 +24,9 @@ const looks: Readonly<Record<string, string>> = {
 
 /** A definition as a Mermaid flowchart: a shape for each kind of step, undo dashed, the pivot with a thick border. */
 export function sagaDiagram(definition: SagaDefinition): string {
-  const nothing = (): Mark => ({});
-  const chart = new Chart({ step: nothing, undo: nothing });
-  return withLooks(chart.draw(definition, "start", "completed"), chart);
+  const noMark = (): Mark => ({});
+  const chart = new Chart({ step: noMark, undo: noMark });
+  return addStyles(chart.draw(definition, "start", "completed"), chart);
 }
 
 /** The same for one instance: what happened, how long after its start, how long it took; what is grey has not happened. */
@@ -34,10 +34,11 @@ export function instanceDiagram(definition: SagaDefinition, instance: DrawnInsta
   const { records, choices, rounds } = instance.state;
   const latest = new Map<string, { readonly place: string; readonly record: StepRecord }>();
   for (const [place, record] of Object.entries(records)) {
-    const known = latest.get(pathOf(place));
-    if (known === undefined || known.record.unit <= record.unit) latest.set(pathOf(place), { place, record });
+    const known = latest.get(stripRound(place));
+    if (known === undefined || known.record.unit <= record.unit)
+      latest.set(stripRound(place), { place, record });
   }
-  const beganMs = beginOf(instance.state);
+  const beganMs = findStartMs(instance.state);
   const chart = new Chart({
     step: (path) => {
       const found = latest.get(path);
@@ -51,12 +52,12 @@ export function instanceDiagram(definition: SagaDefinition, instance: DrawnInsta
       return undo === undefined ? { look: "idle" } : undoMark(undo, beganMs);
     },
   });
-  return withLooks(chart.draw(definition, instance.key, instance.status), chart);
+  return addStyles(chart.draw(definition, instance.key, instance.status), chart);
 }
 
 /** One instance as a Mermaid gantt chart: when each step and each undo ran, and for how long. Needs no definition. */
 export function instanceTimeline({ type, key, status, state }: DrawnInstance): string {
-  const lastMs = Math.max(0, ...Object.values(state.records).flatMap(timesOf));
+  const lastMs = Math.max(0, ...Object.values(state.records).flatMap(listTimes));
   const entries = Object.entries(state.records).sort(([, a], [, b]) => a.startedAtMs - b.startedAtMs);
   const undone = entries
     .flatMap(([place, { undo }]) => (undo === undefined ? [] : [[place, undo] as const]))
@@ -72,33 +73,36 @@ export function instanceTimeline({ type, key, status, state }: DrawnInstance): s
     "  axisFormat %H:%M:%S",
     ...bars(
       "Steps",
-      entries.map(([place, record]) => [place, record, tagOf(record.status)]),
+      entries.map(([place, record]) => [place, record, ganttTag(record.status)]),
     ),
     ...bars(
       "Undo",
-      undone.map(([place, undo]) => [`undo ${place}`, undo, tagOf(undo.status)]),
+      undone.map(([place, undo]) => [`undo ${place}`, undo, ganttTag(undo.status)]),
     ),
   ].join("\n");
 }
 
 function stepMark(place: string, record: StepRecord, beganMs: number): Mark {
   const round = place.includes("@") ? `round ${place.slice(place.indexOf("@") + 1)}, ` : "";
-  return { note: `${round}${record.status} ${times(record, beganMs)}`, look: lookOf(record.status) };
+  return {
+    note: `${round}${record.status} ${describeTimes(record, beganMs)}`,
+    look: styleForStatus(record.status),
+  };
 }
 
 function undoMark(undo: NonNullable<StepRecord["undo"]>, beganMs: number): Mark {
   const look = undo.status === "failed" ? "failed" : undo.status === "in_progress" ? "open" : "undone";
-  return { note: `${undo.status} ${times(undo, beganMs)}`, look };
+  return { note: `${undo.status} ${describeTimes(undo, beganMs)}`, look };
 }
 
-function times({ startedAtMs, endedAtMs, attempt, error }: Effort, beganMs: number): string {
+function describeTimes({ startedAtMs, endedAtMs, attempt, error }: Effort, beganMs: number): string {
   const took = endedAtMs === undefined ? "" : `, took ${durationText(endedAtMs - startedAtMs)}`;
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
   const why = error === undefined ? "" : `: ${error.slice(0, 80)}`;
   return `+${durationText(startedAtMs - beganMs)}${took}${tries}${why}`;
 }
 
-function lookOf(status: StepRecord["status"]): string {
+function styleForStatus(status: StepRecord["status"]): string {
   switch (status) {
     case "completed":
       return "done";
@@ -114,16 +118,16 @@ function lookOf(status: StepRecord["status"]): string {
   }
 }
 
-function beginOf({ records }: SagaState): number {
+function findStartMs({ records }: SagaState): number {
   const began = Object.values(records).map(({ startedAtMs }) => startedAtMs);
   return began.length === 0 ? 0 : Math.min(...began);
 }
 
-function timesOf({ startedAtMs, endedAtMs, undo }: StepRecord): number[] {
+function listTimes({ startedAtMs, endedAtMs, undo }: StepRecord): number[] {
   return [startedAtMs, endedAtMs ?? 0, undo?.startedAtMs ?? 0, undo?.endedAtMs ?? 0];
 }
 
-function tagOf(status: string): string {
+function ganttTag(status: string): string {
   if (status === "failed") return "crit, ";
   return status === "in_progress" ? "active, " : "done, ";
 }
@@ -147,9 +151,9 @@ function barText(text: string): string {
   return mermaidText(text).replaceAll(":", "_");
 }
 
-function withLooks(lines: readonly string[], chart: Chart): string {
-  const used = [...chart.looks()].flatMap(([look, ids]) => [
-    `  classDef ${look} ${looks[look] ?? ""}`,
+function addStyles(lines: readonly string[], chart: Chart): string {
+  const used = [...chart.styles()].flatMap(([look, ids]) => [
+    `  classDef ${look} ${styles[look] ?? ""}`,
     `  class ${ids.join(",")} ${look}`,
   ]);
   return [...lines, ...used].join("\n");

@@ -1,7 +1,13 @@
 import type { Json } from "../message/index.ts";
 import { retryDelay } from "../retry/index.ts";
-import { pathOf, type SagaDefinition, type Seen, type StepNode, type Undoing } from "./definition.ts";
-import { copyOfState } from "./copy-state.ts";
+import {
+  stripRound,
+  type SagaDefinition,
+  type StepContext,
+  type StepNode,
+  type UndoContext,
+} from "./definition.ts";
+import { copyState } from "./copy-state.ts";
 import type { Change, DecisionPorts, SagaEffect } from "./decision.ts";
 import { stepsFor } from "./event-key.ts";
 import type { Effort, SagaState, SagaStatus, Snapshot, StepRecord } from "./state.ts";
@@ -20,7 +26,7 @@ export class Draft {
     this.definition = definition;
     this.snapshot = snapshot;
     this.ports = ports;
-    this.state = copyOfState(snapshot.state);
+    this.state = copyState(snapshot.state);
     this.status = snapshot.status;
   }
 
@@ -29,8 +35,8 @@ export class Draft {
   }
 
   /** What the functions of the definition see now. */
-  seen(): Seen {
-    return { input: this.snapshot.input, steps: resultsOf(this.state), sagaId: this.snapshot.id };
+  stepContext(): StepContext {
+    return { input: this.snapshot.input, steps: collectResults(this.state), sagaId: this.snapshot.id };
   }
 
   /** The paths of the steps that an event is for. */
@@ -50,10 +56,10 @@ export class Draft {
 }
 
 /** Results by name, the latest round of a repeated step winning. */
-export function resultsOf({ records }: SagaState): Record<string, unknown> {
+export function collectResults({ records }: SagaState): Record<string, unknown> {
   const results: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
   for (const [place, result] of resultsInOrder(records)) {
-    const [name = "", member] = pathOf(place).split(".");
+    const [name = "", member] = stripRound(place).split(".");
     if (member === undefined) results[name] = result;
     else results[name] = { ...(results[name] as Record<string, Json | undefined>), [member]: result };
   }
@@ -94,21 +100,21 @@ export function newRecord(nowMs: number, status: StepRecord["status"], unit: num
 }
 
 /** No longer waited for, and no longer tried. */
-export function end(effort: Effort, nowMs: number, error?: string): void {
+export function endEffort(effort: Effort, nowMs: number, error?: string): void {
   effort.nextAtMs = undefined;
   effort.dueAtMs = undefined;
   effort.endedAtMs = nowMs;
-  effort.error = error === undefined ? undefined : storable(error);
+  effort.error = error === undefined ? undefined : toStorableText(error);
 }
 
 // Whatever somebody else put into a message: as much as is good to read, and nothing that a database refuses.
 const unstorable = /[\0\p{Cs}]/gu;
 
-export function storable(error: string): string {
+export function toStorableText(error: string): string {
   return error.slice(0, 1_000).replace(unstorable, "\uFFFD");
 }
 
 /** What the undo of a step is told about it. */
-export function undoing({ outcome, result }: StepRecord): Undoing {
+export function toUndoContext({ outcome, result }: StepRecord): UndoContext {
   return outcome === "done" ? { outcome: "done", result } : { outcome: "unknown" };
 }

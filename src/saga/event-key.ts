@@ -1,8 +1,8 @@
-import { stepsOf, type SagaDefinition, type Work } from "./definition.ts";
+import { listSteps, type SagaDefinition, type Work } from "./definition.ts";
 
 type Wait = Extract<Work, { kind: "wait" }>;
 
-interface Heard {
+interface ReceivedEvent {
   readonly type: string;
   readonly data: unknown;
 }
@@ -13,8 +13,12 @@ export function keyFor({ event, by }: Wait, data: unknown): string {
 }
 
 /** The key that an event has for the steps that wait for it, if it is another than that of the instance. */
-export function otherKey(definition: SagaDefinition, key: string, { type, data }: Heard): string | undefined {
-  const keys = waitsOf(definition, type).map(({ wait }) => keyFor(wait, data));
+export function otherKey(
+  definition: SagaDefinition,
+  key: string,
+  { type, data }: ReceivedEvent,
+): string | undefined {
+  const keys = findWaits(definition, type).map(({ wait }) => keyFor(wait, data));
   return keys.includes(key) ? undefined : keys[0];
 }
 
@@ -25,27 +29,27 @@ export function otherKey(definition: SagaDefinition, key: string, { type, data }
 export function stepsFor(
   definition: SagaDefinition,
   key: () => string,
-  { type, data }: Heard,
+  { type, data }: ReceivedEvent,
 ): ReadonlySet<string> {
-  const waits = waitsOf(definition, type);
+  const waits = findWaits(definition, type);
   if (waits.length === 0) return new Set();
-  const ours = said(key);
-  const meant = waits.filter(({ wait }) => ours !== undefined && said(() => keyFor(wait, data)) === ours);
+  const ours = tryKey(key);
+  const meant = waits.filter(({ wait }) => ours !== undefined && tryKey(() => keyFor(wait, data)) === ours);
   const found = meant.length === 0 && holdsErased(data) ? waits : meant;
   return new Set(found.map(({ path }) => path));
 }
 
-function waitsOf(
+function findWaits(
   { nodes }: SagaDefinition,
   type: string,
 ): readonly { readonly path: string; readonly wait: Wait }[] {
-  return stepsOf(nodes).flatMap(({ path, step: { work } }) =>
+  return listSteps(nodes).flatMap(({ path, step: { work } }) =>
     work.kind === "wait" && work.event.name === type ? [{ path, wait: work }] : [],
   );
 }
 
 // The functions of one version are asked about what another one was sent: what they throw is no answer.
-function said(key: () => string): string | undefined {
+function tryKey(key: () => string): string | undefined {
   try {
     return key();
   } catch {

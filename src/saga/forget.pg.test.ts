@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { event, saga } from "sagabox";
 import { z } from "zod";
-import { sagaHouse } from "../../test/support/saga-house.ts";
+import { sagaHarness } from "../../test/support/saga-harness.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { forgetSagas } from "./forget.ts";
 
@@ -9,7 +9,7 @@ const Approved = event("approvals.given", { schema: z.object({ id: z.string() })
 const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
 
 test("F3: ended instances are forgotten after their retention, while the audit log keeps their lines; running ones never", async () => {
-  const { bus, start, at, pool } = await sagaHouse();
+  const { bus, start, at, pool } = await sagaHarness();
   const quick = saga("quick", options)
     .run("only", () => 1)
     .noUndo("nothing to undo");

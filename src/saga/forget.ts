@@ -1,8 +1,8 @@
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
 import { sagaStatements } from "./statements.ts";
 
 const BATCH = 500;
-const MAIL_BATCH = 5_000;
+const PENDING_INPUT_BATCH = 5_000;
 
 export interface ForgetSagasOptions {
   /** How long ago an instance must have ended. */
@@ -22,7 +22,7 @@ export async function forgetSagas(
   schema: string,
   { olderThanMs, batchSize = BATCH, signal }: ForgetSagasOptions,
 ): Promise<{ readonly instances: number; readonly mail: number }> {
-  const { forget, forgetUnclaimed } = sagaStatements(quotedSchema(schema));
+  const { forget, forgetUnclaimed } = sagaStatements(quoteSchema(schema));
   const inBatches = async (removed: () => Promise<number>, size: number): Promise<number> => {
     let total = 0;
     while (signal?.aborted !== true) {
@@ -37,8 +37,8 @@ export async function forgetSagas(
     batchSize,
   );
   const mail = await inBatches(
-    async () => (await database.run(forgetUnclaimed, [MAIL_BATCH])).rowCount,
-    MAIL_BATCH,
+    async () => (await database.run(forgetUnclaimed, [PENDING_INPUT_BATCH])).rowCount,
+    PENDING_INPUT_BATCH,
   );
   return { instances, mail };
 }

@@ -1,4 +1,4 @@
-import { abandon, beginStep, failStep, messageOf } from "./begin.ts";
+import { abandon, beginStep, failStep, storableErrorText } from "./begin.ts";
 import { undoUnit } from "./backward.ts";
 import type { BranchNode, GroupNode, Node, RepeatNode, StepNode } from "./definition.ts";
 import { newRecord, type Draft } from "./draft.ts";
@@ -12,18 +12,18 @@ export type Progress = "done" | "waiting" | "failed";
  * never stored, so it cannot disagree with what happened.
  */
 export function goForward(draft: Draft): Progress {
-  return sequence(draft, draft.definition.nodes, "");
+  return visitSequence(draft, draft.definition.nodes, "");
 }
 
-function sequence(draft: Draft, nodes: readonly Node[], round: string): Progress {
+function visitSequence(draft: Draft, nodes: readonly Node[], round: string): Progress {
   for (const node of nodes) {
-    const progress = visit(draft, node, round);
+    const progress = visitNode(draft, node, round);
     if (progress !== "done") return progress;
   }
   return "done";
 }
 
-function visit(draft: Draft, node: Node, round: string): Progress {
+function visitNode(draft: Draft, node: Node, round: string): Progress {
   switch (node.kind) {
     case "step":
       return visitStep(draft, node, node.name + round, () => (draft.state.units += 1));
@@ -38,12 +38,12 @@ function visit(draft: Draft, node: Node, round: string): Progress {
 
 function visitStep(draft: Draft, step: StepNode, place: string, unit: () => number): Progress {
   const record = draft.state.records[place] ?? beginStep(draft, place, step, unit());
-  const progress = progressOf(record);
+  const progress = toProgress(record);
   if (progress === "done" && (step.pivot || record.pivot === true)) draft.state.pivoted = true;
   return progress;
 }
 
-function progressOf({ status }: StepRecord): Progress {
+function toProgress({ status }: StepRecord): Progress {
   if (status === "in_progress") return "waiting";
   return status === "failed" ? "failed" : "done";
 }
@@ -51,16 +51,21 @@ function progressOf({ status }: StepRecord): Progress {
 function visitGroup(draft: Draft, group: GroupNode, round: string): Progress {
   const places = group.members.map((step) => ({ step, place: `${group.name}.${step.name}${round}` }));
   let unit: number | undefined;
-  const shared = (): number => (unit ??= draft.state.units += 1);
-  const progress = places.map(({ step, place }) => visitStep(draft, step, place, shared));
+  const nextUnit = (): number => (unit ??= draft.state.units += 1);
+  const progress = places.map(({ step, place }) => visitStep(draft, step, place, nextUnit));
   return group.mode === "all"
-    ? allOf(draft, group, places, progress)
-    : anyOf(draft, group.name + round, places, progress);
+    ? visitAllGroup(draft, group, places, progress)
+    : visitAnyGroup(draft, group.name + round, places, progress);
 }
 
-type Places = readonly { readonly step: StepNode; readonly place: string }[];
+type GroupSteps = readonly { readonly step: StepNode; readonly place: string }[];
 
-function allOf(draft: Draft, group: GroupNode, places: Places, progress: readonly Progress[]): Progress {
+function visitAllGroup(
+  draft: Draft,
+  group: GroupNode,
+  places: GroupSteps,
+  progress: readonly Progress[],
+): Progress {
   if (!progress.includes("failed")) return progress.includes("waiting") ? "waiting" : "done";
   // After the pivot nothing is undone, so the others are always let finish.
   if (group.whenOneFails === "abandon" && !draft.state.pivoted) {
@@ -71,7 +76,12 @@ function allOf(draft: Draft, group: GroupNode, places: Places, progress: readonl
 }
 
 // The first to succeed is enough. What the others did, or may have done, is undone before the saga goes on.
-function anyOf(draft: Draft, group: string, places: Places, progress: readonly Progress[]): Progress {
+function visitAnyGroup(
+  draft: Draft,
+  group: string,
+  places: GroupSteps,
+  progress: readonly Progress[],
+): Progress {
   const { records, choices } = draft.state;
   choices[group] ??= places.find(({ place }) => records[place]?.status === "completed")?.place ?? null;
   const winner = choices[group];
@@ -88,10 +98,10 @@ function anyOf(draft: Draft, group: string, places: Places, progress: readonly P
 function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress {
   const place = branch.name + round;
   const known = draft.state.records[place];
-  if (known !== undefined) return progressOf(known); // it failed, or a person has decided
+  if (known !== undefined) return toProgress(known); // it failed, or a person has decided
   let way = draft.state.choices[place];
   if (way === undefined) {
-    const chosen = attempted(draft, place, () => ({ way: branch.choose(draft.seen()) }))?.way;
+    const chosen = tryOrFail(draft, place, () => ({ way: branch.choose(draft.stepContext()) }))?.way;
     if (draft.state.records[place] !== undefined) return "failed";
     if (chosen === undefined || (chosen !== null && !Object.hasOwn(branch.ways, chosen))) {
       failNode(draft, place, `there is no way "${chosen}"`);
@@ -101,18 +111,18 @@ function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress 
     draft.state.choices[place] = way;
     draft.note({ event: "noted", place, note: way === null ? "not taken" : `took "${way}"` });
   }
-  return way === null ? "done" : sequence(draft, branch.ways[way] ?? [], round);
+  return way === null ? "done" : visitSequence(draft, branch.ways[way] ?? [], round);
 }
 
 function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress {
   const place = repeat.name + round;
   const known = draft.state.records[place];
-  if (known !== undefined) return progressOf(known); // it failed, or a person has decided
+  if (known !== undefined) return toProgress(known); // it failed, or a person has decided
   const rounds = (draft.state.rounds[place] ??= { round: 1, over: false });
   while (!rounds.over) {
-    const progress = sequence(draft, repeat.body, `${round === "" ? "@" : `${round}.`}${rounds.round}`);
+    const progress = visitSequence(draft, repeat.body, `${round === "" ? "@" : `${round}.`}${rounds.round}`);
     if (progress !== "done") return progress;
-    const over = attempted(draft, place, () => Boolean(repeat.until(draft.seen())));
+    const over = tryOrFail(draft, place, () => Boolean(repeat.until(draft.stepContext())));
     if (over === undefined) return "failed";
     if (over) rounds.over = true;
     else if (rounds.round >= repeat.maxRounds) {
@@ -124,11 +134,11 @@ function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress 
   return "done";
 }
 
-function attempted<T>(draft: Draft, place: string, work: () => T): T | undefined {
+function tryOrFail<T>(draft: Draft, place: string, work: () => T): T | undefined {
   try {
     return work();
   } catch (thrown) {
-    failNode(draft, place, `its own function failed: ${messageOf(thrown)}`);
+    failNode(draft, place, `its own function failed: ${storableErrorText(thrown)}`);
     return undefined;
   }
 }

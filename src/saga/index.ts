@@ -2,26 +2,26 @@
 // engine, pure; one transaction per transition holds the new state, its history and the commands that follow from it.
 // A saga is a consumer like any other; what is due without a message (local steps, timeouts) is found by the runner.
 export { saga, type SagaOptions } from "./define-saga.ts";
-export { stepsOf, type SagaDefinition } from "./definition.ts";
+export { listSteps, type SagaDefinition } from "./definition.ts";
 export { definitionStatements } from "./definition-statements.ts";
 export { compareDefinitions, type DefinitionComparison, type UnfitStep } from "./stored-definitions.ts";
 export { decide } from "./decide.ts";
 export type { Change, Decision, DecisionPorts, SagaEffect } from "./decision.ts";
 export { instanceDiagram, instanceTimeline, sagaDiagram, type DrawnInstance } from "./diagram.ts";
-export type { Drawn } from "./drawn.ts";
+export type { ReplayValues } from "./replay-values.ts";
 export { otherKey } from "./event-key.ts";
 export { forgetSagas, type ForgetSagasOptions } from "./forget.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
 export { measureSagas } from "./measure.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
-export { stuckPlaces } from "./operate.ts";
+export { findStuckSteps } from "./operate.ts";
 export type { OpenTransaction } from "./instance-handle.ts";
 export type { SagaTransaction } from "./engine.ts";
 export { replay, type RecordedLine, type RecordedSaga, type RecordedTurn, type Replayed } from "./replay.ts";
-export { openInstance, type InstanceRow, type Loaded } from "./saga-store.ts";
-export { noKeyHere, openedText, sealedText, sealOf } from "./sealing.ts";
-export type { SagaVault, SealedPlace } from "./sealing.ts";
-export { Sagas, type Defined, type SagasParts } from "./sagas.ts";
+export { openInstance, type InstanceRow, type LoadedInstance } from "./saga-store.ts";
+export { keyUnavailable, decryptText, encryptText, findCipher } from "./subject-cipher.ts";
+export type { SagaVault, FieldPath } from "./subject-cipher.ts";
+export { Sagas, type HasDefinition, type SagasParts } from "./sagas.ts";
 export { sagaStatements } from "./statements.ts";
 export {
   hasEnded,
@@ -34,7 +34,7 @@ export {
 } from "./state.ts";
 export type { Started } from "./start.ts";
 export { statusDiagram, statusMoves, type StatusMove } from "./status-moves.ts";
-export { localWork, nextDueMs, waitingFor } from "./timers.ts";
+export { listLocalWork, nextDueMs, waitingFor } from "./timers.ts";
 export type {
   Ctx,
   Group,

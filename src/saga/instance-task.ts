@@ -1,24 +1,24 @@
 import { isSagaboxError } from "../errors/index.ts";
 import { after, sleep, systemClock, type CancelTimer } from "../runtime/index.ts";
-import { messageOf } from "./begin.ts";
+import { storableErrorText } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
-import { InstanceGone, InstanceHandle, nameOf, type HandleParts } from "./instance-handle.ts";
-import { doOutside, unwanted } from "./local-step.ts";
-import { Seat, type Places } from "./places.ts";
+import { InstanceGone, InstanceHandle, workName, type HandleParts } from "./instance-handle.ts";
+import { runLocalStep, abandonedOutcome } from "./local-step.ts";
+import { Permit, type Semaphore } from "./semaphore.ts";
 import { hasEnded } from "./state.ts";
 import type { LocalWork } from "./timers.ts";
-import { tracedStep } from "./trace-saga.ts";
-import { Wanted } from "./wanted.ts";
+import { traceStep } from "./trace-saga.ts";
+import { Cancellation } from "./cancellation.ts";
 
 interface TaskParts extends HandleParts {
-  readonly places: Places;
+  readonly places: Semaphore;
   /** Something may have been left for it. */
   readonly mail: boolean;
 }
 
 const FIRST_WAIT_MS = 20;
-const LONGEST_WAIT_MS = 5_000;
+const MAX_WAIT_MS = 5_000;
 const LATE_TRIES = 8;
 const LOOK_EVERY_MS = 1_000;
 
@@ -32,16 +32,16 @@ type Next = "again" | "wait" | "queued" | "settling" | "over";
 export class InstanceTask {
   readonly #parts: TaskParts;
   readonly #handle: InstanceHandle;
-  readonly #running = new Map<string, Wanted>();
+  readonly #running = new Map<string, Cancellation>();
   /** Those of them that have ended and are being written. */
   readonly #saving = new Set<string>();
-  readonly #lost = new Wanted();
-  readonly #seat: Seat;
+  readonly #lost = new Cancellation();
+  readonly #permit: Permit;
   #wake: (() => void) | undefined;
   #cancelLook: CancelTimer | undefined;
   #lookAtMs = Infinity;
   #awake = false;
-  #mail: boolean;
+  #hasPendingInput: boolean;
   #ticking = false;
   /** What is due is being begun. */
   #turning = false;
@@ -54,9 +54,9 @@ export class InstanceTask {
 
   constructor(parts: TaskParts) {
     this.#parts = parts;
-    this.#seat = new Seat(parts.places, () => this.#wake?.());
+    this.#permit = new Permit(parts.places, () => this.#wake?.());
     this.#handle = new InstanceHandle(parts);
-    this.#mail = parts.mail;
+    this.#hasPendingInput = parts.mail;
   }
 
   run(): Promise<void> {
@@ -66,13 +66,13 @@ export class InstanceTask {
 
   /** Something came for it, or it was moved by somebody else. */
   poke(): void {
-    this.#mail = true;
-    this.#goOn();
+    this.#hasPendingInput = true;
+    this.#wakeUp();
   }
 
   /** Whether something came that nobody has looked at. */
   get poked(): boolean {
-    return this.#mail;
+    return this.#hasPendingInput;
   }
 
   /** Whether it has come to its end, so that time alone moves it no more. */
@@ -83,19 +83,19 @@ export class InstanceTask {
   /** Somebody else has it now. */
   lose(reason = new Error("another process has taken the saga over")): void {
     this.#stopping = true;
-    this.#lost.end(reason);
-    for (const wanted of this.#running.values()) wanted.end(reason);
+    this.#lost.cancel(reason);
+    for (const wanted of this.#running.values()) wanted.cancel(reason);
     this.#wake?.();
   }
 
   /** Begins nothing more and lets local steps finish; they are told that they should. */
   async stop(): Promise<void> {
     this.#stopping = true;
-    this.#goOn();
+    this.#wakeUp();
     await this.#run;
   }
 
-  #goOn(): void {
+  #wakeUp(): void {
     this.#awake = true;
     this.#wake?.();
   }
@@ -103,28 +103,28 @@ export class InstanceTask {
   async #work(): Promise<void> {
     while (!this.#lost.ended) {
       this.#turning = true;
-      const next = this.#seated() ?? this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
+      const next = this.#acquirePermit() ?? this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
       this.#turning = false;
-      this.#leaveWhileWriting();
+      this.#releasePermitWhileWriting();
       if (next === "over") break;
-      if (next === "wait") await this.#nextThing();
-      if (next === "queued" || (next === "settling" && this.#releasing)) await this.#woken();
+      if (next === "wait") await this.#waitForNext();
+      if (next === "queued" || (next === "settling" && this.#releasing)) await this.#waitForWake();
     }
     this.#cancelLook?.();
     if (!this.#lost.ended && !this.#released) await this.#handle.release().catch(() => undefined); // it runs out by itself
-    this.#seat.leave();
+    this.#permit.release();
   }
 
   /** Undefined when there is a place for it, or when it needs none. Others may have time for what waits for too long. */
-  #seated(): Next | undefined {
-    if (this.#released || this.#releasing || this.#stopping || this.#seat.take()) return undefined;
-    return this.#seat.dismissed && this.#running.size === 0 ? "over" : "queued";
+  #acquirePermit(): Next | undefined {
+    if (this.#released || this.#releasing || this.#stopping || this.#permit.acquire()) return undefined;
+    return this.#permit.dismissed && this.#running.size === 0 ? "over" : "queued";
   }
 
   // What was done is only to be written: its place is for others meanwhile, unless more is under way or being begun.
-  #leaveWhileWriting(): void {
-    if (this.#turning || !this.#seat.taken || this.#saving.size === 0) return;
-    if (this.#saving.size === this.#running.size) this.#seat.leave();
+  #releasePermitWhileWriting(): void {
+    if (this.#turning || !this.#permit.taken || this.#saving.size === 0) return;
+    if (this.#saving.size === this.#running.size) this.#permit.release();
   }
 
   /** One round in which the database need not be asked. Undefined when it must; or when it fails, as the long one then does. */
@@ -133,12 +133,12 @@ export class InstanceTask {
     if (this.#released) return "over";
     if (this.#releasing) return "settling";
     try {
-      if (this.#mail || this.#handle.clockHasWork()) return undefined;
-      const due = this.#due();
+      if (this.#hasPendingInput || this.#handle.isClockDue()) return undefined;
+      const due = this.#dueWork();
       if (due.some(({ kind }) => kind === "tx")) return undefined;
       this.#abortUnwanted();
-      for (const work of due) this.#outside(work);
-      return this.#rest();
+      for (const work of due) this.#startWork(work);
+      return this.#nextAfterTurn();
     } catch {
       return undefined;
     }
@@ -150,58 +150,59 @@ export class InstanceTask {
     this.#awake = false;
     if (this.#released) return "over";
     if (this.#releasing) return "settling";
-    if (this.#mail || handle.clockHasWork()) {
-      this.#mail = false;
+    if (this.#hasPendingInput || handle.isClockDue()) {
+      this.#hasPendingInput = false;
       this.#ticking = true;
       await handle.tick().finally(() => (this.#ticking = false));
     }
     this.#abortUnwanted();
-    const due = this.#due();
+    const due = this.#dueWork();
     for (const work of due) {
-      if (work.kind === "run") this.#outside(work);
-      else if (await handle.inside(work, (decision) => this.#isLast(decision, 0))) {
+      if (work.kind === "run") this.#startWork(work);
+      else if (await handle.runInTransaction(work, (decision) => this.#isLast(decision, 0))) {
         this.#released = true;
         return "over";
       }
     }
-    return due.some(({ kind }) => kind === "tx") ? "again" : this.#rest();
+    return due.some(({ kind }) => kind === "tx") ? "again" : this.#nextAfterTurn();
   }
 
-  #due(): readonly LocalWork[] {
-    return this.#stopping ? [] : this.#handle.work();
+  #dueWork(): readonly LocalWork[] {
+    return this.#stopping ? [] : this.#handle.dueWork();
   }
 
   /** What follows when everything that is due has been begun. */
-  #rest(): Next {
-    if (this.#running.size === 0 && (this.#stopping || !this.#dueSoon())) return "over";
+  #nextAfterTurn(): Next {
+    if (this.#running.size === 0 && (this.#stopping || !this.#isDueSoon())) return "over";
     return "wait";
   }
 
-  #dueSoon(): boolean {
+  #isDueSoon(): boolean {
     const { dueMs, nowMs } = this.#handle;
-    return this.#mail || (dueMs !== null && dueMs <= nowMs);
+    return this.#hasPendingInput || (dueMs !== null && dueMs <= nowMs);
   }
 
-  #outside(work: LocalWork): void {
-    const name = nameOf(work);
-    if (!this.#running.has(name)) void this.#do(work, name);
+  #startWork(work: LocalWork): void {
+    const name = workName(work);
+    if (!this.#running.has(name)) void this.#runWork(work, name);
   }
 
-  async #do(work: LocalWork, name: string): Promise<void> {
-    const wanted = new Wanted();
+  async #runWork(work: LocalWork, name: string): Promise<void> {
+    const wanted = new Cancellation();
     this.#running.set(name, wanted);
-    const tellLate = (outcome: WorkOutcome): void => void this.#tellLate(work, outcome);
+    const reportLate = (outcome: WorkOutcome): void => void this.#reportLate(work, outcome);
     const { instance } = this.#handle;
     const { spans } = this.#parts.engine.parts;
     const doing =
-      unwanted(work) ?? tracedStep(spans, work, instance, () => doOutside(work, instance, wanted, tellLate));
+      abandonedOutcome(work) ??
+      traceStep(spans, work, instance, () => runLocalStep(work, instance, wanted, reportLate));
     const outcome = doing instanceof Promise ? await doing : doing;
-    if (this.#lost.ended) await this.#tellLate(work, outcome);
+    if (this.#lost.ended) await this.#reportLate(work, outcome);
     // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
     else if (!this.#stopping || outcome.kind === "done") {
       const isLast = (decision: Decision): boolean => {
         this.#saving.add(name);
-        this.#leaveWhileWriting();
+        this.#releasePermitWhileWriting();
         return (this.#releasing = this.#isLast(decision, 1));
       };
       const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
@@ -210,15 +211,15 @@ export class InstanceTask {
       if (released === true) this.#released = true;
     }
     this.#running.delete(name);
-    this.#goOn();
+    this.#wakeUp();
   }
 
   // Nobody may have the instance any more, or somebody else: whoever has it next finds this.
-  async #tellLate(work: LocalWork, outcome: WorkOutcome): Promise<void> {
+  async #reportLate(work: LocalWork, outcome: WorkOutcome): Promise<void> {
     if (outcome.kind !== "done") return;
     for (let tries = 1; tries <= LATE_TRIES; tries++) {
       try {
-        return await this.#handle.post(work, outcome);
+        return await this.#handle.reportLate(work, outcome);
       } catch {
         await sleep(FIRST_WAIT_MS * 2 ** tries);
       }
@@ -227,8 +228,8 @@ export class InstanceTask {
 
   // If nothing is left to be done here afterwards, the claim is given back in the same statement.
   #isLast({ state }: Decision, running: number): boolean {
-    if (this.#running.size > running || this.#mail || this.#ticking) return false;
-    return this.#stopping || this.#handle.work(state).length === 0;
+    if (this.#running.size > running || this.#hasPendingInput || this.#ticking) return false;
+    return this.#stopping || this.#handle.dueWork(state).length === 0;
   }
 
   #abortUnwanted(): void {
@@ -237,26 +238,26 @@ export class InstanceTask {
       const [place = "", undo] = name.split(" ");
       const record = records[place];
       const status = undo === "undo" ? record?.undo?.status : record?.status;
-      if (this.#stopping) wanted.end(new Error("the worker stops"));
+      if (this.#stopping) wanted.cancel(new Error("the worker stops"));
       else if (status !== "in_progress" || (undo !== "undo" && record?.abandoned !== undefined)) {
-        wanted.end(new Error(record?.abandoned ?? "the saga does not want it any more"));
+        wanted.cancel(new Error(record?.abandoned ?? "the saga does not want it any more"));
       }
     }
   }
 
-  #nextThing(): Promise<void> | undefined {
-    if (this.#awake || this.#mail || this.#lost.ended) return undefined;
-    this.#lookLater();
-    return this.#woken();
+  #waitForNext(): Promise<void> | undefined {
+    if (this.#awake || this.#hasPendingInput || this.#lost.ended) return undefined;
+    this.#scheduleLook();
+    return this.#waitForWake();
   }
 
-  #woken(): Promise<void> {
+  #waitForWake(): Promise<void> {
     return new Promise((resolve) => (this.#wake = resolve));
   }
 
   // Nobody else looks while the instance is claimed, so that we do now and then. What is being done is due all the time;
   // it says when it is done.
-  #lookLater(): void {
+  #scheduleLook(): void {
     const { dueMs, nowMs } = this.#handle;
     const waitMs = dueMs === null || dueMs <= nowMs ? LOOK_EVERY_MS : Math.min(LOOK_EVERY_MS, dueMs - nowMs);
     const atMs = systemClock.monotonicMs() + waitMs;
@@ -288,13 +289,13 @@ export class InstanceTask {
       await this.#handle.release().catch(() => undefined); // whoever looks at it next sees why
       return this.lose(error);
     }
-    const retryInMs = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#failures++, 10));
+    const retryInMs = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#failures++, 10));
     if (!isSagaboxError(error, "SAGA_CONFLICT")) {
       const { type, id, traceparent } = this.#handle.instance;
-      const told = { type, id, error: messageOf(error).slice(0, 500), retryInMs };
-      this.#parts.engine.parts.observer.tell("saga.failed", told, { sagaId: id, traceparent });
+      const told = { type, id, error: storableErrorText(error).slice(0, 500), retryInMs };
+      this.#parts.engine.parts.observer.emit("saga.failed", told, { sagaId: id, traceparent });
     }
     await sleep(retryInMs, this.#lost.signal);
-    if (this.#stopping && this.#failures > 3) this.#lost.end(new Error("stopped"));
+    if (this.#stopping && this.#failures > 3) this.#lost.cancel(new Error("stopped"));
   }
 }

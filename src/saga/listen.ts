@@ -1,15 +1,15 @@
 import { retryAfter } from "../errors/index.ts";
 import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.ts";
-import { replyContract, replyTopicOf, type AnyEvent, type Json, type ReplyBody } from "../message/index.ts";
+import { replyContract, replyTopicFor, type AnyEvent, type Json, type ReplyBody } from "../message/index.ts";
 import type { Sql } from "../storage/index.ts";
-import { storable } from "./draft.ts";
+import { toStorableText } from "./draft.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import { eventConsumer, replyConsumer } from "./event-consumer.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
-import { letterText, withoutFields } from "./letter.ts";
+import { encodePendingInput, withoutFields } from "./pending-input.ts";
 import { sagaReplies } from "./saga-command.ts";
-import type { InstanceRow, Loaded } from "./saga-store.ts";
-import { subjectOf } from "./sealing.ts";
+import type { InstanceRow, LoadedInstance } from "./saga-store.ts";
+import { readSubject } from "./subject-cipher.ts";
 import { conflict } from "./write-transition.ts";
 
 export interface ListenParts {
@@ -25,13 +25,13 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
   const { engine } = parts;
   const { service, registry: sagas } = engine.parts;
   if (sagas.all().length === 0) return;
-  const replies = replyContract(replyTopicOf(sagaReplies(service)));
+  const replies = replyContract(replyTopicFor(sagaReplies(service)));
   const consumer = replyConsumer(service);
   // A reply may be there before its first reader is; of events, all that happened before anybody waited would be too many.
   registry.on(replies, { consumer, from: "beginning" }, async (message, context) =>
-    hearReply(parts, message, context),
+    handleReply(parts, message, context),
   );
-  for (const { event, sagas: interested } of sagas.awaited()) {
+  for (const { event, sagas: interested } of sagas.listAwaitedEvents()) {
     for (const [type, versions] of interested) {
       // A consumer for each event and saga: whoever runs only versions that wait for others must not be handed this
       // one, and a saga that fails to find its key in an event keeps it from no other.
@@ -46,14 +46,14 @@ export function listen(registry: HandlerRegistry, parts: ListenParts): void {
         for (const [nr, [key, those]] of inOrder.entries()) {
           // What is left for one instance must not stand in the way of what is left for another.
           const letterId = nr === 0 ? message.id : `${message.id}+${nr}`;
-          await hearEvent(parts, message, context, { event, type, key, those, letterId });
+          await handleEvent(parts, message, context, { event, type, key, those, letterId });
         }
       });
     }
   }
 }
 
-async function hearReply(
+async function handleReply(
   parts: ListenParts,
   { id, sagaId, data }: Omit<Received, "data"> & { readonly data: ReplyBody },
   { tx }: HandlerContext,
@@ -63,13 +63,13 @@ async function hearReply(
   const transaction = parts.transactionOf(tx);
   const before = await engine.load(transaction, sagaId);
   if (before === undefined) return; // forgotten long ago
-  const body = await opened(engine, data, transaction);
-  const input: SagaInput = { kind: "reply", requestId: body.requestId, outcome: outcomeOf(body) };
-  await move(parts, transaction, before, { id, cause: `message:${id}`, input });
+  const body = await decryptReply(engine, data, transaction);
+  const input: SagaInput = { kind: "reply", requestId: body.requestId, outcome: toWorkOutcome(body) };
+  await applyInput(parts, transaction, before, { id, cause: `message:${id}`, input });
 }
 
 // What is hidden stays so in the state: the steps that come see that there is nothing to be had.
-async function opened(
+async function decryptReply(
   { parts: { openReply } }: SagaEngine,
   body: ReplyBody,
   tx: SagaTransaction,
@@ -80,7 +80,7 @@ async function opened(
     : { ...body, reply: (await openReply(body.sealed, body.reply, tx)).data };
 }
 
-interface Interested {
+interface EventRoute {
   readonly event: AnyEvent;
   readonly type: string;
   readonly key: string;
@@ -89,11 +89,11 @@ interface Interested {
   readonly letterId: string;
 }
 
-async function hearEvent(
+async function handleEvent(
   parts: ListenParts,
   { id, type, data }: Received,
   { tx }: HandlerContext,
-  { event, type: saga, key, those, letterId }: Interested,
+  { event, type: saga, key, those, letterId }: EventRoute,
 ): Promise<void> {
   const { engine } = parts;
   const transaction = parts.transactionOf(tx);
@@ -106,42 +106,42 @@ async function hearEvent(
     if (before === undefined) return; // erased
     const known = engine.parts.registry.get(saga, before.definitionVersion) !== undefined;
     if (known && !those.has(before.definitionVersion)) return; // its version knows this event by another key
-    return move(parts, transaction, before, { id: letterId, cause, input });
+    return applyInput(parts, transaction, before, { id: letterId, cause, input });
   }
-  const text = await earlyLetter(engine, event, letterId, input, transaction);
+  const text = await encodeEarlyEvent(engine, event, letterId, input, transaction);
   await transaction.run(engine.sql.keep, [letterId, saga, key, cause, text, engine.parts.earlyMs]);
 }
 
 // There is no instance yet whose key could seal it, but the event says itself whose data it carries, unless they were
 // erased: then it may not know any more, and there is nothing left to seal.
-async function earlyLetter(
+async function encodeEarlyEvent(
   { parts: { vault } }: SagaEngine,
   { name, personal }: AnyEvent,
   letterId: string,
   input: Extract<SagaInput, { kind: "event" }>,
   tx: SagaTransaction,
 ): Promise<string> {
-  if (personal === null || vault === undefined) return letterText(undefined, letterId, input);
+  if (personal === null || vault === undefined) return encodePendingInput(undefined, letterId, input);
   const frame = { ...input, data: withoutFields(input.data, personal.fields) };
   if (JSON.stringify(frame.data) === JSON.stringify(input.data))
-    return letterText(undefined, letterId, input);
-  const seal = await vault.forPerson(subjectOf(name, personal, input.data), tx);
-  return letterText(seal, letterId, input, frame);
+    return encodePendingInput(undefined, letterId, input);
+  const seal = await vault.forPerson(readSubject(name, personal, input.data), tx);
+  return encodePendingInput(seal, letterId, input, frame);
 }
 
 /** Here if its version is known here, else left for somebody who knows it. */
-async function move(
+async function applyInput(
   { engine, hint }: ListenParts,
   tx: SagaTransaction,
-  before: Loaded,
+  before: LoadedInstance,
   { id, cause, input }: { readonly id: string; readonly cause: string; readonly input: SagaInput },
 ): Promise<void> {
   const definition = engine.parts.registry.get(before.type, before.definitionVersion);
   if (definition === undefined) {
-    await engine.post(tx, before.id, id, cause, input, before.seal);
+    await engine.addPendingInput(tx, before.id, id, cause, input, before.seal);
     const { type, definitionVersion: version } = before;
     const { observer } = engine.parts;
-    tx.whenCommitted(() => observer.tell("saga.unknown_version", { type, version, count: 1 }));
+    tx.onCommit(() => observer.emit("saga.unknown_version", { type, version, count: 1 }));
     return;
   }
   try {
@@ -150,14 +150,14 @@ async function move(
     if ((error as { code?: unknown }).code === conflict("").code) throw retryAfter(20, "the saga was busy");
     throw error;
   }
-  tx.whenCommitted(() => hint(before.id));
+  tx.onCommit(() => hint(before.id));
 }
 
 /** What a reply says about the step. Only a refusal is certain: whoever gave up may have done something first. */
-export function outcomeOf(reply: ReplyBody): WorkOutcome {
+export function toWorkOutcome(reply: ReplyBody): WorkOutcome {
   if (reply.outcome === "done") return { kind: "done", result: reply.reply ?? null };
   const { reason } = reply;
-  const error = storable(reply.error);
+  const error = toStorableText(reply.error);
   return reason === "refused" || reason === "ignored"
     ? { kind: "refused", error }
     : { kind: "failed", error: `${reason}: ${error}` };

@@ -1,15 +1,15 @@
-import { quotedSchema, type Database } from "../storage/index.ts";
+import { quoteSchema, type Database } from "../storage/index.ts";
 import { sagaStatements } from "./statements.ts";
 import { hasEnded, sagaStatuses } from "./state.ts";
 
-export interface CountedSagas {
+export interface SagaCount {
   readonly status: string;
   readonly count: number;
 }
 
 /** How many sagas are in each status in which something is still to come, and how many are `stuck`. */
-export async function measureSagas(database: Database, schema: string): Promise<readonly CountedSagas[]> {
-  const { rows } = await database.run<CountedSagas>(sagaStatements(quotedSchema(schema)).measure);
+export async function measureSagas(database: Database, schema: string): Promise<readonly SagaCount[]> {
+  const { rows } = await database.run<SagaCount>(sagaStatements(quoteSchema(schema)).measure);
   const counted = new Map(rows.map(({ status, count }) => [status, count]));
   const open = sagaStatuses.filter((status) => !hasEnded(status));
   return [...open, "stuck"].map((status) => ({ status, count: counted.get(status) ?? 0 }));

@@ -1,4 +1,4 @@
-import { nodeAt, pathOf, type SagaDefinition, type StepNode } from "./definition.ts";
+import { nodeAt, stripRound, type SagaDefinition, type StepNode } from "./definition.ts";
 import type { SagaState, StepRecord } from "./state.ts";
 
 // An instance stores what happened under the names of its steps. If the steps of a version change while instances of it
@@ -28,7 +28,7 @@ export function findMismatches(
   for (const place of Object.keys(rounds)) {
     if (records[place] !== undefined || rounds[place]?.over === true) continue;
     if (nodeAt(definition, place)?.kind !== "repeat") {
-      check(place, `the definition has no repetition "${pathOf(place)}"`);
+      check(place, `the definition has no repetition "${stripRound(place)}"`);
     }
   }
   return found;
@@ -48,7 +48,7 @@ export function recordMismatch(
 }
 
 function missingStep(place: string): string {
-  return `the definition has no step "${pathOf(place)}"`;
+  return `the definition has no step "${stripRound(place)}"`;
 }
 
 /** Why a step cannot be undone with this definition; undefined when it can. */
@@ -120,6 +120,6 @@ function isOfChoice({ status, ids, undo, kind }: StepRecord): boolean {
 function choiceMismatch(definition: SagaDefinition, place: string, way: string | null): string | undefined {
   const node = nodeAt(definition, place);
   if (way === null || node?.kind === "group") return undefined;
-  if (node?.kind !== "branch") return `the definition has no choice "${pathOf(place)}"`;
-  return Object.hasOwn(node.ways, way) ? undefined : `the choice "${pathOf(place)}" has no way "${way}"`;
+  if (node?.kind !== "branch") return `the definition has no choice "${stripRound(place)}"`;
+  return Object.hasOwn(node.ways, way) ? undefined : `the choice "${stripRound(place)}" has no way "${way}"`;
 }

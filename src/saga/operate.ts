@@ -1,16 +1,16 @@
 import { abandon, completeStep, completeUndo } from "./begin.ts";
-import { wasBeaten } from "./beaten.ts";
+import { hasLostRace } from "./group-race.ts";
 import { nodeAt, stepAt, type SagaDefinition } from "./definition.ts";
-import { end, newRecord, type Draft } from "./draft.ts";
+import { endEffort, newRecord, type Draft } from "./draft.ts";
 import type { SagaInput } from "./input.ts";
 import { findMismatches, kindChange, undoMismatch } from "./mismatch.ts";
-import { reopen, type Ignored } from "./settle-step.ts";
+import { reopen, type IgnoreReason } from "./settle-step.ts";
 import type { SagaState, StepRecord } from "./state.ts";
 
-type ByHand = Extract<SagaInput, { kind: "retry" | "skip" | "settle" }>;
+type OperatorDecision = Extract<SagaInput, { kind: "retry" | "skip" | "settle" }>;
 
 /** From here on it goes backwards. */
-export function turnBack(draft: Draft, cause: string): void {
+export function startCompensation(draft: Draft, cause: string): void {
   draft.state.direction = "backward";
   draft.state.cause = cause;
   draft.state.mismatches = undefined;
@@ -21,7 +21,7 @@ export function turnBack(draft: Draft, cause: string): void {
 }
 
 /** Whether it can still be turned back. */
-export function turnBackRefused(draft: Draft, evenCompleted: boolean): Ignored {
+export function whyNotCompensate(draft: Draft, evenCompleted: boolean): IgnoreReason {
   const { state, status } = draft;
   if (state.direction === "backward") return "it is being compensated already, or was";
   if (state.pivoted) return "it is past its pivot, from where it only goes forward";
@@ -45,25 +45,29 @@ export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
 }
 
 /** What a person decided about a step that has failed for good. */
-export function byHand(draft: Draft, input: ByHand): Ignored {
-  const chosen = stuckPlaces(draft.state).filter(
+export function applyOperatorDecision(draft: Draft, input: OperatorDecision): IgnoreReason {
+  const chosen = findStuckSteps(draft.state).filter(
     (place) => input.place === undefined || input.place === place,
   );
   if (chosen.length === 0) {
     return input.place === undefined ? "no step of it has failed" : `step "${input.place}" has not failed`;
   }
-  const refusals = chosen.map((place) => refusalOf(draft, place, input.kind));
+  const refusals = chosen.map((place) => findRefusal(draft, place, input.kind));
   if (refusals.every((why) => why !== undefined)) return refusals[0];
   for (const [index, place] of chosen.entries()) {
     if (refusals[index] !== undefined) continue;
     draft.note({ event: "noted", place, note: `${input.kind} by ${input.by.actor}: ${input.by.reason}` });
-    decided(draft, place, input);
+    carryOutDecision(draft, place, input);
   }
   return undefined;
 }
 
 // While the definition lacks a step, nothing can be tried again; and to call it done would not tell how to go on.
-function refusalOf({ definition, state }: Draft, place: string, kind: ByHand["kind"]): Ignored {
+function findRefusal(
+  { definition, state }: Draft,
+  place: string,
+  kind: OperatorDecision["kind"],
+): IgnoreReason {
   const isForward = state.mismatches?.[place] !== undefined;
   if (kind === "skip" || (kind === "settle" && !isForward)) return undefined;
   const why = isForward
@@ -86,11 +90,11 @@ function retryMismatch(
 }
 
 /** What has failed for good, in the direction in which it goes. What does not fit the definition has to be decided first. */
-export function stuckPlaces(state: SagaState): string[] {
+export function findStuckSteps(state: SagaState): string[] {
   if (state.mismatches !== undefined) return Object.keys(state.mismatches);
   const isStuck = (place: string, { status, undo }: StepRecord): boolean => {
     if (undo?.status === "failed") return true;
-    return state.direction === "forward" && status === "failed" && !wasBeaten(state, place);
+    return state.direction === "forward" && status === "failed" && !hasLostRace(state, place);
   };
   return Object.keys(state.records).filter((place) => {
     const record = state.records[place];
@@ -98,7 +102,7 @@ export function stuckPlaces(state: SagaState): string[] {
   });
 }
 
-function decided(draft: Draft, place: string, input: ByHand): void {
+function carryOutDecision(draft: Draft, place: string, input: OperatorDecision): void {
   const { state, nowMs } = draft;
   if (input.kind === "retry" && state.mismatches?.[place] !== undefined) return; // it fits again, and goes on as it was
   // A choice has no record before a person decides about it.
@@ -113,9 +117,9 @@ function decided(draft: Draft, place: string, input: ByHand): void {
     }
     case "skip":
       if (undoing && record.undo !== undefined) {
-        end(record.undo, nowMs, record.undo.error);
+        endEffort(record.undo, nowMs, record.undo.error);
         record.undo.status = "settled";
-      } else if (record.status === "in_progress") end(record, nowMs);
+      } else if (record.status === "in_progress") endEffort(record, nowMs);
       record.status = "skipped";
       return;
     case "settle":

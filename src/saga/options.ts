@@ -24,7 +24,7 @@ export interface SagaSettings {
 
 const DAY_MS = 86_400_000;
 /** Ten years. The database keeps these times, so the timers of Node set no limit. */
-export const LONGEST_MS = 3_650 * DAY_MS;
+export const MAX_DURATION_MS = 3_650 * DAY_MS;
 
 export function sagaSettings(options: SagaBusOptions = {}): SagaSettings {
   rejectUnknownKeys("sagas", options, [
@@ -37,8 +37,8 @@ export function sagaSettings(options: SagaBusOptions = {}): SagaSettings {
   const { concurrency = 50, retention = 30 * DAY_MS, earlyEvents = DAY_MS, pollInterval = 500 } = options;
   return Object.freeze({
     concurrency: wholeNumber("sagas.concurrency", concurrency, { min: 1, max: 10_000 }),
-    retentionMs: milliseconds("sagas.retention", retention, { min: 60_000, max: LONGEST_MS }),
-    earlyMs: milliseconds("sagas.earlyEvents", earlyEvents, { min: 1_000, max: LONGEST_MS }),
+    retentionMs: milliseconds("sagas.retention", retention, { min: 60_000, max: MAX_DURATION_MS }),
+    earlyMs: milliseconds("sagas.earlyEvents", earlyEvents, { min: 1_000, max: MAX_DURATION_MS }),
     pollMs: milliseconds("sagas.pollInterval", pollInterval, { min: 1, max: 60_000 }),
     maxStateBytes: wholeNumber("sagas.maxStateBytes", options.maxStateBytes ?? 1_000_000, {
       min: 1_000,

@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { AnyEvent } from "../message/index.ts";
-import { stepsOf, type SagaDefinition } from "./definition.ts";
+import { listSteps, type SagaDefinition } from "./definition.ts";
 import { keyFor } from "./event-key.ts";
 
 /** The definitions this process knows, every version of them. */
@@ -8,7 +8,7 @@ export class SagaRegistry {
   readonly #known = new Map<string, SagaDefinition>();
 
   register(definition: SagaDefinition): void {
-    const name = keyOf(definition.name, definition.version);
+    const name = definitionKey(definition.name, definition.version);
     const other = this.#known.get(name);
     if (other === definition) return;
     if (other !== undefined) {
@@ -18,13 +18,13 @@ export class SagaRegistry {
       );
     }
     this.#known.set(name, definition);
-    for (const { step } of stepsOf(definition.nodes)) {
+    for (const { step } of listSteps(definition.nodes)) {
       if (step.work.kind === "child") this.register(step.work.saga);
     }
   }
 
   get(name: string, version: number): SagaDefinition | undefined {
-    return this.#known.get(keyOf(name, version));
+    return this.#known.get(definitionKey(name, version));
   }
 
   all(): readonly SagaDefinition[] {
@@ -37,10 +37,10 @@ export class SagaRegistry {
   }
 
   /** The events that some step waits for, with the sagas it may be for and how each finds its instance. */
-  awaited(): readonly AwaitedEvent[] {
+  listAwaitedEvents(): readonly AwaitedEvent[] {
     const found = new Map<string, AwaitedEvent>();
     for (const definition of this.all()) {
-      for (const { step } of stepsOf(definition.nodes)) {
+      for (const { step } of listSteps(definition.nodes)) {
         if (step.work.kind !== "wait") continue;
         const { work } = step;
         const { event } = work;
@@ -61,6 +61,6 @@ export interface AwaitedEvent {
   readonly sagas: Map<string, { readonly version: number; readonly keyOf: (data: unknown) => string }[]>;
 }
 
-function keyOf(name: string, version: number): string {
+function definitionKey(name: string, version: number): string {
   return `${name}/${version}`;
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { command, event, saga } from "sagabox";
 import { z } from "zod";
-import { playSaga, replied, worked } from "../../test/support/play-saga.ts";
+import { runSaga, replyInput, workInput } from "../../test/support/run-saga.ts";
 import type { SagaDefinition } from "./index.ts";
 import { replay, type RecordedSaga } from "./replay.ts";
 import { statusMoves } from "./status-moves.ts";
@@ -24,19 +24,19 @@ const charged = () =>
     .undo(() => undefined);
 const order = charged().waitFor("paid", Paid, { timeout: "1h" }).definition;
 
-const waiting = playSaga(order, { id: "o1" }, [
-  [40, replied("reserve", { kind: "done", result: { r: "r1" } })],
-  [100, worked("charge", { kind: "failed", error: "time out" })],
-  [900, worked("charge", { kind: "done", result: 1 })],
+const waiting = runSaga(order, { id: "o1" }, [
+  [40, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
+  [100, workInput("charge", { kind: "failed", error: "time out" })],
+  [900, workInput("charge", { kind: "done", result: 1 })],
 ]);
 
 test("F8: what was recorded happens again on the same definition, whatever ids and chance were drawn", () => {
-  const compensated = playSaga(order, { id: "o1" }, [
-    [40, replied("reserve", { kind: "done", result: { r: "r1" } })],
-    [100, worked("charge", { kind: "refused", error: "no money" })],
-    [200, replied("reserve", { kind: "failed", error: "busy" }, true)],
+  const compensated = runSaga(order, { id: "o1" }, [
+    [40, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
+    [100, workInput("charge", { kind: "refused", error: "no money" })],
+    [200, replyInput("reserve", { kind: "failed", error: "busy" }, true)],
     [2_000, { kind: "tick" }],
-    [2_100, replied("reserve", { kind: "done" }, true)],
+    [2_100, replyInput("reserve", { kind: "done" }, true)],
   ]);
   expect(compensated.status).toBe("compensated");
   expect([replay(order, waiting), replay(order, compensated)]).toEqual([
@@ -49,10 +49,10 @@ test("a command that is only sent again leaves a line too, so that the history h
   const again = saga("order", options)
     .send("reserve", Reserve, (c) => ({ id: c.input.id }), { retry: { maxAttempts: 3 } })
     .undo(Release, (c) => ({ id: c.input.id })).definition;
-  const saved = playSaga(again, { id: "o1" }, [
+  const saved = runSaga(again, { id: "o1" }, [
     [31_000, { kind: "tick" }],
     [33_000, { kind: "tick" }],
-    [33_100, replied("reserve", { kind: "done", result: { r: "r1" } })],
+    [33_100, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
   ]);
   expect(saved.turns.map(({ lines }) => lines[0]?.event)).toEqual([
     "step_executed",
@@ -89,9 +89,9 @@ test("F8: a step that is waited for and is gone leaves the instance stuck", () =
 });
 
 test("F8: an undo that was taken away leaves an instance that is being undone stuck", () => {
-  const undoing = playSaga(order, { id: "o1" }, [
-    [40, replied("reserve", { kind: "done", result: { r: "r1" } })],
-    [100, worked("charge", { kind: "refused", error: "no money" })],
+  const undoing = runSaga(order, { id: "o1" }, [
+    [40, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
+    [100, workInput("charge", { kind: "refused", error: "no money" })],
   ]);
   const changed = saga("order", options)
     .send("reserve", Reserve, (c) => ({ id: c.input.id }))
@@ -103,7 +103,7 @@ test("F8: an undo that was taken away leaves an instance that is being undone st
 });
 
 test("F8: a step that waits for a reply and has become a function is stuck", () => {
-  const sent = playSaga(order, { id: "o1" }, []);
+  const sent = runSaga(order, { id: "o1" }, []);
   const changed = saga("order", options)
     .run("reserve", () => ({ r: "r" }))
     .undo(() => undefined)
@@ -139,7 +139,7 @@ test("F8: a choice that would be made otherwise diverges", () => {
       )
       .run("charge", () => 1)
       .undo(() => undefined).definition;
-  const recorded = playSaga(choosing(true), { id: "o1" }, []);
+  const recorded = runSaga(choosing(true), { id: "o1" }, []);
   expect(replay(choosing(true), recorded)).toEqual({ verdict: "same" });
   expect(replay(choosing(false), recorded)).toMatchObject({ verdict: "diverges", version: 1, step: "ask" });
 });
@@ -153,7 +153,7 @@ test("a choice without a step of its own shows in the state", () => {
     ...charging,
     nodes: [{ kind: "branch", name: "which", choose: () => way, ways: { a: [], b: [] } }, ...charging.nodes],
   });
-  const recorded = playSaga(choosing("a"), { id: "o1" }, []);
+  const recorded = runSaga(choosing("a"), { id: "o1" }, []);
   expect(replay(choosing("b"), recorded)).toMatchObject({
     verdict: "diverges",
     step: null,

@@ -2,10 +2,10 @@ import type { Json } from "../message/index.ts";
 import { decide } from "./decide.ts";
 import { stepAt, type SagaDefinition } from "./definition.ts";
 import type { Decision } from "./decision.ts";
-import { replaying, type Drawn } from "./drawn.ts";
+import { replayPorts, type ReplayValues } from "./replay-values.ts";
 import type { SagaInput } from "./input.ts";
 import { findMismatches, hasEffect, undoMismatch } from "./mismatch.ts";
-import { linesOf } from "./transition.ts";
+import { listHistoryLines } from "./transition.ts";
 import { firstDifference } from "./state-difference.ts";
 import {
   hasEnded,
@@ -22,7 +22,7 @@ export interface RecordedTurn {
   readonly version: number;
   readonly atMs: number;
   readonly input: SagaInput;
-  readonly drawn: Drawn | null;
+  readonly drawn: ReplayValues | null;
   readonly lines: readonly RecordedLine[];
 }
 
@@ -68,7 +68,7 @@ export function replay(definition: SagaDefinition | undefined, recorded: Recorde
   }
   const missing = hasEnded(recorded.status) ? undefined : lostStep(definition, recorded.state);
   if (missing !== undefined) return { verdict: "stuck", ...missing };
-  return isComplete(recorded) ? play(definition, recorded) : goOn(definition, recorded);
+  return isComplete(recorded) ? replayTurns(definition, recorded) : replayNextStep(definition, recorded);
 }
 
 /** A step that the definition cannot continue, or could not undo if the instance turned back, and why. */
@@ -99,11 +99,11 @@ function isComplete({ turns, version }: RecordedSaga): boolean {
   return turns.length === version && turns.every((turn, index) => turn.version === index + 1);
 }
 
-function play(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
+function replayTurns(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
   const { id, input, parent } = recorded;
   let snapshot: Snapshot = { id, input, parent, status: "started", state: newState() };
   for (const turn of recorded.turns) {
-    const { ports, idsTooMany } = replaying(turn.drawn ?? { nowMs: turn.atMs, ids: [], random: [] });
+    const { ports, idsTooMany } = replayPorts(turn.drawn ?? { nowMs: turn.atMs, ids: [], random: [] });
     const decision = decideAll(definition, snapshot, turn, ports);
     const difference = turnDifference(decision, turn) ?? idsDifference(turn, idsTooMany());
     if (difference !== undefined) {
@@ -139,7 +139,7 @@ function turnDifference(
   { lines, input }: RecordedTurn,
 ): Difference | undefined {
   if (ignored !== undefined) return { step: null, why: `"${input.kind}" would not be used: ${ignored}` };
-  const now = linesOf(changes).map(({ event, place, from, to }) => ({
+  const now = listHistoryLines(changes).map(({ event, place, from, to }) => ({
     event,
     step: place ?? null,
     from: from ?? null,
@@ -147,8 +147,11 @@ function turnDifference(
   }));
   for (let index = 0; index < Math.max(now.length, lines.length); index += 1) {
     const [then, here] = [lines[index], now[index]];
-    if (then !== undefined && here !== undefined && sentence(then) === sentence(here)) continue;
-    return { step: then?.step ?? here?.step ?? null, why: `then: ${sentence(then)}; now: ${sentence(here)}` };
+    if (then !== undefined && here !== undefined && describeLine(then) === describeLine(here)) continue;
+    return {
+      step: then?.step ?? here?.step ?? null,
+      why: `then: ${describeLine(then)}; now: ${describeLine(here)}`,
+    };
   }
   return undefined;
 }
@@ -159,7 +162,7 @@ function idsDifference({ input }: RecordedTurn, tooMany: number): Difference | u
   return { step: null, why: `"${input.kind}" would send ${how} commands` };
 }
 
-function sentence(line: RecordedLine | undefined): string {
+function describeLine(line: RecordedLine | undefined): string {
   if (line === undefined) return "nothing";
   const { event, step, from, to } = line;
   return [event, step, from === null && to === null ? null : `${from ?? ""} → ${to ?? ""}`]
@@ -168,11 +171,11 @@ function sentence(line: RecordedLine | undefined): string {
 }
 
 // Without the whole history only the next move can be judged: nothing may begin by itself where nothing began then.
-function goOn(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
+function replayNextStep(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
   if (hasEnded(recorded.status)) return { verdict: "same" };
   const last = recorded.turns.at(-1);
   const atMs = last?.atMs ?? null;
-  const { ports } = replaying({ nowMs: last?.drawn?.nowMs ?? atMs ?? 0, ids: [], random: [] });
+  const { ports } = replayPorts({ nowMs: last?.drawn?.nowMs ?? atMs ?? 0, ids: [], random: [] });
   const { ignored, changes } = decide(definition, recorded, { kind: "tick" }, ports);
   const [first] = changes;
   if (ignored !== undefined || first === undefined) return { verdict: "same" };
@@ -187,6 +190,6 @@ function goOn(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
     version: recorded.version,
     atMs,
     step: now.step,
-    why: `nothing was to happen then; now: ${sentence(now)}`,
+    why: `nothing was to happen then; now: ${describeLine(now)}`,
   };
 }

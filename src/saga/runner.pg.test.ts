@@ -25,7 +25,7 @@ async function setup(options: SagaBusOptions = {}) {
         query: (text, params) => tx.query(text, params),
         destroy: () => tx.destroy(),
         send: nothing,
-        whenCommitted: () => undefined,
+        onCommit: () => undefined,
         knowsCommit: true,
       });
       await tx.commit();
@@ -71,7 +71,7 @@ test("an instance that is claimed again before its giving back is answered does 
   const { sagaId } = await begin((tx) => sagas.start(tx, order, { id: "a" }));
   const by = { actor: "ann", reason: "test" };
   const post = (kind: "retry" | "cancel"): Promise<boolean> =>
-    sagas.engine.post(pgDatabase(pool), sagaId, kind, "operator:ann", { kind, by });
+    sagas.engine.addPendingInput(pgDatabase(pool), sagaId, kind, "operator:ann", { kind, by });
   await post("retry"); // of no use, so that the instance is only taken and given back
   const givenBack = database.pauseAfter("sagabox.saga.release");
   await sagas.runner.start();

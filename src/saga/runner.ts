@@ -1,16 +1,21 @@
-import { personErased } from "../message/index.ts";
+import { SUBJECT_ERASED } from "../message/index.ts";
 import { Loop, systemClock, withDeadline, type Service } from "../runtime/index.ts";
-import { textArray, type Database, type Statement } from "../storage/index.ts";
+import { toArrayLiteral, type Database, type Statement } from "../storage/index.ts";
 import type { SagaEngine } from "./engine.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { InstanceTask } from "./instance-task.ts";
-import { messageOf } from "./begin.ts";
+import { storableErrorText } from "./begin.ts";
 import { orphanWatch } from "./orphan-watch.ts";
-import { Places } from "./places.ts";
-import type { Claim, InstanceRow, Loaded } from "./saga-store.ts";
+import { Semaphore } from "./semaphore.ts";
+import type { Claim, InstanceRow, LoadedInstance } from "./saga-store.ts";
 import { stopTasks } from "./stop-tasks.ts";
 import { TransitionWriter } from "./transition-writer.ts";
-import { LONGEST_WAIT_MS, mostBeside, WaitingRoom, type Called } from "./waiting-room.ts";
+import {
+  MAX_CLAIM_AHEAD_MS,
+  maxClaimedAhead,
+  ClaimAheadBuffer,
+  type ClaimedInstance,
+} from "./claim-ahead-buffer.ts";
 
 export interface SagaRunnerParts {
   readonly engine: SagaEngine;
@@ -34,35 +39,39 @@ export class SagaRunner implements Service {
   readonly #claimedTwice = new Set<string>();
   readonly #lettingGo = new Set<Promise<void>>();
   readonly #writer: TransitionWriter;
-  readonly #waiting: WaitingRoom;
-  readonly #places: Places;
+  readonly #claimedAhead: ClaimAheadBuffer;
+  readonly #semaphore: Semaphore;
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
   #hinted = false;
   /** Nothing was due when we looked, and we know when something will be. */
-  #sated = false;
-  #mailAtMs = 0;
+  #isIdle = false;
+  #pendingInputAtMs = 0;
   /** There may be something due that came before whoever is started now. */
-  #behind = true;
+  #mayHaveDue = true;
   #lookedAtMs = 0;
-  #calling = false;
+  #isStarting = false;
 
   constructor(parts: SagaRunnerParts) {
     this.#parts = parts;
     const { sql } = parts.engine;
     const { observer } = parts.engine.parts;
     this.#writer = new TransitionWriter(parts.database, sql.save);
-    this.#waiting = new WaitingRoom(parts.concurrency);
-    this.#places = new Places({
+    this.#claimedAhead = new ClaimAheadBuffer(parts.concurrency);
+    this.#semaphore = new Semaphore({
       count: parts.concurrency,
-      onFree: () => this.#callNext(),
+      onFree: () => this.#startNext(),
       onQueue: () => this.#loop.wake(),
     });
     const onError =
       (doing: string) =>
       (error: unknown): void =>
-        observer.tell("storage.failed", { doing, error: messageOf(error).slice(0, 500), retryInMs: 100 });
+        observer.emit("storage.failed", {
+          doing,
+          error: storableErrorText(error).slice(0, 500),
+          retryInMs: 100,
+        });
     this.#loop = new Loop({
       step: () => this.#look(),
       onError: onError("claiming sagas"),
@@ -80,7 +89,7 @@ export class SagaRunner implements Service {
   /** Takes nothing new; what is under way is told to end, and its claims are given back. */
   async stop(): Promise<void> {
     await this.#loop.stop();
-    await this.#giveBack(this.#waiting.dismissAll()).catch(() => undefined); // they run out by themselves
+    await this.#giveBack(this.#claimedAhead.removeAll()).catch(() => undefined); // they run out by themselves
     await withDeadline(Promise.all(this.#opening.values()), this.#parts.stopDeadlineMs, () => []);
     const cutOff = await stopTasks(this.#tasks.values(), this.#parts.stopDeadlineMs);
     await Promise.all(this.#lettingGo);
@@ -91,23 +100,23 @@ export class SagaRunner implements Service {
   /** With which a new instance is taken by this process, if it has room. */
   get claim(): Claim | undefined {
     const { worker, leaseMs } = this.#parts;
-    const isRoom = this.#room > 0 || (!this.#behind && this.#waiting.room > 0);
+    const isRoom = this.#room > 0 || (!this.#mayHaveDue && this.#claimedAhead.room > 0);
     return this.#loop.running && isRoom ? { worker, leaseMs } : undefined;
   }
 
   get #room(): number {
-    return this.#free - this.#opening.size - this.#waiting.size;
+    return this.#free - this.#opening.size - this.#claimedAhead.size;
   }
 
   /** How many instances could be gone on with at once. Those that are only being written are many, but not any number. */
   get #free(): number {
     const { concurrency } = this.#parts;
-    return Math.min(this.#places.free, concurrency + mostBeside(concurrency) - this.#tasks.size);
+    return Math.min(this.#semaphore.free, concurrency + maxClaimedAhead(concurrency) - this.#tasks.size);
   }
 
   /** An instance that was started and claimed here, with what came before it did. */
-  take(instance: Loaded, mail: boolean): void {
-    if (this.#loop.running) this.#seat({ instance, mail, startedHere: true });
+  adopt(instance: LoadedInstance, mail: boolean): void {
+    if (this.#loop.running) this.#admit({ instance, mail, startedHere: true });
     else this.#hinted = true;
   }
 
@@ -115,51 +124,52 @@ export class SagaRunner implements Service {
   hint(sagaId?: string): void {
     const task = sagaId === undefined ? undefined : this.#tasks.get(sagaId);
     if (task !== undefined) return task.poke();
-    if (sagaId !== undefined && this.#waiting.poke(sagaId)) return;
+    if (sagaId !== undefined && this.#claimedAhead.poke(sagaId)) return;
     this.#hinted = true;
-    this.#behind = true;
+    this.#mayHaveDue = true;
     this.#loop.wake();
   }
 
   async #look(): Promise<number> {
     const { engine, database, pollMs } = this.#parts;
-    this.#sated = false;
+    this.#isIdle = false;
     const room = this.#room;
     if (room <= 0) return this.#lookAfterWaiting();
-    const names = textArray(engine.movable());
+    const names = toArrayLiteral(engine.listMovableSagas());
     const taken = await this.#claimDue(names, room);
     if (taken === room) return 0;
     const nowMs = systemClock.monotonicMs();
-    if (this.#hinted || nowMs >= this.#mailAtMs) {
+    if (this.#hinted || nowMs >= this.#pendingInputAtMs) {
       this.#hinted = false;
-      this.#mailAtMs = nowMs + pollMs;
+      this.#pendingInputAtMs = nowMs + pollMs;
       await this.#claim(engine.sql.claimMail, names, room - taken, true);
     }
     if (taken > 0) return pollMs; // whoever ends wakes us
     const { rows } = await database.run<{ wait_ms: string | number }>(engine.sql.nextDue, [names]);
     const waitMs = rows[0] === undefined ? pollMs : Number(rows[0].wait_ms);
-    this.#sated = true;
+    this.#isIdle = true;
     return Math.max(1, Math.min(pollMs, waitMs));
   }
 
   // What became due elsewhere has its turn when those who wait are through, so from time to time nobody new may wait.
   async #lookAfterWaiting(): Promise<number> {
-    await this.#giveBack(this.#waiting.dismissLate());
-    this.#places.dismissLate();
-    if (this.#waiting.size + this.#places.queued === 0) return Infinity; // whoever ends wakes us
-    if (systemClock.monotonicMs() - this.#lookedAtMs >= this.#parts.pollMs) this.#behind = true;
-    return LONGEST_WAIT_MS;
+    await this.#giveBack(this.#claimedAhead.removeExpired());
+    this.#semaphore.expireWaiters();
+    if (this.#claimedAhead.size + this.#semaphore.queued === 0) return Infinity; // whoever ends wakes us
+    if (systemClock.monotonicMs() - this.#lookedAtMs >= this.#parts.pollMs) this.#mayHaveDue = true;
+    return MAX_CLAIM_AHEAD_MS;
   }
 
   /** As many as there is room for now, and then those who may wait. Answers how many of the former there were. */
   async #claimDue(names: string, room: number): Promise<number> {
     const { sql } = this.#parts.engine;
-    this.#behind = false; // whoever is told meanwhile that there is something says so
+    this.#mayHaveDue = false; // whoever is told meanwhile that there is something says so
     this.#lookedAtMs = systemClock.monotonicMs();
     const taken = await this.#claim(sql.claim, names, room, false);
     if (taken < room) return taken;
-    const ahead = this.#waiting.room;
-    if (ahead <= 0 || (await this.#claim(sql.claimAhead, names, ahead, false)) === ahead) this.#behind = true;
+    const ahead = this.#claimedAhead.room;
+    if (ahead <= 0 || (await this.#claim(sql.claimAhead, names, ahead, false)) === ahead)
+      this.#mayHaveDue = true;
     return taken;
   }
 
@@ -186,13 +196,13 @@ export class SagaRunner implements Service {
       const instance = await engine.open(row);
       if (instance === undefined) await this.#park(row);
       else if (this.#loop.running) {
-        this.#seat({ instance, mail, startedHere: false });
+        this.#admit({ instance, mail, startedHere: false });
         return true;
       } else await database.run(engine.sql.release, [id, worker]);
     } catch (error) {
-      const text = messageOf(error).slice(0, 500);
+      const text = storableErrorText(error).slice(0, 500);
       const context = { sagaId: id, traceparent: row.traceparent };
-      engine.parts.observer.tell("saga.failed", { type, id, error: text, retryInMs: leaseMs }, context);
+      engine.parts.observer.emit("saga.failed", { type, id, error: text, retryInMs: leaseMs }, context);
       await database.run(engine.sql.uncharge, [id, worker]).catch(() => undefined);
     }
     return false;
@@ -205,39 +215,39 @@ export class SagaRunner implements Service {
     const { rows } = await database.run<{ current_step: string | null }>(sql.park, [
       id,
       worker,
-      personErased,
+      SUBJECT_ERASED,
       from,
     ]);
     if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // it was before, or has ended
-    const told = { type, id, from, to: "failed", step: rows[0].current_step, error: personErased } as const;
-    parts.observer.tell("saga.changed", told, { sagaId: id, traceparent });
+    const told = { type, id, from, to: "failed", step: rows[0].current_step, error: SUBJECT_ERASED } as const;
+    parts.observer.emit("saga.changed", told, { sagaId: id, traceparent });
   }
 
-  #seat(called: Called): void {
-    const isFree = this.#free > 0 && this.#waiting.size === 0;
-    if (isFree || this.#tasks.has(called.instance.id)) return this.#take(called);
-    this.#waiting.add(called);
-    if (this.#waiting.size === 1) this.#loop.wake(); // somebody has to see to it that it does not wait for ever
+  #admit(called: ClaimedInstance): void {
+    const isFree = this.#free > 0 && this.#claimedAhead.size === 0;
+    if (isFree || this.#tasks.has(called.instance.id)) return this.#startTask(called);
+    this.#claimedAhead.add(called);
+    if (this.#claimedAhead.size === 1) this.#loop.wake(); // somebody has to see to it that it does not wait for ever
   }
 
   // Whoever is called may leave its place before this is through.
-  #callNext(): void {
-    if (this.#calling) return;
-    this.#calling = true;
-    while (this.#free > 0 && this.#waiting.size > 0 && this.#loop.running) {
-      const called = this.#waiting.next();
-      if (called !== undefined) this.#take(called);
+  #startNext(): void {
+    if (this.#isStarting) return;
+    this.#isStarting = true;
+    while (this.#free > 0 && this.#claimedAhead.size > 0 && this.#loop.running) {
+      const called = this.#claimedAhead.next();
+      if (called !== undefined) this.#startTask(called);
     }
-    this.#calling = false;
-    if (this.#behind && this.#waiting.size === 0) this.#loop.wake();
+    this.#isStarting = false;
+    if (this.#mayHaveDue && this.#claimedAhead.size === 0) this.#loop.wake();
   }
 
   async #giveBack(ids: readonly string[]): Promise<void> {
     const { engine, database, worker } = this.#parts;
-    if (ids.length > 0) await database.run(engine.sql.giveBack, [textArray(ids), worker]);
+    if (ids.length > 0) await database.run(engine.sql.giveBack, [toArrayLiteral(ids), worker]);
   }
 
-  #take({ instance, mail, startedHere }: Called): void {
+  #startTask({ instance, mail, startedHere }: ClaimedInstance): void {
     const { engine, database, begin, worker } = this.#parts;
     const known = this.#tasks.get(instance.id);
     if (known !== undefined) {
@@ -251,7 +261,7 @@ export class SagaRunner implements Service {
       database,
       begin,
       writer: this.#writer,
-      places: this.#places,
+      places: this.#semaphore,
       worker,
       definition,
       instance,
@@ -259,39 +269,41 @@ export class SagaRunner implements Service {
     });
     this.#tasks.set(instance.id, task);
     void task.run().finally(() => {
-      const letGo = this.#letGo(instance.id, task, startedHere).finally(() => this.#lettingGo.delete(letGo));
+      const letGo = this.#finishTask(instance.id, task, startedHere).finally(() =>
+        this.#lettingGo.delete(letGo),
+      );
       this.#lettingGo.add(letGo);
     });
   }
 
   // Claimed again in the moment in which it was given back, or after a late renewal: nobody would work on that claim.
-  async #letGo(id: string, task: InstanceTask, startedHere: boolean): Promise<void> {
+  async #finishTask(id: string, task: InstanceTask, startedHere: boolean): Promise<void> {
     const { engine, database, worker } = this.#parts;
     while (this.#claimedTwice.delete(id)) {
       await database.run(engine.sql.release, [id, worker]).catch(() => undefined); // it runs out by itself
     }
     this.#tasks.delete(id);
-    this.#waiting.placeLeft();
-    this.#callNext();
+    this.#claimedAhead.countRelease();
+    this.#startNext();
     // While it was ours nobody looked for its mail. One that has ended leaves nothing to look for but what waits for room.
     if (task.poked || (startedHere && !task.ended)) this.#hinted = true;
-    if (this.#waiting.size === 0 && (this.#hinted || !this.#sated || !task.ended)) this.#loop.wake();
+    if (this.#claimedAhead.size === 0 && (this.#hinted || !this.#isIdle || !task.ended)) this.#loop.wake();
   }
 
   async #renew(): Promise<number> {
     const { engine, database, worker, leaseMs } = this.#parts;
-    const ids = [...this.#tasks.keys(), ...this.#opening.keys(), ...this.#waiting.ids];
+    const ids = [...this.#tasks.keys(), ...this.#opening.keys(), ...this.#claimedAhead.ids];
     if (ids.length > 0) {
       const { rows } = await database.run<{ id: string }>(engine.sql.renew, [
         worker,
         leaseMs,
-        textArray(ids),
+        toArrayLiteral(ids),
       ]);
       const ours = new Set(rows.map(({ id }) => id));
       for (const id of ids) {
         if (ours.has(id)) continue;
         this.#tasks.get(id)?.lose();
-        this.#waiting.lose(id);
+        this.#claimedAhead.remove(id);
       }
     }
     return leaseMs / 3;

@@ -1,7 +1,7 @@
 import {
   formatUndoes,
   replyHeader,
-  replyTopicOf,
+  replyTopicFor,
   runInMessageContext,
   supersedesHeader,
   undoesHeader,
@@ -9,7 +9,7 @@ import {
 import type { Compose, Outgoing } from "../outbox/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { SagaEffect } from "./decision.ts";
-import type { Loaded } from "./saga-store.ts";
+import type { LoadedInstance } from "./saga-store.ts";
 
 interface CommandParts {
   readonly service: string;
@@ -19,7 +19,7 @@ interface CommandParts {
 /** A command of a saga, ready to be written: it carries the saga's id, and says what it takes back or stands for. */
 export async function sagaCommand(
   { compose, service }: CommandParts,
-  { id: sagaId, correlationId, traceparent }: Loaded,
+  { id: sagaId, correlationId, traceparent }: LoadedInstance,
   { command, data, id, undoes, supersedes }: Extract<SagaEffect, { kind: "send" }>,
   cause: string,
   tx: Queryable,
@@ -30,7 +30,7 @@ export async function sagaCommand(
   );
   const headers = {
     ...composed.message.headers,
-    [replyHeader]: replyTopicOf(sagaReplies(service)),
+    [replyHeader]: replyTopicFor(sagaReplies(service)),
     ...(undoes === undefined ? {} : { [undoesHeader]: formatUndoes(undoes.type, undoes.ids) }),
     ...(supersedes === undefined
       ? {}

@@ -1,13 +1,20 @@
 import { encodeJson, type Json } from "../message/index.ts";
-import { textArray, type Param, type Queryable } from "../storage/index.ts";
+import { toArrayLiteral, type Param, type Queryable } from "../storage/index.ts";
 import type { Decision } from "./decision.ts";
 import type { SagaInput } from "./input.ts";
-import { openedText, sealedText, sealOf, type HiddenAs, type PersonSeal, type SagaVault } from "./sealing.ts";
+import {
+  decryptText,
+  encryptText,
+  findCipher,
+  type UnreadableReason,
+  type SubjectCipher,
+  type SagaVault,
+} from "./subject-cipher.ts";
 import type { SagaState, SagaStatus, Snapshot } from "./state.ts";
 import type { Transition } from "./transition.ts";
 
 /** An instance as it was read. */
-export interface Loaded extends Snapshot {
+export interface LoadedInstance extends Snapshot {
   readonly type: string;
   readonly definitionVersion: number;
   readonly key: string;
@@ -18,7 +25,7 @@ export interface Loaded extends Snapshot {
   /** The database's clock when it was read. */
   readonly nowMs: number;
   /** With which everything it holds is sealed, where it is about a person. */
-  readonly seal?: PersonSeal | undefined;
+  readonly seal?: SubjectCipher | undefined;
 }
 
 export interface InstanceRow {
@@ -45,12 +52,12 @@ export async function openInstance(
   vault: SagaVault | undefined,
   row: InstanceRow,
   tx?: Queryable,
-): Promise<Loaded | HiddenAs> {
-  const seal = await sealOf(vault, row.state, tx);
-  return typeof seal === "string" ? seal : loadedFrom(row, seal);
+): Promise<LoadedInstance | UnreadableReason> {
+  const seal = await findCipher(vault, row.state, tx);
+  return typeof seal === "string" ? seal : toLoadedInstance(row, seal);
 }
 
-function loadedFrom(row: InstanceRow, seal?: PersonSeal): Loaded {
+function toLoadedInstance(row: InstanceRow, seal?: SubjectCipher): LoadedInstance {
   const { id, version } = row;
   return {
     seal,
@@ -60,8 +67,8 @@ function loadedFrom(row: InstanceRow, seal?: PersonSeal): Loaded {
     key: row.correlation_id,
     status: row.status,
     // Our own text. What is in it was checked when it came, each part by itself: the whole may be deeper and larger.
-    input: JSON.parse(openedText(seal, row.input, id, ["input"])) as Json,
-    state: JSON.parse(openedText(seal, row.state, id, ["state", version])) as SagaState,
+    input: JSON.parse(decryptText(seal, row.input, id, ["input"])) as Json,
+    state: JSON.parse(decryptText(seal, row.state, id, ["state", version])) as SagaState,
     version: row.version,
     traceparent: row.traceparent,
     correlationId: row.message_correlation_id,
@@ -92,7 +99,7 @@ export interface Claim {
 }
 
 /** The parameters of `insert`, or of `insertFailed` if it opens an incident. */
-export function insertParams(before: Loaded, birth: Birth, { plain, parts }: Transition): Param[] {
+export function insertParams(before: LoadedInstance, birth: Birth, { plain, parts }: Transition): Param[] {
   const { id, type, key, input, traceparent, correlationId, parent, seal } = before;
   const { definitionVersion, traceId, claim } = birth;
   const { steps, incident } = plain;
@@ -101,7 +108,7 @@ export function insertParams(before: Loaded, birth: Birth, { plain, parts }: Tra
     type,
     definitionVersion,
     key,
-    sealedText(seal, encodeJson(input), id, ["input"]),
+    encryptText(seal, encodeJson(input), id, ["input"]),
     traceId,
     traceparent,
     correlationId,
@@ -118,38 +125,38 @@ export function insertParams(before: Loaded, birth: Birth, { plain, parts }: Tra
     plain.error ?? null,
     plain.retries,
     plain.due,
-    arrayOf(plain.attachments),
+    toTextArray(plain.attachments),
     plain.cause,
     plain.actor,
     parts.lines,
     parts.input,
     parts.drawn,
     parts.changes,
-    ...(incident === undefined ? [] : [arrayOf(steps), incident]),
+    ...(incident === undefined ? [] : [toTextArray(steps), incident]),
   ];
 }
 
-function arrayOf(texts: readonly string[] | undefined): string | null {
-  return texts === undefined ? null : textArray(texts);
+function toTextArray(texts: readonly string[] | undefined): string | null {
+  return texts === undefined ? null : toArrayLiteral(texts);
 }
 
 /** The instance at a later time. */
-export function atTime(instance: Loaded, nowMs: number): Loaded {
-  return next(instance, instance, instance, nowMs);
+export function atTime(instance: LoadedInstance, nowMs: number): LoadedInstance {
+  return copyInstance(instance, instance, instance, nowMs);
 }
 
 /** What the instance is after the decision was saved. */
-export function after(before: Loaded, decision: Decision): Loaded {
-  return next(before, decision, { version: before.version + 1, claims: 0 }, before.nowMs);
+export function applyDecision(before: LoadedInstance, decision: Decision): LoadedInstance {
+  return copyInstance(before, decision, { version: before.version + 1, claims: 0 }, before.nowMs);
 }
 
 // Field by field: copied as a whole, an object of this size costs many times as much.
-function next(
-  { id, type, definitionVersion, key, input, traceparent, correlationId, parent, seal }: Loaded,
-  { status, state }: Pick<Loaded, "status" | "state">,
-  { version, claims }: Pick<Loaded, "version" | "claims">,
+function copyInstance(
+  { id, type, definitionVersion, key, input, traceparent, correlationId, parent, seal }: LoadedInstance,
+  { status, state }: Pick<LoadedInstance, "status" | "state">,
+  { version, claims }: Pick<LoadedInstance, "version" | "claims">,
   nowMs: number,
-): Loaded {
+): LoadedInstance {
   return {
     seal,
     id,
@@ -169,12 +176,12 @@ function next(
 }
 
 /** The person behind an input, if there is one. */
-export function actorOf(input: SagaInput): string | null {
+export function findActor(input: SagaInput): string | null {
   return "by" in input ? (input.by?.actor ?? null) : null;
 }
 
 /** Why that person did it. */
-export function reasonOf(input: SagaInput): string | null {
+export function findReason(input: SagaInput): string | null {
   return "by" in input ? (input.by?.reason ?? null) : null;
 }
 

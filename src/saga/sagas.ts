@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { HandlerRegistry } from "../inbox/index.ts";
 import type { Service } from "../runtime/index.ts";
-import { quotedSchema, type Database, type Sql } from "../storage/index.ts";
+import { quoteSchema, type Database, type Sql } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { definitionStatements } from "./definition-statements.ts";
 import { SagaEngine, type SagaEngineParts, type SagaTransaction } from "./engine.ts";
@@ -30,7 +30,7 @@ export interface SagasParts extends Pick<
 }
 
 /** A saga with its types forgotten. */
-export interface Defined {
+export interface HasDefinition {
   readonly definition: SagaDefinition;
 }
 
@@ -46,7 +46,7 @@ export class Sagas {
     const { service, compose, newId, observer, settings, database, begin, worker, leaseMs, stopDeadlineMs } =
       parts;
     this.#parts = parts;
-    const sql = sagaStatements(quotedSchema(parts.schema));
+    const sql = sagaStatements(quoteSchema(parts.schema));
     const { maxStateBytes, earlyMs, concurrency, pollMs } = settings;
     const registry = this.#registry;
     this.engine = new SagaEngine({
@@ -79,7 +79,7 @@ export class Sagas {
     return this.#runner;
   }
 
-  register(...sagas: readonly Defined[]): void {
+  register(...sagas: readonly HasDefinition[]): void {
     for (const saga of sagas) {
       if (saga?.definition?.nodes === undefined) throw noSaga();
       const { name, version } = saga.definition;
@@ -87,7 +87,7 @@ export class Sagas {
       if (isNew && this.#listening) throw tooLate(name);
       this.#registry.register(saga.definition);
     }
-    checkEventConsumers(this.#parts.service, this.#registry.awaited());
+    checkEventConsumers(this.#parts.service, this.#registry.listAwaitedEvents());
   }
 
   /**
@@ -96,7 +96,7 @@ export class Sagas {
    */
   async registerDefinitions(): Promise<void> {
     const { database, schema, vault, observer } = this.#parts;
-    const sql = definitionStatements(quotedSchema(schema));
+    const sql = definitionStatements(quoteSchema(schema));
     await registerDefinitions(
       { database, sql, sagas: this.engine.sql, vault },
       this.#registry.all(),
@@ -116,7 +116,7 @@ export class Sagas {
     listen(registry, { engine: this.engine, transactionOf, hint: (id) => this.#runner.hint(id) });
   }
 
-  async start(tx: SagaTransaction, { definition }: Defined, input: unknown): Promise<Started> {
+  async start(tx: SagaTransaction, { definition }: HasDefinition, input: unknown): Promise<Started> {
     if (this.#registry.get(definition.name, definition.version) !== definition) {
       throw new SagaboxError(
         "SAGA_UNKNOWN",

@@ -1,17 +1,17 @@
 import { completeStep, completeUndo, failStep, failUndo, tryStep, tryUndo } from "./begin.ts";
 import { needsUndo } from "./backward.ts";
 import { stepAt, type StepNode } from "./definition.ts";
-import { end, newEffort, storable, type Draft } from "./draft.ts";
+import { endEffort, newEffort, toStorableText, type Draft } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
-import { wasBeaten } from "./beaten.ts";
+import { hasLostRace } from "./group-race.ts";
 import { kindMismatch } from "./mismatch.ts";
 import type { Effort, StepRecord } from "./state.ts";
 
 /** Why something that came was not used; undefined when it was. */
-export type Ignored = string | undefined;
+export type IgnoreReason = string | undefined;
 
 /** How a step that is waited for ended; or how it ended after all, when nobody waited any longer. */
-export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): Ignored {
+export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): IgnoreReason {
   const record = draft.state.records[place];
   if (record === undefined) return "this step has not begun";
   const step = stepAt(draft.definition, place);
@@ -62,7 +62,7 @@ function waitForNextTry(
   effort.nextAtMs = draft.nowMs + draft.delayAfter(step, undo, effort.attempt);
   effort.dueAtMs = undefined;
   effort.attempt += 1;
-  effort.error = storable(error);
+  effort.error = toStorableText(error);
 }
 
 // A success that nobody waited for any longer is undone; if its undo is already over, it is undone once more.
@@ -72,7 +72,7 @@ function settleLate(
   step: StepNode | undefined,
   record: StepRecord,
   outcome: WorkOutcome,
-): Ignored {
+): IgnoreReason {
   if (outcome.kind !== "done") return "its outcome had been decided before";
   if (record.status === "completed") return "it was known to be done";
   if (record.status === "skipped") return "a person has decided about it";
@@ -90,7 +90,7 @@ function settleLate(
 
 function isParked({ state, status }: Draft, place: string, record: StepRecord): boolean {
   const parked = status === "failed" && state.direction === "forward" && record.status === "failed";
-  return parked && !wasBeaten(state, place);
+  return parked && !hasLostRace(state, place);
 }
 
 // What has been undone, or is being undone in this moment, may have found nothing to undo: it came too early. An undo that
@@ -106,7 +106,7 @@ function undoOnceMore(draft: Draft, place: string, step: StepNode | undefined, r
 }
 
 /** How the undo of a step ended. */
-export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): Ignored {
+export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): IgnoreReason {
   const record = draft.state.records[place];
   const step = stepAt(draft.definition, place);
   const undo = record?.undo;
@@ -134,15 +134,15 @@ export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): I
 }
 
 /** A reply is known by the id of the command it answers. */
-export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcome): Ignored {
+export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcome): IgnoreReason {
   for (const [place, record] of Object.entries(draft.state.records)) {
     const { undo } = record;
     if (record.ids.includes(requestId)) {
-      return replaced(record, requestId, outcome) ?? settleStep(draft, place, outcome);
+      return checkReplaced(record, requestId, outcome) ?? settleStep(draft, place, outcome);
     }
     if (undo?.ids.includes(requestId) !== true) continue;
     if (undo.ids.indexOf(requestId) < (undo.countsFrom?.ids ?? 0)) return TOO_EARLY;
-    return replaced(undo, requestId, outcome) ?? settleUndo(draft, place, outcome);
+    return checkReplaced(undo, requestId, outcome) ?? settleUndo(draft, place, outcome);
   }
   return "no step of this saga sent that command";
 }
@@ -151,24 +151,24 @@ export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcom
 export const TOO_EARLY = "the step was done after this undo";
 
 // The failure of a try that has been replaced, or is about to be, says nothing about the one that replaces it.
-function replaced({ ids, nextAtMs }: Effort, requestId: string, outcome: WorkOutcome): Ignored {
+function checkReplaced({ ids, nextAtMs }: Effort, requestId: string, outcome: WorkOutcome): IgnoreReason {
   if (outcome.kind === "done") return undefined;
   if (ids.at(-1) !== requestId) return "a newer try has taken its place";
   return nextAtMs !== undefined && outcome.kind !== "refused" ? "it is going to be tried again" : undefined;
 }
 
 /** What is due by the clock: waits that are over, and tries whose turn has come. */
-export function passTime(draft: Draft): void {
+export function applyDueTimers(draft: Draft): void {
   for (const [place, record] of Object.entries(draft.state.records)) {
     const step = stepAt(draft.definition, place);
     if (step === undefined) continue; // such an instance is parked, or its undo fails for good
     if (record.status === "in_progress") {
-      if (kindMismatch(record, step) === undefined) passStepTime(draft, place, step, record);
-    } else if (record.undo?.status === "in_progress") passUndoTime(draft, place, step, record);
+      if (kindMismatch(record, step) === undefined) applyStepTimeout(draft, place, step, record);
+    } else if (record.undo?.status === "in_progress") applyUndoTimeout(draft, place, step, record);
   }
 }
 
-function passStepTime(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+function applyStepTimeout(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   const { nowMs } = draft;
   const local = step.work.kind === "run" || step.work.kind === "tx";
   if (record.nextAtMs !== undefined && record.nextAtMs <= nowMs && !local) {
@@ -179,12 +179,12 @@ function passStepTime(draft: Draft, place: string, step: StepNode, record: StepR
   }
   if (record.dueAtMs === undefined || record.dueAtMs > nowMs) return;
   if (step.work.kind === "delay") return completeStep(draft, place, record);
-  if (step.work.kind === "wait") return passWait(draft, place, step, record);
+  if (step.work.kind === "wait") return applyWaitTimeout(draft, place, step, record);
   const error = `no answer within ${step.timeoutMs ?? 0} ms`;
   tryAgainOrFail(draft, place, step, record, { kind: "unknown", error });
 }
 
-function passWait(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+function applyWaitTimeout(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   if (step.work.kind === "wait" && step.work.onTimeout === "continue") {
     completeStep(draft, place, record, null);
     return;
@@ -193,7 +193,7 @@ function passWait(draft: Draft, place: string, step: StepNode, record: StepRecor
   failStep(draft, place, record, `nothing came within ${step.timeoutMs ?? 0} ms`);
 }
 
-function passUndoTime(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+function applyUndoTimeout(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined) return;
   const local = step.undo?.kind === "run" || step.undo?.kind === "tx";
@@ -221,7 +221,7 @@ export function reopen(draft: Draft, place: string, step: StepNode, record: Step
     record.undoable = undefined;
     record.pivot = undefined;
   }
-  end(record, draft.nowMs);
+  endEffort(record, draft.nowMs);
   record.status = "in_progress";
   record.endedAtMs = undefined;
   record.abandoned = undefined;

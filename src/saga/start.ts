@@ -12,10 +12,10 @@ import {
 } from "../message/index.ts";
 import { randomBytes } from "../runtime/index.ts";
 import { failureType } from "../telemetry/index.ts";
-import { hearsEvents, type SagaDefinition } from "./definition.ts";
+import { awaitsEvents, type SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
-import type { Claim, Loaded } from "./saga-store.ts";
-import { noVault, subjectOf, type PersonSeal } from "./sealing.ts";
+import type { Claim, LoadedInstance } from "./saga-store.ts";
+import { keysMissing, readSubject, type SubjectCipher } from "./subject-cipher.ts";
 import { newState } from "./state.ts";
 
 export interface Started {
@@ -25,15 +25,15 @@ export interface Started {
 }
 
 /** Whoever could go on with a new instance in this process. */
-export interface Taker {
+export interface LocalRunner {
   readonly claim: Claim | undefined;
-  take(instance: Loaded, mail: boolean): void;
+  adopt(instance: LoadedInstance, mail: boolean): void;
   /** There is a new one for whoever has room. */
   hint(): void;
 }
 
 interface Origin {
-  readonly taker?: Taker;
+  readonly taker?: LocalRunner;
   readonly id?: string;
   readonly parent?: { readonly id: string; readonly place: string };
   readonly correlationId?: string;
@@ -49,13 +49,13 @@ interface Seed {
 }
 
 /** Checks the input, finds its key and its person, before anything is written. Throws what the user's own functions throw. */
-export async function seedOf(definition: SagaDefinition, given: unknown): Promise<Seed> {
+export async function readSeed(definition: SagaDefinition, given: unknown): Promise<Seed> {
   const checked = definition.input["~standard"].validate(given);
-  const input = validInput(definition, "then" in checked ? await checked : checked);
+  const input = checkInput(definition, "then" in checked ? await checked : checked);
   encodeJson(input); // refuses here what could not be kept
   const { name, personal } = definition;
-  const subject = personal === null ? null : subjectOf(name, personal, input);
-  return { input, key: validKey(definition, input), subject };
+  const subject = personal === null ? null : readSubject(name, personal, input);
+  return { input, key: checkKey(definition, input), subject };
 }
 
 export async function startIn(
@@ -65,7 +65,7 @@ export async function startIn(
   given: unknown,
   origin: Origin = {},
 ): Promise<Started> {
-  return startFrom(engine, tx, definition, await seedOf(definition, given), origin);
+  return startFrom(engine, tx, definition, await readSeed(definition, given), origin);
 }
 
 const pooledBytes = poolRandomBytes(randomBytes);
@@ -84,11 +84,18 @@ export async function startFrom(
   const from = { id, input, key, subject };
   if (!parts.spans.enabled) {
     const untraced = { messageId: id, randomBytes: pooledBytes };
-    return startWith(engine, tx, definition, from, deriveContext(current, traced(origin), untraced), origin);
+    return startWith(
+      engine,
+      tx,
+      definition,
+      from,
+      deriveContext(current, traceOptions(origin), untraced),
+      origin,
+    );
   }
   const span = parts.spans.startSaga(id, definition.name, origin.traceparent ?? current?.traceparent);
   const { traceparent } = span;
-  const context = deriveContext(current, traced(origin), {
+  const context = deriveContext(current, traceOptions(origin), {
     messageId: id,
     randomBytes: pooledBytes,
     traceparent,
@@ -113,8 +120,9 @@ async function startWith(
 ): Promise<Started> {
   const nowMs = tx.knowsCommit ? engine.clock.nowMs : undefined;
   // Nobody has anything for an instance that hears nothing: then there is nobody to meet.
-  const met = nowMs === undefined || hearsEvents(definition) ? meet(engine, tx, definition, key) : undefined;
-  const before: Loaded = {
+  const met =
+    nowMs === undefined || awaitsEvents(definition) ? lockKey(engine, tx, definition, key) : undefined;
+  const before: LoadedInstance = {
     id,
     type: definition.name,
     definitionVersion: definition.version,
@@ -128,7 +136,7 @@ async function startWith(
     parent: origin.parent ?? null,
     claims: 0,
     nowMs: nowMs ?? (await met)?.nowMs ?? 0,
-    seal: subject === null ? undefined : await sealFor(engine, tx, definition, subject),
+    seal: subject === null ? undefined : await createCipher(engine, tx, definition, subject),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
   // Taken at once only where something is to be done here at once.
@@ -140,14 +148,12 @@ async function startWith(
     const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
     const { instance, mail = false } = await engine.apply(tx, definition, before, cause, { birth });
     if ((await met)?.blind === true)
-      await engine.post(tx, id, engine.parts.newId(), COLLECT, { kind: "tick" }, before.seal);
+      await engine.addPendingInput(tx, id, engine.parts.newId(), COLLECT, { kind: "tick" }, before.seal);
     const { taker } = origin;
-    tx.whenCommitted(() =>
-      claim === undefined ? taker?.hint() : taker?.take({ ...instance, claims: 1 }, mail),
-    );
+    tx.onCommit(() => (claim === undefined ? taker?.hint() : taker?.adopt({ ...instance, claims: 1 }, mail)));
     return { sagaId: id, started: true };
   } catch (error) {
-    if (isSagaboxError(error, "SAGA_CONFLICT")) return await existing(engine, tx, definition, key);
+    if (isSagaboxError(error, "SAGA_CONFLICT")) return await findExisting(engine, tx, definition, key);
     throw error;
   } finally {
     if (met !== undefined) await met; // if it failed, whatever was sent behind it failed for that reason
@@ -157,40 +163,40 @@ async function startWith(
 /** The letter of an instance to itself: something may have come before it that its start could not see. */
 export const COLLECT = "collect";
 
-interface Met {
+interface KeyLock {
   /** The database's clock once the place is ours. */
   readonly nowMs: number;
   readonly blind: boolean;
 }
 
 /** In a transaction of ours what follows is sent behind it at once. */
-function meet(
+function lockKey(
   engine: SagaEngine,
   tx: SagaTransaction,
   definition: SagaDefinition,
   key: string,
-): Promise<Met> {
+): Promise<KeyLock> {
   const asked = tx.run<{ now_ms: string | number; blind: boolean }>(engine.sql.meet, [definition.name, key]);
   const met = asked.then(({ rows }) => {
     const nowMs = Number(rows[0]?.now_ms);
-    engine.clock.hear(nowMs);
-    return { nowMs, blind: rows[0]?.blind === true && hearsEvents(definition) };
+    engine.clock.update(nowMs);
+    return { nowMs, blind: rows[0]?.blind === true && awaitsEvents(definition) };
   });
   met.catch(() => undefined); // told to whoever waits for it
   return met;
 }
 
-async function sealFor(
+async function createCipher(
   { parts: { vault } }: SagaEngine,
   tx: SagaTransaction,
   { name }: SagaDefinition,
   subject: string,
-): Promise<PersonSeal> {
-  if (vault === undefined) throw noVault(name);
+): Promise<SubjectCipher> {
+  if (vault === undefined) throw keysMissing(name);
   return vault.forPerson(subject, tx);
 }
 
-async function existing(
+async function findExisting(
   { sql }: SagaEngine,
   tx: SagaTransaction,
   definition: SagaDefinition,
@@ -200,14 +206,17 @@ async function existing(
   return { sagaId: rows[0]?.id ?? "", started: false };
 }
 
-function traced({ correlationId, traceparent }: Origin): { correlationId?: string; traceparent?: string } {
+function traceOptions({ correlationId, traceparent }: Origin): {
+  correlationId?: string;
+  traceparent?: string;
+} {
   return {
     ...(correlationId === undefined ? {} : { correlationId }),
     ...(traceparent === undefined ? {} : { traceparent }),
   };
 }
 
-function validInput(definition: SagaDefinition, outcome: StandardSchemaV1.Result<unknown>): Json {
+function checkInput(definition: SagaDefinition, outcome: StandardSchemaV1.Result<unknown>): Json {
   if (outcome.issues === undefined) return outcome.value as Json;
   const places = outcome.issues.map(({ path, message }) => {
     const where = (path ?? []).map((part) => (typeof part === "object" ? part.key : part)).join(".");
@@ -219,7 +228,7 @@ function validInput(definition: SagaDefinition, outcome: StandardSchemaV1.Result
   );
 }
 
-function validKey(definition: SagaDefinition, input: Json): string {
+function checkKey(definition: SagaDefinition, input: Json): string {
   const key = definition.key(input);
   if (typeof key === "string" && isValidId(key)) return key;
   throw new SagaboxError(

@@ -10,11 +10,11 @@ const FROM_INPUT = { $from: "input" };
  * the input beside it.
  */
 export function changesText(before: SagaState, after: SagaState, input: SagaInput): string | null {
-  const changed = difference(before, after, broughtTest(broughtBy(input)));
+  const changed = diffValues(before, after, matchInputData(readInputData(input)));
   return changed === undefined ? null : JSON.stringify(changed);
 }
 
-function broughtTest(brought: unknown): Test {
+function matchInputData(brought: unknown): Test {
   if (!isNested(brought)) return () => false;
   let text: string | undefined;
   return (value) => {
@@ -24,7 +24,7 @@ function broughtTest(brought: unknown): Test {
   };
 }
 
-function broughtBy(input: SagaInput): unknown {
+function readInputData(input: SagaInput): unknown {
   switch (input.kind) {
     case "reply":
     case "worked":
@@ -42,28 +42,28 @@ function broughtBy(input: SagaInput): unknown {
 
 type Test = (value: unknown) => boolean;
 
-function difference(before: unknown, after: unknown, isBrought: Test): unknown {
+function diffValues(before: unknown, after: unknown, isBrought: Test): unknown {
   if (before === after) return undefined;
   if (!isNested(before) || !isNested(after) || shrinks(before, after)) {
     if (before === undefined || after === undefined || !sameText(before, after)) {
-      return [before ?? null, marked(after ?? null, isBrought)];
+      return [before ?? null, replaceInputData(after ?? null, isBrought)];
     }
     return undefined;
   }
   let changed: Record<string, unknown> | undefined;
   for (const key of Object.keys(before)) {
-    const part = difference(before[key], after[key], isBrought);
+    const part = diffValues(before[key], after[key], isBrought);
     if (part !== undefined) (changed ??= {})[key] = part;
   }
   for (const key of Object.keys(after)) {
     if (after[key] === undefined || Object.hasOwn(before, key)) continue;
-    (changed ??= {})[key] = difference(undefined, after[key], isBrought);
+    (changed ??= {})[key] = diffValues(undefined, after[key], isBrought);
   }
   return changed;
 }
 
 // A new record holds its result one level down.
-function marked(value: unknown, isBrought: Test): unknown {
+function replaceInputData(value: unknown, isBrought: Test): unknown {
   if (isBrought(value)) return FROM_INPUT;
   if (!isNested(value) || Array.isArray(value) || !Object.values(value).some(isBrought)) return value;
   return Object.fromEntries(

@@ -9,15 +9,15 @@ export function firstDifference(
   for (const place of places) {
     const [before, after] = [then.records[place], now.records[place]];
     const why =
-      different(meaningOf(before), meaningOf(after)) ??
-      (before?.kind === undefined ? undefined : different(definitionOf(before), definitionOf(after)));
+      findDifference(summarizeRecord(before), summarizeRecord(after)) ??
+      (before?.kind === undefined ? undefined : findDifference(definitionOf(before), definitionOf(after)));
     if (why !== undefined) return { step: place, why };
   }
-  const why = different(rest(then), rest(now));
+  const why = findDifference(summarizeState(then), summarizeState(now));
   return why === undefined ? undefined : { step: null, why };
 }
 
-function meaningOf(record: StepRecord | undefined): Record<string, unknown> {
+function summarizeRecord(record: StepRecord | undefined): Record<string, unknown> {
   if (record === undefined) return { status: "not begun" };
   const { status, outcome, unit, result, abandoned, undo } = record;
   return {
@@ -26,8 +26,8 @@ function meaningOf(record: StepRecord | undefined): Record<string, unknown> {
     unit,
     result,
     abandoned: abandoned !== undefined,
-    ...effortOf("", record),
-    ...(undo === undefined ? {} : { undo: undo.status, ...effortOf("undo ", undo) }),
+    ...summarizeEffort("", record),
+    ...(undo === undefined ? {} : { undo: undo.status, ...summarizeEffort("undo ", undo) }),
   };
 }
 
@@ -36,16 +36,16 @@ function definitionOf(record: StepRecord | undefined): Record<string, unknown> {
   return { kind: record?.kind, undoable: record?.undoable, pivot: record?.pivot };
 }
 
-function effortOf(name: string, { epoch, attempt, ids }: Effort): Record<string, unknown> {
+function summarizeEffort(name: string, { epoch, attempt, ids }: Effort): Record<string, unknown> {
   return { [`${name}epoch`]: epoch, [`${name}attempt`]: attempt, [`${name}commands`]: ids.length };
 }
 
-function rest(state: SagaState): Record<string, unknown> {
+function summarizeState(state: SagaState): Record<string, unknown> {
   const { direction, pivoted, choices, rounds, early, mismatches } = state;
   return { direction, pivoted, choices, rounds, mismatches, early: early.map(({ id }) => id) };
 }
 
-function different(then: Record<string, unknown>, now: Record<string, unknown>): string | undefined {
+function findDifference(then: Record<string, unknown>, now: Record<string, unknown>): string | undefined {
   for (const name of new Set([...Object.keys(then), ...Object.keys(now)])) {
     const [before, after] = [canonical(then[name]), canonical(now[name])];
     if (before !== after) return `${name} was ${before.slice(0, 200)}; now: ${after.slice(0, 200)}`;

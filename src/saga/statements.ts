@@ -1,5 +1,12 @@
-import { statement } from "../storage/index.ts";
-import { ended, inserted, instant, logged, opened, transition } from "./transition-statements.ts";
+import { defineStatement } from "../storage/index.ts";
+import {
+  endedAtSql,
+  insertInstanceSql,
+  toTimestampSql,
+  logLinesSql,
+  openIncidentSql,
+  transitionColumns,
+} from "./transition-statements.ts";
 
 export type SagaStatements = ReturnType<typeof sagaStatements>;
 
@@ -10,10 +17,10 @@ const columns = `instance.id, instance.type, instance.definition_version, instan
 
 // Always true. A list in JSON is taken for a hundred rows, and a plan made while the table was small would read all of
 // it to find them, for ever after; with this the list is taken for one row, and instances are looked up by their id.
-const few = (text: string): string => `${text} = ${text} || ''`;
+const estimateOneRowSql = (text: string): string => `${text} = ${text} || ''`;
 
 // By their place in the table, which needs no plan. One that was changed since this statement began is claimed by the next.
-const claimed = (schema: string, due: string): string =>
+const claimSql = (schema: string, due: string): string =>
   `update ${schema}.saga_instance as instance
           set claimed_by = $1::text, claims = instance.claims + 1,
               claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
@@ -21,7 +28,7 @@ const claimed = (schema: string, due: string): string =>
        returning ${columns},
                  exists (select from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as has_mail`;
 
-const due = (schema: string, also: string): string =>
+const dueSql = (schema: string, also: string): string =>
   `select due.ctid from ${schema}.saga_instance as due
            where due.due_at <= (select clock_timestamp())
              and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
@@ -29,68 +36,68 @@ const due = (schema: string, also: string): string =>
            order by due.due_at limit $4::integer for update skip locked`;
 
 export function sagaStatements(schema: string) {
-  const saved = (name: string): string => `saved.${name}`;
+  const savedColumn = (name: string): string => `saved.${name}`;
   return {
-    insert: statement("sagabox.saga.insert", inserted(schema, false)),
-    insertFailed: statement("sagabox.saga.insert_failed", inserted(schema, true)),
+    insert: defineStatement("sagabox.saga.insert", insertInstanceSql(schema, false)),
+    insertFailed: defineStatement("sagabox.saga.insert_failed", insertInstanceSql(schema, true)),
     // What came for an instance before it existed.
-    collect: statement(
+    collect: defineStatement(
       "sagabox.saga.collect",
       `update ${schema}.saga_mail set saga_id = $1::text, correlation_id = null
         where type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp()`,
     ),
-    idOf: statement(
+    idOf: defineStatement(
       "sagabox.saga.id_of",
       `select id from ${schema}.saga_instance where type = $1::text and correlation_id = $2::text`,
     ),
     // Whoever starts an instance and whoever has something for it before it exists meet here. The clock is read after
     // the wait for the other one. Blind: what the other one wrote may not be seen in this transaction all the same.
-    meet: statement(
+    meet: defineStatement(
       "sagabox.saga.meet",
       `select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453)),
               extract(epoch from clock_timestamp()) * 1000 as now_ms,
               current_setting('transaction_isolation') <> 'read committed' as blind`,
     ),
-    load: statement(
+    load: defineStatement(
       "sagabox.saga.load",
       `select ${columns} from ${schema}.saga_instance as instance where instance.id = $1::text for update`,
     ),
-    read: statement(
+    read: defineStatement(
       "sagabox.saga.read",
       `select ${columns} from ${schema}.saga_instance as instance where instance.id = $1::text`,
     ),
-    loadByKey: statement(
+    loadByKey: defineStatement(
       "sagabox.saga.load_by_key",
       `select ${columns} from ${schema}.saga_instance as instance
         where instance.type = $1::text and instance.correlation_id = $2::text for update`,
     ),
     // Transitions of different instances, each checked by the version of its own: nothing of one that is not saved is
     // written. One whose row is locked is not waited for, since all the others would wait with it.
-    save: statement(
+    save: defineStatement(
       "sagabox.saga.save",
       `with free as (
-         select made.*, instance.place from json_to_recordset($1::json) as made ${transition}
+         select made.*, instance.place from json_to_recordset($1::json) as made ${transitionColumns}
           cross join lateral (
             select own.ctid as place from ${schema}.saga_instance as own
              where own.id = made.id and own.version = made.version
             offset 0 for update skip locked) as instance
-          where ${few("made.id")}),
+          where ${estimateOneRowSql("made.id")}),
        saved as (
          update ${schema}.saga_instance as instance
             set status = free.status, state = free.state, current_step = free.step, waits_for = free.waits,
-                waiting_since = ${instant("free.since")}, last_error = free.error, retry_count = free.retries,
-                due_at = case when instance.due_at <= clock_timestamp() and ${instant("free.due")} <= clock_timestamp()
-                              then instance.due_at else ${instant("free.due")} end,
+                waiting_since = ${toTimestampSql("free.since")}, last_error = free.error, retry_count = free.retries,
+                due_at = case when instance.due_at <= clock_timestamp() and ${toTimestampSql("free.due")} <= clock_timestamp()
+                              then instance.due_at else ${toTimestampSql("free.due")} end,
                 version = instance.version + 1, claims = 0, updated_at = clock_timestamp(),
-                attachments = free.attachments, ended_at = ${ended("free.status")},
+                attachments = free.attachments, ended_at = ${endedAtSql("free.status")},
                 claimed_by = case when free.release then null else instance.claimed_by end,
                 claimed_until = case when free.release then null else instance.claimed_until end
            from free
           where instance.ctid = free.place
          returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
                    free.drawn, free.changes, free.steps, free.incident, free.resolution),
-       ${logged(schema, saved)},
-       ${opened(schema, saved)},
+       ${logLinesSql(schema, savedColumn)},
+       ${openIncidentSql(schema, savedColumn)},
        closed as (
          update ${schema}.saga_incident as incident
             set closed_at = clock_timestamp(), resolution = (select resolution from saved where saved.id = incident.saga_id)
@@ -98,24 +105,27 @@ export function sagaStatements(schema: string) {
             and incident.saga_id = any(array(select id from saved where resolution is not null)))
        select id from saved`,
     ),
-    ignore: statement(
+    ignore: defineStatement(
       "sagabox.saga.ignore",
       `insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, user_id, input, reason, trace_id)
        values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::text::json, $7::text,
                (select trace_id from ${schema}.saga_instance where id = $1::text))`,
     ),
-    mail: statement(
+    mail: defineStatement(
       "sagabox.saga.mail",
       `select mail.id, mail.cause, mail.input::text as input from ${schema}.saga_mail as mail
         where mail.saga_id = $1::text order by mail.arrived_at, mail.id limit 100`,
     ),
-    forgetMail: statement(
+    forgetMail: defineStatement(
       "sagabox.saga.forget_mail",
       `delete from ${schema}.saga_mail where saga_id = $1::text and id = any($2::text::text[])`,
     ),
-    dropMail: statement("sagabox.saga.drop_mail", `delete from ${schema}.saga_mail where saga_id = $1::text`),
+    dropMail: defineStatement(
+      "sagabox.saga.drop_mail",
+      `delete from ${schema}.saga_mail where saga_id = $1::text`,
+    ),
     // Addressed to an instance, whose row is left alone: two that write to each other must not wait for each other.
-    post: statement(
+    post: defineStatement(
       "sagabox.saga.post",
       `insert into ${schema}.saga_mail (id, type, saga_id, cause, input, expires_at)
        select $2::text, instance.type, instance.id, $3::text, $4::text::json, 'infinity'
@@ -124,7 +134,7 @@ export function sagaStatements(schema: string) {
        returning saga_id`,
     ),
     // It may wait longer than the message that brought it is kept. What the instance holds itself, a trigger sees.
-    holdAttached: statement(
+    holdAttached: defineStatement(
       "sagabox.saga.hold_attached",
       `insert into ${schema}.blob_use (key, used_by)
        select blob.key, 'saga:' || $1::text from ${schema}.blob
@@ -132,7 +142,7 @@ export function sagaStatements(schema: string) {
           for share
        on conflict (key, used_by) do nothing`,
     ),
-    keep: statement(
+    keep: defineStatement(
       "sagabox.saga.keep",
       `insert into ${schema}.saga_mail (id, type, correlation_id, cause, input, expires_at)
        values ($1::text, $2::text, $3::text, $4::text, $5::text::json,
@@ -140,12 +150,15 @@ export function sagaStatements(schema: string) {
        on conflict (id, type) do nothing`,
     ),
     // Of what is due, only what this process knows how to go on with.
-    claim: statement("sagabox.saga.claim", claimed(schema, due(schema, ""))),
+    claim: defineStatement("sagabox.saga.claim", claimSql(schema, dueSql(schema, ""))),
     // What has to wait for its turn is charged as well: nothing that may have ended a process before is among it.
-    claimAhead: statement("sagabox.saga.claim_ahead", claimed(schema, due(schema, "and due.claims = 0"))),
-    claimMail: statement(
+    claimAhead: defineStatement(
+      "sagabox.saga.claim_ahead",
+      claimSql(schema, dueSql(schema, "and due.claims = 0")),
+    ),
+    claimMail: defineStatement(
       "sagabox.saga.claim_mail",
-      claimed(
+      claimSql(
         schema,
         `select due.place
             from (select distinct mail.saga_id from ${schema}.saga_mail as mail
@@ -159,7 +172,7 @@ export function sagaStatements(schema: string) {
            limit $4::integer`,
       ),
     ),
-    nextDue: statement(
+    nextDue: defineStatement(
       "sagabox.saga.next_due",
       `select extract(epoch from due_at - clock_timestamp()) * 1000 as wait_ms from ${schema}.saga_instance
         where due_at is not null and (claimed_until is null or claimed_until < (select clock_timestamp()))
@@ -168,7 +181,7 @@ export function sagaStatements(schema: string) {
     ),
     // All that are still ours. One that is locked, by a tx step or a reply, is not waited for: the claims of all the
     // others would run out meanwhile. Nobody else can take it before it is unlocked.
-    renew: statement(
+    renew: defineStatement(
       "sagabox.saga.renew",
       `with ours as (
          select id from ${schema}.saga_instance where claimed_by = $1::text and id = any($3::text::text[])),
@@ -182,26 +195,26 @@ export function sagaStatements(schema: string) {
           where instance.id = any(array(select id from free)))
        select id from ours`,
     ),
-    release: statement(
+    release: defineStatement(
       "sagabox.saga.release",
       `update ${schema}.saga_instance set claimed_by = null, claimed_until = null, claims = 0
         where id = $1::text and claimed_by = $2::text`,
     ),
     // Nobody began anything with these, so nobody can have died of them.
-    giveBack: statement(
+    giveBack: defineStatement(
       "sagabox.saga.give_back",
       `update ${schema}.saga_instance
           set claimed_by = null, claimed_until = null, claims = greatest(claims - 1, 0)
         where id = any($1::text::text[]) and claimed_by = $2::text`,
     ),
     // Nobody began anything with it, so nobody can have died of it. The claim itself runs out.
-    uncharge: statement(
+    uncharge: defineStatement(
       "sagabox.saga.uncharge",
       `update ${schema}.saga_instance set claims = greatest(claims - 1, 0)
         where id = $1::text and claimed_by = $2::text`,
     ),
     // Its person was erased while it could not be seen yet. Nobody can decide for it any more, and somebody must.
-    park: statement(
+    park: defineStatement(
       "sagabox.saga.park",
       `with parked as (
          update ${schema}.saga_instance
@@ -221,7 +234,7 @@ export function sagaStatements(schema: string) {
        select current_step from parked`,
     ),
     // Due for a while, or with mail that nobody took, yet its version is known to nobody here.
-    orphans: statement(
+    orphans: defineStatement(
       "sagabox.saga.orphans",
       `select type, definition_version, count(*)::integer as count from ${schema}.saga_instance
         where (due_at < clock_timestamp() - interval '10 seconds'
@@ -233,7 +246,7 @@ export function sagaStatements(schema: string) {
         group by 1, 2 order by 1, 2 limit 100`,
     ),
     // For gauges. Bounded, since nobody can tell two hundred thousand from one.
-    measure: statement(
+    measure: defineStatement(
       "sagabox.saga.measure",
       `select status, count(*)::integer as count
          from (select status from ${schema}.saga_instance where ended_at is null limit 100000) as open
@@ -244,7 +257,7 @@ export function sagaStatements(schema: string) {
                 where due_at < clock_timestamp() - interval '10 minutes' limit 10000) as overdue`,
     ),
     // A child is kept for as long as its parent, which may still take it back. Their lines stay in the audit log.
-    forget: statement(
+    forget: defineStatement(
       "sagabox.saga.forget",
       `with old as (
          select id from ${schema}.saga_instance as instance
@@ -255,7 +268,7 @@ export function sagaStatements(schema: string) {
        mail as (delete from ${schema}.saga_mail where saga_id = any(array(select id from old)))
        delete from ${schema}.saga_instance where id = any(array(select id from old))`,
     ),
-    forgetUnclaimed: statement(
+    forgetUnclaimed: defineStatement(
       "sagabox.saga.forget_unclaimed",
       `delete from ${schema}.saga_mail where ctid = any(array(
          select ctid from ${schema}.saga_mail where expires_at < (select clock_timestamp()) limit $1::integer))`,

@@ -2,8 +2,8 @@ import { SagaboxError } from "../errors/index.ts";
 import type { AnyCommand } from "../message/index.ts";
 import { milliseconds, rejectUnknownKeys } from "../options/index.ts";
 import { retryPolicy, type RetryPolicy } from "../retry/index.ts";
-import { LONGEST_MS } from "./options.ts";
-import type { Seen, StepNode, Undo, Undoing, Work } from "./definition.ts";
+import { MAX_DURATION_MS } from "./options.ts";
+import type { StepContext, StepNode, Undo, UndoContext, Work } from "./definition.ts";
 import type { StepOptions, UndoOptions } from "./saga-types.ts";
 
 const SECOND = 1_000;
@@ -33,7 +33,9 @@ export function stepNode(
     undo,
     pivot: false,
     timeoutMs:
-      timeout === undefined ? null : milliseconds(`${where}.timeout`, timeout, { min: 1, max: LONGEST_MS }),
+      timeout === undefined
+        ? null
+        : milliseconds(`${where}.timeout`, timeout, { min: 1, max: MAX_DURATION_MS }),
     // A child has one life; what has been waited for can only be waited for again by a person.
     retry:
       work.kind === "wait" || work.kind === "child" ? once : retryPolicy(`${where}.retry`, retry, defaults),
@@ -53,14 +55,14 @@ export function undoFrom(
 ): { readonly undo: Undo; readonly options: UndoOptions } {
   const [first, second, third] = given;
   if (typeof first === "function") {
-    const options = optionsOf(where, second);
+    const options = readUndoOptions(where, second);
     return work.kind === "tx"
       ? { undo: { kind: "tx", work: first as Extract<Undo, { kind: "tx" }>["work"] }, options }
       : { undo: { kind: "run", work: first as Extract<Undo, { kind: "run" }>["work"] }, options };
   }
   if (isCommand(first) && typeof second === "function") {
-    const data = second as (seen: Seen & Undoing) => unknown;
-    return { undo: { kind: "send", command: first, data }, options: optionsOf(where, third) };
+    const data = second as (seen: StepContext & UndoContext) => unknown;
+    return { undo: { kind: "send", command: first, data }, options: readUndoOptions(where, third) };
   }
   throw invalid(where, "undo takes a function, or a command and a function that makes its data");
 }
@@ -84,8 +86,12 @@ export function groupMembers(
     return words;
   };
   const words = {
-    send: (name: string, command: AnyCommand, data: (seen: Seen) => unknown, options?: MemberOptions) =>
-      add(name, { kind: "send", command, data }, options),
+    send: (
+      name: string,
+      command: AnyCommand,
+      data: (seen: StepContext) => unknown,
+      options?: MemberOptions,
+    ) => add(name, { kind: "send", command, data }, options),
     run: (name: string, work: Extract<Work, { kind: "run" }>["work"], options?: MemberOptions) =>
       add(name, { kind: "run", work }, options),
   };
@@ -102,7 +108,7 @@ function memberUndo(where: string, work: Work, undo: unknown): ReturnType<typeof
   return undoFrom(where, work, Array.isArray(undo) ? undo : [undo]);
 }
 
-function optionsOf(where: string, options: unknown = {}): UndoOptions {
+function readUndoOptions(where: string, options: unknown = {}): UndoOptions {
   rejectUnknownKeys(`${where}.undo`, options as object, ["retry"]);
   return options as UndoOptions;
 }

@@ -1,16 +1,16 @@
 import { SagaboxError } from "../errors/index.ts";
-import { textArray, type Queryable } from "../storage/index.ts";
+import { toArrayLiteral, type Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { pathOf, type SagaDefinition } from "./definition.ts";
+import { stripRound, type SagaDefinition } from "./definition.ts";
 import type { definitionStatements } from "./definition-statements.ts";
 import { needsDefinition } from "./mismatch.ts";
 import { openInstance, type InstanceRow } from "./saga-store.ts";
-import type { SagaVault } from "./sealing.ts";
+import type { SagaVault } from "./subject-cipher.ts";
 import type { SagaStatements } from "./statements.ts";
 import {
   compareStructures,
   hashStructure,
-  structureOf,
+  describeStructure,
   type StructureDifference,
   type StructureEntry,
 } from "./structure.ts";
@@ -50,7 +50,7 @@ interface StoredRow {
   readonly structure: string;
 }
 
-interface Compared {
+interface ComparedDefinition {
   readonly comparison: DefinitionComparison;
   readonly definition: SagaDefinition;
   readonly current: StoredRow;
@@ -85,9 +85,9 @@ export async function registerDefinitions(
     const overtaken: SagaDefinition[] = [];
     for (const one of compared) {
       const { verdict } = one.comparison;
-      if (verdict === "changed") await warn(parts, one, observer);
+      if (verdict === "changed") await warnUnfit(parts, one, observer);
       // Another worker may have stored one meanwhile: it is the one to compare with.
-      else if (verdict === "new" && !(await add(parts, one))) overtaken.push(one.definition);
+      else if (verdict === "new" && !(await insertDefinition(parts, one))) overtaken.push(one.definition);
     }
     pending = overtaken;
   }
@@ -96,11 +96,11 @@ export async function registerDefinitions(
 async function compareAll(
   parts: StoredDefinitionParts,
   definitions: readonly SagaDefinition[],
-): Promise<readonly Compared[]> {
+): Promise<readonly ComparedDefinition[]> {
   const names = definitions.map(({ name, version }) => `${name}/${version}`);
-  const { rows } = await parts.database.run<StoredRow>(parts.sql.readDefinitions, [textArray(names)]);
+  const { rows } = await parts.database.run<StoredRow>(parts.sql.readDefinitions, [toArrayLiteral(names)]);
   const known = new Map(rows.map((row) => [`${row.type}/${row.version}`, row]));
-  const compared: Compared[] = [];
+  const compared: ComparedDefinition[] = [];
   for (const definition of definitions) {
     compared.push(await compareOne(parts, definition, known.get(`${definition.name}/${definition.version}`)));
   }
@@ -111,9 +111,9 @@ async function compareOne(
   parts: StoredDefinitionParts,
   definition: SagaDefinition,
   stored: StoredRow | undefined,
-): Promise<Compared> {
+): Promise<ComparedDefinition> {
   const { name: type, version } = definition;
-  const structure = structureOf(definition);
+  const structure = describeStructure(definition);
   const hash = hashStructure(structure);
   const current = { type, version, hash, structure: JSON.stringify(structure) };
   const same = { type, version, differences: [], unfitSteps: [], unfitInstances: 0 };
@@ -130,13 +130,17 @@ async function compareOne(
     version,
     verdict: stored === undefined ? "new" : "changed",
     differences: found.map(({ path, why }) => `"${path}" ${why}`),
-    unfitSteps: [...unfit.steps].map(([step, instances]) => ({ step, why: whyOf(step, found), instances })),
+    unfitSteps: [...unfit.steps].map(([step, instances]) => ({
+      step,
+      why: explainStep(step, found),
+      instances,
+    })),
     unfitInstances: unfit.instances,
   };
   return { comparison, definition, current, stored };
 }
 
-function whyOf(step: string, differences: readonly StructureDifference[]): string {
+function explainStep(step: string, differences: readonly StructureDifference[]): string {
   const found = differences.filter(({ path, isSafe }) => path === step && !isSafe);
   return found.length === 0 ? "is not in the definition" : found.map(({ why }) => why).join(", ");
 }
@@ -154,7 +158,7 @@ async function findUnfit(
   isChanged: boolean,
 ): Promise<Unfit> {
   const { database, sql } = parts;
-  const params = [name, version, textArray(safe)];
+  const params = [name, version, toArrayLiteral(safe)];
   const { rows } = await database.run<{ path: string | null; instances: number }>(sql.unfitRecords, params);
   const steps = new Map(rows.flatMap(({ path, instances }) => (path === null ? [] : [[path, instances]])));
   let instances = rows.find(({ path }) => path === null)?.instances ?? 0;
@@ -184,24 +188,27 @@ async function* encryptedPaths(
     if (typeof instance === "string") continue;
     const { state } = instance;
     const places = Object.keys(state.records).filter((place) => needsDefinition(state, place));
-    yield new Set(places.map(pathOf));
+    yield new Set(places.map(stripRound));
   }
 }
 
-async function add({ database, sql }: StoredDefinitionParts, { current }: Compared): Promise<boolean> {
+async function insertDefinition(
+  { database, sql }: StoredDefinitionParts,
+  { current }: ComparedDefinition,
+): Promise<boolean> {
   const { type, version, hash, structure } = current;
   return (await database.run(sql.addDefinition, [type, version, hash, structure])).rows.length > 0;
 }
 
-async function warn(
+async function warnUnfit(
   { database, sql }: StoredDefinitionParts,
-  { comparison, current, stored }: Compared,
+  { comparison, current, stored }: ComparedDefinition,
   observer: Observer,
 ): Promise<void> {
   const { type, version, differences } = comparison;
   const { rows } = await database.run<{ count: number }>(sql.countUnfinished, [type, version]);
   const unfinished = rows[0]?.count ?? 0;
-  observer.tell("saga.definition_changed", {
+  observer.emit("saga.definition_changed", {
     type,
     version,
     differences: differences.join("; ").slice(0, 1_000),

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { command, event } from "sagabox";
 import { z } from "zod";
 import { saga } from "./index.ts";
-import { compareStructures, hashStructure, structureOf } from "./structure.ts";
+import { compareStructures, hashStructure, describeStructure } from "./structure.ts";
 
 const any = z.object({});
 const Reserve = command("stock.reserve", { schema: any, reply: any });
@@ -43,13 +43,14 @@ const everything = (result: () => number, delayMs: number, reversed = false) => 
 };
 
 test("the hash of a structure is the same in every release", () => {
-  expect(hashStructure(structureOf(everything(() => 1, 10).definition))).toBe(
+  expect(hashStructure(describeStructure(everything(() => 1, 10).definition))).toBe(
     "16f95e378469b90696b3402498eb441a7932cfe5672b47345b1fc671de2e67b1",
   );
 });
 
 test("other functions, timeouts, retries and another order of ways have the same hash", () => {
-  const hash = (definition: Parameters<typeof structureOf>[0]) => hashStructure(structureOf(definition));
+  const hash = (definition: Parameters<typeof describeStructure>[0]) =>
+    hashStructure(describeStructure(definition));
   const other = everything(() => Number("2") * 3, 99, true);
   expect(hash(other.definition)).toBe(hash(everything(() => 1, 10).definition));
 });
@@ -72,7 +73,7 @@ test("names, kinds, order, undos and the pivot each change the hash", () => {
       (s) => s.send("a", Reserve, none).undo(Release, none),
     ),
   ];
-  const hashes = variants.map(({ definition }) => hashStructure(structureOf(definition)));
+  const hashes = variants.map(({ definition }) => hashStructure(describeStructure(definition)));
   expect(new Set(hashes).size).toBe(variants.length);
 });
 
@@ -100,7 +101,9 @@ test("a comparison says what changed, and what an instance with such a record ca
       (s) => s.run("c", none).undo(nothing),
     )
     .delay("f", 1);
-  expect(compareStructures(structureOf(before.definition), structureOf(after.definition))).toEqual([
+  expect(
+    compareStructures(describeStructure(before.definition), describeStructure(after.definition)),
+  ).toEqual([
     { path: "a", why: "was of the kind send and is run now", isSafe: false },
     { path: "a", why: "had an undo of the kind send and has an undo of the kind run now", isSafe: true },
     { path: "b", why: "had an undo of the kind send and has no undo now", isSafe: false },
@@ -110,14 +113,19 @@ test("a comparison says what changed, and what an instance with such a record ca
     { path: "f", why: "was added (delay)", isSafe: true },
     { path: "d", why: "has moved to another place in the order", isSafe: true },
   ]);
-  expect(compareStructures(structureOf(after.definition), structureOf(after.definition))).toEqual([]);
+  expect(compareStructures(describeStructure(after.definition), describeStructure(after.definition))).toEqual(
+    [],
+  );
 });
 
 test("a step that moves across the pivot loses its undo", () => {
   const base = saga("order", options);
   const before = base.send("a", Reserve, none).undo(Release, none).send("b", Reserve, none).pivot();
   const after = base.send("b", Reserve, none).pivot().send("a", Reserve, none);
-  const differences = compareStructures(structureOf(before.definition), structureOf(after.definition));
+  const differences = compareStructures(
+    describeStructure(before.definition),
+    describeStructure(after.definition),
+  );
   expect(differences).toContainEqual({
     path: "a",
     why: "had an undo of the kind send and has no undo now",

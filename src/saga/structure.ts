@@ -14,11 +14,11 @@ export interface StructureEntry {
 }
 
 /** The steps of a definition in their order, without functions, schemas, timeouts and retries. */
-export function structureOf({ nodes }: SagaDefinition): readonly StructureEntry[] {
-  return nodes.flatMap((node) => entriesOf(node, ""));
+export function describeStructure({ nodes }: SagaDefinition): readonly StructureEntry[] {
+  return nodes.flatMap((node) => listEntries(node, ""));
 }
 
-function entriesOf(node: Node, within: string): readonly StructureEntry[] {
+function listEntries(node: Node, within: string): readonly StructureEntry[] {
   const inside = (label: string): string => (within === "" ? label : `${within} > ${label}`);
   const block = (kind: StructureEntry["kind"]): StructureEntry => ({
     path: node.name,
@@ -39,12 +39,15 @@ function entriesOf(node: Node, within: string): readonly StructureEntry[] {
       // The order in which ways are written means nothing.
       const ways = Object.entries(node.ways).sort(([a], [b]) => (a < b ? -1 : 1));
       const steps = ways.flatMap(([way, body]) =>
-        body.flatMap((one) => entriesOf(one, inside(`branch ${node.name} ${way}`))),
+        body.flatMap((one) => listEntries(one, inside(`branch ${node.name} ${way}`))),
       );
       return [block("branch"), ...steps];
     }
     case "repeat":
-      return [block("repeat"), ...node.body.flatMap((one) => entriesOf(one, inside(`repeat ${node.name}`)))];
+      return [
+        block("repeat"),
+        ...node.body.flatMap((one) => listEntries(one, inside(`repeat ${node.name}`))),
+      ];
   }
 }
 

@@ -14,11 +14,11 @@ export interface LocalWork {
 }
 
 /** Steps and undos of our own whose time has come. */
-export function localWork(definition: SagaDefinition, state: SagaState, nowMs: number): LocalWork[] {
+export function listLocalWork(definition: SagaDefinition, state: SagaState, nowMs: number): LocalWork[] {
   const due: LocalWork[] = [];
   for (const place of Object.keys(state.records)) {
     const record = state.records[place];
-    if (record === undefined || !isUnderWay(record)) continue;
+    if (record === undefined || !isInProgress(record)) continue;
     const step = stepAt(definition, place);
     if (step === undefined || !canDo(place, record, step)) continue;
     const work = dueEffort(record, step);
@@ -35,7 +35,7 @@ function canDo(place: string, record: StepRecord, step: StepNode): boolean {
   return undoMismatch(place, step, record) === undefined;
 }
 
-function isUnderWay({ status, undo }: StepRecord): boolean {
+function isInProgress({ status, undo }: StepRecord): boolean {
   return status === "in_progress" || undo?.status === "in_progress";
 }
 
@@ -57,7 +57,7 @@ export function nextDueMs({ records, deadlineAtMs, mismatches }: SagaState, ende
   if (ended) return null;
   let earliest = deadlineAtMs ?? Infinity;
   for (const [place, record] of Object.entries(records)) {
-    if (!isUnderWay(record) || mismatches?.[place] !== undefined) continue;
+    if (!isInProgress(record) || mismatches?.[place] !== undefined) continue;
     const { nextAtMs, dueAtMs } = record.status === "in_progress" ? record : (record.undo ?? record);
     earliest = Math.min(earliest, nextAtMs ?? Infinity, dueAtMs ?? Infinity);
   }
@@ -72,7 +72,7 @@ export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: 
     (dueAtMs !== undefined && dueAtMs <= nowMs) || (!local && nextAtMs !== undefined && nextAtMs <= nowMs);
   return Object.keys(records).some((place) => {
     const record = records[place];
-    if (record === undefined || !isUnderWay(record) || mismatches?.[place] !== undefined) return false;
+    if (record === undefined || !isInProgress(record) || mismatches?.[place] !== undefined) return false;
     const step = stepAt(definition, place);
     const fits = step !== undefined && canDo(place, record, step);
     if (record.status === "in_progress") return isOver(record, fits && isLocal(step.work.kind));

@@ -1,21 +1,21 @@
 import { failureType, type Spans } from "../telemetry/index.ts";
 import type { WorkOutcome } from "./input.ts";
-import type { Cause, Loaded } from "./saga-store.ts";
+import type { Cause, LoadedInstance } from "./saga-store.ts";
 import type { LocalWork } from "./timers.ts";
 
 /** One transition under a span: what moved the instance, the status it came into, and which steps changed. */
-export function tracedTransition<T extends { readonly instance?: Loaded }>(
+export function traceTransition<T extends { readonly instance?: LoadedInstance }>(
   spans: Spans,
-  before: Loaded,
+  before: LoadedInstance,
   cause: Cause,
   work: () => Promise<T>,
 ): Promise<T> {
-  return spans.enabled ? transitionInSpan(spans, before, cause, work) : work();
+  return spans.enabled ? runTransitionInSpan(spans, before, cause, work) : work();
 }
 
-async function transitionInSpan<T extends { readonly instance?: Loaded }>(
+async function runTransitionInSpan<T extends { readonly instance?: LoadedInstance }>(
   spans: Spans,
-  before: Loaded,
+  before: LoadedInstance,
   { input }: Cause,
   work: () => Promise<T>,
 ): Promise<T> {
@@ -43,19 +43,19 @@ async function transitionInSpan<T extends { readonly instance?: Loaded }>(
 }
 
 /** A local step under a span. What a step about a person says when it fails is not written down. */
-export function tracedStep(
+export function traceStep(
   spans: Spans,
   step: LocalWork,
-  saga: Loaded,
+  saga: LoadedInstance,
   work: () => WorkOutcome | Promise<WorkOutcome>,
 ): WorkOutcome | Promise<WorkOutcome> {
-  return spans.enabled ? stepInSpan(spans, step, saga, work) : work();
+  return spans.enabled ? runStepInSpan(spans, step, saga, work) : work();
 }
 
-async function stepInSpan(
+async function runStepInSpan(
   spans: Spans,
   { place, undo, attempt }: LocalWork,
-  saga: Loaded,
+  saga: LoadedInstance,
   work: () => WorkOutcome | Promise<WorkOutcome>,
 ): Promise<WorkOutcome> {
   const span = spans.step(saga, place, { "sagabox.attempt": attempt, "sagabox.saga.undo": undo });

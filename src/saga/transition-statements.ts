@@ -1,18 +1,18 @@
 // What a transition is made of, as one object of a JSON text: so are many written at once.
-export const transition = `(id text, version integer, status text, state json, step text, waits text, since double precision,
+export const transitionColumns = `(id text, version integer, status text, state json, step text, waits text, since double precision,
             error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
             input json, drawn json, changes json, steps text[], incident text, resolution text, attachments text[])`;
 
-export const instant = (ms: string): string => `to_timestamp(${ms} / 1000)`;
+export const toTimestampSql = (ms: string): string => `to_timestamp(${ms} / 1000)`;
 
-export const ended = (status: string): string =>
+export const endedAtSql = (status: string): string =>
   `case when ${status} in ('completed', 'compensated') then clock_timestamp() end`;
 
 /** Where a statement finds a part of the transition. */
-type Part = (name: string) => string;
+type ColumnSource = (name: string) => string;
 
 // What it leaves beside the new state: its lines in the history …
-export const logged = (schema: string, made: Part): string =>
+export const logLinesSql = (schema: string, made: ColumnSource): string =>
   `logged as (
          insert into ${schema}.saga_audit_log
            (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
@@ -25,7 +25,7 @@ export const logged = (schema: string, made: Part): string =>
           order by line.nr)`;
 
 // … and its incident if it opens one.
-export const opened = (schema: string, made: Part): string =>
+export const openIncidentSql = (schema: string, made: ColumnSource): string =>
   `opened as (
          insert into ${schema}.saga_incident (saga_id, steps, error)
          select saved.id, ${made("steps")}, ${made("incident")} from saved where ${made("incident")} is not null
@@ -34,7 +34,7 @@ export const opened = (schema: string, made: Part): string =>
 
 // A transition that is written alone is not read out of one text, which would take a sixth of the time of all of it.
 // As text first: postgres.js writes whatever it takes for JSON as JSON once more.
-const parts: Readonly<Record<string, string>> = {
+const paramByName: Readonly<Record<string, string>> = {
   status: "$14::text",
   state: "$15::text::json",
   step: "$16::text",
@@ -53,24 +53,24 @@ const parts: Readonly<Record<string, string>> = {
   steps: "$29::text::text[]",
   incident: "$30::text",
 };
-const alone: Part = (name) => parts[name] ?? "";
+const paramFor: ColumnSource = (name) => paramByName[name] ?? "";
 
 // The instance as it is after its first decision; nothing else is written if its key is taken. Its mail is only looked
 // for: there hardly ever is any, and a statement that may change one table more has its price each time.
-export const inserted = (schema: string, fails: boolean): string =>
+export const insertInstanceSql = (schema: string, fails: boolean): string =>
   `with saved as (
          insert into ${schema}.saga_instance
            (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
             parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
             due_at, version, ended_at, claimed_by, claimed_until, claims, subject, attachments)
          values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
-                 ${alone("status")}, ${alone("state")}, ${alone("step")}, ${alone("waits")}, ${instant(alone("since"))},
-                 ${alone("error")}, ${alone("retries")}, ${instant(alone("due"))}, 1, ${ended(alone("status"))},
+                 ${paramFor("status")}, ${paramFor("state")}, ${paramFor("step")}, ${paramFor("waits")}, ${toTimestampSql(paramFor("since"))},
+                 ${paramFor("error")}, ${paramFor("retries")}, ${toTimestampSql(paramFor("due"))}, 1, ${endedAtSql(paramFor("status"))},
                  $11::text, clock_timestamp() + $12::double precision * interval '1 ms',
-                 case when $11::text is null then 0 else 1 end, $13::text, ${alone("attachments")})
+                 case when $11::text is null then 0 else 1 end, $13::text, ${paramFor("attachments")})
          on conflict (type, correlation_id) do nothing
          returning id, version, trace_id),
-       ${logged(schema, alone)}${fails ? `,\n       ${opened(schema, alone)}` : ""}
+       ${logLinesSql(schema, paramFor)}${fails ? `,\n       ${openIncidentSql(schema, paramFor)}` : ""}
        select id, exists (select from ${schema}.saga_mail as mail
                            where mail.type = $2::text and mail.correlation_id = $4::text and mail.saga_id is null
                              and mail.expires_at > clock_timestamp()) as has_mail

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { statement, type Queryable } from "../storage/index.ts";
+import { defineStatement, type Queryable } from "../storage/index.ts";
 import { TransitionWriter } from "./transition-writer.ts";
 
 interface Call {
@@ -25,7 +25,7 @@ function setup() {
         arrived();
       }),
   };
-  const writer = new TransitionWriter(database, statement("save", "select 1"));
+  const writer = new TransitionWriter(database, defineStatement("save", "select 1"));
   const save = (id: string, size = 0): Promise<boolean> =>
     writer.save({ id, text: JSON.stringify({ id, state: "x".repeat(size) }) });
   const call = async (nr: number): Promise<Call> => {

@@ -1,18 +1,18 @@
 import { yieldToEventLoop } from "../runtime/index.ts";
 import type { Queryable, Statement } from "../storage/index.ts";
 
-const MOST_AT_ONCE = 100;
+const MAX_BATCH_SIZE = 100;
 /** Of text: a few large states need not wait for each other. */
-const MOST_LETTERS = 1_000_000;
+const MAX_BATCH_CHARACTERS = 1_000_000;
 
-interface WrittenTransition {
+interface EncodedTransition {
   /** Of the instance. */
   readonly id: string;
   /** A JSON object. */
   readonly text: string;
 }
 
-interface Waiting extends WrittenTransition {
+interface QueuedTransition extends EncodedTransition {
   readonly told: (saved: boolean) => void;
   readonly failed: (error: unknown) => void;
 }
@@ -24,7 +24,7 @@ interface Waiting extends WrittenTransition {
 export class TransitionWriter {
   readonly #database: Queryable;
   readonly #save: Statement;
-  #waiting: Waiting[] = [];
+  #waiting: QueuedTransition[] = [];
   #writing = false;
 
   constructor(database: Queryable, save: Statement) {
@@ -33,7 +33,7 @@ export class TransitionWriter {
   }
 
   /** Whether it was saved: not when somebody else has moved the instance, or holds its row right now. */
-  save({ id, text }: WrittenTransition): Promise<boolean> {
+  save({ id, text }: EncodedTransition): Promise<boolean> {
     return new Promise((told, failed) => {
       this.#waiting.push({ id, text, told, failed });
       if (!this.#writing) void this.#writeAll();
@@ -44,18 +44,18 @@ export class TransitionWriter {
     this.#writing = true;
     while (this.#waiting.length > 0) {
       await yieldToEventLoop(); // whoever is ready in the same moment comes along
-      await this.#write(this.#nextGroup());
+      await this.#write(this.#nextBatch());
     }
     this.#writing = false;
   }
 
   // An instance is in a group only once, in the order in which its transitions came.
-  #nextGroup(): Waiting[] {
-    const group = new Map<string, Waiting>();
-    const rest: Waiting[] = [];
+  #nextBatch(): QueuedTransition[] {
+    const group = new Map<string, QueuedTransition>();
+    const rest: QueuedTransition[] = [];
     let letters = 0;
     for (const one of this.#waiting) {
-      const fits = group.size < MOST_AT_ONCE && letters + one.text.length <= MOST_LETTERS;
+      const fits = group.size < MAX_BATCH_SIZE && letters + one.text.length <= MAX_BATCH_CHARACTERS;
       if (group.size > 0 && (!fits || group.has(one.id))) rest.push(one);
       else {
         group.set(one.id, one);
@@ -66,7 +66,7 @@ export class TransitionWriter {
     return [...group.values()];
   }
 
-  async #write(group: readonly Waiting[]): Promise<void> {
+  async #write(group: readonly QueuedTransition[]): Promise<void> {
     const text = `[${group.map((one) => one.text).join()}]`;
     try {
       const { rows } = await this.#database.run<{ id: string }>(this.#save, [text]);

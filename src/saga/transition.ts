@@ -1,11 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
-import { attachmentsIn, encodeJson } from "../message/index.ts";
+import { findAttachments, encodeJson } from "../message/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 import type { Change, Decision } from "./decision.ts";
 import type { SagaInput } from "./input.ts";
-import { actorOf, reasonOf, type Cause, type Loaded } from "./saga-store.ts";
+import { findActor, findReason, type Cause, type LoadedInstance } from "./saga-store.ts";
 import { changesText } from "./state-changes.ts";
-import { sealedText, SEALED_TEXT } from "./sealing.ts";
+import { encryptText, ENCRYPTED_TEXT } from "./subject-cipher.ts";
 import { hasEnded, type Effort, type SagaState, type SagaStatus } from "./state.ts";
 import { nextDueMs, waitingFor } from "./timers.ts";
 
@@ -13,11 +13,11 @@ import { nextDueMs, waitingFor } from "./timers.ts";
 export interface Transition {
   /** Of the instance. */
   readonly id: string;
-  readonly plain: Plain;
-  readonly parts: Parts;
+  readonly plain: TransitionColumns;
+  readonly parts: TransitionJson;
 }
 
-interface Plain {
+interface TransitionColumns {
   readonly id: string;
   readonly version: number;
   readonly status: SagaStatus;
@@ -38,7 +38,7 @@ interface Plain {
 }
 
 /** Texts that are JSON already. */
-type Parts = Readonly<Record<"state" | "lines" | "input" | "drawn" | "changes", string | null>>;
+type TransitionJson = Readonly<Record<"state" | "lines" | "input" | "drawn" | "changes", string | null>>;
 
 interface TransitionOptions {
   /** Gives the claim back in the same statement. */
@@ -46,9 +46,9 @@ interface TransitionOptions {
   readonly maxStateBytes: number;
 }
 
-export function transitionOf(
+export function buildTransition(
   definition: SagaDefinition,
-  before: Loaded,
+  before: LoadedInstance,
   decision: Decision,
   { cause, input }: Cause,
   { release, maxStateBytes }: TransitionOptions,
@@ -62,10 +62,10 @@ export function transitionOf(
   if (bytes > maxStateBytes) throw tooLarge(before.id, bytes, maxStateBytes);
   const { id, seal } = before;
   const version = before.version + 1;
-  const hidden = (error: string | undefined): string | undefined =>
-    error === undefined || seal === undefined ? error : SEALED_TEXT;
-  const sealed = (text: string | null, place: string): string | null =>
-    sealedText(seal, text, id, [place, version]);
+  const hideError = (error: string | undefined): string | undefined =>
+    error === undefined || seal === undefined ? error : ENCRYPTED_TEXT;
+  const encrypt = (text: string | null, place: string): string | null =>
+    encryptText(seal, text, id, [place, version]);
   const plain = {
     id,
     version: before.version,
@@ -73,29 +73,29 @@ export function transitionOf(
     step: waits?.step,
     waits: waits?.what,
     since: waits?.sinceMs,
-    error: hidden(lastErrorOf(state)),
-    retries: retriesOf(state),
+    error: hideError(findLastError(state)),
+    retries: countRetries(state),
     due: nextDueMs(state, hasEnded(status)),
     release,
     cause,
-    actor: actorOf(input),
+    actor: findActor(input),
     steps: opened?.places,
-    incident: hidden(opened?.error),
+    incident: hideError(opened?.error),
     resolution: closed?.resolution,
-    attachments: seal === undefined ? undefined : attachedKeys(JSON.stringify(before.input), stateText),
+    attachments: seal === undefined ? undefined : listAttachmentKeys(JSON.stringify(before.input), stateText),
   };
   const parts = {
-    state: sealed(stateText, "state"),
-    lines: linesText(decision, input, (note) => sealed(note, "note")),
-    input: sealed(JSON.stringify(input), "cause"),
-    drawn: sealed(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn"),
-    changes: sealed(changesText(before.state, state, input), "changes"),
+    state: encrypt(stateText, "state"),
+    lines: historyLinesText(decision, input, (note) => encrypt(note, "note")),
+    input: encrypt(JSON.stringify(input), "cause"),
+    drawn: encrypt(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn"),
+    changes: encrypt(changesText(before.state, state, input), "changes"),
   };
   return { id, plain, parts };
 }
 
 /** A transition as `save` reads it: a JSON object. What is JSON already goes in as it is. */
-export function textOf({ plain, parts: { state, lines, input, drawn, changes } }: Transition): string {
+export function toJsonText({ plain, parts: { state, lines, input, drawn, changes } }: Transition): string {
   return (
     JSON.stringify(plain).slice(0, -1) +
     part("state", state) +
@@ -112,13 +112,17 @@ function part(name: string, text: string | null): string {
 }
 
 /** The lines of the history. No transition is without one, not even that which only sends a command again. */
-export function linesOf(changes: readonly Change[]): readonly Change[] {
+export function listHistoryLines(changes: readonly Change[]): readonly Change[] {
   return changes.length > 0 ? changes : [{ event: "noted", note: "tried again" }];
 }
 
-function linesText({ changes }: Decision, input: SagaInput, sealed: (note: string) => string | null): string {
-  const reason = reasonOf(input) ?? undefined;
-  const lines = linesOf(changes).map(({ event, place, from, to, note }, index) => ({
+function historyLinesText(
+  { changes }: Decision,
+  input: SagaInput,
+  sealed: (note: string) => string | null,
+): string {
+  const reason = findReason(input) ?? undefined;
+  const lines = listHistoryLines(changes).map(({ event, place, from, to, note }, index) => ({
     nr: index + 1,
     event,
     place,
@@ -133,13 +137,13 @@ function linesText({ changes }: Decision, input: SagaInput, sealed: (note: strin
 }
 
 // The database finds by itself what a saga in clear holds; in a sealed one it sees nothing.
-function attachedKeys(...texts: readonly string[]): readonly string[] | undefined {
-  const keys = texts.flatMap(attachmentsIn).map(({ $attachment: { key } }) => key);
+function listAttachmentKeys(...texts: readonly string[]): readonly string[] | undefined {
+  const keys = texts.flatMap(findAttachments).map(({ $attachment: { key } }) => key);
   return keys.length === 0 ? undefined : keys;
 }
 
 // The limit is for what others put into the state. Nothing may keep a saga from failing, and from being undone.
-function bringsData({ state }: Loaded, input: SagaInput): boolean {
+function bringsData({ state }: LoadedInstance, input: SagaInput): boolean {
   if (state.direction === "backward") return false;
   switch (input.kind) {
     case "start":
@@ -155,7 +159,7 @@ function bringsData({ state }: Loaded, input: SagaInput): boolean {
   }
 }
 
-function lastErrorOf({ records, mismatches }: SagaState): string | undefined {
+function findLastError({ records, mismatches }: SagaState): string | undefined {
   const [mismatch] = Object.values(mismatches ?? {});
   if (mismatch !== undefined) return mismatch;
   let latest: Effort | undefined;
@@ -173,7 +177,7 @@ function atMs({ endedAtMs, startedAtMs }: Effort): number {
   return endedAtMs ?? startedAtMs;
 }
 
-function retriesOf({ records }: SagaState): number {
+function countRetries({ records }: SagaState): number {
   let sum = 0;
   for (const { attempt } of Object.values(records)) sum += attempt - 1;
   return sum;

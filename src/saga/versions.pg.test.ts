@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { event, saga } from "sagabox";
 import { z } from "zod";
-import { sagaHouse } from "../../test/support/saga-house.ts";
+import { sagaHarness } from "../../test/support/saga-harness.ts";
 import { until } from "../../test/support/relays.ts";
 
 const Approved = event("approvals.given", { schema: z.object({ id: z.string() }), key: (d) => d.id });
@@ -14,7 +14,7 @@ const orderOf = (version: number, told: string[]) =>
     .noUndo("it is last");
 
 test("F8: what comes for a version that a worker lacks waits uncharged, others flow, and it ends when the version comes", async () => {
-  const { bus, another, start, at, pool, observer } = await sagaHouse();
+  const { bus, another, start, at, pool, observer } = await sagaHarness();
   const told: string[] = [];
   const [first, second] = [orderOf(1, told), orderOf(2, told)];
   bus.register(first);
@@ -48,7 +48,7 @@ test("F8: what comes for a version that a worker lacks waits uncharged, others f
 });
 
 test("F8: a worker says which versions wait for somebody else, due steps and mail alike", async () => {
-  const { bus, another, start, pool, observer } = await sagaHouse();
+  const { bus, another, start, pool, observer } = await sagaHarness();
   const told: string[] = [];
   const waits = orderOf(1, told);
   const works = saga("works", { version: 3, input, key: (i) => i.id })
@@ -72,7 +72,7 @@ test("F8: a worker says which versions wait for somebody else, due steps and mai
 });
 
 test("F8: an instance finishes on the version it began with, while new ones begin on the new", async () => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const told: string[] = [];
   const [first, second] = [orderOf(1, told), orderOf(2, told)];
   bus.register(first, second);

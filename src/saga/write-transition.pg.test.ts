@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { pgDatabase } from "../storage/index.ts";
-import type { Loaded } from "./saga-store.ts";
+import type { LoadedInstance } from "./saga-store.ts";
 import { newState } from "./state.ts";
 import { sagaStatements } from "./statements.ts";
 import type { Transition } from "./transition.ts";
@@ -9,7 +9,7 @@ import { writeTransition } from "./write-transition.ts";
 
 async function setup() {
   const { pool } = await temporaryDatabase({ migrated: true });
-  const before: Loaded = {
+  const before: LoadedInstance = {
     id: "a",
     type: "order",
     definitionVersion: 1,

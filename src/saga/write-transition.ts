@@ -1,10 +1,10 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Queryable } from "../storage/index.ts";
-import { insertParams, type Birth, type Loaded } from "./saga-store.ts";
+import { insertParams, type Birth, type LoadedInstance } from "./saga-store.ts";
 import type { SagaStatements } from "./statements.ts";
-import { textOf, type Transition } from "./transition.ts";
+import { toJsonText, type Transition } from "./transition.ts";
 
-interface Written {
+interface WrittenRow {
   readonly id: string;
   readonly has_mail?: boolean;
 }
@@ -13,18 +13,18 @@ interface Written {
 export async function writeTransition(
   sql: SagaStatements,
   tx: Queryable,
-  before: Loaded,
+  before: LoadedInstance,
   transition: Transition,
   birth: Birth | undefined,
 ): Promise<boolean> {
   const { id, type, key } = before;
   if (birth === undefined) {
-    const { rows } = await tx.run(sql.save, [`[${textOf(transition)}]`]);
+    const { rows } = await tx.run(sql.save, [`[${toJsonText(transition)}]`]);
     if (rows.length === 0) throw conflict(id);
     return false;
   }
   const insert = transition.plain.incident !== undefined ? sql.insertFailed : sql.insert;
-  const { rows } = await tx.run<Written>(insert, insertParams(before, birth, transition));
+  const { rows } = await tx.run<WrittenRow>(insert, insertParams(before, birth, transition));
   if (rows[0] === undefined) throw conflict(id);
   if (rows[0].has_mail !== true) return false;
   await tx.run(sql.collect, [id, type, key]);

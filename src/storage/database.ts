@@ -66,7 +66,7 @@ export interface TransactionOptions {
 }
 
 /** Said right behind a COMMIT, on the same connection and outside the transaction. Nobody waits for it. */
-export interface Afterword {
+export interface AfterCommitStatement {
   readonly statement: Statement;
   readonly params: readonly Param[];
   /** Hears when it has left; `answered` resolves when the server has answered, whatever it said. */
@@ -74,7 +74,7 @@ export interface Afterword {
 }
 
 /** A statement that travels with the COMMIT. */
-export interface LastStatement {
+export interface CommitStatement {
   readonly statement: Statement;
   readonly params: readonly Param[];
   /**
@@ -101,7 +101,7 @@ export interface OwnedTransaction extends Queryable, Sql {
    * TRANSACTION_CLOSED when SQL inside has ended the transaction or tried to, TRANSACTION_COMMITTED when that may have
    * committed it.
    */
-  commit(last?: readonly LastStatement[], afterword?: Afterword): Promise<Rows<unknown>[]>;
+  commit(last?: readonly CommitStatement[], afterword?: AfterCommitStatement): Promise<Rows<unknown>[]>;
   /** Throws TRANSACTION_COMMITTED when SQL inside may have committed the transaction: a retry would repeat it. */
   rollback(): Promise<void>;
   /** Ends the connection under a transaction whose owner gave up; whatever it still tries fails. */
@@ -125,6 +125,6 @@ export interface Database extends Queryable {
   session(purpose: string, settings?: Readonly<Record<string, string>>, limits?: RunLimits): Promise<Session>;
   begin(options?: TransactionOptions): Promise<OwnedTransaction>;
   /** Runs a statement by itself as `run` does, and sends it before whatever else waits for this turn of the event loop. */
-  tell?(statement: Statement, params: readonly Param[], limits?: RunLimits): Promise<unknown>;
+  runImmediately?(statement: Statement, params: readonly Param[], limits?: RunLimits): Promise<unknown>;
   close(): Promise<void>;
 }

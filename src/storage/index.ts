@@ -1,9 +1,9 @@
 // PostgreSQL, seen from sagabox: the port that rooms speak SQL through, the drivers behind it, the schema and
 // its migrations, and the word for each answer of the server that a person can act on.
 export type {
-  Afterword,
+  AfterCommitStatement,
   Database,
-  LastStatement,
+  CommitStatement,
   Notification,
   OwnedTransaction,
   Param,
@@ -14,8 +14,8 @@ export type {
   Sql,
   TransactionOptions,
 } from "./database.ts";
-export { statement, storable, textArray, type Statement } from "./statement.ts";
-export { quotedSchema } from "./schema-name.ts";
+export { defineStatement, replaceNul, toArrayLiteral, type Statement } from "./statement.ts";
+export { quoteSchema } from "./schema-name.ts";
 export { assertOwnSessions, hasOwnSessions } from "./pooler.ts";
 export { CALLER_STATEMENT_MS, leasedStatementMs, limitStatements, MAX_STATEMENT_MS } from "./deadlines.ts";
 export { SQLSTATE, explainPostgresError, sqlState, type NeededRole } from "./postgres-errors.ts";
@@ -24,16 +24,16 @@ export {
   assertWritable,
   migrateUp,
   migrationSql,
-  migrationStatus,
+  readMigrationStatus,
   type AppliedMigration,
   type Migration,
   type MigrationStatus,
 } from "./migrate.ts";
-export { Notifications, notification, notify } from "./notifications.ts";
+export { Notifications, notifyStatement, notify } from "./notifications.ts";
 export {
   LEASE_LOCK_WAIT_MS,
   limitLockWait,
-  originOf,
+  findOrigin,
   SessionHolder,
   SETTLE_LOCK_WAIT_MS,
   settlingPlans,
@@ -43,10 +43,10 @@ export { LockWatch, nameBlockers, type LockWatchOptions } from "./lock-watch.ts"
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";
 export {
-  callerTransaction,
+  toQueryable,
   type CallerTransaction,
   type PgTx,
   type PostgresJsTx,
   type TransactionTypes,
 } from "./drivers/caller-transaction.ts";
-export { whenEnded } from "./drivers/transaction-end.ts";
+export { onTransactionEnd } from "./drivers/transaction-end.ts";

@@ -49,7 +49,7 @@ export class LockWatch {
     params: readonly Param[],
     { rows = 0, sinceMs = this.#clock.monotonicMs() }: { rows?: number; sinceMs?: number } = {},
   ): Promise<Rows<R>> {
-    const pid = await this.#pidOf(session);
+    const pid = await this.#findPid(session);
     return watchBlockers(
       this.#options.database,
       pid,
@@ -66,10 +66,10 @@ export class LockWatch {
     if (last !== undefined && last.pids === pids && nowMs - last.atMs < REPORT_EVERY_MS) return;
     this.#reported = { pids, atMs: nowMs };
     const waitedMs = Math.round(nowMs - sinceMs);
-    observer.tell("locks.blocked", { doing, count, blockedBy: describeBlockers(blockers), waitedMs });
+    observer.emit("locks.blocked", { doing, count, blockedBy: describeBlockers(blockers), waitedMs });
   }
 
-  #pidOf(session: Queryable): Promise<number | undefined> {
+  #findPid(session: Queryable): Promise<number | undefined> {
     const known = this.#pids.get(session);
     if (known !== undefined) return known;
     const asked = pidOf(session);
@@ -101,13 +101,13 @@ async function watchBlockers<R>(
 ): Promise<R> {
   let blockers: readonly Blocker[] = [];
   let isLooking = false;
-  const look = async (): Promise<void> => {
+  const checkBlockers = async (): Promise<void> => {
     if (pid === undefined || isLooking || blockers.length > 0) return;
     isLooking = true;
     blockers = await blockersOf(database, pid);
     isLooking = false;
   };
-  const stop = every(lookEveryMs, () => void look());
+  const stop = every(lookEveryMs, () => void checkBlockers());
   try {
     return await run();
   } catch (error) {

@@ -2,7 +2,7 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { pgDatabase } from "./drivers/pg.ts";
-import { assertMigrated, migrateUp, migrationSql, migrationStatus, type Migration } from "./migrate.ts";
+import { assertMigrated, migrateUp, migrationSql, readMigrationStatus, type Migration } from "./migrate.ts";
 import { migrations as shipped } from "./migrations.generated.ts";
 
 async function setup() {
@@ -29,14 +29,14 @@ test("G12: ten that start at once all succeed, and each migration is applied by 
   const { database } = await setup();
   const runs = await Promise.all(Array.from({ length: 10 }, () => migrateUp(database, "sagabox")));
   expect(runs.flat()).toHaveLength(shipped.length);
-  const status = await migrationStatus(database, "sagabox");
+  const status = await readMigrationStatus(database, "sagabox");
   expect(status.applied.map((row) => row.version)).toEqual(shipped.map((row) => row.version));
   expect(status.pending).toEqual([]);
 });
 
 test("G12: an empty database has everything pending, and using it is refused with the way out", async () => {
   const { database } = await setup();
-  expect((await migrationStatus(database, "sagabox")).pending).toEqual(shipped);
+  expect((await readMigrationStatus(database, "sagabox")).pending).toEqual(shipped);
   await expect(assertMigrated(database, "sagabox")).rejects.toMatchObject({
     code: "STORAGE_NOT_MIGRATED",
     message: expect.stringContaining("sagabox migrate up"),
@@ -48,7 +48,7 @@ test("G12: an empty database has everything pending, and using it is refused wit
 test("G12: a schema changed by a newer breaking migration is refused and left as it is", async () => {
   const { database, pool } = await setup();
   await migrateUp(database, "sagabox", [one, migration(9, "select 1", { breaking: true })]);
-  for (const attempt of [migrateUp, migrationStatus]) {
+  for (const attempt of [migrateUp, readMigrationStatus]) {
     await expect(attempt(database, "sagabox", [one, two])).rejects.toMatchObject({ code: "STORAGE_TOO_NEW" });
   }
   expect(await tables(pool)).toEqual(["one", "schema_migration"]);
@@ -96,7 +96,7 @@ test("G12: a process cut off in the middle of a migration leaves nothing of it, 
 test("G12: the printed SQL applies by itself, under any schema name, and counts as applied", async () => {
   const { database, pool } = await setup();
   await pool.query(migrationSql("other_name"));
-  const status = await migrationStatus(database, "other_name");
+  const status = await readMigrationStatus(database, "other_name");
   expect(status.pending).toEqual([]);
   expect(await migrateUp(database, "other_name")).toEqual([]);
 });
@@ -108,7 +108,7 @@ test.each(["select", "user", "_", "a".repeat(63)])(
     await migrateUp(database, "sagabox");
     await migrateUp(database, name);
     expect(await tables(pool, `"${name}"`)).toEqual(await tables(pool));
-    expect((await migrationStatus(database, name)).pending).toEqual([]);
+    expect((await readMigrationStatus(database, name)).pending).toEqual([]);
   },
 );
 
@@ -135,7 +135,7 @@ test("a role without rights on the schema gets a typed error from status too", a
   const { url, pool, database } = await setup();
   await migrateUp(database, "sagabox");
   const limited = await asRole(url, pool, () => "");
-  await expect(migrationStatus(limited, "sagabox")).rejects.toMatchObject({
+  await expect(readMigrationStatus(limited, "sagabox")).rejects.toMatchObject({
     code: "STORAGE_PERMISSION_DENIED",
   });
 });

@@ -10,7 +10,7 @@ import {
   readOnlyDatabase,
   sqlState,
 } from "./postgres-errors.ts";
-import { quotedSchema } from "./schema-name.ts";
+import { quoteSchema } from "./schema-name.ts";
 import type { Statement } from "./statement.ts";
 import { canWrite, ENCODING_GUARD, migrationScript, migrationStatements } from "./statements.ts";
 
@@ -43,19 +43,19 @@ export async function migrateUp(
   schema: string,
   migrations: readonly Migration[] = shipped,
 ): Promise<readonly Migration[]> {
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   const sql = migrationStatements(quoted);
-  await locked(database, schema, async (tx) => {
+  await withMigrationLock(database, schema, async (tx) => {
     await assertEncoding(tx, quoted);
     await prepareLedger(tx, schema);
   });
   const done: Migration[] = [];
   for (const migration of migrations) {
-    await locked(database, schema, async (tx) => {
+    await withMigrationLock(database, schema, async (tx) => {
       const { rows } = await tx.run<AppliedMigration>(sql.applied);
       assertUsable(schema, rows, migrations);
       if (rows.some((row) => row.version === migration.version)) return;
-      await apply(tx, migration, quoted);
+      await applyMigration(tx, migration, quoted);
       await tx.run(sql.record, [migration.version, migration.name, migration.breaking, migration.checksum]);
       done.push(migration);
     });
@@ -78,19 +78,19 @@ async function assertEncoding(tx: OwnedTransaction, quoted: string): Promise<voi
 // "if not exists" asks for the right to create even when there is nothing to create, so we look first: a role that
 // may only read and write can then still find that all is done.
 async function prepareLedger(tx: OwnedTransaction, schema: string): Promise<void> {
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   const sql = migrationStatements(quoted);
-  if (await present(tx, sql.hasLedger, `${quoted}.schema_migration`)) return;
-  if (!(await present(tx, sql.hasSchema, quoted))) await tx.run(sql.createSchema);
+  if (await exists(tx, sql.hasLedger, `${quoted}.schema_migration`)) return;
+  if (!(await exists(tx, sql.hasSchema, quoted))) await tx.run(sql.createSchema);
   await tx.run(sql.createLedger);
 }
 
-async function present(database: Queryable, question: Statement, name: string): Promise<boolean> {
+async function exists(database: Queryable, question: Statement, name: string): Promise<boolean> {
   const { rows } = await database.run<{ present: boolean }>(question, [name]);
   return rows[0]?.present === true;
 }
 
-async function apply(tx: OwnedTransaction, migration: Migration, quoted: string): Promise<void> {
+async function applyMigration(tx: OwnedTransaction, migration: Migration, quoted: string): Promise<void> {
   try {
     await tx.query(migration.sql.replaceAll("{schema}", quoted));
   } catch (error) {
@@ -99,7 +99,7 @@ async function apply(tx: OwnedTransaction, migration: Migration, quoted: string)
     const busy = sqlState(error) === SQLSTATE.lockNotAvailable;
     throw new SagaboxError(
       "STORAGE_MIGRATION_FAILED",
-      `Migration ${migration.version} (${migration.name}) failed and was rolled back: ${told(error)}. ` +
+      `Migration ${migration.version} (${migration.name}) failed and was rolled back: ${describeMigrationError(error)}. ` +
         (busy ? "A table was in use for too long; try again at a quieter moment." : "Nothing of it remains."),
       { cause: error },
     );
@@ -107,29 +107,32 @@ async function apply(tx: OwnedTransaction, migration: Migration, quoted: string)
 }
 
 // What stands in the way, such as a view of somebody's own, is named only there. Other details may quote rows.
-function told(error: unknown): string {
+function describeMigrationError(error: unknown): string {
   const { message, detail } = error as Error & { readonly detail?: string };
   const namesOnly =
     sqlState(error) === SQLSTATE.featureNotSupported || sqlState(error) === SQLSTATE.dependentObjects;
   return namesOnly && detail !== undefined ? `${message} (${detail})` : message;
 }
 
-export async function migrationStatus(
+export async function readMigrationStatus(
   database: Database,
   schema: string,
   migrations: readonly Migration[] = shipped,
 ): Promise<MigrationStatus> {
-  const applied = await appliedMigrations(database, schema);
+  const applied = await readAppliedMigrations(database, schema);
   assertUsable(schema, applied, migrations);
   const known = new Set(applied.map((row) => row.version));
   return { schema, applied, pending: migrations.filter((migration) => !known.has(migration.version)) };
 }
 
-async function appliedMigrations(database: Database, schema: string): Promise<readonly AppliedMigration[]> {
-  const quoted = quotedSchema(schema);
+async function readAppliedMigrations(
+  database: Database,
+  schema: string,
+): Promise<readonly AppliedMigration[]> {
+  const quoted = quoteSchema(schema);
   const sql = migrationStatements(quoted);
   try {
-    if (!(await present(database, sql.hasLedger, `${quoted}.schema_migration`))) return [];
+    if (!(await exists(database, sql.hasLedger, `${quoted}.schema_migration`))) return [];
     return (await database.run<AppliedMigration>(sql.applied)).rows;
   } catch (error) {
     throw explainPostgresError(error, quoted);
@@ -138,12 +141,12 @@ async function appliedMigrations(database: Database, schema: string): Promise<re
 
 /** Refuses to work on a schema that lacks a migration, or that a newer breaking one has changed. */
 export async function assertMigrated(database: Database, schema: string): Promise<void> {
-  const { pending } = await migrationStatus(database, schema);
+  const { pending } = await readMigrationStatus(database, schema);
   if (pending.length === 0) return;
   throw new SagaboxError(
     "STORAGE_NOT_MIGRATED",
     `Schema "${schema}" lacks ${pending.length} migration(s), the first is ${pending[0]?.name}. ` +
-      `${migrateRemedy(quotedSchema(schema))} before bus.run().`,
+      `${migrateRemedy(quoteSchema(schema))} before bus.run().`,
   );
 }
 
@@ -156,7 +159,7 @@ export async function assertWritable(database: Queryable): Promise<void> {
 
 /** The SQL of all migrations for people who apply them with their own tool. */
 export function migrationSql(schema: string, migrations: readonly Migration[] = shipped): string {
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   const { createSchema, createLedger } = migrationStatements(quoted);
   const steps = migrations.map((migration) => migrationScript(quoted, migration));
   return (
@@ -190,12 +193,12 @@ function assertUsable(
   }
 }
 
-async function locked(
+async function withMigrationLock(
   database: Database,
   schema: string,
   work: (tx: OwnedTransaction) => Promise<void>,
 ): Promise<void> {
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   const { lock, lockTimeout } = migrationStatements(quoted);
   // A migrator that is frozen loses the lock, so the others do not wait for ever.
   // Another one may take any time, and so may a change of a large table.

@@ -1,5 +1,5 @@
 import { Loop, type Service } from "../runtime/index.ts";
-import type { Afterword, Database, Session } from "./database.ts";
+import type { AfterCommitStatement, Database, Session } from "./database.ts";
 import { NOTIFY, PING } from "./statements.ts";
 
 const KEEP_ALIVE_MS = 15_000;
@@ -20,7 +20,7 @@ export class Notifications implements Service {
   readonly #options: NotificationsOptions;
   readonly #loop: Loop;
   #session: Session | undefined;
-  #listens = false;
+  #hasListen = false;
 
   constructor(options: NotificationsOptions) {
     this.#options = options;
@@ -28,7 +28,7 @@ export class Notifications implements Service {
   }
 
   get listening(): boolean {
-    return this.#listens && this.#session?.broken === false;
+    return this.#hasListen && this.#session?.broken === false;
   }
 
   async start(): Promise<void> {
@@ -49,12 +49,12 @@ export class Notifications implements Service {
       return keepAliveMs;
     }
     this.#session?.release(true);
-    this.#listens = false;
+    this.#hasListen = false;
     const session = await this.#options.database.session("listen");
     this.#session = session; // also when listening fails: it is given back before the next try
     session.onBreak(() => this.#loop.wake());
     await session.listen(this.#options.channel, ({ payload }) => this.#options.hear(payload));
-    this.#listens = true;
+    this.#hasListen = true;
     this.#options.onGap();
     return keepAliveMs;
   }
@@ -62,11 +62,14 @@ export class Notifications implements Service {
 
 /** Never inside a business transaction: a NOTIFY there makes every commit of the cluster wait in one line. */
 export async function notify(database: Database, channel: string, payload: string): Promise<void> {
-  const { statement, params } = notification(channel, payload);
-  await (database.tell?.(statement, params) ?? database.run(statement, params));
+  const { statement, params } = notifyStatement(channel, payload);
+  await (database.runImmediately?.(statement, params) ?? database.run(statement, params));
 }
 
 /** The same to be said behind a COMMIT. */
-export function notification(channel: string, payload: string): Pick<Afterword, "statement" | "params"> {
+export function notifyStatement(
+  channel: string,
+  payload: string,
+): Pick<AfterCommitStatement, "statement" | "params"> {
   return { statement: NOTIFY, params: [channel, payload] };
 }

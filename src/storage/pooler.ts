@@ -30,7 +30,7 @@ export async function assertOwnSessions(database: Database): Promise<void> {
   try {
     const second = await database.session("pooler check");
     try {
-      if (await areShared(first, second)) throw poolerUnsupported("Connections share their sessions.");
+      if (await shareBackend(first, second)) throw poolerUnsupported("Connections share their sessions.");
     } finally {
       second.release();
     }
@@ -51,16 +51,16 @@ export async function hasOwnSessions(database: Database): Promise<boolean> {
 }
 
 // Between two statements a pooler gives the session of one connection to the next that asks.
-async function areShared(first: Queryable, second: Queryable): Promise<boolean> {
-  const before = await backendOf(first);
+async function shareBackend(first: Queryable, second: Queryable): Promise<boolean> {
+  const before = await readBackendPid(first);
   if (before === undefined) return false;
   for (let round = 1; round <= ROUNDS; round++) {
-    if ((await backendOf(second)) === before || (await backendOf(first)) !== before) return true;
+    if ((await readBackendPid(second)) === before || (await readBackendPid(first)) !== before) return true;
   }
   return false;
 }
 
-async function backendOf(connection: Queryable): Promise<number | undefined> {
+async function readBackendPid(connection: Queryable): Promise<number | undefined> {
   return (await connection.run<{ pid: number }>(backend)).rows[0]?.pid;
 }
 

@@ -13,13 +13,14 @@ test("whoever named another schema is told to name it to the command too", () =>
   expect(migrateRemedy('"sagabx"')).toContain("run `sagabox migrate up --schema sagabx`");
 });
 
-const denied = (what: string) => Object.assign(new Error(`permission denied for ${what}`), { code: "42501" });
+const permissionError = (what: string) =>
+  Object.assign(new Error(`permission denied for ${what}`), { code: "42501" });
 
 test.each(["schema sagabox", "table outbox", "table message_20261117", "function outbox_retry_now"])(
   "a right to our %s that lacks is told with the role that has it",
   (what) => {
     for (const needs of ["writer", "consumer"] as const)
-      expect(explainPostgresError(denied(what), '"sagabox"', needs)).toMatchObject({
+      expect(explainPostgresError(permissionError(what), '"sagabox"', needs)).toMatchObject({
         code: "STORAGE_PERMISSION_DENIED",
         message: expect.stringContaining(`grant sagabox_${needs} to`) as string,
       });
@@ -27,7 +28,7 @@ test.each(["schema sagabox", "table outbox", "table message_20261117", "function
 );
 
 test("a right to a table of the user's own that lacks is the user's: the error stays as it is", () => {
-  const error = denied("table secret");
+  const error = permissionError("table secret");
   expect(explainPostgresError(error, '"sagabox"', "writer")).toBe(error);
   expect(explainPostgresError(error, '"sagabox"', "consumer")).toBe(error);
 });

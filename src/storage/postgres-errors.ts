@@ -1,6 +1,6 @@
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { isRaisedByUserCode } from "../retry/index.ts";
-import { namesOneOfOurs } from "./own-names.ts";
+import { mentionsOwnObject } from "./schema-objects.ts";
 
 export const SQLSTATE = {
   divisionByZero: "22012",
@@ -64,7 +64,7 @@ export function readOnlyDatabase(detail: string, cause?: unknown): SagaboxError 
 /** A connection that could not be made, in words. All of these count as the database's failure, never a message's. */
 export function connectFailure(error: unknown): unknown {
   if (isSagaboxError(error)) return error;
-  return new SagaboxError("STORAGE_UNAVAILABLE", `${connectProblem(error)} (${detail(error)}).`, {
+  return new SagaboxError("STORAGE_UNAVAILABLE", `${connectProblem(error)} (${describeDetail(error)}).`, {
     cause: error,
   });
 }
@@ -79,8 +79,8 @@ function connectProblem(error: unknown): string {
 }
 
 // Node reports several refused addresses as one error whose own text is empty.
-function detail(error: unknown): string {
-  if (error instanceof AggregateError && error.errors.length > 0) return detail(error.errors[0]);
+function describeDetail(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return describeDetail(error.errors[0]);
   return error instanceof Error && error.message === "" ? error.name : errorText(error);
 }
 
@@ -96,7 +96,7 @@ export type NeededRole =
   "owner" | "writer" | "relay" | "consumer" | "saga" | "viewer" | "operator" | "privacy";
 
 // Those in whose transactions the user's own statements run as well.
-const BESIDE_OTHERS: readonly (NeededRole | undefined)[] = ["writer", "consumer"];
+const BUSINESS_ROLES: readonly (NeededRole | undefined)[] = ["writer", "consumer"];
 
 /** Turns the server's answers that a person can act on into errors that say how; others pass unchanged. */
 export function explainPostgresError(error: unknown, schema: string, needs?: NeededRole): unknown {
@@ -111,7 +111,7 @@ export function explainPostgresError(error: unknown, schema: string, needs?: Nee
       { cause: error },
     );
   }
-  const meant = ours || !BESIDE_OTHERS.includes(needs) || namesOneOfOurs(errorText(error));
+  const meant = ours || !BUSINESS_ROLES.includes(needs) || mentionsOwnObject(errorText(error));
   if (state === SQLSTATE.insufficientPrivilege && meant) {
     return new SagaboxError(
       "STORAGE_PERMISSION_DENIED",

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { quotedSchema } from "./schema-name.ts";
+import { quoteSchema } from "./schema-name.ts";
 
 test.each(["sagabox", "_", "a1_b", "select", "a".repeat(63)])("%s is a schema name", (name) => {
-  expect(quotedSchema(name)).toBe(`"${name}"`);
+  expect(quoteSchema(name)).toBe(`"${name}"`);
 });
 
 test.each([
@@ -21,7 +21,7 @@ test.each([
   "a".repeat(64),
   "sagabox\u0000",
 ])("%j is refused", (name) => {
-  expect(() => quotedSchema(name)).toThrowError(expect.objectContaining({ code: "SCHEMA_NAME_INVALID" }));
+  expect(() => quoteSchema(name)).toThrowError(expect.objectContaining({ code: "SCHEMA_NAME_INVALID" }));
 });
 
 test("of a hundred thousand arbitrary texts none gets through with a character that could end the quotes", () => {
@@ -50,7 +50,7 @@ test("of a hundred thousand arbitrary texts none gets through with a character t
     fc.property(text, (name) => {
       let quoted: string;
       try {
-        quoted = quotedSchema(name);
+        quoted = quoteSchema(name);
       } catch {
         return true;
       }

@@ -3,7 +3,7 @@ import { SagaboxError } from "../errors/index.ts";
 const VALID = /^[a-z_][a-z0-9_]{0,62}$/;
 
 /** Checked once, quoted once: the only identifier that ever becomes part of an SQL text. */
-export function quotedSchema(name: string): string {
+export function quoteSchema(name: string): string {
   if (!VALID.test(name) || name.startsWith("pg_")) {
     throw new SagaboxError(
       "SCHEMA_NAME_INVALID",

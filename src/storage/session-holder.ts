@@ -1,6 +1,6 @@
 import { systemClock } from "../runtime/index.ts";
 import type { Database, Queryable, Session } from "./database.ts";
-import { openedOn } from "./statements.ts";
+import { serverIdentity } from "./statements.ts";
 
 /** Which server answers on a session, and since when: while it does, that server has not crashed. */
 export interface SessionOrigin {
@@ -11,7 +11,7 @@ export interface SessionOrigin {
 const origins = new WeakMap<Queryable, SessionOrigin>();
 
 /** Unknown for one that was not asked, and for one that was opened on a standby. */
-export function originOf(session: Queryable): SessionOrigin | undefined {
+export function findOrigin(session: Queryable): SessionOrigin | undefined {
   return origins.get(session);
 }
 
@@ -29,7 +29,7 @@ export class SessionHolder {
   ) {
     this.#open = async () => {
       const session = await database.session(purpose, settings);
-      if (knowsOrigin) await learnOrigin(session);
+      if (knowsOrigin) await readOrigin(session);
       return session;
     };
   }
@@ -57,9 +57,9 @@ export class SessionHolder {
   }
 }
 
-async function learnOrigin(session: Session): Promise<void> {
+async function readOrigin(session: Session): Promise<void> {
   try {
-    const { rows } = await session.run<{ server: string | null }>(openedOn);
+    const { rows } = await session.run<{ server: string | null }>(serverIdentity);
     const server = rows[0]?.server ?? undefined;
     if (server !== undefined) origins.set(session, { server, sinceMs: systemClock.monotonicMs() });
   } catch (error) {

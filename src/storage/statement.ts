@@ -6,7 +6,7 @@ export interface Statement {
   readonly preparedName: string;
 }
 
-export function statement(name: string, text: string): Statement {
+export function defineStatement(name: string, text: string): Statement {
   const trimmed = text.trim();
   return Object.freeze({ name, text: trimmed, preparedName: `${name.slice(0, 46)}:${fingerprint(trimmed)}` });
 }
@@ -18,21 +18,21 @@ function fingerprint(text: string): string {
 }
 
 /** A text that came from anywhere, as PostgreSQL can keep it: it stores no NUL. */
-export function storable(text: string): string {
+export function replaceNul(text: string): string {
   return text.includes("\0") ? text.replaceAll("\0", "\uFFFD") : text;
 }
 
 /** A list as one text parameter (`$1::text::text[]`): arrays survive every driver this way. */
-export function textArray(values: readonly (string | number | bigint | boolean | null)[]): string {
+export function toArrayLiteral(values: readonly (string | number | bigint | boolean | null)[]): string {
   let literal = "{";
   for (let i = 0; i < values.length; i++) {
     if (i > 0) literal += ",";
-    literal += element(values[i] ?? null);
+    literal += toArrayElement(values[i] ?? null);
   }
   return literal + "}";
 }
 
-function element(value: string | number | bigint | boolean | null): string {
+function toArrayElement(value: string | number | bigint | boolean | null): string {
   if (value === null) return "NULL";
   if (typeof value !== "string") return String(value);
   const isPlain = !value.includes('"') && !value.includes("\\"); // searched for faster than a pattern is

@@ -1,24 +1,27 @@
-import { statement } from "./statement.ts";
+import { defineStatement } from "./statement.ts";
 
 /** SQL of the migration runner. `schema` is quoted already; the lock is one per schema name. */
 export function migrationStatements(schema: string) {
   return {
-    lock: statement(
+    lock: defineStatement(
       "sagabox.migrate.lock",
       `select pg_advisory_xact_lock(hashtextextended('sagabox.migrate.' || $1::text, 0))`,
     ),
     // Somebody's long transaction must not make the whole service queue up behind a waiting ALTER.
-    lockTimeout: statement("sagabox.migrate.lock_timeout", `select set_config('lock_timeout', '10s', true)`),
-    encoding: statement(
+    lockTimeout: defineStatement(
+      "sagabox.migrate.lock_timeout",
+      `select set_config('lock_timeout', '10s', true)`,
+    ),
+    encoding: defineStatement(
       "sagabox.migrate.encoding",
       `select current_setting('server_encoding') as encoding, current_database() as database`,
     ),
-    hasSchema: statement(
+    hasSchema: defineStatement(
       "sagabox.migrate.has_schema",
       `select to_regnamespace($1::text) is not null as present`,
     ),
-    createSchema: statement("sagabox.migrate.create_schema", `create schema if not exists ${schema}`),
-    createLedger: statement(
+    createSchema: defineStatement("sagabox.migrate.create_schema", `create schema if not exists ${schema}`),
+    createLedger: defineStatement(
       "sagabox.migrate.create_ledger",
       `create table if not exists ${schema}.schema_migration (
          version     integer     not null primary key,
@@ -28,14 +31,17 @@ export function migrationStatements(schema: string) {
          applied_at  timestamptz not null default clock_timestamp()
        )`,
     ),
-    hasLedger: statement("sagabox.migrate.has_ledger", `select to_regclass($1::text) is not null as present`),
-    applied: statement(
+    hasLedger: defineStatement(
+      "sagabox.migrate.has_ledger",
+      `select to_regclass($1::text) is not null as present`,
+    ),
+    applied: defineStatement(
       "sagabox.migrate.applied",
       `select version, name, breaking, checksum,
               to_char(applied_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as applied_at
          from ${schema}.schema_migration order by version`,
     ),
-    record: statement(
+    record: defineStatement(
       "sagabox.migrate.record",
       `insert into ${schema}.schema_migration (version, name, breaking, checksum)
        values ($1::integer, $2::text, $3::boolean, $4::text)`,
@@ -56,31 +62,31 @@ export function migrationScript(
   migration: { version: number; name: string; breaking: boolean; checksum: string; sql: string },
 ): string {
   const { version, name, breaking, checksum, sql } = migration;
-  const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+  const quoteLiteral = (text: string): string => `'${text.replaceAll("'", "''")}'`;
   return `begin;
 ${sql.replaceAll("{schema}", schema)}
 insert into ${schema}.schema_migration (version, name, breaking, checksum)
-values (${version}, ${literal(name)}, ${breaking}, ${literal(checksum)});
+values (${version}, ${quoteLiteral(name)}, ${breaking}, ${quoteLiteral(checksum)});
 commit;`;
 }
 
 /** The process of the server that answers. */
-export const backend = statement("sagabox.session.backend", "select pg_backend_pid() as pid");
-export const PING = statement("sagabox.ping", "select 1");
+export const backend = defineStatement("sagabox.session.backend", "select pg_backend_pid() as pid");
+export const PING = defineStatement("sagabox.ping", "select 1");
 
 /** False on a standby, and where the server, the database or the role is read-only. */
-export const canWrite = statement(
+export const canWrite = defineStatement(
   "sagabox.can_write",
   "select current_setting('transaction_read_only') = 'off' as can_write",
 );
 
-export const NOTIFY = statement("sagabox.notify", "select pg_notify($1::text, $2::text)");
+export const NOTIFY = defineStatement("sagabox.notify", "select pg_notify($1::text, $2::text)");
 
-export const backendPid = statement("sagabox.session.backend_pid", "select pg_backend_pid() as pid");
+export const backendPid = defineStatement("sagabox.session.backend_pid", "select pg_backend_pid() as pid");
 
 // The text of a blocking query is left out on purpose: it may hold personal data. The start of a transaction of another role
 // is visible only to members of pg_read_all_stats, and so is the type of a process of the server such as autovacuum.
-export const blockingSessions = statement(
+export const blockingSessions = defineStatement(
   "sagabox.session.blockers",
   `select blocker.pid,
           coalesce(nullif(activity.application_name, ''), nullif(activity.backend_type, 'client backend'),
@@ -96,7 +102,7 @@ export const blockingSessions = statement(
 // Which server answers, unless it is a standby: a session on one outlives its promotion. By the way one large block is freed:
 // the C library of most servers gives memory back to the system after every large answer and gets it again for the next, page
 // by page, which is an eighth of what a read costs. It stops doing so once it has freed one block that is larger than those.
-export const openedOn = statement(
+export const serverIdentity = defineStatement(
   "sagabox.session.opened_on",
   `select case when not pg_is_in_recovery() then concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
                  inet_server_addr(), inet_server_port()) end as server,

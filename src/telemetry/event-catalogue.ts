@@ -271,7 +271,7 @@ export const eventCatalogue: EventEntries<TelemetryName> = {
 };
 
 /** How loudly this one is logged. */
-export function levelOf<Name extends TelemetryName>(
+export function logLevelFor<Name extends TelemetryName>(
   name: Name,
   fields: TelemetryEvents[Name],
 ): EventEntry["level"] {

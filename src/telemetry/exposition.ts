@@ -7,7 +7,7 @@ export function exposition(metrics: Iterable<Metric>): string {
   let text = "";
   for (const metric of metrics) {
     const { name, help, kind } = metric.definition;
-    text += `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${kind}\n`;
+    text += `# HELP ${name} ${escapeText(help)}\n# TYPE ${name} ${kind}\n`;
     for (const series of metric.series) {
       text += kind === "histogram" ? histogramLines(metric, series) : plainLine(metric, series);
     }
@@ -16,7 +16,7 @@ export function exposition(metrics: Iterable<Metric>): string {
 }
 
 function plainLine({ definition: { name, labels } }: Metric, series: Series): string {
-  return `${name}${labelSet(labels, series.labels)} ${figure(series.value)}\n`;
+  return `${name}${labelSet(labels, series.labels)} ${formatNumber(series.value)}\n`;
 }
 
 // Each bucket counts everything up to its bound, so the figures only grow.
@@ -26,27 +26,27 @@ function histogramLines({ definition }: Metric, series: Series): string {
   let lines = "";
   for (const [index, count] of series.counts.entries()) {
     total += count;
-    const bound = figure(buckets[index] ?? Number.POSITIVE_INFINITY);
+    const bound = formatNumber(buckets[index] ?? Number.POSITIVE_INFINITY);
     lines += `${name}_bucket${labelSet([...labels, "le"], [...series.labels, bound])} ${total}\n`;
   }
   const set = labelSet(labels, series.labels);
-  return `${lines}${name}_sum${set} ${figure(series.sum)}\n${name}_count${set} ${total}\n`;
+  return `${lines}${name}_sum${set} ${formatNumber(series.sum)}\n${name}_count${set} ${total}\n`;
 }
 
 function labelSet(names: readonly string[], values: readonly string[]): string {
   if (names.length === 0) return "";
-  return `{${names.map((name, index) => `${name}="${quoted(values[index] ?? "")}"`).join(",")}}`;
+  return `{${names.map((name, index) => `${name}="${quote(values[index] ?? "")}"`).join(",")}}`;
 }
 
-function quoted(value: string): string {
-  return escaped(value).replaceAll('"', '\\"');
+function quote(value: string): string {
+  return escapeText(value).replaceAll('"', '\\"');
 }
 
-function escaped(text: string): string {
+function escapeText(text: string): string {
   return text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
 }
 
-function figure(value: number): string {
+function formatNumber(value: number): string {
   if (value === Number.POSITIVE_INFINITY) return "+Inf";
   if (value === Number.NEGATIVE_INFINITY) return "-Inf";
   return String(value);

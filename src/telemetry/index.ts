@@ -15,7 +15,7 @@ export {
   spanFailure,
   Spans,
   type SendSpans,
-  type Spanned,
+  type SpanMessage,
 } from "./spans.ts";
 export {
   silentSpan,

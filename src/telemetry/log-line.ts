@@ -19,7 +19,9 @@ const COLOURS = { debug: 90, info: 36, warn: 33, error: 31 } as const;
 /** For people: time, level, event, then name=value. */
 export function prettyLine({ timeMs, level, event, fields }: LogRecord, colour: boolean): string {
   const paint = (code: number, text: string): string => (colour ? `\u001b[${code}m${text}\u001b[0m` : text);
-  const pairs = Object.entries(fields).map(([name, value]) => `${paint(90, `${name}=`)}${shown(value)}`);
+  const pairs = Object.entries(fields).map(
+    ([name, value]) => `${paint(90, `${name}=`)}${formatValue(value)}`,
+  );
   const time = new Date(timeMs).toISOString().slice(11, 23);
   return [paint(90, time), paint(COLOURS[level], level.padEnd(5)), printable(event), ...pairs].join(" ");
 }
@@ -29,7 +31,7 @@ function round<T>(value: T): T | number {
   return typeof value === "number" ? Math.round(value * 1_000) / 1_000 : value;
 }
 
-function shown(value: string | number | boolean | null): string {
+function formatValue(value: string | number | boolean | null): string {
   if (typeof value !== "string") return String(round(value));
   return /^[\w.:/@+-]+$/.test(value) ? value : `"${printable(value.replaceAll('"', "'"))}"`;
 }

@@ -23,7 +23,7 @@ const failed = {
 test("G4: an event becomes one JSON line with time, level, trace id, saga id and its fields", () => {
   const { observer, lines, parsed } = setup({ bindings: { service: "shop" } });
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  observer.tell("relay.failed", failed, { traceparent, sagaId: "saga-7" });
+  observer.emit("relay.failed", failed, { traceparent, sagaId: "saga-7" });
   expect(lines[0]).toMatch(/^\{.*\}\n$/);
   expect(parsed()).toEqual([
     {
@@ -46,18 +46,18 @@ test("G4: an event becomes one JSON line with time, level, trace id, saga id and
 
 test("G4: a message without a saga and with an unreadable trace has neither id on its line", () => {
   const { observer, parsed } = setup();
-  observer.tell("relay.failed", failed, { traceparent: "nonsense", sagaId: null });
+  observer.emit("relay.failed", failed, { traceparent: "nonsense", sagaId: null });
   expect(parsed()[0]).not.toHaveProperty("trace_id");
   expect(parsed()[0]).not.toHaveProperty("saga_id");
 });
 
 test("lines below the level are not written, and silent writes none", () => {
   const info = setup();
-  info.observer.tell("relay.batch", { count: 1, durationMs: 1 });
-  info.observer.tell("worker.stopping", { worker: "w" });
+  info.observer.emit("relay.batch", { count: 1, durationMs: 1 });
+  info.observer.emit("worker.stopping", { worker: "w" });
   expect(info.lines).toHaveLength(1);
   const silent = setup({ level: "silent" });
-  silent.observer.tell("storage.failed", { doing: "x", error: "y", retryInMs: 1 });
+  silent.observer.emit("storage.failed", { doing: "x", error: "y", retryInMs: 1 });
   expect(silent.lines).toEqual([]);
 });
 
@@ -65,7 +65,7 @@ test("what a sender puts into an error can neither forge a line nor colour the t
   for (const format of ["json", "pretty"] as const) {
     const { observer, lines } = setup({ format });
     const error = 'x\r\n{"level":"info"}\u001b[2J\u202e\u2028\u009b31m';
-    observer.tell("storage.failed", { doing: "reading", error, retryInMs: 1 });
+    observer.emit("storage.failed", { doing: "reading", error, retryInMs: 1 });
     expect(lines).toHaveLength(1);
     // eslint-disable-next-line no-control-regex -- control characters are what this is about
     expect(lines[0]?.slice(0, -1)).not.toMatch(/[\u0000-\u001f\u007f-\u009f\u202e\u2028]/);
@@ -75,14 +75,14 @@ test("what a sender puts into an error can neither forge a line nor colour the t
 test("passwords in connection addresses are not written, and long texts are cut", () => {
   const { observer, lines } = setup();
   const error = `connect postgres://app:canary-8841@db/x ${"y".repeat(50_000)}`;
-  observer.tell("storage.failed", { doing: "reading", error, retryInMs: 1 });
+  observer.emit("storage.failed", { doing: "reading", error, retryInMs: 1 });
   expect(lines[0]).not.toContain("canary-8841");
   expect(lines[0]?.length).toBeLessThan(1_300);
 });
 
 test("a value that is no single text or figure is left out", () => {
   const { observer, lines } = setup();
-  observer.tell("worker.stopping", Object.assign({ worker: "w" }, { data: { card: "canary-4111" } }));
+  observer.emit("worker.stopping", Object.assign({ worker: "w" }, { data: { card: "canary-4111" } }));
   expect(lines[0]).not.toContain("canary-4111");
 });
 
@@ -90,11 +90,11 @@ test("ten thousand equal troubles print a handful of lines, and the next one tel
   const { observer, lines, time, parsed } = setup();
   for (let i = 0; i < 10_000; i++) {
     const error = `connect ECONNREFUSED 127.0.0.1:${i}`;
-    observer.tell("storage.failed", { doing: "reading", error, retryInMs: i });
+    observer.emit("storage.failed", { doing: "reading", error, retryInMs: i });
   }
   expect(lines).toHaveLength(5);
   time.ms += 10_000;
-  observer.tell("storage.failed", {
+  observer.emit("storage.failed", {
     doing: "reading",
     error: "connect ECONNREFUSED 127.0.0.1:1",
     retryInMs: 1,
@@ -108,8 +108,8 @@ test("E2: every retry and every dead letter has its line, however many are alike
   const error = "no such account";
   for (let n = 0; n < 300; n++) {
     const retried = { id: `${n}`, attempt: (n % 6) + 1, delayMs: n, charged: true, error };
-    observer.tell("consumer.retried", { ...names, ...retried });
-    observer.tell("dead_letter.buried", {
+    observer.emit("consumer.retried", { ...names, ...retried });
+    observer.emit("dead_letter.buried", {
       ...names,
       id: `${n}`,
       origin: "consumer",
@@ -125,17 +125,17 @@ test("E2: every retry and every dead letter has its line, however many are alike
 test("a suspect that may be innocent is a warning, one that killed its process alone an error that no warning hides", () => {
   const { observer, parsed } = setup();
   for (let n = 0; n < 50; n++)
-    observer.tell("consumer.suspect", { consumer: "billing", id: `${n}`, crashes: 0 });
-  observer.tell("consumer.suspect", { consumer: "billing", id: "killer", crashes: 1 });
+    observer.emit("consumer.suspect", { consumer: "billing", id: `${n}`, crashes: 0 });
+  observer.emit("consumer.suspect", { consumer: "billing", id: "killer", crashes: 1 });
   expect(parsed()[0]).toMatchObject({ level: "warn", id: "0", crashes: 0 });
   expect(parsed().at(-1)).toMatchObject({ level: "error", id: "killer", crashes: 1 });
 });
 
 test("E5: that dead letters went by age is a warning if nobody had dealt with some of them", () => {
   const { observer, parsed } = setup({ level: "debug" });
-  observer.tell("history.cleaned", { table: "reply", count: 3 });
-  observer.tell("history.cleaned", { table: "dead_letter", count: 3, open: 0 });
-  observer.tell("history.cleaned", { table: "dead_letter", count: 3, open: 2 });
+  observer.emit("history.cleaned", { table: "reply", count: 3 });
+  observer.emit("history.cleaned", { table: "dead_letter", count: 3, open: 0 });
+  observer.emit("history.cleaned", { table: "dead_letter", count: 3, open: 2 });
   expect(parsed()).toMatchObject([
     { level: "debug" },
     { level: "debug" },
@@ -145,8 +145,8 @@ test("E5: that dead letters went by age is a warning if nobody had dealt with so
 
 test("one trouble that repeats does not hide another", () => {
   const { observer, lines } = setup();
-  for (let i = 0; i < 100; i++) observer.tell("relay.failed", { ...failed, id: `m-${i}` });
-  observer.tell("relay.failed", { ...failed, topic: "invoices" });
+  for (let i = 0; i < 100; i++) observer.emit("relay.failed", { ...failed, id: `m-${i}` });
+  observer.emit("relay.failed", { ...failed, topic: "invoices" });
   expect(lines).toHaveLength(6);
 });
 
@@ -154,20 +154,20 @@ test("endlessly many kinds of trouble are bounded as well", () => {
   const { observer, lines } = setup();
   const letters = (i: number) => String.fromCodePoint(0x4e00 + i);
   for (let i = 0; i < 5_000; i++) {
-    observer.tell("storage.failed", { doing: letters(i), error: "e", retryInMs: 1 });
+    observer.emit("storage.failed", { doing: letters(i), error: "e", retryInMs: 1 });
   }
   expect(lines.length).toBeLessThan(300);
 });
 
 test("debug lines are all written: whoever asks for them wants each", () => {
   const { observer, lines } = setup({ level: "debug" });
-  for (let i = 0; i < 100; i++) observer.tell("relay.batch", { count: i, durationMs: 1 });
+  for (let i = 0; i < 100; i++) observer.emit("relay.batch", { count: i, durationMs: 1 });
   expect(lines).toHaveLength(100);
 });
 
 test("the pretty form is one short line for people", () => {
   const { observer, lines } = setup({ format: "pretty" });
-  observer.tell("storage.failed", { doing: "reading lanes", error: "no route", retryInMs: 200 });
+  observer.emit("storage.failed", { doing: "reading lanes", error: "no route", retryInMs: 200 });
   expect(lines).toEqual([
     '03:04:05.006 error storage.failed doing="reading lanes" error="no route" retry_in_ms=200\n',
   ]);
@@ -182,9 +182,9 @@ test("G4: what is told while a message is handled carries its trace and its saga
     traceparent: `00-${traceId}-b7ad6b7169203331-01`,
   };
   runInMessageContext({ ...context, sagaId: "saga-7" }, () =>
-    observer.tell("storage.failed", { doing: "reading", error: "no route", retryInMs: 1 }),
+    observer.emit("storage.failed", { doing: "reading", error: "no route", retryInMs: 1 }),
   );
-  observer.tell("storage.failed", { doing: "reading", error: "no route", retryInMs: 1 });
+  observer.emit("storage.failed", { doing: "reading", error: "no route", retryInMs: 1 });
   expect(parsed()[0]).toMatchObject({ trace_id: traceId, saga_id: "saga-7" });
   expect(parsed()[1]).not.toHaveProperty("trace_id");
 });
@@ -195,8 +195,8 @@ test("G4: every step of a saga is on a stream of its own, which the level of the
   const stream = sagaLog({ level: "error", format: "json", write: (line) => lines.push(line) });
   const step = { type: "order", id: "s-1", step: "charge", status: "completed", durationMs: 3 };
   for (const observer of [log.observer, stream]) {
-    for (let n = 0; n < 20; n++) observer.tell("saga.step", step, { sagaId: "s-1" });
-    observer.tell("relay.failed", failed);
+    for (let n = 0; n < 20; n++) observer.emit("saga.step", step, { sagaId: "s-1" });
+    observer.emit("relay.failed", failed);
   }
   expect(lines).toHaveLength(20);
   expect(JSON.parse(lines[0] ?? "")).toMatchObject({ stream: "saga", event: "saga.step", saga_id: "s-1" });
@@ -214,7 +214,7 @@ test("colours are for terminals, and not for those who want none", () => {
     Object.defineProperty(process.stderr, "isTTY", { value: isTTY, configurable: true });
     vi.stubEnv("NO_COLOR", noColor);
     const { observer, lines } = setup({ format: "auto" });
-    observer.tell("worker.stopping", { worker: "w" });
+    observer.emit("worker.stopping", { worker: "w" });
     return lines[0] ?? "";
   };
   expect(line(true, "")).toContain("\u001b[36minfo");

@@ -1,7 +1,7 @@
 import { currentMessageContext } from "../message/index.ts";
 import { systemClock, type Clock } from "../runtime/index.ts";
 
-import { isAlwaysLogged, levelOf, type LogLevel } from "./event-catalogue.ts";
+import { isAlwaysLogged, logLevelFor, type LogLevel } from "./event-catalogue.ts";
 import type { TelemetryContext, TelemetryName } from "./events.ts";
 import { jsonLine, prettyLine, type LogRecord } from "./log-line.ts";
 import { dropFailure, type Observer } from "./observer.ts";
@@ -25,7 +25,7 @@ export interface LoggerOptions {
 type Value = LogRecord["fields"][string];
 
 const RANK = { debug: 0, info: 1, warn: 2, error: 3, silent: 4 } as const;
-const LONGEST_TEXT = 1_000;
+const MAX_TEXT_LENGTH = 1_000;
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
 /** An observer that writes one line per event. Most equal troubles are counted instead of repeated without end. */
@@ -35,13 +35,13 @@ export function logger(options: LoggerOptions = {}): Observer {
   const format = lineFormat(options.format ?? "auto");
   const guard = new RepeatGuard({ clock, burst: 5, windowMs: 10_000, kinds: 200 });
   return {
-    tell(name, fields, context) {
-      const own = levelOf(name, fields);
+    emit(name, fields, context) {
+      const own = logLevelFor(name, fields);
       if (RANK[own] < RANK[level]) return;
       const plain = plainFields(fields);
       // Who asks for debug lines wants all of them.
       const all = own === "debug" || isAlwaysLogged(name);
-      const suppressed = all ? 0 : guard.admit(`${own} ${kindOf(name, plain)}`);
+      const suppressed = all ? 0 : guard.admit(`${own} ${repeatKey(name, plain)}`);
       if (suppressed === undefined) return;
       const repeated = suppressed > 0 ? { suppressed } : {};
       const record = {
@@ -66,9 +66,9 @@ export function sagaLog(options: LoggerOptions & Required<Pick<LoggerOptions, "w
   const { clock = systemClock, bindings = {}, write } = options;
   const format = lineFormat(options.format ?? "auto");
   return {
-    tell(name, fields, context) {
+    emit(name, fields, context) {
       if (!isAboutSagas(name)) return;
-      const level = levelOf(name, fields);
+      const level = logLevelFor(name, fields);
       const line = { ...bindings, ...contextFields(context), stream: "saga", ...plainFields(fields) };
       dropFailure(write(`${format({ timeMs: clock.wallMs(), level, event: name, fields: line })}\n`));
     },
@@ -89,7 +89,7 @@ function lineFormat(format: LogFormat): (record: LogRecord) => string {
 function plainFields(fields: object): Record<string, Value> {
   const plain: Record<string, Value> = {};
   for (const [name, value] of Object.entries(fields) as [string, unknown][]) {
-    if (typeof value === "string") plain[snakeCase(name)] = cleaned(value);
+    if (typeof value === "string") plain[snakeCase(name)] = cleanText(value);
     else if (typeof value === "number" || typeof value === "boolean" || value === null) {
       plain[snakeCase(name)] = value;
     }
@@ -105,12 +105,12 @@ function contextFields(
   const sagaId = context?.sagaId ?? undefined;
   return {
     ...(traceId === undefined ? {} : { trace_id: traceId }),
-    ...(sagaId === undefined ? {} : { saga_id: cleaned(sagaId) }),
+    ...(sagaId === undefined ? {} : { saga_id: cleanText(sagaId) }),
   };
 }
 
 // Ids and figures differ from line to line although the trouble is one and the same.
-function kindOf(
+function repeatKey(
   name: TelemetryName,
   { topic, consumer, scope, doing, reason, error }: Record<string, Value>,
 ): string {
@@ -120,9 +120,9 @@ function kindOf(
 }
 
 // Cut generously before the search for passwords, so that none loses the part it is recognised by.
-function cleaned(text: string): string {
-  const safe = withoutPasswords(text.slice(0, 10 * LONGEST_TEXT));
-  return safe.length <= LONGEST_TEXT ? safe : `${safe.slice(0, LONGEST_TEXT)}…`;
+function cleanText(text: string): string {
+  const safe = withoutPasswords(text.slice(0, 10 * MAX_TEXT_LENGTH));
+  return safe.length <= MAX_TEXT_LENGTH ? safe : `${safe.slice(0, MAX_TEXT_LENGTH)}…`;
 }
 
 function snakeCase(name: string): string {

@@ -26,7 +26,7 @@ export interface Instrument {
 }
 
 const OVERFLOW = "other";
-const LONGEST_LABEL = 200;
+const MAX_LABEL_LENGTH = 200;
 
 /** One metric and its series. New label values beyond the cap are counted together as "other". */
 export class Metric implements Instrument {
@@ -56,7 +56,7 @@ export class Metric implements Instrument {
   }
 
   /** The labels under which these are kept: within the cap, and as they are written. */
-  kept(labels: readonly string[]): readonly string[] {
+  findLabels(labels: readonly string[]): readonly string[] {
     return this.#find(labels).labels;
   }
 
@@ -70,13 +70,13 @@ export class Metric implements Instrument {
   }
 
   forget(...labels: string[]): void {
-    this.#series.delete(keyOf(labels.map(asWritten)));
+    this.#series.delete(joinLabels(labels.map(truncateLabel)));
     this.#last = undefined;
   }
 
   #find(labels: readonly string[]): Series {
     if (this.#last !== undefined && areSame(this.#last.labels, labels)) return this.#last.series;
-    const key = keyOf(labels);
+    const key = joinLabels(labels);
     const series = this.#series.get(key) ?? this.#create(key, labels);
     this.#last = { labels, series };
     return series;
@@ -88,7 +88,7 @@ export class Metric implements Instrument {
       throw new RangeError(`${name} has ${names.length} labels, but ${labels.length} values were given.`);
     }
     // Two values that look alike once written must share a series: a page with a line twice is refused whole.
-    const writable = labels.map(asWritten);
+    const writable = labels.map(truncateLabel);
     if (writable.some((label, index) => label !== labels[index])) return this.#find(writable);
     // The last place is kept for the overflow itself.
     if (this.#series.size >= this.#cap - 1 && labels.some((label) => label !== OVERFLOW)) {
@@ -111,12 +111,12 @@ function areSame(some: readonly string[], others: readonly string[]): boolean {
   return true;
 }
 
-function keyOf(labels: readonly string[]): string {
+function joinLabels(labels: readonly string[]): string {
   return labels.length === 1 ? (labels[0] ?? "") : labels.join("\u0000");
 }
 
-function asWritten(label: string): string {
-  return Buffer.from(label.slice(0, LONGEST_LABEL)).toString();
+function truncateLabel(label: string): string {
+  return Buffer.from(label.slice(0, MAX_LABEL_LENGTH)).toString();
 }
 
 /** A fixed set of metrics, made once from their definitions. */

@@ -2,14 +2,14 @@ import type { TelemetryContext, TelemetryEvents, TelemetryName } from "./events.
 
 /** The port every room speaks to. An observer must not throw and must not wait. */
 export interface Observer {
-  tell<Name extends TelemetryName>(
+  emit<Name extends TelemetryName>(
     name: Name,
     fields: TelemetryEvents[Name],
     context?: TelemetryContext,
   ): void;
 }
 
-export const silentObserver: Observer = { tell: () => undefined };
+export const silentObserver: Observer = { emit: () => undefined };
 
 /** A sink may be written as an async function, which TypeScript lets pass; its failure would end the process. */
 export function dropFailure(told: unknown): void {
@@ -20,10 +20,10 @@ export function dropFailure(told: unknown): void {
 export function fanOut(observers: readonly Observer[]): Observer {
   if (observers.length === 1 && observers[0] !== undefined) return observers[0];
   return {
-    tell(name, fields, context) {
+    emit(name, fields, context) {
       for (const observer of observers) {
         try {
-          dropFailure(observer.tell(name, fields, context));
+          dropFailure(observer.emit(name, fields, context));
         } catch {
           // A broken sink must not stop a message.
         }

@@ -7,23 +7,23 @@ const buried = { id: "1", type: "order.placed", topic: "orders", reason: "perman
 
 test("events are counted under the documented names", () => {
   const observer = prometheus();
-  observer.tell("backlog.measured", {
+  observer.emit("backlog.measured", {
     pending: 7,
     claimed: 3,
     oldestAgeMs: 1500,
     deadLetters: 2,
     unownedLanes: 4,
   });
-  observer.tell("relay.fetched", { count: 5, durationMs: 1 });
-  observer.tell("relay.published", { type: "order.placed", topic: "orders", count: 4, durationMs: 20 });
-  observer.tell("relay.failed", { ...buried, attempt: 1, delayMs: 1, reason: "rejected" });
-  observer.tell("optimistic.attempted", { count: 2 });
-  observer.tell("optimistic.succeeded", { count: 1, durationMs: 3 });
-  observer.tell("optimistic.failed", { count: 1, reason: "timeout", error: "late" });
-  observer.tell("consumer.processed", processed);
-  observer.tell("consumer.duplicate", processed);
-  observer.tell("dead_letter.buried", { ...buried, origin: "outbox", consumer: null });
-  observer.tell("dead_letter.buried", { ...buried, origin: "consumer", consumer: "billing" });
+  observer.emit("relay.fetched", { count: 5, durationMs: 1 });
+  observer.emit("relay.published", { type: "order.placed", topic: "orders", count: 4, durationMs: 20 });
+  observer.emit("relay.failed", { ...buried, attempt: 1, delayMs: 1, reason: "rejected" });
+  observer.emit("optimistic.attempted", { count: 2 });
+  observer.emit("optimistic.succeeded", { count: 1, durationMs: 3 });
+  observer.emit("optimistic.failed", { count: 1, reason: "timeout", error: "late" });
+  observer.emit("consumer.processed", processed);
+  observer.emit("consumer.duplicate", processed);
+  observer.emit("dead_letter.buried", { ...buried, origin: "outbox", consumer: null });
+  observer.emit("dead_letter.buried", { ...buried, origin: "consumer", consumer: "billing" });
   const lines = observer.text().split("\n");
   expect(lines).toEqual(
     expect.arrayContaining([
@@ -55,9 +55,9 @@ test("events are counted under the documented names", () => {
 
 test("lanes owned go up when gained, down when released or lost", () => {
   const observer = prometheus();
-  observer.tell("lanes.gained", { scope: "relay", lanes: 256 });
-  observer.tell("lanes.released", { scope: "relay", lanes: 100 });
-  observer.tell("lanes.lost", { scope: "relay", lanes: 6 });
+  observer.emit("lanes.gained", { scope: "relay", lanes: 256 });
+  observer.emit("lanes.released", { scope: "relay", lanes: 100 });
+  observer.emit("lanes.lost", { scope: "relay", lanes: 6 });
   expect(observer.text()).toContain('lanes_owned{scope="relay"} 150\n');
 });
 
@@ -66,35 +66,35 @@ test("A17: a destination shows whether it is open, half-open or closed, and how 
   const failure = { failures: 3, delayMs: 1_000, reason: "unreachable", error: "no" } as const;
   const shown = (topic: string): string | undefined =>
     new RegExp(`^transport_breaker_state\\{topic="${topic}"\\} (.*)$`, "m").exec(observer.text())?.[1];
-  observer.tell("breaker.opened", { topic: "a", ...failure, open: 1 });
-  observer.tell("breaker.opened", { topic: "b", ...failure, open: 2 });
-  observer.tell("breaker.probing", { topic: "b", open: 2 });
+  observer.emit("breaker.opened", { topic: "a", ...failure, open: 1 });
+  observer.emit("breaker.opened", { topic: "b", ...failure, open: 2 });
+  observer.emit("breaker.probing", { topic: "b", open: 2 });
   expect([shown("a"), shown("b"), shown("c")]).toEqual(["2", "1", undefined]);
   expect(observer.text()).toContain("transport_breakers_open 2\n");
-  observer.tell("breaker.closed", { topic: "b", durationMs: 5, open: 1 });
+  observer.emit("breaker.closed", { topic: "b", durationMs: 5, open: 1 });
   expect(shown("b")).toBe("0");
-  observer.tell("breaker.forgotten", { topic: "a", durationMs: 5, open: 0 });
+  observer.emit("breaker.forgotten", { topic: "a", durationMs: 5, open: 0 });
   expect([shown("a"), observer.text().includes("transport_breakers_open 0\n")]).toEqual(["0", true]);
   expect(observer.text()).toContain('transport_breaker_changes_total{state="open"} 2\n');
 });
 
 test("a depth that nobody knows any more is not shown, and a topic of that name may come back", () => {
   const observer = prometheus();
-  observer.tell("depth.measured", { topic: "a", depth: 12_000 });
-  observer.tell("depth.measured", { topic: "b", depth: 1 });
-  observer.tell("depth.forgotten", { topic: "a" });
-  observer.tell("depth.forgotten", { topic: "never told" });
+  observer.emit("depth.measured", { topic: "a", depth: 12_000 });
+  observer.emit("depth.measured", { topic: "b", depth: 1 });
+  observer.emit("depth.forgotten", { topic: "a" });
+  observer.emit("depth.forgotten", { topic: "never told" });
   const shown = (): string[] => observer.text().match(/^transport_depth\{.*$/gm) ?? [];
   expect(shown()).toEqual(['transport_depth{topic="b"} 1']);
-  observer.tell("depth.measured", { topic: "a", depth: 2 });
+  observer.emit("depth.measured", { topic: "a", depth: 2 });
   expect(shown()).toEqual(['transport_depth{topic="b"} 1', 'transport_depth{topic="a"} 2']);
 });
 
 test("histogram buckets add up and end with +Inf", () => {
   const observer = prometheus();
-  observer.tell("relay.batch", { count: 1, durationMs: 5 });
-  observer.tell("relay.batch", { count: 1, durationMs: 6 });
-  observer.tell("relay.batch", { count: 1, durationMs: 90_000 });
+  observer.emit("relay.batch", { count: 1, durationMs: 5 });
+  observer.emit("relay.batch", { count: 1, durationMs: 6 });
+  observer.emit("relay.batch", { count: 1, durationMs: 90_000 });
   const lines = observer.text().split("\n");
   expect(lines).toEqual(
     expect.arrayContaining([
@@ -111,14 +111,14 @@ test("histogram buckets add up and end with +Inf", () => {
 
 test("quotes, backslashes and line breaks in labels cannot break out of their line", () => {
   const observer = prometheus();
-  observer.tell("consumer.suspect", { consumer: 'a"b\\c\nd', id: "1", crashes: 1 });
+  observer.emit("consumer.suspect", { consumer: 'a"b\\c\nd', id: "1", crashes: 1 });
   expect(observer.text()).toContain('consumer_inbox_suspects_total{consumer_name="a\\"b\\\\c\\nd"} 1\n');
 });
 
 test("a hundred thousand label values stay within the cap, and none is lost", () => {
   const observer = prometheus({ seriesPerMetric: 50 });
   for (let i = 0; i < 100_000; i++)
-    observer.tell("consumer.suspect", { consumer: `c${i}`, id: "1", crashes: 1 });
+    observer.emit("consumer.suspect", { consumer: `c${i}`, id: "1", crashes: 1 });
   const series = observer.text().match(/^consumer_inbox_suspects_total\{.*$/gm) ?? [];
   expect(series).toHaveLength(50);
   expect(series).toContain('consumer_inbox_suspects_total{consumer_name="other"} 99951');
@@ -127,17 +127,17 @@ test("a hundred thousand label values stay within the cap, and none is lost", ()
 test("label values that look alike once written share one line", () => {
   const observer = prometheus();
   for (const end of ["a", "b"]) {
-    observer.tell("consumer.suspect", { consumer: "x".repeat(200) + end, id: "1", crashes: 1 });
+    observer.emit("consumer.suspect", { consumer: "x".repeat(200) + end, id: "1", crashes: 1 });
   }
-  observer.tell("consumer.suspect", { consumer: "\ud800", id: "1", crashes: 1 });
-  observer.tell("consumer.suspect", { consumer: "\ud801", id: "1", crashes: 1 });
+  observer.emit("consumer.suspect", { consumer: "\ud800", id: "1", crashes: 1 });
+  observer.emit("consumer.suspect", { consumer: "\ud801", id: "1", crashes: 1 });
   const series = observer.text().match(/^consumer_inbox_suspects_total\{.*$/gm) ?? [];
   expect(series).toEqual([expect.stringMatching(/ 2$/), expect.stringMatching(/ 2$/)]);
 });
 
 test("every line of the page is one the text format allows", () => {
   const observer = prometheus();
-  observer.tell("consumer.processed", processed);
+  observer.emit("consumer.processed", processed);
   const allowed =
     /^(# HELP \w+ .+|# TYPE \w+ (counter|gauge|histogram)|[a-z]\w+(\{([a-z_]+="([^"\\]|\\.)*",?)+\})? \S+)$/;
   const page = observer.text();
@@ -196,13 +196,13 @@ test("G2: every metric the documents name exists under that name, with those lab
 
 test("pool, process, sagas and dead letters are gauges of what was measured last", () => {
   const observer = prometheus();
-  observer.tell("pool.measured", { max: 30, total: 12, idle: 5, waiting: 2 });
-  observer.tell("sagas.measured", { status: "running", count: 3 });
-  observer.tell("sagas.measured", { status: "stuck", count: 1 });
-  observer.tell("dead_letters.measured", { consumer: "billing", type: "order.placed", count: 4 });
-  observer.tell("dead_letters.measured", { consumer: "billing", type: "order.placed", count: 0 });
+  observer.emit("pool.measured", { max: 30, total: 12, idle: 5, waiting: 2 });
+  observer.emit("sagas.measured", { status: "running", count: 3 });
+  observer.emit("sagas.measured", { status: "stuck", count: 1 });
+  observer.emit("dead_letters.measured", { consumer: "billing", type: "order.placed", count: 4 });
+  observer.emit("dead_letters.measured", { consumer: "billing", type: "order.placed", count: 0 });
   const figures = { startedMs: 1_000, cpuMs: 500, residentBytes: 9, heapBytes: 8 };
-  observer.tell("process.measured", { ...figures, lagMaxMs: 20, lagP99Ms: 10 });
+  observer.emit("process.measured", { ...figures, lagMaxMs: 20, lagP99Ms: 10 });
   expect(observer.text().split("\n")).toEqual(
     expect.arrayContaining([
       "database_pool_connections_max 30",

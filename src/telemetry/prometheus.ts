@@ -23,13 +23,13 @@ export function prometheus(options: PrometheusOptions = {}): PrometheusObserver 
   return {
     contentType: EXPOSITION_CONTENT_TYPE,
     text: () => exposition(registry.all),
-    tell: (name, fields) => recorders[name](fields),
+    emit: (name, fields) => recorders[name](fields),
   };
 }
 
 export type Recorders = { readonly [Name in TelemetryName]: (fields: TelemetryEvents[Name]) => void };
 
-const nothing = (): void => undefined;
+const recordNothing = (): void => undefined;
 
 /** Which metrics an event changes; the same whoever keeps them. */
 export function recordersFor(metric: (name: MetricName) => Instrument): Recorders {
@@ -37,7 +37,7 @@ export function recordersFor(metric: (name: MetricName) => Instrument): Recorder
     ...outboxRecorders(metric),
     ...destinationRecorders(metric),
     ...consumerRecorders(metric),
-    ...houseRecorders(metric),
+    ...workerRecorders(metric),
     ...payloadRecorders(metric),
   };
 }
@@ -81,7 +81,7 @@ function destinationRecorders(metric: (name: MetricName) => Instrument) {
     "breaker.forgotten": (e) => record(e, 0, "forgotten"),
     "depth.measured": (e) => metric("transport_depth").set(e.depth, e.topic),
     "depth.forgotten": (e) => metric("transport_depth").forget(e.topic),
-    "depth.unknown": nothing,
+    "depth.unknown": recordNothing,
     "destination.paused": (e) => metric("transport_paused").set(1, e.topic),
     "destination.resumed": (e) => metric("transport_paused").set(0, e.topic),
   } satisfies Partial<Recorders>;
@@ -110,10 +110,10 @@ function consumerRecorders(metric: (name: MetricName) => Instrument) {
       metric("consumer_inbox_retries_total").add(1, e.consumer, e.type);
       metric("message_consume_total").add(1, e.consumer, "retried");
     },
-    "consumer.began": nothing,
-    "consumer.interrupted": nothing,
-    "consumer.sealed": nothing,
-    "consumer.resumed": nothing,
+    "consumer.began": recordNothing,
+    "consumer.interrupted": recordNothing,
+    "consumer.sealed": recordNothing,
+    "consumer.resumed": recordNothing,
     "consumer.stuck": (e) => metric("consumer_inbox_stuck_total").add(1, e.consumer, e.type),
     "consumer.suspect": (e) => metric("consumer_inbox_suspects_total").add(1, e.consumer),
     "dead_letter.buried": (e) => {
@@ -140,7 +140,7 @@ function payloadRecorders(metric: (name: MetricName) => Instrument) {
   } satisfies Partial<Recorders>;
 }
 
-function houseRecorders(metric: (name: MetricName) => Instrument) {
+function workerRecorders(metric: (name: MetricName) => Instrument) {
   return {
     "saga.changed": (e) => metric("sagas_total").add(1, e.type, e.to),
     "saga.step": (e) => {
@@ -154,8 +154,8 @@ function houseRecorders(metric: (name: MetricName) => Instrument) {
         );
       }
     },
-    "saga.unknown_version": nothing,
-    "saga.definition_changed": nothing,
+    "saga.unknown_version": recordNothing,
+    "saga.definition_changed": recordNothing,
     "saga.failed": (e) => metric("saga_failures_total").add(1, e.type),
     "lanes.gained": (e) => metric("lanes_owned").add(e.lanes, e.scope),
     "lanes.released": (e) => metric("lanes_owned").add(-e.lanes, e.scope),
@@ -165,7 +165,7 @@ function houseRecorders(metric: (name: MetricName) => Instrument) {
     },
     "member.gone": (e) => metric("members_gone_total").add(1, e.scope),
     "audit.sealed": (e) => metric("audit_sealed_rows_total").add(e.rows),
-    "audit.chain_begun": nothing,
+    "audit.chain_begun": recordNothing,
     "audit.verified": (e) => metric("audit_verified_rows_total").add(e.rows),
     "audit.broken": (e) => metric("audit_broken_total").add(1, e.kind),
     "conservation.checked": (e) => {
@@ -173,10 +173,10 @@ function houseRecorders(metric: (name: MetricName) => Instrument) {
       metric("conservation_checked_messages_total").add(e.messages);
       metric("conservation_checks_total").add(1, e.outcome);
     },
-    "conservation.broken": nothing,
+    "conservation.broken": recordNothing,
     "history.partition": (e) => metric("history_partitions_total").add(1, e.action),
     "history.cleaned": (e) => metric("history_rows_removed_total").add(e.count, e.table),
-    "transport.unreachable": nothing,
+    "transport.unreachable": recordNothing,
     "request.settled": (e) => {
       metric("requests_total").add(1, e.type, e.outcome);
       metric("request_duration_seconds").observe(e.durationMs / 1000, 1, e.type);
@@ -186,9 +186,9 @@ function houseRecorders(metric: (name: MetricName) => Instrument) {
     "notice.dropped": (e) => metric("dead_letter_notices_total").add(1, e.via, "dropped"),
     "locks.blocked": (e) => metric("lock_waits_total").add(1, e.doing),
     "storage.failed": (e) => metric("storage_failures_total").add(1, e.doing),
-    "worker.started": nothing,
-    "worker.stopping": nothing,
-    "worker.stopped": nothing,
+    "worker.started": recordNothing,
+    "worker.stopping": recordNothing,
+    "worker.stopped": recordNothing,
     "backlog.measured": (e) => {
       metric("outbox_pending_events_total").set(e.pending);
       metric("outbox_claimed_events").set(e.claimed);

@@ -10,25 +10,25 @@ import {
 } from "./tracing.ts";
 
 /** What spans say of a message. Its key and its data are left out: both may be about a person. */
-export type Spanned = Pick<Message, "id" | "type" | "topic"> &
+export type SpanMessage = Pick<Message, "id" | "type" | "topic"> &
   Partial<Pick<Message, "correlationId" | "traceparent" | "sagaId">>;
 
 /** What spans say of an instance of a saga. */
-export interface SpannedSaga {
+export interface SpanSaga {
   readonly id: string;
   readonly type: string;
   readonly traceparent: string;
 }
 
-interface Delivered {
+interface DeliveryAttempt {
   readonly consumer: string;
   readonly attempt: number;
 }
 
-const LONGEST_TEXT = 1_000;
-const LONGEST_STACK = 4_000;
+const MAX_TEXT_LENGTH = 1_000;
+const MAX_STACK_LENGTH = 4_000;
 /** As many as an SDK keeps by default. */
-const MOST_LINKS = 128;
+const MAX_LINKS = 128;
 
 /**
  * The spans of this library, by the messaging conventions of OpenTelemetry: `create` where a message is written, `send`
@@ -46,20 +46,20 @@ export class Spans {
   }
 
   /** The span that runs, ours or the caller's. */
-  current(): Span {
+  currentSpan(): Span {
     return this.#tracing?.active() ?? silentSpan;
   }
 
   /** A message is made. It carries this span's traceparent, so that all that becomes of it belongs to one trace. */
-  create(message: Spanned, caused: string | undefined, said: string | undefined): Span {
+  create(message: SpanMessage, caused: string | undefined, said: string | undefined): Span {
     return this.#begin("create", "producer", message.topic, {
-      parent: said ?? this.current().traceparent ?? caused,
+      parent: said ?? this.currentSpan().traceparent ?? caused,
       attributes: messageAttributes(message),
     });
   }
 
   /** One trip to the broker: a span in the trace of each message, and one for the trip where it carries several. */
-  send(messages: readonly Spanned[], via: "relay" | "optimistic"): SendSpans {
+  send(messages: readonly SpanMessage[], via: "relay" | "optimistic"): SendSpans {
     if (!this.enabled) return silentSend;
     const many = messages.length > 1;
     const trip = many ? this.#trip(messages, via) : silentSpan;
@@ -75,7 +75,7 @@ export class Spans {
   }
 
   /** A message is handled. What the handler does belongs to it. */
-  process(message: Spanned, { consumer, attempt }: Delivered): Span {
+  process(message: SpanMessage, { consumer, attempt }: DeliveryAttempt): Span {
     return this.#begin("process", "consumer", message.topic, {
       parent: message.traceparent,
       links: linksTo([message]),
@@ -88,7 +88,7 @@ export class Spans {
   }
 
   /** Several are handled at once, in the trace of `within` or in one of their own. */
-  processBatch(messages: readonly Spanned[], consumer: string, within?: string): Span {
+  processBatch(messages: readonly SpanMessage[], consumer: string, within?: string): Span {
     return this.#begin("process", "consumer", onlyTopic(messages), {
       parent: within,
       links: linksTo(messages),
@@ -102,37 +102,37 @@ export class Spans {
   /** Somebody waits for a reply. */
   request(type: string, said: string | undefined): Span {
     return this.#internal(`request ${type}`, {
-      parent: said ?? this.current().traceparent,
+      parent: said ?? this.currentSpan().traceparent,
       attributes: { "sagabox.message.type": type },
     });
   }
 
   startSaga(id: string, type: string, caused: string | undefined): Span {
     return this.#internal(`start ${type}`, {
-      parent: this.current().traceparent ?? caused,
+      parent: this.currentSpan().traceparent ?? caused,
       attributes: { "sagabox.saga.id": id, "sagabox.saga.type": type },
     });
   }
 
   /** An instance goes from one state to the next, in its own trace whoever made it move. */
-  transition(saga: SpannedSaga, attributes: SpanAttributes): Span {
-    return this.#internal(`transition ${saga.type}`, this.#ofSaga(saga, attributes));
+  transition(saga: SpanSaga, attributes: SpanAttributes): Span {
+    return this.#internal(`transition ${saga.type}`, this.#startSagaSpan(saga, attributes));
   }
 
   /** A local step of an instance, or its undo. */
-  step(saga: SpannedSaga, step: string, attributes: SpanAttributes): Span {
+  step(saga: SpanSaga, step: string, attributes: SpanAttributes): Span {
     const name = step.replace(/@.*/, ""); // rounds of a repetition share a name
     return this.#internal(`step ${saga.type} ${name}`, {
-      ...this.#ofSaga(saga, { "sagabox.saga.step": step, ...attributes }),
+      ...this.#startSagaSpan(saga, { "sagabox.saga.step": step, ...attributes }),
     });
   }
 
-  #ofSaga(
-    { id, type, traceparent }: SpannedSaga,
+  #startSagaSpan(
+    { id, type, traceparent }: SpanSaga,
     attributes: SpanAttributes,
   ): Omit<SpanStart, "name" | "kind"> {
-    const active = this.current().traceparent;
-    const isOwn = traceIdOf(active) === traceIdOf(traceparent);
+    const active = this.currentSpan().traceparent;
+    const isOwn = parseTraceId(active) === parseTraceId(traceparent);
     return {
       parent: isOwn ? active : traceparent,
       links: isOwn || active === undefined ? [] : [active],
@@ -140,7 +140,7 @@ export class Spans {
     };
   }
 
-  #trip(messages: readonly Spanned[], via: string): Span {
+  #trip(messages: readonly SpanMessage[], via: string): Span {
     return this.#begin("send", "client", onlyTopic(messages), {
       links: linksTo(messages),
       attributes: { "messaging.batch.message_count": messages.length, "sagabox.via": via },
@@ -201,8 +201,8 @@ export function endSend(spans: SendSpans, failureOf: (index: number) => Error | 
 export function spanFailure(error: Error): SpanFailure {
   return {
     type: failureType(error),
-    message: error.message.slice(0, LONGEST_TEXT),
-    stack: error.stack?.slice(0, LONGEST_STACK),
+    message: error.message.slice(0, MAX_TEXT_LENGTH),
+    stack: error.stack?.slice(0, MAX_STACK_LENGTH),
   };
 }
 
@@ -212,7 +212,7 @@ export function failureType(error: unknown): string {
   return error instanceof Error ? error.name.slice(0, 100) : "unknown";
 }
 
-function messageAttributes({ id, type, correlationId, sagaId }: Spanned): SpanAttributes {
+function messageAttributes({ id, type, correlationId, sagaId }: SpanMessage): SpanAttributes {
   return {
     "messaging.message.id": id,
     "messaging.message.conversation_id": correlationId,
@@ -221,8 +221,8 @@ function messageAttributes({ id, type, correlationId, sagaId }: Spanned): SpanAt
   };
 }
 
-function linksTo(messages: readonly Spanned[]): string[] {
-  return messages.slice(0, MOST_LINKS).flatMap(({ traceparent }) => traceparent ?? []);
+function linksTo(messages: readonly SpanMessage[]): string[] {
+  return messages.slice(0, MAX_LINKS).flatMap(({ traceparent }) => traceparent ?? []);
 }
 
 function onlyTopic(all: readonly { readonly topic: string }[]): string | undefined {
@@ -230,6 +230,6 @@ function onlyTopic(all: readonly { readonly topic: string }[]): string | undefin
   return all.every(({ topic }) => topic === first?.topic) ? first?.topic : undefined;
 }
 
-function traceIdOf(traceparent: string | undefined): string | undefined {
+function parseTraceId(traceparent: string | undefined): string | undefined {
   return parseTraceparent(traceparent)?.traceId;
 }

@@ -2,7 +2,7 @@ import type { Phase } from "../saga/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
 import { CrashRunner } from "./crash-runner.ts";
 import type { CrashReport, CrashTest } from "./crash-test.ts";
-import { onlyInTests } from "./only-in-tests.ts";
+import { assertTestEnvironment } from "./assert-test-environment.ts";
 
 const KEYS = ["database", "schema", "makeBus", "saga", "input", "drive", "check", "within"];
 
@@ -13,7 +13,7 @@ const KEYS = ["database", "schema", "makeBus", "saga", "input", "drive", "check"
 export async function crashAtEveryStep<I, R, P extends Phase>(
   options: CrashTest<I, R, P>,
 ): Promise<CrashReport> {
-  onlyInTests("crashAtEveryStep()");
+  assertTestEnvironment("crashAtEveryStep()");
   rejectUnknownKeys("crashAtEveryStep", options, KEYS);
   const runner = new CrashRunner(options);
   try {

@@ -2,14 +2,14 @@ import type { SagaDetail } from "../admin/index.ts";
 import type { Bus } from "../app/index.ts";
 import { readEnvironment } from "../options/index.ts";
 import type { Phase } from "../saga/index.ts";
-import { pgDatabase, quotedSchema, textArray, type Database, type PgPool } from "../storage/index.ts";
+import { pgDatabase, quoteSchema, toArrayLiteral, type Database, type PgPool } from "../storage/index.ts";
 import type { CrashRun, CrashTest } from "./crash-test.ts";
 import { CuttablePool, type CrashPoint } from "./cuttable-pool.ts";
 import { eventually } from "./eventually.ts";
 import { sagaEnds, type SagaEnd } from "./saga-probes.ts";
 import { crashStatements } from "./statements.ts";
 
-interface Wish {
+interface RunPlan {
   readonly crash?: CrashPoint;
   /** How the saga has to end. */
   readonly end?: SagaEnd;
@@ -33,14 +33,12 @@ export class CrashRunner<I, R, P extends Phase> {
   constructor(test: CrashTest<I, R, P>) {
     this.#test = test;
     this.#database = pgDatabase(test.database);
-    this.#sql = crashStatements(
-      quotedSchema(test.schema ?? readEnvironment(process.env).schema ?? "sagabox"),
-    );
+    this.#sql = crashStatements(quoteSchema(test.schema ?? readEnvironment(process.env).schema ?? "sagabox"));
   }
 
-  async run(wish: Wish = {}): Promise<RunResult> {
+  async run(wish: RunPlan = {}): Promise<RunResult> {
     try {
-      return await this.#live(this.#test.input(this.#runs++), wish);
+      return await this.#runOnce(this.#test.input(this.#runs++), wish);
     } catch (error) {
       if (wish.crash === undefined) throw error;
       const { when, transition } = wish.crash;
@@ -54,20 +52,20 @@ export class CrashRunner<I, R, P extends Phase> {
     await Promise.all(this.#dead);
   }
 
-  async #live(input: I, { crash, end }: Wish): Promise<RunResult> {
+  async #runOnce(input: I, { crash, end }: RunPlan): Promise<RunResult> {
     const pool = new CuttablePool(this.#test.database, crash);
-    const first = await this.#running(pool);
+    const first = await this.#startBus(pool);
     let bus = first;
     try {
-      const sagaId = await unlessCut(pool, this.#start(first, input));
-      if (sagaId !== undefined) await unlessCut(pool, this.#follow({ bus: first, sagaId, input, crash }));
+      const sagaId = await untilCut(pool, this.#start(first, input));
+      if (sagaId !== undefined) await untilCut(pool, this.#driveToEnd({ bus: first, sagaId, input, crash }));
       if (pool.isCut) {
         this.#dead.push(first.stop());
-        await this.#bury(pool);
-        bus = await this.#running(new CuttablePool(this.#test.database));
+        await this.#terminateSessions(pool);
+        bus = await this.#startBus(new CuttablePool(this.#test.database));
       }
       const life = { bus, sagaId: sagaId ?? (await this.#start(bus, input)), input, crash };
-      const saga = await this.#follow(life);
+      const saga = await this.#driveToEnd(life);
       const status = saga.status as SagaEnd;
       if (end !== undefined && status !== end) await sagaEnds(bus, life.sagaId, end, { within: 1 });
       await this.#test.check?.({ ...life, saga });
@@ -77,7 +75,7 @@ export class CrashRunner<I, R, P extends Phase> {
     }
   }
 
-  async #running(database: PgPool): Promise<Bus> {
+  async #startBus(database: PgPool): Promise<Bus> {
     const bus = await this.#test.makeBus(database);
     await bus.run();
     return bus;
@@ -87,7 +85,7 @@ export class CrashRunner<I, R, P extends Phase> {
     return (await bus.transaction((tx) => bus.start(tx, this.#test.saga, input))).sagaId;
   }
 
-  async #follow(life: CrashRun<I>): Promise<SagaDetail> {
+  async #driveToEnd(life: CrashRun<I>): Promise<SagaDetail> {
     const { within = "30s", drive } = this.#test;
     const ending = sagaEnds(life.bus, life.sagaId, undefined, { within });
     const [saga] = await Promise.all([ending, drive?.(life)]);
@@ -95,9 +93,9 @@ export class CrashRunner<I, R, P extends Phase> {
   }
 
   // The server ends what the dead had begun, and only then their leases: what was on its way could take them again.
-  async #bury({ pids }: CuttablePool): Promise<void> {
+  async #terminateSessions({ pids }: CuttablePool): Promise<void> {
     await eventually(async () => {
-      const { rows } = await this.#database.run(this.#sql.disconnect, [textArray(pids)]);
+      const { rows } = await this.#database.run(this.#sql.disconnect, [toArrayLiteral(pids)]);
       return rows.length === 0;
     });
     await this.#database.run(this.#sql.endLeases);
@@ -105,7 +103,7 @@ export class CrashRunner<I, R, P extends Phase> {
 }
 
 /** The result, or undefined as soon as the pool is cut, whatever becomes of the work then. */
-async function unlessCut<T>(pool: CuttablePool, work: Promise<T>): Promise<T | undefined> {
+async function untilCut<T>(pool: CuttablePool, work: Promise<T>): Promise<T | undefined> {
   const outcome = work.catch((error: unknown) => {
     if (pool.isCut) return undefined;
     throw error;

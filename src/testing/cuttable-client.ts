@@ -4,8 +4,8 @@ import type { PgClient, PgQuery, PgResult } from "../storage/drivers/pg-shape.ts
 export interface CutWatch {
   readonly isCut: boolean;
   /** The statement makes transitions of sagas last. It may be sent, or not, or its answer be lost. */
-  transition(send: () => Promise<PgResult>): Promise<PgResult>;
-  released(client: CuttableClient): void;
+  runTransition(send: () => Promise<PgResult>): Promise<PgResult>;
+  onRelease(client: CuttableClient): void;
 }
 
 const SAVES = /^sagabox\.saga\.(save|insert|insert_failed):/;
@@ -56,7 +56,7 @@ export class CuttableClient {
   #release(destroy?: boolean): void {
     if (this.#gone) return;
     this.#gone = true;
-    this.#watch.released(this);
+    this.#watch.onRelease(this);
     this.#client.release(destroy);
   }
 
@@ -68,10 +68,10 @@ export class CuttableClient {
     if (/^\s*rollback\s*$/i.test(text)) this.#inTransaction = false;
     if (/^\s*commit\b/i.test(text) && this.#inTransaction) {
       this.#inTransaction = false;
-      return this.#saved ? this.#watch.transition(send) : send();
+      return this.#saved ? this.#watch.runTransition(send) : send();
     }
     if (!SAVES.test(name)) return send();
-    if (!this.#inTransaction) return this.#watch.transition(send);
+    if (!this.#inTransaction) return this.#watch.runTransition(send);
     const answer = await send();
     if (answer.rows.length > 0) this.#saved = true;
     return answer;

@@ -20,13 +20,13 @@ export class CuttablePool implements PgPool, CutWatch {
   readonly #pids: number[] = [];
   #transitions = 0;
   #cut = false;
-  #tellCut: () => void = () => undefined;
+  #resolveCut: () => void = () => undefined;
 
   constructor(pool: PgPool, cutAt?: CrashPoint) {
     this.#pool = pool as unknown as UsedPool & PgPool;
     this.#cutAt = cutAt;
     this.options = pool.options ?? {};
-    this.hasBeenCut = new Promise((resolve) => (this.#tellCut = resolve));
+    this.hasBeenCut = new Promise((resolve) => (this.#resolveCut = resolve));
   }
 
   get isCut(): boolean {
@@ -53,7 +53,7 @@ export class CuttablePool implements PgPool, CutWatch {
     const cuttable = new CuttableClient(client, this);
     this.#clients.add(cuttable);
     if (!this.isCut) return cuttable.handed;
-    this.#cutOff(cuttable);
+    this.#cutClient(cuttable);
     throw connectionLost();
   }
 
@@ -66,11 +66,11 @@ export class CuttablePool implements PgPool, CutWatch {
     return Promise.resolve();
   }
 
-  released(client: CuttableClient): void {
+  onRelease(client: CuttableClient): void {
     this.#clients.delete(client);
   }
 
-  async transition(send: () => Promise<PgResult>): Promise<PgResult> {
+  async runTransition(send: () => Promise<PgResult>): Promise<PgResult> {
     this.#transitions += 1;
     if (this.#transitions !== this.#cutAt?.transition) return send();
     if (this.#cutAt.when === "after") await send();
@@ -81,11 +81,11 @@ export class CuttablePool implements PgPool, CutWatch {
   cut(): void {
     if (this.#cut) return;
     this.#cut = true;
-    for (const client of this.#clients) this.#cutOff(client);
-    this.#tellCut();
+    for (const client of this.#clients) this.#cutClient(client);
+    this.#resolveCut();
   }
 
-  #cutOff(client: CuttableClient): void {
+  #cutClient(client: CuttableClient): void {
     this.#clients.delete(client);
     if (client.pid !== undefined) this.#pids.push(client.pid);
     client.cut();

@@ -9,7 +9,7 @@ export interface ProbeOptions {
 type Truthy<T> = Exclude<T, false | undefined | null | 0 | "">;
 
 const FIRST_WAIT_MS = 2;
-const LONGEST_WAIT_MS = 50;
+const MAX_WAIT_MS = 50;
 
 /** Looks again and again, and resolves with the first answer that is not false, nothing or an error. */
 export async function eventually<T>(
@@ -17,19 +17,21 @@ export async function eventually<T>(
   options: ProbeOptions = {},
 ): Promise<Truthy<T>> {
   const within = options.within ?? "10s";
-  const found = await lookFor(look, within);
+  const found = await pollFor(look, within);
   if ("value" in found) return found.value;
-  throw new Error(`It did not come true within ${timeText(within)}: ${String(look)}`, { cause: found.error });
+  throw new Error(`It did not come true within ${formatTime(within)}: ${String(look)}`, {
+    cause: found.error,
+  });
 }
 
 /** The same, leaving it to the caller what to say when time is over. */
-export async function lookFor<T>(
+export async function pollFor<T>(
   look: () => T | Promise<T>,
   within: Duration | number,
 ): Promise<{ readonly value: Truthy<T> } | { readonly error: unknown }> {
   const endMs = systemClock.monotonicMs() + milliseconds("within", within);
   let error: unknown;
-  for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(LONGEST_WAIT_MS, waitMs * 1.5)) {
+  for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(MAX_WAIT_MS, waitMs * 1.5)) {
     const leftMs = Math.max(1, endMs - systemClock.monotonicMs());
     try {
       const value = await withDeadline(Promise.resolve().then(look), leftMs, () => undefined);
@@ -44,7 +46,7 @@ export async function lookFor<T>(
 }
 
 /** A length of time, for people. */
-export function timeText(time: Duration | number): string {
+export function formatTime(time: Duration | number): string {
   return typeof time === "number" ? `${time} ms` : time;
 }
 

@@ -3,12 +3,12 @@ import { sleep } from "../runtime/index.ts";
 import type { Delivery } from "../transport/index.ts";
 import {
   ackAll,
-  FAILED,
-  firstTimes,
-  inOrder,
-  ofKey,
+  FAILED_RETRY,
+  withoutRepeats,
+  expectedOrder,
+  filterKey,
   QUIET_MS,
-  rounds,
+  createRounds,
   type ExerciseCases,
 } from "./exercise-case.ts";
 
@@ -18,20 +18,20 @@ const KEYS = ["a", "b", "c", "d", "e"];
 export const flowCases: ExerciseCases = {
   "no more than the prefetch is unsettled at once": {
     run: async (stage) => {
-      const member = await stage.member({ prefetch: 3 });
-      await stage.publish(...inOrder("m", 8).map((id) => stage.message({ id })));
-      await member.got(3);
+      const member = await stage.addMember({ prefetch: 3 });
+      await stage.publish(...expectedOrder("m", 8).map((id) => stage.message({ id })));
+      await member.waitForDeliveries(3);
       await sleep(QUIET_MS);
       strictEqual(member.received.length, 3);
-      for (let n = 0; n < 8; n++) await (await member.got(n + 1))[n]?.ack();
-      deepStrictEqual(member.names.toSorted(), inOrder("m", 8));
+      for (let n = 0; n < 8; n++) await (await member.waitForDeliveries(n + 1))[n]?.ack();
+      deepStrictEqual(member.names.toSorted(), expectedOrder("m", 8));
     },
   },
   "under load no member ever holds more than its prefetch": {
     run: async (stage) => {
       let done = 0;
       let most = 0;
-      for (const transport of [stage.transport, await stage.another()]) {
+      for (const transport of [stage.transport, await stage.openAnother()]) {
         let held = 0;
         const work = async (delivery: Delivery): Promise<void> => {
           most = Math.max(most, ++held);
@@ -40,10 +40,10 @@ export const flowCases: ExerciseCases = {
           done += 1;
           await delivery.ack();
         };
-        await stage.member({ transport, prefetch: 3, receive: work });
+        await stage.addMember({ transport, prefetch: 3, receive: work });
       }
-      for (const round of rounds(stage, [...KEYS, "f", "g", "h"], 15)) await stage.publish(...round);
-      await stage.until(() => done >= 120);
+      for (const round of createRounds(stage, [...KEYS, "f", "g", "h"], 15)) await stage.publish(...round);
+      await stage.waitUntil(() => done >= 120);
       strictEqual(done, 120);
       ok(most <= 3, `${most} were unsettled at once`);
     },
@@ -51,29 +51,34 @@ export const flowCases: ExerciseCases = {
   "what comes back from a retry counts against the prefetch too": {
     needs: ["delaysRedelivery"],
     run: async (stage) => {
-      const member = await stage.member({ prefetch: 2 });
-      const named = (id: string) => stage.message({ id, key: id });
-      await stage.publish(named("a"), named("b"));
-      for (const delivery of await member.got(2)) await delivery.retry({ ...FAILED, delayMs: 0 });
-      await stage.publish(named("c"), named("d"));
-      await member.got(4);
+      const member = await stage.addMember({ prefetch: 2 });
+      const createMessage = (id: string) => stage.message({ id, key: id });
+      await stage.publish(createMessage("a"), createMessage("b"));
+      for (const delivery of await member.waitForDeliveries(2))
+        await delivery.retry({ ...FAILED_RETRY, delayMs: 0 });
+      await stage.publish(createMessage("c"), createMessage("d"));
+      await member.waitForDeliveries(4);
       await sleep(2 * QUIET_MS);
       strictEqual(member.received.length, 4);
-      for (let n = 3; n <= 6; n++) await (await member.got(n))[n - 1]?.ack();
+      for (let n = 3; n <= 6; n++) await (await member.waitForDeliveries(n))[n - 1]?.ack();
       deepStrictEqual(member.names.slice(2).toSorted(), ["a", "b", "c", "d"]);
     },
   },
   "a member that settles nothing does not stop the others, and nothing comes twice": {
     run: async (stage) => {
-      const slow = await stage.member({ prefetch: 2 });
-      const quick = await stage.member({ transport: await stage.another(), prefetch: 2, receive: ackAll });
-      const ids = inOrder("m", 60);
+      const slow = await stage.addMember({ prefetch: 2 });
+      const quick = await stage.addMember({
+        transport: await stage.openAnother(),
+        prefetch: 2,
+        receive: ackAll,
+      });
+      const ids = expectedOrder("m", 60);
       for (const id of ids) await stage.publish(stage.message({ id }));
-      await slow.got(1);
-      await quick.got(6);
+      await slow.waitForDeliveries(1);
+      await quick.waitForDeliveries(6);
       ok(slow.received.length <= 2, `${slow.received.length} were unsettled at once`);
       let settled = 0;
-      await stage.until(() => {
+      await stage.waitUntil(() => {
         for (const delivery of slow.received.slice(settled)) void delivery.ack();
         settled = slow.received.length;
         return settled + quick.received.length >= 60;
@@ -87,59 +92,65 @@ export const flowCases: ExerciseCases = {
     run: async (stage) => {
       const done: string[] = [];
       let stopping = false;
-      const leaving = await stage.member({
+      const leaving = await stage.addMember({
         prefetch: 8,
         receive: (delivery) => {
           if (stopping) return;
-          done.push(stage.nameOf(delivery));
+          done.push(stage.readName(delivery));
           return delivery.ack();
         },
       });
-      const flow = rounds(stage, KEYS, 20);
+      const flow = createRounds(stage, KEYS, 20);
       for (const round of flow.slice(0, 10)) await stage.publish(...round);
-      await leaving.got(12);
+      await leaving.waitForDeliveries(12);
       stopping = true;
       const closing = leaving.close();
       for (const round of flow.slice(10)) await stage.publish(...round);
       await closing;
-      const next = await stage.member({ receive: ackAll });
-      await next.got(100 - done.length);
+      const next = await stage.addMember({ receive: ackAll });
+      await next.waitForDeliveries(100 - done.length);
       await sleep(QUIET_MS);
-      for (const key of KEYS) deepStrictEqual(ofKey([...done, ...next.names], key), inOrder(key, 20));
+      for (const key of KEYS)
+        deepStrictEqual(filterKey([...done, ...next.names], key), expectedOrder(key, 20));
     },
   },
   "paused and closed when all in hand is settled, it leaves nothing that comes twice": {
     needs: ["ordersByKey"],
     run: async (stage) => {
-      const leaving = await stage.member({ transport: await stage.another(), prefetch: 4, receive: ackAll });
-      const flow = rounds(stage, KEYS, 12);
+      const leaving = await stage.addMember({
+        transport: await stage.openAnother(),
+        prefetch: 4,
+        receive: ackAll,
+      });
+      const flow = createRounds(stage, KEYS, 12);
       for (const round of flow.slice(0, 6)) await stage.publish(...round);
-      await leaving.got(5);
+      await leaving.waitForDeliveries(5);
       await leaving.consumption?.pause();
       await leaving.close();
-      const next = await stage.member({ receive: ackAll });
+      const next = await stage.addMember({ receive: ackAll });
       for (const round of flow.slice(6)) await stage.publish(...round);
-      await next.got(60 - leaving.received.length);
+      await next.waitForDeliveries(60 - leaving.received.length);
       await sleep(QUIET_MS);
       for (const key of KEYS) {
-        deepStrictEqual(ofKey([...leaving.names, ...next.names], key), inOrder(key, 12));
+        deepStrictEqual(filterKey([...leaving.names, ...next.names], key), expectedOrder(key, 12));
       }
     },
   },
   "when every connection breaks, publishing and consuming go on: nothing lost, order per key kept": {
     needs: ["ordersByKey", "cutConnections"],
     run: async (stage) => {
-      const member = await stage.member({
+      const member = await stage.addMember({
         prefetch: 4,
         receive: (delivery) => void sleep(2).then(() => delivery.ack().catch(() => undefined)),
       });
-      const flow = rounds(stage, KEYS, 12);
+      const flow = createRounds(stage, KEYS, 12);
       for (const [n, round] of flow.entries()) {
         if (n % 4 === 2) await stage.cutConnections();
-        await stage.insist(...round);
+        await stage.publishUntilAccepted(...round);
       }
-      await member.until(() => new Set(member.names).size === 60, "all 60 messages");
-      for (const key of KEYS) deepStrictEqual(firstTimes(ofKey(member.names, key)), inOrder(key, 12));
+      await member.waitUntil(() => new Set(member.names).size === 60, "all 60 messages");
+      for (const key of KEYS)
+        deepStrictEqual(withoutRepeats(filterKey(member.names, key)), expectedOrder(key, 12));
     },
   },
 };

@@ -1,27 +1,27 @@
 import { deepStrictEqual, ok, strictEqual } from "node:assert/strict";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import type { PublishOutcome } from "../transport/index.ts";
-import { ackAll, inOrder, type ExerciseCases } from "./exercise-case.ts";
+import { ackAll, expectedOrder, type ExerciseCases } from "./exercise-case.ts";
 
 /** An answer of a sender that was cut short: neither is the message's own failure. */
-const givenUp = new Set<PublishOutcome["kind"]>(["unknown", "unreachable"]);
-const AT_ONCE_MS = 2_000;
+const abortedOutcomes = new Set<PublishOutcome["kind"]>(["unknown", "unreachable"]);
+const MAX_IMMEDIATE_MS = 2_000;
 
 /** What a publisher learns, and how whole things arrive. */
 export const publishingCases: ExerciseCases = {
   "each message of a batch gets an outcome of its own, in the order given": {
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
-      const outcomes = await stage.publish(...inOrder("m", 7).map((id) => stage.message({ id })));
+      const member = await stage.addMember({ receive: ackAll });
+      const outcomes = await stage.publish(...expectedOrder("m", 7).map((id) => stage.message({ id })));
       deepStrictEqual(outcomes, Array(7).fill({ kind: "published" }));
       deepStrictEqual(await stage.publish(), []);
-      await member.got(7);
-      deepStrictEqual(member.names.toSorted(), inOrder("m", 7));
+      await member.waitForDeliveries(7);
+      deepStrictEqual(member.names.toSorted(), expectedOrder("m", 7));
     },
   },
   "a message keeps every field, header and letter": {
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
+      const member = await stage.addMember({ receive: ackAll });
       const text = JSON.stringify({ text: 'Straße "7" \\ 😀 \u0001\u2028 ' + "語".repeat(200), big: 1e21 });
       const full = stage.message({
         kind: "command",
@@ -38,17 +38,17 @@ export const publishingCases: ExerciseCases = {
         expiresAt: "2126-01-02T03:04:05.123456Z",
       });
       await stage.publish(full);
-      const [delivery] = await member.got(1);
+      const [delivery] = await member.waitForDeliveries(1);
       deepStrictEqual(delivery?.message, full);
       strictEqual(delivery?.attempt, 1);
     },
   },
   "a payload of 512 kB arrives whole": {
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
+      const member = await stage.addMember({ receive: ackAll });
       const data = JSON.stringify({ text: "0123456789abcdef".repeat(32_760) });
       await stage.publish(stage.message({ data }));
-      const [delivery] = await member.got(1);
+      const [delivery] = await member.waitForDeliveries(1);
       ok(delivery?.message.data === data, "the payload was changed");
     },
   },
@@ -70,30 +70,30 @@ export const publishingCases: ExerciseCases = {
   "a message that is too large is refused alone; those before and behind it are published": {
     needs: ["maxBytes"],
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
+      const member = await stage.addMember({ receive: ackAll });
       const { maxBytes } = stage.transport.capabilities;
-      const large = stage.message({ id: "large", data: JSON.stringify(noise(2 * maxBytes)) });
+      const large = stage.message({ id: "large", data: JSON.stringify(randomText(2 * maxBytes)) });
       const outcomes = await stage.publish(stage.message({ id: "a" }), large, stage.message({ id: "b" }));
       deepStrictEqual(
         outcomes.map(({ kind }) => kind),
         ["published", "refused", "published"],
       );
-      await member.got(2);
+      await member.waitForDeliveries(2);
       deepStrictEqual(member.names.toSorted(), ["a", "b"]);
     },
   },
   "a payload as large as is claimed arrives whole": {
     needs: ["maxBytes"],
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
-      const data = JSON.stringify(noise(stage.transport.capabilities.maxBytes - 2));
+      const member = await stage.addMember({ receive: ackAll });
+      const data = JSON.stringify(randomText(stage.transport.capabilities.maxBytes - 2));
       deepStrictEqual(await stage.publish(stage.message({ data })), [{ kind: "published" }]);
-      ok((await member.got(1))[0]?.message.data === data, "the payload was changed");
+      ok((await member.waitForDeliveries(1))[0]?.message.data === data, "the payload was changed");
     },
   },
   "unusual headers arrive as they were, 64 of them, and long ones": {
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
+      const member = await stage.addMember({ receive: ackAll });
       const headers = {
         ends: "  two spaces  ",
         tab: "\ta\t",
@@ -103,16 +103,16 @@ export const publishingCases: ExerciseCases = {
         number: "0012",
         empty: "",
         long: "ü".repeat(4_096),
-        ...Object.fromEntries(inOrder("x-n", 56).map((name) => [name, name])),
+        ...Object.fromEntries(expectedOrder("x-n", 56).map((name) => [name, name])),
       };
       deepStrictEqual(await stage.publish(stage.message({ headers })), [{ kind: "published" }]);
-      deepStrictEqual((await member.got(1))[0]?.message.headers, headers);
+      deepStrictEqual((await member.waitForDeliveries(1))[0]?.message.headers, headers);
     },
   },
   "headers of half a megabyte arrive whole or are refused alone": {
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
-      const headers = Object.fromEntries(inOrder("x-n", 64).map((name) => [name, "x".repeat(8_192)]));
+      const member = await stage.addMember({ receive: ackAll });
+      const headers = Object.fromEntries(expectedOrder("x-n", 64).map((name) => [name, "x".repeat(8_192)]));
       const batch = [
         stage.message({ id: "a" }),
         stage.message({ id: "heavy", headers }),
@@ -122,32 +122,32 @@ export const publishingCases: ExerciseCases = {
       ok(kinds[1] === "published" || kinds[1] === "refused", `it is ${kinds[1]}`);
       deepStrictEqual([kinds[0], kinds[2]], ["published", "published"]);
       const wanted = kinds[1] === "published" ? ["a", "b", "heavy"] : ["a", "b"];
-      const arrived = await member.got(wanted.length);
+      const arrived = await member.waitForDeliveries(wanted.length);
       deepStrictEqual(member.names.toSorted(), wanted);
-      const heavy = arrived.find((delivery) => stage.nameOf(delivery) === "heavy");
+      const heavy = arrived.find((delivery) => stage.readName(delivery) === "heavy");
       if (heavy !== undefined) deepStrictEqual(heavy.message.headers, headers);
     },
   },
   "a publish whose sender has given up ends at once, and what it calls published arrives": {
     run: async (stage) => {
-      const member = await stage.member({ receive: ackAll });
+      const member = await stage.addMember({ receive: ackAll });
       const sender = new AbortController();
-      const batch = inOrder("m", 20).map((id) => stage.message({ id, key: id }));
+      const batch = expectedOrder("m", 20).map((id) => stage.message({ id, key: id }));
       const beganMs = systemClock.monotonicMs();
       const publishing = stage.transport.publish(batch, { signal: sender.signal });
       sender.abort();
       const outcomes = await publishing;
-      ok(systemClock.monotonicMs() - beganMs < AT_ONCE_MS, "it went on after its sender had given up");
+      ok(systemClock.monotonicMs() - beganMs < MAX_IMMEDIATE_MS, "it went on after its sender had given up");
       strictEqual(outcomes.length, 20);
-      const published = inOrder("m", 20).filter((_, n) => outcomes[n]?.kind === "published");
-      ok(outcomes.every(({ kind }) => kind === "published" || givenUp.has(kind)));
-      await member.until(() => published.every((name) => member.names.includes(name)));
+      const published = expectedOrder("m", 20).filter((_, n) => outcomes[n]?.kind === "published");
+      ok(outcomes.every(({ kind }) => kind === "published" || abortedOutcomes.has(kind)));
+      await member.waitUntil(() => published.every((name) => member.names.includes(name)));
     },
   },
   "cut off from the broker, a publish ends when its sender gives up, and charges nothing": {
     needs: ["abandon"],
     run: async (stage) => {
-      const lonely = await stage.another();
+      const lonely = await stage.openAnother();
       await lonely.open();
       stage.abandon(lonely);
       const sender = new AbortController();
@@ -155,9 +155,9 @@ export const publishingCases: ExerciseCases = {
       sender.abort();
       const beganMs = systemClock.monotonicMs();
       const outcomes = await publishing;
-      ok(systemClock.monotonicMs() - beganMs < AT_ONCE_MS, "it went on after its sender had given up");
+      ok(systemClock.monotonicMs() - beganMs < MAX_IMMEDIATE_MS, "it went on after its sender had given up");
       deepStrictEqual(
-        outcomes.map(({ kind }) => givenUp.has(kind)),
+        outcomes.map(({ kind }) => abortedOutcomes.has(kind)),
         [true, true],
       );
     },
@@ -169,13 +169,13 @@ export const publishingCases: ExerciseCases = {
       const beganMs = systemClock.monotonicMs();
       const [outcome] = await stage.publish(stage.message());
       strictEqual(outcome?.kind, "unreachable");
-      ok(systemClock.monotonicMs() - beganMs < AT_ONCE_MS, "it waited for a transport that is closed");
+      ok(systemClock.monotonicMs() - beganMs < MAX_IMMEDIATE_MS, "it waited for a transport that is closed");
     },
   },
 };
 
 /** So many bytes of a text that no compression makes small. */
-function noise(bytes: number): string {
+function randomText(bytes: number): string {
   return Buffer.from(randomBytes(Math.ceil((bytes * 3) / 4) + 3))
     .toString("base64")
     .slice(0, bytes);

@@ -5,11 +5,11 @@ import { flowCases } from "./exercise-flow.ts";
 import { groupCases } from "./exercise-groups.ts";
 import { publishingCases } from "./exercise-publishing.ts";
 import { retryCases } from "./exercise-retries.ts";
-import { Stage, type Hook, type TransportUnderTest } from "./exercise-stage.ts";
+import { ExerciseHarness, type Hook, type TransportUnderTest } from "./exercise-harness.ts";
 import { streamCases } from "./exercise-streams.ts";
-import { strangerCases } from "./exercise-strangers.ts";
+import { foreignMessageCases } from "./exercise-foreign-messages.ts";
 
-export type { DeadCopy, Hook, TransportUnderTest } from "./exercise-stage.ts";
+export type { BrokerDeadLetter, Hook, TransportUnderTest } from "./exercise-harness.ts";
 
 const exerciseCases: ExerciseCases = {
   ...publishingCases,
@@ -18,13 +18,13 @@ const exerciseCases: ExerciseCases = {
   ...groupCases,
   ...streamCases,
   ...flowCases,
-  ...strangerCases,
+  ...foreignMessageCases,
 };
 
 /** A larger claim is believed: what it takes to try it would be lost on everybody else. */
-const MOST_TRIED_BYTES = 8 * 1_048_576;
+const MAX_TRIED_BYTES = 8 * 1_048_576;
 
-const withoutHook: Readonly<Record<Hook, string>> = {
+const missingHookReasons: Readonly<Record<Hook, string>> = {
   abandon: "no process of it can die alone",
   cutConnections: "it has no connection that could break",
   putForeign: "nobody else can put anything there",
@@ -62,28 +62,34 @@ export function exerciseTransport(
   assertKnown(Object.keys(options.skip ?? {}));
   const skipped: SkippedCase[] = [];
   for (const [name, exercise] of Object.entries(exerciseCases)) {
-    const reason = options.skip?.[name] ?? notClaimed(exercise, options);
+    const reason = options.skip?.[name] ?? findSkipReason(exercise, options);
     if (reason !== undefined) skipped.push({ name, reason });
-    else runner.test(name, () => play(exercise, makeTransport));
+    else runner.test(name, () => runCase(exercise, makeTransport));
   }
   return skipped;
 }
 
-async function play(exercise: ExerciseCase, makeTransport: () => Promise<TransportUnderTest>): Promise<void> {
+async function runCase(
+  exercise: ExerciseCase,
+  makeTransport: () => Promise<TransportUnderTest>,
+): Promise<void> {
   const under = await makeTransport();
   try {
     await under.transport.open();
-    await exercise.run(new Stage(under));
+    await exercise.run(new ExerciseHarness(under));
   } finally {
     await under.close();
   }
 }
 
-function notClaimed(exercise: ExerciseCase, options: ExerciseOptions): string | undefined {
+function findSkipReason(exercise: ExerciseCase, options: ExerciseOptions): string | undefined {
   const claimed = exercise.unless?.find((claim) => options.capabilities[claim] !== false);
   if (claimed !== undefined) return `it claims ${claimed}`;
   for (const need of exercise.needs ?? []) {
-    const reason = need in withoutHook ? notOffered(need as Hook, options) : notHeld(need as Claim, options);
+    const reason =
+      need in missingHookReasons
+        ? findMissingHook(need as Hook, options)
+        : findMissingCapability(need as Claim, options);
     if (reason !== undefined) return reason;
   }
   return undefined;
@@ -91,13 +97,13 @@ function notClaimed(exercise: ExerciseCase, options: ExerciseOptions): string | 
 
 type Claim = keyof Capabilities;
 
-function notOffered(hook: Hook, { offers }: ExerciseOptions): string | undefined {
-  return offers?.includes(hook) === true ? undefined : withoutHook[hook];
+function findMissingHook(hook: Hook, { offers }: ExerciseOptions): string | undefined {
+  return offers?.includes(hook) === true ? undefined : missingHookReasons[hook];
 }
 
-function notHeld(claim: Claim, { capabilities }: ExerciseOptions): string | undefined {
+function findMissingCapability(claim: Claim, { capabilities }: ExerciseOptions): string | undefined {
   if (capabilities[claim] === false) return `it does not claim ${claim}`;
-  if (claim !== "maxBytes" || capabilities.maxBytes <= MOST_TRIED_BYTES) return undefined;
+  if (claim !== "maxBytes" || capabilities.maxBytes <= MAX_TRIED_BYTES) return undefined;
   return `a message of ${capabilities.maxBytes} bytes is too much to try`;
 }
 

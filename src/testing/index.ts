@@ -3,7 +3,7 @@
 // that wait, and processes that die at every step.
 export {
   exerciseTransport,
-  type DeadCopy,
+  type BrokerDeadLetter,
   type ExerciseOptions,
   type Hook,
   type SkippedCase,
@@ -11,7 +11,7 @@ export {
   type TransportUnderTest,
 } from "./exercise-transport.ts";
 export { MemoryTransport, type MemoryTransportOptions } from "./memory-transport.ts";
-export { sagaSpecification, type SagaHappenings, type SagaStory } from "./saga-specification.ts";
+export { sagaSpecification, type ScenarioEvents, type SagaScenario } from "./saga-specification.ts";
 export type { SagaExpectations } from "./saga-expectations.ts";
 export { crashAtEveryStep } from "./crash-at-every-step.ts";
 export type { CrashReport, CrashRun, CrashTest } from "./crash-test.ts";

@@ -13,21 +13,21 @@ export interface GroupTraits {
 }
 
 /** What somebody else put there, and why it is no message of ours if it is none. */
-export interface Foreign {
+export interface ForeignMessage {
   readonly body: Uint8Array;
   readonly flaw: Error | undefined;
 }
 
 export interface Entry {
   readonly message: Message;
-  readonly foreign: Foreign | undefined;
+  readonly foreign: ForeignMessage | undefined;
   readonly seq: number;
   attempt: number;
   dueMs: number;
 }
 
 /** The messages of one key, in order; a message without a key has a line of its own. */
-export interface Line {
+export interface KeyQueue {
   readonly key: string | null;
   readonly waiting: Entry[];
   unsettled: number;
@@ -41,7 +41,7 @@ export interface Member {
   readonly prefetch: number;
   readonly receive: (delivery: Delivery) => void;
   readonly deliveries: Set<MemoryDelivery>;
-  readonly parked: Line[];
+  readonly parked: KeyQueue[];
   paused: boolean;
   /** Aborts when everything the member holds is taken away; what it is handed afterwards has another. */
   losing: AbortController;
@@ -54,26 +54,26 @@ export class MemoryDelivery implements Delivery {
   readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
   readonly acked?: () => void;
   readonly entry: Entry;
-  readonly line: Line;
+  readonly line: KeyQueue;
   readonly member: Member;
   readonly #group: MemoryGroup;
-  readonly #losing: AbortController;
+  readonly #lossController: AbortController;
   #settled = false;
   #lost = false;
 
-  constructor(group: MemoryGroup, line: Line, entry: Entry, member: Member) {
+  constructor(group: MemoryGroup, line: KeyQueue, entry: Entry, member: Member) {
     const { ackStatement, bury } = group.traits;
     this.#group = group;
     this.entry = entry;
     this.line = line;
     this.member = member;
-    this.#losing = member.losing;
+    this.#lossController = member.losing;
     this.attempt = entry.attempt;
     if (entry.foreign?.flaw !== undefined) this.flaw = entry.foreign.flaw;
-    if (bury !== undefined) this.deadLetter = async (note) => this.#bury(bury, note);
+    if (bury !== undefined) this.deadLetter = async (note) => this.#deadLetter(bury, note);
     if (ackStatement !== undefined) {
       this.ackWith = { statement: ackStatement, params: [] };
-      this.acked = () => this.#settle();
+      this.acked = () => this.#settleOnce();
     }
   }
 
@@ -86,43 +86,43 @@ export class MemoryDelivery implements Delivery {
   }
 
   get signal(): AbortSignal {
-    return this.#losing.signal;
+    return this.#lossController.signal;
   }
 
   async ack(): Promise<void> {
-    this.#assertUp();
-    this.#settle();
+    this.#assertNotHalted();
+    this.#settleOnce();
   }
 
   async retry(options: RetryOptions): Promise<void> {
-    this.#assertUp();
-    this.#settle(options);
+    this.#assertNotHalted();
+    this.#settleOnce(options);
   }
 
   async release(): Promise<void> {
-    this.#assertUp();
-    this.#settle("unharmed");
+    this.#assertNotHalted();
+    this.#settleOnce("unharmed");
   }
 
-  #bury(bury: NonNullable<GroupTraits["bury"]>, note: DeadLetterNote): void {
-    this.#assertUp();
+  #deadLetter(bury: NonNullable<GroupTraits["bury"]>, note: DeadLetterNote): void {
+    this.#assertNotHalted();
     if (this.#lost) return;
     bury(this.entry.message, this.entry.foreign?.body, note);
-    this.#settle();
+    this.#settleOnce();
   }
 
-  lose(): void {
-    this.#settle("unharmed");
+  abandon(): void {
+    this.#settleOnce("unharmed");
     this.#lost = true;
   }
 
-  #settle(back?: RetryOptions | "unharmed"): void {
+  #settleOnce(back?: RetryOptions | "unharmed"): void {
     if (this.#settled) return;
     this.#settled = true;
-    this.#group.settled(this, back);
+    this.#group.settle(this, back);
   }
 
-  #assertUp(): void {
+  #assertNotHalted(): void {
     if (!this.#group.halted) return;
     throw new SagaboxError("TRANSPORT_UNREACHABLE", "The memory transport was told to be down.");
   }

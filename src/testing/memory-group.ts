@@ -5,19 +5,19 @@ import type { Consumption, Delivery, RetryOptions, Subscription } from "../trans
 import {
   MemoryDelivery,
   type Entry,
-  type Foreign,
+  type ForeignMessage,
   type GroupTraits,
-  type Line,
+  type KeyQueue,
   type Member,
 } from "./memory-delivery.ts";
 
 /** One consumer group: lines of messages, one line per key, handed out to the members that compete for them. */
 export class MemoryGroup {
   readonly traits: GroupTraits;
-  readonly #lines = new Map<string, Line>();
+  readonly #queues = new Map<string, KeyQueue>();
   readonly #members: Member[] = [];
   readonly #timers = new Set<CancelTimer>();
-  readonly #ready: Line[] = [];
+  readonly #ready: KeyQueue[] = [];
   #next = 0;
   #seq = 0;
   #halted = false;
@@ -36,8 +36,8 @@ export class MemoryGroup {
     return this.#halted;
   }
 
-  add(message: Message, foreign?: Foreign): void {
-    const line = this.#lineOf(message);
+  add(message: Message, foreign?: ForeignMessage): void {
+    const line = this.#findQueue(message);
     line.waiting.push({ message, foreign, seq: this.#seq++, attempt: 1, dueMs: 0 });
     this.backlog += 1;
     this.#enqueue(line);
@@ -50,7 +50,7 @@ export class MemoryGroup {
       deliveries: new Set(),
       parked: [],
       paused: false,
-      losing: newLosing(),
+      losing: createLossController(),
     };
     this.#members.push(member);
     this.#pumpSoon();
@@ -66,18 +66,18 @@ export class MemoryGroup {
     if (!halted) this.#pumpSoon();
   }
 
-  takeAway(): void {
-    for (const member of this.#members) loseAll(member);
+  revokeAll(): void {
+    for (const member of this.#members) abandonAll(member);
   }
 
   async closeAll(): Promise<void> {
-    for (const member of this.#members.splice(0)) loseAll(member);
+    for (const member of this.#members.splice(0)) abandonAll(member);
     for (const cancel of this.#timers) cancel();
     this.#timers.clear();
   }
 
   /** Called by a delivery when it is settled; `back` puts its message in its old place. */
-  settled(delivery: MemoryDelivery, back?: RetryOptions | "unharmed"): void {
+  settle(delivery: MemoryDelivery, back?: RetryOptions | "unharmed"): void {
     const { entry, line, member } = delivery;
     member.deliveries.delete(delivery);
     line.unsettled -= 1;
@@ -89,11 +89,11 @@ export class MemoryGroup {
     }
     for (const parked of member.parked.splice(0)) this.#enqueue(parked);
     if (line.waiting.length > 0) this.#enqueue(line);
-    else if (line.unsettled === 0 && line.key !== null) this.#lines.delete(line.key);
+    else if (line.unsettled === 0 && line.key !== null) this.#queues.delete(line.key);
     this.#pumpSoon();
   }
 
-  #putBack(line: Line, entry: Entry, back: RetryOptions | "unharmed"): void {
+  #putBack(line: KeyQueue, entry: Entry, back: RetryOptions | "unharmed"): void {
     if (back !== "unharmed") {
       if (back.charged) entry.attempt += 1;
       entry.dueMs = systemClock.monotonicMs() + back.delayMs;
@@ -107,20 +107,20 @@ export class MemoryGroup {
     const index = this.#members.indexOf(member);
     if (index < 0) return;
     this.#members.splice(index, 1);
-    loseAll(member);
+    abandonAll(member);
   }
 
-  #lineOf(message: Message): Line {
-    if (message.key === null || !this.traits.ordered) return newLine(null);
+  #findQueue(message: Message): KeyQueue {
+    if (message.key === null || !this.traits.ordered) return createQueue(null);
     const key = `${message.topic}\n${message.key}`;
-    const known = this.#lines.get(key);
+    const known = this.#queues.get(key);
     if (known !== undefined) return known;
-    const line = newLine(key);
-    this.#lines.set(key, line);
+    const line = createQueue(key);
+    this.#queues.set(key, line);
     return line;
   }
 
-  #enqueue(line: Line): void {
+  #enqueue(line: KeyQueue): void {
     if (line.queued) return;
     line.queued = true;
     this.#ready.push(line);
@@ -150,22 +150,22 @@ export class MemoryGroup {
   }
 
   /** False when nobody has room, so that the line stays where it is. */
-  #deliver(line: Line): boolean {
+  #deliver(line: KeyQueue): boolean {
     const entry = line.waiting[0];
     // After a retry the line stands still until its later deliveries are back too: the last of them wakes it.
     if (entry === undefined || line.holding) return !(line.queued = false);
     const waitMs = entry.dueMs === 0 ? 0 : entry.dueMs - systemClock.monotonicMs();
     if (waitMs > 0) return this.#wakeLater(line, waitMs);
-    const member = line.owner ?? this.#roomiest();
+    const member = line.owner ?? this.#findLeastLoaded();
     if (member === undefined) return false;
     line.queued = false;
     if (isFull(member)) return member.parked.push(line) > 0;
-    this.#hand(line, entry, member);
+    this.#deliverTo(line, entry, member);
     if (line.waiting.length > 0) this.#enqueue(line);
     return true;
   }
 
-  #hand(line: Line, entry: Entry, member: Member): void {
+  #deliverTo(line: KeyQueue, entry: Entry, member: Member): void {
     line.waiting.shift();
     line.unsettled += 1;
     line.owner = member;
@@ -174,7 +174,7 @@ export class MemoryGroup {
     member.receive(delivery);
   }
 
-  #wakeLater(line: Line, waitMs: number): true {
+  #wakeLater(line: KeyQueue, waitMs: number): true {
     const cancel = after(waitMs, () => {
       this.#timers.delete(cancel);
       line.queued = false;
@@ -184,22 +184,22 @@ export class MemoryGroup {
     return true;
   }
 
-  #roomiest(): Member | undefined {
+  #findLeastLoaded(): Member | undefined {
     const open = this.#members.filter((member) => !isFull(member));
     return open.sort((a, b) => a.deliveries.size - b.deliveries.size)[0];
   }
 }
 
 // Losing a delivery takes it out of the set, so the set is copied first.
-function loseAll(member: Member): void {
-  Array.from(member.deliveries).forEach((delivery) => delivery.lose());
+function abandonAll(member: Member): void {
+  Array.from(member.deliveries).forEach((delivery) => delivery.abandon());
   const { losing } = member;
-  member.losing = newLosing();
+  member.losing = createLossController();
   losing.abort();
 }
 
 // Heard by every delivery of the member that runs, however many those are.
-function newLosing(): AbortController {
+function createLossController(): AbortController {
   const losing = new AbortController();
   setMaxListeners(0, losing.signal);
   return losing;
@@ -209,6 +209,6 @@ function isFull(member: Member): boolean {
   return member.paused || member.deliveries.size >= member.prefetch;
 }
 
-function newLine(key: string | null): Line {
+function createQueue(key: string | null): KeyQueue {
   return { key, waiting: [], unsettled: 0, queued: false, holding: false, owner: undefined };
 }

@@ -35,13 +35,13 @@ async function member(transport: MemoryTransport, group = "g", prefetch = 10) {
 }
 
 const ids = (deliveries: Delivery[]): string[] => deliveries.map((delivery) => delivery.message.id);
-const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 test("B7: each group gets its own copy, and the members of a group compete", async () => {
   const transport = new MemoryTransport();
   const [a, b, other] = [await member(transport), await member(transport), await member(transport, "other")];
   await transport.publish([message("1"), message("2"), message("3"), message("4")], { signal });
-  await settled();
+  await nextTurn();
   expect(ids(other.received)).toEqual(["1", "2", "3", "4"]);
   expect([a.received.length, b.received.length]).toEqual([2, 2]);
 });
@@ -53,7 +53,7 @@ test("never more than the prefetch is unsettled", async () => {
     ["1", "2", "3"].map((id) => message(id)),
     { signal },
   );
-  await settled();
+  await nextTurn();
   expect(ids(received)).toEqual(["1", "2"]);
   await received[0]?.ack();
   expect(ids(await count(3))).toEqual(["1", "2", "3"]);
@@ -66,7 +66,7 @@ test("a key stays with the member that holds unsettled messages of it", async ()
     ["1", "2", "3"].map((id) => message(id, "k")),
     { signal },
   );
-  await settled();
+  await nextTurn();
   expect(new Set([a.received.length, b.received.length])).toEqual(new Set([0, 3]));
 });
 
@@ -122,7 +122,7 @@ test("a paused member receives nothing new but may settle", async () => {
   await count(1);
   await consumption.pause();
   await received[0]?.ack();
-  await settled();
+  await nextTurn();
   expect(ids(received)).toEqual(["1"]);
 });
 
@@ -143,7 +143,7 @@ test("messages without a subscriber wait for the first one; a later group may as
     },
     (delivery) => seen.push(delivery.message.id),
   );
-  await settled();
+  await nextTurn();
   expect([late.received, seen]).toEqual([[], ["1"]]);
 });
 

@@ -76,19 +76,20 @@ export class MemoryTransport implements Transport {
   }
 
   async open(): Promise<void> {
-    if (this.#down) throw unreachable();
+    if (this.#down) throw unreachableError();
     this.#closed = false;
   }
 
   async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
     if (this.latencyMs > 0) await sleep(this.latencyMs, signal);
-    if (signal.aborted) return batch.map(() => ({ kind: "unreachable", error: unreachable("given up") }));
-    if (this.#hanging) return this.#unanswered(batch, signal);
+    if (signal.aborted)
+      return batch.map(() => ({ kind: "unreachable", error: unreachableError("given up") }));
+    if (this.#hanging) return this.#publishUnanswered(batch, signal);
     return batch.map((message) => this.#take(message));
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
-    if (this.#down) throw unreachable();
+    if (this.#down) throw unreachableError();
     assertCanBegin(this, subscription.topics);
     const group = this.#group(subscription);
     for (const { topic, from } of subscription.topics) this.#route(topic, from, group);
@@ -123,13 +124,13 @@ export class MemoryTransport implements Transport {
   }
 
   /** Takes all unsettled deliveries of a group away from their members, as a lost lease would. */
-  takeAway(group: string): void {
-    for (const one of this.#named(group)) one.takeAway();
+  revokeDeliveries(group: string): void {
+    for (const one of this.#findGroups(group)) one.revokeAll();
   }
 
   /** How many messages a group has not settled yet, the delivered ones included. */
   backlog(group: string): number {
-    return this.#named(group).reduce((sum, one) => sum + one.backlog, 0);
+    return this.#findGroups(group).reduce((sum, one) => sum + one.backlog, 0);
   }
 
   /** Bytes that somebody else put into the topic. */
@@ -141,8 +142,8 @@ export class MemoryTransport implements Transport {
   #take(message: Message): PublishOutcome {
     const failure = this.#failures.length > 0 ? this.#failures.shift() : undefined;
     if (failure !== undefined) return { kind: failure, error: new Error(`told to answer "${failure}"`) };
-    if (this.#down || this.#closed) return { kind: "unreachable", error: unreachable() };
-    const tooLarge = this.#tooLarge(message);
+    if (this.#down || this.#closed) return { kind: "unreachable", error: unreachableError() };
+    const tooLarge = this.#checkSize(message);
     if (tooLarge !== undefined) return { kind: "refused", error: tooLarge };
     if (this.#record) this.published.push(message);
     const groups = this.#routes.get(message.topic);
@@ -151,7 +152,7 @@ export class MemoryTransport implements Transport {
     return PUBLISHED;
   }
 
-  #unanswered(batch: readonly Message[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
+  #publishUnanswered(batch: readonly Message[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const unknown = { kind: "unknown", error: new Error("no answer") } as const;
     return new Promise((resolve) => {
       const giveUp = (): void => resolve(batch.map(() => unknown));
@@ -166,7 +167,7 @@ export class MemoryTransport implements Transport {
     else kept.push(message);
   }
 
-  #tooLarge({ data }: Message): SagaboxError | undefined {
+  #checkSize({ data }: Message): SagaboxError | undefined {
     const { maxBytes } = this.capabilities;
     // A letter takes three bytes at most, so the exact count is seldom needed.
     if (data.length * 3 <= maxBytes || Buffer.byteLength(data) <= maxBytes) return undefined;
@@ -189,14 +190,14 @@ export class MemoryTransport implements Transport {
     return group;
   }
 
-  #named(name: string): MemoryGroup[] {
+  #findGroups(name: string): MemoryGroup[] {
     return [...this.#groups.values()].filter((group) => group.name === name);
   }
 
   #route(topic: string, from: TopicRequest["from"], group: MemoryGroup): void {
     const groups = this.#routes.get(topic);
     if (groups?.has(group) === true) return;
-    const earlier = this.published.filter((message) => message.topic === topic && isSince(message, from));
+    const earlier = this.published.filter((message) => message.topic === topic && isAtOrAfter(message, from));
     const asked = typeof from === "object" || from === "beginning";
     for (const message of asked ? earlier : (this.#unrouted.get(topic) ?? [])) group.add(message);
     this.#unrouted.delete(topic);
@@ -205,10 +206,10 @@ export class MemoryTransport implements Transport {
   }
 }
 
-function isSince({ writtenAt }: Message, from: TopicRequest["from"]): boolean {
+function isAtOrAfter({ writtenAt }: Message, from: TopicRequest["from"]): boolean {
   return typeof from !== "object" || Date.parse(writtenAt) >= from.time.getTime();
 }
 
-function unreachable(why = "it is closed, or was told to be down"): SagaboxError {
+function unreachableError(why = "it is closed, or was told to be down"): SagaboxError {
   return new SagaboxError("TRANSPORT_UNREACHABLE", `The memory transport does not answer: ${why}.`);
 }

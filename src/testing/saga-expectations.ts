@@ -4,26 +4,26 @@ import type { Duration } from "../errors/index.ts";
 import type { AnyCommand, InputOf } from "../message/index.ts";
 import type { SagaStatus } from "../saga/index.ts";
 import type { StepName } from "./saga-names.ts";
-import type { SagaHappenings, SagaStory } from "./saga-specification.ts";
-import type { SentCommand, SpecifiedSaga } from "./specified-saga.ts";
+import type { ScenarioEvents, SagaScenario } from "./saga-specification.ts";
+import type { SentCommand, SimulatedSaga } from "./simulated-saga.ts";
 
 /** What a story may expect. Each throws an AssertionError that tells the story so far. */
 export class SagaExpectations<R> {
-  readonly #story: SagaStory<R>;
-  readonly #saga: SpecifiedSaga;
+  readonly #story: SagaScenario<R>;
+  readonly #saga: SimulatedSaga;
   readonly #left: SentCommand[];
 
-  constructor(story: SagaStory<R>, saga: SpecifiedSaga) {
+  constructor(story: SagaScenario<R>, saga: SimulatedSaga) {
     this.#story = story;
     this.#saga = saga;
-    this.#left = [...saga.sent()];
+    this.#left = [...saga.sentCommands()];
   }
 
-  get when(): SagaHappenings<R> {
+  get when(): ScenarioEvents<R> {
     return this.#story.when;
   }
 
-  after(time: Duration | number): SagaStory<R> {
+  after(time: Duration | number): SagaScenario<R> {
     return this.#story.after(time);
   }
 
@@ -108,14 +108,14 @@ export class SagaExpectations<R> {
     return this;
   }
 
-  #places(wanted: (record: ReturnType<SpecifiedSaga["record"]>) => boolean): string[] {
+  #places(wanted: (record: ReturnType<SimulatedSaga["findRecord"]>) => boolean): string[] {
     return Object.entries(this.#saga.state.records)
       .filter(([, record]) => wanted(record))
       .map(([place]) => place);
   }
 
   #fail(what: string, actual: unknown, expected: unknown): never {
-    const message = `${what}. ${this.#saga.story()}`;
+    const message = `${what}. ${this.#saga.describeHistory()}`;
     throw new AssertionError({ message, actual, expected, operator: "expect" });
   }
 }

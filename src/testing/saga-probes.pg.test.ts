@@ -1,10 +1,10 @@
 import { eventually, sagaEnds, sagaWaitsFor } from "sagabox/testing";
 import { expect, test } from "vitest";
-import { sagaShop } from "../../test/support/saga-shop.ts";
+import { sagaFixture } from "../../test/support/saga-fixture.ts";
 import { approval, Approved } from "../../test/support/tested-order.ts";
 
 async function setup() {
-  const { bus } = await sagaShop();
+  const { bus } = await sagaFixture();
   const saga = approval();
   bus.register(saga);
   await bus.run();

@@ -4,7 +4,7 @@ import type { Bus } from "../app/index.ts";
 import { isSagaboxError } from "../errors/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
 import { hasEnded } from "../saga/index.ts";
-import { lookFor, timeText, type ProbeOptions } from "./eventually.ts";
+import { pollFor, formatTime, type ProbeOptions } from "./eventually.ts";
 
 /** How a saga ends; `failed` is no end, but nothing moves until a person decides. */
 export type SagaEnd = "completed" | "compensated" | "failed";
@@ -22,16 +22,16 @@ export async function sagaEnds(
   end?: SagaEnd,
   options: ProbeOptions = {},
 ): Promise<SagaDetail> {
-  const isIt = ({ status }: SagaDetail): boolean =>
+  const isReached = ({ status }: SagaDetail): boolean =>
     end === undefined ? hasEnded(status) || status === "failed" : status === end;
   // What was compensated stays so. What was completed does too, unless somebody has called it back and no worker has
   // taken that up yet, or its parent, which can call it back at any time, may still do so.
-  const neverWill = ({ status, waitingMail, parent }: SagaDetail): boolean =>
+  const isUnreachable = ({ status, waitingMail, parent }: SagaDetail): boolean =>
     status === "compensated" || (status === "completed" && waitingMail === 0 && parent === null);
-  return probe(bus, sagaId, options, {
+  return probeSaga(bus, sagaId, options, {
     wanted: end === undefined ? "to end" : `to be ${end}`,
-    isIt,
-    neverWill,
+    isIt: isReached,
+    neverWill: isUnreachable,
   });
 }
 
@@ -42,15 +42,15 @@ export async function sagaWaitsFor(
   step: string,
   options: ProbeOptions = {},
 ): Promise<SagaDetail> {
-  return probe(bus, sagaId, options, {
+  return probeSaga(bus, sagaId, options, {
     wanted: `to wait for "${step}"`,
-    isIt: ({ steps }) => steps.some((one) => underWay(one).includes(step)),
+    isIt: ({ steps }) => steps.some((one) => runningNames(one).includes(step)),
     neverWill: ({ status }) => hasEnded(status),
   });
 }
 
 /** The names under which a step is waited for; a step of a later round also without its round. */
-function underWay({ step, status, undo }: SagaDetail["steps"][number]): string[] {
+function runningNames({ step, status, undo }: SagaDetail["steps"][number]): string[] {
   const names = [step, step.replace(/@\d+$/, "")];
   if (status === "in_progress") return names;
   return undo?.status === "in_progress" ? names.map((name) => `undo of ${name}`) : [];
@@ -62,7 +62,7 @@ interface Probe {
   readonly neverWill: (saga: SagaDetail) => boolean;
 }
 
-async function probe(
+async function probeSaga(
   bus: Bus,
   sagaId: string,
   options: ProbeOptions,
@@ -71,25 +71,23 @@ async function probe(
   rejectUnknownKeys("probe of a saga", options, ["within"]);
   const { within = "10s" } = options;
   let last: SagaDetail | undefined;
-  const found = await lookFor(async () => {
-    last = await shown(bus, sagaId);
+  const found = await pollFor(async () => {
+    last = await findSaga(bus, sagaId);
     return last !== undefined && (isIt(last) || neverWill(last)) ? last : undefined;
   }, within);
   if ("value" in found && isIt(found.value)) return found.value;
-  const time = "value" in found ? "" : ` within ${timeText(within)}`;
+  const time = "value" in found ? "" : ` within ${formatTime(within)}`;
   throw new AssertionError({
-    message: [`Saga ${sagaId} was expected ${wanted}${time}.`, ...(await whereItStands(bus, last))].join(
-      "\n",
-    ),
+    message: [`Saga ${sagaId} was expected ${wanted}${time}.`, ...(await describeSaga(bus, last))].join("\n"),
     actual: last?.status,
     expected: wanted,
     operator: "probe",
     ...("error" in found && found.error !== undefined ? { cause: found.error } : {}),
-    stackStartFn: probe,
+    stackStartFn: probeSaga,
   });
 }
 
-async function shown(bus: Bus, sagaId: string): Promise<SagaDetail | undefined> {
+async function findSaga(bus: Bus, sagaId: string): Promise<SagaDetail | undefined> {
   try {
     return await bus.sagas.show(sagaId);
   } catch (error) {
@@ -98,7 +96,7 @@ async function shown(bus: Bus, sagaId: string): Promise<SagaDetail | undefined> 
   }
 }
 
-async function whereItStands(bus: Bus, saga: SagaDetail | undefined): Promise<string[]> {
+async function describeSaga(bus: Bus, saga: SagaDetail | undefined): Promise<string[]> {
   if (saga === undefined) return ["There is no such saga, or the database did not tell."];
   const { id, type, definitionVersion, correlationId, status, waitsFor, dueAt, lastError, incident } = saga;
   const { waitingSince, cause } = saga;
@@ -111,11 +109,11 @@ async function whereItStands(bus: Bus, saga: SagaDetail | undefined): Promise<st
     ...(lastError === null ? [] : [`Its last error: ${lastError}`]),
     ...(incident === null ? [] : [`A person has to decide about ${incident.steps.join(", ")}.`]),
     "The last lines of its history:",
-    ...lines.slice(-LAST_LINES).map((line) => `  ${sentence(line)}`),
+    ...lines.slice(-LAST_LINES).map((line) => `  ${formatHistoryLine(line)}`),
   ];
 }
 
-function sentence({ at, version, event, step, from, to, note, cause }: HistoryLine): string {
+function formatHistoryLine({ at, version, event, step, from, to, note, cause }: HistoryLine): string {
   const change = from === null && to === null ? null : `${from ?? ""} → ${to ?? ""}`.trim();
   return [at, `v${version}`, event, step, change, note, `(${cause})`]
     .filter((part) => part !== null)

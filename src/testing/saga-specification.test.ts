@@ -16,8 +16,8 @@ const { given } = sagaSpecification(placeOrder);
 const order = { orderId: "o1", customerId: "ann", sku: "tea", cents: 1250 };
 // #endregion given
 // #region shared
-const reserved = () => given(order).when.done("reserve", { reservationId: "r1" });
-const paid = () => reserved().when.done("pay", { paymentId: "p1" });
+const reservedOrder = () => given(order).when.done("reserve", { reservationId: "r1" });
+const paid = () => reservedOrder().when.done("pay", { paymentId: "p1" });
 // #endregion shared
 
 describe("the order saga", () => {
@@ -38,7 +38,7 @@ describe("the order saga", () => {
 
   // #region refusal
   test("gives the stock back when the card is declined", () => {
-    reserved()
+    reservedOrder()
       .when.refused("pay", "declined")
       .expect.sent(ReleaseStock, { orderId: "o1" })
       .sentNothingElse()
@@ -49,7 +49,7 @@ describe("the order saga", () => {
 
   // #region slow
   test("does not trust a bank that is slow: it refunds what may have been paid", () => {
-    reserved()
+    reservedOrder()
       .after("3s")
       .expect.sent(RefundPayment)
       .undoes("pay")
@@ -81,12 +81,12 @@ describe("the order saga", () => {
 
   // #region duplicate
   test("hears a reply once", () => {
-    reserved().when.doneAgain("reserve").expect.ignored("known").sentNothingElse();
+    reservedOrder().when.doneAgain("reserve").expect.ignored("known").sentNothingElse();
   });
   // #endregion duplicate
 
   test("calls a person when a refund is refused, who settles it", () => {
-    reserved()
+    reservedOrder()
       .after("3s")
       .when.undoFailed("pay", { permanent: true })
       .expect.parked("pay")
@@ -145,12 +145,16 @@ describe("when it is not so", () => {
     ["another step", () => given(order).expect.waitsFor("pay"), "it waits for reserve."],
     [
       "no undo",
-      () => reserved().expect.undoes("reserve"),
+      () => reservedOrder().expect.undoes("reserve"),
       "it undoes nothing. So far: start · reserve is done.",
     ],
     ["another incident", () => paid().after("30m").expect.parked("pay"), "a person is called for ship"],
-    ["nothing ignored", () => reserved().expect.ignored(), "it was not ignored"],
-    ["another reason", () => reserved().when.doneAgain("reserve").expect.ignored("late"), "known to be done"],
+    ["nothing ignored", () => reservedOrder().expect.ignored(), "it was not ignored"],
+    [
+      "another reason",
+      () => reservedOrder().when.doneAgain("reserve").expect.ignored("late"),
+      "known to be done",
+    ],
     ["a step that has not begun", () => given(order).when.refused("ship"), 'Step "ship" has not begun'],
     ["nothing to undo", () => given(order).when.undone("reserve"), 'Step "reserve" is not being undone'],
   ])("it says so: %s", (_, story, message) => {

@@ -1,83 +1,84 @@
-import { statement } from "../storage/index.ts";
+import { defineStatement } from "../storage/index.ts";
 
-const by = "$1::double precision * interval '1 ms'";
-const later = (column: string): string => `${column} > (select clock_timestamp()) and isfinite(${column})`;
+const SHIFT = "$1::double precision * interval '1 ms'";
+const isInFuture = (column: string): string =>
+  `${column} > (select clock_timestamp()) and isfinite(${column})`;
 
 /** Everything that waits for a later time, told that it has come nearer. `$1` is how much, in milliseconds. */
 export function timeStatements(schema: string) {
   // What is due already may be in somebody's hands; only what still waits is touched.
-  const moveRows = (table: "outbox" | "queue") =>
-    statement(
+  const shiftRowsSql = (table: "outbox" | "queue") =>
+    defineStatement(
       `sagabox.testing.move_${table}`,
-      `update ${schema}.${table} set due_at = due_at - ${by}, expires_at = expires_at - ${by}
-        where isfinite(due_at) and (due_at > (select clock_timestamp()) or ${later("expires_at")})
+      `update ${schema}.${table} set due_at = due_at - ${SHIFT}, expires_at = expires_at - ${SHIFT}
+        where isfinite(due_at) and (due_at > (select clock_timestamp()) or ${isInFuture("expires_at")})
         returning lane`,
     );
   return {
     // Instances first and in order, as everybody locks them before anything that belongs to them.
-    lockSagas: statement(
+    lockSagas: defineStatement(
       "sagabox.testing.lock_sagas",
       `select id, version, state::text as state from ${schema}.saga_instance where ended_at is null order by id for update`,
     ),
     // A new version, so that no worker goes on with what it remembers of the instance.
-    moveSagas: statement(
+    moveSagas: defineStatement(
       "sagabox.testing.move_sagas",
       `with moved as (
          update ${schema}.saga_instance as instance
-            set state = given.state, version = instance.version + 1, due_at = instance.due_at - ${by},
-                waiting_since = instance.waiting_since - ${by}, started_at = instance.started_at - ${by},
-                updated_at = instance.updated_at - ${by}
+            set state = given.state, version = instance.version + 1, due_at = instance.due_at - ${SHIFT},
+                waiting_since = instance.waiting_since - ${SHIFT}, started_at = instance.started_at - ${SHIFT},
+                updated_at = instance.updated_at - ${SHIFT}
            from json_to_recordset($2::json) as given (id text, state json)
           where instance.id = given.id
          returning instance.id, instance.version, instance.trace_id)
        insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, trace_id)
        select id, version, 'noted', $3::text, 'test', trace_id from moved`,
     ),
-    moveMail: statement(
+    moveMail: defineStatement(
       "sagabox.testing.move_mail",
-      `update ${schema}.saga_mail set arrived_at = arrived_at - ${by}, expires_at = expires_at - ${by}`,
+      `update ${schema}.saga_mail set arrived_at = arrived_at - ${SHIFT}, expires_at = expires_at - ${SHIFT}`,
     ),
-    moveIncidents: statement(
+    moveIncidents: defineStatement(
       "sagabox.testing.move_incidents",
-      `update ${schema}.saga_incident set opened_at = opened_at - ${by} where closed_at is null`,
+      `update ${schema}.saga_incident set opened_at = opened_at - ${SHIFT} where closed_at is null`,
     ),
-    moveScheduled: statement(
+    moveScheduled: defineStatement(
       "sagabox.testing.move_scheduled",
-      `update ${schema}.scheduled set due_at = due_at - ${by}, expires_at = expires_at - ${by} returning id`,
+      `update ${schema}.scheduled set due_at = due_at - ${SHIFT}, expires_at = expires_at - ${SHIFT} returning id`,
     ),
-    moveOutbox: moveRows("outbox"),
-    moveQueue: moveRows("queue"),
-    moveMessages: statement(
+    moveOutbox: shiftRowsSql("outbox"),
+    moveQueue: shiftRowsSql("queue"),
+    moveMessages: defineStatement(
       "sagabox.testing.move_messages",
-      `update ${schema}.message set expires_at = expires_at - ${by} where ${later("expires_at")}`,
+      `update ${schema}.message set expires_at = expires_at - ${SHIFT} where ${isInFuture("expires_at")}`,
     ),
-    moveFlows: statement(
+    moveFlows: defineStatement(
       "sagabox.testing.move_flows",
-      `update ${schema}.flow_event set happened_at = happened_at - ${by}, recorded_at = recorded_at - ${by} where open`,
+      `update ${schema}.flow_event set happened_at = happened_at - ${SHIFT}, recorded_at = recorded_at - ${SHIFT} where open`,
     ),
-    notify: statement("sagabox.testing.notify", "select pg_notify($1::text, $2::text)"),
+    notify: defineStatement("sagabox.testing.notify", "select pg_notify($1::text, $2::text)"),
   };
 }
 
 /** What the database knows of processes that have died. */
 export function crashStatements(schema: string) {
-  const free = (table: "outbox" | "queue"): string =>
+  const freeSql = (table: "outbox" | "queue"): string =>
     `update ${schema}.${table} set lease_until = null where lease_until is not null`;
   return {
     // The server would notice by itself, though not before a statement that is running has ended.
-    disconnect: statement(
+    disconnect: defineStatement(
       "sagabox.testing.disconnect",
       "select pg_terminate_backend(pid) from pg_stat_activity where pid = any($1::text::integer[])",
     ),
     // Members that have been silent for more than a second are removed by whoever looks next.
-    endLeases: statement(
+    endLeases: defineStatement(
       "sagabox.testing.end_leases",
       `with sagas as (
          update ${schema}.saga_instance set claimed_until = clock_timestamp() - interval '1 ms'
           where claimed_until > clock_timestamp()),
        members as (update ${schema}.member set lease_until = clock_timestamp() - interval '2 seconds'),
-       waiting as (${free("outbox")})
-       ${free("queue")}`,
+       waiting as (${freeSql("outbox")})
+       ${freeSql("queue")}`,
     ),
   };
 }

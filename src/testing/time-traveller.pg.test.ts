@@ -1,27 +1,27 @@
 import { retryAfter, type Bus, type Phase, type Saga } from "sagabox";
 import { eventually, MemoryTransport, sagaEnds, sagaWaitsFor, timeTraveller } from "sagabox/testing";
 import { afterEach, expect, test, vi } from "vitest";
-import { ring } from "../../test/support/persons-keys.ts";
-import { sagaShop } from "../../test/support/saga-shop.ts";
+import { testKeyRing } from "../../test/support/subject-keys.ts";
+import { sagaFixture } from "../../test/support/saga-fixture.ts";
 import {
   approval,
   Approved,
   confidentialApproval,
   everyKind,
-  limited,
+  limitedSaga,
   Release,
   Reserve,
-  reserving,
+  reservingSaga,
 } from "../../test/support/tested-order.ts";
 
 const slow = { sagas: { pollInterval: "30s" } } as const;
 
-async function started<I, R, P extends Phase>(bus: Bus, saga: Saga<I, R, P>, input: I): Promise<string> {
+async function startSaga<I, R, P extends Phase>(bus: Bus, saga: Saga<I, R, P>, input: I): Promise<string> {
   return (await bus.transaction((tx) => bus.start(tx, saga, input))).sagaId;
 }
 
-async function shopWith<I, R, P extends Phase>(saga: Saga<I, R, P>, options = {}) {
-  const shop = await sagaShop(options);
+async function openService<I, R, P extends Phase>(saga: Saga<I, R, P>, options = {}) {
+  const shop = await sagaFixture(options);
   shop.bus.register(saga);
   await shop.bus.run();
   return { ...shop, time: timeTraveller(shop.bus) };
@@ -30,11 +30,11 @@ async function shopWith<I, R, P extends Phase>(saga: Saga<I, R, P>, options = {}
 afterEach(() => vi.unstubAllEnvs());
 
 test("a timeout of 30 seconds passes at once, although the worker would not look for half a minute", async () => {
-  const order = reserving();
-  const { bus, time } = await shopWith(order, slow);
+  const order = reservingSaga();
+  const { bus, time } = await openService(order, slow);
   const beganAt = performance.now();
   // #region timeout
-  const sagaId = await started(bus, order, { orderId: "o1" });
+  const sagaId = await startSaga(bus, order, { orderId: "o1" });
   await sagaWaitsFor(bus, sagaId, "reserve");
   await time.advance("29s");
   await sagaWaitsFor(bus, sagaId, "reserve");
@@ -50,9 +50,9 @@ test("a timeout of 30 seconds passes at once, although the worker would not look
 
 test("an approval that may take two weeks is waited for, and then given up", async () => {
   const saga = approval();
-  const { bus, time } = await shopWith(saga, slow);
+  const { bus, time } = await openService(saga, slow);
   // #region approval
-  const sagaId = await started(bus, saga, { orderId: "o1" });
+  const sagaId = await startSaga(bus, saga, { orderId: "o1" });
   await time.advance("13d");
   await sagaWaitsFor(bus, sagaId, "approved");
   await time.advance("1d");
@@ -68,8 +68,8 @@ test("an approval that may take two weeks is waited for, and then given up", asy
 
 test("an approval that comes after a week was waited for all the same", async () => {
   const saga = approval();
-  const { bus, time } = await shopWith(saga);
-  const sagaId = await started(bus, saga, { orderId: "o1" });
+  const { bus, time } = await openService(saga);
+  const sagaId = await startSaga(bus, saga, { orderId: "o1" });
   expect(await time.advance("7d")).toEqual({ sagas: 1, messages: 0 });
   await bus.transaction((tx) => tx.publish(Approved, { orderId: "o1" }));
   const { waitingSince, startedAt, endedAt } = await sagaEnds(bus, sagaId, "completed");
@@ -79,11 +79,11 @@ test("an approval that comes after a week was waited for all the same", async ()
 
 test("a saga about a person is opened, moved and sealed again", async () => {
   const saga = confidentialApproval();
-  const { bus, pool, time } = await shopWith(saga, { ...slow, privacy: { keys: ring() } });
+  const { bus, pool, time } = await openService(saga, { ...slow, privacy: { keys: testKeyRing() } });
   const [late, soon, gone] = [
-    await started(bus, saga, { orderId: "late" }),
-    await started(bus, saga, { orderId: "soon" }),
-    await started(bus, saga, { orderId: "gone" }),
+    await startSaga(bus, saga, { orderId: "late" }),
+    await startSaga(bus, saga, { orderId: "soon" }),
+    await startSaga(bus, saga, { orderId: "gone" }),
   ];
   for (const id of [late, soon, gone]) await sagaWaitsFor(bus, id, "approved");
   await bus.privacy.erase("customer of gone", { reason: "request", force: true });
@@ -100,8 +100,8 @@ test("a saga about a person is opened, moved and sealed again", async () => {
 
 test("a saga about a person cannot be moved without the keys", async () => {
   const saga = confidentialApproval();
-  const { bus, another } = await shopWith(saga, { privacy: { keys: ring() } });
-  const sagaId = await started(bus, saga, { orderId: "o1" });
+  const { bus, another } = await openService(saga, { privacy: { keys: testKeyRing() } });
+  const sagaId = await startSaga(bus, saga, { orderId: "o1" });
   await sagaWaitsFor(bus, sagaId, "approved");
   const blind = timeTraveller(another({ privacy: {} }));
   await expect(blind.advance("1d")).rejects.toMatchObject({ code: "PRIVACY_KEYS_UNAVAILABLE" });
@@ -109,13 +109,13 @@ test("a saga about a person cannot be moved without the keys", async () => {
 
 test("a worker that is in the middle of a step takes no harm, and finds the deadline passed", async () => {
   let [calls, told, finish]: [number, string, (text: string) => void] = [0, "", () => undefined];
-  const saga = limited((signal) => {
+  const saga = limitedSaga((signal) => {
     calls += 1;
     signal.addEventListener("abort", () => (told = String(signal.reason)));
     return new Promise((resolve) => (finish = resolve));
   });
-  const { bus, time } = await shopWith(saga);
-  const [one, two] = [await started(bus, saga, { orderId: "o1" }), "o2"];
+  const { bus, time } = await openService(saga);
+  const [one, two] = [await startSaga(bus, saga, { orderId: "o1" }), "o2"];
   await eventually(() => calls === 1);
   await time.advance("14m");
   finish("done");
@@ -124,7 +124,7 @@ test("a worker that is in the middle of a step takes no harm, and finds the dead
   await time.advance("1m");
   await sagaEnds(bus, one, "compensated");
 
-  const late = await started(bus, saga, { orderId: two });
+  const late = await startSaga(bus, saga, { orderId: two });
   await eventually(() => calls === 2);
   await time.advance("15m");
   await eventually(() => told !== "");
@@ -135,7 +135,7 @@ test("a worker that is in the middle of a step takes no harm, and finds the dead
 
 test("a scheduled message and one that waits for another try come at once", async () => {
   const saga = approval();
-  const shop = await sagaShop();
+  const shop = await sagaFixture();
   const { bus } = shop;
   const handled: string[] = [];
   bus.on(Release, { consumer: "warehouse" }, ({ data }) => {
@@ -157,7 +157,7 @@ test("a scheduled message and one that waits for another try come at once", asyn
 test("what the broker did not take is offered again, and what has a time to live runs out of it", async () => {
   const transport = new MemoryTransport();
   const retry = { firstDelay: "1h", maxDelay: "1h" } as const;
-  const { bus, pool } = await sagaShop({ transport, outbox: { retry, optimistic: false } });
+  const { bus, pool } = await sagaFixture({ transport, outbox: { retry, optimistic: false } });
   const time = timeTraveller(bus);
   await bus.transaction((tx) => tx.publish(Release, { orderId: "mayfly" }, { ttl: "4h" }));
   await time.advance("5h");
@@ -175,17 +175,17 @@ test("what the broker did not take is offered again, and what has a time to live
 
 test("an event kept for a saga that has not begun is forgotten in its time", async () => {
   const saga = approval();
-  const { bus, pool, time } = await shopWith(saga, { sagas: { pollInterval: 50, earlyEvents: "1d" } });
+  const { bus, pool, time } = await openService(saga, { sagas: { pollInterval: 50, earlyEvents: "1d" } });
   await bus.transaction((tx) => tx.publish(Approved, { orderId: "early" }));
   await eventually(async () => (await pool.query("select 1 from sagabox.saga_mail")).rowCount === 1);
   await time.advance("2d");
-  const sagaId = await started(bus, saga, { orderId: "early" });
+  const sagaId = await startSaga(bus, saga, { orderId: "early" });
   await sagaWaitsFor(bus, sagaId, "approved");
   expect((await bus.sagas.show(sagaId)).waitingMail).toBe(0);
 });
 
 test("incidents and open flows grow older with everything else, closed ones do not", async () => {
-  const { bus, pool } = await sagaShop();
+  const { bus, pool } = await sagaFixture();
   await pool.query(`
     insert into sagabox.saga_incident (saga_id, steps, error, opened_at) values ('s', '{pay}', 'no', now());
     insert into sagabox.flow_event (flow, message_id, correlation_id, type, source, happened_at, open)
@@ -199,7 +199,7 @@ test("incidents and open flows grow older with everything else, closed ones do n
 });
 
 test("time that is moved again and again under busy workers loses and doubles nothing", async () => {
-  const { bus, pool } = await sagaShop();
+  const { bus, pool } = await sagaFixture();
   await pool.query("create table effect (order_id text, what text, note text)");
   const saga = everyKind(async (key) => key);
   bus.register(saga);
@@ -207,7 +207,7 @@ test("time that is moved again and again under busy workers loses and doubles no
   await bus.run();
   const time = timeTraveller(bus);
   const ids = await Promise.all(
-    Array.from({ length: 20 }, (_, n) => started(bus, saga, { orderId: `o${n}` })),
+    Array.from({ length: 20 }, (_, n) => startSaga(bus, saga, { orderId: `o${n}` })),
   );
   const ending = Promise.all(ids.map((id) => sagaEnds(bus, id, "completed", { within: "20s" })));
   for (let moves = 0; moves < 10; moves += 1) await time.advance("1s");
@@ -219,7 +219,7 @@ test("time that is moved again and again under busy workers loses and doubles no
 });
 
 test("time is not moved in production, nor by nothing, nor backwards", async () => {
-  const { bus } = await sagaShop();
+  const { bus } = await sagaFixture();
   await expect(timeTraveller(bus).advance("0s")).rejects.toThrow(/advance must be from 1 ms/);
   expect(() => timeTraveller(bus, { scheme: "x" } as object)).toThrow(/Did you mean "schema"/);
   vi.stubEnv("NODE_ENV", "production");

@@ -1,17 +1,17 @@
-import { sagaVaultOf, type Bus, type BusTransaction } from "../app/index.ts";
+import { findSagaVault, type Bus, type BusTransaction } from "../app/index.ts";
 import { milliseconds, readEnvironment, rejectUnknownKeys, type Duration } from "../options/index.ts";
 import type { SagaVault } from "../saga/index.ts";
 import {
-  quotedSchema,
+  quoteSchema,
   SQLSTATE,
   sqlState,
   type Param,
   type Queryable,
   type Statement,
 } from "../storage/index.ts";
-import { timeText } from "./eventually.ts";
-import { movedSaga, type MovedSaga, type OpenSaga } from "./move-saga.ts";
-import { onlyInTests } from "./only-in-tests.ts";
+import { formatTime } from "./eventually.ts";
+import { shiftSaga, type ShiftedSaga, type OpenSaga } from "./move-saga.ts";
+import { assertTestEnvironment } from "./assert-test-environment.ts";
 import { timeStatements } from "./statements.ts";
 
 export interface TimeTravellerOptions {
@@ -35,30 +35,32 @@ export interface TimeTraveller {
 }
 
 const TEN_YEARS_MS = 3_650 * 86_400_000;
-const TRIES = 5;
+const MAX_TRIES = 5;
 /** As many as fit a notification. */
-const LANES_AT_ONCE = 500;
+const MAX_LANES_PER_BATCH = 500;
 
 /** Moves the time of everything that waits in the tables of a bus. For tests alone; running workers notice. */
 export function timeTraveller(bus: Bus, options: TimeTravellerOptions = {}): TimeTraveller {
-  onlyInTests("timeTraveller()");
+  assertTestEnvironment("timeTraveller()");
   rejectUnknownKeys("timeTraveller", options, ["schema"]);
   const schema = options.schema ?? readEnvironment(process.env).schema ?? "sagabox";
-  const sql = timeStatements(quotedSchema(schema));
+  const sql = timeStatements(quoteSchema(schema));
   const channel = `sagabox_${schema}`.slice(0, 63);
-  const vault = sagaVaultOf(bus);
+  const vault = findSagaVault(bus);
   return {
     advance: async (time) => {
       const byMs = milliseconds("advance", time, { min: 1, max: TEN_YEARS_MS });
-      const note = `time was moved by a test: ${timeText(time)}`;
-      return withoutDeadlock(() => bus.transaction((tx) => move(tx, sql, { byMs, note, channel, vault })));
+      const note = `time was moved by a test: ${formatTime(time)}`;
+      return retryOnDeadlock(() =>
+        bus.transaction((tx) => shiftDatabase(tx, sql, { byMs, note, channel, vault })),
+      );
     },
   };
 }
 
 type TimeStatements = ReturnType<typeof timeStatements>;
 
-interface Journey {
+interface TimeShift {
   readonly byMs: number;
   /** For the history of each saga. */
   readonly note: string;
@@ -66,10 +68,10 @@ interface Journey {
   readonly vault: SagaVault | undefined;
 }
 
-async function move(
+async function shiftDatabase(
   tx: BusTransaction,
   sql: TimeStatements,
-  { byMs, note, channel, vault }: Journey,
+  { byMs, note, channel, vault }: TimeShift,
 ): Promise<TimeMoved> {
   const run = <R>({ text }: Statement, ...params: (string | number)[]) => tx.query<R>(text, params);
   const within: Queryable = {
@@ -79,9 +81,9 @@ async function move(
     }),
   };
   const { rows: open } = await run<OpenSaga>(sql.lockSagas);
-  const moved: MovedSaga[] = [];
+  const moved: ShiftedSaga[] = [];
   for (const one of open) {
-    const sooner = await movedSaga(vault, one, byMs, within);
+    const sooner = await shiftSaga(vault, one, byMs, within);
     if (sooner !== undefined) moved.push(sooner);
   }
   if (moved.length > 0) await run(sql.moveSagas, byMs, JSON.stringify(moved), note);
@@ -92,20 +94,20 @@ async function move(
   const rows = [...sent, ...queued];
   // Heard with the commit: those that hold rows back look at them again, and everybody looks for what is due.
   const lanes = [...new Set(rows.map(({ lane }) => lane))];
-  for (let first = 0; first < lanes.length; first += LANES_AT_ONCE) {
-    await run(sql.notify, channel, `!${lanes.slice(first, first + LANES_AT_ONCE).join(",")}`);
+  for (let first = 0; first < lanes.length; first += MAX_LANES_PER_BATCH) {
+    await run(sql.notify, channel, `!${lanes.slice(first, first + MAX_LANES_PER_BATCH).join(",")}`);
   }
   await run(sql.notify, channel, "*");
   return { sagas: moved.length, messages: scheduled.length + rows.length };
 }
 
 // A worker may be moving rows in another order; the server ends one of the two, and we can always begin again.
-async function withoutDeadlock<T>(work: () => Promise<T>): Promise<T> {
+async function retryOnDeadlock<T>(work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await work();
     } catch (error) {
-      if (sqlState(error) !== SQLSTATE.deadlockDetected || tries === TRIES) throw error;
+      if (sqlState(error) !== SQLSTATE.deadlockDetected || tries === MAX_TRIES) throw error;
     }
   }
 }

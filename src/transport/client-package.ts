@@ -14,28 +14,28 @@ export interface ClientPackage<Client> {
  * entered: whoever has not installed it then hears what to install instead of a module that cannot be found.
  */
 export class ClientLoader<Client> {
-  readonly #wanted: ClientPackage<Client>;
+  readonly #package: ClientPackage<Client>;
   #client: Client | undefined;
 
   constructor(wanted: ClientPackage<Client>) {
-    this.#wanted = wanted;
+    this.#package = wanted;
   }
 
   /** The client, once it was loaded. */
   get client(): Client {
     if (this.#client === undefined)
-      throw new Error(`the client of ${this.#wanted.broker} was not loaded yet`);
+      throw new Error(`the client of ${this.#package.broker} was not loaded yet`);
     return this.#client;
   }
 
   async load(): Promise<Client> {
     if (this.#client !== undefined) return this.#client;
-    const { broker, install, load } = this.#wanted;
+    const { broker, install, load } = this.#package;
     try {
       this.#client = await load();
       return this.#client;
     } catch (error) {
-      throw install.some((name) => isMissing(error, name)) ? missing(broker, install, error) : error;
+      throw install.some((name) => isMissing(error, name)) ? packageMissing(broker, install, error) : error;
     }
   }
 }
@@ -47,7 +47,7 @@ function isMissing(error: unknown, wanted: string): boolean {
   return error.message.includes(`'${wanted.slice(0, wanted.lastIndexOf("@"))}'`);
 }
 
-function missing(broker: string, install: readonly string[], cause: unknown): SagaboxError {
+function packageMissing(broker: string, install: readonly string[], cause: unknown): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_CLIENT_MISSING",
     `The client for ${broker} is not installed. Run: npm install ${install.join(" ")}`,

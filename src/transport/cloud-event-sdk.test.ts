@@ -86,13 +86,13 @@ const understood = {
 };
 
 // What is undefined does not travel.
-const sent = (headers: object): Record<string, string> =>
+const stringHeaders = (headers: object): Record<string, string> =>
   JSON.parse(JSON.stringify(headers)) as Record<string, string>;
 
-const received = (headers: object, body: unknown) =>
+const readReceived = (headers: object, body: unknown) =>
   fromWire({
     body: Buffer.from(typeof body === "string" ? body : JSON.stringify(body)),
-    headers: sent(headers),
+    headers: stringHeaders(headers),
     topic: "orders",
     key: null,
   });
@@ -104,12 +104,12 @@ test.each([
   ["structured over Kafka", () => Kafka.structured(theirs)],
 ])("C2: we read what the SDK writes: %s", (_, written) => {
   const { headers, body } = written();
-  expect(received(headers, body)).toEqual({ message: expect.objectContaining(understood) as object });
+  expect(readReceived(headers, body)).toEqual({ message: expect.objectContaining(understood) as object });
 });
 
 test("C2: what the SDK refuses, we refuse", () => {
   const bad = { ...JSON.parse(theirs.toString()), source: "no uri" } as CloudEventV1<unknown>;
   expect(() => new CloudEvent(bad)).toThrowError(ValidationError);
   const headers = { "content-type": "application/cloudevents+json" };
-  expect(received(headers, JSON.stringify(bad)).flaw).toMatchObject({ code: "CLOUD_EVENT_INVALID" });
+  expect(readReceived(headers, JSON.stringify(bad)).flaw).toMatchObject({ code: "CLOUD_EVENT_INVALID" });
 });

@@ -4,11 +4,11 @@ import {
   ownHeaders,
   toCloudEvent,
   toCloudEventJson,
-  type CloudEventPlace,
+  type CloudEventOptions,
   type Message,
 } from "../message/index.ts";
 
-type Texts = Readonly<Record<string, string>>;
+type HeaderTexts = Readonly<Record<string, string>>;
 
 /** How messages are written; all of them are read, whatever is chosen. */
 export type MessageFormat = "sagabox" | "cloudevents-structured" | "cloudevents-binary";
@@ -33,7 +33,7 @@ const structuredType = "application/cloudevents+json; charset=utf-8";
 export function toStructured(message: Message): { text: string; headers: Record<string, string> } {
   return {
     text: toCloudEventJson(message),
-    headers: { ...besideOf(message), "content-type": structuredType },
+    headers: { ...plainHeaders(message), "content-type": structuredType },
   };
 }
 
@@ -43,7 +43,7 @@ export function toBinary(
 ): { text: string; headers: Record<string, string> } {
   const { attributes, data } = toCloudEvent(message);
   const { datacontenttype = "", ...others } = attributes;
-  const headers = besideOf(message);
+  const headers = plainHeaders(message);
   for (const [name, value] of Object.entries(others)) headers[`${prefix}${name}`] = value;
   headers[contentType === "header" ? "content-type" : `${prefix}datacontenttype`] = datacontenttype;
   return { text: data, headers };
@@ -51,7 +51,7 @@ export function toBinary(
 
 // The caller's headers stand beside the event too, for brokers and tracers that look no further. Attributes that came
 // from a foreign event are not among them: they would be taken for attributes of this one.
-function besideOf(message: Message): Record<string, string> {
+function plainHeaders(message: Message): Record<string, string> {
   const own = Object.entries(message.headers).filter(([name]) => !attributeName.test(name));
   return { ...Object.fromEntries(own), [ownHeaders.traceparent]: message.traceparent };
 }
@@ -61,7 +61,7 @@ const attributeName = /^(?:ce[-_]|cloudevents[:_])(.+)$/i;
 type Mode = "structured" | "binary" | "untold";
 
 /** How a CloudEvent came, by its headers; undefined for what is none, "untold" when only the body can tell. */
-export function modeOf(headers: Texts, contentType: string | undefined): Mode | undefined {
+export function detectMode(headers: HeaderTexts, contentType: string | undefined): Mode | undefined {
   const type = contentType ?? headers["content-type"];
   if (type !== undefined && isCloudEventType(type)) return "structured";
   if (
@@ -72,11 +72,11 @@ export function modeOf(headers: Texts, contentType: string | undefined): Mode | 
   ) {
     return "binary";
   }
-  return headers[ownHeaders.messageId] === undefined ? strangersMode(headers, contentType) : undefined;
+  return headers[ownHeaders.messageId] === undefined ? detectForeignMode(headers, contentType) : undefined;
 }
 
 // Others write names in other cases, and the oldest binding of NATS has no headers at all.
-function strangersMode(headers: Texts, given: string | undefined): Mode | undefined {
+function detectForeignMode(headers: HeaderTexts, given: string | undefined): Mode | undefined {
   const names = Object.keys(headers);
   const typeName = names.find((name) => name.toLowerCase() === "content-type");
   const type = given ?? (typeName === undefined ? undefined : headers[typeName]);
@@ -91,23 +91,23 @@ function isCloudEventType(type: string): boolean {
 
 interface ReceivedEvent {
   readonly body: Uint8Array;
-  readonly headers: Texts;
+  readonly headers: HeaderTexts;
   readonly contentType?: string | undefined;
 }
 
 /** Only the JSON format is read, one event at a time. */
 export function fromStructured(
   { body, headers, contentType }: ReceivedEvent,
-  place: CloudEventPlace,
+  place: CloudEventOptions,
 ): Message {
-  const type = contentType ?? valueOf(headers, "content-type") ?? structuredType;
+  const type = contentType ?? findHeader(headers, "content-type") ?? structuredType;
   if (isCloudEventType(type) && !/^application\/cloudevents\+json *(?:;|$)/i.test(type)) {
     throw cloudEventInvalid("the content type", "must be application/cloudevents+json; nothing else is read");
   }
-  return fromCloudEvent(textOf(body), place);
+  return fromCloudEvent(decodeText(body), place);
 }
 
-export function fromBinary({ body, headers, contentType }: ReceivedEvent, place: CloudEventPlace): Message {
+export function fromBinary({ body, headers, contentType }: ReceivedEvent, place: CloudEventOptions): Message {
   const attributes: Record<string, string> = {};
   let bytes = 0;
   for (const [header, value] of Object.entries(headers)) {
@@ -119,16 +119,16 @@ export function fromBinary({ body, headers, contentType }: ReceivedEvent, place:
     bytes += value.length;
   }
   if (bytes > (place.maxBytes ?? 2_097_152)) throw cloudEventInvalid("the attributes", "must be smaller");
-  const type = attributes["datacontenttype"] ?? contentType ?? valueOf(headers, "content-type");
+  const type = attributes["datacontenttype"] ?? contentType ?? findHeader(headers, "content-type");
   if (type !== undefined) attributes["datacontenttype"] = type;
   return fromCloudEvent({ attributes, data: body }, place);
 }
 
-function valueOf(headers: Texts, wanted: string): string | undefined {
+function findHeader(headers: HeaderTexts, wanted: string): string | undefined {
   return Object.entries(headers).find(([name]) => name.toLowerCase() === wanted)?.[1];
 }
 
-function textOf(body: Uint8Array): string {
+function decodeText(body: Uint8Array): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(body);
   } catch (cause) {
@@ -137,10 +137,10 @@ function textOf(body: Uint8Array): string {
 }
 
 /** An attribute whose bytes are no text: a control character in front has it refused, and it stays visible. */
-export const unreadable = (text: string): string => `\u0080${text}`;
+export const markUnreadable = (text: string): string => `\u0080${text}`;
 
 /** Without what would make a message in our own format look like a CloudEvent when it is sent again. */
-export function withoutMark(headers: Texts): Texts {
+export function withoutSpecversion(headers: HeaderTexts): HeaderTexts {
   const kept = Object.entries(headers).filter(
     ([name]) => attributeName.exec(name)?.[1]?.toLowerCase() !== "specversion",
   );

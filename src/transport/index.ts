@@ -20,11 +20,11 @@ export {
   toWire,
   toWireParts,
   toWireText,
-  type Received,
+  type ReceivedMessage,
   type WireForm,
   type WireMessage,
   type WireParts,
 } from "./wire.ts";
-export { cloudEventBindings, unreadable } from "./cloud-event-wire.ts";
+export { cloudEventBindings, markUnreadable } from "./cloud-event-wire.ts";
 export type { CloudEventBinding, MessageFormat } from "./cloud-event-wire.ts";
 export { ClientLoader, type ClientPackage } from "./client-package.ts";

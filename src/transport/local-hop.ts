@@ -29,7 +29,7 @@ export interface HomeDatabase {
 }
 
 export interface LocalTransport extends Transport {
-  settleIn(home: HomeDatabase): LocalHop;
+  attach(home: HomeDatabase): LocalHop;
   /** Something was said on the channel; undefined means that anything may have been missed. */
   hint(lanes: readonly number[] | undefined, changed?: boolean): void;
 }

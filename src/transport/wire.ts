@@ -12,8 +12,8 @@ import {
   wireHeaders,
   type Message,
 } from "../message/index.ts";
-import { fromBinary, fromStructured, modeOf, toBinary, toStructured } from "./cloud-event-wire.ts";
-import { withoutMark, type CloudEventBinding, type MessageFormat } from "./cloud-event-wire.ts";
+import { fromBinary, fromStructured, detectMode, toBinary, toStructured } from "./cloud-event-wire.ts";
+import { withoutSpecversion, type CloudEventBinding, type MessageFormat } from "./cloud-event-wire.ts";
 
 /** A message as brokers carry it. */
 export interface WireMessage {
@@ -21,7 +21,7 @@ export interface WireMessage {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-export interface Received {
+export interface ReceivedMessage {
   readonly body: Uint8Array;
   /** As texts, whatever the broker calls them. */
   readonly headers: Readonly<Record<string, string>>;
@@ -75,30 +75,34 @@ export interface WireParts {
 
 export function toWireParts(message: Message, form: WireForm): WireParts {
   if (form.format === "sagabox")
-    return { text: encodeEnvelope(message), headers: particularHeaders(message), common: commonOf(message) };
+    return {
+      text: encodeEnvelope(message),
+      headers: particularHeaders(message),
+      common: findCommonHeaders(message),
+    };
   const { text, headers } = toWireText(message, form);
   return { text, headers: Object.entries(headers).flat(), common: NONE };
 }
 
 const NONE: readonly string[] = Object.freeze([]);
 
-interface Common {
+interface CommonHeaders {
   readonly of: Pick<Message, "kind" | "schemaVersion" | "source">;
   readonly list: readonly string[];
 }
 
-const commons = new Map<string, Common>();
+const commonHeadersByType = new Map<string, CommonHeaders>();
 /** More are not remembered: types may be made by the thousand. */
-const MOST_COMMONS = 1_000;
+const MAX_REMEMBERED_TYPES = 1_000;
 
-function commonOf(message: Message): readonly string[] {
+function findCommonHeaders(message: Message): readonly string[] {
   const { type, kind, schemaVersion, source } = message;
-  const known = commons.get(type);
+  const known = commonHeadersByType.get(type);
   if (known?.of.kind === kind && known.of.schemaVersion === schemaVersion && known.of.source === source)
     return known.list;
   const list = Object.entries({ ...commonHeaders(message), "content-type": contentType }).flat();
-  if (commons.size >= MOST_COMMONS) commons.clear();
-  commons.set(type, { of: { kind, schemaVersion, source }, list });
+  if (commonHeadersByType.size >= MAX_REMEMBERED_TYPES) commonHeadersByType.clear();
+  commonHeadersByType.set(type, { of: { kind, schemaVersion, source }, list });
   return list;
 }
 
@@ -106,9 +110,9 @@ function commonOf(message: Message): readonly string[] {
  * Reads whatever format a message came in. Never throws: bytes that are no message come with the reason, so that they
  * can be buried instead of coming for ever.
  */
-export function fromWire(received: Received): { readonly message: Message; readonly flaw?: Error } {
+export function fromWire(received: ReceivedMessage): { readonly message: Message; readonly flaw?: Error } {
   try {
-    const mode = modeOf(received.headers, received.contentType);
+    const mode = detectMode(received.headers, received.contentType);
     return { message: mode === undefined ? readEnvelope(received) : readEvent(received, mode) };
   } catch (thrown) {
     const flaw = isSagaboxError(thrown)
@@ -118,12 +122,12 @@ export function fromWire(received: Received): { readonly message: Message; reado
   }
 }
 
-function readEnvelope({ body, topic, maxBytes }: Received): Message {
+function readEnvelope({ body, topic, maxBytes }: ReceivedMessage): Message {
   const text = new TextDecoder("utf-8", { fatal: true }).decode(body);
   return decodeEnvelope(text, { topic, ...(maxBytes === undefined ? {} : { maxBytes }) });
 }
 
-function readEvent(received: Received, mode: "structured" | "binary" | "untold"): Message {
+function readEvent(received: ReceivedMessage, mode: "structured" | "binary" | "untold"): Message {
   const { body, topic, key, maxBytes } = received;
   const receivedAt = new Date(systemClock.wallMs()).toISOString();
   const place = { topic, key, receivedAt, ...(maxBytes === undefined ? {} : { maxBytes }) };
@@ -133,7 +137,7 @@ function readEvent(received: Received, mode: "structured" | "binary" | "untold")
 }
 
 // One body has one id, so that a second copy of it is recognised.
-function foreignMessage({ body, headers, topic, key }: Received): Message {
+function foreignMessage({ body, headers, topic, key }: ReceivedMessage): Message {
   const digest = createHash("sha256").update(topic).update("\0").update(body).digest("hex");
   const id = `unidentified-${digest.slice(0, 32)}`;
   const correlationId = headers[ownHeaders.correlationId];
@@ -144,8 +148,8 @@ function foreignMessage({ body, headers, topic, key }: Received): Message {
     schemaVersion: 1,
     topic,
     key,
-    data: jsonOf(body),
-    headers: withoutMark(headers),
+    data: toJsonText(body),
+    headers: withoutSpecversion(headers),
     correlationId: isValidId(correlationId) ? correlationId : id,
     causationId: null,
     traceparent: `00-${digest.slice(0, 32)}-${digest.slice(32, 48)}-01`,
@@ -161,7 +165,7 @@ function foreignMessage({ body, headers, topic, key }: Received): Message {
 }
 
 // JSON stays as it is; anything else is kept as a text, so that a person can see what came.
-function jsonOf(body: Uint8Array): string {
+function toJsonText(body: Uint8Array): string {
   const text = Buffer.from(body).toString("utf8");
   try {
     JSON.parse(text);

@@ -1,18 +1,18 @@
 import { posix } from "node:path";
-import { roomOf, rooms, type Room } from "./rooms.ts";
-import { importsOf, type ImportedModule, type SourceFile, type Violation } from "./source-file.ts";
+import { findRoom, rooms, type Room } from "./rooms.ts";
+import { readImports, type ImportedModule, type SourceFile, type Violation } from "./source-file.ts";
 
 /** What in this file of src/ breaks the table of rooms. */
 export function checkRooms(file: SourceFile): Violation[] {
   const path = posix.relative("src", file.path);
   // The front door re-exports the whole house.
   if (!path.includes("/")) return [];
-  const name = roomOf(path);
+  const name = findRoom(path);
   const room = name === undefined ? undefined : rooms[name];
   if (name === undefined || room === undefined) {
     return [{ path: file.path, line: 1, problem: "lies in no room; name it in test/architecture/rooms.ts" }];
   }
-  return importsOf(file).flatMap((imported) => {
+  return readImports(file).flatMap((imported) => {
     const problem = imported.specifier.startsWith(".")
       ? checkOwn({ path, name, room }, imported)
       : checkPackage({ name, room }, imported);
@@ -29,7 +29,7 @@ interface Importer {
 function checkOwn({ path, name, room }: Importer, { specifier }: ImportedModule): string | undefined {
   if (!/\.(ts|json)$/.test(specifier)) return `imports ${specifier} without its ending .ts`;
   const target = posix.join(posix.dirname(path), specifier);
-  const targetRoom = target.startsWith("..") ? undefined : roomOf(target);
+  const targetRoom = target.startsWith("..") ? undefined : findRoom(target);
   if (targetRoom === name || room.files?.includes(target) === true) return undefined;
   // A room and the sub-rooms in its folders are one household: the room may look into them.
   if (targetRoom?.startsWith(`${name}/`) === true) return undefined;

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { projectRoot, isNode, lineOf, walk } from "./source-file.ts";
+import { projectRoot, isNode, lineAt, walk } from "./source-file.ts";
 import type { SourceFile, SyntaxNode, Violation } from "./source-file.ts";
 
 const MAX_LINES = 500;
@@ -34,15 +34,15 @@ export function checkSql(file: SourceFile): Violation[] {
   if (mayHoldSql(file.path)) return [];
   const found: Violation[] = [];
   walk(file, (node) => {
-    const text = textOf(node);
+    const text = readText(node);
     if (text === undefined || !sql.test(text)) return;
-    const line = lineOf(file.text, node.start);
+    const line = lineAt(file.text, node.start);
     found.push({ path: file.path, line, problem: "holds SQL; move it to the room's statements.ts" });
   });
   return found;
 }
 
-function textOf(node: SyntaxNode): string | undefined {
+function readText(node: SyntaxNode): string | undefined {
   if (node.type === "Literal" && typeof node["value"] === "string") return node["value"];
   if (node.type !== "TemplateLiteral" || !Array.isArray(node["quasis"])) return undefined;
   return node["quasis"].map((quasi: { value: { raw: string } }) => quasi.value.raw).join("x");
@@ -60,7 +60,7 @@ export function checkAmbient(file: SourceFile): Violation[] {
   walk(file, (node, parent) => {
     const used = ambientUse(node, parent);
     if (used === undefined) return;
-    const line = lineOf(file.text, node.start);
+    const line = lineAt(file.text, node.start);
     found.push({ path: file.path, line, problem: `uses ${used}; take it from src/runtime instead` });
   });
   return found;
@@ -69,10 +69,10 @@ export function checkAmbient(file: SourceFile): Violation[] {
 function ambientUse(node: SyntaxNode, parent: SyntaxNode): string | undefined {
   switch (node.type) {
     case "MemberExpression":
-      return ambient.find((name) => name === `${nameOf(node["object"])}.${nameOf(node["property"])}`);
+      return ambient.find((name) => name === `${readName(node["object"])}.${readName(node["property"])}`);
     case "NewExpression":
     case "CallExpression": {
-      const now = nameOf(node["callee"]) === "Date" && (node["arguments"] as unknown[]).length === 0;
+      const now = readName(node["callee"]) === "Date" && (node["arguments"] as unknown[]).length === 0;
       return now ? "the current date" : undefined;
     }
     case "ImportDeclaration":
@@ -89,7 +89,7 @@ function importedAmbient(node: SyntaxNode): string | undefined {
   if (/^(node:)?timers(\/promises)?$/.test(source)) return source;
   if (!/^(node:)?crypto$/.test(source) || !Array.isArray(node["specifiers"])) return undefined;
   return node["specifiers"]
-    .map((one: SyntaxNode) => nameOf(one["imported"]))
+    .map((one: SyntaxNode) => readName(one["imported"]))
     .find((name) => chance.includes(name));
 }
 
@@ -98,7 +98,7 @@ function isFreeName(node: SyntaxNode, parent: SyntaxNode): boolean {
   return parent["property"] !== node && parent["key"] !== node;
 }
 
-function nameOf(node: unknown): string {
+function readName(node: unknown): string {
   return isNode(node) && typeof node["name"] === "string" ? node["name"] : "";
 }
 
@@ -133,6 +133,6 @@ export function checkLinks({ path, text }: SourceFile): Violation[] {
     if (target === "" || /^[a-z]+:/.test(target)) return [];
     const base = target.startsWith("/") ? projectRoot : dirname(join(projectRoot, path));
     if (existsSync(join(base, target))) return [];
-    return [{ path, line: lineOf(prose, link.index), problem: `links to ${target}, which does not exist` }];
+    return [{ path, line: lineAt(prose, link.index), problem: `links to ${target}, which does not exist` }];
   });
 }

@@ -104,7 +104,7 @@ export const rooms: Readonly<Record<string, Room>> = {
 };
 
 /** The room of a path below src/, or undefined for the front door and for rooms nobody has named yet. */
-export function roomOf(path: string): string | undefined {
+export function findRoom(path: string): string | undefined {
   const candidates = Object.keys(rooms).filter((room) => path.startsWith(`${room}/`));
   return candidates.sort((a, b) => b.length - a.length)[0];
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseCommand } from "../../src/cli/command.ts";
 import { allCommands } from "../../src/cli/commands.ts";
-import { commandsOf, readRunbook } from "../support/runbook.ts";
+import { parseCommands, readRunbook } from "../support/runbook.ts";
 import { filesBelow, projectRoot } from "./source-file.ts";
 
 const commands = await allCommands();
@@ -27,7 +27,7 @@ test("G7: every runbook is in the index and goes the same way", () => {
 
 test("G7: the commands of the runbooks exist, with the options they use", () => {
   for (const name of [...names, "README"]) {
-    for (const [program, command = "", ...args] of commandsOf(readRunbook(name))) {
+    for (const [program, command = "", ...args] of parseCommands(readRunbook(name))) {
       expect(program, name).toBe("sagabox");
       const found = commands.find((candidate) => candidate.name === command);
       if (found === undefined) throw new Error(`${name}: there is no command "${command}".`);

@@ -47,7 +47,7 @@ export function isTest(path: string): boolean {
   return /\.test(-d)?\.ts$/.test(path);
 }
 
-export function lineOf(text: string, offset: number): number {
+export function lineAt(text: string, offset: number): number {
   return text.slice(0, offset).split("\n").length;
 }
 
@@ -56,7 +56,7 @@ function quotedText(expression: string): string | undefined {
   return /^(["'`])([^"'`$]*)\1$/.exec(expression)?.[2];
 }
 
-export function importsOf({ path, text }: SourceFile): ImportedModule[] {
+export function readImports({ path, text }: SourceFile): ImportedModule[] {
   const { module } = parseSync(path, text);
   const statements = [
     ...module.staticImports.map(({ start, moduleRequest, entries }) => ({
@@ -74,7 +74,7 @@ export function importsOf({ path, text }: SourceFile): ImportedModule[] {
     })),
   ];
   return statements.flatMap(({ start, specifier, typeOnly }) =>
-    specifier === undefined ? [] : [{ specifier, line: lineOf(text, start), typeOnly }],
+    specifier === undefined ? [] : [{ specifier, line: lineAt(text, start), typeOnly }],
   );
 }
 

@@ -51,8 +51,8 @@ test.for(full ? brokerKinds : (["nats"] as const))(
     await server.start();
     run.fault("*", downMs, Date.now());
 
-    const before = (await run.effects()) ?? 0;
-    await until("the flow resumes", async () => ((await run.effects()) ?? 0) > before, {
+    const before = (await run.countEffects()) ?? 0;
+    await until("the flow resumes", async () => ((await run.countEffects()) ?? 0) > before, {
       timeoutMs: 120_000,
     });
     const slowMs = Date.now();

@@ -127,16 +127,16 @@ test("a worker that joined again may take back its own lanes", () => {
 });
 
 test("a second copy is explained by a fault of its sender at that time, and by no other", () => {
-  const judged = (worker: string, fromMs: number): number => {
+  const countViolations = (worker: string, fromMs: number): number => {
     const history = flawless();
     history.wire.push(copy("w2", BEGAN_MS + 500));
     history.faults.push({ worker, fromMs, toMs: fromMs });
     return check(history).violations.length;
   };
-  expect(judged("w1", BEGAN_MS + 100)).toBe(0);
-  expect(judged("*", BEGAN_MS + 100)).toBe(0);
-  expect(judged("w3", BEGAN_MS + 100)).toBe(1);
-  expect(judged("w1", BEGAN_MS + 60_000)).toBe(1);
+  expect(countViolations("w1", BEGAN_MS + 100)).toBe(0);
+  expect(countViolations("*", BEGAN_MS + 100)).toBe(0);
+  expect(countViolations("w3", BEGAN_MS + 100)).toBe(1);
+  expect(countViolations("w1", BEGAN_MS + 60_000)).toBe(1);
   expect(check({ ...flawless(), wire: [...flawless().wire, copy("w1", BEGAN_MS)] }).duplicates).toBe(1);
 });
 

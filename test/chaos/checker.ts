@@ -39,7 +39,7 @@ function lost({ committed, wire, groups }: Evidence): string[] {
   return groups.flatMap((group) =>
     committed
       .filter(({ id }) => !seen.has(`${group}\n${id}`))
-      .map((message) => `${named(message)} never reached ${group}`),
+      .map((message) => `${describeMessage(message)} never reached ${group}`),
   );
 }
 
@@ -57,7 +57,7 @@ function effectCounts({ committed, effects, handlers }: Evidence): string[] {
   return handlers.flatMap((handler) =>
     committed.flatMap((message) => {
       const count = counts.get(`${handler}\n${message.id}`) ?? 0;
-      return count === 1 ? [] : [`${handler} did ${named(message)} ${count} times`];
+      return count === 1 ? [] : [`${handler} did ${describeMessage(message)} ${count} times`];
     }),
   );
 }
@@ -66,7 +66,7 @@ function forgeries({ effects }: Evidence, truth: ReadonlyMap<string, Committed>)
   return effects.flatMap((effect) => {
     const original = truth.get(effect.id);
     if (original === undefined || (original.key === effect.key && original.kseq === effect.kseq)) return [];
-    return [`${effect.handler} took ${named(original)} for ${named(effect)}`];
+    return [`${effect.handler} took ${describeMessage(original)} for ${describeMessage(effect)}`];
   });
 }
 
@@ -91,7 +91,9 @@ function inversions(sequence: readonly (Committed & { readonly place: string })[
     const lane = `${message.place}\n${message.key}`;
     const before = last.get(lane) ?? 0;
     last.set(lane, Math.max(before, message.kseq));
-    return message.kseq > before ? [] : [`${named(message)} came after ${before} at ${message.place}`];
+    return message.kseq > before
+      ? []
+      : [`${describeMessage(message)} came after ${before} at ${message.place}`];
   });
 }
 
@@ -113,9 +115,9 @@ function staleWrites({ settles, laneMoves }: Evidence): string[] {
 
 // A worker that had to join again may take back its own lanes: it gives up its lease before the database ends it.
 function robberies({ laneMoves }: Evidence): string[] {
-  const workerOf = (owner: string | null): string | undefined => owner?.split("/", 1)[0];
+  const readWorker = (owner: string | null): string | undefined => owner?.split("/", 1)[0];
   return laneMoves
-    .filter(({ robbed, fromOwner, toOwner }) => robbed && workerOf(fromOwner) !== workerOf(toOwner))
+    .filter(({ robbed, fromOwner, toOwner }) => robbed && readWorker(fromOwner) !== readWorker(toOwner))
     .map(({ lane, fromOwner, toOwner }) => `${toOwner} took lane ${lane} from ${fromOwner}, whose lease ran`);
 }
 
@@ -150,6 +152,6 @@ function explains(
   return hit && copy.atMs >= fault.fromMs - AROUND_MS && copy.atMs <= fault.toMs + AROUND_MS;
 }
 
-function named({ id, key, kseq }: Committed): string {
+function describeMessage({ id, key, kseq }: Committed): string {
   return `${key}#${kseq} (${id})`;
 }

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { brokerKinds } from "../support/brokers/broker-kinds.ts";
 import {
-  leaderOf,
+  findLeader,
   startCluster,
   untilWhole,
   type BrokerCluster,
@@ -47,7 +47,7 @@ test.for(brokerKinds)(
     if (kind === "rabbitmq") expect(await interruptionsWithoutFollower(run, cluster)).toEqual([]);
     for (let kill = 0; kill < KILLS; kill++) {
       await run.progress((messages * (kill + 1)) / KILLS);
-      const leader = await leaderOf(cluster, kill);
+      const leader = await findLeader(cluster, kill);
       const fromMs = Date.now();
       await leader.kill();
       await workWithoutNode(run);
@@ -80,13 +80,13 @@ function count({ violations }: Conclusion["outcome"], invariant: string): number
 
 /** Waits for the election and for messages after it, without the node that was killed. */
 async function workWithoutNode(run: ChaosRun): Promise<void> {
-  const effects = (await run.effects()) ?? 0;
+  const effects = (await run.countEffects()) ?? 0;
   await run.effectsBeyond(effects + EFFECTS_WITHOUT_A_NODE);
 }
 
 /** Kills a node that leads nothing and returns what the workers logged about it until it was back. */
 async function interruptionsWithoutFollower(run: ChaosRun, cluster: BrokerCluster): Promise<string[]> {
-  await leaderOf(cluster);
+  await findLeader(cluster);
   const leaders = await cluster.leaders();
   const follower = cluster.nodes.findLast((node) => !leaders.includes(node));
   if (follower === undefined) throw new Error("Every node leads something.");

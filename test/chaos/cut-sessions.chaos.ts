@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { figure, report, ways } from "../support/chaos-figures.ts";
+import { figure, report, chooseModes } from "../support/chaos-figures.ts";
 import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
-test.each(ways<Mode>("broker", "hop"))(
+test.each(chooseModes<Mode>("broker", "hop"))(
   "G9: sessions cut at random end no process and lose nothing (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();

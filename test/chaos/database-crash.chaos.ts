@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startEmbeddedPostgres, type EmbeddedPostgres } from "sagabox/embedded";
 import { expect, onTestFinished, test } from "vitest";
-import { figure, report, ways } from "../support/chaos-figures.ts";
+import { figure, report, chooseModes } from "../support/chaos-figures.ts";
 import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { until } from "../support/chaos-until.ts";
 
@@ -21,7 +21,7 @@ async function durableCluster(): Promise<EmbeddedPostgres> {
   return server;
 }
 
-test.each(ways<Mode>("hop", "broker"))(
+test.each(chooseModes<Mode>("hop", "broker"))(
   "G8: after a crash of the database the flow resumes by itself and nothing is lost (%s)",
   async (mode) => {
     const server = await durableCluster();
@@ -36,8 +36,8 @@ test.each(ways<Mode>("hop", "broker"))(
       const fromMs = Date.now();
       await server.restart("immediate");
       const readyMs = Date.now();
-      const before = await run.effects();
-      await until("the flow resumes", async () => ((await run.effects()) ?? 0) > (before ?? Infinity));
+      const before = await run.countEffects();
+      await until("the flow resumes", async () => ((await run.countEffects()) ?? 0) > (before ?? Infinity));
       worstMs = Math.max(worstMs, Date.now() - readyMs);
       run.fault("*", fromMs, Date.now());
     }

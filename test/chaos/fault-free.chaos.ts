@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { figure, report, ways } from "../support/chaos-figures.ts";
+import { figure, report, chooseModes } from "../support/chaos-figures.ts";
 import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 // Long leases: on a machine that stands still for two seconds a short one runs out, and that is a fault.
 const patient = { leaseMs: 10_000, optimisticTimeoutMs: 10_000 };
 
-test.each(ways<Mode>("broker", "hop"))(
+test.each(chooseModes<Mode>("broker", "hop"))(
   "G17, I-28: without a fault nothing is sent twice, lost or out of order (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();

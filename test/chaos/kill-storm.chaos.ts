@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { figure, full, report, ways } from "../support/chaos-figures.ts";
-import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
+import { figure, full, report, chooseModes } from "../support/chaos-figures.ts";
+import { ChaosRun, pickOne, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { lateTakeOvers, takeOverFigures } from "../support/chaos-take-over.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;
 
-test.each(ways<Mode>("hop", "broker"))(
+test.each(chooseModes<Mode>("hop", "broker"))(
   "G6, G25: kill -9 of random workers under load loses nothing, repeats no effect, keeps the order (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
@@ -29,7 +29,7 @@ test.each(ways<Mode>("hop", "broker"))(
       await run.fleet.kill(victim);
       run.fleet.startWorker();
       // Publishers die too, with rows leased to themselves.
-      if (kill % 3 === 0) await run.replaceLoad(oneOf(run.fleet.loads));
+      if (kill % 3 === 0) await run.replaceLoad(pickOne(run.fleet.loads));
     }
     const { outcome, duplicates, takeOvers, ...rest } = await run.conclude();
     report(`kill -9, ${mode}`, {

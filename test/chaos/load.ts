@@ -1,7 +1,13 @@
 // Publishes beside business rows until the target is committed, by both ways of publishing. Told what to do by CHAOS.
 import pg from "pg";
 import { createBus, type CallerTransaction } from "sagabox";
-import { HANDLERS, Happened, signedUrl, transportOf, type LoadOptions } from "../support/chaos-contract.ts";
+import {
+  HANDLERS,
+  Happened,
+  signedUrl,
+  createTransport,
+  type LoadOptions,
+} from "../support/chaos-contract.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as LoadOptions;
 const database = signedUrl(options.url, options.id);
@@ -12,7 +18,7 @@ const bus = createBus({
   worker: options.id,
   database: pool,
   outbox: { optimisticTimeout: options.optimisticTimeoutMs },
-  ...transportOf(options),
+  ...createTransport(options),
 });
 
 const TROUBLE_MS = 50;

@@ -4,7 +4,7 @@ import { brokerKinds, startBroker, type BrokerKind } from "../support/brokers/br
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { signedUrl } from "../support/chaos-contract.ts";
 import { figure, full, report } from "../support/chaos-figures.ts";
-import { ChaosRun, oneOf, PERFECT } from "../support/chaos-run.ts";
+import { ChaosRun, pickOne, PERFECT } from "../support/chaos-run.ts";
 import { until } from "../support/chaos-until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
@@ -27,7 +27,7 @@ async function lockAtRandom(url: string, isOver: () => boolean): Promise<number>
   try {
     while (!isOver()) {
       await client.query("begin");
-      const { rowCount } = await client.query(oneOf(TARGETS));
+      const { rowCount } = await client.query(pickOne(TARGETS));
       if ((rowCount ?? 0) > 0) {
         locked += 1;
         await pause(HELD_MS);
@@ -70,7 +70,7 @@ test.for<"hop" | BrokerKind>(full ? ["hop", ...brokerKinds] : ["hop"])(
     await until(
       "nearly everything is handled under locks",
       async () => {
-        return ((await run.effects()) ?? 0) >= messages;
+        return ((await run.countEffects()) ?? 0) >= messages;
       },
       { timeoutMs: full ? 600_000 : 120_000 },
     );

@@ -38,14 +38,14 @@ const TABLES = `
     for each row execute function raise_at_commit();`;
 
 /** Every tenth message misbehaves, each in its turn; undefined for the others. */
-function misuseOf(n: number): (typeof misuses)[number] | undefined {
+function pickMisuse(n: number): (typeof misuses)[number] | undefined {
   return n % 10 === 3 ? misuses[Math.floor(n / 10) % misuses.length] : undefined;
 }
 
-type Way = "postgres" | BrokerKind;
+type TransportKind = "postgres" | BrokerKind;
 
 /** Undefined for PostgreSQL itself; a text says why there is no such broker. */
-async function transportFor(way: Way): Promise<Transport | undefined | string> {
+async function transportFor(way: TransportKind): Promise<Transport | undefined | string> {
   if (way === "postgres") return undefined;
   const found = await startBroker(way);
   if ("missing" in found) {
@@ -60,9 +60,9 @@ const forms = [
   ["one by one", {}],
   ["in batches", { batch: { size: 20, wait: 20 } }],
 ] as const;
-const ways: readonly Way[] = full ? ["postgres", ...brokerKinds] : ["postgres"];
+const transportKinds: readonly TransportKind[] = full ? ["postgres", ...brokerKinds] : ["postgres"];
 
-test.for(ways.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch }))))(
+test.for(transportKinds.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch }))))(
   "handlers that end their transaction or fail at COMMIT lose nothing, repeat nothing, hold up nobody ($way, $form)",
   async ({ way, form, batch }, { skip }) => {
     const transport = await transportFor(way);
@@ -80,7 +80,7 @@ test.for(ways.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch 
     const retry = { maxAttempts: 2, firstDelay: 10, maxDelay: 50 } as const;
     bus.on(Happened, { consumer: "effects", retry, ...batch }, async ({ id, data }, { tx }) => {
       await tx.query("insert into effect (id, key, kseq) values ($1, $2, $3)", [id, data.key, data.kseq]);
-      const misuse = misuseOf(data.kseq * KEYS + Number(data.key));
+      const misuse = pickMisuse(data.kseq * KEYS + Number(data.key));
       // Swallowed as careless code would do it: the message must not pass for handled all the same.
       if (misuse !== undefined) await tx.query(misuse.sql).catch(() => undefined);
     });
@@ -97,7 +97,7 @@ test.for(ways.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch 
       });
     }
 
-    const bad = [...published].filter(([, { n }]) => misuseOf(n) !== undefined);
+    const bad = [...published].filter(([, { n }]) => pickMisuse(n) !== undefined);
     const count = async (sql: string): Promise<number> =>
       (await pool.query<{ count: number }>(`select count(*)::integer as count from ${sql}`)).rows[0]?.count ??
       0;
@@ -128,7 +128,7 @@ test.for(ways.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch 
     expect(letters.map(({ id }) => id).sort()).toEqual(bad.map(([id]) => id).sort());
     const unexplained = letters.filter(({ id, error }) => {
       const n = published.get(id)?.n ?? 0;
-      return !error.includes(misuseOf(n)?.says ?? "");
+      return !error.includes(pickMisuse(n)?.says ?? "");
     });
     expect(unexplained).toEqual([]);
     expect(await count("pg_prepared_xacts where database = current_database()")).toBe(0);

@@ -5,7 +5,7 @@ import { temporaryDatabase } from "../support/database.ts";
 // A proof that cannot fail proves nothing. Each of these breaks the product on purpose, below its own code, and asks
 // whether the harness notices.
 
-async function conclusionOf(options: Partial<ChaosRunOptions>): Promise<Conclusion> {
+async function runToConclusion(options: Partial<ChaosRunOptions>): Promise<Conclusion> {
   const { url } = await temporaryDatabase();
   const size = { messages: 300, keys: 10, leaseMs: 10_000, optimisticTimeoutMs: 10_000 };
   const run = await ChaosRun.begin({ mode: "hop", url, ...size, ...options });
@@ -18,13 +18,13 @@ const broken = ({ outcome }: Conclusion): string[] =>
   outcome.violations.map(({ invariant }) => invariant.split(" ")[0] ?? "");
 
 test("a broker that delivers everything twice changes no effect", async () => {
-  const { outcome } = await conclusionOf({ mode: "broker", brokerCopies: 2 });
+  const { outcome } = await runToConclusion({ mode: "broker", brokerCopies: 2 });
   expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
 });
 
 test("with the inbox's key gone, the same broker shows in the effects", async () => {
   const sabotage = "alter table sagabox.consumer_inbox drop constraint consumer_inbox_pkey";
-  expect(broken(await conclusionOf({ mode: "broker", brokerCopies: 2, sabotage }))).toContain("I-03");
+  expect(broken(await runToConclusion({ mode: "broker", brokerCopies: 2, sabotage }))).toContain("I-03");
 });
 
 test("messages that vanish from the outbox are found missing, and whoever took them is named", async () => {
@@ -35,7 +35,7 @@ test("messages that vanish from the outbox are found missing, and whoever took t
       return null;
     end $$;
     create trigger vanish after insert on sagabox.outbox for each row execute function vanish()`;
-  const conclusion = await conclusionOf({ sabotage });
+  const conclusion = await runToConclusion({ sabotage });
   expect(conclusion.outcome.done).toBe(false);
   expect(broken(conclusion)).toEqual(expect.arrayContaining(["I-01", "I-03", "I-10"]));
   expect(conclusion.outcome.accounting.join("\n")).toContain("message_lost");
@@ -49,5 +49,5 @@ test("deliveries numbered out of order are found, on the wire and in the effects
       return new;
     end $$;
     create trigger shuffle before insert on sagabox.queue for each row execute function shuffle()`;
-  expect(broken(await conclusionOf({ sabotage }))).toEqual(expect.arrayContaining(["I-05", "I-06"]));
+  expect(broken(await runToConclusion({ sabotage }))).toEqual(expect.arrayContaining(["I-05", "I-06"]));
 });

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { brokerKinds, startBroker } from "../support/brokers/broker-kinds.ts";
 import { figure, full, report } from "../support/chaos-figures.ts";
-import { ChaosRun, oneOf, PERFECT } from "../support/chaos-run.ts";
+import { ChaosRun, pickOne, PERFECT } from "../support/chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;
@@ -51,7 +51,7 @@ test.for(full ? brokerKinds : (["kafka"] as const))(
       run.fault(victim.id, fromMs);
       await run.fleet.kill(victim);
       run.fleet.startWorker();
-      if (kill % 5 === 0) await run.replaceLoad(oneOf(run.fleet.loads));
+      if (kill % 5 === 0) await run.replaceLoad(pickOne(run.fleet.loads));
     }
     const { outcome, messages: sent } = await run.conclude(full ? 180_000 : 60_000);
     report(`kill -9, ${server.version}`, {

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { figure, report, ways } from "../support/chaos-figures.ts";
+import { figure, report, chooseModes } from "../support/chaos-figures.ts";
 import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
-test.each(ways<Mode>("hop", "broker"))(
+test.each(chooseModes<Mode>("hop", "broker"))(
   "G16, I-28: rolling restarts under load repeat nothing and log no trouble (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();

@@ -3,9 +3,9 @@ import { createBus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { startBroker } from "../support/brokers/broker-kinds.ts";
-import { figure, full, keepEvidence, everyWay, report } from "../support/chaos-figures.ts";
+import { figure, full, keepEvidence, everyMode, report } from "../support/chaos-figures.ts";
 import { ChaosFleet } from "../support/chaos-fleet.ts";
-import { oneOf } from "../support/chaos-run.ts";
+import { pickOne } from "../support/chaos-run.ts";
 import { FATES, judgeTrips, LEDGER, tripSagas } from "../support/chaos-saga.ts";
 import { until } from "../support/chaos-until.ts";
 import { temporaryDatabase } from "../support/database.ts";
@@ -13,7 +13,7 @@ import { brokerTransport } from "../support/brokers/broker-kinds.ts";
 
 test.for([
   { carrier: "postgres" as const, kills: figure(40) },
-  ...(everyWay ? [{ carrier: "rabbitmq" as const, kills: figure(20) }] : []),
+  ...(everyMode ? [{ carrier: "rabbitmq" as const, kills: figure(20) }] : []),
 ])(
   "F1, I-13: kill -9 under running sagas: each ends, each step is kept or undone exactly once ($carrier)",
   async ({ carrier, kills }, { skip }) => {
@@ -54,34 +54,38 @@ test.for([
     await fleet.startWorkers(3, "saga-worker");
 
     const trips = figure(1_000);
-    const fateOf = (nr: number): (typeof FATES)[number] => FATES[nr % FATES.length] ?? "good";
-    const good = Array.from({ length: trips }, (_, nr) => fateOf(nr)).filter(
+    const pickFate = (nr: number): (typeof FATES)[number] => FATES[nr % FATES.length] ?? "good";
+    const good = Array.from({ length: trips }, (_, nr) => pickFate(nr)).filter(
       (fate) => fate === "good",
     ).length;
-    const ended = async (): Promise<number> => {
+    const countEnded = async (): Promise<number> => {
       const sql = "select count(*)::integer as n from sagabox.saga_instance where ended_at is not null";
       return (await pool.query<{ n: number }>(sql)).rows[0]?.n ?? 0;
     };
     for (let first = 0; first < trips; first += 10) {
       await Promise.all(
         Array.from({ length: Math.min(10, trips - first) }, (_, n) =>
-          start(`t${first + n}`, fateOf(first + n)),
+          start(`t${first + n}`, pickFate(first + n)),
         ),
       );
     }
     for (let kill = 1; kill <= kills; kill++) {
-      await until("some more trips have ended", async () => (await ended()) >= (trips * kill) / (kills + 2), {
-        timeoutMs: 300_000,
-      });
+      await until(
+        "some more trips have ended",
+        async () => (await countEnded()) >= (trips * kill) / (kills + 2),
+        {
+          timeoutMs: 300_000,
+        },
+      );
       await until(
         "enough workers are ready",
         () => fleet.workers.filter((child) => child.isReady).length >= 2,
       );
-      const victim = oneOf(fleet.workers.filter((child) => child.isReady));
+      const victim = pickOne(fleet.workers.filter((child) => child.isReady));
       await fleet.kill(victim);
       fleet.startWorker("saga-worker");
     }
-    const all = until("every saga has ended", async () => (await ended()) === trips, {
+    const all = until("every saga has ended", async () => (await countEnded()) === trips, {
       timeoutMs: full ? 300_000 : 90_000,
     }).then(
       () => "all ended",

@@ -1,8 +1,8 @@
 // A worker of sagas and of everybody who carries their commands out. Told what to do by CHAOS.
 import pg from "pg";
 import { createBus } from "sagabox";
-import { signedUrl, transportOf, type ChildOptions } from "../support/chaos-contract.ts";
-import { playParticipants, tripSagas } from "../support/chaos-saga.ts";
+import { signedUrl, createTransport, type ChildOptions } from "../support/chaos-contract.ts";
+import { addParticipants, tripSagas } from "../support/chaos-saga.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
 const database = signedUrl(options.url, options.id);
@@ -14,11 +14,11 @@ const bus = createBus({
   database,
   lease: options.leaseMs,
   sagas: { pollInterval: 100 },
-  ...transportOf(options),
+  ...createTransport(options),
 });
 const { hasty, patient } = tripSagas(outside, options.id);
 bus.register(hasty, patient);
-playParticipants(bus, options.id);
+addParticipants(bus, options.id);
 
 process.once("SIGTERM", () => {
   void bus.stop().then(async ({ clean }) => {

@@ -20,8 +20,8 @@ const leases = (count: number): Promise<void> => {
 
 /** Needs a load that lasts: once all messages are handled there is no flow left to see. */
 async function flowResumes(run: ChaosRun): Promise<void> {
-  const before = (await run.effects()) ?? 0;
-  await until("the flow resumes", async () => ((await run.effects()) ?? 0) > before, RETURN);
+  const before = (await run.countEffects()) ?? 0;
+  await until("the flow resumes", async () => ((await run.countEffects()) ?? 0) > before, RETURN);
 }
 
 /** As after a failover to a standby: all connections end, and new ones may only read. */
@@ -77,9 +77,9 @@ test.for<Mode>(full ? ["hop", ...brokerKinds] : ["hop"])(
       const fromMs = Date.now();
       wire?.swallow();
       await leases(3);
-      await until("its lanes are taken", () => run.ownsNothing(victim), RETURN);
+      await until("its lanes are taken", () => run.isWithoutLanes(victim), RETURN);
       wire?.heal();
-      await until("it is back", async () => !(await run.ownsNothing(victim)), RETURN);
+      await until("it is back", async () => !(await run.isWithoutLanes(victim)), RETURN);
       run.fault(victim.id, fromMs, Date.now());
     }
 

@@ -1,6 +1,12 @@
 // A worker as a service would run it: relay and consumers, a clean stop on SIGTERM. Told what to do by CHAOS.
 import { createBus } from "sagabox";
-import { HANDLERS, Happened, signedUrl, transportOf, type ChildOptions } from "../support/chaos-contract.ts";
+import {
+  HANDLERS,
+  Happened,
+  signedUrl,
+  createTransport,
+  type ChildOptions,
+} from "../support/chaos-contract.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
 const bus = createBus({
@@ -9,7 +15,7 @@ const bus = createBus({
   database: signedUrl(options.url, options.id),
   lease: options.leaseMs,
   outbox: { optimisticTimeout: options.optimisticTimeoutMs },
-  ...transportOf(options),
+  ...createTransport(options),
 });
 
 for (const consumer of HANDLERS) {

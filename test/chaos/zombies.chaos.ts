@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { figure, full, report, ways } from "../support/chaos-figures.ts";
-import { ChaosRun, oneOf, PERFECT, type Mode } from "../support/chaos-run.ts";
+import { figure, full, report, chooseModes } from "../support/chaos-figures.ts";
+import { ChaosRun, pickOne, PERFECT, type Mode } from "../support/chaos-run.ts";
 import { lateTakeOvers, takeOverFigures } from "../support/chaos-take-over.ts";
 import { until } from "../support/chaos-until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;
 
-test.each(ways<Mode>("hop", "broker"))(
+test.each(chooseModes<Mode>("hop", "broker"))(
   "G7, I-10: a worker stopped past its lease writes nothing stale when it goes on (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
@@ -26,15 +26,15 @@ test.each(ways<Mode>("hop", "broker"))(
     for (let stop = 1; stop <= stops; stop++) {
       await run.progress((messages * stop) / (stops + 1));
       // Publishers are stopped too, with rows leased to themselves.
-      const zombie = stop % 4 === 0 ? oneOf(run.fleet.loads) : await run.victim();
+      const zombie = stop % 4 === 0 ? pickOne(run.fleet.loads) : await run.victim();
       const fromMs = Date.now();
       zombie.signal("SIGSTOP");
       const length = LEASE_MS * (1.5 + 1.5 * Math.random());
       await until("the stop is over", () => Date.now() - fromMs >= length);
-      await until("its lanes are taken", () => run.ownsNothing(zombie));
+      await until("its lanes are taken", () => run.isWithoutLanes(zombie));
       run.fault(zombie.id, fromMs, Date.now());
       zombie.signal("SIGCONT");
-      await until("it is back", async () => !zombie.works || !(await run.ownsNothing(zombie)));
+      await until("it is back", async () => !zombie.works || !(await run.isWithoutLanes(zombie)));
     }
     const { outcome, messages: sent, duplicates, takeOvers } = await run.conclude();
     report(`zombies, ${mode}`, {

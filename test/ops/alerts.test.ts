@@ -30,12 +30,12 @@ const all = [
 const missing = prometheusMissing();
 
 /** Which installations an alert of a situation may be about. */
-function blamed({ targets }: Situation, name: string): string[] {
+function findTargets({ targets }: Situation, name: string): string[] {
   return Object.keys(targets).map((job) => `${name} of ${job}`);
 }
 
 /** A query as Grafana would send it, for all installations. */
-function asked(query: string): string {
+function describeQuery(query: string): string {
   return query.replaceAll("$__rate_interval", "4s").replaceAll(/\$(namespace|job)/g, ".*");
 }
 
@@ -74,13 +74,13 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
     async () => {
       const fired = new Set<string>();
       await Promise.all(situations.map((one) => one.cause()));
-      const missed = async (): Promise<string[]> => {
+      const listMissed = async (): Promise<string[]> => {
         for (const one of await told()) fired.add(one);
         return situations.flatMap((one) =>
-          one.alerts.filter((name) => !blamed(one, name).some((about) => fired.has(about))),
+          one.alerts.filter((name) => !findTargets(one, name).some((about) => fired.has(about))),
         );
       };
-      await expect.poll(missed, { timeout: 90_000, interval: 200 }).toEqual([]);
+      await expect.poll(listMissed, { timeout: 90_000, interval: 200 }).toEqual([]);
     },
   );
 
@@ -89,7 +89,7 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
       for (const panel of panels)
         for (const query of Object.values(panel.queries)) {
           const figures = async (): Promise<boolean> =>
-            (await prometheus.query(asked(query))).some(({ value }) => Number.isFinite(value));
+            (await prometheus.query(describeQuery(query))).some(({ value }) => Number.isFinite(value));
           await expect
             .poll(figures, { timeout: 10_000, message: `${title}, ${panel.title}: ${query}` })
             .toBe(true);
@@ -115,11 +115,11 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
     "what waits for consumers is known without any setting, at a broker and in PostgreSQL",
     { timeout: 60_000 },
     async () => {
-      const known = async (): Promise<string[]> =>
+      const listKnown = async (): Promise<string[]> =>
         (await prometheus.query('group by (job) (last_over_time(transport_depth{job=~"mill|billing"}[1h]))'))
           .map(({ metric }) => metric["job"] ?? "")
           .toSorted();
-      await expect.poll(known, { timeout: 45_000 }).toEqual(["billing", "mill"]);
+      await expect.poll(listKnown, { timeout: 45_000 }).toEqual(["billing", "mill"]);
     },
   );
 });

@@ -8,11 +8,11 @@ import { roleNames, rolesSql } from "../../src/admin/index.ts";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { createDatabase, type TemporaryDatabase } from "../support/database.ts";
 import { until } from "../support/relays.ts";
-import { dropRoles } from "../support/roles-house.ts";
+import { dropRoles } from "../support/roles-harness.ts";
 import { Image, instructionsIn } from "./support/containerfile.ts";
 import { render } from "./support/kustomize.ts";
 import { packedApp } from "./support/packed-app.ts";
-import { podOf, secretsOf, type Container, type Pod } from "./support/pods.ts";
+import { findPod, listSecrets, type Container, type Pod } from "./support/pods.ts";
 import { freePort } from "./support/prometheus-server.ts";
 import { rootMissing, runInRoot } from "./support/read-only-root.ts";
 
@@ -46,19 +46,19 @@ describe.skipIf(missing !== undefined)("as uid 1000 on a read-only root", () => 
   let database: TemporaryDatabase;
   let made = { folder: "", app: "" };
   const logins = { "database-url": "hand", "owner-database-url": "keeper" };
-  const named = (name: string): string => `${database.name}_${name}`;
+  const prefixName = (name: string): string => `${database.name}_${name}`;
 
   // Two logins, as in production: the owner's, which may make a schema, and one that may do nothing yet.
   beforeAll(async () => {
     database = await createDatabase();
     made = packedApp(program);
     for (const login of Object.values(logins))
-      await database.pool.query(`create role "${named(login)}" login password 'x'`);
-    await database.pool.query(`grant create on database "${database.name}" to "${named("keeper")}"`);
+      await database.pool.query(`create role "${prefixName(login)}" login password 'x'`);
+    await database.pool.query(`grant create on database "${database.name}" to "${prefixName("keeper")}"`);
   });
 
   afterAll(async () => {
-    const roles = [...roleNames, ...Object.values(logins)].map(named);
+    const roles = [...roleNames, ...Object.values(logins)].map(prefixName);
     await database.drop();
     await dropRoles(roles);
     rmSync(made.folder, { recursive: true, force: true });
@@ -68,9 +68,9 @@ describe.skipIf(missing !== undefined)("as uid 1000 on a read-only root", () => 
   function secretsFor(pod: Pod): string {
     const folder = mkdtempSync(join(made.folder, "secrets-"));
     chmodSync(folder, 0o755);
-    for (const name of secretsOf(pod)) {
+    for (const name of listSecrets(pod)) {
       const url = new URL(database.url);
-      [url.username, url.password] = [named(logins[name as keyof typeof logins]), "x"];
+      [url.username, url.password] = [prefixName(logins[name as keyof typeof logins]), "x"];
       writeFileSync(join(folder, name), url.href);
     }
     return folder;
@@ -103,8 +103,8 @@ describe.skipIf(missing !== undefined)("as uid 1000 on a read-only root", () => 
     const { code, output } = await start(podIn("Job")).ended;
     expect({ code, output }).toMatchObject({ code: 0 });
     await database.pool.query(
-      rolesSql({ schema: "sagabox", prefix: named(""), extras: ["optimistic"] }) +
-        `grant "${named("owner")}" to "${named("keeper")}"; grant "${named("worker")}" to "${named("hand")}"`,
+      rolesSql({ schema: "sagabox", prefix: prefixName(""), extras: ["optimistic"] }) +
+        `grant "${prefixName("owner")}" to "${prefixName("keeper")}"; grant "${prefixName("worker")}" to "${prefixName("hand")}"`,
     );
   });
 
@@ -156,7 +156,7 @@ function podIn(kind: string, name?: string): Pod {
   const [found] = resources.filter(
     (resource) => resource.kind === kind && (name === undefined || resource.metadata.name === name),
   );
-  const pod = found === undefined ? undefined : podOf(found);
+  const pod = found === undefined ? undefined : findPod(found);
   if (pod === undefined) throw new Error(`there is no ${kind} ${name ?? ""}`);
   return pod;
 }

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { milliseconds, workerParts } from "../../src/options/index.ts";
 import { LANES } from "../../src/lanes/index.ts";
 import { render } from "./support/kustomize.ts";
-import { secretsOf, type Container, type Pod } from "./support/pods.ts";
+import { listSecrets, type Container, type Pod } from "./support/pods.ts";
 
 const ops = fileURLToPath(new URL("../../ops", import.meta.url));
 const resources = render(join(ops, "kubernetes/overlays/production"));
@@ -72,7 +72,7 @@ test("a worker asks for 200m and 256Mi, and is stopped at 1 and 1Gi", () => {
 });
 
 test("every part of a worker runs somewhere: upkeep once and as the owner, all others without the owner's password", () => {
-  const deployments = ["sagabox-worker", "sagabox-upkeep"].map(started);
+  const deployments = ["sagabox-worker", "sagabox-upkeep"].map(startService);
   const [parts, urls] = [
     deployments.map(({ container }) => container.args[container.args.indexOf("--parts") + 1]?.split(",")),
     deployments.map(({ container }) =>
@@ -85,19 +85,19 @@ test("every part of a worker runs somewhere: upkeep once and as the owner, all o
     "/run/secrets/sagabox/database-url",
     "/run/secrets/sagabox/owner-database-url",
   ]);
-  expect(deployments.map(({ pod }) => secretsOf(pod))).toEqual([["database-url"], ["owner-database-url"]]);
+  expect(deployments.map(({ pod }) => listSecrets(pod))).toEqual([["database-url"], ["owner-database-url"]]);
   expect(part("Deployment", "sagabox-upkeep")).toMatchObject({ replicas: 1 });
 });
 
 test("the heap of each process stays below its memory", () => {
-  const { container } = started("sagabox-upkeep");
+  const { container } = startService("sagabox-upkeep");
   expect(data()["NODE_OPTIONS"]).toBe("--max-old-space-size=768");
   expect(container.env).toContainEqual({ name: "NODE_OPTIONS", value: "--max-old-space-size=384" });
   expect(container.resources?.limits.memory).toBe("512Mi");
 });
 
 test("what selects the workers does not select the upkeep, which the network lets do as much", () => {
-  expect(started("sagabox-upkeep").labels).toMatchObject({ "app.kubernetes.io/name": "sagabox-upkeep" });
+  expect(startService("sagabox-upkeep").labels).toMatchObject({ "app.kubernetes.io/name": "sagabox-upkeep" });
   expect(part("NetworkPolicy")).toMatchObject({
     podSelector: {
       matchExpressions: [
@@ -108,7 +108,7 @@ test("what selects the workers does not select the upkeep, which the network let
 });
 
 test.each(["sagabox-worker", "sagabox-upkeep"])("probes and scrapes of %s reach the process", (name) => {
-  const { pod, container, annotations } = started(name);
+  const { pod, container, annotations } = startService(name);
   const config = data();
   expect(config).toMatchObject({ SAGABOX_HOST: "0.0.0.0", SAGABOX_PORT: "8000" });
   expect(container.ports).toEqual([{ name: "http", containerPort: 8000, protocol: "TCP" }]);
@@ -132,7 +132,7 @@ test("the service leads to that port of the workers", () => {
 test.each(["sagabox-worker", "sagabox-upkeep"])(
   "%s has 60 s of grace, more than preStop and drain",
   (name) => {
-    const { pod, container } = started(name);
+    const { pod, container } = startService(name);
     expect(pod.terminationGracePeriodSeconds).toBe(60);
     const [program, seconds] = container.lifecycle?.preStop.exec.command ?? [];
     expect(program).toBe("sleep");
@@ -177,11 +177,11 @@ interface Started {
 }
 
 function worker(): Started {
-  return started("sagabox-worker");
+  return startService("sagabox-worker");
 }
 
 /** What a deployment starts. */
-function started(name: string): Started {
+function startService(name: string): Started {
   const { template } = part<{ template: { spec: Pod; metadata: Omit<Started, "pod" | "container"> } }>(
     "Deployment",
     name,

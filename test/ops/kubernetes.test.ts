@@ -7,7 +7,7 @@ import { parseAllDocuments } from "yaml";
 import { describe, expect, test } from "vitest";
 import { schemaProblem, unknownFields } from "./support/kubernetes-schemas.ts";
 import { render, type Resource } from "./support/kustomize.ts";
-import { podOf, podProblems, secretsOf, type Pod } from "./support/pods.ts";
+import { findPod, podProblems, listSecrets, type Pod } from "./support/pods.ts";
 
 const root = fileURLToPath(new URL("../../ops/kubernetes", import.meta.url));
 const overlays = readdirSync(join(root, "overlays")).map((name) => join("overlays", name));
@@ -23,14 +23,14 @@ describe.each(folders)("%s", (folder) => {
   });
 
   test("asks for nothing that pod security forbids", () => {
-    const pods = resources.flatMap((resource) => podOf(resource) ?? []);
+    const pods = resources.flatMap((resource) => findPod(resource) ?? []);
     expect(pods).toHaveLength(5);
     expect(pods.flatMap(podProblems)).toEqual([]);
   });
 
   test("mounts only secrets that its ExternalSecret makes", () => {
     const made = resources.filter(({ kind }) => kind === "ExternalSecret").flatMap(secretKeys);
-    const mounted = resources.flatMap((resource) => podOf(resource) ?? []).flatMap(secretsOf);
+    const mounted = resources.flatMap((resource) => findPod(resource) ?? []).flatMap(listSecrets);
     if (made.length > 0) expect([...new Set(mounted)].toSorted()).toEqual(made.toSorted());
     else expect(folder).toBe("overlays/dev");
   });
@@ -44,8 +44,8 @@ describe.each(folders)("%s", (folder) => {
         ...new Set([...text.matchAll(/\/run\/secrets\/sagabox\/([\w-]+)/g)].map(([, name = ""]) => name)),
       ];
     };
-    for (const pod of resources.flatMap((resource) => podOf(resource) ?? []))
-      expect(secretsOf(pod).toSorted()).toEqual(readBy(pod).toSorted());
+    for (const pod of resources.flatMap((resource) => findPod(resource) ?? []))
+      expect(listSecrets(pod).toSorted()).toEqual(readBy(pod).toSorted());
   });
 
   test.runIf(hasKubectl())("is what kubectl builds", () => {

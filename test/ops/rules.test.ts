@@ -146,7 +146,7 @@ test.skipIf(missing !== undefined)("a page about two topics at once says which, 
   });
   const alerts = [alert("orders"), alert("bills")];
   writeFileSync(data, JSON.stringify({ status: "firing", alerts, commonLabels: {}, commonAnnotations: {} }));
-  const rendered = (template = ""): string =>
+  const renderTemplate = (template = ""): string =>
     execFileSync(
       "amtool",
       [
@@ -161,10 +161,10 @@ test.skipIf(missing !== undefined)("a page about two topics at once says which, 
   writeFileSync(join(folder, "none.tmpl"), "");
   const pagerduty = receivers[0]?.["pagerduty_configs"]?.[0];
   const opsgenie = receivers[1]?.["opsgenie_configs"]?.[0];
-  expect(rendered(pagerduty?.["description"])).toBe("Nothing is sent to orders (2 alerts)");
-  expect(rendered(opsgenie?.["message"])).toBe("Nothing is sent to orders (2 alerts)");
-  expect(rendered(opsgenie?.["description"])).toContain("[firing] Nothing is sent to bills\nWait.");
-  expect(rendered(opsgenie?.["note"])).toMatch(/docs\/x\.md$/);
+  expect(renderTemplate(pagerduty?.["description"])).toBe("Nothing is sent to orders (2 alerts)");
+  expect(renderTemplate(opsgenie?.["message"])).toBe("Nothing is sent to orders (2 alerts)");
+  expect(renderTemplate(opsgenie?.["description"])).toContain("[firing] Nothing is sent to bills\nWait.");
+  expect(renderTemplate(opsgenie?.["note"])).toMatch(/docs\/x\.md$/);
 });
 
 interface Verdict {

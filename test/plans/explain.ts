@@ -47,11 +47,11 @@ export class KeptPlans {
   /** Runs one of them, rolls it back, and returns how much it read. */
   async work(path: readonly PathStatement[], index: number): Promise<Work> {
     const plan = await this.#explain(path, index, "explain (analyze, buffers, timing off, format json)");
-    const nodes = nodesOf(plan);
+    const nodes = flattenNodes(plan);
     const scans = nodes.filter(
       (node) => node["Node Type"].endsWith("Scan") && node["Relation Name"] !== undefined,
     );
-    const counted = scans.map((node) => ({ node, rows: rowsOf(node) }));
+    const counted = scans.map((node) => ({ node, rows: countRows(node) }));
     return {
       blocks: (plan["Shared Hit Blocks"] ?? 0) + (plan["Shared Read Blocks"] ?? 0),
       rows: counted.reduce((sum, { rows }) => sum + rows, 0),
@@ -105,11 +105,11 @@ function literal(value: Param | undefined): string {
   return value === null || value === undefined ? "null" : `'${String(value).replaceAll("'", "''")}'`;
 }
 
-function nodesOf(node: PlanNode): PlanNode[] {
-  return [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+function flattenNodes(node: PlanNode): PlanNode[] {
+  return [node, ...(node.Plans ?? []).flatMap(flattenNodes)];
 }
 
-function rowsOf(node: PlanNode): number {
+function countRows(node: PlanNode): number {
   const loops = node["Actual Loops"] ?? 0;
   return Math.round(((node["Actual Rows"] ?? 0) + (node["Rows Removed by Filter"] ?? 0)) * loops);
 }

@@ -2,7 +2,7 @@ import { deadLetterStatements } from "../../src/dead-letter/statements.ts";
 import { ledgerStatements } from "../../src/claim-check/statements.ts";
 import { inboxStatements, onceStatement } from "../../src/inbox/statements.ts";
 import { probeStatements, readStatements } from "../../src/lanes/statements.ts";
-import { oneParams, outgoingParams, usualParams } from "../../src/outbox/outgoing-params.ts";
+import { singleParams, outgoingParams, usualParams } from "../../src/outbox/outgoing-params.ts";
 import { settleStatements } from "../../src/outbox/statements.ts";
 import { historyStatements } from "../../src/outbox/upkeep/statements.ts";
 import { guardedStatements, writeStatements } from "../../src/outbox/write-statements.ts";
@@ -32,7 +32,7 @@ const SEQS = "{100,200,300}";
 /** Replaced by where the row with seq 100 is in the outbox. */
 export const PLACE_OF_100 = "place of 100";
 const FAR_FUTURE = "2999-01-01T00:00:00Z";
-const listOf = (value: string | number): string => `{${value},${value},${value}}`;
+const toArrayLiteral = (value: string | number): string => `{${value},${value},${value}}`;
 
 const plain = (statement: Statement, ...params: readonly Param[]): PathStatement => ({
   statement,
@@ -60,9 +60,9 @@ function writing(sql: ReturnType<typeof guardedStatements>): PathStatement[] {
   return [
     plain(sql.publish, ...several),
     plain(sql.publishLeased, ...several, 1000),
-    plain(sql.publishOne, ...oneParams(message)),
+    plain(sql.publishOne, ...singleParams(message)),
     plain(sql.publishUsual, ...usualParams(message)),
-    plain(sql.publishLeasedOne, ...oneParams(message), 1000),
+    plain(sql.publishLeasedOne, ...singleParams(message), 1000),
     plain(sql.publishLeasedUsual, ...usualParams(message), 1000),
     plain(sql.publishOnce, ...several),
     plain(sql.publishNamed, ...several),
@@ -82,7 +82,7 @@ function outbox(): PathStatement[] {
   const settle = settleStatements(SCHEMA);
   const hop = hopStatements(SCHEMA);
   const claim = [`{${LANE}}`, "{1}", "{token}"];
-  const rows = [listOf(LANE), SEQS, IDS];
+  const rows = [toArrayLiteral(LANE), SEQS, IDS];
   return [
     ...writing({ ...guarded, ...write }),
     ...writing(guarded),
@@ -95,16 +95,16 @@ function outbox(): PathStatement[] {
     settling(settle.sentInPlace, ...claim, PLACE_OF_100, "{100}", "worker"),
     settling(settle.sentPast, ...claim, ...rows, "worker"),
     ...[settle.failed, settle.failedPast].map((statement) =>
-      settling(statement, ...claim, ...rows, textNumbers(3, 1000), listOf("error")),
+      settling(statement, ...claim, ...rows, textNumbers(3, 1000), toArrayLiteral("error")),
     ),
     ...[settle.dead, settle.deadPast].map((statement) =>
       settling(
         statement,
         ...claim,
         ...rows,
-        listOf("t"),
-        listOf("rejected"),
-        ...["type", "error", "stack", "print"].map(listOf),
+        toArrayLiteral("t"),
+        toArrayLiteral("rejected"),
+        ...["type", "error", "stack", "print"].map(toArrayLiteral),
       ),
     ),
     settling(settle.sentLeased, ...rows, "worker"),
@@ -139,19 +139,31 @@ function queue(): PathStatement[] {
   const sql = queueStatements(SCHEMA);
   const delivery = deliveryStatements(SCHEMA);
   const claim = [`{${QUEUE_LANE}}`, "{1}", "{token}"];
-  const rows = [listOf(QUEUE_LANE), SEQS, IDS];
+  const rows = [toArrayLiteral(QUEUE_LANE), SEQS, IDS];
   const given = outgoingParams(messages);
-  const carried = [...given.slice(0, 17), ...given.slice(19, 21), listOf(FAR_FUTURE), listOf(FAR_FUTURE)];
+  const carried = [
+    ...given.slice(0, 17),
+    ...given.slice(19, 21),
+    toArrayLiteral(FAR_FUTURE),
+    toArrayLiteral(FAR_FUTURE),
+  ];
   return [
     plain(sql.publish, ...carried),
-    plain(sql.park, ...carried, GROUP, textNumbers(3, 1), textNumbers(3, 1000), listOf("error")),
-    plain(sql.parked, GROUP, listOf(LANE), "{100,200,900000000}"),
+    plain(sql.park, ...carried, GROUP, textNumbers(3, 1), textNumbers(3, 1000), toArrayLiteral("error")),
+    plain(sql.parked, GROUP, toArrayLiteral(LANE), "{100,200,900000000}"),
     settling(delivery.acked, ...claim, ...rows),
     plain(delivery.ackInside, QUEUE_LANE, "100", "m-100"),
     plain(delivery.ackInsideAll, ...rows),
     settling(delivery.ackedPast, ...claim, ...rows),
     ...[delivery.retried, delivery.retriedPast].map((statement) =>
-      settling(statement, ...claim, ...rows, textNumbers(3, 1000), textNumbers(3, 1), listOf("error")),
+      settling(
+        statement,
+        ...claim,
+        ...rows,
+        textNumbers(3, 1000),
+        textNumbers(3, 1),
+        toArrayLiteral("error"),
+      ),
     ),
     plain(probeStatements(SCHEMA, "queue").row, QUEUE_LANE, "100"),
     ...reading("queue", QUEUE_LANE),

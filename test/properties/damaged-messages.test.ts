@@ -6,7 +6,7 @@ import { Payloads } from "../../src/app/payloads.ts";
 import { isValidId, type AnyContract, type Message } from "../../src/message/index.ts";
 import { BlindIndex } from "../../src/privacy/blind-index.ts";
 import { KeyCache } from "../../src/privacy/key-cache.ts";
-import { MessageSeal } from "../../src/privacy/message-seal.ts";
+import { MessageCipher } from "../../src/privacy/message-cipher.ts";
 import { privacyStatements } from "../../src/privacy/statements.ts";
 import { SubjectKeys } from "../../src/privacy/subject-keys.ts";
 import type { Queryable } from "../../src/storage/index.ts";
@@ -31,7 +31,7 @@ const contract = {
 };
 
 /** Keys in memory, in the place of the table. */
-function seal(): MessageSeal {
+function seal(): MessageCipher {
   const rows: Record<string, unknown>[] = [];
   const database: Queryable = {
     run: (statement, params = []) => {
@@ -51,10 +51,10 @@ function seal(): MessageSeal {
   const sql = privacyStatements("sagabox");
   const guard = { note: () => Promise.resolve() };
   const keys = new SubjectKeys({ database, sql, wrapper: ring, cache, guard, wrapperMs: 1_000 });
-  return new MessageSeal(keys, new BlindIndex(() => ring.indexKey));
+  return new MessageCipher(keys, new BlindIndex(() => ring.indexKey));
 }
 
-async function sealedMessage(by: MessageSeal): Promise<Message> {
+async function sealedMessage(by: MessageCipher): Promise<Message> {
   const names = { id: "m-1", type: "order.placed" };
   const sealed = await by.seal(contract as unknown as AnyContract, names, clear, undefined);
   return aMessage({
@@ -65,7 +65,7 @@ async function sealedMessage(by: MessageSeal): Promise<Message> {
 }
 
 /** A flipped bit, something cut out, doubled, moved or put in, once or a few times. */
-function damaged(bytes: Buffer, random: () => number): Buffer {
+function damageBytes(bytes: Buffer, random: () => number): Buffer {
   let body = Buffer.from(bytes);
   for (let times = 1 + Math.floor(random() * 3); times > 0; times--) {
     const at = Math.floor(random() * body.length);
@@ -124,7 +124,7 @@ test(
     const count = (end: string): void => void ends.set(end, (ends.get(end) ?? 0) + 1);
     for (let n = 0; n < RUNS; n++) {
       const wire = wires[n % wires.length] as WireMessage;
-      const received = fromWire({ ...wire, body: damaged(wire.body, random), topic: "t", key: null });
+      const received = fromWire({ ...wire, body: damageBytes(wire.body, random), topic: "t", key: null });
       if (!isValidId(received.message.id)) count("no id");
       if (received.flaw !== undefined) {
         count(isSagaboxError(received.flaw) ? "flaw" : "untyped flaw");

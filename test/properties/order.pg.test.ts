@@ -128,7 +128,7 @@ test(
       write: async (_, tx, messages, random) => {
         const own = senders[random() < 0.5 ? 0 : 1]?.scope(tx);
         for (const message of messages) await own?.add(message);
-        own?.committed(await tx.commit(own.last()));
+        own?.handleCommit(await tx.commit(own.lastStatements()));
         return true;
       },
     });

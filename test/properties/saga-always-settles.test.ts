@@ -1,9 +1,9 @@
 // Generated sagas in a world where replies are late, doubled, out of order or lost, processes die and people interfere:
 // each one ends, and what was done is kept once or undone once (I-09, I-13 to I-17, I-30 without a database).
 import { expect, test } from "vitest";
-import { Choices } from "../support/saga-world/choices.ts";
-import { planted } from "../support/saga-world/planted.ts";
-import { explain, kindOf, simulate } from "../support/saga-world/simulate.ts";
+import { Choices } from "../support/saga-simulation/choices.ts";
+import { planted } from "../support/saga-simulation/planted.ts";
+import { explain, classifyComplaint, simulate } from "../support/saga-simulation/simulate.ts";
 
 const SAGAS = Number(process.env["SAGABOX_SAGAS"] ?? 5_000);
 const FIRST = Number(process.env["SAGABOX_SAGA_SEED"] ?? 1);
@@ -44,7 +44,7 @@ const mustHappen = [
 test(`I-13…I-17, G23: ${SAGAS} generated sagas settle`, { timeout: 120_000 }, () => {
   const [reached, ends] = [new Set<string>(), new Map<string, number>()];
   for (let seed = FIRST; seed < FIRST + SAGAS; seed += 1) {
-    const run = simulate(Choices.seeded(seed));
+    const run = simulate(Choices.fromSeed(seed));
     if (run.violations.length > 0) expect.fail(explain(seed));
     for (const one of run.reached) reached.add(one);
     const [end = "none"] = run.statuses;
@@ -56,7 +56,7 @@ test(`I-13…I-17, G23: ${SAGAS} generated sagas settle`, { timeout: 120_000 }, 
 });
 
 test("I-30: the same seed tells the same story", () => {
-  const story = (seed: number): string => simulate(Choices.seeded(seed), undefined, true).trace.join("\n");
+  const story = (seed: number): string => simulate(Choices.fromSeed(seed), undefined, true).trace.join("\n");
   for (const seed of [11, 42, 137]) expect(story(seed)).toBe(story(seed));
 });
 
@@ -84,7 +84,7 @@ const tells: Readonly<Record<Planted, RegExp>> = {
 
 const firstFound = (name: Planted): { readonly seed: number; readonly violations: readonly string[] } => {
   for (let seed = 1; seed <= 4_000; seed += 1) {
-    const { violations } = simulate(Choices.seeded(seed), planted[name]);
+    const { violations } = simulate(Choices.fromSeed(seed), planted[name]);
     if (violations.length > 0) return { seed, violations };
   }
   return { seed: 0, violations: [] };
@@ -101,9 +101,11 @@ test.each(Object.entries(tells) as [Planted, RegExp][])(
 test("what is found is told with its seed, and as shortly as it can be", () => {
   const engine = planted["a late success is ignored"];
   const { seed, violations } = firstFound("a late success is ignored");
-  const { trace } = simulate(Choices.seeded(seed), engine, true);
+  const { trace } = simulate(Choices.fromSeed(seed), engine, true);
   const [first = "", second = "", ...story] = explain(seed, engine).split("\n");
   expect(first).toContain(`seed ${seed}: ${violations[0]}`);
-  expect(kindOf([second.replace("shrunk: ", "").split(" · ")[0] ?? ""])).toBe(kindOf(violations));
+  expect(classifyComplaint([second.replace("shrunk: ", "").split(" · ")[0] ?? ""])).toBe(
+    classifyComplaint(violations),
+  );
   expect(story.length).toBeLessThan(trace.length);
 });

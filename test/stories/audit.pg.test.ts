@@ -4,7 +4,7 @@ import { z } from "zod";
 import { checkAndKeep, replayAs, whoDidWhat } from "../../examples/guides/audit.ts";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { until } from "../support/relays.ts";
-import { sagaShop } from "../support/saga-shop.ts";
+import { sagaFixture } from "../support/saga-fixture.ts";
 
 const Order = z.object({ orderId: z.string() });
 const Charge = command("audit.charge", { schema: Order, reply: z.object({ paymentId: z.string() }) });
@@ -21,7 +21,7 @@ const placeOrder = saga("audited-order", { version: 1, input: Order, key: (order
   });
 
 test("G10: the log alone tells the story of a saga that a person decided about", async () => {
-  const { bus, pool, ends, url } = await sagaShop({ audit: { sealEvery: 200 } });
+  const { bus, pool, ends, url } = await sagaFixture({ audit: { sealEvery: 200 } });
   bus.on(Charge, { consumer: "payments" }, () => Promise.resolve({ paymentId: "pay-1" }));
   bus.register(placeOrder);
   await bus.run();
@@ -93,7 +93,7 @@ test("G10: the log alone tells the story of a saga that a person decided about",
 });
 
 test("E4: each decision about a dead letter is in the log once, with who, why, before and after; refused ones too", async () => {
-  const { bus } = await sagaShop();
+  const { bus } = await sagaFixture();
   let broken = true;
   bus.on(Noise, { consumer: "listener", retry: { maxAttempts: 1 } }, () => {
     if (broken) throw permanent("not now");
@@ -134,7 +134,7 @@ test("E4: each decision about a dead letter is in the log once, with who, why, b
 });
 
 test("E4: what is published again is in the log page by page, and so is a window that is refused", async () => {
-  const { bus } = await sagaShop();
+  const { bus } = await sagaFixture();
   bus.on(Noise, { consumer: "listener" }, () => Promise.resolve());
   await bus.run();
   const from = new Date(Date.now() - 60_000);
@@ -156,7 +156,7 @@ test("E4: what is published again is in the log page by page, and so is a window
 });
 
 test("the code of the guide acts, looks, and keeps heads elsewhere", async () => {
-  const { bus, pool } = await sagaShop();
+  const { bus, pool } = await sagaFixture();
   let broken = true;
   bus.on(Noise, { consumer: "listener" }, () => {
     if (broken) throw permanent("not now");

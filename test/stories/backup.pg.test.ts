@@ -24,7 +24,7 @@ const tables = `create table placed (id text); create table charge (id text);
   create table parcel (id text); create table shipped (id text)`;
 
 /** The service; orders whose name begins with a letter in `held` wait for their handler. */
-async function openShop(url: string, held: string): Promise<{ bus: Bus; pool: pg.Pool }> {
+async function openService(url: string, held: string): Promise<{ bus: Bus; pool: pg.Pool }> {
   const pool = new pg.Pool({ connectionString: url, max: 20 });
   pool.on("error", () => undefined);
   const bus = createBus({ service: "shop", database: pool, log: false, lease: "1s", shutdownTimeout: "1s" });
@@ -42,7 +42,7 @@ async function openShop(url: string, held: string): Promise<{ bus: Bus; pool: pg
   return { bus, pool };
 }
 
-async function place({ bus }: { bus: Bus }, ids: readonly string[]): Promise<void> {
+async function placeOrders({ bus }: { bus: Bus }, ids: readonly string[]): Promise<void> {
   for (const order of ids) {
     await bus.transaction(async (tx) => {
       await tx.query("insert into placed values ($1)", [order]);
@@ -81,15 +81,17 @@ test("G14: a base backup taken mid-flow and restored elsewhere loses nothing it 
   await setup.end();
 
   // a is done, b waits for its handler and its payment, c is written while the backup is being taken.
-  const before = await openShop(first.url, "bc");
-  await place(before, [...names("a", 5), ...names("b", 5)]);
+  const before = await openService(first.url, "bc");
+  await placeOrders(before, [...names("a", 5), ...names("b", 5)]);
   await pay(before.bus, names("a", 5));
   await expect.poll(() => rows(before.pool, "shipped"), { timeout: 20_000 }).toEqual(names("a", 5));
   await expect.poll(() => rows(before.pool, "charge"), { timeout: 20_000 }).toEqual(names("a", 5));
-  await baseBackup(first.url, first.dataDir, join(folder, "second"), () => place(before, names("c", 3)));
+  await baseBackup(first.url, first.dataDir, join(folder, "second"), () =>
+    placeOrders(before, names("c", 3)),
+  );
 
   // Life goes on, and all of this is lost with the server.
-  await place(before, names("d", 2));
+  await placeOrders(before, names("d", 2));
   await pay(before.bus, names("b", 5));
   await expect.poll(() => rows(before.pool, "shipped"), { timeout: 20_000 }).toHaveLength(10);
   await before.bus.stop();
@@ -98,7 +100,7 @@ test("G14: a base backup taken mid-flow and restored elsewhere loses nothing it 
 
   const second = await start("second");
   onTestFinished(() => second.stop());
-  const after = await openShop(second.url, "");
+  const after = await openService(second.url, "");
   onTestFinished(async () => {
     await after.bus.stop();
     await after.pool.end();

@@ -7,7 +7,7 @@ import { RecordingObserver } from "../support/recording-observer.ts";
 
 const Placed = event("order.placed", { schema: z.object({ n: z.number() }), key: ({ n }) => `order-${n}` });
 
-async function house(ordersRetries: boolean) {
+async function createHarness(ordersRetries: boolean) {
   const { url, pool } = await temporaryDatabase({ migrated: true });
   const observer = new RecordingObserver();
   const transport = new MemoryTransport({ capabilities: { ordersRetries } });
@@ -20,7 +20,7 @@ async function house(ordersRetries: boolean) {
 test.each([true, false])(
   "R-03: a bus whose broker is down at the start takes messages, and delivers them once it is up (orders retries: %s)",
   async (ordersRetries) => {
-    const { bus, transport, observer } = await house(ordersRetries);
+    const { bus, transport, observer } = await createHarness(ordersRetries);
     const seen: number[] = [];
     bus.on(Placed, { consumer: "books", from: "beginning" }, ({ data }) => void seen.push(data.n));
     transport.goDown();
@@ -38,7 +38,7 @@ test.each([true, false])(
 );
 
 test("R-03: a bus stopped while its broker is still down leaves nothing behind", async () => {
-  const { bus, transport } = await house(false);
+  const { bus, transport } = await createHarness(false);
   bus.on(Placed, { consumer: "books" }, () => undefined);
   transport.goDown();
   await bus.run();
@@ -46,7 +46,7 @@ test("R-03: a bus stopped while its broker is still down leaves nothing behind",
 });
 
 test("E2, rule 18: on a broker, a keyed message that fails is retried from Postgres with its successors behind it", async () => {
-  const { bus, transport, pool } = await house(false);
+  const { bus, transport, pool } = await createHarness(false);
   const seen: string[] = [];
   const Step = event("step.taken", { schema: z.object({ id: z.string() }), key: () => "one key" });
   bus.on(Step, { consumer: "books", retry: { firstDelay: 300 } }, ({ data, ...message }, { attempt }) => {
@@ -64,7 +64,7 @@ test("E2, rule 18: on a broker, a keyed message that fails is retried from Postg
 });
 
 test("A9: a process that only publishes opens the transport by itself and sends at once", async () => {
-  const { bus, transport, observer } = await house(false);
+  const { bus, transport, observer } = await createHarness(false);
   let opened = 0;
   const open = transport.open.bind(transport);
   transport.open = () => {
@@ -79,7 +79,7 @@ test("A9: a process that only publishes opens the transport by itself and sends 
 });
 
 test("rule 18: a batch that fails comes back from Postgres in the order of its key", async () => {
-  const { bus } = await house(false);
+  const { bus } = await createHarness(false);
   const Step = event("step.taken", { schema: z.object({ n: z.number() }), key: () => "one key" });
   const done: number[] = [];
   let failures = 2;

@@ -36,14 +36,14 @@ test("D8: leases are kept while the application has taken every connection of th
   };
   const giveBack = takeAll(); // waits when nothing is left, and takes whatever comes back
   await expect.poll(() => pool.waitingCount, { timeout: 10_000 }).toBeGreaterThan(0);
-  const renewed = async (): Promise<number> =>
+  const countRenewals = async (): Promise<number> =>
     (
       await outside.query<{ value: number }>(
         "select extract(epoch from min(lease_until))::double precision as value from sagabox.member where scope >= 0",
       )
     ).rows[0]?.value ?? 0;
-  const first = await renewed();
-  await expect.poll(renewed, { timeout: 10_000 }).toBeGreaterThan(first + 2);
+  const first = await countRenewals();
+  await expect.poll(countRenewals, { timeout: 10_000 }).toBeGreaterThan(first + 2);
   expect(observer.of("lanes.lost")).toEqual([]);
   greedy = false;
   taken.pop()?.release();

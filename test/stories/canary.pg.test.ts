@@ -1,3 +1,3 @@
-import { canaryStory } from "../support/canary-story.ts";
+import { canarySuite } from "../support/canary-suite.ts";
 
-canaryStory(() => ({}));
+canarySuite(() => ({}));

@@ -8,9 +8,9 @@ import { attachment, command, SagaboxError, type Attachment } from "sagabox";
 import { fileStore, s3Store, type ClaimCheckOptions } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { ring } from "../support/persons-keys.ts";
-import { MOST_GROWN_MB, passed, passLargeAttachment } from "../support/stores/large-attachment.ts";
-import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+import { testKeyRing } from "../support/subject-keys.ts";
+import { MAX_GROWTH_MB, passed, passLargeAttachment } from "../support/stores/large-attachment.ts";
+import { filesIn, payloadHarness, temporaryFolder } from "../support/stores/payload-harness.ts";
 import { s3Credentials, startS3Server } from "../support/stores/s3-server.ts";
 
 const Filed = command("report.filed", {
@@ -26,7 +26,7 @@ test("C5: binary data travels as an attachment, from bytes or a stream, and is h
   const folder = await temporaryFolder();
   const bytes = randomBytes(700_001);
   await writeFile(join(folder, "source"), bytes);
-  const { bus, observer, pool, counts } = await payloadHouse();
+  const { bus, observer, pool, counts } = await payloadHarness();
   const got: Buffer[] = [];
   bus.on(Filed, { consumer: "desk" }, async ({ data }, context) => {
     for (const file of [data.file, ...data.more]) got.push(await buffer(context.open(file)));
@@ -58,7 +58,7 @@ test("C5: binary data travels as an attachment, from bytes or a stream, and is h
 
 test("an attachment that was changed fails its stream at the end, and with it the handler", async () => {
   const folder = await temporaryFolder();
-  const { bus, observer } = await payloadHouse({ claimCheck: { store: fileStore({ folder }) } });
+  const { bus, observer } = await payloadHarness({ claimCheck: { store: fileStore({ folder }) } });
   bus.on(Forwarded, { consumer: "cellar" }, async ({ data }, { open }) => void (await buffer(open(data))));
   await bus.run();
   const file = await bus.attach(Buffer.from("the truth"));
@@ -70,7 +70,7 @@ test("an attachment that was changed fails its stream at the end, and with it th
 });
 
 test("bad input is refused: too much, no bytes, a wrong type, something that is no attachment", async () => {
-  const { bus, counts } = await payloadHouse({ claimCheck: { maxBytes: 1_000_000 } });
+  const { bus, counts } = await payloadHarness({ claimCheck: { maxBytes: 1_000_000 } });
   const endless = async function* (): AsyncGenerator<Uint8Array> {
     for (;;) yield new Uint8Array(100_000);
   };
@@ -103,8 +103,8 @@ test.each([
   "a file that is not there fails its attach and nothing else ($kind, $options)",
   async ({ kind, options }) => {
     const folder = await temporaryFolder();
-    const claimCheck = await storeOf(kind, folder);
-    const { bus, counts } = await payloadHouse({ claimCheck, privacy: { keys: ring() } });
+    const claimCheck = await createStore(kind, folder);
+    const { bus, counts } = await payloadHarness({ claimCheck, privacy: { keys: testKeyRing() } });
     for (const _ of ["first", "again"]) {
       await expect(bus.attach(createReadStream(join(folder, "missing")), options)).rejects.toMatchObject({
         code: "CLAIM_SOURCE_FAILED",
@@ -116,7 +116,7 @@ test.each([
 );
 
 test("a stream that nobody comes to read fails nothing either: wrong options, no subject, no claim check", async () => {
-  const { bus, open } = await payloadHouse();
+  const { bus, open } = await payloadHarness();
   const without = open({ claimCheck: false });
   for (const attach of [
     (source: Readable) => bus.attach(source, { contentType: "none" }),
@@ -132,7 +132,7 @@ test("a stream that nobody comes to read fails nothing either: wrong options, no
   }
 });
 
-async function storeOf(kind: string, folder: string): Promise<ClaimCheckOptions> {
+async function createStore(kind: string, folder: string): Promise<ClaimCheckOptions> {
   if (kind === "postgres") return {};
   if (kind === "files") return { store: fileStore({ folder: join(folder, "store") }) };
   const server = await startS3Server();
@@ -147,9 +147,9 @@ test.each(["postgres", "files"])(
   async (kind) => {
     const folder = await temporaryFolder();
     const claimCheck = kind === "files" ? { store: fileStore({ folder }) } : {};
-    const { bus } = await payloadHouse({ claimCheck });
+    const { bus } = await payloadHarness({ claimCheck });
     const { grownMb, ...rest } = await passLargeAttachment(bus);
     expect(rest).toEqual(passed);
-    expect(grownMb).toBeLessThan(MOST_GROWN_MB);
+    expect(grownMb).toBeLessThan(MAX_GROWTH_MB);
   },
 );

@@ -14,9 +14,9 @@ import {
   aDayEarlier,
   ageFiles,
   filesIn,
-  payloadHouse,
+  payloadHarness,
   temporaryFolder,
-} from "../support/stores/payload-house.ts";
+} from "../support/stores/payload-harness.ts";
 
 const LONG_AGO = 100;
 const Sent = command("file.sent", { schema: attachment() });
@@ -25,7 +25,7 @@ const Sent = command("file.sent", { schema: attachment() });
 const forgetMessages = "delete from sagabox.queue; delete from sagabox.outbox; delete from sagabox.message";
 
 test("nothing is collected before its retention, and nothing that a message of the archive needs", async () => {
-  const { bus, counts, age, pool } = await payloadHouse();
+  const { bus, counts, age, pool } = await payloadHarness();
   await bus.transaction((tx) => tx.publish(Drawn, large()));
   expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 0, finished: true });
   await age(LONG_AGO);
@@ -36,7 +36,7 @@ test("nothing is collected before its retention, and nothing that a message of t
 });
 
 test("what was used lately is kept, though it was stored long ago", async () => {
-  const { bus, age, pool } = await payloadHouse();
+  const { bus, age, pool } = await payloadHarness();
   const file = await bus.attach(Buffer.from("report"));
   await age(LONG_AGO);
   await bus.transaction((tx) => tx.publish(Sent, file));
@@ -49,7 +49,7 @@ test.each([
   ["an open dead letter", "dead letter"],
   ["a saga", "saga"],
 ])("%s keeps what it needs, until it is gone", async (_, holder) => {
-  const { bus, age, pool, observer, counts } = await payloadHouse();
+  const { bus, age, pool, observer, counts } = await payloadHarness();
   const file = await bus.attach(Buffer.from("report"));
   if (holder === "scheduled") {
     await bus.transaction((tx) => tx.publish(Sent, file, { delay: "10d" }));
@@ -80,7 +80,7 @@ test.each([
 });
 
 test("an attachment that nobody needed for the whole retention cannot be published any more", async () => {
-  const { bus, age } = await payloadHouse();
+  const { bus, age } = await payloadHarness();
   const file = await bus.attach(Buffer.from("report"));
   await age(LONG_AGO);
   expect(await bus.payloads.collect()).toMatchObject({ unneeded: 1 });
@@ -90,7 +90,7 @@ test("an attachment that nobody needed for the whole retention cannot be publish
 });
 
 test("whoever publishes an attachment while the collector looks keeps it", async () => {
-  const { bus, age, pool } = await payloadHouse();
+  const { bus, age, pool } = await payloadHarness();
   const file = await bus.attach(Buffer.from("report"));
   await age(LONG_AGO);
   await bus.transaction(async (tx) => {
@@ -103,7 +103,7 @@ test("whoever publishes an attachment while the collector looks keeps it", async
 
 test("two collectors at once delete everything once, and a crashed one is finished by the next", async () => {
   const folder = await temporaryFolder();
-  const { bus, open, age, counts, pool } = await payloadHouse({
+  const { bus, open, age, counts, pool } = await payloadHarness({
     claimCheck: { store: fileStore({ folder }) },
   });
   for (let n = 0; n < 40; n++) await bus.attach(Buffer.from(`file ${n}`));
@@ -120,7 +120,7 @@ test("two collectors at once delete everything once, and a crashed one is finish
 
 test("C-02: what rolled-back transactions left in a folder is gone after the grace, and nothing younger", async () => {
   const folder = await temporaryFolder();
-  const { bus, pool } = await payloadHouse({ claimCheck: { store: fileStore({ folder }), grace: "1h" } });
+  const { bus, pool } = await payloadHarness({ claimCheck: { store: fileStore({ folder }), grace: "1h" } });
   for (let n = 0; n < 20; n++) {
     await expect(
       bus.transaction(async (tx) => {
@@ -142,7 +142,7 @@ test("C-02: the same is true of S3, and of what is still needed there", { timeou
   onTestFinished(() => server.stop());
   const { bucket, endpoint, folder } = server;
   const store = s3Store({ bucket, endpoint, region: "us-east-1", credentials: s3Credentials });
-  const { bus, age, pool } = await payloadHouse({ claimCheck: { store, grace: "1h" } });
+  const { bus, age, pool } = await payloadHarness({ claimCheck: { store, grace: "1h" } });
   const rolledBack = bus.transaction(async (tx) => {
     await tx.publish(Drawn, large());
     throw new Error("no");
@@ -162,7 +162,7 @@ test(
   { timeout: 60_000 },
   async () => {
     const folder = await temporaryFolder();
-    const { bus, pool, url, counts } = await payloadHouse({
+    const { bus, pool, url, counts } = await payloadHarness({
       claimCheck: { store: fileStore({ folder }), grace: "1h" },
     });
     const worker = fileURLToPath(new URL("../support/stores/killed-publisher.ts", import.meta.url));
@@ -180,7 +180,7 @@ test(
 
 test("each store is swept from where its own last round ended, however far others are", async () => {
   const [near, far] = [await temporaryFolder(), await temporaryFolder()];
-  const { bus, open, pool } = await payloadHouse({ claimCheck: { store: fileStore({ folder: near }) } });
+  const { bus, open, pool } = await payloadHarness({ claimCheck: { store: fileStore({ folder: near }) } });
   const other = open({ claimCheck: { store: fileStore({ folder: far, id: "far" }) } });
   const { rows } = await pool.query<{ day: string }>(
     `update sagabox.blob_home set made_on = made_on - 30 returning id || '/' || (made_on + 10)::text as day`,
@@ -197,7 +197,7 @@ test("each store is swept from where its own last round ended, however far other
 test("what was left in a store that is no longer written to is gone after the grace, as long as it is known", async () => {
   const [before, after] = [await temporaryFolder(), await temporaryFolder()];
   const old = fileStore({ folder: before, id: "old" });
-  const { bus, open, pool } = await payloadHouse({ claimCheck: { store: old, grace: "1h" } });
+  const { bus, open, pool } = await payloadHarness({ claimCheck: { store: old, grace: "1h" } });
   const rolledBack = bus.transaction(async (tx) => {
     await tx.publish(Drawn, large());
     throw new Error("no");
@@ -220,7 +220,7 @@ test("what was left in a store that is no longer written to is gone after the gr
 
 test("a source that fails is not taken for a store that is down, however often", async () => {
   const store = fileStore({ folder: await temporaryFolder() });
-  const { bus, observer } = await payloadHouse({ claimCheck: { store } });
+  const { bus, observer } = await payloadHarness({ claimCheck: { store } });
   const broken = async function* (error: unknown): AsyncGenerator<Uint8Array> {
     yield randomBytes(10);
     throw error;
@@ -240,7 +240,7 @@ test("a source that fails is not taken for a store that is down, however often",
 });
 
 test("an upload that broke off leaves nothing in the database", async () => {
-  const { bus, counts } = await payloadHouse();
+  const { bus, counts } = await payloadHarness();
   const broken = async function* (): AsyncGenerator<Uint8Array> {
     yield randomBytes(600_000);
     throw new Error("the client hung up");
@@ -264,7 +264,7 @@ test("a store that fails while collecting is told of, and the rest goes on next 
     delete: (keys: readonly string[], signal: AbortSignal) =>
       broken ? Promise.reject(new Error("read-only")) : files.delete(keys, signal),
   };
-  const { bus, age, observer } = await payloadHouse({ claimCheck: { store } });
+  const { bus, age, observer } = await payloadHarness({ claimCheck: { store } });
   const kept: Attachment = await bus.attach(Buffer.from("x"));
   expect(kept.$attachment.bytes).toBe(1);
   await age(LONG_AGO);

@@ -3,14 +3,14 @@ import { createBus } from "sagabox";
 import { fileStore, s3Store, storeFull, type BlobStore } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
-import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+import { filesIn, payloadHarness, temporaryFolder } from "../support/stores/payload-harness.ts";
 import { s3Credentials, startS3Server } from "../support/stores/s3-server.ts";
 import { Wire } from "../support/wire.ts";
 
 /** Publishes one large message into a folder, and hands over its file before anybody has read it. */
-async function published() {
+async function publishOne() {
   const folder = await temporaryFolder();
-  const house = await payloadHouse({ claimCheck: { store: fileStore({ folder }) } });
+  const house = await payloadHarness({ claimCheck: { store: fileStore({ folder }) } });
   const got: string[] = [];
   house.bus.on(Drawn, { consumer: "archive" }, ({ data }) => void got.push(data.text));
   await house.bus.transaction((tx) => tx.publish(Drawn, large()));
@@ -32,7 +32,7 @@ test.each([
   ["too much", "CLAIM_CORRUPT", async (file: string) => writeFile(file, `${await readFile(file, "utf8")} `)],
   ["a missing object", "CLAIM_MISSING", (file: string) => rm(file)],
 ])("C-05: %s is found before the handler sees anything, and is given up at once", async (_, code, harm) => {
-  const { bus, file, got, observer } = await published();
+  const { bus, file, got, observer } = await publishOne();
   await harm(file);
   await bus.run();
   await observer.until("dead_letter.buried");
@@ -42,7 +42,7 @@ test.each([
 });
 
 test("C-04: what came back to its place can be replayed", async () => {
-  const { bus, file, got, observer } = await published();
+  const { bus, file, got, observer } = await publishOne();
   const bytes = await readFile(file);
   await rm(file);
   await bus.run();
@@ -62,7 +62,7 @@ test("a disk that is full fails the publish, so that the transaction decides", a
     delete: () => Promise.resolve(),
     list: () => Promise.resolve({ blobs: [], next: undefined }),
   };
-  const { bus, counts } = await payloadHouse({ claimCheck: { store: full } });
+  const { bus, counts } = await payloadHarness({ claimCheck: { store: full } });
   const publish = bus.transaction((tx) => tx.publish(Drawn, large()));
   await expect(publish).rejects.toMatchObject({ code: "CLAIM_STORE_FULL" });
   expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
@@ -70,7 +70,7 @@ test("a disk that is full fails the publish, so that the transaction decides", a
 
 test("a reference to a store nobody gave us is given up at once, and read once it was given", async () => {
   const folder = await temporaryFolder();
-  const { bus, open, observer } = await payloadHouse({
+  const { bus, open, observer } = await payloadHarness({
     claimCheck: { store: fileStore({ folder, id: "theirs" }) },
   });
   await bus.transaction((tx) => tx.publish(Drawn, large()));
@@ -101,7 +101,7 @@ async function overS3() {
     region: "us-east-1",
     credentials: s3Credentials,
   });
-  const house = await payloadHouse({ claimCheck: { store, timeout: 5_000 } });
+  const house = await payloadHarness({ claimCheck: { store, timeout: 5_000 } });
   return { ...house, wire, server };
 }
 
@@ -164,8 +164,8 @@ test("S3 that is lost in the middle of reading is no corruption: it is read agai
 });
 
 test("a service with a database of its own does not look for payloads of another database in its own", async () => {
-  const { bus, pool } = await payloadHouse();
-  const other = await payloadHouse();
+  const { bus, pool } = await payloadHarness();
+  const other = await payloadHarness();
   await other.pool.query("update sagabox.blob_home set id = 'ffffffffffff'"); // tests copy one database
   await bus.transaction((tx) => tx.publish(Drawn, large()));
   const { rows } = await pool.query<{ data: string }>("select data from sagabox.message");

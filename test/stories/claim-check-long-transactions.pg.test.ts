@@ -5,7 +5,7 @@ import { fileStore, postgresStore, type BlobStore } from "sagabox/claim-check";
 import { buffer } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
-import { filesIn, payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+import { filesIn, payloadHarness, temporaryFolder } from "../support/stores/payload-harness.ts";
 
 const Sent = command("file.sent.late", { schema: attachment() });
 
@@ -31,19 +31,19 @@ async function agedFiles(): Promise<{ store: BlobStore; folder: string }> {
   return { store, folder };
 }
 
-async function agedHouse() {
+async function agedHarness() {
   const { store, folder } = await agedFiles();
-  const house = await payloadHouse({ claimCheck: { store, grace: "1h" } });
-  const received = (): Promise<number> =>
+  const house = await payloadHarness({ claimCheck: { store, grace: "1h" } });
+  const countReceived = (): Promise<number> =>
     new Promise((resolve) => {
       house.bus.on(Drawn, { consumer: "archive" }, ({ data }) => resolve(data.text.length));
       void house.bus.run();
     });
-  return { ...house, folder, received };
+  return { ...house, folder, received: countReceived };
 }
 
 test("a bus.transaction that is open for longer than the grace keeps its payload", async () => {
-  const { bus, folder, received } = await agedHouse();
+  const { bus, folder, received } = await agedHarness();
   await bus.transaction(async (tx) => {
     await tx.publish(Drawn, large());
     expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 0, finished: true });
@@ -53,7 +53,7 @@ test("a bus.transaction that is open for longer than the grace keeps its payload
 });
 
 test("a caller's own pg transaction that is open for longer than the grace keeps its payload", async () => {
-  const { bus, pool, received } = await agedHouse();
+  const { bus, pool, received } = await agedHarness();
   const client = await pool.connect();
   try {
     await client.query("begin");
@@ -67,7 +67,7 @@ test("a caller's own pg transaction that is open for longer than the grace keeps
 });
 
 test("a caller's own postgres.js transaction that is open for longer than the grace keeps its payload", async () => {
-  const { bus, url, received } = await agedHouse();
+  const { bus, url, received } = await agedHarness();
   const sql = postgres(url, { max: 1 });
   onTestFinished(() => sql.end());
   await sql.begin(async (tx) => {
@@ -78,7 +78,7 @@ test("a caller's own postgres.js transaction that is open for longer than the gr
 });
 
 test("the collector deletes other orphans while a transaction is open, and that one's after its rollback", async () => {
-  const { bus, folder, pool } = await agedHouse();
+  const { bus, folder, pool } = await agedHarness();
   const rolledBack = (work: () => Promise<void>) =>
     bus.transaction(async (tx) => {
       await tx.publish(Drawn, large(1, 1_100_000));
@@ -98,7 +98,7 @@ test("the collector deletes other orphans while a transaction is open, and that 
 });
 
 test("a store is not marked as swept beyond a day on which a transaction is still open", async () => {
-  const { bus, pool } = await agedHouse();
+  const { bus, pool } = await agedHarness();
   await pool.query("update sagabox.blob_home set made_on = made_on - 30");
   const sweptTo = async () =>
     (
@@ -125,7 +125,7 @@ test("a transaction that uploads while the collector looks keeps its payload", a
       await during();
     },
   };
-  const { bus, observer } = await payloadHouse({ claimCheck: { store: slow, grace: "1h" } });
+  const { bus, observer } = await payloadHarness({ claimCheck: { store: slow, grace: "1h" } });
   during = () => bus.payloads.collect();
   await bus.transaction((tx) => tx.publish(Drawn, large()));
   bus.on(Drawn, { consumer: "archive" }, () => undefined);
@@ -139,7 +139,7 @@ const stores: readonly (readonly [string, () => Promise<BlobStore>])[] = [
 ];
 
 test.each(stores)("an upload to %s that lasts longer than the grace is complete", async (_, open) => {
-  const { bus, pool } = await payloadHouse({ claimCheck: { store: await open(), grace: "1h" } });
+  const { bus, pool } = await payloadHarness({ claimCheck: { store: await open(), grace: "1h" } });
   const slow = async function* (): AsyncGenerator<Uint8Array> {
     yield Buffer.alloc(300_000, 1);
     await pool.query("update sagabox.blob_home set made_on = made_on - 2");
@@ -152,14 +152,14 @@ test.each(stores)("an upload to %s that lasts longer than the grace is complete"
 });
 
 test.each(stores)("an upload to %s that stood still for the grace is refused, not cut", async (_, open) => {
-  const { bus, pool, counts } = await payloadHouse({ claimCheck: { store: await open(), grace: "1h" } });
-  const stalled = async function* (): AsyncGenerator<Uint8Array> {
+  const { bus, pool, counts } = await payloadHarness({ claimCheck: { store: await open(), grace: "1h" } });
+  const stalledSource = async function* (): AsyncGenerator<Uint8Array> {
     yield Buffer.alloc(300_000, 1);
     await pool.query("update sagabox.blob set stored_at = stored_at - interval '2 hours'");
     expect(await bus.payloads.collect()).toMatchObject({ unneeded: 1 });
     yield Buffer.alloc(300_000, 2);
   };
-  await expect(bus.attach(stalled())).rejects.toMatchObject({
+  await expect(bus.attach(stalledSource())).rejects.toMatchObject({
     code: "CLAIM_MISSING",
     message: expect.stringMatching(/grace/) as string,
   });
@@ -167,7 +167,7 @@ test.each(stores)("an upload to %s that stood still for the grace is refused, no
 });
 
 test("a message that was scheduled far ahead counts its retention from when it is due", async () => {
-  const { bus, pool, age } = await payloadHouse();
+  const { bus, pool, age } = await payloadHarness();
   const file: Attachment = await bus.attach(Buffer.from("report"));
   await bus.transaction(async (tx) => {
     await tx.publish(Sent, file, { delay: "60d" });

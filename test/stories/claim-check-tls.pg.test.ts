@@ -3,7 +3,7 @@ import { S3Client } from "@aws-sdk/client-s3";
 import { s3Store } from "sagabox/claim-check";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { MultipartServer, type ServerTls } from "../support/stores/multipart-server.ts";
-import { payloadHouse } from "../support/stores/payload-house.ts";
+import { payloadHarness } from "../support/stores/payload-harness.ts";
 import { s3Credentials } from "../support/stores/s3-server.ts";
 import { storeCertificates, type StoreCertificates } from "../support/stores/store-certificates.ts";
 
@@ -13,7 +13,7 @@ beforeAll(() => {
 });
 
 /** A bus whose store trusts our authority, and nobody else beside those everybody trusts. */
-async function houseWith(tls: ServerTls) {
+async function harnessWithTls(tls: ServerTls) {
   const server = await MultipartServer.start(tls);
   onTestFinished(() => server.stop());
   const { bucket, endpoint } = server;
@@ -25,11 +25,11 @@ async function houseWith(tls: ServerTls) {
     requestHandler: { httpsAgent: new Agent({ ca: certificates.ca }) },
   });
   onTestFinished(() => client.destroy());
-  return { ...(await payloadHouse({ claimCheck: { store: s3Store({ bucket, client }) } })), server };
+  return { ...(await payloadHarness({ claimCheck: { store: s3Store({ bucket, client }) } })), server };
 }
 
 test("SEC-30: S3 behind a certificate that its authority signed for this host is spoken to", async () => {
-  const { bus, server } = await houseWith(certificates.good);
+  const { bus, server } = await harnessWithTls(certificates.good);
   const { $attachment } = await bus.attach(Buffer.from("report"));
   expect([...server.objects.keys()]).toEqual([$attachment.key]);
 });
@@ -49,7 +49,7 @@ test.each([
     }),
   ],
 ])("SEC-30: S3 with a certificate that is %s is refused, and hears nothing", async (_, why, tls) => {
-  const { bus, server, counts } = await houseWith(tls());
+  const { bus, server, counts } = await harnessWithTls(tls());
   await expect(bus.attach(Buffer.from("report"))).rejects.toMatchObject({
     code: "CLAIM_STORE_UNAVAILABLE",
     message: expect.stringMatching(why) as string,
@@ -63,7 +63,7 @@ test("SEC-30: without an authority of its own the client does not trust ours", a
   onTestFinished(() => server.stop());
   const { bucket, endpoint } = server;
   const store = s3Store({ bucket, endpoint, region: "us-east-1", credentials: s3Credentials });
-  const { bus } = await payloadHouse({ claimCheck: { store } });
+  const { bus } = await payloadHarness({ claimCheck: { store } });
   await expect(bus.attach(Buffer.from("report"))).rejects.toMatchObject({
     code: "CLAIM_STORE_UNAVAILABLE",
     message: expect.stringMatching("UNABLE_TO_VERIFY_LEAF_SIGNATURE|SELF_SIGNED_CERT_IN_CHAIN") as string,

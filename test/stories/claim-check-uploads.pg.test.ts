@@ -2,7 +2,7 @@ import { s3Store } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
 import { MultipartServer } from "../support/stores/multipart-server.ts";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
-import { payloadHouse } from "../support/stores/payload-house.ts";
+import { payloadHarness } from "../support/stores/payload-harness.ts";
 import { s3Credentials } from "../support/stores/s3-server.ts";
 
 const HOUR_MS = 3_600_000;
@@ -21,13 +21,13 @@ async function overMultipart() {
     region: "us-east-1",
     credentials: s3Credentials,
   });
-  const house = await payloadHouse({ claimCheck: { store, grace: "1h", timeout: 5_000 } });
+  const house = await payloadHarness({ claimCheck: { store, grace: "1h", timeout: 5_000 } });
   const { rows } = await house.pool.query<{ folder: string }>(
     "select id || '/' || (made_on - 1)::text as folder from sagabox.blob_home",
   );
-  const keyOf = (n: number, folder = rows[0]?.folder ?? ""): string =>
+  const blobKey = (n: number, folder = rows[0]?.folder ?? ""): string =>
     `${PREFIX}${folder}/${n.toString(16).padStart(32, "0")}`;
-  return { ...house, server, keyOf };
+  return { ...house, server, keyOf: blobKey };
 }
 
 function hoursAgo(hours: number): Date {

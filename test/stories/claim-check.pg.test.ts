@@ -3,10 +3,10 @@ import { command, event, saga } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
-import { payloadHouse } from "../support/stores/payload-house.ts";
+import { payloadHarness } from "../support/stores/payload-harness.ts";
 
 test("C5: the threshold decides what leaves its message, and a consumer sees no difference", async () => {
-  const { bus, pool, observer, counts } = await payloadHouse({ claimCheck: { threshold: 10_000 } });
+  const { bus, pool, observer, counts } = await payloadHarness({ claimCheck: { threshold: 10_000 } });
   const seen = new Map<number, string>();
   bus.on(Drawn, { consumer: "archive" }, ({ data }) => void seen.set(data.n, data.text));
   await bus.run();
@@ -32,7 +32,7 @@ test("C5: the threshold decides what leaves its message, and a consumer sees no 
 });
 
 test("C-02: a transaction that rolls back leaves nothing in the database, whichever driver opened it", async () => {
-  const { bus, pool, counts } = await payloadHouse();
+  const { bus, pool, counts } = await payloadHarness();
   await expect(
     bus.transaction(async (tx) => {
       await tx.publish(Drawn, large());
@@ -59,7 +59,7 @@ test("C-02: a transaction that rolls back leaves nothing in the database, whiche
 
 test("C-07: three consumers share one blob, and all of them get it", async () => {
   const Shown = event("plan.shown", { schema: z.object({ n: z.number(), text: z.string() }) });
-  const { bus, observer, counts } = await payloadHouse();
+  const { bus, observer, counts } = await payloadHarness();
   const got: string[] = [];
   for (const consumer of ["a", "b", "c"]) {
     bus.on(Shown, { consumer }, ({ data }) => void got.push(`${consumer}${data.text.length}`));
@@ -72,7 +72,7 @@ test("C-07: three consumers share one blob, and all of them get it", async () =>
 });
 
 test("a batch handler gets small and large ones together, in order", async () => {
-  const { bus, observer } = await payloadHouse();
+  const { bus, observer } = await payloadHarness();
   const got: number[] = [];
   bus.onBatch(
     Drawn,
@@ -90,7 +90,7 @@ test("a batch handler gets small and large ones together, in order", async () =>
 });
 
 test("a dead letter, its replay, a republish and a schedule all carry the reference", async () => {
-  const { bus, observer } = await payloadHouse();
+  const { bus, observer } = await payloadHarness();
   let healthy = false;
   const got: number[] = [];
   bus.on(Drawn, { consumer: "archive", retry: { maxAttempts: 1 } }, ({ data }) => {
@@ -117,7 +117,7 @@ test("a request with a large command finds its consumer and gets its answer", as
     schema: z.object({ text: z.string() }),
     reply: z.object({ length: z.number() }),
   });
-  const { bus, counts } = await payloadHouse();
+  const { bus, counts } = await payloadHarness();
   bus.on(Measure, { consumer: "measuring" }, ({ data }) => ({ length: data.text.length }));
   await bus.run();
   const answer = await bus.request(Measure, { text: "y".repeat(2_000_000) }, { timeout: "20s" });
@@ -133,7 +133,7 @@ test("a saga can send a command that is too large for a message", async () => {
   const Book = saga("book", { version: 1, input: z.object({ id: z.string() }), key: ({ id }) => id })
     .send("print", Print, () => ({ text: "z".repeat(1_500_000) }))
     .noUndo("printed is printed");
-  const { bus, pool, observer } = await payloadHouse();
+  const { bus, pool, observer } = await payloadHarness();
   bus.on(Print, { consumer: "printing" }, ({ data }) => ({ pages: data.text.length / 1_000 }));
   bus.register(Book);
   await bus.run();
@@ -147,7 +147,7 @@ test("a saga can send a command that is too large for a message", async () => {
 });
 
 test("what is larger than the claim check takes is refused before anything is written", async () => {
-  const { bus, counts } = await payloadHouse({ claimCheck: { maxBytes: 2_000_000 } });
+  const { bus, counts } = await payloadHarness({ claimCheck: { maxBytes: 2_000_000 } });
   await expect(bus.transaction((tx) => tx.publish(Drawn, large(1, 2_100_000)))).rejects.toMatchObject({
     code: "PAYLOAD_TOO_LARGE",
   });
@@ -155,7 +155,7 @@ test("what is larger than the claim check takes is refused before anything is wr
 });
 
 test("without a claim check a large payload is refused with a way out, and a foreign reference is a dead letter", async () => {
-  const { bus, open, observer } = await payloadHouse();
+  const { bus, open, observer } = await payloadHarness();
   const plain = open({ claimCheck: false });
   await expect(plain.transaction((tx) => tx.publish(Drawn, large()))).rejects.toThrow(/claimCheck/);
   await expect(plain.attach(Buffer.from("x"))).rejects.toMatchObject({ code: "CLAIM_STORE_UNKNOWN" });

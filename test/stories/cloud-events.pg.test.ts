@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { CloudEvent, HTTP } from "cloudevents";
 import { createBus, fromCloudEvent, toCloudEvent, toCloudEventJson, type Bus, type Message } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { receiveCloudEvent, tellPartner, transport } from "../../examples/guides/cloud-events.ts";
+import { receiveCloudEvent, notifyPartner, transport } from "../../examples/guides/cloud-events.ts";
 import { OrderPlaced } from "../../examples/guides/contracts.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
@@ -17,7 +17,7 @@ async function setup() {
   return { pool, bus };
 }
 
-async function placed(bus: Bus, orderId: string): Promise<void> {
+async function placeOrder(bus: Bus, orderId: string): Promise<void> {
   await bus.transaction((tx) =>
     tx.publish(OrderPlaced, { orderId, cents: 500 }, { headers: { "x-tenant": "acme ä" } }),
   );
@@ -30,7 +30,7 @@ test("C2: a message that Postgres delivered is a CloudEvent and back again, in b
     seen.push({ ...message, data: JSON.stringify(message.data) });
   });
   await bus.run();
-  await placed(bus, "ORD-1");
+  await placeOrder(bus, "ORD-1");
   await expect.poll(() => seen.length, { timeout: 20_000 }).toBe(1);
   const [message] = seen as [Message];
   expect(message).toMatchObject({ source: "guide", headers: { "x-tenant": "acme ä" } });
@@ -46,16 +46,16 @@ test("C2: a handler can tell a partner, whose SDK understands it", async () => {
   const { bus } = await setup();
   const heard: unknown[] = [];
   const server = createServer((request, response) => {
-    void textOf(request).then((body) => {
+    void readBody(request).then((body) => {
       heard.push(HTTP.toEvent({ headers: request.headers, body }));
       response.end();
     });
   }).listen(0, "127.0.0.1");
   onTestFinished(() => void server.close());
   await once(server, "listening");
-  tellPartner(bus, `http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+  notifyPartner(bus, `http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
   await bus.run();
-  await placed(bus, "ORD-2");
+  await placeOrder(bus, "ORD-2");
   await expect.poll(() => heard.length, { timeout: 20_000 }).toBe(1);
   expect(heard[0]).toMatchObject({
     source: "/guide",
@@ -84,7 +84,7 @@ test("C2: the transport of the guide is one that can be had", () => {
   expect(transport.name).toBe("kafka");
 });
 
-async function textOf(request: IncomingMessage): Promise<string> {
+async function readBody(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
   return Buffer.concat(chunks).toString();

@@ -16,7 +16,7 @@ import {
 import { cloudStore, type ObjectService } from "../../examples/guides/own-store.ts";
 import { exerciseStore } from "../support/stores/exercise-store.ts";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
-import { payloadHouse, temporaryFolder } from "../support/stores/payload-house.ts";
+import { payloadHarness, temporaryFolder } from "../support/stores/payload-harness.ts";
 
 /** A cloud in memory, with pages of ten. */
 function memoryObjects(): ObjectService {
@@ -50,7 +50,7 @@ test("a report travels as a stream, and the collector has nothing to do", async 
   const folder = await temporaryFolder();
   const bytes = randomBytes(500_000);
   await writeFile(join(folder, "report.pdf"), bytes);
-  const { bus, observer } = await payloadHouse({
+  const { bus, observer } = await payloadHarness({
     claimCheck: { store: cloudStore("cloud", memoryObjects()) },
   });
   keepReports(bus, join(folder, "kept.pdf"));
@@ -63,7 +63,7 @@ test("a report travels as a stream, and the collector has nothing to do", async 
 
 test("a service reads what another one stored, once it was given that store", async () => {
   const folder = await temporaryFolder();
-  const { pool, observer } = await payloadHouse();
+  const { pool, observer } = await payloadHarness();
   const options = { service: "orders", database: pool, log: false, observers: [observer] } as const;
   const orders = createBus({
     ...options,
@@ -80,7 +80,7 @@ test("a service reads what another one stored, once it was given that store", as
 });
 
 test("a bus with S3 behind a broker is made without asking anybody", async () => {
-  const { pool } = await payloadHouse();
+  const { pool } = await payloadHarness();
   const bus = busWithS3(pool, new MemoryTransport());
   onTestFinished(async () => void (await bus.stop()));
   expect(bus.payloads).toBeDefined();

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { createBus, permanent, refuse, type Bus, type Phase, type Saga } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { ended } from "../../examples/follow-saga.ts";
+import { waitForEnd } from "../../examples/follow-saga.ts";
 import * as times from "../../examples/guides/saga-times.ts";
 import {
   ChargeCard,
@@ -11,13 +11,13 @@ import {
   ReserveStock,
 } from "../../examples/guides/readme-contracts.ts";
 import { sagaExample } from "../../examples/guides/readme-saga.ts";
-import { OrderShipped, ParcelScanned, type Bank, type Mail } from "../../examples/guides/saga-world.ts";
+import { OrderShipped, ParcelScanned, type Bank, type Mail } from "../../examples/guides/saga-fixture.ts";
 import * as sagas from "../../examples/guides/sagas.ts";
 import { temporaryDatabase } from "../support/database.ts";
 import { until } from "../support/relays.ts";
 
 /** A bank and a post office that write down what they are asked. */
-function world(): { did: string[]; bank: Bank; mail: Mail; broken: Set<string> } {
+function createFixture(): { did: string[]; bank: Bank; mail: Mail; broken: Set<string> } {
   const did: string[] = [];
   const broken = new Set<string>();
   const note = (what: string): void => {
@@ -42,19 +42,19 @@ async function setup() {
   onTestFinished(async () => void (await bus.stop()));
   const rows = async (table: string): Promise<number> =>
     (await pool.query(`select 1 from ${table}`)).rowCount ?? 0;
-  return { bus, pool, rows, ...world() };
+  return { bus, pool, rows, ...createFixture() };
 }
 
 const input = (sku = "tea") => ({ orderId: randomUUID(), sku, cents: 100, patience: 10 });
 
-async function started<I, R, P extends Phase>(bus: Bus, saga: Saga<I, R, P>, given: I): Promise<string> {
+async function startSaga<I, R, P extends Phase>(bus: Bus, saga: Saga<I, R, P>, given: I): Promise<string> {
   return (await bus.transaction((tx) => bus.start(tx, saga, given))).sagaId;
 }
 
-async function cancelled(bus: Bus, sagaId: string): Promise<string> {
+async function cancelSaga(bus: Bus, sagaId: string): Promise<string> {
   await bus.sagas.compensate(sagaId, { actor: "test", reason: "to see the undo" });
   await until(async () => (await bus.sagas.show(sagaId)).status !== "completed");
-  return ended(bus, sagaId);
+  return waitForEnd(bus, sagaId);
 }
 
 test("what a command, a function or a transaction did is undone by the same means", async () => {
@@ -64,13 +64,13 @@ test("what a command, a function or a transaction did is undone by the same mean
   sagas.stockService(bus);
   await bus.run();
   const ids = [
-    await started(bus, command, input()),
-    await started(bus, work, input()),
-    await started(bus, inside, input()),
+    await startSaga(bus, command, input()),
+    await startSaga(bus, work, input()),
+    await startSaga(bus, inside, input()),
   ];
-  for (const id of ids) expect(await ended(bus, id)).toBe("completed");
+  for (const id of ids) expect(await waitForEnd(bus, id)).toBe("completed");
   expect([await rows("guide_reservation"), await rows("guide_order"), did]).toEqual([1, 1, ["charge"]]);
-  for (const id of ids) expect(await cancelled(bus, id)).toBe("compensated");
+  for (const id of ids) expect(await cancelSaga(bus, id)).toBe("compensated");
   expect([await rows("guide_reservation"), await rows("guide_order")]).toEqual([0, 0]);
   expect(did).toEqual(["charge", "refund p1"]);
 });
@@ -81,7 +81,7 @@ test("what nobody knows the outcome of is cancelled by its key", async () => {
   const saga = sagas.byFunction(bank);
   bus.register(saga);
   await bus.run();
-  expect(await ended(bus, await started(bus, saga, input()))).toBe("compensated");
+  expect(await waitForEnd(bus, await startSaga(bus, saga, input()))).toBe("compensated");
   expect(did).toEqual(["charge", "cancel"]);
 });
 
@@ -91,8 +91,8 @@ test("after the pivot it only goes forward, and a person is called when it canno
   const saga = sagas.withPivot(bank, mail);
   bus.register(saga);
   await bus.run();
-  const id = await started(bus, saga, input());
-  expect(await ended(bus, id)).toBe("failed");
+  const id = await startSaga(bus, saga, input());
+  expect(await waitForEnd(bus, id)).toBe("failed");
   expect(await sagas.openIncidents(bus)).toEqual([`with-pivot ${id}, confirm: cannot mail`]);
   broken.clear();
   await sagas.tryAgain(bus, id);
@@ -108,7 +108,7 @@ test("of steps side by side the others are undone when one fails", async () => {
   bus.register(saga);
   sagas.stockService(bus);
   await bus.run();
-  expect(await ended(bus, await started(bus, saga, input("unicorn")))).toBe("compensated");
+  expect(await waitForEnd(bus, await startSaga(bus, saga, input("unicorn")))).toBe("compensated");
   expect(await rows("guide_reservation")).toBe(0);
   expect(did.toSorted()).toEqual(["cancel", "charge", "credit"]);
 });
@@ -119,13 +119,13 @@ test.for(["settled", "skipped"] as const)(
   "an undo that fails for good ends when a person says: %s",
   async (say) => {
     const { bus, bank, broken } = await setup();
-    const saga = sagas.stubborn(bank);
+    const saga = sagas.persistentSaga(bank);
     bus.register(saga);
     await bus.run();
     broken.add("cancel");
-    const id = await started(bus, saga, input());
+    const id = await startSaga(bus, saga, input());
     await bus.sagas.cancel(id, { actor: "test", reason: "to see the undo" });
-    expect(await ended(bus, id)).toBe("failed");
+    expect(await waitForEnd(bus, id)).toBe("failed");
     await decisions[say](bus, id, "pay");
     await until(async () => (await bus.sagas.show(id)).status === "compensated");
     const [incident] = await bus.sagas.incidents({ open: false });
@@ -147,8 +147,8 @@ test("a step may take its time and be tried again", async () => {
   bus.register(saga);
   sagas.stockService(bus);
   await bus.run();
-  const id = await started(bus, saga, input());
-  expect(await ended(bus, id)).toBe("completed");
+  const id = await startSaga(bus, saga, input());
+  expect(await waitForEnd(bus, id)).toBe("completed");
   expect([tries, did]).toEqual([2, ["charge"]]);
   expect((await bus.sagas.show(id)).retryCount).toBe(1);
 });
@@ -159,22 +159,22 @@ test("events are waited for by the key of the saga or by what the wait says; a p
   bus.register(saga, limited);
   await bus.run();
   const given = input();
-  const id = await started(bus, saga, given);
+  const id = await startSaga(bus, saga, given);
   expect(await times.whatItWaitsFor(bus, id)).toMatch(/^running: wait: shipped since 2.*, until 2/);
-  await times.shippedByHand(bus, id, given.orderId);
+  await times.settleShipment(bus, id, given.orderId);
   await bus.transaction((tx) =>
     tx.publish(ParcelScanned, { label: { order: given.orderId }, place: "Ghent" }),
   );
-  expect(await ended(bus, id)).toBe("completed");
+  expect(await waitForEnd(bus, id)).toBe("completed");
   const { steps } = await bus.sagas.show(id);
   expect(steps.at(-1)?.result).toEqual({ parcelId: "on foot", place: "Ghent" });
 
   const other = input();
-  const limitedId = await started(bus, limited, other);
+  const limitedId = await startSaga(bus, limited, other);
   const { deadlineAt, startedAt } = await bus.sagas.show(limitedId);
   expect(Math.round((Date.parse(deadlineAt ?? "") - Date.parse(startedAt)) / 60_000)).toBe(15);
   await bus.transaction((tx) => tx.publish(OrderShipped, { orderId: other.orderId, parcelId: "p" }));
-  expect(await ended(bus, limitedId)).toBe("completed");
+  expect(await waitForEnd(bus, limitedId)).toBe("completed");
 });
 
 test("a delay is a time on the row, which a moved clock passes", async () => {
@@ -182,7 +182,7 @@ test("a delay is a time on the row, which a moved clock passes", async () => {
   const saga = times.pauses(mail);
   bus.register(saga);
   await bus.run();
-  const id = await started(bus, saga, input());
+  const id = await startSaga(bus, saga, input());
   const { dueAt, startedAt, currentStep } = await bus.sagas.show(id);
   expect(currentStep).toBe("cool-off");
   expect(Math.round((Date.parse(dueAt ?? "") - Date.parse(startedAt)) / 60_000)).toBe(15);
@@ -191,7 +191,7 @@ test("a delay is a time on the row, which a moved clock passes", async () => {
        state = jsonb_set(state::jsonb, '{records,cool-off,dueAtMs}', '0')::json where id = $1`,
     [id],
   );
-  expect(await ended(bus, id)).toBe("completed");
+  expect(await waitForEnd(bus, id)).toBe("completed");
   expect(did).toEqual(["mail"]);
 });
 
@@ -200,8 +200,8 @@ test("the bank may say no", async () => {
   const saga = sagas.byFunction({ ...bank, charge: () => Promise.reject(refuse("no money")) });
   bus.register(saga);
   await bus.run();
-  const id = await started(bus, saga, input());
-  expect(await ended(bus, id)).toBe("compensated");
+  const id = await startSaga(bus, saga, input());
+  expect(await waitForEnd(bus, id)).toBe("compensated");
   expect(await bus.sagas.show(id)).toMatchObject({ cause: 'step "pay" failed: no money' });
 });
 
@@ -215,7 +215,7 @@ test("the saga of the README books its order", async () => {
   bus.on(RefundCard, consumer, ({ data }) => void did.push(`refund ${data.orderId}`));
   bus.on(ChargeCard, consumer, ({ data }) => ({ paymentId: `p-${data.orderId}` }));
   const good = await sagaExample(bus, (orderId) => did.push(`tell ${orderId}`), "good");
-  expect(await ended(bus, good)).toBe("completed");
+  expect(await waitForEnd(bus, good)).toBe("completed");
   const { input: first } = await bus.sagas.show(good);
   expect([first, await rows("sales")]).toEqual([{ orderId: "good", cents: 1250 }, 1]);
   expect(did).toEqual(["reserve good", "tell good"]);

@@ -122,7 +122,7 @@ test("a dead letter is told to a function and to an address that can check the s
   const { pool } = await setup();
   const server = await hookServer();
   const heard: string[] = [];
-  const bus = deadLetters.tellingBus(pool, ({ messageId }) => heard.push(messageId), server.url);
+  const bus = deadLetters.notifyingBus(pool, ({ messageId }) => heard.push(messageId), server.url);
   onTestFinished(async () => void (await bus.stop()));
   bus.on(OrderPlaced, { consumer: "none" }, () => {
     throw permanent("never");
@@ -156,13 +156,13 @@ test("handlers of every kind bill an order once each", async () => {
       message(StockCounted, { sku: "tea", count: 1 }),
     ),
   );
-  const reserved = (): Promise<string[]> => column(pool, "select id as found from guide_reservation");
+  const listReserved = (): Promise<string[]> => column(pool, "select id as found from guide_reservation");
   await until(
-    async () => (await bills(pool)).length + (await reserved()).length,
+    async () => (await bills(pool)).length + (await listReserved()).length,
     (count) => count >= 4,
   );
   expect(await bills(pool)).toEqual(["a", "a", "a"]);
-  expect(await reserved()).toEqual(["r-a"]);
+  expect(await listReserved()).toEqual(["r-a"]);
 });
 
 test("retries, verdicts and classes of failure end where the guide says", async () => {
@@ -255,7 +255,7 @@ test("G1: the worker runs the application of the guide and stops cleanly", { tim
   const worker = startCli(["worker", "--app", "examples/guides/running.ts", "--port", "0"], {
     env: { DATABASE_URL: url },
   });
-  await worker.printed("worker.started");
+  await worker.waitForOutput("worker.started");
   await until(
     async () => (await bus.inbox.stats()).length + (await column(pool, subscribed)).length,
     (count) => count > 0,

@@ -16,10 +16,10 @@ const KEYS = 100;
 const PER_KEY = 10;
 const LOCKED = "k0";
 
-type Way = "postgres" | "broker";
+type TransportKind = "postgres" | "broker";
 
 /** A bus whose handler notes each message, and a foreign session that can lock rows. */
-async function setup(way: Way, optimistic: boolean, lease: "2s" | "30s") {
+async function setup(way: TransportKind, optimistic: boolean, lease: "2s" | "30s") {
   const { pool } = await temporaryDatabase({ max: 40 });
   const observer = new RecordingObserver();
   const transport = new MemoryTransport();
@@ -60,7 +60,7 @@ async function progress(pool: pg.Pool): Promise<{ locked: number[]; others: Map<
 
 const inOrder = Array.from({ length: PER_KEY }, (_, n) => n);
 
-test.for<[Way, "relay" | "optimistic", "2s" | "30s"]>([
+test.for<[TransportKind, "relay" | "optimistic", "2s" | "30s"]>([
   ["postgres", "relay", "30s"],
   ["postgres", "relay", "2s"],
   ["postgres", "optimistic", "30s"],

@@ -27,13 +27,13 @@ test("A4: every message has its four headers, filled in by itself, and what it c
   );
   await shop.run();
   await shop.transaction((tx) => tx.publish(Placed, { n: 1 }));
-  type Told = { type: string; id: string; headers: Record<string, string> };
-  const told = () =>
-    rows<Told>(
+  type ReceivedRow = { type: string; id: string; headers: Record<string, string> };
+  const readReceived = () =>
+    rows<ReceivedRow>(
       "select event_type as type, event_id as id, headers from sagabox.outbox_events order by created_at",
     );
-  await expect.poll(async () => (await told()).map(({ type }) => type)).toEqual(["placed", "billed"]);
-  const [cause, effect] = await told();
+  await expect.poll(async () => (await readReceived()).map(({ type }) => type)).toEqual(["placed", "billed"]);
+  const [cause, effect] = await readReceived();
   expect(cause?.headers).toMatchObject({ message_id: cause?.id, causation_id: cause?.id });
   expect(cause?.headers["trace_id"]).toMatch(/^[0-9a-f]{32}$/);
   expect(effect?.headers).toMatchObject({

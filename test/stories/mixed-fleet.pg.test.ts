@@ -1,20 +1,20 @@
 import { createBus, event, saga, type Bus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { Order, Paid, sagaShop } from "../support/saga-shop.ts";
+import { Order, Paid, sagaFixture } from "../support/saga-fixture.ts";
 import { until } from "../support/relays.ts";
 
 const Shipped = event("ship.shipped", { schema: z.object({ orderId: z.string() }), key: (d) => d.orderId });
 
 test("D1: what only the newer members of a consumer can handle waits for them, and is not lost", async () => {
-  const { url, bus: old } = await sagaShop();
+  const { url, bus: old } = await sagaFixture();
   const handled: string[] = [];
-  const busOf = (): Bus => {
+  const openBus = (): Bus => {
     const bus = createBus({ service: "shop", database: url, log: false, lease: 1_000 });
     onTestFinished(() => bus.stop().then(() => undefined));
     return bus;
   };
-  const newer = busOf();
+  const newer = openBus();
   old.on(Paid, { consumer: "mail" }, async () => undefined);
   newer.on(Paid, { consumer: "mail" }, async () => undefined);
   newer.on(Shipped, { consumer: "mail" }, async ({ data }) => void handled.push(data.orderId));
@@ -31,7 +31,7 @@ test("D1: what only the newer members of a consumer can handle waits for them, a
 });
 
 test("F8: in a fleet of two versions that wait for different events, each saga hears its own", async () => {
-  const { url, bus: one, ends } = await sagaShop();
+  const { url, bus: one, ends } = await sagaFixture();
   const first = saga("order", { version: 1, input: Order, key: (i) => i.orderId }).waitFor("paid", Paid, {
     timeout: "1m",
   });

@@ -13,7 +13,7 @@ async function setup(trouble: (orderId: string) => Trouble) {
     "create table ledger (service text not null, entry text not null, order_id text not null)",
   );
   const [orders, stock, payments, shipping] = ["orders", "stock", "payments", "shipping"].map((service) =>
-    busOf(service, pool),
+    openBus(service, pool),
   ) as [Bus, Bus, Bus, Bus];
   const book = "insert into ledger (service, entry, order_id) values ($1, $2, $3)";
 
@@ -50,17 +50,17 @@ async function setup(trouble: (orderId: string) => Trouble) {
   return { pool, orders, stock, payments, shipping };
 }
 
-function busOf(service: string, pool: TemporaryDatabase["pool"]): Bus {
+function openBus(service: string, pool: TemporaryDatabase["pool"]): Bus {
   const bus = createBus({ service, database: pool, log: false });
   onTestFinished(async () => void (await bus.stop()));
   return bus;
 }
 
-function place(bus: Bus, orderId: string) {
+function placeOrder(bus: Bus, orderId: string) {
   return bus.transaction((tx) => tx.publish(shop.OrderPlaced, { orderId }, { correlationId: orderId }));
 }
 
-async function ended(bus: Bus, orderId: string): Promise<FlowPath> {
+async function waitForEnd(bus: Bus, orderId: string): Promise<FlowPath> {
   let path: FlowPath | undefined;
   await until(async () => {
     [path] = await bus.flows.paths(orderId);
@@ -78,7 +78,7 @@ async function ledger(pool: TemporaryDatabase["pool"], orderId: string): Promise
   return rows.map(({ entry }) => entry);
 }
 
-const told = ({ steps }: FlowPath): string[] => {
+const describeSteps = ({ steps }: FlowPath): string[] => {
   const types = new Map(steps.map(({ messageId, type }) => [messageId, type]));
   return steps.map(
     ({ source, type, parent }) => `${source}: ${type}${parent === null ? "" : ` after ${types.get(parent)}`}`,
@@ -88,9 +88,9 @@ const told = ({ steps }: FlowPath): string[] => {
 test("F9: an order that goes well is seen from its placing to its shipment", async () => {
   expect(checkFlow(shop.orderFlow)).toEqual([]);
   const { pool, orders } = await setup(() => "none");
-  await place(orders, "good");
-  const path = await ended(orders, "good");
-  expect(told(path)).toEqual([
+  await placeOrder(orders, "good");
+  const path = await waitForEnd(orders, "good");
+  expect(describeSteps(path)).toEqual([
     "orders: order.placed",
     "stock: stock.reserved after order.placed",
     "payments: payment.captured after stock.reserved",
@@ -104,9 +104,9 @@ test("F9: an order that goes well is seen from its placing to its shipment", asy
 
 test("F9: a payment that fails releases the stock", async () => {
   const { pool, orders } = await setup(() => "payment");
-  await place(orders, "poor");
-  const path = await ended(orders, "poor");
-  expect(told(path)).toEqual([
+  await placeOrder(orders, "poor");
+  const path = await waitForEnd(orders, "poor");
+  expect(describeSteps(path)).toEqual([
     "orders: order.placed",
     "stock: stock.reserved after order.placed",
     "payments: payment.failed after stock.reserved",
@@ -118,15 +118,15 @@ test("F9: a payment that fails releases the stock", async () => {
 
 test("F9: a shipment that fails refunds the payment and releases the stock, each by its own service", async () => {
   const { pool, orders } = await setup(() => "shipment");
-  await place(orders, "far");
-  const path = await ended(orders, "far");
-  expect(told(path).slice(0, 4)).toEqual([
+  await placeOrder(orders, "far");
+  const path = await waitForEnd(orders, "far");
+  expect(describeSteps(path).slice(0, 4)).toEqual([
     "orders: order.placed",
     "stock: stock.reserved after order.placed",
     "payments: payment.captured after stock.reserved",
     "shipping: shipment.failed after payment.captured",
   ]);
-  expect(told(path).slice(4).toSorted()).toEqual([
+  expect(describeSteps(path).slice(4).toSorted()).toEqual([
     "payments: payment.refunded after shipment.failed",
     "stock: stock.released after shipment.failed",
   ]);
@@ -142,16 +142,16 @@ test("F9: a shipment that fails refunds the payment and releases the stock, each
 test("F9: a service that is down shows as what the path waits for, and the path goes on when it is back", async () => {
   const { pool, orders, shipping } = await setup(() => "none");
   await shipping.stop();
-  await place(orders, "late");
+  await placeOrder(orders, "late");
   const stuck = async () =>
     (await orders.flows.unfinished({ idleFor: 0 })).map(({ waitsFor }) => waitsFor[0]?.by);
   await until(async () => (await stuck())[0] === "shipping");
-  const again = busOf("shipping", pool);
+  const again = openBus("shipping", pool);
   again.on(shop.PaymentCaptured, { consumer: "shipping" }, async ({ data }, { publish }) => {
     await publish(shop.ShipmentScheduled, data);
   });
   await again.run();
-  expect((await ended(orders, "late")).status).toBe("completed");
+  expect((await waitForEnd(orders, "late")).status).toBe("completed");
   expect(await stuck()).toEqual([]);
 });
 
@@ -159,8 +159,8 @@ test("F9: events sent again are recorded once, and many orders do not mix", asyn
   const kinds: readonly Trouble[] = ["none", "payment", "shipment"];
   const { pool, orders } = await setup((orderId) => kinds[Number(orderId) % 3] ?? "none");
   const all = Array.from({ length: 30 }, (_, n) => `${n}`);
-  for (const orderId of all) await place(orders, orderId);
-  const paths = await Promise.all(all.map((orderId) => ended(orders, orderId)));
+  for (const orderId of all) await placeOrder(orders, orderId);
+  const paths = await Promise.all(all.map((orderId) => waitForEnd(orders, orderId)));
   const steps = [4, 4, 6];
   expect(paths.map((path) => path.steps.length)).toEqual(all.map((orderId) => steps[Number(orderId) % 3]));
   await orders.republish({ from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 60_000) });

@@ -15,7 +15,7 @@ const refused = {
   message: expect.stringMatching(/^[^\n]*PgBouncer[^\n]*pool_mode = session[^\n]*$/) as string,
 };
 
-async function pooled(mode: PoolMode, migrated = true) {
+async function openPooled(mode: PoolMode, migrated = true) {
   // PgBouncer keeps its connections to the server until it is stopped.
   const { url: direct } = await temporaryDatabase({ migrated, leakGuard: false });
   const bouncer = await startPgBouncer(direct, mode);
@@ -43,19 +43,19 @@ describe.skipIf(missing !== undefined)(`PgBouncer${missing === undefined ? "" : 
   test.each<PoolMode>(["transaction", "statement"])(
     "in %s mode a worker does not start, and says why in one line",
     async (mode) => {
-      const { bus } = await pooled(mode);
+      const { bus } = await openPooled(mode);
       await expect(bus.run({ port: false })).rejects.toMatchObject(refused);
     },
   );
 
   test("in transaction mode bus.transaction says why it fails", async () => {
-    const { bus } = await pooled("transaction");
+    const { bus } = await openPooled("transaction");
     const failure = await firstFailure((n) => bus.transaction((tx) => tx.publish(Paid, { n })));
     expect(failure).toMatchObject(refused);
   });
 
   test("in transaction mode a publish into the caller's own transaction says why it fails", async () => {
-    const { bus, pool } = await pooled("transaction");
+    const { bus, pool } = await openPooled("transaction");
     const failure = await firstFailure(async (n) => {
       const client = await pool.connect();
       try {
@@ -73,7 +73,7 @@ describe.skipIf(missing !== undefined)(`PgBouncer${missing === undefined ? "" : 
   });
 
   test("in transaction mode a publish into a transaction of postgres.js says why it fails", async () => {
-    const { bus, url } = await pooled("transaction");
+    const { bus, url } = await openPooled("transaction");
     const sql = postgres(url, { max: 10 });
     onTestFinished(() => sql.end());
     const failure = await firstFailure((n) => sql.begin((tx) => bus.publish(tx, Paid, { n })));
@@ -81,7 +81,7 @@ describe.skipIf(missing !== undefined)(`PgBouncer${missing === undefined ? "" : 
   });
 
   test("in transaction mode the doctor names the pooler, and exits with 3", async () => {
-    const { url } = await pooled("transaction");
+    const { url } = await openPooled("transaction");
     const { code, stdout } = await cliInProcess(["doctor"], { DATABASE_URL: url });
     expect([code, stdout]).toEqual([
       3,
@@ -90,7 +90,7 @@ describe.skipIf(missing !== undefined)(`PgBouncer${missing === undefined ? "" : 
   });
 
   test("in session mode everything works: migrations, the doctor, publishing and handling", async () => {
-    const { bus, observer, url } = await pooled("session", false);
+    const { bus, observer, url } = await openPooled("session", false);
     await bus.migrate();
     let handled = 0;
     bus.on(Paid, { consumer: "books" }, () => void (handled += 1));

@@ -1,8 +1,8 @@
 import { createBus } from "sagabox";
-import { ring } from "../support/persons-keys.ts";
+import { testKeyRing } from "../support/subject-keys.ts";
 
 // A process that is about to erase somebody, and is killed at the moment that the test chooses.
 const [url = ""] = process.argv.slice(2);
-const bus = createBus({ service: "eraser", database: url, log: false, privacy: { keys: ring() } });
+const bus = createBus({ service: "eraser", database: url, log: false, privacy: { keys: testKeyRing() } });
 process.on("message", () => void bus.privacy.erase("c-ada", { reason: "request" }));
 process.send?.("ready");

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { keyRing } from "sagabox/privacy";
 import { expect, test, vi } from "vitest";
-import { ada, personsBus, personsDatabase, Registered, ring } from "../support/persons.ts";
+import { ada, subjectsBus, subjectsDatabase, Registered, testKeyRing } from "../support/data-subjects.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 import { sweepAll } from "../support/sweep-all.ts";
@@ -9,8 +9,8 @@ import { sweepAll } from "../support/sweep-all.ts";
 const because = { reason: "request 17", actor: "clerk" };
 
 test("C5: whatever is done about persons is in the audit log, with who, why and what came of it", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   await bus.privacy.hold("c-ada", because);
   await expect(bus.privacy.erase("c-ada", because)).rejects.toMatchObject({ code: "PRIVACY_SUBJECT_HELD" });
@@ -40,17 +40,17 @@ test("C5: whatever is done about persons is in the audit log, with who, why and 
 });
 
 test("C5: nothing is handed out without a reason", async () => {
-  const bus = personsBus(await personsDatabase());
+  const bus = subjectsBus(await subjectsDatabase());
   const lines = bus.privacy.export("c-ada", { reason: "" });
   await expect(lines.next()).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
 });
 
 test("C6: with another index key nobody is erased, held, handed out or written, and the error says why", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   const keys = keyRing({ current: "x", keys: { x: randomBytes(32) }, index: randomBytes(32) });
-  const other = personsBus(database, { privacy: { keys } });
+  const other = subjectsBus(database, { privacy: { keys } });
   const refused = { code: "PRIVACY_KEYS_INVALID", message: expect.stringContaining("blind indexes") };
   await expect(other.privacy.erase("c-ada", because)).rejects.toMatchObject(refused);
   await expect(other.privacy.erase("c-ada", { ...because, dryRun: true })).rejects.toMatchObject(refused);
@@ -61,16 +61,16 @@ test("C6: with another index key nobody is erased, held, handed out or written, 
 });
 
 test("C6: the first transaction that is rolled back does not decide which index key counts", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const keys = keyRing({ current: "x", keys: { x: randomBytes(32) }, index: randomBytes(32) });
-  const other = personsBus(database, { privacy: { keys } });
+  const other = subjectsBus(database, { privacy: { keys } });
   const failing = other.transaction(async (tx) => {
     await tx.publish(Registered, ada);
     await tx.publish(Registered, { ...ada, customerId: "c-bob" });
     throw new Error("no");
   });
   await expect(failing).rejects.toThrow("no");
-  const bus = personsBus(database);
+  const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   await expect(other.transaction((tx) => tx.publish(Registered, ada))).rejects.toMatchObject({
     code: "PRIVACY_KEYS_INVALID",
@@ -78,8 +78,8 @@ test("C6: the first transaction that is rolled back does not decide which index 
 });
 
 test("C6: somebody never seen is unknown, not erased; one who comes in an open transaction is erased all the same", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, { privacy: { keys: ring(), cacheTtl: 0 } });
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   await bus.transaction((tx) => tx.publish(Registered, ada));
   expect(await bus.privacy.erase("c-adda", because)).toMatchObject({ outcome: "unknown", known: false });
   expect(await bus.privacy.erase("c-adda", because)).toMatchObject({ outcome: "unknown", known: false });

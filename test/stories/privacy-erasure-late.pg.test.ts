@@ -2,14 +2,14 @@ import { saga, type DataOf } from "sagabox";
 import { SubjectErased } from "sagabox/privacy";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { ada, personsBus, personsDatabase, Registered, ring } from "../support/persons.ts";
+import { ada, subjectsBus, subjectsDatabase, Registered, testKeyRing } from "../support/data-subjects.ts";
 import type { TemporaryDatabase } from "../support/database.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 import { sweepAll } from "../support/sweep-all.ts";
 
 const because = { reason: "request 17", actor: "clerk" };
-const noCache = { privacy: { keys: ring(), cacheTtl: 0 } };
+const noCache = { privacy: { keys: testKeyRing(), cacheTtl: 0 } };
 
 async function liveKeys({ pool }: TemporaryDatabase): Promise<number> {
   return (await pool.query("select from sagabox.subject_key where wrapped is not null")).rowCount ?? 0;
@@ -21,8 +21,8 @@ async function keyIdsInLog({ pool }: TemporaryDatabase): Promise<readonly string
 }
 
 test("SEC-41: an erasure that is reapplied leaves alone what the person gave us since", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, noCache);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, noCache);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   await bus.privacy.erase("c-ada", because);
   const kept = [];
@@ -35,8 +35,8 @@ test("SEC-41: an erasure that is reapplied leaves alone what the person gave us 
 });
 
 test("SEC-41: an erasure restored into a cluster that counts lower is swept once, and by the clock", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, noCache);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, noCache);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   await bus.privacy.erase("c-ada", because);
   await database.pool.query(
@@ -62,9 +62,12 @@ test("SEC-41: an erasure restored into a cluster that counts lower is swept once
 test.each(["repeatable read", "serializable"])(
   "C6: a key seen by an old snapshot (%s) is not kept after its erasure",
   async (isolation) => {
-    const database = await personsDatabase();
-    const bus = personsBus(database);
-    const other = personsBus(database, { service: "other", privacy: { keys: ring(), cacheTtl: "60s" } });
+    const database = await subjectsDatabase();
+    const bus = subjectsBus(database);
+    const other = subjectsBus(database, {
+      service: "other",
+      privacy: { keys: testKeyRing(), cacheTtl: "60s" },
+    });
     await bus.transaction((tx) => tx.publish(Registered, ada));
     const client = await database.pool.connect();
     await client.query(`begin isolation level ${isolation}; select from sagabox.subject_key`);
@@ -78,8 +81,8 @@ test.each(["repeatable read", "serializable"])(
 );
 
 test("C6: keys of transactions that were open are told to other services, once", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, noCache);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, noCache);
   const told: DataOf<typeof SubjectErased>[] = [];
   bus.on(SubjectErased, { consumer: "others" }, ({ data }) => void told.push(data));
   await bus.run();
@@ -98,8 +101,8 @@ test("C6: keys of transactions that were open are told to other services, once",
 });
 
 test("C6: while a transaction is open the tables are not read again and again; at its end once more", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, noCache);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, noCache);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   const open = await database.pool.connect();
   await open.query("begin; select pg_current_xact_id()");
@@ -122,8 +125,8 @@ test("C6: while a transaction is open the tables are not read again and again; a
 });
 
 test("C6: an erasure whose cleaning fails has erased all the same, and says that something is left", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, noCache);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, noCache);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   await database.pool.query("alter table sagabox.dead_letter rename to away");
   expect(await bus.privacy.erase("c-ada", because)).toMatchObject({
@@ -146,8 +149,8 @@ const greeting = saga("greeting", {
   .noUndo("a greeting stays");
 
 test("C6: a saga whose start was open at the erasure is parked by the sweep, one started since is not", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, noCache);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, noCache);
   bus.register(greeting);
   const { sagaId } = await bus.transaction(async (tx) => {
     const started = await bus.start(tx, greeting, { customerId: "c-ada", card: "1" });

@@ -4,12 +4,12 @@ import { expect, test } from "vitest";
 import {
   ada,
   canaries,
-  personsBus,
-  personsDatabase,
-  promised,
+  subjectsBus,
+  subjectsDatabase,
+  createDeferred,
   Registered,
-  ring,
-} from "../support/persons.ts";
+  testKeyRing,
+} from "../support/data-subjects.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 import { sweepAll } from "../support/sweep-all.ts";
 
@@ -17,9 +17,9 @@ const because = { reason: "request 17", actor: "clerk" };
 type Data = DataOf<typeof Registered>;
 
 test("C6: after an erasure the same message is read as erased, and everything else as before", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
-  const first = promised<Data>();
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
+  const first = createDeferred<Data>();
   bus.on(Registered, { consumer: "first" }, ({ data }) => first.resolve(data));
   await bus.run();
   await bus.transaction((tx) => tx.publish(Registered, ada));
@@ -46,9 +46,9 @@ test("C6: after an erasure the same message is read as erased, and everything el
 });
 
 test("C6: the erasure is logged without the person, told to others, and done once", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
-  const told = promised<DataOf<typeof SubjectErased>>();
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
+  const told = createDeferred<DataOf<typeof SubjectErased>>();
   bus.on(SubjectErased, { consumer: "others" }, ({ data }) => told.resolve(data));
   await bus.run();
   await bus.transaction((tx) => tx.publish(Registered, ada));
@@ -68,10 +68,10 @@ test("C6: the erasure is logged without the person, told to others, and done onc
 });
 
 test("C-10: a dead letter replayed after the erasure is handled as erased, without a loop", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
-  const after = promised<Data>();
+  const bus = subjectsBus(database, { observers: [observer] });
+  const after = createDeferred<Data>();
   bus.on(Registered, { consumer: "mail", retry: { maxAttempts: 1 } }, ({ data }) => {
     if (!isErased(data.email)) throw new Error(`customer ${data.customerId} moved`);
     after.resolve(data);
@@ -91,10 +91,13 @@ test("C-10: a dead letter replayed after the erasure is handled as erased, witho
 });
 
 test("C-08: three processes with the key in memory cannot read once they heard, or their time is over", async () => {
-  const database = await personsDatabase(60);
+  const database = await subjectsDatabase(60);
   const heard = await Promise.all(
     [0, 1].map(async (n) => {
-      const bus = personsBus(database, { service: `s${n}`, privacy: { keys: ring(), cacheTtl: "60s" } });
+      const bus = subjectsBus(database, {
+        service: `s${n}`,
+        privacy: { keys: testKeyRing(), cacheTtl: "60s" },
+      });
       const seen: boolean[] = [];
       bus.on(Registered, { consumer: `c${n}` }, ({ data }) => void seen.push(isErased(data.email)));
       await bus.run();
@@ -102,7 +105,7 @@ test("C-08: three processes with the key in memory cannot read once they heard, 
     }),
   );
   // The third does not run and so hears nothing: its time to live is all there is.
-  const deaf = personsBus(database, { service: "deaf", privacy: { keys: ring(), cacheTtl: "1s" } });
+  const deaf = subjectsBus(database, { service: "deaf", privacy: { keys: testKeyRing(), cacheTtl: "1s" } });
   const deafReads = async (): Promise<unknown> => {
     const lines = [];
     for await (const { data } of deaf.privacy.export("c-ada", because)) lines.push(data as Data);
@@ -132,8 +135,8 @@ test("C-08: three processes with the key in memory cannot read once they heard, 
 });
 
 test("C-16: a hold refuses the erasure, whichever comes first is kept", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   expect(await bus.privacy.hold("c-ada", { reason: "case 9", actor: "legal" })).toBe(true);
   expect(await bus.privacy.hold("c-ada", { reason: "case 9", actor: "legal" })).toBe(false);
@@ -146,10 +149,10 @@ test("C-16: a hold refuses the erasure, whichever comes first is kept", async ()
 });
 
 test("C6: a key that an open transaction made is destroyed when it has committed", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
-  const made = promised<void>();
-  const go = promised<void>();
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
+  const made = createDeferred<void>();
+  const go = createDeferred<void>();
   const open = bus.transaction(async (tx) => {
     await tx.publish(Registered, ada, { delay: "1h" });
     made.resolve();
@@ -170,8 +173,8 @@ test("C6: a key that an open transaction made is destroyed when it has committed
 });
 
 test("SEC-41: a restored backup of the keys brings nobody back", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, { privacy: { keys: ring(), cacheTtl: 0 } });
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   await bus.transaction((tx) => tx.publish(Registered, ada, { delay: "1h" }));
   await bus.transaction((tx) => tx.publish(Registered, { ...ada, customerId: "c-bob" }, { delay: "1h" }));
   await database.pool.query("create table backup as select * from sagabox.subject_key");
@@ -195,8 +198,8 @@ test("SEC-41: a restored backup of the keys brings nobody back", async () => {
 });
 
 test("C-11: a ring with a new key rewraps the old data keys, and nothing that was sealed is written again", async () => {
-  const database = await personsDatabase();
-  const old = personsBus(database);
+  const database = await subjectsDatabase();
+  const old = subjectsBus(database);
   for (let n = 0; n < 5; n++) {
     await old.transaction((tx) => tx.publish(Registered, { ...ada, customerId: `c-${n}` }, { delay: "1h" }));
   }
@@ -204,7 +207,7 @@ test("C-11: a ring with a new key rewraps the old data keys, and nothing that wa
   const messages = async (): Promise<unknown> =>
     (await database.pool.query("select id, data from sagabox.scheduled order by id")).rows;
   const before = await messages();
-  const both = personsBus(database, { privacy: { keys: ring("2026-b", "2026-a") } });
+  const both = subjectsBus(database, { privacy: { keys: testKeyRing("2026-b", "2026-a") } });
   const steps: number[] = [];
   const result = await both.privacy.rewrap({ onProgress: ({ rewrapped }) => void steps.push(rewrapped) });
   expect([result, steps]).toEqual([{ rewrapped: 4, left: 0 }, [4]]);
@@ -214,7 +217,7 @@ test("C-11: a ring with a new key rewraps the old data keys, and nothing that wa
     destroyed: 1,
   });
   expect(await messages()).toEqual(before);
-  const alone = personsBus(database, { privacy: { keys: ring("2026-b") } });
+  const alone = subjectsBus(database, { privacy: { keys: testKeyRing("2026-b") } });
   for (const n of [0, 3])
     for await (const { data } of alone.privacy.export(`c-${n}`, because))
       expect((data as Data).email).toBe(ada.email);
@@ -223,8 +226,8 @@ test("C-11: a ring with a new key rewraps the old data keys, and nothing that wa
 });
 
 test("C6: a dry run destroys nothing and says what it would", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, ada));
   const report = await bus.privacy.erase("c-ada", { ...because, dryRun: true });
   expect(report).toMatchObject({ outcome: "dry run", keysDestroyed: 1, erasure: null });
@@ -234,7 +237,7 @@ test("C6: a dry run destroys nothing and says what it would", async () => {
 });
 
 test.each(["", "  ", "x".repeat(2_000)])("C6: %j is no person", async (subject) => {
-  const bus = personsBus(await personsDatabase());
+  const bus = subjectsBus(await subjectsDatabase());
   await expect(bus.privacy.erase(subject, because)).rejects.toMatchObject({
     code: "PRIVACY_SUBJECT_INVALID",
   });

@@ -5,36 +5,43 @@ import { keyRing, type KeyWrapper } from "sagabox/privacy";
 import { isErased } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { serviceKeys, type KeyService } from "../../examples/guides/privacy.ts";
-import { ada, personsBus, personsDatabase, promised, Registered, ring } from "../support/persons.ts";
+import {
+  ada,
+  subjectsBus,
+  subjectsDatabase,
+  createDeferred,
+  Registered,
+  testKeyRing,
+} from "../support/data-subjects.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
 /** A service that is there or not, as the test wants. */
 function switchable() {
-  const inner = ring();
+  const inner = testKeyRing();
   const state = { up: true, calls: 0 };
-  const asked = <T>(answer: () => Promise<T>): Promise<T> => {
+  const countRequest = <T>(answer: () => Promise<T>): Promise<T> => {
     state.calls += 1;
     return state.up ? answer() : new Promise<never>(() => undefined); // a black hole
   };
   const service: KeyService = {
     encrypt: (_, bytes, context) =>
-      asked(async () => (await inner.wrap(bytes, context["sagabox"] ?? "")).wrapped),
+      countRequest(async () => (await inner.wrap(bytes, context["sagabox"] ?? "")).wrapped),
     decrypt: (_, wrapped, context) =>
-      asked(() => inner.unwrap({ keyId: "2026-a", wrapped }, context["sagabox"] ?? "")),
+      countRequest(() => inner.unwrap({ keyId: "2026-a", wrapped }, context["sagabox"] ?? "")),
   };
   return { state, service };
 }
 
 test("C-12: while the key service is away messages wait uncharged, and cached keys go on", async () => {
-  const database = await personsDatabase(40);
+  const database = await subjectsDatabase(40);
   const { state, service } = switchable();
   const keys = serviceKeys(service, "cmk-1");
-  const indexKey = ring().indexKey;
+  const indexKey = testKeyRing().indexKey;
   const observer = new RecordingObserver();
   const options = { keys, indexKey, keyTimeout: 200 };
-  const bus = personsBus(database, { privacy: options, observers: [observer] });
+  const bus = subjectsBus(database, { privacy: options, observers: [observer] });
   const seen: unknown[] = [];
   bus.on(Registered, { consumer: "mail" }, ({ data }) => void seen.push(data.email));
   await bus.run();
@@ -45,8 +52,8 @@ test("C-12: while the key service is away messages wait uncharged, and cached ke
   await expect.poll(() => seen, { timeout: 10_000 }).toEqual([ada.email, "cached"]);
   const refused = bus.transaction((tx) => tx.publish(Registered, { ...ada, customerId: "c-new" }));
   await expect(refused).rejects.toMatchObject({ code: "PRIVACY_KEYS_UNAVAILABLE" });
-  const cold = personsBus(database, { service: "cold", privacy: options, observers: [observer] });
-  const late = promised<unknown>();
+  const cold = subjectsBus(database, { service: "cold", privacy: options, observers: [observer] });
+  const late = createDeferred<unknown>();
   cold.on(Registered, { consumer: "cold" }, ({ data }) => late.resolve(data.email));
   await cold.run();
   await bus.transaction((tx) => tx.publish(Registered, { ...ada, email: "waits" }));
@@ -58,7 +65,7 @@ test("C-12: while the key service is away messages wait uncharged, and cached ke
 });
 
 test("C-11: the current key changes again and again under load, and nothing becomes unreadable", async () => {
-  const database = await personsDatabase(40);
+  const database = await subjectsDatabase(40);
   const names = ["2026-a", "2026-b", "2026-c", "2026-d"];
   const key = (n: number): Uint8Array =>
     Uint8Array.from({ length: 32 }, (_, i) => (i * 11 + n * 41 + 3) % 256);
@@ -68,17 +75,17 @@ test("C-11: the current key changes again and again under load, and nothing beco
   let now = 0;
   const turning: KeyWrapper = {
     currentKeyId: () => names[now] ?? "",
-    wrap: (dataKey, context) => (rings[now] ?? ring()).wrap(dataKey, context),
-    unwrap: (wrapped, context) => (rings[0] ?? ring()).unwrap(wrapped, context),
+    wrap: (dataKey, context) => (rings[now] ?? testKeyRing()).wrap(dataKey, context),
+    unwrap: (wrapped, context) => (rings[0] ?? testKeyRing()).unwrap(wrapped, context),
   };
-  const bus = personsBus(database, { privacy: { keys: turning, indexKey: key(77), cacheTtl: 50 } });
+  const bus = subjectsBus(database, { privacy: { keys: turning, indexKey: key(77), cacheTtl: 50 } });
   const seen = { opened: 0, hidden: 0 };
   bus.on(Registered, { consumer: "mail" }, ({ data }) => {
     seen[data.email === ada.email ? "opened" : "hidden"] += 1;
   });
   await bus.run();
   let published = 0;
-  const publishing = async (from: number): Promise<void> => {
+  const keepPublishing = async (from: number): Promise<void> => {
     for (let n = 0; n < 60; n++) {
       await bus.transaction((tx) =>
         tx.publish(Registered, { ...ada, customerId: `c-${(from * 7 + n) % 25}` }),
@@ -86,11 +93,11 @@ test("C-11: the current key changes again and again under load, and nothing beco
       published += 1;
     }
   };
-  const rotating = async (): Promise<void> => {
+  const keepRotating = async (): Promise<void> => {
     for (now = 1; now < names.length - 1; now++) await bus.privacy.rewrap();
     await bus.privacy.rewrap();
   };
-  await Promise.all([publishing(1), publishing(2), rotating()]);
+  await Promise.all([keepPublishing(1), keepPublishing(2), keepRotating()]);
   await expect.poll(() => seen.opened + seen.hidden, { timeout: 30_000 }).toBe(published);
   expect(seen.hidden).toBe(0);
   await bus.privacy.rewrap();
@@ -98,8 +105,8 @@ test("C-11: the current key changes again and again under load, and nothing beco
 });
 
 test("C6: a process that is killed while it erases has erased, or has not; the rest is done by another", async () => {
-  const database = await personsDatabase(20);
-  const bus = personsBus(database, { privacy: { keys: ring(), cacheTtl: 0 } });
+  const database = await subjectsDatabase(20);
+  const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   await bus.transaction((tx) => tx.publish(Registered, ada, { delay: "1h" }));
   // Whoever updates the keys waits here, so that the other process dies inside its transaction.
   const blocker = await database.pool.connect();

@@ -1,7 +1,7 @@
 import { command, isErased } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { personsBus, personsDatabase, ring } from "../support/persons.ts";
+import { subjectsBus, subjectsDatabase, testKeyRing } from "../support/data-subjects.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -12,8 +12,8 @@ const Locate = command("people.locate", {
 });
 
 test("C6: a command whose person is named by an erased field is answered as erased, and is no dead letter", async () => {
-  const database = await personsDatabase(30);
-  const bus = personsBus(database, { privacy: { keys: ring(), cacheTtl: 0 } });
+  const database = await subjectsDatabase(30);
+  const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   const options = { consumer: "locator", retry: { maxAttempts: 2 } };
   bus.on(Locate, options, async ({ data: { email } }) => {
     if (isErased(email)) return { address: "Canary Street", zone: 7 };
@@ -29,8 +29,8 @@ test("C6: a command whose person is named by an erased field is answered as eras
 });
 
 test("C6: the copy for a person has the sealed replies in it, opened", async () => {
-  const database = await personsDatabase(30);
-  const bus = personsBus(database);
+  const database = await subjectsDatabase(30);
+  const bus = subjectsBus(database);
   bus.on(Locate, { consumer: "locator" }, () => ({ address: "Canary Street", zone: 7 }));
   await bus.run();
   await bus.request(Locate, { email: "ada@canary.example" }, { timeout: "20s" });

@@ -1,21 +1,21 @@
-import { isErased, isSealed, type Json } from "sagabox";
+import { isErased, isEncrypted, type Json } from "sagabox";
 import { expect, test } from "vitest";
 import { RecordingObserver } from "../support/recording-observer.ts";
 import {
   ada,
   canaries,
-  personsBus,
-  promised,
-  personsDatabase,
+  subjectsBus,
+  createDeferred,
+  subjectsDatabase,
   Registered,
-  ring,
+  testKeyRing,
   wholeDatabase,
-} from "../support/persons.ts";
+} from "../support/data-subjects.ts";
 
 test("C6: personal fields are in no table in clear, and the handler gets them", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
-  const got = promised<unknown>();
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
+  const got = createDeferred<unknown>();
   bus.on(Registered, { consumer: "mail", storePayload: true }, ({ data }) => got.resolve(data));
   await bus.run();
   await bus.transaction((tx) => tx.publish(Registered, ada));
@@ -27,8 +27,8 @@ test("C6: personal fields are in no table in clear, and the handler gets them", 
 });
 
 test("C6: null is sealed, absent fields stay absent, whole objects are one value", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, { ...ada, address: undefined }));
   const { rows } = await database.pool.query<{ data: string }>("select data from sagabox.message");
   const data = JSON.parse(rows[0]?.data ?? "") as Record<string, Json>;
@@ -38,22 +38,26 @@ test("C6: null is sealed, absent fields stay absent, whole objects are one value
 });
 
 test("C6: a consumer without keys gets sealed values, typed, and everything else as it is", async () => {
-  const database = await personsDatabase();
-  const publisher = personsBus(database);
-  const reader = personsBus(database, { service: "reader", privacy: {} });
-  const got = promised<(typeof Registered)["~types"]["data"]>();
+  const database = await subjectsDatabase();
+  const publisher = subjectsBus(database);
+  const reader = subjectsBus(database, { service: "reader", privacy: {} });
+  const got = createDeferred<(typeof Registered)["~types"]["data"]>();
   reader.on(Registered, { consumer: "reader" }, ({ data }) => got.resolve(data));
   await reader.run();
   await publisher.transaction((tx) => tx.publish(Registered, ada));
   const data = await got.promise;
-  expect([isSealed(data.email), isErased(data.email), isSealed(data.address)]).toEqual([true, false, true]);
+  expect([isEncrypted(data.email), isErased(data.email), isEncrypted(data.address)]).toEqual([
+    true,
+    false,
+    true,
+  ]);
   expect(data.guests.map(({ seat }) => seat)).toEqual([1, 2]);
   expect(data.plan).toBe("gold");
 });
 
 test("C6: without keys nothing personal is published, and the error says what to do", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, { privacy: {} });
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, { privacy: {} });
   const publishing = bus.transaction((tx) => tx.publish(Registered, ada));
   await expect(publishing).rejects.toMatchObject({
     code: "PRIVACY_KEYS_MISSING",
@@ -63,8 +67,8 @@ test("C6: without keys nothing personal is published, and the error says what to
 });
 
 test("C6: the key of a new person lives and dies with the transaction that made it", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   const keys = async (): Promise<number> =>
     (await database.pool.query("select from sagabox.subject_key")).rowCount ?? 0;
   const failed = bus.transaction(async (tx) => {
@@ -83,13 +87,13 @@ test("C6: the key of a new person lives and dies with the transaction that made 
 });
 
 test("C6: transactions that meet new persons at once, in opposite order, wait for nobody", async () => {
-  const database = await personsDatabase(30);
-  const bus = personsBus(database);
-  const all = promised<void>();
+  const database = await subjectsDatabase(30);
+  const bus = subjectsBus(database);
+  const all = createDeferred<void>();
   const seen: string[] = [];
-  const done = promised<void>();
+  const done = createDeferred<void>();
   bus.on(Registered, { consumer: "mail" }, ({ data: { email } }) => {
-    if (seen.push(isSealed(email) || isErased(email) ? "hidden" : email) === 40) done.resolve();
+    if (seen.push(isEncrypted(email) || isErased(email) ? "hidden" : email) === 40) done.resolve();
   });
   await bus.run();
   let open = 0;
@@ -113,9 +117,9 @@ test("C6: transactions that meet new persons at once, in opposite order, wait fo
 });
 
 test("SEC-42: a value moved to another field or message is a dead letter at once, with one kind of error", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
+  const bus = subjectsBus(database, { observers: [observer] });
   bus.on(Registered, { consumer: "mail" }, () => undefined);
   await bus.transaction(async (tx) => {
     await tx.publish(Registered, ada, { id: "moved", delay: "1s" });
@@ -151,9 +155,9 @@ test("SEC-42: a value moved to another field or message is a dead letter at once
 });
 
 test("C-15: what a handler throws about a person is written without the person", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
+  const bus = subjectsBus(database, { observers: [observer] });
   bus.on(Registered, { consumer: "mail", retry: { maxAttempts: 1 } }, ({ data }) => {
     throw new Error(`cannot write to ${data.email as string}`);
   });
@@ -166,10 +170,10 @@ test("C-15: what a handler throws about a person is written without the person",
 });
 
 test("C6: batches of handlers get opened data", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   const seen: unknown[] = [];
-  const done = promised<void>();
+  const done = createDeferred<void>();
   bus.onBatch(Registered, { consumer: "bulk" }, (messages) => {
     seen.push(...messages.map(({ data }) => data.email));
     if (seen.length >= 10) done.resolve();
@@ -183,27 +187,27 @@ test("C6: batches of handlers get opened data", async () => {
 });
 
 test("C-11: what an old ring sealed, a ring with more keys opens, and the other way round not without the key", async () => {
-  const database = await personsDatabase();
-  const old = personsBus(database);
+  const database = await subjectsDatabase();
+  const old = subjectsBus(database);
   const observer = new RecordingObserver();
-  const lacking = personsBus(database, { privacy: { keys: ring("2026-b") }, observers: [observer] });
-  const got = promised<unknown>();
+  const lacking = subjectsBus(database, { privacy: { keys: testKeyRing("2026-b") }, observers: [observer] });
+  const got = createDeferred<unknown>();
   lacking.on(Registered, { consumer: "mail" }, ({ data }) => got.resolve(data.email));
   await lacking.run();
   await old.transaction((tx) => tx.publish(Registered, ada));
   const [retried] = await observer.until("consumer.retried");
   expect(retried).toMatchObject({ charged: false });
   await lacking.stop();
-  const both = personsBus(database, { privacy: { keys: ring("2026-b", "2026-a") } });
+  const both = subjectsBus(database, { privacy: { keys: testKeyRing("2026-b", "2026-a") } });
   both.on(Registered, { consumer: "mail" }, ({ data }) => got.resolve(data.email));
   await both.run();
   expect(await got.promise).toBe(ada.email);
 });
 
 test("C6: a process that handles personal data without keys says so at its start", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer], privacy: {} });
+  const bus = subjectsBus(database, { observers: [observer], privacy: {} });
   bus.on(Registered, { consumer: "mail" }, () => undefined);
   await bus.run();
   expect(observer.of("consumer.sealed")).toEqual([{ consumer: "mail", type: Registered.name }]);

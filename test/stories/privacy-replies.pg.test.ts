@@ -1,7 +1,7 @@
-import { command, isErased, isSealed, saga } from "sagabox";
+import { command, isErased, isEncrypted, saga } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { canaries, personsBus, personsDatabase, wholeDatabase } from "../support/persons.ts";
+import { canaries, subjectsBus, subjectsDatabase, wholeDatabase } from "../support/data-subjects.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -14,8 +14,8 @@ const Lookup = command("people.lookup", {
 const answer = { address: { city: "Canaryville" }, plan: "gold" };
 
 test("C6: the personal fields of a reply are sealed in the reply, the inbox and the table, and opened for who asked", async () => {
-  const database = await personsDatabase(30);
-  const bus = personsBus(database);
+  const database = await subjectsDatabase(30);
+  const bus = subjectsBus(database);
   bus.on(Lookup, { consumer: "lookup" }, () => answer);
   await bus.run();
   const reply = await bus.request(Lookup, { customerId: "c-ada" }, { timeout: "20s", id: "ask-1" });
@@ -29,20 +29,20 @@ test("C6: the personal fields of a reply are sealed in the reply, the inbox and 
 });
 
 test("C6: the reply that lies ready for whoever asked is sealed", async () => {
-  const database = await personsDatabase(40);
-  const bus = personsBus(database);
+  const database = await subjectsDatabase(40);
+  const bus = subjectsBus(database);
   bus.on(Lookup, { consumer: "lookup" }, () => answer);
   await bus.run();
   await bus.request(Lookup, { customerId: "c-ada" }, { timeout: "20s", id: "ask-2" });
   await bus.stop();
   const stored = await database.pool.query<{ body: string }>("select body from sagabox.reply");
   const { reply } = JSON.parse(stored.rows[0]?.body ?? "") as { reply: { address: unknown } };
-  expect(isSealed(reply.address)).toBe(true);
+  expect(isEncrypted(reply.address)).toBe(true);
 });
 
 test("C6: a saga works with the opened reply and keeps it sealed", async () => {
-  const database = await personsDatabase(30);
-  const bus = personsBus(database);
+  const database = await subjectsDatabase(30);
+  const bus = subjectsBus(database);
   const subject = ({ customerId }: { customerId: string }): string => customerId;
   const asking = saga("asking", {
     version: 1,

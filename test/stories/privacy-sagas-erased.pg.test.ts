@@ -1,14 +1,14 @@
 import { event, saga } from "sagabox";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { personsBus, personsDatabase, ring, wholeDatabase } from "../support/persons.ts";
+import { subjectsBus, subjectsDatabase, testKeyRing, wholeDatabase } from "../support/data-subjects.ts";
 import type { TemporaryDatabase } from "../support/database.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 
 const subject = ({ customerId }: { customerId: string }): string => customerId;
 const input = z.object({ customerId: z.string() });
 const ERASED = "the person it was about was erased";
-const fresh = { privacy: { keys: ring(), cacheTtl: 0 } };
+const fresh = { privacy: { keys: testKeyRing(), cacheTtl: 0 } };
 
 /** What is left when a key was made by a transaction that was open while its person was erased. */
 async function destroyKeys({ pool }: TemporaryDatabase): Promise<void> {
@@ -21,19 +21,19 @@ async function parkedLines({ pool }: TemporaryDatabase, id: string): Promise<num
 }
 
 test("C6: a saga whose person is found to be erased is parked once, for a person to end it", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
   const local = saga("local", { version: 1, input, key: subject, personal: { subject } })
     .run("look", () => ({ ok: 1 }))
     .pivot();
-  const starter = personsBus(database);
+  const starter = subjectsBus(database);
   starter.register(local);
   const { sagaId } = await starter.transaction((tx) => starter.start(tx, local, { customerId: "c-late" }));
   await destroyKeys(database);
-  const worker = personsBus(database, { ...fresh, observers: [observer] });
+  const worker = subjectsBus(database, { ...fresh, observers: [observer] });
   worker.register(local);
   await worker.run();
-  const mail = async (): Promise<number> =>
+  const countPendingInputs = async (): Promise<number> =>
     (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
   await expect.poll(() => parkedLines(database, sagaId), { timeout: 8_000 }).toBe(1);
   expect(await worker.sagas.show(sagaId)).toMatchObject({ status: "failed", incident: { error: ERASED } });
@@ -43,16 +43,16 @@ test("C6: a saga whose person is found to be erased is parked once, for a person
      values ('late', 'local', $1, 'test', '{"kind":"tick"}', 'infinity')`,
     [sagaId],
   );
-  await expect.poll(mail, { timeout: 8_000 }).toBe(0);
+  await expect.poll(countPendingInputs, { timeout: 8_000 }).toBe(0);
   expect(await parkedLines(database, sagaId)).toBe(1);
   expect(await worker.privacy.endSaga(sagaId, { actor: "clerk", reason: "erased" })).toBe(true);
   expect(await worker.sagas.show(sagaId)).toMatchObject({ status: "compensated", incident: null });
 }, 20_000);
 
 test("C6: a saga whose person is erased while it is in hand is let go and parked", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { ...fresh, observers: [observer] });
+  const bus = subjectsBus(database, { ...fresh, observers: [observer] });
   const moving = saga("moving", { version: 1, input, key: subject, personal: { subject } })
     .run("first", () => destroyKeys(database))
     .noUndo("erased is erased")
@@ -67,8 +67,8 @@ test("C6: a saga whose person is erased while it is in hand is let go and parked
 }, 20_000);
 
 test("C6: an event about another person, erased before the saga read it, still moves the saga", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, fresh);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, fresh);
   const Assigned = event("zoo.assigned", {
     schema: z.object({ order: z.string(), courier: z.string(), phones: z.array(z.string()) }),
     key: ({ order }) => order,
@@ -88,9 +88,9 @@ test("C6: an event about another person, erased before the saga read it, still m
   await bus.transaction((tx) =>
     tx.publish(Assigned, { order: "o-1", courier: "c-bob", phones: ["555-CANARY"] }),
   );
-  const mail = async (): Promise<number> =>
+  const countPendingInputs = async (): Promise<number> =>
     (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
-  await expect.poll(mail, { timeout: 8_000 }).toBe(1);
+  await expect.poll(countPendingInputs, { timeout: 8_000 }).toBe(1);
   expect(await wholeDatabase(database)).not.toContain("555-CANARY");
   await bus.privacy.erase("c-bob", { reason: "request" });
   const { sagaId } = await bus.transaction((tx) =>

@@ -2,7 +2,7 @@ import { event, saga, type BusOptions } from "sagabox";
 import type { KeyWrapper } from "sagabox/privacy";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { personsBus, personsDatabase, promised, ring } from "../support/persons.ts";
+import { subjectsBus, subjectsDatabase, createDeferred, testKeyRing } from "../support/data-subjects.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 
 const input = z.object({ customerId: z.string(), email: z.string() });
@@ -11,7 +11,7 @@ const subject = ({ customerId }: { customerId: string }): string => customerId;
 
 /** Keys whose keeper does as the test says before it answers. */
 function keptBy(answering: () => Promise<void>): Partial<BusOptions> {
-  const inner = ring();
+  const inner = testKeyRing();
   const keys: KeyWrapper = {
     currentKeyId: () => inner.currentKeyId(),
     wrap: (key, context) => inner.wrap(key, context),
@@ -28,15 +28,15 @@ const paying = saga("paying", { version: 1, input, key: subject, personal: { sub
   .pivot();
 
 test("C6: a saga that could not be opened because the keys were away is not taken for one that kills", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   let away = true;
   const options = keptBy(() => (away ? Promise.reject(new Error("away")) : Promise.resolve()));
-  const starter = personsBus(database);
+  const starter = subjectsBus(database);
   starter.register(paying);
   const { sagaId } = await starter.transaction((tx) => starter.start(tx, paying, ada));
   await database.pool.query("update sagabox.saga_instance set claims = 3"); // one more is still no suspicion
   const observer = new RecordingObserver();
-  const worker = personsBus(database, { ...options, observers: [observer] });
+  const worker = subjectsBus(database, { ...options, observers: [observer] });
   worker.register(paying);
   await worker.run();
   await observer.until("saga.failed", 2);
@@ -50,9 +50,9 @@ test("C6: a saga that could not be opened because the keys were away is not take
 }, 20_000);
 
 test("C6: while the keeper of the keys does not answer, sagas about nobody go on", async () => {
-  const database = await personsDatabase();
-  const asked = promised<undefined>();
-  const answered = promised<undefined>();
+  const database = await subjectsDatabase();
+  const asked = createDeferred<undefined>();
+  const answered = createDeferred<undefined>();
   const options = keptBy(async () => {
     asked.resolve(undefined);
     await answered.promise;
@@ -60,19 +60,19 @@ test("C6: while the keeper of the keys does not answer, sagas about nobody go on
   const plain = saga("plain", { version: 1, input: z.object({ id: z.string() }), key: ({ id }) => id })
     .run("count", () => ({ counted: 1 }))
     .pivot();
-  const starter = personsBus(database);
+  const starter = subjectsBus(database);
   starter.register(paying, plain);
   const about = await starter.transaction((tx) => starter.start(tx, paying, ada));
-  const worker = personsBus(database, options);
+  const worker = subjectsBus(database, options);
   worker.register(paying, plain);
   await worker.run();
   await asked.promise;
   const { sagaId } = await starter.transaction((tx) => starter.start(tx, plain, { id: "p" }));
-  const statusOf = async (id: string): Promise<unknown> =>
+  const readStatus = async (id: string): Promise<unknown> =>
     (await database.pool.query("select status from sagabox.saga_instance where id = $1", [id])).rows[0];
-  await expect.poll(() => statusOf(sagaId), { timeout: 8_000 }).toEqual({ status: "completed" });
+  await expect.poll(() => readStatus(sagaId), { timeout: 8_000 }).toEqual({ status: "completed" });
   answered.resolve(undefined);
-  await expect.poll(() => statusOf(about.sagaId), { timeout: 8_000 }).toEqual({ status: "completed" });
+  await expect.poll(() => readStatus(about.sagaId), { timeout: 8_000 }).toEqual({ status: "completed" });
 }, 20_000);
 
 const failing = {
@@ -82,8 +82,8 @@ const failing = {
 };
 
 test("C6: what a saga's own search for its person throws is not repeated", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   const nameless = saga("nameless", { version: 1, input, key: subject, personal: failing })
     .run("pay", () => ({ paid: true }))
     .pivot();
@@ -96,9 +96,9 @@ test("C6: what a saga's own search for its person throws is not repeated", async
 });
 
 test("C6: a child whose person cannot be found fails its step, and the parent goes on from there", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
+  const bus = subjectsBus(database, { observers: [observer] });
   const child = saga("child", { version: 1, input, key: subject, personal: failing })
     .run("pay", () => ({ paid: true }))
     .pivot();
@@ -117,8 +117,8 @@ test("C6: a child whose person cannot be found fails its step, and the parent go
 }, 20_000);
 
 test("C6: an early event whose person is named only in what was erased is kept without them", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, { privacy: { keys: ring(), cacheTtl: 0 } });
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   const Moved = event("people.moved", {
     schema: z.object({ order: z.string(), email: z.string() }),
     key: ({ order }) => order,
@@ -140,9 +140,9 @@ test("C6: an early event whose person is named only in what was erased is kept w
     // Erased before anybody could read it.
     await tx.query("update sagabox.subject_key set wrapped = null, kek_id = null, erased_at = now()");
   });
-  const mail = async (): Promise<number> =>
+  const countPendingInputs = async (): Promise<number> =>
     (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
-  await expect.poll(mail, { timeout: 8_000 }).toBe(1);
+  await expect.poll(countPendingInputs, { timeout: 8_000 }).toBe(1);
   const { sagaId } = await bus.transaction((tx) =>
     bus.start(tx, order, { order: "o-1", customerId: "c-ada" }),
   );

@@ -1,7 +1,14 @@
 import { command, event, permanent, saga, type DataOf } from "sagabox";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { canaries, personsBus, personsDatabase, promised, ring, wholeDatabase } from "../support/persons.ts";
+import {
+  canaries,
+  subjectsBus,
+  subjectsDatabase,
+  createDeferred,
+  testKeyRing,
+  wholeDatabase,
+} from "../support/data-subjects.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 
 const Greet = command("people.greet", {
@@ -28,11 +35,11 @@ const welcome = saga("welcome", { version: 1, input, key: subject, personal: { s
   .noUndo("a note stays");
 
 test("C6: everything a saga about a person holds is sealed, and it runs as any other", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
+  const bus = subjectsBus(database, { observers: [observer] });
   bus.register(welcome);
-  const greeted = promised<DataOf<typeof Greet>>();
+  const greeted = createDeferred<DataOf<typeof Greet>>();
   bus.on(Greet, { consumer: "greeter" }, ({ data }) => {
     greeted.resolve(data);
     return { letter: "sent" };
@@ -55,7 +62,7 @@ test("C6: everything a saga about a person holds is sealed, and it runs as any o
     lines.push([kind, JSON.stringify(data).includes(ada.email)]);
   expect(lines).toContainEqual(["saga", true]);
 
-  const blind = personsBus(database, { privacy: {} });
+  const blind = subjectsBus(database, { privacy: {} });
   expect((await blind.sagas.show(sagaId)).input).toBe("[sealed]");
   await bus.privacy.erase("c-ada", { reason: "request" });
   expect((await bus.sagas.show(sagaId)).input).toBe("[erased]");
@@ -68,15 +75,15 @@ test("C6: everything a saga about a person holds is sealed, and it runs as any o
 });
 
 test("C6: an event that came before its saga is kept sealed, and found", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   bus.register(welcome);
   bus.on(Greet, { consumer: "greeter" }, () => ({ letter: "sent" }));
   await bus.run();
   await bus.transaction((tx) => tx.publish(Confirmed, { customerId: "c-ada", name: "Canary Babbage" }));
-  const mail = async (): Promise<number> =>
+  const countPendingInputs = async (): Promise<number> =>
     (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
-  await expect.poll(mail, { timeout: 10_000 }).toBe(1);
+  await expect.poll(countPendingInputs, { timeout: 10_000 }).toBe(1);
   const text = await wholeDatabase(database);
   expect(canaries.filter((canary) => text.includes(canary))).toEqual([]);
   const { sagaId } = await bus.transaction((tx) => bus.start(tx, welcome, ada));
@@ -84,9 +91,9 @@ test("C6: an event that came before its saga is kept sealed, and found", async (
 });
 
 test("C6: what goes wrong in a saga about a person is told without the person", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
+  const bus = subjectsBus(database, { observers: [observer] });
   const failing = saga("failing", { version: 1, input, key: subject, personal: { subject } })
     .run("write", ({ input: { email } }) => {
       throw permanent(`no letter box for ${email}`);
@@ -114,8 +121,8 @@ test("C6: what goes wrong in a saga about a person is told without the person", 
 });
 
 test("C6: a person with a running saga is erased by force only; the saga is parked and can be ended", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database);
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database);
   bus.register(welcome);
   bus.on(Greet, { consumer: "greeter" }, () => ({ letter: "sent" }));
   await bus.run();
@@ -144,20 +151,20 @@ test("C6: a person with a running saga is erased by force only; the saga is park
 });
 
 test("C6: a saga that takes in personal data must say whose, and needs keys", async () => {
-  const database = await personsDatabase();
+  const database = await subjectsDatabase();
   expect(() =>
     saga("silent", { version: 1, input, key: subject }).waitFor("confirmed", Confirmed, { timeout: "1h" }),
   ).toThrowError(/personal/);
-  const bus = personsBus(database, { privacy: {} });
+  const bus = subjectsBus(database, { privacy: {} });
   bus.register(welcome);
   const starting = bus.transaction((tx) => bus.start(tx, welcome, ada));
   await expect(starting).rejects.toMatchObject({ code: "PRIVACY_KEYS_MISSING" });
 });
 
 test("C-08: a process without keys leaves sagas about persons to those who have them", async () => {
-  const database = await personsDatabase(40);
-  const blind = personsBus(database, { service: "people", worker: "blind", privacy: {} });
-  const seeing = personsBus(database, { privacy: { keys: ring() } });
+  const database = await subjectsDatabase(40);
+  const blind = subjectsBus(database, { service: "people", worker: "blind", privacy: {} });
+  const seeing = subjectsBus(database, { privacy: { keys: testKeyRing() } });
   const local = saga("local", { version: 1, input, key: subject, personal: { subject } })
     .run("look", ({ input: { email } }) => ({ length: email.length }))
     .pivot();

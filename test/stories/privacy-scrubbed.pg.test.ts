@@ -1,7 +1,7 @@
 import { command, permanent } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { ada, personsBus, personsDatabase, Registered } from "../support/persons.ts";
+import { ada, subjectsBus, subjectsDatabase, Registered } from "../support/data-subjects.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -15,9 +15,9 @@ const Lookup = command("people.lookup", {
 });
 
 test("C6: an erasure takes every result in clear, whatever it looks like, and leaves what is sealed", async () => {
-  const database = await personsDatabase(40);
+  const database = await subjectsDatabase(40);
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
+  const bus = subjectsBus(database, { observers: [observer] });
   const results = {
     total: { $total: "c-ada owes 7" },
     alike: { $sealed: "c-ada" },
@@ -44,9 +44,9 @@ test("C6: an erasure takes every result in clear, whatever it looks like, and le
 });
 
 test("C6: an erasure takes the errors of messages that will be tried again, and of nobody else's", async () => {
-  const database = await personsDatabase(40);
+  const database = await subjectsDatabase(40);
   const observer = new RecordingObserver();
-  const bus = personsBus(database, { observers: [observer] });
+  const bus = subjectsBus(database, { observers: [observer] });
   const retry = { maxAttempts: 3, firstDelay: "1h", maxDelay: "1h" } as const;
   bus.on(Registered, { consumer: "mail", retry }, ({ data }) => {
     throw new Error(`customer ${data.customerId} moved`);
@@ -66,8 +66,8 @@ test("C6: an erasure takes the errors of messages that will be tried again, and 
 });
 
 test("C6: the same is true of what could not be sent", async () => {
-  const database = await personsDatabase();
-  const bus = personsBus(database, { outbox: { optimistic: false } });
+  const database = await subjectsDatabase();
+  const bus = subjectsBus(database, { outbox: { optimistic: false } });
   for (const who of [ada, bob])
     await bus.transaction((tx) => tx.publish(Registered, who, { id: who.customerId }));
   await database.pool.query(
@@ -84,8 +84,8 @@ test("C6: the same is true of what could not be sent", async () => {
 });
 
 test("C6: why a request failed is taken too, from its dead letter and where the answer waits", async () => {
-  const database = await personsDatabase(40);
-  const bus = personsBus(database);
+  const database = await subjectsDatabase(40);
+  const bus = subjectsBus(database);
   bus.on(Lookup, { consumer: "lookup" }, ({ data }) => {
     throw permanent(`nobody is called ${JSON.stringify(data)} in town`);
   });

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { followReplayRunbook } from "../support/replay-runbook-story.ts";
+import { followReplayRunbook } from "../support/replay-runbook-suite.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
 

@@ -9,7 +9,7 @@ const Note = command("ask.note", { schema: z.object({ text: z.string() }) });
 
 const database = (): Promise<TemporaryDatabase> => temporaryDatabase({ max: 40, migrated: true });
 
-async function running(pool: TemporaryDatabase["pool"], transport: Transport): Promise<Bus> {
+async function startBus(pool: TemporaryDatabase["pool"], transport: Transport): Promise<Bus> {
   const bus = createBus({ service: "shop", database: pool, transport, log: false });
   onTestFinished(async () => void (await bus.stop()));
   await bus.migrate();
@@ -27,7 +27,7 @@ test("B8: the timeout bounds the call also while the broker that brings replies 
     await open;
     return subscribe(...given);
   };
-  const bus = await running(pool, transport);
+  const bus = await startBus(pool, transport);
   const began = performance.now();
   await expect(bus.request(Reserve, { sku: "a" }, { timeout: 200 })).rejects.toMatchObject({
     code: "REQUEST_TIMEOUT",
@@ -43,7 +43,7 @@ test("B8: the timeout bounds the call also while the broker that brings replies 
 
 test("B8: the timeout bounds the call also while there is no connection to send with, and nothing is sent later", async () => {
   const { pool } = await database();
-  const bus = await running(pool, new MemoryTransport());
+  const bus = await startBus(pool, new MemoryTransport());
   await bus.request(Note, { text: "first" }, { timeout: 100 }).catch(() => undefined);
   const connect = pool.connect.bind(pool);
   let free: () => void = () => undefined;

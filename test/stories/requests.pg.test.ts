@@ -15,7 +15,7 @@ const Noted = event("ask.noted", { schema: z.object({ text: z.string() }) });
 
 const database = (): Promise<TemporaryDatabase> => temporaryDatabase({ max: 40, migrated: true });
 
-function busOf(pool: TemporaryDatabase["pool"], options: Partial<BusOptions> = {}): Bus {
+function openBus(pool: TemporaryDatabase["pool"], options: Partial<BusOptions> = {}): Bus {
   const bus = createBus({ service: "shop", database: pool, log: false, ...options });
   onTestFinished(async () => void (await bus.stop()));
   return bus;
@@ -40,7 +40,7 @@ test.each([true, false])(
   "B8: asked and answered in one process, optimistic sending %s",
   async (optimistic) => {
     const { pool } = await database();
-    const bus = busOf(pool, { outbox: { optimistic } });
+    const bus = openBus(pool, { outbox: { optimistic } });
     stock(bus);
     await start(bus);
     const replies = await Promise.all(
@@ -57,8 +57,8 @@ test.each([true, false])(
   async (optimistic) => {
     const transport = new MemoryTransport();
     const [one, two] = [await database(), await database()];
-    const asking = busOf(one.pool, { transport, outbox: { optimistic } });
-    const answering = busOf(two.pool, { service: "stock", transport, outbox: { optimistic } });
+    const asking = openBus(one.pool, { transport, outbox: { optimistic } });
+    const answering = openBus(two.pool, { service: "stock", transport, outbox: { optimistic } });
     stock(answering);
     await start(answering, asking);
     expect(await asking.request(Reserve, { sku: "a" }, { timeout: "10s" })).toEqual({ reservationId: "r-a" });
@@ -71,8 +71,8 @@ test.each([true, false])(
 
 test("B8: whichever instance gets the reply, the one that asked hears of it", async () => {
   const { pool } = await temporaryDatabase({ max: 90, migrated: true });
-  const instances = [busOf(pool), busOf(pool)];
-  const answering = busOf(pool, { service: "stock" });
+  const instances = [openBus(pool), openBus(pool)];
+  const answering = openBus(pool, { service: "stock" });
   stock(answering);
   await start(...instances, answering);
   const asked = Array.from({ length: 60 }, (_, n) => {
@@ -91,7 +91,7 @@ test("B8: whichever instance gets the reply, the one that asked hears of it", as
 test("B8: effect and reply are one: what the handler wrote is there when the reply is", async () => {
   const { pool } = await database();
   await pool.query("create table note (text text)");
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   bus.on(Note, { consumer: "notes" }, async ({ data: { text } }, { tx, publish }) => {
     await tx.query("insert into note values ($1)", [text]);
     await publish(Noted, { text });
@@ -103,7 +103,7 @@ test("B8: effect and reply are one: what the handler wrote is there when the rep
 
 test("B8: a command that is given up is told with its reason, after its last attempt", async () => {
   const { pool } = await database();
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   let attempts = 0;
   bus.on(Reserve, { consumer: "stock", retry: { maxAttempts: 3, firstDelay: 10 } }, () => {
     attempts += 1;
@@ -129,7 +129,7 @@ test("B8: a command that is given up is told with its reason, after its last att
 
 test("B8: a request that nobody answers times out, and says that the command may still be carried out", async () => {
   const { pool } = await database();
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   await start(bus);
   // Long enough for it to be sent, whatever else the machine does.
   const asked = bus.request(Reserve, { sku: "a" }, { timeout: 3_000, id: "request-1" });
@@ -143,11 +143,11 @@ test("B8: a request that nobody answers times out, and says that the command may
 
 test("B8: asked again with the same id, the reply comes and the effect is not repeated", async () => {
   const { pool } = await database();
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   await start(bus);
   const again = (timeout: number) => bus.request(Reserve, { sku: "a" }, { timeout, id: "request-1" });
   await again(100).catch((error: unknown) => expect(isSagaboxError(error, "REQUEST_TIMEOUT")).toBe(true));
-  const late = busOf(pool, { service: "stock" });
+  const late = openBus(pool, { service: "stock" });
   const handled = stock(late);
   await start(late);
   expect(await again(10_000)).toEqual({ reservationId: "r-a" });
@@ -157,7 +157,7 @@ test("B8: asked again with the same id, the reply comes and the effect is not re
 
 test("B8: replies and requests delivered twice change nothing", async () => {
   const { pool } = await database();
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   const handled = stock(bus);
   await start(bus);
   const { reservationId } = await bus.request(Reserve, { sku: "a" }, { timeout: "10s" });
@@ -171,7 +171,7 @@ test("B8: replies and requests delivered twice change nothing", async () => {
 test("B8: handlers in batches and handlers of one statement answer as well", async () => {
   const { pool } = await database();
   await pool.query("create table note (text text)");
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   bus.on(Reserve, { consumer: "stock", batch: { size: 10, wait: 20 } }, ({ data: { sku } }) => ({
     reservationId: sku,
   }));
@@ -197,7 +197,7 @@ test("B8: handlers in batches and handlers of one statement answer as well", asy
 
 test("B8: nobody waits inside a handler or a transaction", async () => {
   const { pool } = await database();
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   let refusal: unknown;
   bus.on(Note, { consumer: "notes" }, async () => {
     refusal = await bus.request(Reserve, { sku: "a" }, { timeout: "1s" }).catch((error: unknown) => error);
@@ -216,7 +216,7 @@ test("B8: a request that the broker refuses fails at once instead of timing out"
   transport.answer = () => "refused";
   transport.subscribe = () =>
     Promise.resolve({ pause: async () => {}, close: async () => {}, health: () => ({ ok: true }) });
-  const bus = busOf(pool, { transport });
+  const bus = openBus(pool, { transport });
   await start(bus);
   await expect(bus.request(Reserve, { sku: "a" }, { timeout: "20s" })).rejects.toMatchObject({
     code: "REQUEST_FAILED",
@@ -226,7 +226,7 @@ test("B8: a request that the broker refuses fails at once instead of timing out"
 
 test("B8: when the connection that listens is cut, the reply is found all the same", async () => {
   const { pool } = await database();
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   let letGo: () => void = () => undefined;
   const held = new Promise<void>((resolve) => (letGo = resolve));
   bus.on(Note, { consumer: "notes" }, () => held);
@@ -242,7 +242,7 @@ test("B8: when the connection that listens is cut, the reply is found all the sa
 
 test("B8: a bus that does not run, or stops, says so", async () => {
   const { pool } = await database();
-  const bus = busOf(pool);
+  const bus = openBus(pool);
   const ask = () => bus.request(Reserve, { sku: "a" }, { timeout: "30s" });
   await expect(ask()).rejects.toMatchObject({ code: "BUS_NOT_RUNNING" });
   await start(bus);

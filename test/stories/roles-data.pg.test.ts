@@ -1,17 +1,17 @@
 import { event, isErased, type DataOf } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { ada, Registered, ring } from "../support/persons.ts";
+import { ada, Registered, testKeyRing } from "../support/data-subjects.ts";
 import { until } from "../support/relays.ts";
-import { rolesHouse } from "../support/roles-house.ts";
+import { rolesHarness } from "../support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
 const Drawn = event("picture.drawn", { schema: z.object({ n: z.number(), text: z.string() }) });
 
 async function setup() {
-  const house = await rolesHouse();
-  const options = { privacy: { keys: ring() }, claimCheck: { threshold: 10_000 } };
+  const house = await rolesHarness();
+  const options = { privacy: { keys: testKeyRing() }, claimCheck: { threshold: 10_000 } };
   const owner = await house.bus(["owner"], options);
   await owner.migrate();
   await owner.run({ parts: ["upkeep"] });

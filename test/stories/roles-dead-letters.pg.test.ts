@@ -6,7 +6,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { until } from "../support/relays.ts";
-import { rolesHouse } from "../support/roles-house.ts";
+import { rolesHarness } from "../support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -16,7 +16,7 @@ const Placed = event("order.placed", {
 });
 
 test("G10: an operator does everything about dead letters, a viewer nothing, and no role is short of a right", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const bus = await house.bus(["worker"]);
   let broken = true;
   const seen: string[] = [];

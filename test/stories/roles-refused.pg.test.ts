@@ -2,7 +2,7 @@ import { event } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
 import type { RoleName } from "../../src/admin/index.ts";
-import { rolesHouse } from "../support/roles-house.ts";
+import { rolesHarness } from "../support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -10,7 +10,7 @@ const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key
 
 /** One message, one receipt of a day of its own, one line of the audit log. */
 async function setup() {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const owner = await house.bus(["owner"]);
   await owner.migrate();
   const writer = await house.bus(["writer"]);

@@ -3,7 +3,7 @@ import { expect, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { until } from "../support/relays.ts";
-import { rolesHouse } from "../support/roles-house.ts";
+import { rolesHarness } from "../support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -23,7 +23,7 @@ const order = saga("order", { version: 1, input: Order, key: ({ id }) => id })
   .noUndo("it only looks");
 
 test("G10, E4: a saga runs under its role, and an operator decides about it through the command line", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const owner = await house.bus(["owner"]);
   await owner.migrate();
   const relay = await house.bus(["relay"]);
@@ -71,7 +71,7 @@ test("G10, E4: a saga runs under its role, and an operator decides about it thro
 });
 
 test("G10: one worker role does it all, sending at once what it wrote, beside an owner's upkeep", async () => {
-  const house = await rolesHouse(["optimistic", "overflow"]);
+  const house = await rolesHarness(["optimistic", "overflow"]);
   const owner = await house.bus(["owner"]);
   await owner.migrate();
   await owner.run({ parts: ["upkeep"] });

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { expect, test, vi } from "vitest";
 import { adminStatements } from "../../src/admin/statements.ts";
-import { letterStatements } from "../../src/admin/dead-letters/statements.ts";
+import { deadLetterAdminStatements } from "../../src/admin/dead-letters/statements.ts";
 import { consumerStatements } from "../../src/admin/consumers/statements.ts";
 import { explainStatements } from "../../src/admin/explain/statements.ts";
 import { outboxStatements } from "../../src/admin/outbox/statements.ts";
@@ -27,7 +27,7 @@ import {
   queueStatements,
 } from "../../src/transports/postgres/statements.ts";
 import { subscribeStatements } from "../../src/transports/postgres/subscribe-statements.ts";
-import { rolesHouse } from "../support/roles-house.ts";
+import { rolesHarness } from "../support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -48,8 +48,8 @@ function only(of: object, names: readonly string[]): Statement[] {
 const write = writeStatements(schema);
 const guarded = guardedStatements(schema);
 const settle = settleStatements(schema);
-const letters = deadLetterStatements(schema);
-const tools = letterStatements(schema);
+const deadLetters = deadLetterStatements(schema);
+const tools = deadLetterAdminStatements(schema);
 const privacy = privacyStatements(schema);
 const sagas = sagaStatements(schema);
 const inbox = inboxStatements(schema);
@@ -82,15 +82,15 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
   ["consumer", [], [...all(queueStatements(schema)), ...all(deliveryStatements(schema))]],
   ["consumer", [], all(subscribeStatements(schema), ["mark", "backToMark", "retire"])],
   ["consumer", [], [...all(ownershipStatements(schema)), ...all(readStatements(schema, "queue"))]],
-  ["consumer", [], [...all(inbox, ["forget", "forgetSuspects"]), letters.bury]],
+  ["consumer", [], [...all(inbox, ["forget", "forgetSuspects"]), deadLetters.bury]],
   ["consumer", [], [requestStatements(schema).find, ...all(flowStatements(schema), ["forget"])]],
   ["consumer", [], [chunkStatements(schema).read, ...only(privacy, ["keyOf", "keys"])]],
   ["saga", [], all(sagas, upkeepOfSagas)],
-  ["operator", [], [...all(letters, ["bury", "forget"]), ...all(explainStatements(schema))]],
+  ["operator", [], [...all(deadLetters, ["bury", "forget"]), ...all(explainStatements(schema))]],
   [
     "operator",
     [],
-    [...all(tools), letters.list(["fingerprint", "text", "open"]), tools.groups(["consumer", "since"])],
+    [...all(tools), deadLetters.list(["fingerprint", "text", "open"]), tools.groups(["consumer", "since"])],
   ],
   ["operator", [], [tools.page(["type"]), tools.held(["key"]), tools.discard(["topic"])]],
   [
@@ -123,9 +123,9 @@ async function refusedTo(pool: pg.Pool, statements: readonly Statement[]): Promi
 }
 
 test("G10: every statement is allowed to the role that runs it", async () => {
-  const houses = new Map<string, Awaited<ReturnType<typeof rolesHouse>>>();
+  const houses = new Map<string, Awaited<ReturnType<typeof rolesHarness>>>();
   for (const [role, extras, statements] of runs) {
-    const house = houses.get(extras.join()) ?? (await rolesHouse(extras));
+    const house = houses.get(extras.join()) ?? (await rolesHarness(extras));
     houses.set(extras.join(), house);
     expect(statements.length).toBeGreaterThan(0);
     expect(await refusedTo(await house.as(role), statements), role).toEqual([]);
@@ -134,11 +134,11 @@ test("G10: every statement is allowed to the role that runs it", async () => {
 });
 
 test("SEC-35: those of the others are refused to a writer and to a viewer", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const others = [
     settle.sent,
     inbox.recall,
-    letters.show,
+    deadLetters.show,
     sagas.load,
     privacy.destroyKeys,
     write.publishLeased,

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { cliInProcess } from "../support/cli-in-process.ts";
 import { until } from "../support/relays.ts";
 import { ScriptedTransport } from "../support/scripted-transport.ts";
-import { rolesHouse, type RolesHouse } from "../support/roles-house.ts";
+import { rolesHarness, type RolesHarness } from "../support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -15,7 +15,7 @@ const Booked = event("order.booked", { schema: Order, key: ({ id }) => id });
 const Price = command("price.of", { schema: Order, reply: z.object({ cents: z.number() }) });
 
 /** An owner that migrates and keeps the partitions, a relay, and a consumer that books what it sees. */
-async function shop(house: RolesHouse) {
+async function openService(house: RolesHarness) {
   const owner = await house.bus(["owner"]);
   await owner.migrate();
   await owner.run({ parts: ["upkeep"] });
@@ -51,8 +51,8 @@ async function shop(house: RolesHouse) {
 }
 
 test("G10: a writer that may only insert publishes in every way, and relay, consumer and owner do the rest", async () => {
-  const house = await rolesHouse();
-  const { seen, booked } = await shop(house);
+  const house = await rolesHarness();
+  const { seen, booked } = await openService(house);
   const writer = await house.bus(["writer"]);
   const pool = await house.as("writer");
   const client = await pool.connect();
@@ -91,8 +91,8 @@ test("G10: a writer that may only insert publishes in every way, and relay, cons
 });
 
 test("G10: an operator decides about dead letters, and a viewer sees all of it without a word of the payload", async () => {
-  const house = await rolesHouse();
-  const { seen, booked } = await shop(house);
+  const house = await rolesHarness();
+  const { seen, booked } = await openService(house);
   const writer = await house.bus(["writer"]);
   await writer.transaction(async (tx) => {
     for (const id of ["dead-1", "dead-2", "fine"])
@@ -138,7 +138,7 @@ test("G10: an operator decides about dead letters, and a viewer sees all of it w
 });
 
 test("G10: a relay notes failures, retries, buries what is refused or too late, and never touches the message", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const owner = await house.bus(["owner"]);
   await owner.migrate();
   const writer = await house.bus(["writer"]);
@@ -164,7 +164,7 @@ test("G10: a relay notes failures, retries, buries what is refused or too late, 
 });
 
 test("G10: an operator sends a letter from the place it held, frees a key, and restores what is gone", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const owner = await house.bus(["owner"]);
   await owner.migrate();
   const writer = await house.bus(["writer"]);
@@ -205,8 +205,8 @@ test("G10: an operator sends a letter from the place it held, frees a key, and r
 });
 
 test("G10: requests are asked and answered between consumers", async () => {
-  const house = await rolesHouse();
-  await shop(house);
+  const house = await rolesHarness();
+  await openService(house);
   const asking = await house.bus(["consumer"], { service: "web" });
   await asking.run({ parts: ["consumers"] });
   expect(await asking.request(Price, { id: "1" }, { timeout: "20s" })).toEqual({ cents: 100 });
@@ -214,9 +214,9 @@ test("G10: requests are asked and answered between consumers", async () => {
 });
 
 test("G10: whoever lacks a right is told in one line which role has it", async () => {
-  const house = await rolesHouse();
+  const house = await rolesHarness();
   const start = async (
-    roles: Parameters<RolesHouse["bus"]>[0],
+    roles: Parameters<RolesHarness["bus"]>[0],
     parts: ("relay" | "consumers" | "sagas" | "upkeep")[],
   ) => {
     const bus = await house.bus(roles);

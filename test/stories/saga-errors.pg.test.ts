@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { refuse, saga } from "sagabox";
-import { Order, Paid, sagaShop } from "../support/saga-shop.ts";
+import { Order, Paid, sagaFixture } from "../support/saga-fixture.ts";
 
 const begin = () => saga("order", { version: 1, input: Order, key: (i) => i.orderId });
 
@@ -12,7 +12,7 @@ test.each([
   ["something that cannot be made a text", () => Object.create(null) as unknown],
   ["two million characters", () => new Error("x".repeat(2_000_000))],
 ])("F4: whatever a step throws, its saga ends: %s", async (_, thrown) => {
-  const { bus, ends } = await sagaShop();
+  const { bus, ends } = await sagaFixture();
   const order = begin()
     .run(
       "charge",
@@ -29,7 +29,7 @@ test.each([
 });
 
 test("F6: whatever a choice throws, its saga ends", async () => {
-  const { bus, ends, lines } = await sagaShop();
+  const { bus, ends, lines } = await sagaFixture();
   const order = begin()
     .run("note", () => 1)
     .noUndo("a test")
@@ -48,7 +48,7 @@ test("F6: whatever a choice throws, its saga ends", async () => {
 });
 
 test("F4: a saga that fails to find its key in an event keeps it from no other saga", async () => {
-  const { bus, ends } = await sagaShop();
+  const { bus, ends } = await sagaFixture();
   const waiting = (name: string, by: (paid: { readonly orderId: string }) => string) =>
     saga(name, { version: 1, input: Order, key: (i) => i.orderId }).waitFor("paid", Paid, {
       by,

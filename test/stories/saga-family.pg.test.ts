@@ -2,13 +2,13 @@ import { expect, test } from "vitest";
 import { saga } from "sagabox";
 import { forgetSagas } from "../../src/saga/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
-import { Order, Paid, sagaShop } from "../support/saga-shop.ts";
+import { Order, Paid, sagaFixture } from "../support/saga-fixture.ts";
 import { until } from "../support/relays.ts";
 
 const begin = (name = "order") => saga(name, { version: 1, input: Order, key: (i) => i.orderId });
 
 async function family() {
-  const shop = await sagaShop();
+  const shop = await sagaFixture();
   const undone: string[] = [];
   const child = begin("child")
     .run("pack", () => 1)
@@ -46,7 +46,7 @@ test("S-20: a parent whose child is gone calls a person, and does not wait for e
 });
 
 test("F6: a child whose own key function throws fails its step", async () => {
-  const { bus, ends, lines } = await sagaShop();
+  const { bus, ends, lines } = await sagaFixture();
   const child = saga("child", {
     version: 1,
     input: Order,

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { refuse, saga } from "sagabox";
-import { Charge, Order, Paid, Refund, Release, Reserve, sagaShop } from "../support/saga-shop.ts";
+import { Charge, Order, Paid, Refund, Release, Reserve, sagaFixture } from "../support/saga-fixture.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 import { until } from "../support/relays.ts";
 
 const begin = () => saga("order", { version: 1, input: Order, key: (i) => i.orderId });
 
 test("F1: a participant that answers too late has its effect undone, and its late reply hurts nobody", async () => {
-  const { bus, ends, lines } = await sagaShop();
+  const { bus, ends, lines } = await sagaFixture();
   const did: string[] = [];
   let answer: () => void = () => undefined;
   const slow = new Promise<void>((resolve) => (answer = resolve));
@@ -32,7 +32,7 @@ test("F1: a participant that answers too late has its effect undone, and its lat
 });
 
 test("F4, E6: an undo that always fails parks the saga with one open incident; other sagas go on", async () => {
-  const { bus, ends, pool } = await sagaShop();
+  const { bus, ends, pool } = await sagaFixture();
   let broken = true;
   const order = begin()
     .run("note", () => 1)
@@ -61,7 +61,7 @@ test("F4, E6: an undo that always fails parks the saga with one open incident; o
 });
 
 test("F7, S-03: every reply twice advances every step once", async () => {
-  const { bus, ends, pool } = await sagaShop();
+  const { bus, ends, pool } = await sagaFixture();
   const order = begin()
     .send("reserve", Reserve, (c) => c.input)
     .undo(Release, (c) => c.input)
@@ -84,7 +84,7 @@ test("F7, S-03: every reply twice advances every step once", async () => {
 });
 
 test("S-10: of a hundred starts with one key, one starts and all get its id", async () => {
-  const { bus, pool } = await sagaShop();
+  const { bus, pool } = await sagaFixture();
   const order = begin()
     .run("note", () => 1)
     .noUndo("reads only");
@@ -98,7 +98,7 @@ test("S-10: of a hundred starts with one key, one starts and all get its id", as
 });
 
 test("S-11, S-12: an event before its saga waits for it; one after its end is told to be ignored", async () => {
-  const { bus, ends, lines, pool } = await sagaShop();
+  const { bus, ends, lines, pool } = await sagaFixture();
   const order = begin().waitFor("paid", Paid, { timeout: "1m" });
   bus.register(order);
   await bus.run();
@@ -112,7 +112,7 @@ test("S-11, S-12: an event before its saga waits for it; one after its end is to
 });
 
 test("S-01, I-14: fifty events at the same time are fifty versions, without a gap", async () => {
-  const { bus, ends, pool } = await sagaShop();
+  const { bus, ends, pool } = await sagaFixture();
   const order = begin().repeat(
     "count",
     (s) => s.waitFor("paid", Paid, { timeout: "1m" }),
@@ -134,7 +134,7 @@ test("S-01, I-14: fifty events at the same time are fifty versions, without a ga
 });
 
 test("F2: a worker that dies with a step in hand leaves it to another one, with the same key", async () => {
-  const { bus, another, ends } = await sagaShop({ shutdownTimeout: 500 });
+  const { bus, another, ends } = await sagaFixture({ shutdownTimeout: 500 });
   const keys: string[] = [];
   const order = begin()
     .run("charge", async (c) => {
@@ -157,7 +157,7 @@ test("F2: a worker that dies with a step in hand leaves it to another one, with 
 });
 
 test("S-15: a result or an event that is too large is refused with its reason, and the saga goes on", async () => {
-  const { bus, ends, lines } = await sagaShop({ sagas: { pollInterval: 50, maxStateBytes: 2_000 } });
+  const { bus, ends, lines } = await sagaFixture({ sagas: { pollInterval: 50, maxStateBytes: 2_000 } });
   const undone: string[] = [];
   const order = begin()
     .run("note", () => 1)
@@ -177,7 +177,7 @@ test("S-15: a result or an event that is too large is refused with its reason, a
 
 test("F10: a saga that is parked is told as an error, with its step and what went wrong; one registered late is refused", async () => {
   const observer = new RecordingObserver();
-  const { bus, ends } = await sagaShop({ observers: [observer] });
+  const { bus, ends } = await sagaFixture({ observers: [observer] });
   const order = begin()
     .run("note", () => 1)
     .pivot()

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { saga, type Json } from "sagabox";
-import { Order, sagaShop } from "../support/saga-shop.ts";
+import { Order, sagaFixture } from "../support/saga-fixture.ts";
 
 const begin = (name = "order") => saga(name, { version: 1, input: Order, key: (i) => i.orderId });
 const small = { sagas: { pollInterval: 50, maxStateBytes: 2_000 } };
 
 test("S-15: a child whose results are too large for its parent is taken back", async () => {
-  const { bus, ends, pool } = await sagaShop(small);
+  const { bus, ends, pool } = await sagaFixture(small);
   const undone: string[] = [];
   const child = begin("child")
     .run("large", () => "x".repeat(1_500))
@@ -27,7 +27,7 @@ test("S-15: a child whose results are too large for its parent is taken back", a
 });
 
 test("S-15: a saga that grows beyond its limit round by round is undone, every round once", async () => {
-  const { bus, ends } = await sagaShop(small);
+  const { bus, ends } = await sagaFixture(small);
   const did: string[] = [];
   const undone: string[] = [];
   const order = begin().repeat(
@@ -46,7 +46,7 @@ test("S-15: a saga that grows beyond its limit round by round is undone, every r
 });
 
 test("S-15: what a tx step wrote is rolled back when its result is too large", async () => {
-  const { bus, ends, pool } = await sagaShop(small);
+  const { bus, ends, pool } = await sagaFixture(small);
   await pool.query("create table booked (id text)");
   const order = begin()
     .tx("book", async (c) => {
@@ -61,12 +61,12 @@ test("S-15: what a tx step wrote is rolled back when its result is too large", a
   expect((await pool.query("select * from booked")).rows).toEqual([]);
 });
 
-const nested = (depth: number): Json => (depth === 0 ? 1 : [nested(depth - 1)]);
+const nestArray = (depth: number): Json => (depth === 0 ? 1 : [nestArray(depth - 1)]);
 
 test("S-15: results that are as deep and as large as they may be can be read again", async () => {
-  const { bus, ends } = await sagaShop({ sagas: { pollInterval: 50, maxStateBytes: 5_000_000 } });
+  const { bus, ends } = await sagaFixture({ sagas: { pollInterval: 50, maxStateBytes: 5_000_000 } });
   const order = begin()
-    .run("deep", () => nested(64))
+    .run("deep", () => nestArray(64))
     .noUndo("a test")
     .run("wide", () => "€".repeat(300_000))
     .noUndo("a test")

@@ -2,10 +2,10 @@ import { expect, test } from "vitest";
 import { saga } from "sagabox";
 import { Approved, sagaOptions } from "../support/approved-order.ts";
 import { until } from "../support/relays.ts";
-import { sagaHouse } from "../support/saga-house.ts";
+import { sagaHarness } from "../support/saga-harness.ts";
 
 test("a start that was rolled back to a savepoint has not happened: none of its steps is done", async () => {
-  const { bus, pool, at } = await sagaHouse();
+  const { bus, pool, at } = await sagaHarness();
   const charged: string[] = [];
   const order = saga("order", sagaOptions)
     .run("charge", ({ input }) => void charged.push(input.id))
@@ -27,7 +27,7 @@ test("a start that was rolled back to a savepoint has not happened: none of its 
 });
 
 test("what was cancelled before anybody began it is not begun", async () => {
-  const { bus, start, at } = await sagaHouse();
+  const { bus, start, at } = await sagaHarness();
   const called: string[] = [];
   const order = saga("order", sagaOptions)
     .run("charge", () => void called.push("charge"))
@@ -43,19 +43,19 @@ test("what was cancelled before anybody began it is not begun", async () => {
 test.each(["read committed", "repeatable read", "serializable"] as const)(
   "an event that came while a transaction of %s was open is heard by the saga that it starts",
   async (isolation) => {
-    const { bus, at, pool } = await sagaHouse();
+    const { bus, at, pool } = await sagaHarness();
     const order = saga("order", sagaOptions).waitFor("approval", Approved, { timeout: "1h" });
     bus.register(order);
     await bus.run();
     const publish = (): Promise<unknown> =>
       bus.transaction((tx) => tx.publish(Approved, { id: "a", by: "ann" }));
-    const kept = async (): Promise<boolean> =>
+    const isKept = async (): Promise<boolean> =>
       (await pool.query("select id from sagabox.saga_mail")).rows.length === 1;
     const { sagaId } = await bus.transaction(
       async (tx) => {
         await tx.query("select 1"); // the stricter ones see nothing new from here on
         await publish();
-        await until(kept);
+        await until(isKept);
         return bus.start(tx, order, { id: "a" });
       },
       { isolation },

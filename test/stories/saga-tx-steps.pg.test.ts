@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { saga } from "sagabox";
-import { Order, sagaShop } from "../support/saga-shop.ts";
+import { Order, sagaFixture } from "../support/saga-fixture.ts";
 import { until } from "../support/relays.ts";
 
 const begin = (name = "order") => saga(name, { version: 1, input: Order, key: (i) => i.orderId });
 
 test("a tx step that never ends is rolled back when its time is over, and lets go of the saga", async () => {
-  const { bus, ends, pool } = await sagaShop();
+  const { bus, ends, pool } = await sagaFixture();
   await pool.query("create table booked (id text)");
   const order = begin()
     .tx(
@@ -26,7 +26,7 @@ test("a tx step that never ends is rolled back when its time is over, and lets g
 });
 
 test("an instance whose row is locked costs no other one its claim", async () => {
-  const { bus, ends, pool } = await sagaShop({ lease: 1_000, sagas: { pollInterval: "30s" } });
+  const { bus, ends, pool } = await sagaFixture({ lease: 1_000, sagas: { pollInterval: "30s" } });
   let calls = 0;
   let hangUp: () => void = () => undefined;
   const over = new Promise<void>((resolve) => (hangUp = resolve));
@@ -58,7 +58,7 @@ test("an instance whose row is locked costs no other one its claim", async () =>
 });
 
 test("what follows a tx step begins when that has ended: its time is not taken from the next one's", async () => {
-  const { bus, ends } = await sagaShop();
+  const { bus, ends } = await sagaFixture();
   const order = begin()
     .tx("book", (c) => c.tx.query("select pg_sleep(1.2)", []).then(() => undefined))
     .noUndo("a test")

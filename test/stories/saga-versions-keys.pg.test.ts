@@ -2,13 +2,13 @@ import { expect, test } from "vitest";
 import { event, saga } from "sagabox";
 import { z } from "zod";
 import { until } from "../support/relays.ts";
-import { Order, sagaShop } from "../support/saga-shop.ts";
+import { Order, sagaFixture } from "../support/saga-fixture.ts";
 
 const Moved = event("goods.moved", { schema: z.object({ from: z.string(), to: z.string() }) });
 const begin = (version: number) => saga("order", { version, input: Order, key: (i) => i.orderId });
 
 test("F8: each version of a saga knows an event by its own key", async () => {
-  const { bus, ends, status } = await sagaShop();
+  const { bus, ends, status } = await sagaFixture();
   const first = begin(1).waitFor("moved", Moved, { by: (d) => d.from, timeout: "1m" });
   const second = begin(2).waitFor("moved", Moved, { by: (d) => d.to, timeout: "1m" });
   bus.register(first, second);
@@ -26,7 +26,7 @@ test("F8: each version of a saga knows an event by its own key", async () => {
 });
 
 test("F8, S-11: an event that comes first is kept for the instance of each version, by its own key", async () => {
-  const { bus, pool, ends, lines, status } = await sagaShop();
+  const { bus, pool, ends, lines, status } = await sagaFixture();
   const first = begin(1).waitFor("moved", Moved, { by: (d) => d.from, timeout: "1m" });
   const second = begin(2).waitFor("moved", Moved, { by: (d) => d.to, timeout: "1m" });
   bus.register(first, second);
@@ -49,20 +49,20 @@ test("F8, S-11: an event that comes first is kept for the instance of each versi
 });
 
 test("F1: of two steps that wait for one event, each goes on only with the one that has its own key", async () => {
-  const { bus, ends, lines, status } = await sagaShop();
+  const { bus, ends, lines, status } = await sagaFixture();
   const order = begin(1)
     .waitFor("left", Moved, { by: (d) => d.from, timeout: "1m" })
     .waitFor("came", Moved, { by: (d) => d.to, timeout: "1m" });
   bus.register(order);
   await bus.run();
   const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "here" }));
-  const moved = (from: string, to: string) => bus.transaction((tx) => tx.publish(Moved, { from, to }));
-  await moved("here", "a");
-  await moved("here", "b");
+  const publishMoved = (from: string, to: string) => bus.transaction((tx) => tx.publish(Moved, { from, to }));
+  await publishMoved("here", "a");
+  await publishMoved("here", "b");
   const early = '"goods.moved" came before it was waited for';
   await until(async () => (await lines(sagaId)).some(({ note }) => note === early));
   expect(await status(sagaId)).toBe("running");
-  await moved("c", "here");
+  await publishMoved("c", "here");
   await ends(sagaId, "completed");
   const { steps } = await bus.sagas.show(sagaId);
   expect(steps.map(({ step, status: as }) => [step, as])).toEqual([

@@ -27,7 +27,7 @@ function post(url: string, body: string, type = "application/json"): Promise<Res
   return fetch(`${url}/orders`, { method: "POST", body, headers: { "content-type": type } });
 }
 
-async function ended(url: string, orderId: string, as = "completed"): Promise<OrderView> {
+async function waitForOrder(url: string, orderId: string, as = "completed"): Promise<OrderView> {
   for (;;) {
     const order = (await (await fetch(`${url}/orders/${orderId}`)).json()) as OrderView;
     if (order.status === as) return order;
@@ -54,7 +54,7 @@ test("an order placed over HTTP is billed once and shipped once, and its history
   const response = await post(url, JSON.stringify(tea));
   expect(response.status).toBe(202);
   const { orderId } = (await response.json()) as { orderId: string };
-  const order = await ended(url, orderId);
+  const order = await waitForOrder(url, orderId);
   expect(order).toMatchObject({ orderId, billed: 1, shipped: 1 });
   const head = await fetch(`${url}/orders/${orderId}`, { method: "HEAD" });
   expect([head.status, await head.text()]).toEqual([200, ""]);
@@ -73,16 +73,16 @@ test("sending everything again bills and ships nothing twice", async () => {
   await until(() => load.orders >= 20);
   await load.stop();
   const orderId = await shop.place(tea);
-  await ended(url, orderId);
+  await waitForOrder(url, orderId);
   // Three commands, their replies and two mails for each order.
-  await until(async () => (await handled(shop)) >= 168);
-  expect(await handled(shop)).toBe(168);
+  await until(async () => (await countHandled(shop)) >= 168);
+  expect(await countHandled(shop)).toBe(168);
   await shop.bus.republish({ from, to: new Date(Date.now() + 60_000) });
   // The last order's copies come back behind all others of their consumer, or beside them; wait for the count.
   await until(async () => (await duplicates(shop)) >= 168);
   expect(await duplicates(shop)).toBe(168);
-  expect(await handled(shop)).toBe(168);
-  expect(await ended(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
+  expect(await countHandled(shop)).toBe(168);
+  expect(await waitForOrder(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
 });
 
 test("an order whose card is declined is released, and nobody is billed", async () => {
@@ -90,7 +90,7 @@ test("an order whose card is declined is released, and nobody is billed", async 
   const response = await post(url, JSON.stringify({ ...tea, customerId: "declined-bob" }));
   expect(response.status).toBe(202);
   const { orderId } = (await response.json()) as { orderId: string };
-  const order = await ended(url, orderId, "compensated");
+  const order = await waitForOrder(url, orderId, "compensated");
   expect(order).toMatchObject({ billed: 0, shipped: 0, refunded: 0, released: 1 });
   expect(order.problem).toBe("card declined");
 });
@@ -98,7 +98,7 @@ test("an order whose card is declined is released, and nobody is billed", async 
 test("an order whose bank is slow is not waited for: it is refunded and released, once each", async () => {
   const { shop, url } = await setup();
   const orderId = await shop.place({ ...tea, customerId: "slow-carl" });
-  const order = await ended(url, orderId, "compensated");
+  const order = await waitForOrder(url, orderId, "compensated");
   expect(order).toMatchObject({ billed: 1, shipped: 0, refunded: 1, released: 1 });
   expect(order.problem).toMatch(/no answer within/);
   expect(await shop.open()).toEqual({ running: 0, failed: 0 });
@@ -110,7 +110,7 @@ test("a stopped shop finds its orders again", async () => {
   const orderId = await first.shop.place(tea);
   await first.stop();
   const second = await setup(database);
-  expect(await ended(second.url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
+  expect(await waitForOrder(second.url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
 });
 
 const refused: [name: string, body: string, type: string, reason: RegExp][] = [
@@ -162,7 +162,7 @@ test("a port in use is told with the variable that changes it", async () => {
   await expect(serveShop(empty, Number(new URL(url).port))).rejects.toThrow(/in use.*PORT/);
 });
 
-function handled(shop: Shop): Promise<number> {
+function countHandled(shop: Shop): Promise<number> {
   return metric(shop, "consumer_inbox_processed_total");
 }
 

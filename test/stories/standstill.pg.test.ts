@@ -47,9 +47,11 @@ test("a consumer that stood still past its lease, with handlers past their deadl
   child.kill("SIGCONT");
 
   await publish(WAITING, MORE, false);
-  const handled = async () => (await pool.query<{ n: number }>("select n from effect order by n")).rows;
-  await until(async () => (await handled()).length >= WAITING + MORE, 20_000);
+  const listHandled = async () => (await pool.query<{ n: number }>("select n from effect order by n")).rows;
+  await until(async () => (await listHandled()).length >= WAITING + MORE, 20_000);
   child.kill("SIGTERM");
   await ended;
-  expect((await handled()).map(({ n }) => n)).toEqual(Array.from({ length: WAITING + MORE }, (_, n) => n));
+  expect((await listHandled()).map(({ n }) => n)).toEqual(
+    Array.from({ length: WAITING + MORE }, (_, n) => n),
+  );
 }, 60_000);

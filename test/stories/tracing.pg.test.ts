@@ -6,14 +6,14 @@ import { z } from "zod";
 import { temporaryDatabase } from "../support/database.ts";
 import { recordedTraces } from "../support/recorded-traces.ts";
 import { until } from "../support/relays.ts";
-import { tracingStory } from "../support/tracing-story.ts";
+import { tracingSuite } from "../support/tracing-suite.ts";
 
 const Id = z.object({ id: z.string() });
 const Placed = event("spanned.placed", { schema: Id });
 const Noted = event("spanned.noted", { schema: Id });
 const Ask = command("spanned.ask", { schema: Id, reply: z.object({ answer: z.string() }) });
 
-async function house(telemetry = recordedTraces().telemetry) {
+async function createHarness(telemetry = recordedTraces().telemetry) {
   const { pool } = await temporaryDatabase({ max: 30, migrated: true });
   const bus = createBus({ service: "spanned", database: pool, telemetry, log: false });
   onTestFinished(async () => void (await bus.stop()));
@@ -21,14 +21,14 @@ async function house(telemetry = recordedTraces().telemetry) {
 }
 
 describe("traces over PostgreSQL", () => {
-  const place = () =>
+  const placeOrder = () =>
     ({ transports: [postgres(), postgres()], system: "postgresql", together: true }) as const;
-  tracingStory("relay", place);
-  tracingStory("writer", place);
+  tracingSuite("relay", placeOrder);
+  tracingSuite("writer", placeOrder);
 
   test("G3: a request, its command and its reply are one trace", async () => {
     const traces = recordedTraces();
-    const { bus } = await house(traces.telemetry);
+    const { bus } = await createHarness(traces.telemetry);
     bus.on(Ask, { consumer: "spanned-oracle" }, () => ({ answer: "42" }));
     await bus.run();
     const { traceId } = await traces.asRequest("GET /answer", () =>
@@ -49,7 +49,7 @@ describe("traces over PostgreSQL", () => {
 
   test("G3: a batch links to the traces of all its messages, and what it publishes belongs to the first", async () => {
     const traces = recordedTraces();
-    const { bus } = await house(traces.telemetry);
+    const { bus } = await createHarness(traces.telemetry);
     bus.onBatch(
       Placed,
       { consumer: "spanned-batch", batch: { size: 3, wait: "2s" }, concurrency: 1 },
@@ -65,18 +65,19 @@ describe("traces over PostgreSQL", () => {
     const [noted] = traces.named("create events.spanned.noted");
     expect(ids).toContain(noted?.spanContext().traceId);
     // They may come in one batch or in several, and one of them alone.
-    const handled = () => traces.named("process events.spanned.placed");
-    const linked = () => handled().flatMap(({ links }) => links.map(({ context }) => context.traceId));
-    await until(async () => ids.every((id) => linked().includes(id)));
-    expect([...new Set(linked())].toSorted()).toEqual(ids.toSorted());
-    for (const { attributes, links } of handled()) {
+    const handledSpans = () => traces.named("process events.spanned.placed");
+    const linkedTraceIds = () =>
+      handledSpans().flatMap(({ links }) => links.map(({ context }) => context.traceId));
+    await until(async () => ids.every((id) => linkedTraceIds().includes(id)));
+    expect([...new Set(linkedTraceIds())].toSorted()).toEqual(ids.toSorted());
+    for (const { attributes, links } of handledSpans()) {
       expect(links).toHaveLength(Number(attributes["messaging.batch.message_count"] ?? 1));
     }
   });
 
   test("G3: a consumer loop of one's own is traced too, below the trace that its message names", async () => {
     const traces = recordedTraces();
-    const { bus } = await house(traces.telemetry);
+    const { bus } = await createHarness(traces.telemetry);
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     const foreign = {
       id: "f-1",
@@ -93,7 +94,7 @@ describe("traces over PostgreSQL", () => {
   });
 
   test("G3: without an SDK everything works, and messages still carry one trace", async () => {
-    const { bus, pool } = await house(openTelemetry());
+    const { bus, pool } = await createHarness(openTelemetry());
     bus.on(
       Placed,
       { consumer: "spanned-plain" },
@@ -101,14 +102,14 @@ describe("traces over PostgreSQL", () => {
     );
     await bus.run();
     await bus.transaction((tx) => tx.publish(Placed, { id: "1" }));
-    const traced = async () => {
+    const publishTraced = async () => {
       const { rows } = await pool.query<{ trace: string }>(
         "select split_part(traceparent, '-', 2) as trace from sagabox.message",
       );
       return rows.map(({ trace }) => trace);
     };
-    await until(async () => (await traced()).length === 2);
-    const [first, second] = await traced();
+    await until(async () => (await publishTraced()).length === 2);
+    const [first, second] = await publishTraced();
     expect(first).toMatch(/^[0-9a-f]{32}$/);
     expect(second).toBe(first);
   });

@@ -1,15 +1,15 @@
-import { tidyMonths } from "../../src/audit/index.ts";
+import { maintainMonths } from "../../src/audit/index.ts";
 import { sealRound } from "../../src/audit/seal-round.ts";
 import { auditStatements } from "../../src/audit/statements.ts";
-import { statement } from "../../src/storage/index.ts";
-import { auditHouse, type AuditHouseOptions } from "./audit.ts";
+import { defineStatement } from "../../src/storage/index.ts";
+import { auditHarness, type AuditHarnessOptions } from "./audit.ts";
 
 const DAY_MS = 86_400_000;
 const MONTHS = ["2025-01-01", "2025-02-01", "2025-03-01"];
 
 /** Three months of long ago, each with four lines of a saga and one action, sealed at their end. */
-export async function auditMonths(options: AuditHouseOptions = {}) {
-  const house = await auditHouse(options);
+export async function auditMonths(options: AuditHarnessOptions = {}) {
+  const house = await auditHarness(options);
   const { pool, database } = house;
   for (const month of MONTHS) {
     for (const table of ["saga_audit_log", "audit_log", "audit_seal"]) {
@@ -30,7 +30,7 @@ export async function auditMonths(options: AuditHouseOptions = {}) {
     const sql = auditStatements('"sagabox"');
     const then = sql.head.text.replace("clock_timestamp()", `timestamptz '${month} 13:00Z'`);
     const tx = await database.begin();
-    await sealRound(tx, { ...sql, head: statement("test.head", then) }, 100);
+    await sealRound(tx, { ...sql, head: defineStatement("test.head", then) }, 100);
     await tx.commit();
   }
   const partitions = async (): Promise<string[]> => {
@@ -39,6 +39,7 @@ export async function auditMonths(options: AuditHouseOptions = {}) {
     );
     return rows.map(({ name }) => name);
   };
-  const tidy = () => tidyMonths(database, "sagabox", { retentionMs: 400 * DAY_MS, observer: house.observer });
+  const tidy = () =>
+    maintainMonths(database, "sagabox", { retentionMs: 400 * DAY_MS, observer: house.observer });
   return { ...house, partitions, tidy };
 }

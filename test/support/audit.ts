@@ -5,7 +5,7 @@ import { temporaryDatabase, type TemporaryDatabase } from "./database.ts";
 import { RecordingObserver } from "./recording-observer.ts";
 import { until } from "./relays.ts";
 
-export interface AuditHouseOptions {
+export interface AuditHarnessOptions {
   readonly batchSize?: number;
   readonly max?: number;
   /** A migrated database that is there already. Default: one of its own. */
@@ -13,7 +13,7 @@ export interface AuditHouseOptions {
 }
 
 /** A migrated database, and what tests of the audit log ask of it. */
-export async function auditHouse(options: AuditHouseOptions = {}) {
+export async function auditHarness(options: AuditHarnessOptions = {}) {
   const { pool, url } =
     options.place ?? (await temporaryDatabase({ migrated: true, max: options.max ?? 10 }));
   const database: Database = pgDatabase(pool);
@@ -56,7 +56,7 @@ export async function auditHouse(options: AuditHouseOptions = {}) {
       for (let version = 1; version <= count; version += 1) await line(pool, saga, version);
     },
     act: (action: string, actor = "ada") =>
-      audit.done(database, { actor, action, target: { kind: "test", id: "1" } }),
+      audit.recordDone(database, { actor, action, target: { kind: "test", id: "1" } }),
     /** What only an owner who means harm would do. */
     tamper: async (...statements: readonly string[]): Promise<void> => {
       const client = await pool.connect();

@@ -1,11 +1,11 @@
 import { KeyCache, type DataKey } from "../../src/privacy/key-cache.ts";
-import { Sealer, type Binding } from "../../src/privacy/sealer.ts";
+import { FieldCipher, type Binding } from "../../src/privacy/field-cipher.ts";
 import { privacyStatements } from "../../src/privacy/statements.ts";
 import { SubjectKeys } from "../../src/privacy/subject-keys.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
 import { filesBelow, readIfThere } from "./canary.ts";
 import type { TemporaryDatabase } from "./database.ts";
-import { ring } from "./persons.ts";
+import { testKeyRing } from "./data-subjects.ts";
 
 /** Where copies lie: folders by name. The tables are looked through anyway. */
 type Folders = Readonly<Record<string, string | undefined>>;
@@ -33,7 +33,7 @@ export async function openable(
   const keys = await liveKeys(pool, ids);
   const attempts = await attemptsAt(pool);
   const opened = new Map<string, Set<string>>();
-  for (const [token, sources] of await sealedValues(pool, folders, new Set(ids))) {
+  for (const [token, sources] of await findEncryptedValues(pool, folders, new Set(ids))) {
     const [, keyId = ""] = token.split(".");
     const place = openedAt(token, keyId, keys, attempts);
     const found = opened.get(keyId) ?? new Set<string>();
@@ -52,7 +52,7 @@ function openedAt(
   for (const { binding, place } of attempts) {
     for (const key of keys) {
       try {
-        sealerOf({ ...key, keyId }, binding).openText({ $sealed: token }, place);
+        findCipher({ ...key, keyId }, binding).decryptText({ $sealed: token }, place);
         return place.map((part) => (typeof part === "number" ? "n" : part)).join(".");
       } catch {
         // Not with this key, or not from here.
@@ -62,13 +62,13 @@ function openedAt(
   return undefined;
 }
 
-const sealers = new WeakMap<Binding, Map<string, Sealer>>();
+const ciphers = new WeakMap<Binding, Map<string, FieldCipher>>();
 
-function sealerOf(key: DataKey, binding: Binding): Sealer {
-  const known = sealers.get(binding) ?? new Map<string, Sealer>();
-  sealers.set(binding, known);
+function findCipher(key: DataKey, binding: Binding): FieldCipher {
+  const known = ciphers.get(binding) ?? new Map<string, FieldCipher>();
+  ciphers.set(binding, known);
   const name = `${key.keyId} ${Buffer.from(key.bytes).toString("hex")}`;
-  const sealer = known.get(name) ?? new Sealer(key, binding);
+  const sealer = known.get(name) ?? new FieldCipher(key, binding);
   known.set(name, sealer);
   return sealer;
 }
@@ -80,7 +80,7 @@ async function liveKeys(
   const store = new SubjectKeys({
     database: pgDatabase(pool),
     sql: privacyStatements("sagabox"),
-    wrapper: ring(),
+    wrapper: testKeyRing(),
     cache: new KeyCache({ ttlMs: 0, size: 1 }),
     guard: { note: () => Promise.resolve() },
     wrapperMs: 5_000,
@@ -111,7 +111,7 @@ async function attemptsAt(pool: TemporaryDatabase["pool"]): Promise<readonly Att
 }
 
 /** Every sealed value of the persons of this database, with the names of the places that hold a copy of it. */
-async function sealedValues(
+async function findEncryptedValues(
   pool: TemporaryDatabase["pool"],
   folders: Folders,
   ids: ReadonlySet<string>,

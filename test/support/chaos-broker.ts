@@ -69,7 +69,7 @@ class Connection {
   readonly #unsettled = new Map<number, Delivery>();
   #worker = "";
   #tag = 0;
-  #heardAtMs = performance.now();
+  #lastMessageAtMs = performance.now();
 
   constructor(broker: ChaosBroker, socket: Socket, memory: MemoryTransport, options: ChaosBrokerOptions) {
     this.#broker = broker;
@@ -79,10 +79,10 @@ class Connection {
     socket.setNoDelay(true);
     socket.on("error", () => undefined);
     createInterface({ input: socket })
-      .on("line", (line) => void this.#hear(saidIn<FromClient>(line)))
+      .on("line", (line) => void this.#onMessage(saidIn<FromClient>(line)))
       .on("error", () => undefined);
     const watch = setInterval(() => {
-      if (performance.now() - this.#heardAtMs > options.sessionMs) this.#expire();
+      if (performance.now() - this.#lastMessageAtMs > options.sessionMs) this.#expire();
     }, 100);
     socket.on("close", () => {
       clearInterval(watch);
@@ -90,8 +90,8 @@ class Connection {
     });
   }
 
-  async #hear(said: FromClient | undefined): Promise<void> {
-    this.#heardAtMs = performance.now();
+  async #onMessage(said: FromClient | undefined): Promise<void> {
+    this.#lastMessageAtMs = performance.now();
     switch (said?.op) {
       case "hello":
         this.#worker = said.worker;
@@ -118,7 +118,7 @@ class Connection {
     }
     const { signal } = new AbortController();
     for (let copy = 0; copy < this.#options.copies; copy++) await this.#memory.publish(messages, { signal });
-    const confirm = (): void => this.#say({ op: "published", n });
+    const confirm = (): void => this.#sendMessage({ op: "published", n });
     if (this.#options.latencyMs === 0) confirm();
     else setTimeout(confirm, this.#options.latencyMs);
   }
@@ -130,27 +130,27 @@ class Connection {
       this.#unsettled.set(tag, delivery);
       delivery.signal.addEventListener("abort", () => this.#lost(tag));
       const { message, attempt, orderKey } = delivery;
-      this.#say({ op: "deliver", group, tag, message, attempt, orderKey });
+      this.#sendMessage({ op: "deliver", group, tag, message, attempt, orderKey });
     });
     this.#groups.set(group, consumption);
-    this.#say({ op: "joined", group });
+    this.#sendMessage({ op: "joined", group });
   }
 
   async #settle({ tag, how }: FromClient & { op: "settle" }): Promise<void> {
     const delivery = this.#unsettled.get(tag);
     this.#unsettled.delete(tag);
     if (delivery !== undefined) await settle(delivery, how);
-    this.#say({ op: "settled", tag });
+    this.#sendMessage({ op: "settled", tag });
   }
 
   #lost(tag: number): void {
-    if (this.#unsettled.delete(tag)) this.#say({ op: "lost", tag });
+    if (this.#unsettled.delete(tag)) this.#sendMessage({ op: "lost", tag });
   }
 
   async #leave(group: string): Promise<void> {
     await this.#groups.get(group)?.close();
     this.#groups.delete(group);
-    this.#say({ op: "left", group });
+    this.#sendMessage({ op: "left", group });
   }
 
   // A stopped process keeps its socket. Its deliveries go to others; when it comes back it has to join again.
@@ -162,7 +162,7 @@ class Connection {
     this.#socket.destroy();
   }
 
-  #say(said: ToClient): void {
+  #sendMessage(said: ToClient): void {
     if (!this.#socket.destroyed) this.#socket.write(`${JSON.stringify(said)}\n`);
   }
 }

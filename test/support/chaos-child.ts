@@ -41,7 +41,7 @@ export class ChaosChild {
       this.#alive = false;
       return (code ?? signal) as number | NodeJS.Signals;
     });
-    this.ready = this.#saysReady().then(() => void (this.#isReady = true));
+    this.ready = this.#waitForReady().then(() => void (this.#isReady = true));
     this.ready.catch(() => undefined); // whoever needs it awaits it; a victim may die before it is ready
     this.#readLog();
   }
@@ -62,7 +62,7 @@ export class ChaosChild {
     this.#child.kill(signal);
   }
 
-  async #saysReady(): Promise<void> {
+  async #waitForReady(): Promise<void> {
     const { stdout } = this.#child;
     if (stdout === null) return;
     const said = new Promise<true>((resolve) => {
@@ -77,7 +77,7 @@ export class ChaosChild {
     const { stderr } = this.#child;
     if (stderr === null) return;
     createInterface({ input: stderr }).on("line", (text) => {
-      const { level, event } = parsed(text);
+      const { level, event } = parseLogLine(text);
       if (level !== "info") this.log.push({ worker: this.id, level, event, text });
     });
   }
@@ -92,7 +92,7 @@ export class ChaosChild {
 }
 
 // Whatever is not a log line was printed by somebody in distress.
-function parsed(text: string): { level: string; event: string } {
+function parseLogLine(text: string): { level: string; event: string } {
   try {
     const { level, event } = JSON.parse(text) as { level?: string; event?: string };
     return { level: level ?? "error", event: event ?? "unknown" };

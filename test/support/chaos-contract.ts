@@ -38,7 +38,9 @@ export interface LoadOptions extends ChildOptions {
 }
 
 /** Undefined: the Postgres transport. */
-export function transportOf({ id, brokerPort, broker }: ChildOptions): { readonly transport?: Transport } {
+export function createTransport({ id, brokerPort, broker }: ChildOptions): {
+  readonly transport?: Transport;
+} {
   if (broker !== undefined) return { transport: brokerTransport(broker.kind, broker.url, { quickly: true }) };
   return brokerPort === undefined ? {} : { transport: new ChaosTransport(brokerPort, id) };
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 export const full = process.env["SAGABOX_PROOF"] === "full";
 
 /** Whoever asks for all gets every way, if only quickly. */
-export const everyWay = full || process.env["SAGABOX_REQUIRE"] === "all";
+export const everyMode = full || process.env["SAGABOX_REQUIRE"] === "all";
 
 /** The figure for this tier. */
 export function figure(whole: number, quick = Math.ceil(whole / 10)): number {
@@ -14,8 +14,8 @@ export function figure(whole: number, quick = Math.ceil(whole / 10)): number {
 }
 
 /** Both ways of a message, in a quick run too where all is asked for; else one of them, so that `npm test` stays short. */
-export function ways<Way extends string>(quick: Way, other: Way): readonly Way[] {
-  return everyWay ? [quick, other] : [quick];
+export function chooseModes<Way extends string>(quick: Way, other: Way): readonly Way[] {
+  return everyMode ? [quick, other] : [quick];
 }
 
 /** One line per proof, for whoever reads the run. */

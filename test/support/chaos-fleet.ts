@@ -87,7 +87,7 @@ export class ChaosFleet {
     await Promise.all(this.#all.map((child) => child.ended));
   }
 
-  async loadsEnded(): Promise<void> {
+  async waitForLoads(): Promise<void> {
     await Promise.all(this.#loads.map((child) => child.ended));
     this.#loads = [];
   }

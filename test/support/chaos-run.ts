@@ -122,34 +122,34 @@ export class ChaosRun {
   }
 
   /** How many messages are committed. Undefined while the database does not answer. */
-  async committed(): Promise<number | undefined> {
+  async countCommitted(): Promise<number | undefined> {
     return this.#number("select sum(kseq)::integer as value from aggregate");
   }
 
-  async effects(): Promise<number | undefined> {
+  async countEffects(): Promise<number | undefined> {
     return this.#number("select count(*)::integer as value from e_effect");
   }
 
   async progress(messages: number): Promise<void> {
-    const reached = async (): Promise<boolean> => ((await this.committed()) ?? 0) >= messages;
-    await until(`${messages} messages are committed`, reached, { timeoutMs: 300_000 });
+    const isReached = async (): Promise<boolean> => ((await this.countCommitted()) ?? 0) >= messages;
+    await until(`${messages} messages are committed`, isReached, { timeoutMs: 300_000 });
   }
 
   /** Waits until more effects than this have happened, so that a fault is followed by work. */
   async effectsBeyond(effects: number): Promise<void> {
-    const reached = async (): Promise<boolean> => ((await this.effects()) ?? 0) > effects;
-    await until(`more than ${effects} effects have happened`, reached, { timeoutMs: 180_000 });
+    const isReached = async (): Promise<boolean> => ((await this.countEffects()) ?? 0) > effects;
+    await until(`more than ${effects} effects have happened`, isReached, { timeoutMs: 180_000 });
   }
 
   /** A worker at random, once enough of them run for the others to take over. */
   async victim(): Promise<ChaosChild> {
     const ready = (): ChaosChild[] => this.fleet.workers.filter((child) => child.isReady);
     await until("enough workers are ready", () => ready().length >= 3);
-    return oneOf(ready());
+    return pickOne(ready());
   }
 
   /** Whether the process holds no lane: it never did, gave them back, or others took them. */
-  async ownsNothing(child: ChaosChild): Promise<boolean> {
+  async isWithoutLanes(child: ChaosChild): Promise<boolean> {
     const owned = "select 1 from sagabox.relay_lane where owner like $1 limit 1";
     return (await this.pool.query(owned, [`${child.id}/%`])).rows.length === 0;
   }
@@ -184,10 +184,10 @@ export class ChaosRun {
 
   /** Waits until every effect happened and nothing is on its way. Gives up after a while: the checker says what is missing. */
   async quiescence(timeoutMs = 90_000): Promise<boolean> {
-    await this.fleet.loadsEnded();
+    await this.fleet.waitForLoads();
     const idle = async (): Promise<boolean> => {
-      const expected = ((await this.committed()) ?? 0) * HANDLERS.length;
-      if (((await this.effects()) ?? 0) < expected) return false;
+      const expected = ((await this.countCommitted()) ?? 0) * HANDLERS.length;
+      if (((await this.countEffects()) ?? 0) < expected) return false;
       const left = await this.#number(
         "select (select count(*) from sagabox.outbox)::integer + (select count(*) from sagabox.queue)::integer as value",
       );
@@ -205,7 +205,7 @@ export class ChaosRun {
     const evidence = await this.#evidence();
     const { violations, duplicates } = check(evidence);
     if (violations.length > 0 && this.#options.sabotage === undefined) keepEvidence(evidence, this.fleet.log);
-    await this.#fallenReplaced();
+    await this.#waitForReplacements();
     const taken = await takeOvers(this.pool, this.faults, this.#starvation, this.leaseMs);
     const exits = await this.fleet.retireAll();
     return {
@@ -213,7 +213,7 @@ export class ChaosRun {
         done,
         enough: evidence.committed.length >= this.#options.messages,
         violations,
-        accounting: await this.#accounting(),
+        accounting: await this.#checkConservation(),
         unexpected: this.fleet.unexpected,
         badExits: exits.filter((code) => code !== 0),
         rest: await whatIsLeft(this.pool),
@@ -221,12 +221,12 @@ export class ChaosRun {
       messages: evidence.committed.length,
       duplicates,
       takeOvers: taken,
-      log: counted(this.fleet.log),
+      log: countEvents(this.fleet.log),
     };
   }
 
   /** The product's own account, beside ours: I-08. */
-  async #accounting(): Promise<readonly string[]> {
+  async #checkConservation(): Promise<readonly string[]> {
     const { findings, total, skipped } = await verifyConservation(pgDatabase(this.pool), "sagabox");
     const told = findings.map(({ kind, count, ids }) => `${kind} × ${count}: ${ids.slice(0, 3).join(" ")}`);
     const uneven =
@@ -235,7 +235,7 @@ export class ChaosRun {
   }
 
   // What the killed held is left for good when the others are sent home before they could take it.
-  async #fallenReplaced(): Promise<void> {
+  async #waitForReplacements(): Promise<void> {
     await this.fleet.allReady();
     const alive = this.fleet.workers.map(({ id }) => id);
     const sql =
@@ -283,13 +283,13 @@ export class ChaosRun {
   }
 }
 
-export function oneOf<T>(choices: readonly T[]): T {
+export function pickOne<T>(choices: readonly T[]): T {
   const chosen = choices[Math.floor(Math.random() * choices.length)];
   if (chosen === undefined) throw new Error("There is nothing to choose from.");
   return chosen;
 }
 
-function counted(log: readonly LogLine[]): Record<string, number> {
+function countEvents(log: readonly LogLine[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const { level, event } of log) counts[`${level} ${event}`] = (counts[`${level} ${event}`] ?? 0) + 1;
   return counts;

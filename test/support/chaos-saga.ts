@@ -97,7 +97,7 @@ function tripSaga(pool: pg.Pool, worker: string, version: number, { car, others 
     .send("tickets", SendTickets, (c) => c.input);
 }
 
-export function playParticipants(bus: Bus, worker: string): void {
+export function addParticipants(bus: Bus, worker: string): void {
   const did =
     (step: string, act: string) =>
     async (
@@ -133,14 +133,14 @@ export function playParticipants(bus: Bus, worker: string): void {
   });
 }
 
-interface Ended {
+interface EndedSaga {
   readonly id: string;
   readonly status: string;
 }
 
 /** I-13 from the participants' own books. */
 export async function judgeTrips(pool: pg.Pool): Promise<string[]> {
-  const sagas = await pool.query<Ended>(
+  const sagas = await pool.query<EndedSaga>(
     "select id, status from sagabox.saga_instance where type = 'book-trip'",
   );
   const actions = await pool.query<{ saga: string; step: string; act: string }>(
@@ -153,7 +153,7 @@ export async function judgeTrips(pool: pg.Pool): Promise<string[]> {
     else book.push({ step, act });
   }
   return sagas.rows.flatMap((one) =>
-    judged(one, books.get(one.id) ?? []).map((wrong) => `${one.id}: ${wrong}`),
+    findViolations(one, books.get(one.id) ?? []).map((wrong) => `${one.id}: ${wrong}`),
   );
 }
 
@@ -169,7 +169,7 @@ const RANK: Readonly<Record<string, number>> = {
 };
 
 // Books must be right however the trip ended; how many have to end well is known to whoever gave them their fates.
-function judged({ status }: Ended, book: readonly { step: string; act: string }[]): string[] {
+function findViolations({ status }: EndedSaga, book: readonly { step: string; act: string }[]): string[] {
   const count = (step: string, act: string): number =>
     book.filter((line) => line.step === step && line.act === act).length;
   if (status === "completed") {

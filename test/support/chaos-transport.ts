@@ -77,7 +77,7 @@ export class ChaosTransport implements Transport {
     this.#memberships.set(group, membership);
     await this.#join(membership);
     return {
-      pause: async () => this.#say({ op: "pause", group }),
+      pause: async () => this.#sendMessage({ op: "pause", group }),
       close: async () => {
         membership.closed = true;
         this.#memberships.delete(group);
@@ -101,10 +101,10 @@ export class ChaosTransport implements Transport {
     this.#socket = socket;
     socket.on("error", () => undefined);
     createInterface({ input: socket })
-      .on("line", (line) => this.#hear(saidIn<ToClient>(line)))
+      .on("line", (line) => this.#onMessage(saidIn<ToClient>(line)))
       .on("error", () => undefined);
-    this.#say({ op: "hello", worker: this.#worker });
-    const beat = setInterval(() => this.#say({ op: "beat" }), BEAT_MS);
+    this.#sendMessage({ op: "hello", worker: this.#worker });
+    const beat = setInterval(() => this.#sendMessage({ op: "beat" }), BEAT_MS);
     socket.on("close", () => {
       clearInterval(beat);
       this.#break();
@@ -136,7 +136,7 @@ export class ChaosTransport implements Transport {
     await this.#ask({ op: "join", group, topics, prefetch }, `joined ${group}`);
   }
 
-  #hear(said: ToClient | undefined): void {
+  #onMessage(said: ToClient | undefined): void {
     switch (said?.op) {
       case "published":
         return this.#answers.get(`published ${said.n}`)?.();
@@ -190,11 +190,11 @@ export class ChaosTransport implements Transport {
       this.#answers.set(answer, end(true));
       this.#broken.add(broken);
       signal?.addEventListener("abort", broken, { once: true });
-      this.#say(said);
+      this.#sendMessage(said);
     });
   }
 
-  #say(said: FromClient): void {
+  #sendMessage(said: FromClient): void {
     this.#socket?.write(`${JSON.stringify(said)}\n`);
   }
 }

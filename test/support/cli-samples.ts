@@ -137,8 +137,8 @@ export function sampleFiles(): Fill {
     return join(folder, name);
   };
   return {
-    "saga-app": fileURLToPath(new URL("./saga-app.ts", import.meta.url)),
-    "topology-app": fileURLToPath(new URL("./topology-app.ts", import.meta.url)),
+    "saga-app": fileURLToPath(new URL("./saga-service.ts", import.meta.url)),
+    "topology-app": fileURLToPath(new URL("./topology-service.ts", import.meta.url)),
     "edited-file": file("edited.json", '{"n":1,"cause":7}'),
     "signal-file": file("signal.json", '{"id":"signalled"}'),
     "erasures-file": file("erasures.ndjson", ""),
@@ -146,12 +146,12 @@ export function sampleFiles(): Fill {
 }
 
 /** Ids that nobody has. */
-function nothing(name: string): string {
+function keepPlaceholder(name: string): string {
   if (name.startsWith("letter")) return "1";
   return name === "group" ? "3f9a0c21b7de" : "0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11";
 }
 
-export interface Told {
+export interface CliOutput {
   readonly line: string;
   readonly code: number | null;
   readonly stdout: string;
@@ -162,10 +162,10 @@ export async function runSample(
   name: string,
   sample: CliSample,
   { url, fill, more = [] }: { readonly url: string; readonly fill: Fill; readonly more?: readonly string[] },
-): Promise<Told> {
+): Promise<CliOutput> {
   const wanted = [name, ...sample.argv, ...more];
   const argv = wanted.map((word) =>
-    word.replace(/^<([a-z-]+)>$/, (_, found: string) => fill[found] ?? nothing(found)),
+    word.replace(/^<([a-z-]+)>$/, (_, found: string) => fill[found] ?? keepPlaceholder(found)),
   );
   const env = { DATABASE_URL: url, SAGABOX_KEY_RING: sampleKeyRing, USER: "ann" };
   const told = sample.ownProcess === true ? await runCli(argv, { env }) : await cliInProcess(argv, env);

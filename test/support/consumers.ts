@@ -13,7 +13,7 @@ import { MemoryTransport, type MemoryTransportOptions } from "../../src/testing/
 import { temporaryDatabase } from "./database.ts";
 import { RecordingObserver } from "./recording-observer.ts";
 
-interface Wishes {
+interface ConsumerOptions {
   readonly poolSize?: number;
   readonly maxTransactions?: number;
   readonly leaseMs?: number;
@@ -25,7 +25,7 @@ interface Wishes {
 }
 
 /** A migrated database, a broker in memory, and consumers for whatever the test registers. */
-export async function consumers(wishes: Wishes = {}) {
+export async function consumers(wishes: ConsumerOptions = {}) {
   const { pool, url } = await temporaryDatabase({ max: wishes.poolSize ?? 20, migrated: true });
   const database = pgDatabase(pool);
   await pool.query("create table effect (n bigserial, consumer text, id text, note text)");

@@ -43,7 +43,9 @@ const QUICK_COPY = process.env["SAGABOX_TEST_POSTGRES"] === "14" ? "" : " strate
 /** A database the caller drops. */
 export async function createDatabase(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {
   const name = `t_${randomBytes(8).toString("hex")}`;
-  await asAdmin(`create database ${name} template ${templateOf(options)}${encodingOf(options)}${QUICK_COPY}`);
+  await asAdmin(
+    `create database ${name} template ${templateSql(options)}${encodingSql(options)}${QUICK_COPY}`,
+  );
   const url = new URL(inject("postgresUrl"));
   url.pathname = `/${name}`;
   const pool = new pg.Pool({ connectionString: url.href, max: options.max ?? 10 });
@@ -62,16 +64,16 @@ export async function cutConnections({ name }: Pick<TemporaryDatabase, "name">):
 }
 
 // Only the locale C goes with every encoding.
-function encodingOf({ encoding }: TemporaryDatabaseOptions): string {
+function encodingSql({ encoding }: TemporaryDatabaseOptions): string {
   return encoding === undefined ? "" : ` encoding '${encoding}' lc_collate 'C' lc_ctype 'C'`;
 }
 
-function templateOf({ template, migrated }: TemporaryDatabaseOptions): string {
+function templateSql({ template, migrated }: TemporaryDatabaseOptions): string {
   return template ?? (migrated === true ? inject("migratedTemplate") : "template0");
 }
 
 async function dropDatabase(name: string, pool: pg.Pool, leakGuard: boolean): Promise<void> {
-  const borrowed = await connectionsBorrowed(pool);
+  const borrowed = await countBorrowed(pool);
   if (borrowed === 0) await pool.end();
   const left = leakGuard ? await connectionsLeft(name) : [];
   await asAdmin(
@@ -85,7 +87,7 @@ async function dropDatabase(name: string, pool: pg.Pool, leakGuard: boolean): Pr
 }
 
 // A statement that was under way when the test ended gives its connection back in a moment; a leak never does.
-async function connectionsBorrowed(pool: pg.Pool): Promise<number> {
+async function countBorrowed(pool: pg.Pool): Promise<number> {
   for (let look = 1; ; look += 1) {
     const borrowed = pool.totalCount - pool.idleCount;
     if (borrowed === 0 || look === 50) return borrowed;

@@ -43,12 +43,12 @@ export async function someDeadLetters(
 
 /** Resolves when somebody works for each of these consumers: `bus.run()` does not wait for their first lease. */
 export async function consumersAtWork(pool: pg.Pool, ...consumers: readonly string[]): Promise<void> {
-  const working = async (): Promise<string[]> => {
+  const listConsumers = async (): Promise<string[]> => {
     const { rows } = await pool.query<{ name: string }>(
       `select name from sagabox.consumer_group as known
         where exists (select 1 from sagabox.member where scope = known.id and lease_until > clock_timestamp())`,
     );
     return rows.map(({ name }) => name);
   };
-  await expect.poll(working).toEqual(expect.arrayContaining([...consumers]));
+  await expect.poll(listConsumers).toEqual(expect.arrayContaining([...consumers]));
 }

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { chmodSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { onTestFinished } from "vitest";
-import { isServer, readPostmasterFile } from "../../src/embedded/postmaster-file.ts";
+import { isPostgresProcess, readPostmasterFile } from "../../src/embedded/postmaster-file.ts";
 import { until } from "./relays.ts";
 import { serverFolder } from "./server-folder.ts";
 
@@ -26,7 +26,7 @@ export interface Order {
 /** `npm start`, as a person runs it, on free ports and without customers of its own. */
 export class Demo {
   readonly #child: ChildProcess;
-  #told = "";
+  #output = "";
 
   constructor(folder: string, ...words: readonly string[]) {
     const { DATABASE_URL: _, SAGABOX_DATABASE_URL: __, SAGABOX_BROKER_URL: ___, ...env } = process.env;
@@ -36,26 +36,26 @@ export class Demo {
       stdio: ["ignore", "pipe", "pipe"],
       detached: true, // a group of its own, as a terminal gives it
     });
-    const hear = (text: Buffer): void => void (this.#told += text.toString());
-    this.#child.stdout?.on("data", hear);
-    this.#child.stderr?.on("data", hear);
+    const onOutput = (text: Buffer): void => void (this.#output += text.toString());
+    this.#child.stdout?.on("data", onOutput);
+    this.#child.stderr?.on("data", onOutput);
     onTestFinished(() => this.#end());
   }
 
   /** Everything it has printed. */
   get told(): string {
-    return this.#told;
+    return this.#output;
   }
 
   /** Resolves when it listens. */
   async ready(): Promise<void> {
     await until(() => {
-      if (this.#child.exitCode !== null) throw new Error(`it ended:\n${this.#told}`);
-      return this.#told.includes("Ctrl-C stops everything");
+      if (this.#child.exitCode !== null) throw new Error(`it ended:\n${this.#output}`);
+      return this.#output.includes("Ctrl-C stops everything");
     }, 90_000);
   }
 
-  async place(): Promise<string> {
+  async placeOrder(): Promise<string> {
     const answer = await fetch(this.#address("orders"), {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -70,14 +70,14 @@ export class Demo {
   }
 
   async health(): Promise<number> {
-    return (await fetch(/http:\S+\/health\/ready/.exec(this.#told)?.[0] ?? "")).status;
+    return (await fetch(/http:\S+\/health\/ready/.exec(this.#output)?.[0] ?? "")).status;
   }
 
   /** The process id of its database server, while there is one. */
   async postmaster(): Promise<number | undefined> {
-    const folder = resolve(root, /^ {2}data\s+(\S+)$/m.exec(this.#told)?.[1] ?? "");
+    const folder = resolve(root, /^ {2}data\s+(\S+)$/m.exec(this.#output)?.[1] ?? "");
     const found = await readPostmasterFile(folder);
-    return found !== undefined && isServer(found.pid) ? found.pid : undefined;
+    return found !== undefined && isPostgresProcess(found.pid) ? found.pid : undefined;
   }
 
   /** The process id of a program that it started, directly or not. */
@@ -101,7 +101,7 @@ export class Demo {
   /** Ctrl-C reaches the whole group; returns the exit code. */
   async interrupt(): Promise<number | null> {
     this.pressCtrlC();
-    return this.ended();
+    return this.waitForExit();
   }
 
   /** The same without waiting. */
@@ -112,10 +112,10 @@ export class Demo {
   /** SIGTERM to the process that a supervisor would know; returns the exit code. */
   async terminate(): Promise<number | null> {
     this.#child.kill("SIGTERM");
-    return this.ended();
+    return this.waitForExit();
   }
 
-  async ended(): Promise<number | null> {
+  async waitForExit(): Promise<number | null> {
     if (this.#child.exitCode === null) await once(this.#child, "exit");
     return this.#child.exitCode;
   }
@@ -126,7 +126,7 @@ export class Demo {
   }
 
   #address(path: string): string {
-    return `${/http:\/\/127\.0\.0\.1:\d+\//.exec(this.#told)?.[0] ?? ""}${path}`;
+    return `${/http:\/\/127\.0\.0\.1:\d+\//.exec(this.#output)?.[0] ?? ""}${path}`;
   }
 
   #signal(signal: NodeJS.Signals | 0): boolean {
@@ -157,7 +157,7 @@ function processes(): ProcessRow[] {
   return readdirSync("/proc")
     .filter((entry) => /^\d+$/.test(entry))
     .flatMap((entry) => {
-      const [, name, parent, group] = /\((.*)\) [^ZX] (\d+) (\d+)/.exec(statOf(entry)) ?? [];
+      const [, name, parent, group] = /\((.*)\) [^ZX] (\d+) (\d+)/.exec(readStat(entry)) ?? [];
       return name === undefined
         ? []
         : [{ pid: Number(entry), name, parent: Number(parent), group: Number(group) }];
@@ -169,7 +169,7 @@ export function isRunning(pid: number): boolean {
 }
 
 // It may end between the look at the folder and this one.
-function statOf(pid: string): string {
+function readStat(pid: string): string {
   try {
     return readFileSync(`/proc/${pid}/stat`, "utf8");
   } catch {

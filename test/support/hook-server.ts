@@ -3,14 +3,14 @@ import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 
-export interface Posted {
+export interface HookRequest {
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
 
 /** An HTTP endpoint that remembers what was posted and answers as the test says; null never answers. */
 export async function hookServer() {
-  const posted: Posted[] = [];
+  const posted: HookRequest[] = [];
   const changed: (() => void)[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -32,7 +32,7 @@ export async function hookServer() {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook/secret-path`,
     posted,
     answer: (_nth: number): number | null => 200,
-    until: async (count: number): Promise<readonly Posted[]> => {
+    until: async (count: number): Promise<readonly HookRequest[]> => {
       while (posted.length < count) await new Promise<void>((resolve) => changed.push(resolve));
       return posted;
     },

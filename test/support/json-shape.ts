@@ -1,21 +1,21 @@
 /** What is known of the objects at one place of a JSON text: how many there were, and of each key how often and with what. */
-interface Place {
+interface FieldTypes {
   objects: number;
   readonly keys: Map<string, { times: number; readonly types: Set<string> }>;
 }
 
 /** The keys and types of JSON texts, without their values: `.messages[]` is each object of the list under `messages`. */
-export type Shape = ReadonlyMap<string, Place>;
+export type Shape = ReadonlyMap<string, FieldTypes>;
 
 /** What stands under the keys in `anything` is the application's own, or another thing each time: nobody looks into it. */
-export function shapeOf(values: readonly unknown[], anything: readonly string[] = []): Shape {
-  const shape = new Map<string, Place>();
+export function buildShape(values: readonly unknown[], anything: readonly string[] = []): Shape {
+  const shape = new Map<string, FieldTypes>();
   for (const value of values) note({ shape, anything }, ".", value);
   return shape;
 }
 
 interface Noting {
-  readonly shape: Map<string, Place>;
+  readonly shape: Map<string, FieldTypes>;
   readonly anything: readonly string[];
 }
 
@@ -33,16 +33,16 @@ function note(noting: Noting, path: string, value: unknown): void {
     const seen = place.keys.get(key) ?? { times: 0, types: new Set<string>() };
     place.keys.set(key, seen);
     seen.times += 1;
-    for (const type of anything.includes(key) ? ["anything"] : typesOf(one)) seen.types.add(type);
+    for (const type of anything.includes(key) ? ["anything"] : findTypes(one)) seen.types.add(type);
     if (!anything.includes(key)) note(noting, `${path === "." ? "" : path}.${key}`, one);
   }
 }
 
 /** A list is known by what is in it. An empty one says no more than that it is one. */
-function typesOf(value: unknown): readonly string[] {
+function findTypes(value: unknown): readonly string[] {
   if (value === null) return ["null"];
   if (!Array.isArray(value)) return [typeof value];
-  return ["list", ...value.flatMap((one) => typesOf(one).map((type) => `list of ${type}`))];
+  return ["list", ...value.flatMap((one) => findTypes(one).map((type) => `list of ${type}`))];
 }
 
 /** One line for each place: its keys with their types, `?` behind those that may be absent. */
@@ -62,7 +62,7 @@ export function shapeText(shape: Shape): string {
 
 /** Adds the types that were recorded before, for the keys that are still there: what is null now may be a text at other times. */
 export function addRecorded(shape: Shape, recorded: string): void {
-  for (const [path, fields] of fieldsOf(recorded)) {
+  for (const [path, fields] of parseFields(recorded)) {
     for (const [key, { types }] of fields) {
       const seen = shape.get(path)?.keys.get(key)?.types;
       if (seen?.has("anything") === false) for (const type of types) seen.add(type);
@@ -75,24 +75,24 @@ interface Field {
   readonly types: readonly string[];
 }
 
-function fieldsOf(text: string): ReadonlyMap<string, ReadonlyMap<string, Field>> {
+function parseFields(text: string): ReadonlyMap<string, ReadonlyMap<string, Field>> {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   return new Map(
     lines.map((line) => {
       const [path = "", fields = ""] = line.trim().split(/ {2}/);
-      return [path, new Map(fields.split(", ").map(fieldOf))];
+      return [path, new Map(fields.split(", ").map(parseField))];
     }),
   );
 }
 
-function fieldOf(text: string): [string, Field] {
+function parseField(text: string): [string, Field] {
   const [name = "", types = ""] = text.split(": ");
   return [name.replace(/\?$/, ""), { optional: name.endsWith("?"), types: types.split(" | ") }];
 }
 
 /** How what was seen differs from what was recorded: a key that is new, gone, or holds something else. */
 export function shapeDifferences(seen: Shape, recorded: string): readonly string[] {
-  const [now, then] = [fieldsOf(shapeText(seen)), fieldsOf(recorded)];
+  const [now, then] = [parseFields(shapeText(seen)), parseFields(recorded)];
   const gone = [...then.keys()].filter((path) => !now.has(path)).map((path) => `${path} is gone`);
   const changed = [...now].flatMap(([path, fields]) => {
     const before = then.get(path);

@@ -64,7 +64,7 @@ export async function laneReader(clock: Clock = systemClock) {
       `with gone as (delete from sagabox.outbox where seq = any($1::bigint[])) select pg_current_xact_id()::text as xid`,
       [rows.map((row) => row.seq)],
     );
-    reader.settled(rows, { value: answer[0]?.xid ?? "0", reads });
+    reader.settle(rows, { value: answer[0]?.xid ?? "0", reads });
   };
   return { ...house, ownership, reader, fetch, ids, settle };
 }

@@ -1,4 +1,4 @@
-import { laneOf, streamOf, type Message } from "../../src/message/index.ts";
+import { laneFor, streamFor, type Message } from "../../src/message/index.ts";
 import { OutboxWriter, type Outgoing } from "../../src/outbox/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
 import { temporaryDatabase } from "./database.ts";
@@ -16,8 +16,8 @@ export function anOutgoing({ message = {}, delayMs, ownId = false }: OutboxRow =
   const whole = aMessage(message);
   return {
     message: whole,
-    lane: laneOf(whole.key ?? whole.id),
-    stream: whole.key === null ? null : streamOf(whole.topic, whole.key),
+    lane: laneFor(whole.key ?? whole.id),
+    stream: whole.key === null ? null : streamFor(whole.topic, whole.key),
     maxAttempts: 10,
     holdsOnDeath: false,
     strict: false,

@@ -13,14 +13,14 @@ export const ofParking = {
 };
 
 /** Processes at one broker, each with its keyed retries parked in the same database. */
-export async function parkingHouse(broker: () => Promise<Transport>, leaseMs = 60_000) {
+export async function parkingHarness(broker: () => Promise<Transport>, leaseMs = 60_000) {
   const temporary = await createDatabase({ max: 40, migrated: true });
   const opened = new Map<Transport, { readonly broker: Transport; readonly database: ScriptedDatabase }>();
   const another = async (): Promise<Transport> => {
     const tables = postgres({ pollInterval: 50 });
     const observer = new RecordingObserver();
     const database = new ScriptedDatabase(pgDatabase(temporary.pool));
-    tables.settleIn({ database, schema: "sagabox", channel: "c", leaseMs, observer });
+    tables.attach({ database, schema: "sagabox", channel: "c", leaseMs, observer });
     const inner = await broker();
     const transport = new ParkingTransport(inner, tables, observer);
     opened.set(transport, { broker: inner, database });
@@ -47,9 +47,9 @@ export async function parkingHouse(broker: () => Promise<Transport>, leaseMs = 6
 }
 
 /** The same for a broker of the conformance suite, with all that can be done to it. */
-export async function parked(broker: TransportUnderTest, leaseMs: number): Promise<TransportUnderTest> {
+export async function withParking(broker: TransportUnderTest, leaseMs: number): Promise<TransportUnderTest> {
   let first: Transport | undefined = broker.transport;
-  const house = await parkingHouse(async () => {
+  const house = await parkingHarness(async () => {
     const next = first ?? (await broker.another());
     first = undefined;
     return next;

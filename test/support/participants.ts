@@ -58,10 +58,10 @@ export async function participants(wishes: Parameters<typeof consumers>[0] = {})
         said.push({ ...(data as Reply), key: options?.key, sagaId: context?.sagaId });
         return Promise.resolve({ id: `reply-${said.length}` });
       },
-      whole: () => Promise.resolve(),
-      last: () => [],
+      waitForPending: () => Promise.resolve(),
+      lastStatements: () => [],
       open: () => Readable.from([]),
-      committed: () => void replies.push(...said),
+      handleCommit: () => void replies.push(...said),
     };
   };
   const house = await consumers({ ...wishes, openScope });

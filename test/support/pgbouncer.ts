@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { chmodSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { freePort } from "../../src/embedded/free-port.ts";
+import { findFreePort } from "../../src/embedded/free-port.ts";
 import { serverFolder } from "./server-folder.ts";
 
 export type PoolMode = "session" | "transaction" | "statement";
@@ -28,7 +28,7 @@ export async function startPgBouncer(
   mode: PoolMode,
 ): Promise<{ readonly url: string; stop(): Promise<void> }> {
   const folder = serverFolder("sagabox-pgbouncer-");
-  const port = await freePort();
+  const port = await findFreePort();
   const server = new URL(url);
   const login = [
     `user=${server.username}`,

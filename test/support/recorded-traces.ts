@@ -47,7 +47,7 @@ export function recordedTraces() {
   };
 }
 
-export function eventsOf({ events }: ReadableSpan): string[] {
+export function listEvents({ events }: ReadableSpan): string[] {
   return events.map(({ name }) => name);
 }
 

@@ -5,7 +5,7 @@ export class RecordingObserver implements Observer {
   readonly told: { name: TelemetryName; fields: TelemetryEvents[TelemetryName] }[] = [];
   #changed: (() => void)[] = [];
 
-  tell<Name extends TelemetryName>(name: Name, fields: TelemetryEvents[Name]): void {
+  emit<Name extends TelemetryName>(name: Name, fields: TelemetryEvents[Name]): void {
     this.told.push({ name, fields });
     for (const wake of this.#changed.splice(0)) wake();
   }

@@ -1,6 +1,6 @@
 import { onTestFinished } from "vitest";
 import { laneSettings, WakeUp, type Claim, type LaneOwnership } from "../../src/lanes/index.ts";
-import { laneOf, streamOf, type Message } from "../../src/message/index.ts";
+import { laneFor, streamFor, type Message } from "../../src/message/index.ts";
 import {
   Destinations,
   OptimisticSender,
@@ -19,7 +19,7 @@ import { RecordingObserver } from "./recording-observer.ts";
 import { ScriptedDatabase } from "./scripted-database.ts";
 import { ScriptedTransport } from "./scripted-transport.ts";
 
-export interface RelayWishes extends OutboxOptions {
+export interface RelayOptions extends OutboxOptions {
   readonly worker?: string;
   readonly transport?: Transport;
   readonly hop?: LocalHop;
@@ -29,16 +29,16 @@ export interface RelayWishes extends OutboxOptions {
   readonly destinations?: Destinations;
 }
 
-type Wish = Partial<Message> & Partial<Omit<Outgoing, "message">>;
+type OutgoingChanges = Partial<Message> & Partial<Omit<Outgoing, "message">>;
 
 /** A message ready to be written; say only what the test is about. */
-export function outgoing(wish: Wish = {}): Outgoing {
+export function outgoing(wish: OutgoingChanges = {}): Outgoing {
   const { lane, stream, maxAttempts, holdsOnDeath, strict, ttlMs, schedule, ownId, flush, ...change } = wish;
   const message = aMessage(change);
   return {
     message,
-    lane: lane ?? laneOf(message.key ?? message.id),
-    stream: stream ?? (message.key === null ? null : streamOf(message.topic, message.key)),
+    lane: lane ?? laneFor(message.key ?? message.id),
+    stream: stream ?? (message.key === null ? null : streamFor(message.topic, message.key)),
     maxAttempts: maxAttempts ?? 10,
     holdsOnDeath: holdsOnDeath ?? false,
     strict: strict ?? false,
@@ -84,7 +84,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       await writer.write(tx, messages);
       await tx.commit();
     },
-    relay: (wishes: RelayWishes = {}): PollingRelay => {
+    relay: (wishes: RelayOptions = {}): PollingRelay => {
       const { worker = "w", hop, leaseMs = 5_000, database: own, transport: carrier, ...rest } = wishes;
       const { destinations, ...outbox } = rest;
       const settings = outboxSettings({ pollInterval: 50, ...outbox });
@@ -106,7 +106,9 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       return relay;
     },
     /** What bus.transaction() is made of. */
-    optimistic: (wishes: RelayWishes & { readonly onReleased?: (lanes: readonly number[]) => void } = {}) => {
+    optimistic: (
+      wishes: RelayOptions & { readonly onReleased?: (lanes: readonly number[]) => void } = {},
+    ) => {
       const { worker = "sender", hop, transport: carrier, onReleased } = wishes;
       const { optimistic, optimisticTimeout, destinations } = wishes;
       const settings = outboxSettings({
@@ -144,7 +146,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
         const tx = await database.begin();
         const own = scope(tx);
         for (const message of messages) await own.add(message);
-        own.committed(await tx.commit(own.last()));
+        own.handleCommit(await tx.commit(own.lastStatements()));
       };
       return { sender, wakeUp, scope, send };
     },

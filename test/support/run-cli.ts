@@ -16,7 +16,7 @@ export interface CliProcess {
     stderr: string;
   }>;
   /** Resolves when standard output or standard error holds the text; rejects when the process ends without it. */
-  printed(text: string): Promise<void>;
+  waitForOutput(text: string): Promise<void>;
 }
 
 export interface CliOptions {
@@ -56,7 +56,7 @@ function start(words: readonly string[], { env = {}, cwd = process.cwd() }: CliO
     child.kill("SIGKILL");
     await ended;
   });
-  const printed = (text: string): Promise<void> =>
+  const waitForOutput = (text: string): Promise<void> =>
     new Promise((resolve, reject) => {
       const look = (): void => {
         if (stdout.includes(text) || stderr.includes(text)) resolve();
@@ -71,7 +71,7 @@ function start(words: readonly string[], { env = {}, cwd = process.cwd() }: CliO
   return {
     child,
     ended,
-    printed,
+    waitForOutput,
     get stdout() {
       return stdout;
     },

@@ -3,7 +3,7 @@ import { cliInProcess } from "./cli-in-process.ts";
 
 type Fill = Readonly<Record<string, string>>;
 
-export interface Followed {
+export interface RunCommand {
   /** As it stands in the page. */
   readonly command: string;
   readonly code: number;
@@ -18,19 +18,19 @@ export class Runbook {
   readonly #followed = new Set<string>();
 
   constructor(name: string, databaseUrl: string, env: Readonly<Record<string, string>> = {}) {
-    this.#sections = sectionsOf(readRunbook(name));
+    this.#sections = parseSections(readRunbook(name));
     this.#env = { DATABASE_URL: databaseUrl, USER: "ann", ...env };
   }
 
   /** Runs the commands below a heading one after the other; `<message-id>` in them becomes what `fill` says. */
-  async follow(heading: string, fill: Fill = {}): Promise<readonly Followed[]> {
-    const results: Followed[] = [];
+  async follow(heading: string, fill: Fill = {}): Promise<readonly RunCommand[]> {
+    const results: RunCommand[] = [];
     for (const command of this.#commands(heading)) results.push(await this.#run(heading, command, fill));
     return results;
   }
 
   /** Runs one command below a heading, the first or the one of that place, with more arguments behind it. */
-  async step(heading: string, place = 0, fill: Fill = {}, ...more: readonly string[]): Promise<Followed> {
+  async step(heading: string, place = 0, fill: Fill = {}, ...more: readonly string[]): Promise<RunCommand> {
     const command = this.#commands(heading)[place];
     if (command === undefined) throw new Error(`There is no command ${place + 1} below "${heading}".`);
     return this.#run(heading, command, fill, more);
@@ -49,8 +49,8 @@ export class Runbook {
   /** The statements below a heading. */
   sql(heading: string, fill: Fill = {}): readonly string[] {
     return this.#blocks(heading, "sql").map((text) => {
-      this.#followed.add(noted(heading, text));
-      return filled(text, fill);
+      this.#followed.add(noteHeading(heading, text));
+      return fillPlaceholders(text, fill);
     });
   }
 
@@ -59,15 +59,20 @@ export class Runbook {
     return [...this.#sections.keys()]
       .flatMap((heading) =>
         [...this.#blocks(heading, "sh").flatMap(commandLines), ...this.#blocks(heading, "sql")].map((text) =>
-          noted(heading, text),
+          noteHeading(heading, text),
         ),
       )
       .filter((one) => !this.#followed.has(one));
   }
 
-  async #run(heading: string, command: string, fill: Fill, more: readonly string[] = []): Promise<Followed> {
-    this.#followed.add(noted(heading, command));
-    const [, ...args] = words(filled(command, fill));
+  async #run(
+    heading: string,
+    command: string,
+    fill: Fill,
+    more: readonly string[] = [],
+  ): Promise<RunCommand> {
+    this.#followed.add(noteHeading(heading, command));
+    const [, ...args] = words(fillPlaceholders(command, fill));
     return { command, ...(await cliInProcess([...args, ...more], this.#env)) };
   }
 
@@ -84,7 +89,7 @@ export class Runbook {
   }
 }
 
-function noted(heading: string, text: string): string {
+function noteHeading(heading: string, text: string): string {
   return `${heading}: ${text}`;
 }
 
@@ -98,12 +103,12 @@ export function readRunbook(name: string): string {
 }
 
 /** Every command line of a page. */
-export function commandsOf(page: string): readonly (readonly string[])[] {
-  const blocks = [...sectionsOf(page).values()].flat().filter(({ language }) => language === "sh");
+export function parseCommands(page: string): readonly (readonly string[])[] {
+  const blocks = [...parseSections(page).values()].flat().filter(({ language }) => language === "sh");
   return blocks.flatMap(({ text }) => commandLines(text).map(words));
 }
 
-function sectionsOf(page: string): Map<string, readonly Block[]> {
+function parseSections(page: string): Map<string, readonly Block[]> {
   const sections = page.split(/^#{2,3} /m).slice(1);
   return new Map(
     sections.map((section) => {
@@ -122,7 +127,7 @@ function commandLines(text: string): readonly string[] {
     .filter((line) => line !== "" && !line.startsWith("#"));
 }
 
-function filled(text: string, fill: Fill): string {
+function fillPlaceholders(text: string, fill: Fill): string {
   return text.replace(/<([a-z-]+)>/g, (placeholder, name: string) => {
     const value = fill[name];
     if (value === undefined) throw new Error(`Nobody said what ${placeholder} is in: ${text}`);

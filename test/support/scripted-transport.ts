@@ -62,12 +62,12 @@ export class ScriptedTransport implements Transport {
 
   async #take(message: Message): Promise<PublishOutcome> {
     const answer = await this.answer(message);
-    const outcome = typeof answer === "object" ? answer : outcomeOf(answer);
+    const outcome = typeof answer === "object" ? answer : toOutcome(answer);
     if (outcome.kind === "published") this.published.push(message);
     return outcome;
   }
 }
 
-function outcomeOf(kind: PublishOutcome["kind"]): PublishOutcome {
+function toOutcome(kind: PublishOutcome["kind"]): PublishOutcome {
   return kind === "published" ? { kind } : { kind, error: new Error(`told to answer "${kind}"`) };
 }

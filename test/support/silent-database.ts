@@ -18,7 +18,7 @@ export interface WorkerUnderTest {
   readonly bus: Bus;
   readonly observer: RecordingObserver;
   /** How many messages this worker handled. */
-  handled(): number;
+  countHandled(): number;
 }
 
 /**
@@ -62,7 +62,7 @@ export async function silentDatabase(transport?: () => Transport) {
     });
     onTestFinished(async () => void (await bus.stop()));
     await bus.run();
-    return { bus, observer, handled: () => observer.of("consumer.processed").length };
+    return { bus, observer, countHandled: () => observer.of("consumer.processed").length };
   };
 
   return {
@@ -113,10 +113,10 @@ export async function expectTakeOverAndReturn(transport?: () => Transport): Prom
   const healthy = await worker("healthy", url);
   // With a broker it takes a moment until both have partitions.
   const worksAgain = async (): Promise<number> => {
-    const before = cutOff.handled();
+    const before = cutOff.countHandled();
     await publish();
     await allHandled();
-    return cutOff.handled() - before;
+    return cutOff.countHandled() - before;
   };
   await expect.poll(worksAgain, { timeout: 60_000 }).toBeGreaterThan(0);
   await expect

@@ -9,14 +9,14 @@ export const Reserve = command("tested.reserve", { schema: Order, reply: z.objec
 export const Release = command("tested.release", { schema: Order });
 export const Approved = event("tested.approved", { schema: Order, key: (order) => order.orderId });
 
-const named = (name: string) => ({
+const namedOptions = (name: string) => ({
   name,
   options: { version: 1, input: Order, key: (order: { orderId: string }) => order.orderId },
 });
 
 /** Asks a warehouse that has half a minute to answer. */
-export function reserving() {
-  const { name, options } = named("tested-reserving");
+export function reservingSaga() {
+  const { name, options } = namedOptions("tested-reserving");
   return saga(name, options)
     .send("reserve", Reserve, (c) => c.input, { timeout: "30s", retry: { maxAttempts: 1 } })
     .undo(Release, (c) => c.input);
@@ -24,13 +24,13 @@ export function reserving() {
 
 /** Waits two weeks for a person. */
 export function approval() {
-  const { name, options } = named("tested-approval");
+  const { name, options } = namedOptions("tested-approval");
   return saga(name, options).waitFor("approved", Approved, { timeout: "14d" });
 }
 
 /** The same about a person, so that everything it holds is sealed. */
 export function confidentialApproval() {
-  const { name, options } = named("tested-confidential");
+  const { name, options } = namedOptions("tested-confidential");
   const personal = { subject: (order: { orderId: string }) => `customer of ${order.orderId}` };
   return saga(name, { ...options, personal })
     .run("ask", (c) => ({ asked: c.input.orderId }))
@@ -39,8 +39,8 @@ export function confidentialApproval() {
 }
 
 /** Its work takes as long as the test wants, and all of it no more than a quarter of an hour. */
-export function limited(work: (signal: AbortSignal) => Promise<string>) {
-  const { name, options } = named("tested-limited");
+export function limitedSaga(work: (signal: AbortSignal) => Promise<string>) {
+  const { name, options } = namedOptions("tested-limited");
   return saga(name, { ...options, deadline: "15m" })
     .run("work", (c) => work(c.signal))
     .noUndo("it leaves nothing behind")
@@ -49,7 +49,7 @@ export function limited(work: (signal: AbortSignal) => Promise<string>) {
 
 /** A send, a run and a tx step, each with an effect that can be counted. */
 export function everyKind(charge: (key: string, orderId: string) => Promise<string>) {
-  const { name, options } = named("tested-every-kind");
+  const { name, options } = namedOptions("tested-every-kind");
   return saga(name, options)
     .send("reserve", Reserve, (c) => c.input)
     .undo(Release, (c) => c.input)

@@ -14,7 +14,7 @@ export class Wire {
   readonly #pairs = new Set<Pair>();
   #target = new URL("tcp://127.0.0.1:0");
   #state: "open" | "severed" | "swallowing" = "open";
-  #lastWord: string | undefined;
+  #lastMessage: string | undefined;
 
   private constructor() {}
 
@@ -85,7 +85,7 @@ export class Wire {
 
   /** A connection breaks the moment its client has sent this: the server gets it, its answer is lost. */
   cutAfter(word: string): void {
-    this.#lastWord = word;
+    this.#lastMessage = word;
   }
 
   async close(): Promise<void> {
@@ -117,7 +117,7 @@ export class Wire {
 
   #said(pair: Pair, bytes: Buffer): void {
     this.#pass(pair, pair.upstream, bytes);
-    if (this.#lastWord !== undefined && bytes.includes(this.#lastWord)) pair.client.destroy();
+    if (this.#lastMessage !== undefined && bytes.includes(this.#lastMessage)) pair.client.destroy();
   }
 
   #pass(pair: Pair, to: Socket, bytes: Buffer): void {

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
-import { placeNames } from "./places.ts";
+import { checkedTables } from "./tables.ts";
 import { verifyConservation } from "./verify.ts";
 import { ConservationWatch } from "./watch.ts";
 
@@ -60,7 +60,7 @@ test.each([
     });
     const seen = await verifyConservation(database, "sagabox", { since });
     expect(seen).toMatchObject({ ok: true, verdict: "kept", skipped: 0, total: { written: 2, waiting: 2 } });
-    expect(looks).toBe(1 + placeNames.length + 1 + 1);
+    expect(looks).toBe(1 + checkedTables.length + 1 + 1);
   },
 );
 
@@ -105,15 +105,15 @@ test("DESIGN 7C: the watch says so too, remembers the windows, and is whole agai
       await rows<{ n: number }>("select json_array_length(state -> 'missed') as n from sagabox.conservation")
     )[0]?.n;
   const release = await held(pool, "receipt");
-  await watch.look();
+  await watch.runPass();
   expect(observer.of("conservation.checked").at(-1)).toMatchObject({ outcome: "incomplete", messages: 0 });
   const before = await missed();
   expect(before).toBeGreaterThan(5);
   await release();
-  await watch.look();
+  await watch.runPass();
   expect(observer.of("conservation.checked").at(-1)).toMatchObject({ outcome: "incomplete", skipped: 0 });
   expect(await missed()).toBeLessThan(before ?? 0);
-  while ((await missed()) !== 0) await watch.look();
+  while ((await missed()) !== 0) await watch.runPass();
   expect(observer.of("conservation.checked").at(-1)).toMatchObject({ outcome: "kept", skipped: 0 });
 });
 
@@ -123,6 +123,6 @@ test("DESIGN 7C: a look that is stopped forgets neither what is wrong nor what i
   const options = { database, schema: "sagabox", worker: "one", observer, everyMs: 1_000, retentions };
   await rows("delete from sagabox.outbox where message_id = 'm-2'");
   const watch = new ConservationWatch(options);
-  expect(await watch.look()).toHaveLength(1);
-  expect(await watch.look(AbortSignal.abort())).toMatchObject([{ kind: "message_lost", ids: ["m-2"] }]);
+  expect(await watch.runPass()).toHaveLength(1);
+  expect(await watch.runPass(AbortSignal.abort())).toMatchObject([{ kind: "message_lost", ids: ["m-2"] }]);
 });

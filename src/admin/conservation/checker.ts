@@ -1,5 +1,5 @@
 import {
-  quotedSchema,
+  quoteSchema,
   sqlState,
   SQLSTATE,
   type Database,
@@ -7,18 +7,18 @@ import {
 } from "../../storage/index.ts";
 import type { Breach } from "./findings.ts";
 import { messageStatements } from "./message-statements.ts";
-import { checkPlace, checkStanding, type CheckedPage, type Cursor, type PlaceName } from "./places.ts";
-import { placeStatements } from "./statements.ts";
+import { checkTablePage, checkStanding, type CheckedPage, type Cursor, type CheckedTable } from "./tables.ts";
+import { tableStatements } from "./statements.ts";
 import { checkWindow, joinWindows, type CheckedWindow, type Window } from "./window.ts";
 
 /** Pages of a window: some 4 MB of messages. */
 export const WINDOW_PAGES = 512;
 
 const DAY_MS = 86_400_000;
-const LONGEST_MS = 3_650 * DAY_MS;
+const MAX_AGE_MS = 3_650 * DAY_MS;
 const STATEMENT_TIMEOUT = "10s";
 /** What is so busy, or so large, that it cannot be looked at now is left for the next round: nothing is said about it. */
-const NOT_NOW: readonly string[] = [SQLSTATE.queryCanceled, SQLSTATE.lockNotAvailable];
+const BUSY_STATES: readonly string[] = [SQLSTATE.queryCanceled, SQLSTATE.lockNotAvailable];
 
 export interface Retentions {
   readonly deadLetterMs: number;
@@ -26,7 +26,7 @@ export interface Retentions {
 }
 
 /** What is kept when no worker has said otherwise. */
-export const usualRetentions: Retentions = { deadLetterMs: 14 * DAY_MS, archiveMs: 30 * DAY_MS };
+export const defaultRetentions: Retentions = { deadLetterMs: 14 * DAY_MS, archiveMs: 30 * DAY_MS };
 
 /** What can be judged: older messages may have died and been forgotten, or their receipts may be gone. */
 export interface Horizon {
@@ -44,53 +44,64 @@ export class Checker {
   readonly #database: Database;
   readonly #schema: string;
   readonly #messages: ReturnType<typeof messageStatements>;
-  readonly #places: ReturnType<typeof placeStatements>;
+  readonly #tables: ReturnType<typeof tableStatements>;
 
   constructor(database: Database, schema: string) {
     this.#database = database;
-    this.#schema = quotedSchema(schema);
+    this.#schema = quoteSchema(schema);
     this.#messages = messageStatements(this.#schema);
-    this.#places = placeStatements(this.#schema);
+    this.#tables = tableStatements(this.#schema);
   }
 
-  get sql(): ReturnType<typeof placeStatements> {
-    return this.#places;
+  get sql(): ReturnType<typeof tableStatements> {
+    return this.#tables;
   }
 
-  async retentions(): Promise<Retentions> {
+  async readRetentions(): Promise<Retentions> {
     const { rows } = await this.#database.run<{ dead_letter_ms: number | null; archive_ms: number | null }>(
-      this.#places.kept,
+      this.#tables.kept,
     );
     return {
-      deadLetterMs: rows[0]?.dead_letter_ms ?? usualRetentions.deadLetterMs,
-      archiveMs: rows[0]?.archive_ms ?? usualRetentions.archiveMs,
+      deadLetterMs: rows[0]?.dead_letter_ms ?? defaultRetentions.deadLetterMs,
+      archiveMs: rows[0]?.archive_ms ?? defaultRetentions.archiveMs,
     };
   }
 
-  async horizon({ deadLetterMs, archiveMs }: Retentions): Promise<Horizon> {
+  async findHorizon({ deadLetterMs, archiveMs }: Retentions): Promise<Horizon> {
     const wholeDays = Math.min(deadLetterMs, archiveMs) - DAY_MS;
-    return { messages: await this.#dayBefore(wholeDays), rows: await this.#dayBefore(archiveMs - DAY_MS) };
+    return {
+      messages: await this.#findDayBefore(wholeDays),
+      rows: await this.#findDayBefore(archiveMs - DAY_MS),
+    };
   }
 
-  async days(oldest: string): Promise<readonly DayPages[]> {
+  async listDays(oldest: string): Promise<readonly DayPages[]> {
     return (await this.#database.run<DayPages>(this.#messages.days, [this.#schema, oldest])).rows;
   }
 
   /** A window with more to explain than one question can ask for is looked at in halves. */
-  async window(window: Window): Promise<CheckedWindow | undefined> {
-    const checked = await this.#twice((tx) => checkWindow(tx, this.#messages, window));
+  async checkWindow(window: Window): Promise<CheckedWindow | undefined> {
+    const checked = await this.#confirmBreaches((tx) => checkWindow(tx, this.#messages, window));
     if (checked === undefined || checked.whole || window.toPage - window.fromPage <= 1) return checked;
-    return this.pieces(window, 2);
+    return this.checkInPieces(window, 2);
   }
 
   /** The same window in smaller pieces, one after the other. Undefined when one of them could not be looked at. */
-  async pieces(window: Window, count: number, signal?: AbortSignal): Promise<CheckedWindow | undefined> {
+  async checkInPieces(
+    window: Window,
+    count: number,
+    signal?: AbortSignal,
+  ): Promise<CheckedWindow | undefined> {
     const { fromPage, toPage } = window;
     const size = Math.ceil((toPage - fromPage) / count);
     let [rest, joined]: [Window, CheckedWindow | undefined] = [window, undefined];
     for (let page = fromPage; page < toPage; page += size) {
       if (signal?.aborted === true) return undefined;
-      const piece = await this.window({ ...rest, fromPage: page, toPage: Math.min(page + size, toPage) });
+      const piece = await this.checkWindow({
+        ...rest,
+        fromPage: page,
+        toPage: Math.min(page + size, toPage),
+      });
       if (piece === undefined) return undefined;
       joined = joined === undefined ? piece : joinWindows(joined, piece);
       rest = { ...window, after: piece.high, afterDay: window.day };
@@ -98,42 +109,42 @@ export class Checker {
     return joined;
   }
 
-  place(name: PlaceName, after: Cursor, oldest: string): Promise<CheckedPage | undefined> {
+  checkTablePage(name: CheckedTable, after: Cursor, oldest: string): Promise<CheckedPage | undefined> {
     const wanted = { after, oldest, schema: this.#schema };
-    return this.#twice((tx) => checkPlace(tx, this.#places, name, wanted));
+    return this.#confirmBreaches((tx) => checkTablePage(tx, this.#tables, name, wanted));
   }
 
-  standing(): Promise<CheckedPage | undefined> {
-    return this.#twice((tx) => checkStanding(tx, this.#places));
+  checkStanding(): Promise<CheckedPage | undefined> {
+    return this.#confirmBreaches((tx) => checkStanding(tx, this.#tables));
   }
 
   // A partition that is attached between snapshot and statement hides what was moved into it. Damage stays; so only what a
   // second snapshot shows as well is damage.
-  async #twice<T extends { readonly breaches: readonly Breach[] }>(
+  async #confirmBreaches<T extends { readonly breaches: readonly Breach[] }>(
     work: (tx: OwnedTransaction) => Promise<T>,
   ): Promise<T | undefined> {
-    const first = await this.#snapshot(work);
+    const first = await this.#runInSnapshot(work);
     if (first === undefined || first.breaches.length === 0) return first;
-    const second = await this.#snapshot(work);
+    const second = await this.#runInSnapshot(work);
     if (second === undefined) return undefined;
     const named = new Set(first.breaches.map(({ kind, id }) => `${kind} ${id}`));
     return { ...second, breaches: second.breaches.filter(({ kind, id }) => named.has(`${kind} ${id}`)) };
   }
 
-  async #dayBefore(ms: number): Promise<string> {
-    const { rows } = await this.#database.run<{ day: string }>(this.#places.today, [
-      Math.min(Math.max(0, ms), LONGEST_MS),
+  async #findDayBefore(ms: number): Promise<string> {
+    const { rows } = await this.#database.run<{ day: string }>(this.#tables.today, [
+      Math.min(Math.max(0, ms), MAX_AGE_MS),
     ]);
     return rows[0]?.day ?? "";
   }
 
-  async #snapshot<T>(work: (tx: OwnedTransaction) => Promise<T>): Promise<T | undefined> {
+  async #runInSnapshot<T>(work: (tx: OwnedTransaction) => Promise<T>): Promise<T | undefined> {
     const tx = await this.#database.begin({ isolation: "repeatable read", idleTimeoutMs: 30_000 });
     try {
-      await tx.run(this.#places.limits, [STATEMENT_TIMEOUT]);
+      await tx.run(this.#tables.limits, [STATEMENT_TIMEOUT]);
       return await work(tx);
     } catch (error) {
-      if (NOT_NOW.includes(sqlState(error) ?? "")) return undefined;
+      if (BUSY_STATES.includes(sqlState(error) ?? "")) return undefined;
       throw error;
     } finally {
       await tx.rollback();

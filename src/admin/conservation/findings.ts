@@ -109,10 +109,10 @@ export interface Breach {
 }
 
 /** How many ids a finding names. */
-const NAMED = 20;
+const MAX_NAMED_IDS = 20;
 
 /** Pure. Breaches of one kind in one lane become one finding. */
-export function findingsOf(breaches: readonly Breach[]): readonly ConservationFinding[] {
+export function toFindings(breaches: readonly Breach[]): readonly ConservationFinding[] {
   const groups = new Map<string, Breach[]>();
   for (const breach of breaches) {
     const name = `${breach.kind} ${breach.lane ?? ""}`;
@@ -124,7 +124,7 @@ export function findingsOf(breaches: readonly Breach[]): readonly ConservationFi
     const [first] = same;
     if (first === undefined) return [];
     const { kind, lane } = first;
-    const ids = same.slice(0, NAMED).map(({ id }) => id);
+    const ids = same.slice(0, MAX_NAMED_IDS).map(({ id }) => id);
     return [{ kind, lane, count: same.length, ids, ...findingKinds[kind] }];
   });
 }

@@ -91,7 +91,7 @@ test("DESIGN 7C: a healthy system under load is never accused, whatever happens 
     const history = new History({ database, schema: "sagabox", retentionMs: 30 * 86_400_000, observer });
     while (busy) {
       verdicts.push(...(await verifyConservation(database, "sagabox")).findings);
-      verdicts.push(...(await watch.look()));
+      verdicts.push(...(await watch.runPass()));
       await history.tidy();
     }
   };

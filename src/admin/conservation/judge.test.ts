@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { findingKinds, findingsOf } from "./findings.ts";
+import { findingKinds, toFindings } from "./findings.ts";
 import { judge, needsTrace, type Suspect, type Trace } from "./judge.ts";
 
 const suspect: Suspect = {
@@ -67,7 +67,7 @@ test.each<[string, Partial<Suspect>, Partial<Trace> | undefined, string, readonl
 test("DESIGN 7C: breaches of a kind and lane are one finding, which names the first twenty ids", () => {
   const breach = (id: string, lane: number) => ({ kind: "message_lost", lane, id }) as const;
   const many = Array.from({ length: 30 }, (_, n) => breach(`m-${n}`, 1));
-  const [first, second, ...more] = findingsOf([...many, breach("m-0", 1), breach("other", 2)]);
+  const [first, second, ...more] = toFindings([...many, breach("m-0", 1), breach("other", 2)]);
   expect(more).toEqual([]);
   expect([first?.count, first?.ids.length, first?.ids[0]]).toEqual([30, 20, "m-0"]);
   expect(second).toMatchObject({ kind: "message_lost", lane: 2, count: 1, ids: ["other"] });

@@ -36,38 +36,38 @@ export interface Trace {
 
 export type Account = "sent" | "waiting" | "dead" | "discarded" | "unjudged" | "lost";
 
-export interface Judged {
+export interface Judgement {
   readonly account: Account;
   readonly breaches: readonly Breach[];
 }
 
 /** Pure. Whether a suspect needs a look beyond its window. */
 export function needsTrace(suspect: Suspect): boolean {
-  return suspect.times === 0 && suspect.row === null && suspect.open === 0 && !discarded(suspect);
+  return suspect.times === 0 && suspect.row === null && suspect.open === 0 && !isDiscarded(suspect);
 }
 
 /** Pure. Which account a message belongs to, and what is wrong with it. */
-export function judge(suspect: Suspect, trace?: Trace): Judged {
+export function judge(suspect: Suspect, trace?: Trace): Judgement {
   const { times, row, open } = suspect;
   const breach = (kind: Breach["kind"]): Breach => ({ kind, lane: suspect.lane, id: suspect.id });
   const breaches = [
     times > 0 && row !== null ? [breach("sent_and_waiting")] : [],
     times > 1 ? [breach("sent_twice")] : [],
     row === "waiting" && open > 0 ? [breach("dead_and_waiting")] : [],
-    times > 0 && diedBefore(suspect) ? [breach("dead_and_sent")] : [],
+    times > 0 && isDeadBeforeSent(suspect) ? [breach("dead_and_sent")] : [],
   ].flat();
   if (row === "waiting") return { account: "waiting", breaches };
   if (row === "held" || (open > 0 && times === 0)) return { account: "dead", breaches };
   if (times > 0) return { account: "sent", breaches };
-  if (discarded(suspect)) return { account: "discarded", breaches };
-  return unexplained(suspect, trace, breach);
+  if (isDiscarded(suspect)) return { account: "discarded", breaches };
+  return judgeUnexplained(suspect, trace, breach);
 }
 
-function unexplained(
+function judgeUnexplained(
   { replayed, carried }: Suspect,
   trace: Trace | undefined,
   breach: (kind: Breach["kind"]) => Breach,
-): Judged {
+): Judgement {
   if (trace === undefined) return { account: "unjudged", breaches: [] };
   if (trace.waits_again) return { account: "waiting", breaches: [] };
   if (trace.sent || trace.sent_again || trace.delivered) return { account: "sent", breaches: [] };
@@ -76,10 +76,10 @@ function unexplained(
 }
 
 // A letter that came after the receipt is that of a copy sent again, which may well die.
-function diedBefore({ openSince, sentAt }: Suspect): boolean {
+function isDeadBeforeSent({ openSince, sentAt }: Suspect): boolean {
   return openSince !== null && sentAt !== null && Date.parse(openSince) < Date.parse(sentAt);
 }
 
-function discarded({ letters, open, replayed }: Suspect): boolean {
+function isDiscarded({ letters, open, replayed }: Suspect): boolean {
   return letters - open - replayed > 0;
 }

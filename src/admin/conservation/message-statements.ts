@@ -1,10 +1,10 @@
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 /** Receipts whose last number lies further behind a window's are asked for by name. */
 const REACH = 20_000;
 
 /** How many rows that are not plainly in one state a window hands on. */
-export const MOST_SUSPECTS = 2_000;
+export const MAX_SUSPECTS = 2_000;
 
 /**
  * A window is a run of pages of one day's partition: pages follow each other as messages were written, so the receipts
@@ -14,7 +14,7 @@ export function messageStatements(schema: string) {
   return {
     // Which days there may be messages of, and how many pages the partition of each has. A day without a partition of
     // its own lies in the default one.
-    days: statement(
+    days: defineStatement(
       "sagabox.conservation.days",
       `with parts as materialized (
          select child.relname as name, pg_relation_size(child.oid) / current_setting('block_size')::bigint as pages
@@ -36,7 +36,7 @@ export function messageStatements(schema: string) {
     ),
     // What becomes of each message of the window, in one snapshot: writing, sending and dying each change all of these
     // tables in one transaction, so there is no moment in between.
-    window: statement(
+    window: defineStatement(
       "sagabox.conservation.window",
       `with page as materialized (
          select id, lane::integer as lane, seq, written_on - (written_at at time zone 'utc')::date > 1 as old
@@ -105,16 +105,16 @@ export function messageStatements(schema: string) {
               (select coalesce(json_agg(json_build_object('id', id, 'lane', lane, 'seq', seq::text, 'carried', carried,
                         'times', times, 'sentAt', sent_at, 'row', standing, 'letters', letters, 'open', open,
                         'openSince', open_since, 'replayed', replayed, 'replayedAt', replayed_at)), '[]')
-                 from (select * from judged where plain is null order by lane, seq limit ${MOST_SUSPECTS}) as few)::text as suspects,
+                 from (select * from judged where plain is null order by lane, seq limit ${MAX_SUSPECTS}) as few)::text as suspects,
               (select count(*)::integer from judged where plain is null) as suspected,
               (select coalesce(json_agg(json_build_object('lane', lane, 'seq', seq::text)), '[]')
                  from (select lane, seq from noted
                         where again = false and not exists (
                               select 1 from page where page.lane = noted.lane and page.seq = noted.seq)
-                        order by seq limit ${MOST_SUSPECTS}) as few)::text as strangers`,
+                        order by seq limit ${MAX_SUSPECTS}) as few)::text as strangers`,
     ),
     // For the few that a window cannot explain: everything that could be known of them, wherever it is.
-    traces: statement(
+    traces: defineStatement(
       "sagabox.conservation.traces",
       `select asked.id,
               exists (select 1 from ${schema}.receipt
@@ -137,7 +137,7 @@ export function messageStatements(schema: string) {
          from unnest($1::text::text[], $2::text::integer[], $3::text::bigint[]) as asked (id, lane, seq)`,
     ),
     // Numbers that a receipt names and the pages of the window do not have: they may lie some pages further on …
-    presentNear: statement(
+    presentNear: defineStatement(
       "sagabox.conservation.present_near",
       `select message.lane::integer as lane, message.seq::text as seq
          from ${schema}.message
@@ -146,7 +146,7 @@ export function messageStatements(schema: string) {
     ),
     // … or anywhere: this reads whole days, so it is asked only before something is called lost. Numbers are drawn together
     // with the day, so one between two others belongs to a day between theirs, give or take midnight.
-    presentAnywhere: statement(
+    presentAnywhere: defineStatement(
       "sagabox.conservation.present_anywhere",
       `select message.lane::integer as lane, message.seq::text as seq
          from ${schema}.message

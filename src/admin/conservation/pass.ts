@@ -1,9 +1,9 @@
 import { WINDOW_PAGES, type Checker, type DayPages, type Horizon } from "./checker.ts";
 import type { Breach } from "./findings.ts";
-import { placeNames, type Cursor, type PlaceName } from "./places.ts";
-import { verdictOf, type ConservationVerdict } from "./tally.ts";
+import { checkedTables, type Cursor, type CheckedTable } from "./tables.ts";
+import { decideVerdict, type ConservationVerdict } from "./tally.ts";
 
-interface Spot {
+interface WindowPosition {
   readonly day: string;
   readonly page: number;
   readonly after: string | null;
@@ -13,12 +13,12 @@ interface Spot {
 /** What one look leaves behind for the next, in whichever process that is. */
 export interface PassState {
   /** Where the newest messages begin that were not looked at yet. */
-  readonly front?: Spot;
+  readonly front?: WindowPosition;
   /** Where the round over the past stands. */
-  readonly back?: Spot;
-  readonly places?: Readonly<Partial<Record<PlaceName, Cursor>>>;
+  readonly back?: WindowPosition;
+  readonly places?: Readonly<Partial<Record<CheckedTable, Cursor>>>;
   /** Windows that were too busy to be looked at. Their turn comes again every time, until they were seen. */
-  readonly missed?: readonly Spot[];
+  readonly missed?: readonly WindowPosition[];
   /** What is wrong, by the place where it was seen; these are looked at again every time. */
   readonly wrong?: Readonly<Record<string, readonly Breach[]>>;
 }
@@ -32,14 +32,14 @@ export interface PassResult {
 }
 
 /** Windows of new messages, and of the past, that one look takes at most. */
-const FRONT = 20;
-const BACK = 10;
+const MAX_FRONT_WINDOWS = 20;
+const MAX_BACK_WINDOWS = 10;
 /** How many places with damage are looked at again, and remembered. */
-const MOST_WRONG = 50;
+const MAX_WRONG = 50;
 /** How many windows are remembered that could not be looked at. The round over the past comes to the others. */
-const MOST_MISSED = 50;
+const MAX_MISSED = 50;
 /** How many of them one look tries: each may take as long as a statement may. */
-const MISSED_AGAIN = 5;
+const MAX_MISSED_RETRIES = 5;
 
 /** One look: the newest messages, some of the past, a page of each table, and whatever was wrong before. */
 export async function checkPass(
@@ -58,7 +58,7 @@ class Pass {
   readonly #before: PassState;
   readonly #signal: AbortSignal | undefined;
   readonly #wrong = new Map<string, readonly Breach[]>();
-  readonly #missed: Spot[] = [];
+  readonly #missed: WindowPosition[] = [];
   readonly #seen = new Set<string>();
   #messages = 0;
   #skipped = 0;
@@ -71,23 +71,23 @@ class Pass {
   }
 
   async run(): Promise<PassResult> {
-    const days = await this.#checker.days(this.#horizon.messages);
-    const front = await this.#walk(days, this.#front(days), FRONT);
-    const back = await this.#walk(days, this.#before.back, BACK);
-    const places: Partial<Record<PlaceName, Cursor>> = {};
-    for (const name of placeNames)
-      places[name] = await this.#place(name, this.#before.places?.[name] ?? null);
-    this.#note("standing", await this.#checker.standing());
-    await this.#again(days);
-    await this.#missedBefore(days);
-    const wrong = Object.fromEntries([...this.#wrong].slice(0, MOST_WRONG));
-    const missed = this.#missed.slice(0, MOST_MISSED);
+    const days = await this.#checker.listDays(this.#horizon.messages);
+    const front = await this.#checkWindows(days, this.#findFront(days), MAX_FRONT_WINDOWS);
+    const back = await this.#checkWindows(days, this.#before.back, MAX_BACK_WINDOWS);
+    const places: Partial<Record<CheckedTable, Cursor>> = {};
+    for (const name of checkedTables)
+      places[name] = await this.#checkTablePage(name, this.#before.places?.[name] ?? null);
+    this.#record("standing", await this.#checker.checkStanding());
+    await this.#recheckWrong(days);
+    await this.#recheckMissed(days);
+    const wrong = Object.fromEntries([...this.#wrong].slice(0, MAX_WRONG));
+    const missed = this.#missed.slice(0, MAX_MISSED);
     const everything = this.#skipped === 0 && missed.length === 0 && !this.#isStopped;
     return {
       state: { ...(front ? { front } : {}), ...(back ? { back } : {}), places, missed, wrong },
       messages: this.#messages,
       skipped: this.#skipped,
-      verdict: verdictOf({ broken: this.#wrong.size > 0, everything }),
+      verdict: decideVerdict({ broken: this.#wrong.size > 0, everything }),
     };
   }
 
@@ -96,29 +96,33 @@ class Pass {
   }
 
   // A window that was not full yet is looked at again: messages came, and those it had have moved on.
-  #front(days: readonly DayPages[]): Spot | undefined {
+  #findFront(days: readonly DayPages[]): WindowPosition | undefined {
     const newest = days.at(-1);
     if (newest === undefined) return undefined;
     const before = this.#before.front;
     if (before !== undefined && days.some(({ day }) => day === before.day)) return before;
-    return { day: newest.day, page: lastWindow(newest), after: null, afterDay: null };
+    return { day: newest.day, page: findLastWindow(newest), after: null, afterDay: null };
   }
 
-  async #walk(days: readonly DayPages[], from: Spot | undefined, most: number): Promise<Spot | undefined> {
-    let spot = from !== undefined && days.some(({ day }) => day === from.day) ? from : firstSpot(days);
+  async #checkWindows(
+    days: readonly DayPages[],
+    from: WindowPosition | undefined,
+    most: number,
+  ): Promise<WindowPosition | undefined> {
+    let spot = from !== undefined && days.some(({ day }) => day === from.day) ? from : findFirstWindow(days);
     for (let n = 0; n < most && spot !== undefined && !this.#isStopped; n++) {
-      const high = await this.#window(spot);
-      const next = follow(days, spot, high);
-      if (next === undefined) return most === FRONT ? spot : undefined;
+      const high = await this.#checkWindow(spot);
+      const next = findNextWindow(days, spot, high);
+      if (next === undefined) return most === MAX_FRONT_WINDOWS ? spot : undefined;
       spot = next;
     }
     return spot;
   }
 
-  async #window({ day, page, after, afterDay }: Spot): Promise<string | null> {
+  async #checkWindow({ day, page, after, afterDay }: WindowPosition): Promise<string | null> {
     const name = windowName({ day, page });
     if (this.#seen.has(name)) return after;
-    const checked = await this.#checker.window({
+    const checked = await this.#checker.checkWindow({
       day,
       fromPage: page,
       toPage: page + WINDOW_PAGES,
@@ -126,18 +130,18 @@ class Pass {
       afterDay,
     });
     this.#messages += checked?.messages ?? 0;
-    this.#note(name, checked);
+    this.#record(name, checked);
     if (checked === undefined) this.#missed.push({ day, page, after, afterDay });
     return checked?.high ?? null;
   }
 
-  async #place(name: PlaceName, after: Cursor): Promise<Cursor> {
-    const checked = await this.#checker.place(name, after, this.#horizon.rows);
-    this.#note(`${name} ${JSON.stringify(after)}`, checked);
+  async #checkTablePage(name: CheckedTable, after: Cursor): Promise<Cursor> {
+    const checked = await this.#checker.checkTablePage(name, after, this.#horizon.rows);
+    this.#record(`${name} ${JSON.stringify(after)}`, checked);
     return checked === undefined ? after : checked.next;
   }
 
-  async #again(days: readonly DayPages[]): Promise<void> {
+  async #recheckWrong(days: readonly DayPages[]): Promise<void> {
     for (const [name, breaches] of Object.entries(this.#before.wrong ?? {})) {
       if (this.#seen.has(name)) continue;
       if (this.#isStopped) {
@@ -149,26 +153,26 @@ class Pass {
         const [day = "", page = "0"] = rest;
         // A day that can no longer be judged is no longer wrong.
         if (!days.some((known) => known.day === day)) continue;
-        const after = lowest(breaches);
-        await this.#window({ day, page: Number(page), after, afterDay: null });
-      } else if (placeNames.includes(kind as PlaceName)) {
-        await this.#place(kind as PlaceName, JSON.parse(rest.join(" ")) as Cursor);
+        const after = findLowestSeq(breaches);
+        await this.#checkWindow({ day, page: Number(page), after, afterDay: null });
+      } else if (checkedTables.includes(kind as CheckedTable)) {
+        await this.#checkTablePage(kind as CheckedTable, JSON.parse(rest.join(" ")) as Cursor);
       }
     }
   }
 
-  async #missedBefore(days: readonly DayPages[]): Promise<void> {
+  async #recheckMissed(days: readonly DayPages[]): Promise<void> {
     const missed = (this.#before.missed ?? []).filter(
       (spot) => !this.#seen.has(windowName(spot)) && days.some(({ day }) => day === spot.day),
     );
     for (const [turn, spot] of missed.entries()) {
       // Those that have to wait come first the next time.
-      if (turn >= MISSED_AGAIN || this.#isStopped) this.#missed.unshift(spot);
-      else await this.#window(spot);
+      if (turn >= MAX_MISSED_RETRIES || this.#isStopped) this.#missed.unshift(spot);
+      else await this.#checkWindow(spot);
     }
   }
 
-  #note(name: string, checked: { readonly breaches: readonly Breach[] } | undefined): void {
+  #record(name: string, checked: { readonly breaches: readonly Breach[] } | undefined): void {
     this.#seen.add(name);
     if (checked === undefined) {
       this.#skipped += 1;
@@ -178,12 +182,12 @@ class Pass {
   }
 }
 
-function windowName({ day, page }: Pick<Spot, "day" | "page">): string {
+function windowName({ day, page }: Pick<WindowPosition, "day" | "page">): string {
   return `message ${day} ${page}`;
 }
 
 // What a window lacked in front of its first message is only seen from there.
-function lowest(breaches: readonly Breach[]): string | null {
+function findLowestSeq(breaches: readonly Breach[]): string | null {
   const seqs = breaches.flatMap(({ kind, id }) =>
     kind === "message_unarchived" ? [BigInt(id.split("/")[1] ?? "1")] : [],
   );
@@ -191,16 +195,20 @@ function lowest(breaches: readonly Breach[]): string | null {
   return least === null ? null : String(least - 1n);
 }
 
-function lastWindow({ pages }: DayPages): number {
+function findLastWindow({ pages }: DayPages): number {
   return Math.floor(Math.max(0, pages - 1) / WINDOW_PAGES) * WINDOW_PAGES;
 }
 
-function firstSpot([first]: readonly DayPages[]): Spot | undefined {
+function findFirstWindow([first]: readonly DayPages[]): WindowPosition | undefined {
   return first === undefined ? undefined : { day: first.day, page: 0, after: null, afterDay: null };
 }
 
 /** Pure. The window behind this one: on the same day, or the first of the next day that has any. */
-function follow(days: readonly DayPages[], { day, page }: Spot, after: string | null): Spot | undefined {
+function findNextWindow(
+  days: readonly DayPages[],
+  { day, page }: WindowPosition,
+  after: string | null,
+): WindowPosition | undefined {
   const at = days.findIndex((known) => known.day === day);
   const own = days[at];
   if (own !== undefined && page + WINDOW_PAGES < own.pages)

@@ -3,7 +3,7 @@ import { temporaryDatabase } from "../../../test/support/database.ts";
 import { ensurePartitions } from "../../outbox/index.ts";
 import { pgDatabase, type Statement } from "../../storage/index.ts";
 import { messageStatements } from "./message-statements.ts";
-import { placeStatements } from "./statements.ts";
+import { tableStatements } from "./statements.ts";
 
 interface PlanNode {
   readonly "Node Type": string;
@@ -42,7 +42,7 @@ test("DESIGN 7C: a window and a page read their own part of the large tables and
      select lane, seq, topic, type, id, written_on, clock_timestamp() from sagabox.message where seq > 50000`,
   );
   await pool.query("analyze");
-  const [messages, places] = [messageStatements('"sagabox"'), placeStatements('"sagabox"')];
+  const [messages, places] = [messageStatements('"sagabox"'), tableStatements('"sagabox"')];
   const client = await pool.connect();
   onTestFinished(() => client.release());
   await client.query("begin isolation level repeatable read");

@@ -1,15 +1,15 @@
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 /** No lease of ours is longer: the options allow an hour. */
-const LONGEST_LEASE = "interval '1 hour 5 minutes'";
+const MAX_LEASE = "interval '1 hour 5 minutes'";
 /** A member whose lease is over is removed within a second or two; this long nobody may overlook it. */
 const OVERLOOKED = "interval '2 minutes'";
-const SOME = 200;
+const SAMPLE_ROWS = 200;
 /** How long ago the last look ended. */
 const SINCE_MS = "extract(epoch from clock_timestamp() - coalesce(checked_at, clock_timestamp())) * 1000";
 
 /** The rows that move messages, and what they hang on. One page each. `schema` is quoted already. */
-export function placeStatements(schema: string) {
+export function tableStatements(schema: string) {
   // The offsets keep these questions from becoming joins, which would read the whole archive.
   // Days that may be on their way out are left alone: between detaching and dropping, their messages are out of sight.
   const behind = (table: "outbox" | "queue") => `
@@ -25,16 +25,16 @@ export function placeStatements(schema: string) {
                      where letter.message_id = row.message_id and letter.closed_at is null
                        and letter.held_lane = row.lane and letter.held_seq = row.seq offset 0) as held_by_nobody`;
   return {
-    outbox: statement(
+    outbox: defineStatement(
       "sagabox.conservation.outbox",
       `select row.lane, row.seq::text, row.message_id as id,
-              row.lease_until > clock_timestamp() + ${LONGEST_LEASE} as overlong,${behind("outbox")}
+              row.lease_until > clock_timestamp() + ${MAX_LEASE} as overlong,${behind("outbox")}
          from ${schema}.outbox as row
         where (row.lane, row.seq) > ($1::integer, $2::text::bigint) and row.written_on >= $4::text::date
         order by row.lane, row.seq
         limit $3::integer`,
     ),
-    queue: statement(
+    queue: defineStatement(
       "sagabox.conservation.queue",
       `select row.lane, row.seq::text, row.message_id as id,
               not exists (select 1 from ${schema}.consumer_group where id = row.lane / 256) as nobodys,${behind("queue")}
@@ -43,7 +43,7 @@ export function placeStatements(schema: string) {
         order by row.lane, row.seq
         limit $3::integer`,
     ),
-    scheduled: statement(
+    scheduled: defineStatement(
       "sagabox.conservation.scheduled",
       `select scheduled.id, scheduled.lane::integer as lane,
               exists (select 1 from ${schema}.message where message.id = scheduled.id offset 0) as written
@@ -54,7 +54,7 @@ export function placeStatements(schema: string) {
     ),
     // A replayed command must wait, be handled or have died again: what its consumer ignores leaves no trace, but a command
     // is never ignored unless somebody chose that, and then there is a handler's word for it in the inbox.
-    letters: statement(
+    letters: defineStatement(
       "sagabox.conservation.letters",
       `select letter.id::text as letter, letter.message_id as id, letter.held_lane as lane,
               case when letter.origin = 'consumer' then coalesce(letter.closed_as, 'open') end as of_consumer,
@@ -77,7 +77,7 @@ export function placeStatements(schema: string) {
         limit $2::integer`,
     ),
     // Which rows a page holds changes with every update, so a round sees most and the next one the rest.
-    inbox: statement(
+    inbox: defineStatement(
       "sagabox.conservation.inbox",
       `select count(*)::integer as rows,
               coalesce(json_agg(json_build_object('consumer', row.consumer, 'id', row.event_id)) filter (where row.undone_by is not null
@@ -90,17 +90,17 @@ export function placeStatements(schema: string) {
          from ${schema}.consumer_inbox as row
         where row.ctid >= $1::text::tid and row.ctid < $2::text::tid`,
     ),
-    inboxPages: statement(
+    inboxPages: defineStatement(
       "sagabox.conservation.inbox_pages",
       `select (pg_relation_size(($1::text || '.consumer_inbox')::regclass) / current_setting('block_size')::bigint)::integer
                 as pages`,
     ),
     // Members that are alive remove those that are gone, many times a minute; only where nobody is left do these stay.
-    leases: statement(
+    leases: defineStatement(
       "sagabox.conservation.leases",
       `with clock as materialized (select clock_timestamp() as now)
        select 'lease_overlong' as kind, member.id
-         from clock, ${schema}.member where member.lease_until > clock.now + ${LONGEST_LEASE}
+         from clock, ${schema}.member where member.lease_until > clock.now + ${MAX_LEASE}
        union all
        select 'lease_over', gone.id
          from clock, ${schema}.member as gone
@@ -108,49 +108,49 @@ export function placeStatements(schema: string) {
           and exists (select 1 from ${schema}.member as peer
                        where peer.scope = gone.scope and peer.joined_at < clock.now - ${OVERLOOKED}
                          and peer.lease_until > clock.now)
-       limit ${SOME}`,
+       limit ${SAMPLE_ROWS}`,
     ),
-    sagas: statement(
+    sagas: defineStatement(
       "sagabox.conservation.sagas",
       `(select 'saga_without_incident' as kind, instance.id
           from ${schema}.saga_instance as instance
          where instance.ended_at is null and instance.status = 'failed'
            and not exists (select 1 from ${schema}.saga_incident as incident
                             where incident.saga_id = instance.id and incident.closed_at is null)
-         limit ${SOME})
+         limit ${SAMPLE_ROWS})
        union all
        (select 'incident_without_saga', incident.saga_id
           from ${schema}.saga_incident as incident
          where incident.closed_at is null
            and not exists (select 1 from ${schema}.saga_instance as instance
                             where instance.id = incident.saga_id and instance.status = 'failed')
-         limit ${SOME})
+         limit ${SAMPLE_ROWS})
        union all
        (select 'claim_overlong', instance.id
           from ${schema}.saga_instance as instance
          where instance.due_at is not null
-           and instance.claimed_until > (select clock_timestamp()) + ${LONGEST_LEASE}
+           and instance.claimed_until > (select clock_timestamp()) + ${MAX_LEASE}
          order by instance.due_at
-         limit ${SOME})`,
+         limit ${SAMPLE_ROWS})`,
     ),
     // Cheap rounds, fixed costs: no plan that reads a whole table is worth waiting for, and nobody waits for us.
-    limits: statement(
+    limits: defineStatement(
       "sagabox.conservation.limits",
       `select set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '250ms', true),
               set_config('transaction_read_only', 'on', true), set_config('enable_seqscan', 'off', true)`,
     ),
-    kept: statement(
+    kept: defineStatement(
       "sagabox.conservation.kept",
       `select dead_letter_ms, archive_ms, state::text as state,
               to_char(checked_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as checked_at
          from ${schema}.conservation`,
     ),
-    today: statement(
+    today: defineStatement(
       "sagabox.conservation.today",
       `select to_char((clock_timestamp() - $1::double precision * interval '1 ms') at time zone 'utc', 'YYYY-MM-DD') as day`,
     ),
     // What is kept for longer from now on was not kept so before: what can be proved reaches back a day further each day.
-    claim: statement(
+    claim: defineStatement(
       "sagabox.conservation.claim",
       `update ${schema}.conservation
           set claimed_by = $1::text, claimed_until = clock_timestamp() + $2::double precision * interval '1 ms',
@@ -160,19 +160,19 @@ export function placeStatements(schema: string) {
        returning state::text as state, dead_letter_ms, archive_ms`,
     ),
     // Another service that forgets earlier says so, whoever has the turn.
-    shorten: statement(
+    shorten: defineStatement(
       "sagabox.conservation.shorten",
       `update ${schema}.conservation
           set dead_letter_ms = least(dead_letter_ms, $1::double precision),
               archive_ms = least(archive_ms, $2::double precision)
         where dead_letter_ms > $1::double precision or archive_ms > $2::double precision`,
     ),
-    save: statement(
+    save: defineStatement(
       "sagabox.conservation.save",
       `update ${schema}.conservation set state = $2::text::json, checked_at = clock_timestamp()
         where claimed_by = $1::text`,
     ),
-    release: statement(
+    release: defineStatement(
       "sagabox.conservation.release",
       `update ${schema}.conservation set claimed_by = null, claimed_until = null where claimed_by = $1::text`,
     ),

@@ -1,5 +1,5 @@
-import { findingsOf, type Breach, type ConservationFinding } from "./findings.ts";
-import type { CheckedPage, ConsumerLetters } from "./places.ts";
+import { toFindings, type Breach, type ConservationFinding } from "./findings.ts";
+import type { CheckedPage, ConsumerDeadLetters } from "./tables.ts";
 import { addAccounts, noAccount, type CheckedWindow, type LaneAccount } from "./window.ts";
 
 /**
@@ -20,7 +20,7 @@ export interface ConservationReport {
   readonly total: Omit<LaneAccount, "lane">;
   readonly lanes: readonly LaneAccount[];
   /** Dead letters of consumers that are there. Their messages were sent, and are counted as that. */
-  readonly consumerLetters: ConsumerLetters;
+  readonly consumerLetters: ConsumerDeadLetters;
   /** Rows looked at in the outbox, the queue, the schedule, the dead letters and the inbox. */
   readonly rows: number;
   /** Windows of messages, and tables from some row on, that were too busy each time: nothing is said about them. */
@@ -30,7 +30,7 @@ export interface ConservationReport {
 }
 
 /** Pure. What may be said about what was seen. */
-export function verdictOf(seen: {
+export function decideVerdict(seen: {
   readonly broken: boolean;
   readonly everything: boolean;
 }): ConservationVerdict {
@@ -43,13 +43,13 @@ export class Tally {
   readonly #lanes = new Map<number, LaneAccount>();
   readonly #breaches: Breach[] = [];
   #rows = 0;
-  #letters: ConsumerLetters = { open: 0, discarded: 0 };
+  #deadLetters: ConsumerDeadLetters = { open: 0, discarded: 0 };
   #skipped = 0;
   #finished = true;
   #first: string | undefined;
 
   /** Windows come in the order of their days. */
-  window(day: string, checked: CheckedWindow | undefined): void {
+  addWindow(day: string, checked: CheckedWindow | undefined): void {
     if (checked === undefined || checked.messages > 0) this.#first ??= day;
     if (checked === undefined || !checked.whole) this.#skipped += 1;
     for (const account of checked?.lanes ?? []) {
@@ -59,15 +59,18 @@ export class Tally {
     this.#breaches.push(...(checked?.breaches ?? []));
   }
 
-  page(checked: CheckedPage | undefined): void {
+  addPage(checked: CheckedPage | undefined): void {
     if (checked === undefined) this.#skipped += 1;
     this.#rows += checked?.rows ?? 0;
     const { open = 0, discarded = 0 } = checked?.consumerLetters ?? {};
-    this.#letters = { open: this.#letters.open + open, discarded: this.#letters.discarded + discarded };
+    this.#deadLetters = {
+      open: this.#deadLetters.open + open,
+      discarded: this.#deadLetters.discarded + discarded,
+    };
     this.#breaches.push(...(checked?.breaches ?? []));
   }
 
-  stopped(): void {
+  markStopped(): void {
     this.#finished = false;
   }
 
@@ -75,12 +78,12 @@ export class Tally {
   report(oldest: string, durationMs: number): ConservationReport {
     const from = this.#first ?? oldest;
     const lanes = [...this.#lanes.values()].toSorted((a, b) => a.lane - b.lane);
-    const findings = findingsOf(this.#breaches);
+    const findings = toFindings(this.#breaches);
     const [rows, skipped, finished] = [this.#rows, this.#skipped, this.#finished];
-    const verdict = verdictOf({ broken: findings.length > 0, everything: finished && skipped === 0 });
+    const verdict = decideVerdict({ broken: findings.length > 0, everything: finished && skipped === 0 });
     const total = lanes.reduce(addAccounts, noAccount);
     const ok = verdict === "kept";
-    const consumerLetters = this.#letters;
+    const consumerLetters = this.#deadLetters;
     return {
       ok,
       verdict,

@@ -1,8 +1,8 @@
 import { systemClock } from "../../runtime/index.ts";
 import type { Database } from "../../storage/index.ts";
 import { Checker, WINDOW_PAGES, type DayPages, type Horizon } from "./checker.ts";
-import { Patience } from "./patience.ts";
-import { placeNames, type CheckedPage, type Cursor, type PlaceName } from "./places.ts";
+import { BusyRetry } from "./busy-retry.ts";
+import { checkedTables, type CheckedPage, type Cursor, type CheckedTable } from "./tables.ts";
 import { Tally, type ConservationReport } from "./tally.ts";
 import type { CheckedWindow, Window } from "./window.ts";
 
@@ -26,10 +26,10 @@ export async function verifyConservation(
   const { since } = options;
   const startedMs = systemClock.monotonicMs();
   const checker = new Checker(database, schema);
-  const horizon = await checker.horizon(await checker.retentions());
+  const horizon = await checker.findHorizon(await checker.readRetentions());
   const oldest = since !== undefined && since > horizon.messages ? since : horizon.messages;
   const tally = new Tally();
-  await new Walk(checker, tally, options).run(await checker.days(oldest), horizon);
+  await new Walk(checker, tally, options).run(await checker.listDays(oldest), horizon);
   return tally.report(oldest, systemClock.monotonicMs() - startedMs);
 }
 
@@ -37,34 +37,34 @@ class Walk {
   readonly #checker: Checker;
   readonly #tally: Tally;
   readonly #options: VerifyConservationOptions;
-  readonly #patience: Patience;
+  readonly #retry: BusyRetry;
 
   constructor(checker: Checker, tally: Tally, options: VerifyConservationOptions) {
     this.#checker = checker;
     this.#tally = tally;
     this.#options = options;
-    this.#patience = new Patience(options.signal);
+    this.#retry = new BusyRetry(options.signal);
   }
 
   async run(days: readonly DayPages[], horizon: Horizon): Promise<void> {
-    await this.#messages(days);
-    for (const name of placeNames) await this.#place(name, horizon.rows);
-    if (this.#stopped()) return;
-    this.#tally.page(await this.#patience.ask(() => this.#checker.standing()));
+    await this.#checkMessages(days);
+    for (const name of checkedTables) await this.#checkTable(name, horizon.rows);
+    if (this.#isStopped()) return;
+    this.#tally.addPage(await this.#retry.run(() => this.#checker.checkStanding()));
   }
 
-  async #messages(days: readonly DayPages[]): Promise<void> {
+  async #checkMessages(days: readonly DayPages[]): Promise<void> {
     const total = days.reduce((sum, { pages }) => sum + pages, 0);
     let [done, after, afterDay]: [number, string | null, string | null] = [0, null, null];
     for (const { day, pages } of days) {
       for (let page = 0; page < pages; page += WINDOW_PAGES) {
-        if (this.#stopped()) return;
+        if (this.#isStopped()) return;
         const window: Window = { day, fromPage: page, toPage: page + WINDOW_PAGES, after, afterDay };
-        const checked: CheckedWindow | undefined = await this.#patience.ask(
-          () => this.#checker.window(window),
-          () => this.#checker.pieces(window, PIECES, this.#options.signal),
+        const checked: CheckedWindow | undefined = await this.#retry.run(
+          () => this.#checker.checkWindow(window),
+          () => this.#checker.checkInPieces(window, PIECES, this.#options.signal),
         );
-        this.#tally.window(day, checked);
+        this.#tally.addWindow(day, checked);
         after = checked?.high ?? null;
         afterDay = day;
         done += Math.min(WINDOW_PAGES, pages - page);
@@ -73,22 +73,22 @@ class Walk {
     }
   }
 
-  async #place(name: PlaceName, oldest: string): Promise<void> {
+  async #checkTable(name: CheckedTable, oldest: string): Promise<void> {
     let cursor: Cursor = null;
     do {
-      if (this.#stopped()) return;
+      if (this.#isStopped()) return;
       const after: Cursor = cursor;
-      const page: CheckedPage | undefined = await this.#patience.ask(() =>
-        this.#checker.place(name, after, oldest),
+      const page: CheckedPage | undefined = await this.#retry.run(() =>
+        this.#checker.checkTablePage(name, after, oldest),
       );
-      this.#tally.page(page);
+      this.#tally.addPage(page);
       cursor = page?.next ?? null;
     } while (cursor !== null);
   }
 
-  #stopped(): boolean {
+  #isStopped(): boolean {
     if (this.#options.signal?.aborted !== true) return false;
-    this.#tally.stopped();
+    this.#tally.markStopped();
     return true;
   }
 }

@@ -1,4 +1,4 @@
-import { textArray, type Queryable } from "../../storage/index.ts";
+import { toArrayLiteral, type Queryable } from "../../storage/index.ts";
 import type { Breach } from "./findings.ts";
 import { judge, needsTrace, type Account, type Suspect, type Trace } from "./judge.ts";
 import type { messageStatements } from "./message-statements.ts";
@@ -54,7 +54,7 @@ interface WindowRow {
   readonly strangers: string;
 }
 
-interface Place {
+interface RowKey {
   readonly lane: number;
   readonly seq: string;
 }
@@ -62,7 +62,7 @@ interface Place {
 type Sql = ReturnType<typeof messageStatements>;
 
 /** How many pages around a window are looked through for a message that its receipts name. */
-const AROUND = 2_048;
+const PAGES_AROUND = 2_048;
 
 /** Counts one window and explains what is not plain, all in the snapshot of the caller's transaction. */
 export async function checkWindow(tx: Queryable, sql: Sql, window: Window): Promise<CheckedWindow> {
@@ -71,19 +71,19 @@ export async function checkWindow(tx: Queryable, sql: Sql, window: Window): Prom
   const [row] = rows;
   if (row === undefined) return { messages: 0, high: after, lanes: [], breaches: [], whole: true };
   const suspects = JSON.parse(row.suspects) as Suspect[];
-  const traces = await tracesOf(tx, sql, day, suspects.filter(needsTrace));
+  const traces = await readTraces(tx, sql, day, suspects.filter(needsTrace));
   const judged = suspects.map((suspect) => ({ suspect, ...judge(suspect, traces.get(suspect.id)) }));
-  const unarchived = await missing(tx, sql, window, JSON.parse(row.strangers) as Place[]);
+  const unarchived = await findUnarchived(tx, sql, window, JSON.parse(row.strangers) as RowKey[]);
   return {
     messages: row.messages,
     high: row.high ?? after,
-    lanes: accounts(JSON.parse(row.lanes) as LaneAccount[], judged),
+    lanes: addJudged(JSON.parse(row.lanes) as LaneAccount[], judged),
     breaches: [...judged.flatMap(({ breaches }) => breaches), ...unarchived],
     whole: row.suspected === suspects.length,
   };
 }
 
-async function tracesOf(
+async function readTraces(
   tx: Queryable,
   sql: Sql,
   day: string,
@@ -91,42 +91,44 @@ async function tracesOf(
 ): Promise<ReadonlyMap<string, Trace>> {
   if (asked.length === 0) return new Map();
   const { rows } = await tx.run<Trace>(sql.traces, [
-    textArray(asked.map(({ id }) => id)),
-    textArray(asked.map(({ lane }) => lane)),
-    textArray(asked.map(({ seq }) => seq)),
+    toArrayLiteral(asked.map(({ id }) => id)),
+    toArrayLiteral(asked.map(({ lane }) => lane)),
+    toArrayLiteral(asked.map(({ seq }) => seq)),
     day,
   ]);
   return new Map(rows.map((trace) => [trace.id, trace]));
 }
 
-async function missing(
+async function findUnarchived(
   tx: Queryable,
   sql: Sql,
   { day, fromPage, toPage, afterDay }: Window,
-  strangers: readonly Place[],
+  strangers: readonly RowKey[],
 ): Promise<readonly Breach[]> {
-  const near = [day, tid(Math.max(0, fromPage - AROUND)), tid(toPage + AROUND)];
-  const further = await without(strangers, (params) => tx.run<Place>(sql.presentNear, [...params, ...near]));
-  const gone = await without(further, (params) =>
-    tx.run<Place>(sql.presentAnywhere, [...params, afterDay ?? day]),
+  const near = [day, tid(Math.max(0, fromPage - PAGES_AROUND)), tid(toPage + PAGES_AROUND)];
+  const further = await excludePresent(strangers, (params) =>
+    tx.run<RowKey>(sql.presentNear, [...params, ...near]),
+  );
+  const gone = await excludePresent(further, (params) =>
+    tx.run<RowKey>(sql.presentAnywhere, [...params, afterDay ?? day]),
   );
   return gone.map(({ lane, seq }) => ({ kind: "message_unarchived", lane, id: `${lane}/${seq}` }));
 }
 
-async function without(
-  places: readonly Place[],
-  find: (params: string[]) => Promise<{ readonly rows: readonly Place[] }>,
-): Promise<readonly Place[]> {
+async function excludePresent(
+  places: readonly RowKey[],
+  find: (params: string[]) => Promise<{ readonly rows: readonly RowKey[] }>,
+): Promise<readonly RowKey[]> {
   if (places.length === 0) return [];
   const { rows } = await find([
-    textArray(places.map(({ lane }) => lane)),
-    textArray(places.map(({ seq }) => seq)),
+    toArrayLiteral(places.map(({ lane }) => lane)),
+    toArrayLiteral(places.map(({ seq }) => seq)),
   ]);
   const present = new Set(rows.map(({ lane, seq }) => `${lane}/${seq}`));
   return places.filter(({ lane, seq }) => !present.has(`${lane}/${seq}`));
 }
 
-function accounts(
+function addJudged(
   plain: readonly LaneAccount[],
   judged: readonly { readonly suspect: Suspect; readonly account: Account }[],
 ): readonly LaneAccount[] {

@@ -1,7 +1,7 @@
 import { AuditWriter } from "../../audit/index.ts";
 import { forgetInbox, inboxRetentionMs, inboxStatements } from "../../inbox/index.ts";
 import type { Duration } from "../../options/index.ts";
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import { silentObserver } from "../../telemetry/index.ts";
 import { consumerStatements } from "./statements.ts";
 
@@ -27,8 +27,8 @@ export async function planInboxCleaning(
   schema: string,
   keep: CleanInboxOptions["keep"],
 ): Promise<InboxPlan> {
-  const sql = consumerStatements(quotedSchema(schema));
-  const [reach] = (await database.run<Reach>(sql.reach, [quotedSchema(schema)])).rows;
+  const sql = consumerStatements(quoteSchema(schema));
+  const [reach] = (await database.run<RetentionRow>(sql.reach, [quoteSchema(schema)])).rows;
   const keepMs = inboxRetentionMs({
     retention: keep,
     deadLetters: Math.ceil(reach?.dead_letter_ms ?? 0),
@@ -45,14 +45,14 @@ export async function cleanInbox(
   { keep, actor, reason, signal, onProgress }: CleanInboxOptions,
 ): Promise<{ readonly keepMs: number; readonly forgotten: number; readonly finished: boolean }> {
   const { keepMs } = await planInboxCleaning(database, schema, keep);
-  const sql = inboxStatements(quotedSchema(schema));
+  const sql = inboxStatements(quoteSchema(schema));
   const entry = {
     actor,
     reason: reason ?? `older than ${keep}`,
     action: "inbox.cleanup",
     target: { kind: "inbox" },
   };
-  return new AuditWriter(schema).audited(database, entry, async (note) => {
+  return new AuditWriter(schema).runAudited(database, entry, async (note) => {
     const engine = { database, sql, observer: silentObserver };
     const forgotten = await forgetInbox(engine, {
       olderThanMs: keepMs,
@@ -64,7 +64,7 @@ export async function cleanInbox(
   });
 }
 
-interface Reach {
+interface RetentionRow {
   readonly archive_ms: number;
   readonly dead_letter_ms: number;
 }

@@ -2,10 +2,10 @@ import { AuditWriter } from "../../audit/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { text } from "../../options/index.ts";
 import type { Operator } from "../../saga/index.ts";
-import { quotedSchema, type Database, type Queryable } from "../../storage/index.ts";
+import { quoteSchema, type Database, type Queryable } from "../../storage/index.ts";
 import { retireGroup } from "../../transports/postgres/index.ts";
-import { operatorOf } from "../saga-admin.ts";
-import { consumerNames, unknownConsumer } from "./consumer-names.ts";
+import { readOperator } from "../saga-admin.ts";
+import { listConsumerNames, unknownConsumer } from "./consumer-names.ts";
 import { consumerStatements } from "./statements.ts";
 
 /** What goes with a consumer. */
@@ -20,12 +20,12 @@ export interface RetirePlan {
 const WHERE = "inbox retire";
 
 /** What `retireConsumer` would do. Refuses as it would. */
-export async function planRetiring(
+export async function planRetirement(
   database: Queryable,
   schema: string,
   consumer: string,
 ): Promise<RetirePlan> {
-  const { topics, deliveries } = await standingOf(database, schema, consumer);
+  const { topics, deliveries } = await readConsumerState(database, schema, consumer);
   return { consumer, topics, deliveries };
 }
 
@@ -40,16 +40,16 @@ export async function retireConsumer(
   by: Operator,
 ): Promise<RetirePlan> {
   const entry = {
-    ...operatorOf(WHERE, by),
+    ...readOperator(WHERE, by),
     action: "inbox.retire",
     target: { kind: "consumer", id: text(`${WHERE}: the consumer`, consumer, { max: 255 }) },
   };
-  return new AuditWriter(schema).audited(database, entry, async (note) => {
+  return new AuditWriter(schema).runAudited(database, entry, async (note) => {
     const tx = await database.begin();
     try {
-      const { id, topics } = await standingOf(tx, schema, consumer);
+      const { id, topics } = await readConsumerState(tx, schema, consumer);
       const retired = await retireGroup(tx, schema, id);
-      if (retired === undefined) throw running(consumer, []);
+      if (retired === undefined) throw stillRunning(consumer, []);
       const { deliveries } = retired;
       await note(tx, { before: { topics: topics.slice(0, 100), deliveries } });
       await tx.commit();
@@ -61,25 +61,29 @@ export async function retireConsumer(
   });
 }
 
-interface Standing {
+interface ConsumerState {
   readonly id: number;
   readonly topics: readonly string[];
   readonly deliveries: number;
   readonly workers: readonly string[];
 }
 
-async function standingOf(database: Queryable, schema: string, consumer: string): Promise<Standing> {
+async function readConsumerState(
+  database: Queryable,
+  schema: string,
+  consumer: string,
+): Promise<ConsumerState> {
   text(`${WHERE}: the consumer`, consumer, { max: 255 });
-  const { standing } = consumerStatements(quotedSchema(schema));
-  const [found] = (await database.run<Standing>(standing, [consumer])).rows;
+  const { standing } = consumerStatements(quoteSchema(schema));
+  const [found] = (await database.run<ConsumerState>(standing, [consumer])).rows;
   if (found === undefined) {
-    throw unknownConsumer(consumer, await consumerNames(database, schema, { subscribed: true }));
+    throw unknownConsumer(consumer, await listConsumerNames(database, schema, { subscribed: true }));
   }
-  if (found.workers.length > 0) throw running(consumer, found.workers);
+  if (found.workers.length > 0) throw stillRunning(consumer, found.workers);
   return found;
 }
 
-function running(consumer: string, workers: readonly string[]): SagaboxError {
+function stillRunning(consumer: string, workers: readonly string[]): SagaboxError {
   const where = workers.length === 0 ? "" : ` (${workers.slice(0, 5).join(", ")})`;
   return new SagaboxError(
     "CONSUMER_RUNNING",

@@ -1,4 +1,4 @@
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
@@ -10,7 +10,7 @@ const columns = `consumer, event_id, source_topic, event_type, ${utc("consumed_a
 export function consumerStatements(schema: string) {
   return {
     // The time is found by its block range, so it costs what the window holds and not what the table does.
-    list: statement(
+    list: defineStatement(
       "sagabox.inbox_admin.list",
       `select ${columns}
          from ${schema}.consumer_inbox as handled
@@ -21,7 +21,7 @@ export function consumerStatements(schema: string) {
         limit $1::integer`,
     ),
     // The names of the consumers are walked along the primary key, and each is asked for the one message.
-    show: statement(
+    show: defineStatement(
       "sagabox.inbox_admin.show",
       `with recursive name as (
          (select consumer from ${schema}.consumer_inbox order by consumer limit 1)
@@ -36,7 +36,7 @@ export function consumerStatements(schema: string) {
         order by handled.consumed_at, handled.consumer`,
     ),
     // How far back something can still be sent again: the archive, and dead letters that nobody has decided about.
-    reach: statement(
+    reach: defineStatement(
       "sagabox.inbox_admin.reach",
       `select coalesce(extract(epoch from clock_timestamp() - least(
                 (select min(to_date(right(relname, 8), 'YYYYMMDD'))::timestamp at time zone 'UTC' from pg_class
@@ -48,7 +48,7 @@ export function consumerStatements(schema: string) {
                 as dead_letter_ms`,
     ),
     // Everything there is of a consumer that could be retired.
-    standing: statement(
+    standing: defineStatement(
       "sagabox.inbox_admin.standing",
       `select known.id,
               array(select topic from ${schema}.subscription where group_id = known.id order by topic) as topics,
@@ -60,7 +60,7 @@ export function consumerStatements(schema: string) {
         where known.name = $1::text`,
     ),
     // Who subscribes here, and who has handled something: those of a broker are known by that alone.
-    names: statement(
+    names: defineStatement(
       "sagabox.inbox_admin.names",
       `with recursive handler as (
          (select consumer from ${schema}.consumer_inbox order by consumer limit 1)
@@ -75,7 +75,7 @@ export function consumerStatements(schema: string) {
        order by name
        limit 500`,
     ),
-    due: statement(
+    due: defineStatement(
       "sagabox.inbox_admin.due",
       `select count(*)::integer as count
          from (select 1 from ${schema}.consumer_inbox

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import { personalProblem } from "./check-edit.ts";
+import { findPersonalProblem } from "./check-edit.ts";
 
 const sealed = { $sealed: "1.key.nonce.bytes" };
 const before = { id: "c1", email: sealed, guests: [{ name: sealed, seat: 1 }], gone: { $erased: true } };
-const problem = (after: object, fields: string[] = []) => personalProblem(before, after as never, {}, fields);
+const problem = (after: object, fields: string[] = []) =>
+  findPersonalProblem(before, after as never, {}, fields);
 
 test("what is not personal may change, what is sealed or erased may not, be moved, or be left out", () => {
   expect(problem({ ...before, id: "c2" })).toBeUndefined();

@@ -3,16 +3,23 @@ import { SagaboxError } from "../../errors/index.ts";
 import {
   claimHeader,
   decodeJson,
-  keyOf,
-  sealedHeader,
+  readMessageKey,
+  encryptedHeader,
   upcast,
-  validateAround,
+  validateIgnoring,
   type AnyContract,
   type Headers,
-  type Hidden,
+  type HiddenField,
   type Json,
 } from "../../message/index.ts";
-import { erasedIn, parseSealedHeader, placesOf, sealedIn, valueAt, type Place } from "../../privacy/index.ts";
+import {
+  findErasedPaths,
+  parseEncryptedHeader,
+  findFieldPaths,
+  findEncryptedPaths,
+  valueAt,
+  type FieldPath,
+} from "../../privacy/index.ts";
 
 /** Data that a letter may be replayed with. */
 export interface CheckedEdit {
@@ -32,61 +39,63 @@ export async function checkEdit(
 ): Promise<CheckedEdit> {
   const { message } = letter;
   if (message.headers[claimHeader] !== undefined) {
-    throw refused(letter, "its payload lies in a store, and the letter has only a reference to it");
+    throw editRefused(letter, "its payload lies in a store, and the letter has only a reference to it");
   }
   const data = text.trim();
   const value = decodeJson(data);
   const before = decodeJson(message.data);
-  if (JSON.stringify(value) === JSON.stringify(before)) throw refused(letter, "nothing was changed");
-  const problem = personalProblem(before, value, message.headers, contract?.personal?.fields ?? []);
-  if (problem !== undefined) throw refused(letter, problem);
+  if (JSON.stringify(value) === JSON.stringify(before)) throw editRefused(letter, "nothing was changed");
+  const problem = findPersonalProblem(before, value, message.headers, contract?.personal?.fields ?? []);
+  if (problem !== undefined) throw editRefused(letter, problem);
   if (contract === undefined) return { data, contract: null };
-  await holdTo(contract, letter, value);
+  await validateEdit(contract, letter, value);
   return { data, contract: `${contract.name} version ${contract.version}` };
 }
 
 /** What is wrong with the personal values of new data, or undefined. A seal holds only in its own place. */
-export function personalProblem(
+export function findPersonalProblem(
   before: Json,
   after: Json,
   headers: Headers,
   fields: readonly string[],
 ): string | undefined {
-  const hidden = [...sealedIn(before), ...erasedIn(before)];
-  const names = new Set(hidden.map(nameOf));
+  const hidden = [...findEncryptedPaths(before), ...findErasedPaths(before)];
+  const names = new Set(hidden.map(describePath));
   for (const place of hidden) {
-    if (!isThere(after, place) || !same(valueAt(before, place), valueAt(after, place))) {
-      return `${nameOf(place)} is personal and sealed, so it must stay as it is and where it is`;
+    if (!hasValueAt(after, place) || !isSameJson(valueAt(before, place), valueAt(after, place))) {
+      return `${describePath(place)} is personal and sealed, so it must stay as it is and where it is`;
     }
   }
-  const strange = [...sealedIn(after), ...erasedIn(after)].find((place) => !names.has(nameOf(place)));
-  if (strange !== undefined) return `${nameOf(strange)} is a sealed value that was not there before`;
-  const sealed = parseSealedHeader(headers[sealedHeader] ?? "");
-  const open = placesOf(after, [...fields, ...(sealed?.fields ?? [])])?.find(
-    (place) => !names.has(nameOf(place)),
+  const strange = [...findEncryptedPaths(after), ...findErasedPaths(after)].find(
+    (place) => !names.has(describePath(place)),
+  );
+  if (strange !== undefined) return `${describePath(strange)} is a sealed value that was not there before`;
+  const sealed = parseEncryptedHeader(headers[encryptedHeader] ?? "");
+  const open = findFieldPaths(after, [...fields, ...(sealed?.fields ?? [])])?.find(
+    (place) => !names.has(describePath(place)),
   );
   return open === undefined
     ? undefined
-    : `${nameOf(open)} is personal, and cannot be written in clear by hand`;
+    : `${describePath(open)} is personal, and cannot be written in clear by hand`;
 }
 
-async function holdTo(contract: AnyContract, letter: DeadLetter, value: Json): Promise<void> {
+async function validateEdit(contract: AnyContract, letter: DeadLetter, value: Json): Promise<void> {
   const { message } = letter;
-  const hidden: Hidden[] = [
-    ...sealedIn(value).map((path) => ({ path, as: "sealed" as const })),
-    ...erasedIn(value).map((path) => ({ path, as: "erased" as const })),
+  const hidden: HiddenField[] = [
+    ...findEncryptedPaths(value).map((path) => ({ path, as: "sealed" as const })),
+    ...findErasedPaths(value).map((path) => ({ path, as: "erased" as const })),
   ];
-  const current = await validateAround(contract, upcast(contract, message.schemaVersion, value), hidden);
-  const key = contract.key === undefined ? null : keyOf(contract, current);
+  const current = await validateIgnoring(contract, upcast(contract, message.schemaVersion, value), hidden);
+  const key = contract.key === undefined ? null : readMessageKey(contract, current);
   if (message.key !== null && key !== null && key !== message.key) {
-    throw refused(
+    throw editRefused(
       letter,
       `its key would become ${JSON.stringify(key)} instead of ${JSON.stringify(message.key)}`,
     );
   }
 }
 
-function isThere(data: unknown, place: Place): boolean {
+function hasValueAt(data: unknown, place: FieldPath): boolean {
   let value = data;
   for (const key of place) {
     if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return false;
@@ -95,15 +104,15 @@ function isThere(data: unknown, place: Place): boolean {
   return true;
 }
 
-function same(one: unknown, other: unknown): boolean {
+function isSameJson(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-function nameOf(place: Place): string {
+function describePath(place: FieldPath): string {
   return place.length === 0 ? "the whole payload" : place.join(".");
 }
 
-function refused({ id }: DeadLetter, why: string): SagaboxError {
+function editRefused({ id }: DeadLetter, why: string): SagaboxError {
   return new SagaboxError(
     "DEAD_LETTER_EDIT_REFUSED",
     `Letter ${id} cannot be replayed with these data: ${why}.`,

@@ -3,8 +3,8 @@ import { cliInProcess } from "../../../test/support/cli-in-process.ts";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { discardLetters } from "./discard-letters.ts";
-import { letterAdmin } from "./letter-admin.ts";
+import { discardDeadLetters } from "./discard-dead-letters.ts";
+import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
 
 const place = { type: "order.placed", topic: "events.order.placed" };
 const by = { actor: "ann", reason: "test orders" };
@@ -12,7 +12,7 @@ const by = { actor: "ann", reason: "test orders" };
 async function setup() {
   const { pool, url } = await temporaryDatabase({ migrated: true });
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 4, error: "'late'" }]);
-  const admin = letterAdmin(pgDatabase(pool), "sagabox");
+  const admin = createDeadLetterAdmin(pgDatabase(pool), "sagabox");
   const other = await pool.connect();
   await other.query("begin");
   await other.query("select 1 from sagabox.dead_letter order by id limit 1 for update");
@@ -25,9 +25,9 @@ async function setup() {
 
 test("E5: letters that somebody else holds are not reported as discarded, and go with the next run", async () => {
   const { admin, letGo } = await setup();
-  expect(await discardLetters(admin, {}, by)).toEqual({ discarded: 3, left: 1, finished: false });
+  expect(await discardDeadLetters(admin, {}, by)).toEqual({ discarded: 3, left: 1, finished: false });
   await letGo();
-  expect(await discardLetters(admin, {}, by)).toEqual({ discarded: 1, left: 0, finished: true });
+  expect(await discardDeadLetters(admin, {}, by)).toEqual({ discarded: 1, left: 0, finished: true });
 });
 
 test("E5: the command says how many are left, and ends as one that did not do all", async () => {
@@ -44,7 +44,7 @@ test("E5: the command says how many are left, and ends as one that did not do al
 
 test("E5: letters beside the filter are no part of what is left", async () => {
   const { admin, letGo } = await setup();
-  expect(await discardLetters(admin, { consumer: "mail" }, by)).toEqual({
+  expect(await discardDeadLetters(admin, { consumer: "mail" }, by)).toEqual({
     discarded: 0,
     left: 0,
     finished: true,

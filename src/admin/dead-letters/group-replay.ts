@@ -1,15 +1,15 @@
 import type { By } from "../../audit/index.ts";
 import { sleep, systemClock, type Clock } from "../../runtime/index.ts";
 import type { Param } from "../../storage/index.ts";
-import { Flights } from "./flights.ts";
-import type { LetterGroup } from "./groups.ts";
-import type { LetterAdmin } from "./letter-admin.ts";
-import { LetterLine } from "./letter-line.ts";
+import { InFlightReplays } from "./in-flight-replays.ts";
+import type { DeadLetterGroup } from "./groups.ts";
+import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
+import { ReplayQueue } from "./replay-queue.ts";
 import { reasonToStop, type Tally } from "./outcome.ts";
-import { replayLetters, type Candidate } from "./replay-letters.ts";
+import { replayDeadLetters, type Candidate } from "./replay-dead-letters.ts";
 import type { ReplaySettings } from "./replay-options.ts";
-import { chunkOf, stagesOf, windowOf, type Stage } from "./stages.ts";
-import { workersOf } from "./workers.ts";
+import { chunkSize, planStages, maxInFlight, type Stage } from "./stages.ts";
+import { findWorkers } from "./workers.ts";
 
 /**
  * done: everything was replayed · stopped: a failure came back · not running: nobody would handle it ·
@@ -28,7 +28,7 @@ export class Pacer {
   }
 
   /** Waits for the turn of so many letters. False when it was ended before. */
-  async turn(letters: number, perSecond: number, signal: AbortSignal | undefined): Promise<boolean> {
+  async waitTurn(letters: number, perSecond: number, signal: AbortSignal | undefined): Promise<boolean> {
     const nowMs = this.#clock.monotonicMs();
     const waitMs = Math.max(0, this.#nextMs - nowMs);
     this.#nextMs = Math.max(this.#nextMs, nowMs) + (letters / perSecond) * 1_000;
@@ -36,31 +36,31 @@ export class Pacer {
   }
 }
 
-export interface GroupEnd {
+export interface GroupResult {
   readonly verdict: ReplayVerdict;
   readonly why: string | null;
 }
 
-const SETTLE_MS = 2_000;
+const MAX_SETTLE_MS = 2_000;
 
 /** The replay of the letters of one cause: stage after stage, as long as the cause does not show itself. */
 export class GroupReplay {
-  readonly group: LetterGroup;
-  readonly #admin: LetterAdmin;
+  readonly group: DeadLetterGroup;
+  readonly #admin: DeadLetterAdmin;
   readonly #settings: ReplaySettings;
   readonly #upTo: string;
   readonly #pacer: Pacer;
-  readonly #flights: Flights;
-  readonly #line: LetterLine;
+  readonly #inFlight: InFlightReplays;
+  readonly #queue: ReplayQueue;
   readonly #stages: Stage[];
   readonly #by: By;
   #stage: Stage["name"] = "canary";
-  end: GroupEnd | undefined;
+  end: GroupResult | undefined;
 
   constructor(
-    admin: LetterAdmin,
+    admin: DeadLetterAdmin,
     settings: ReplaySettings,
-    { group, upTo, pacer }: { readonly group: LetterGroup; readonly upTo: string; readonly pacer: Pacer },
+    { group, upTo, pacer }: { readonly group: DeadLetterGroup; readonly upTo: string; readonly pacer: Pacer },
   ) {
     this.group = group;
     this.#admin = admin;
@@ -68,20 +68,20 @@ export class GroupReplay {
     this.#upTo = upTo;
     this.#by = { actor: settings.actor, reason: settings.reason };
     this.#pacer = pacer;
-    this.#flights = new Flights(admin);
-    this.#line = new LetterLine((after, limit) =>
-      this.#read([after.place, after.writtenAt, after.messageId, limit]),
+    this.#inFlight = new InFlightReplays(admin);
+    this.#queue = new ReplayQueue((after, limit) =>
+      this.#readPage([after.place, after.writtenAt, after.messageId, limit]),
     );
-    this.#stages = [...stagesOf(settings)];
+    this.#stages = [...planStages(settings)];
   }
 
   get tally(): Tally {
-    return this.#flights.tally;
+    return this.#inFlight.tally;
   }
 
   /** Replayed, and nobody knows yet what came of it. */
   get waiting(): number {
-    return this.#flights.size;
+    return this.#inFlight.size;
   }
 
   get stage(): Stage["name"] {
@@ -89,47 +89,47 @@ export class GroupReplay {
   }
 
   /** Replays what may go now. Called again it goes on where it was: other groups may have made room for its keys. */
-  async play(told: () => void): Promise<void> {
-    const [working] = await workersOf(this.#admin, [this.group.consumer]);
-    if (working?.why !== undefined) return this.#ended("not running", working.why);
+  async run(told: () => void): Promise<void> {
+    const [working] = await findWorkers(this.#admin, [this.group.consumer]);
+    if (working?.why !== undefined) return this.#finish("not running", working.why);
     for (let stage = this.#stages[0]; stage !== undefined; stage = this.#stages[0]) {
       this.#stage = stage.name;
-      const more = await this.#play(stage, told);
+      const more = await this.#runStage(stage, told);
       if (this.end !== undefined || !more) return;
       this.#stages.shift();
     }
   }
 
   /** True when the stage is full, false when there is nothing left for now. */
-  async #play(stage: Stage, told: () => void): Promise<boolean> {
+  async #runStage(stage: Stage, told: () => void): Promise<boolean> {
     let [sent, inPass] = [0, 0];
     while (sent < stage.letters) {
-      if (!(await this.#goOn())) return false;
-      const room = Math.min(chunkOf(stage), stage.letters - sent, windowOf(stage) - this.#flights.size);
+      if (!(await this.#canContinue())) return false;
+      const room = Math.min(chunkSize(stage), stage.letters - sent, maxInFlight(stage) - this.#inFlight.size);
       if (room <= 0) {
-        await sleep(this.#flights.dueMs, this.#settings.signal);
+        await sleep(this.#inFlight.dueMs, this.#settings.signal);
         continue;
       }
       // Once the ramp has come through, a run of one key goes together: its line keeps the order.
-      const page = await this.#line.take(room, this.#flights.moving, stage.name === "rest");
+      const page = await this.#queue.take(room, this.#inFlight.moving, stage.name === "rest");
       if (page.length > 0) {
-        if (!(await this.#pacer.turn(page.length, stage.perSecond, this.#settings.signal))) continue;
-        const flown = await replayLetters(this.#admin, page, this.#by);
-        this.#flights.add(flown);
+        if (!(await this.#pacer.waitTurn(page.length, stage.perSecond, this.#settings.signal))) continue;
+        const flown = await replayDeadLetters(this.#admin, page, this.#by);
+        this.#inFlight.add(flown);
         sent += flown.length;
         inPass += flown.length;
         told();
-      } else if (this.#line.isOver(inPass)) {
-        if (!(await this.#drained())) return false;
-        this.#line.restart();
+      } else if (this.#queue.isOver(inPass)) {
+        if (!(await this.#drain())) return false;
+        this.#queue.restart();
         if (inPass === 0) return false;
         inPass = 0; // keys whose first letter was handled have a next one
       }
     }
-    return this.#drained();
+    return this.#drain();
   }
 
-  async #read(after: readonly Param[]): Promise<readonly Candidate[]> {
+  async #readPage(after: readonly Param[]): Promise<readonly Candidate[]> {
     const { names, params } = this.#settings.conditions;
     const { rows } = await this.#admin.store.database.run<Candidate>(this.#admin.sql.page(names), [
       this.group.fingerprint,
@@ -141,45 +141,45 @@ export class GroupReplay {
   }
 
   /** Waits until something has come of everything replayed so far. */
-  async #drained(): Promise<boolean> {
-    while (this.#flights.size > 0) {
-      if (!(await this.#goOn())) return false;
-      if (this.#flights.size > 0) await sleep(this.#flights.dueMs, this.#settings.signal);
+  async #drain(): Promise<boolean> {
+    while (this.#inFlight.size > 0) {
+      if (!(await this.#canContinue())) return false;
+      if (this.#inFlight.size > 0) await sleep(this.#inFlight.dueMs, this.#settings.signal);
     }
-    return this.#goOn();
+    return this.#canContinue();
   }
 
-  async #goOn(): Promise<boolean> {
-    if (this.#flights.dueMs === 0) await this.#flights.look();
+  async #canContinue(): Promise<boolean> {
+    if (this.#inFlight.dueMs === 0) await this.#inFlight.poll();
     const why = reasonToStop(this.#stage, this.tally);
     if (why !== undefined) {
-      this.#ended("stopped", why);
-      await this.#settleDown();
+      this.#finish("stopped", why);
+      await this.#awaitRemaining();
     } else if (this.#settings.signal?.aborted === true)
-      this.#ended("interrupted", "somebody asked to end it");
-    else if (this.#flights.silentMs > this.#settings.waitMs) await this.#givenUp();
+      this.#finish("interrupted", "somebody asked to end it");
+    else if (this.#inFlight.silentMs > this.#settings.waitMs) await this.#giveUp();
     return this.end === undefined;
   }
 
   // What was sent together with the one that failed is told as well, unless that takes long.
-  async #settleDown(): Promise<void> {
-    const untilMs = systemClock.monotonicMs() + Math.min(SETTLE_MS, this.#settings.waitMs);
-    while (this.#flights.size > this.tally.failing && systemClock.monotonicMs() < untilMs) {
-      if (!(await sleep(this.#flights.dueMs, this.#settings.signal))) return;
-      await this.#flights.look();
+  async #awaitRemaining(): Promise<void> {
+    const untilMs = systemClock.monotonicMs() + Math.min(MAX_SETTLE_MS, this.#settings.waitMs);
+    while (this.#inFlight.size > this.tally.failing && systemClock.monotonicMs() < untilMs) {
+      if (!(await sleep(this.#inFlight.dueMs, this.#settings.signal))) return;
+      await this.#inFlight.poll();
     }
   }
 
-  async #givenUp(): Promise<void> {
-    const [worker] = await workersOf(this.#admin, [this.group.consumer]);
+  async #giveUp(): Promise<void> {
+    const [worker] = await findWorkers(this.#admin, [this.group.consumer]);
     const seconds = Math.round(this.#settings.waitMs / 1_000);
     const state = worker?.why ?? "it is running, so it may be slow, or busy with what came before";
     const what = `nothing has come of ${this.waiting} replayed letters for ${seconds} s`;
-    if (worker?.why === undefined) this.#ended("unknown yet", `${what}; ${state}`);
-    else this.#ended("not running", `${what}: ${state}`);
+    if (worker?.why === undefined) this.#finish("unknown yet", `${what}; ${state}`);
+    else this.#finish("not running", `${what}: ${state}`);
   }
 
-  #ended(verdict: ReplayVerdict, why: string): void {
+  #finish(verdict: ReplayVerdict, why: string): void {
     this.end = { verdict, why };
   }
 }

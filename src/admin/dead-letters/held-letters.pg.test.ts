@@ -6,10 +6,10 @@ import { temporaryDatabase } from "../../../test/support/database.ts";
 import { until } from "../../../test/support/relays.ts";
 import { republish } from "../../outbox/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { buryLive } from "./bury-live.ts";
-import { editLetter } from "./edit-letter.ts";
-import { letterAdmin } from "./letter-admin.ts";
-import { stagedReplay } from "./staged-replay.ts";
+import { buryLiveMessage } from "./bury-live-message.ts";
+import { editDeadLetter } from "./edit-dead-letter.ts";
+import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
+import { replayInStages } from "./staged-replay.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -35,7 +35,7 @@ async function setup() {
     onTestFinished(async () => void (await bus.stop()));
     return bus;
   };
-  return { database, rows, start, admin: letterAdmin(database, "sagabox") };
+  return { database, rows, start, admin: createDeadLetterAdmin(database, "sagabox") };
 }
 
 const broker = () => new MemoryTransport({ capabilities: { ordersRetries: false } });
@@ -45,8 +45,8 @@ test("a held letter edited to other data and back again sends what it was edited
   const bus = start(broker());
   const { id } = await bus.transaction((tx) => tx.publish(Held, { id: "o1", n: 1 }));
   for (const n of [2, 1, 2, 3, 1]) {
-    const { letter } = await buryLive(admin, id, by);
-    await editLetter(admin, letter, { data: `{"id":"o1","n":${n}}`, ...by });
+    const { letter } = await buryLiveMessage(admin, id, by);
+    await editDeadLetter(admin, letter, { data: `{"id":"o1","n":${n}}`, ...by });
     const sent = await rows(
       `select data from sagabox.outbox join sagabox.message on id = message_id and message.written_on = outbox.written_on`,
     );
@@ -65,12 +65,12 @@ test("a held letter whose message was sent again from the archive is replayed fr
   await one.stop();
   const window = { from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 1_000) };
   await republish(database, "sagabox", { ...window, ...by });
-  await buryLive(admin, id, by);
+  await buryLiveMessage(admin, id, by);
   const second = broker();
   await start(second).run();
   const live = "select 1 from sagabox.member where scope = 0 and lease_until > now()";
   await until(async () => (await rows(live)).length > 0);
-  expect(await stagedReplay(admin, {}, by)).toMatchObject({
+  expect(await replayInStages(admin, {}, by)).toMatchObject({
     verdict: "done",
     replayed: 1,
     handled: 1,

@@ -5,10 +5,10 @@ import { aMessage } from "../../../test/support/messages.ts";
 import { buryMessage, deadLetterStatements } from "../../dead-letter/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
 import { verifyConservation } from "../conservation/verify.ts";
-import { editLetter } from "./edit-letter.ts";
-import { letterGroups } from "./groups.ts";
-import { letterAdmin } from "./letter-admin.ts";
-import { replayLetters } from "./replay-letters.ts";
+import { editDeadLetter } from "./edit-dead-letter.ts";
+import { listDeadLetterGroups } from "./groups.ts";
+import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
+import { replayDeadLetters } from "./replay-dead-letters.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -17,7 +17,7 @@ const by = { actor: "ann", reason: "fixed" };
 
 async function setup() {
   const { pool } = await temporaryDatabase({ migrated: true });
-  const admin = letterAdmin(pgDatabase(pool), "sagabox");
+  const admin = createDeadLetterAdmin(pgDatabase(pool), "sagabox");
   const rows = async (sql: string, params: unknown[] = []) =>
     (await pool.query<Record<string, unknown>>(sql, params)).rows;
   return { pool, admin, rows };
@@ -51,7 +51,7 @@ test("among 100,000 letters groups, pages, keys and outcomes are found by their 
     "Seq Scan",
   );
   const beganMs = performance.now();
-  expect(await letterGroups(admin)).toMatchObject({
+  expect(await listDeadLetterGroups(admin)).toMatchObject({
     open: 60_000,
     groups: [
       { consumer: "mail", open: 40_000 },
@@ -103,7 +103,7 @@ async function holdKey({ admin, rows }: Awaited<ReturnType<typeof setup>>, id: s
 test("an edited letter that held its key goes from its own place, with the new copy", async () => {
   const house = await setup();
   const { letter } = await holdKey(house, "m-1", 42);
-  await editLetter(house.admin, letter, { ...by, data: '{"n":2}' });
+  await editDeadLetter(house.admin, letter, { ...by, data: '{"n":2}' });
   expect(
     await house.rows(
       `select outbox.seq::int, attempts, due_at <= clock_timestamp() as due, data
@@ -122,7 +122,7 @@ test("letters of the outbox are replayed many at once: those that hold a key in 
   const { database, sql } = house.admin.store;
   const death = { reason: "rejected", attempts: 1, maxAttempts: 10, error: new Error("too large") } as const;
   const other = (await buryMessage(database, sql, { origin: "outbox", message: free, ...death })) ?? "";
-  const flights = await replayLetters(
+  const flights = await replayDeadLetters(
     house.admin,
     [
       { id: letter, message_id: "m-1", topic: place.topic, key: message.key },
@@ -153,7 +153,9 @@ test("a letter whose group is unknown is not closed, and neither are those besid
     topic: place.topic,
     key: `k${n}`,
   }));
-  await expect(replayLetters(admin, candidates, by)).rejects.toMatchObject({ code: "TRANSPORT_UNROUTABLE" });
+  await expect(replayDeadLetters(admin, candidates, by)).rejects.toMatchObject({
+    code: "TRANSPORT_UNROUTABLE",
+  });
   expect(await rows("select 1 from sagabox.dead_letter where closed_at is null")).toHaveLength(2);
   expect(await rows("select 1 from sagabox.audit_log")).toEqual([]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { fingerprintOf } from "../../dead-letter/index.ts";
-import { outcomeOf, reasonToStop, type Flight, type OutcomeRow, type Tally } from "./outcome.ts";
+import { computeFingerprint } from "../../dead-letter/index.ts";
+import { judgeOutcome, reasonToStop, type InFlightReplay, type OutcomeRow, type Tally } from "./outcome.ts";
 
 const failure = {
   consumer: "billing",
@@ -9,13 +9,13 @@ const failure = {
   errorType: "Error",
   errorMessage: "late by 7 ms ← socket closed",
 } as const;
-const flight: Flight = {
+const flight: InFlightReplay = {
   id: "1",
   line: "queue",
   lane: 256,
   seq: "9",
   stream: null,
-  fingerprint: fingerprintOf(failure),
+  fingerprint: computeFingerprint(failure),
   errorMessage: failure.errorMessage,
 };
 const row: OutcomeRow = {
@@ -41,19 +41,21 @@ const again = {
 } as const;
 
 test("gone from its line without a letter means handled; in its line it waits", () => {
-  expect(outcomeOf(flight, row)).toEqual({ kind: "handled" });
-  expect(outcomeOf(flight, { ...row, waiting: true })).toEqual({ kind: "waiting" });
+  expect(judgeOutcome(flight, row)).toEqual({ kind: "handled" });
+  expect(judgeOutcome(flight, { ...row, waiting: true })).toEqual({ kind: "waiting" });
 });
 
 test("an attempt that failed like before is recognised, one that failed otherwise is still waited for", () => {
   const tried = { ...row, waiting: true, attempts: 1 };
-  expect(outcomeOf(flight, { ...tried, last_error: "late by 12 ms" })).toMatchObject({ kind: "failing" });
-  expect(outcomeOf(flight, { ...tried, last_error: "busy" })).toEqual({ kind: "waiting" });
+  expect(judgeOutcome(flight, { ...tried, last_error: "late by 12 ms" })).toMatchObject({ kind: "failing" });
+  expect(judgeOutcome(flight, { ...tried, last_error: "busy" })).toEqual({ kind: "waiting" });
 });
 
 test("a new letter is the same failure or another, also when an older version wrote it without a fingerprint", () => {
-  expect(outcomeOf(flight, { ...row, ...again })).toMatchObject({ kind: "died", letter: "2", same: true });
-  expect(outcomeOf(flight, { ...row, ...again, fingerprint: "0123456789ab" })).toMatchObject({ same: false });
+  expect(judgeOutcome(flight, { ...row, ...again })).toMatchObject({ kind: "died", letter: "2", same: true });
+  expect(judgeOutcome(flight, { ...row, ...again, fingerprint: "0123456789ab" })).toMatchObject({
+    same: false,
+  });
 });
 
 const tally: Tally = { replayed: 9, handled: 9, diedSame: 0, diedOtherwise: 0, failing: 0, error: "x" };

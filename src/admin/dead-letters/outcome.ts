@@ -1,8 +1,8 @@
-import { fingerprintOf, isSameFailure } from "../../dead-letter/index.ts";
+import { computeFingerprint, isSameFailure } from "../../dead-letter/index.ts";
 import type { Stage } from "./stages.ts";
 
 /** A replayed letter on its way, and what it died of. */
-export interface Flight {
+export interface InFlightReplay {
   readonly id: string;
   readonly line: "outbox" | "queue";
   readonly lane: number;
@@ -23,7 +23,7 @@ export interface OutcomeRow {
   readonly fingerprint: string | null;
   readonly consumer: string | null;
   readonly type: string | null;
-  readonly reason: Parameters<typeof fingerprintOf>[0]["reason"] | null;
+  readonly reason: Parameters<typeof computeFingerprint>[0]["reason"] | null;
   readonly error_type: string | null;
   readonly error_message: string | null;
 }
@@ -35,13 +35,13 @@ export type Outcome =
   | { readonly kind: "failing"; readonly error: string }
   | { readonly kind: "died"; readonly letter: string; readonly same: boolean; readonly error: string };
 
-export function outcomeOf(flight: Flight, row: OutcomeRow): Outcome {
+export function judgeOutcome(flight: InFlightReplay, row: OutcomeRow): Outcome {
   if (row.letter !== null) {
     const errors = { errorType: row.error_type ?? "", errorMessage: row.error_message ?? "" };
     const { consumer, type, reason } = row;
     const now =
       row.fingerprint ??
-      fingerprintOf({ consumer, type: type ?? "", reason: reason ?? "rejected", ...errors });
+      computeFingerprint({ consumer, type: type ?? "", reason: reason ?? "rejected", ...errors });
     const error = `${errors.errorType}: ${errors.errorMessage}`;
     return { kind: "died", letter: row.letter, same: now === flight.fingerprint, error };
   }
@@ -64,8 +64,8 @@ export interface Tally {
 }
 
 /** Deaths of other causes may be anything; this many of them are no accident. */
-const MOST_OTHERS = 3;
-const MOST_SHARE = 0.05;
+const MAX_OTHER_DEATHS = 3;
+const MAX_OTHER_SHARE = 0.05;
 
 /** Why a group must not go on, or undefined. The same failure once is enough; in the canary, any failure is. */
 export function reasonToStop(stage: Stage["name"], tally: Tally): string | undefined {
@@ -73,6 +73,6 @@ export function reasonToStop(stage: Stage["name"], tally: Tally): string | undef
   const how = error === null ? "" : `: ${error}`;
   if (diedSame + failing > 0) return `the same failure came back${how}`;
   if (stage === "canary" && diedOtherwise > 0) return `the canary died of another failure${how}`;
-  const most = Math.max(MOST_OTHERS, (handled + diedOtherwise) * MOST_SHARE);
+  const most = Math.max(MAX_OTHER_DEATHS, (handled + diedOtherwise) * MAX_OTHER_SHARE);
   return diedOtherwise > most ? `${diedOtherwise} letters died of another failure${how}` : undefined;
 }

@@ -1,9 +1,14 @@
-import { conditionsOf, filterKeys, type Conditions, type LetterFilter } from "../../dead-letter/index.ts";
+import {
+  toConditions,
+  filterKeys,
+  type Conditions,
+  type DeadLetterCriteria,
+} from "../../dead-letter/index.ts";
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../../options/index.ts";
-import { operatorOf } from "../saga-admin.ts";
+import { readOperator } from "../saga-admin.ts";
 
 /** Which open letters; what is left out does not count. */
-export type ReplayFilter = Omit<LetterFilter, "open">;
+export type ReplayFilter = Omit<DeadLetterCriteria, "open">;
 
 export interface StagedReplayOptions {
   readonly actor: string;
@@ -42,30 +47,30 @@ export interface ReplaySettings {
 const WHERE = "deadLetters.replayAll";
 const KNOWN = ["actor", "reason", "rate", "canary", "wait", "signal", "onProgress"];
 
-export function replaySettings(filter: ReplayFilter, options: StagedReplayOptions): ReplaySettings {
+export function readReplaySettings(filter: ReplayFilter, options: StagedReplayOptions): ReplaySettings {
   rejectUnknownKeys(WHERE, options, KNOWN);
   return {
-    ...operatorOf(WHERE, options),
-    ...paceSettings(options),
+    ...readOperator(WHERE, options),
+    ...readPaceSettings(options),
     waitMs: milliseconds(`${WHERE}: wait`, options.wait ?? "30s", { min: 100, max: 3_600_000 }),
-    conditions: replayConditions(filter),
+    conditions: readReplayConditions(filter),
     signal: options.signal,
     onProgress: options.onProgress ?? (() => undefined),
   };
 }
 
-export function paceSettings({ rate = 50, canary = 3 }: Pick<StagedReplayOptions, "rate" | "canary">) {
+export function readPaceSettings({ rate = 50, canary = 3 }: Pick<StagedReplayOptions, "rate" | "canary">) {
   return {
     rate: wholeNumber(`${WHERE}: rate`, rate, { min: 1, max: 10_000 }),
     canary: wholeNumber(`${WHERE}: canary`, canary, { min: 1, max: 100 }),
   };
 }
 
-export function replayConditions(filter: ReplayFilter): Conditions {
+export function readReplayConditions(filter: ReplayFilter): Conditions {
   rejectUnknownKeys(
     WHERE,
     filter,
     filterKeys.filter((key) => key !== "open"),
   );
-  return conditionsOf(WHERE, filter);
+  return toConditions(WHERE, filter);
 }

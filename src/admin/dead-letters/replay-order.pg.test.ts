@@ -5,9 +5,9 @@ import { temporaryDatabase } from "../../../test/support/database.ts";
 import { someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { until } from "../../../test/support/relays.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { letterGroups } from "./groups.ts";
-import { letterAdmin } from "./letter-admin.ts";
-import { stagedReplay } from "./staged-replay.ts";
+import { listDeadLetterGroups } from "./groups.ts";
+import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
+import { replayInStages } from "./staged-replay.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -22,7 +22,7 @@ async function setup() {
   const bus = createBus({ service: "shop", database: pool, log: false, outbox: { optimistic: false } });
   onTestFinished(async () => void (await bus.stop()));
   const rows = async (sql: string) => (await pool.query<Record<string, unknown>>(sql)).rows;
-  return { pool, bus, rows, admin: letterAdmin(pgDatabase(pool), "sagabox") };
+  return { pool, bus, rows, admin: createDeadLetterAdmin(pgDatabase(pool), "sagabox") };
 }
 
 test("letters of a key are replayed in the order their messages had, not by when they were written", async () => {
@@ -40,10 +40,10 @@ test("letters of a key are replayed in the order their messages had, not by when
   await until(async () => (await dead()) === 2);
   // As a version before this one left them.
   await rows("update sagabox.dead_letter set place = -1, fingerprint = null");
-  await stagedReplay(admin, {}, { ...by, canary: 1 });
+  await replayInStages(admin, {}, { ...by, canary: 1 });
   await until(async () => (await dead()) === 2);
   broken = false;
-  expect(await stagedReplay(admin, {}, by)).toMatchObject({ verdict: "done", handled: 2 });
+  expect(await replayInStages(admin, {}, by)).toMatchObject({ verdict: "done", handled: 2 });
   expect(seen).toEqual([1, 2, 1, 1, 2]);
 });
 
@@ -63,9 +63,9 @@ test("thousands of letters of one key go in their order, and none but the first 
     },
     { consumer: "billing", letters: 2, error: "'other'", data: `'{"id":"x","n":0}'` },
   ]);
-  const { groups } = await letterGroups(admin);
+  const { groups } = await listDeadLetterGroups(admin);
   const stop = new AbortController();
-  const report = await stagedReplay(
+  const report = await replayInStages(
     admin,
     { fingerprint: groups[0]?.fingerprint ?? "" },
     {

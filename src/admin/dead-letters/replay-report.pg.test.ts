@@ -4,9 +4,9 @@ import { z } from "zod";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { consumersAtWork, someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { letterGroups } from "./groups.ts";
-import { letterAdmin } from "./letter-admin.ts";
-import { stagedReplay } from "./staged-replay.ts";
+import { listDeadLetterGroups } from "./groups.ts";
+import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
+import { replayInStages } from "./staged-replay.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -26,14 +26,14 @@ async function setup() {
     await bus.run();
     await consumersAtWork(pool, "billing");
   };
-  return { pool, world, run, admin: letterAdmin(pgDatabase(pool), "sagabox") };
+  return { pool, world, run, admin: createDeadLetterAdmin(pgDatabase(pool), "sagabox") };
 }
 
 test("letters of more than a thousand causes are all taken, or counted among those that are left", async () => {
   const { pool, admin } = await setup();
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 1_005, error: "'late'" }]);
   await pool.query("update sagabox.dead_letter set fingerprint = left(md5(id::text), 12)");
-  const report = await stagedReplay(admin, {}, { ...by, rate: 10_000 });
+  const report = await replayInStages(admin, {}, { ...by, rate: 10_000 });
   expect(report).toMatchObject({ verdict: "not running", replayed: 0, left: 1_005 });
   expect(report.groups).toHaveLength(1_005);
 });
@@ -42,16 +42,16 @@ test("what another operator has in hand is left, and the replay does not call it
   const { pool, run, admin } = await setup();
   await run();
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 3, error: "'late'" }]);
-  await letterGroups(admin);
+  await listDeadLetterGroups(admin);
   const other = await pool.connect();
   await other.query("begin");
   await other.query("select 1 from sagabox.dead_letter where id = 2 for update");
-  const report = await stagedReplay(admin, {}, by);
+  const report = await replayInStages(admin, {}, by);
   await other.query("rollback");
   other.release();
   expect(report).toMatchObject({ verdict: "incomplete", handled: 2, left: 1 });
   expect(report.groups[0]?.why).toContain("somebody else has them in hand");
-  expect(await stagedReplay(admin, {}, by)).toMatchObject({ verdict: "done", handled: 1, left: 0 });
+  expect(await replayInStages(admin, {}, by)).toMatchObject({ verdict: "done", handled: 1, left: 0 });
 });
 
 test("the audit log of a replay has neither keys nor what errors said, which may be about a person", async () => {
@@ -67,7 +67,7 @@ test("the audit log of a replay has neither keys nor what errors said, which may
       reason: "rejected",
     },
   ]);
-  const report = await stagedReplay(admin, { key: "k1", text: "BERTA", consumer: "billing" }, by);
+  const report = await replayInStages(admin, { key: "k1", text: "BERTA", consumer: "billing" }, by);
   expect(report.verdict).toBe("stopped");
   expect(report.groups[0]?.why).toContain("Berta");
   const { rows } = await pool.query<{ action: string; line: string }>(

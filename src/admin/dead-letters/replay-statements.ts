@@ -1,5 +1,5 @@
-import { lettersWhere, type Condition } from "../../dead-letter/index.ts";
-import { statement } from "../../storage/index.ts";
+import { deadLettersWhere, type Condition } from "../../dead-letter/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 export const utc = (time: string): string =>
   `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
@@ -16,7 +16,7 @@ export function replayStatements(schema: string) {
   // Which of the letters in `from` must wait: whose key has a dead letter that is earlier and not among them, and whoever
   // comes behind such a one. What keeps its own place in the outbox may only be the first of its key: the others get
   // new places, behind it.
-  const judged = (from: string): string => `lined as materialized (
+  const judgeSql = (from: string): string => `lined as materialized (
          select letter.*, lag(letter.place, 1, -2::bigint) over ${line} as after_place,
                 lag(letter.written_at, 1, '-infinity'::timestamptz) over ${line} as after_at,
                 lag(letter.message_id, 1, ''::text) over ${line} as after_id
@@ -35,7 +35,7 @@ export function replayStatements(schema: string) {
   return {
     // The next letters of a cause in the order of their messages, and which of them must wait for an earlier one.
     page: (names: readonly Condition[]) =>
-      statement(
+      defineStatement(
         "sagabox.letters.page",
         `with looked as materialized (
            select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
@@ -43,10 +43,10 @@ export function replayStatements(schema: string) {
              from ${schema}.dead_letter as letter
             where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
               and (${place("letter")}) > ($3::text::bigint, $4::text::timestamptz, $5::text)
-              and ${lettersWhere(names, 7)}
+              and ${deadLettersWhere(names, 7)}
             order by ${place("letter")}
             limit $6::integer
-         ), ${judged("looked")}
+         ), ${judgeSql("looked")}
          select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
                 ${utc("letter.written_at")} as written_at, letter.waits
            from judged as letter
@@ -54,7 +54,7 @@ export function replayStatements(schema: string) {
       ),
     // Closes those that may go, in one look at everything: none whose key has an earlier dead letter that does not go with
     // it, or a replayed one that is still on its way. What another operator has in hand is passed over, with what follows.
-    closeInOrder: statement(
+    closeInOrder: defineStatement(
       "sagabox.letters.close_in_order",
       `with given as materialized (
          select * from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[]) as given (id, lane, stream)
@@ -64,7 +64,7 @@ export function replayStatements(schema: string) {
            from given
            join ${schema}.dead_letter as letter on letter.id = given.id
           where letter.closed_at is null
-       ), ${judged("looked")}, locked as materialized (
+       ), ${judgeSql("looked")}, locked as materialized (
          select letter.id
            from ${schema}.dead_letter as letter
           where letter.id in (select id from given) and letter.closed_at is null
@@ -96,16 +96,16 @@ export function replayStatements(schema: string) {
                  letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
                  letter.held_lane, letter.held_seq::text, free.lane, free.stream::text`,
     ),
-    rearm: statement(
+    rearm: defineStatement(
       "sagabox.letters.rearm",
       `select id::text from unnest($1::text::bigint[]) as id where ${schema}.dead_letter_rearm(id)`,
     ),
-    keep: statement(
+    keep: defineStatement(
       "sagabox.letters.keep",
       `select given.id::text, ${schema}.dead_letter_keep_copy(given.id, given.lane, null, given.stream)::text as written_on
          from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[]) as given (id, lane, stream)`,
     ),
-    deliver: statement(
+    deliver: defineStatement(
       "sagabox.letters.deliver",
       `insert into ${schema}.queue
          (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
@@ -121,7 +121,7 @@ export function replayStatements(schema: string) {
        returning message_id, lane, seq::text`,
     ),
     // The letters were closed by an earlier statement of this transaction, so its xid is older than the seqs drawn here.
-    send: statement(
+    send: defineStatement(
       "sagabox.letters.send",
       `insert into ${schema}.outbox
          (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
@@ -138,7 +138,7 @@ export function replayStatements(schema: string) {
     ),
     // Where replayed letters are now: still in line, dead again, or neither and so handled. One look at everything, since
     // a row leaves its line in the transaction that writes its letter.
-    outcomes: statement(
+    outcomes: defineStatement(
       "sagabox.letters.outcomes",
       `select given.id::text, coalesce(delivery.seq, sending.seq) is not null as waiting,
               coalesce(delivery.attempts, sending.attempts, 0)::integer as attempts,
@@ -162,12 +162,12 @@ export function replayStatements(schema: string) {
          ) as again on true`,
     ),
     held: (names: readonly Condition[]) =>
-      statement(
+      defineStatement(
         "sagabox.letters.held",
         `select count(*)::integer as count
            from (select 1 from ${schema}.dead_letter as letter
                   where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-                    and ${lettersWhere(names, 3)}
+                    and ${deadLettersWhere(names, 3)}
                   limit 100000) as left_over`,
       ),
   };

@@ -2,9 +2,9 @@ import { expect, test, vi } from "vitest";
 import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
 import { discardDeadLetter, replayDeadLetter } from "../../dead-letter/index.ts";
 import { countRepublish, republish } from "../../outbox/index.ts";
-import { buryLive } from "./bury-live.ts";
-import { editLetter } from "./edit-letter.ts";
-import { letterAdmin } from "./letter-admin.ts";
+import { buryLiveMessage } from "./bury-live-message.ts";
+import { editDeadLetter } from "./edit-dead-letter.ts";
+import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -13,9 +13,9 @@ const by = { actor: "ann", reason: "fixed" };
 /** A message of which nothing was sent, as a letter. */
 async function buried() {
   const { rows, write, database } = await outboxDatabase();
-  const admin = letterAdmin(database, "sagabox");
+  const admin = createDeadLetterAdmin(database, "sagabox");
   await write({ message: { id: "m-1", key: "k", data: '{"n":1}' } });
-  const { letter } = await buryLive(admin, "m-1", by);
+  const { letter } = await buryLiveMessage(admin, "m-1", by);
   const window = { from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 60_000), ...by };
   const again = async () => {
     const planned = await countRepublish(database, "sagabox", window);
@@ -47,7 +47,7 @@ test("A15: a replayed message counts as sent when it has been sent, not before",
 
 test("A15: a message that was sent with other data is sent again with those", async () => {
   const { admin, letter, again, waiting, sent } = await buried();
-  await editLetter(admin, letter, { data: '{"n":2}', ...by });
+  await editDeadLetter(admin, letter, { data: '{"n":2}', ...by });
   expect(await again()).toBe(0);
   await sent();
   expect(await again()).toBe(1);

@@ -1,22 +1,22 @@
 import { systemClock } from "../../runtime/index.ts";
 import { GroupReplay, Pacer, type ReplayVerdict } from "./group-replay.ts";
-import { letterGroups, type LetterGroup, type LetterGroups } from "./groups.ts";
-import type { LetterAdmin } from "./letter-admin.ts";
+import { listDeadLetterGroups, type DeadLetterGroup, type DeadLetterGroups } from "./groups.ts";
+import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
 import {
-  paceSettings,
-  replayConditions,
-  replaySettings,
+  readPaceSettings,
+  readReplayConditions,
+  readReplaySettings,
   type ReplayFilter,
   type ReplaySettings,
   type StagedReplayOptions,
 } from "./replay-options.ts";
-import { stagesOf, type Stage } from "./stages.ts";
-import { workersOf } from "./workers.ts";
+import { planStages, type Stage } from "./stages.ts";
+import { findWorkers } from "./workers.ts";
 
 /** What a staged replay would do. */
 export interface ReplayPlan {
   readonly letters: number;
-  readonly groups: readonly (LetterGroup & {
+  readonly groups: readonly (DeadLetterGroup & {
     /** Why nobody would handle it now; null when a worker runs. */
     readonly notRunning: string | null;
   })[];
@@ -55,20 +55,20 @@ export interface ReplayReport {
 }
 
 const PAGE = 1_000;
-const MOST_GROUPS = 10_000;
+const MAX_GROUPS = 10_000;
 /** What a person may have typed that is about a person; the audit log cannot be erased. */
 const HIDDEN = ["key", "text"];
 
 /** What would be replayed, and whether anybody would handle it. Changes nothing. */
 export async function planReplay(
-  admin: LetterAdmin,
+  admin: DeadLetterAdmin,
   filter: ReplayFilter,
   pace: Pick<StagedReplayOptions, "rate" | "canary"> = {},
 ): Promise<ReplayPlan> {
-  replayConditions(filter);
-  const stages = stagesOf(paceSettings(pace));
-  const { open, groups } = await allGroups(admin, filter);
-  const workers = await workersOf(admin, [...new Set(groups.map(({ consumer }) => consumer))]);
+  readReplayConditions(filter);
+  const stages = planStages(readPaceSettings(pace));
+  const { open, groups } = await listAllGroups(admin, filter);
+  const workers = await findWorkers(admin, [...new Set(groups.map(({ consumer }) => consumer))]);
   const idle = new Map(workers.map(({ consumer, why }) => [consumer, why ?? null]));
   return {
     letters: open,
@@ -78,16 +78,19 @@ export async function planReplay(
 }
 
 // Letters come and go between two pages, so a group may be seen twice; one that is missed counts as left.
-async function allGroups(admin: LetterAdmin, filter: ReplayFilter): Promise<Omit<LetterGroups, "count">> {
-  const found = new Map<string, LetterGroup>();
+async function listAllGroups(
+  admin: DeadLetterAdmin,
+  filter: ReplayFilter,
+): Promise<Omit<DeadLetterGroups, "count">> {
+  const found = new Map<string, DeadLetterGroup>();
   for (let offset = 0; ; offset += PAGE) {
-    const { open, count, groups } = await letterGroups(admin, { ...filter, limit: PAGE, offset });
+    const { open, count, groups } = await listDeadLetterGroups(admin, { ...filter, limit: PAGE, offset });
     for (const group of groups) if (!found.has(group.fingerprint)) found.set(group.fingerprint, group);
     const letters = Math.max(
       open,
       [...found.values()].reduce((sum, group) => sum + group.open, 0),
     );
-    if (offset + PAGE >= Math.min(count, MOST_GROUPS)) return { open: letters, groups: [...found.values()] };
+    if (offset + PAGE >= Math.min(count, MAX_GROUPS)) return { open: letters, groups: [...found.values()] };
   }
 }
 
@@ -97,53 +100,53 @@ async function allGroups(admin: LetterAdmin, filter: ReplayFilter): Promise<Omit
  * messages, the next when the one before was handled. Whatever ends it, another call goes on with what is left: a letter
  * is closed in the transaction that puts its message back, and letters that died meanwhile are not taken twice.
  */
-export async function stagedReplay(
-  admin: LetterAdmin,
+export async function replayInStages(
+  admin: DeadLetterAdmin,
   filter: ReplayFilter,
   options: StagedReplayOptions,
 ): Promise<ReplayReport> {
-  const settings = replaySettings(filter, options);
+  const settings = readReplaySettings(filter, options);
   const beganMs = systemClock.monotonicMs();
   const { groups, letters } = await planReplay(admin, filter, settings);
   const upTo = (await admin.store.database.run<{ id: string }>(admin.sql.newest)).rows[0]?.id ?? "0";
-  await noteStart(admin, settings, filter, letters);
+  await auditStart(admin, settings, filter, letters);
   const pacer = new Pacer();
   const replays = groups.map((group) => new GroupReplay(admin, settings, { group, upTo, pacer }));
-  await playRounds(replays, settings, letters);
+  await runRounds(replays, settings, letters);
   const reports: GroupReport[] = [];
   for (const replay of replays) {
-    const report = await reportOf(admin, settings, upTo, replay);
-    await noteEnd(admin, settings, report, replay.tally.error);
+    const report = await reportGroup(admin, settings, upTo, replay);
+    await auditEnd(admin, settings, report, replay.tally.error);
     reports.push(report);
   }
   return {
-    ...totals(reports, letters),
+    ...sumReports(reports, letters),
     tookMs: Math.round(systemClock.monotonicMs() - beganMs),
     groups: reports,
   };
 }
 
 // A key may have letters of two causes, so one group can make room for another: as long as anything moves, all get a turn.
-async function playRounds(
+async function runRounds(
   replays: readonly GroupReplay[],
   { onProgress }: ReplaySettings,
   total: number,
 ): Promise<void> {
-  const replayed = (): number => replays.reduce((sum, { tally }) => sum + tally.replayed, 0);
-  for (let before = -1; before < replayed();) {
-    before = replayed();
+  const countReplayed = (): number => replays.reduce((sum, { tally }) => sum + tally.replayed, 0);
+  for (let before = -1; before < countReplayed();) {
+    before = countReplayed();
     for (const replay of replays) {
       if (replay.end !== undefined) continue;
       const { fingerprint, label } = replay.group;
-      await replay.play(() =>
-        onProgress({ fingerprint, label, stage: replay.stage, replayed: replayed(), total }),
+      await replay.run(() =>
+        onProgress({ fingerprint, label, stage: replay.stage, replayed: countReplayed(), total }),
       );
     }
   }
 }
 
-async function reportOf(
-  { store, sql }: LetterAdmin,
+async function reportGroup(
+  { store, sql }: DeadLetterAdmin,
   { conditions: { names, params } }: ReplaySettings,
   upTo: string,
   replay: GroupReplay,
@@ -181,7 +184,10 @@ async function reportOf(
   };
 }
 
-function totals(groups: readonly GroupReport[], letters: number): Omit<ReplayReport, "tookMs" | "groups"> {
+function sumReports(
+  groups: readonly GroupReport[],
+  letters: number,
+): Omit<ReplayReport, "tookMs" | "groups"> {
   const sum = (pick: (group: GroupReport) => number): number =>
     groups.reduce((total, group) => total + pick(group), 0);
   // Of more causes than one replay takes.
@@ -197,8 +203,8 @@ function totals(groups: readonly GroupReport[], letters: number): Omit<ReplayRep
   };
 }
 
-async function noteStart(
-  { store }: LetterAdmin,
+async function auditStart(
+  { store }: DeadLetterAdmin,
   { actor, reason, rate, canary }: ReplaySettings,
   filter: ReplayFilter,
   letters: number,
@@ -206,7 +212,7 @@ async function noteStart(
   const asked = Object.fromEntries(
     Object.entries(filter).map(([name, value]) => [name, HIDDEN.includes(name) ? "…" : String(value)]),
   );
-  await store.audit.done(store.database, {
+  await store.audit.recordDone(store.database, {
     actor,
     reason,
     action: "dead_letter.staged_replay",
@@ -215,8 +221,8 @@ async function noteStart(
   });
 }
 
-async function noteEnd(
-  { store }: LetterAdmin,
+async function auditEnd(
+  { store }: DeadLetterAdmin,
   { actor, reason }: ReplaySettings,
   report: GroupReport,
   error: string | null,
@@ -225,7 +231,7 @@ async function noteEnd(
     report;
   // Without what the error said: that goes when its letter goes.
   const why = error === null ? report.why : (report.why?.replace(`: ${error}`, "") ?? null);
-  await store.audit.done(store.database, {
+  await store.audit.recordDone(store.database, {
     actor,
     reason,
     action: verdict === "done" ? "dead_letter.replay_finished" : "dead_letter.replay_stopped",

@@ -10,7 +10,7 @@ const RAMP_SECONDS = 1;
 const RAMP = [8, 4, 2] as const;
 
 /** A few letters first, then an eighth, a quarter and half of the rate for a second each, then the rate. */
-export function stagesOf({
+export function planStages({
   canary,
   rate,
 }: {
@@ -26,11 +26,11 @@ export function stagesOf({
 }
 
 /** How many letters one transaction takes at this pace: ten times a second, and never very many. */
-export function chunkOf({ perSecond }: Stage): number {
+export function chunkSize({ perSecond }: Stage): number {
   return Math.max(1, Math.min(200, Math.ceil(perSecond / 10)));
 }
 
 /** How many may be on their way: two seconds' worth. A consumer that is slower than the rate sets the pace. */
-export function windowOf({ perSecond }: Stage): number {
+export function maxInFlight({ perSecond }: Stage): number {
   return Math.max(10, Math.min(2_000, Math.ceil(perSecond * 2)));
 }

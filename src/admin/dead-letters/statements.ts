@@ -1,12 +1,12 @@
-import { lettersWhere, type Condition } from "../../dead-letter/index.ts";
-import { statement } from "../../storage/index.ts";
+import { deadLettersWhere, type Condition } from "../../dead-letter/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 import { replayStatements, utc } from "./replay-statements.ts";
 
 /** SQL of grouping, replaying, editing and burying. `schema` is quoted already. */
-export function letterStatements(schema: string) {
+export function deadLetterAdminStatements(schema: string) {
   return {
     // ── groups ──
-    unnamed: statement(
+    unnamed: defineStatement(
       "sagabox.letters.unnamed",
       `select id::text, consumer, type, reason, error_type, error_message
          from ${schema}.dead_letter
@@ -14,7 +14,7 @@ export function letterStatements(schema: string) {
         order by place, written_at, message_id
         limit $1::integer`,
     ),
-    name: statement(
+    name: defineStatement(
       "sagabox.letters.name",
       `update ${schema}.dead_letter as letter
           set fingerprint = given.fingerprint,
@@ -26,14 +26,14 @@ export function letterStatements(schema: string) {
     ),
     // Everything of a group is one cause, so any of its letters shows whose and what it is; the newest is the freshest.
     groups: (names: readonly Condition[]) =>
-      statement(
+      defineStatement(
         "sagabox.letters.groups",
         `with counted as materialized (
            select letter.fingerprint, count(*)::integer as open, min(letter.failed_at) as first_at,
                   max(letter.failed_at) as last_at, max(letter.id) as sample
              from ${schema}.dead_letter as letter
             where letter.closed_at is null and letter.fingerprint is not null
-              and ${lettersWhere(names, 3)}
+              and ${deadLettersWhere(names, 3)}
             group by letter.fingerprint
          )
          select counted.fingerprint, counted.open, ${utc("counted.first_at")} as first_at,
@@ -53,12 +53,12 @@ export function letterStatements(schema: string) {
           offset $2::integer
           limit $1::integer`,
       ),
-    newest: statement(
+    newest: defineStatement(
       "sagabox.letters.newest",
       `select coalesce(max(id), 0)::text as id from ${schema}.dead_letter`,
     ),
     // Whether anybody works on the lines these letters go back to. Scope 0 is the outbox.
-    workers: statement(
+    workers: defineStatement(
       "sagabox.letters.workers",
       `select asked.name as consumer, known.id is not null as known,
               exists (select 1 from ${schema}.member
@@ -70,12 +70,12 @@ export function letterStatements(schema: string) {
     ...replayStatements(schema),
     // ── discard ──
     discard: (names: readonly Condition[]) =>
-      statement(
+      defineStatement(
         "sagabox.letters.discard",
         `with picked as materialized (
            select letter.id from ${schema}.dead_letter as letter
             where letter.closed_at is null and letter.id <= $1::text::bigint
-              and ${lettersWhere(names, 3)}
+              and ${deadLettersWhere(names, 3)}
             order by letter.id
             limit $2::integer
               for update skip locked
@@ -90,19 +90,19 @@ export function letterStatements(schema: string) {
       ),
     // What somebody else had locked was passed over, and may well stay open.
     leftOpen: (names: readonly Condition[]) =>
-      statement(
+      defineStatement(
         "sagabox.letters.left_open",
         `select count(*)::integer as left_open
            from ${schema}.dead_letter as letter
           where letter.closed_at is null and letter.id <= $1::text::bigint
-            and ${lettersWhere(names, 2)}`,
+            and ${deadLettersWhere(names, 2)}`,
       ),
-    freeKeys: statement(
+    freeKeys: defineStatement(
       "sagabox.letters.free_keys",
       `select ${schema}.dead_letter_free_key(id) from unnest($1::text::bigint[]) as id`,
     ),
     // ── one letter ──
-    others: statement(
+    others: defineStatement(
       "sagabox.letters.others",
       `select letter.id::text, letter.reason, letter.error_type, left(letter.error_message, 500) as error_message,
               ${utc("letter.failed_at")} as failed_at, ${utc("letter.closed_at")} as closed_at, letter.closed_as,
@@ -114,7 +114,7 @@ export function letterStatements(schema: string) {
         order by letter.id
         limit 100`,
     ),
-    actions: statement(
+    actions: defineStatement(
       "sagabox.letters.actions",
       `select ${utc("log.at")} as at, log.actor, log.action, log.reason, log.outcome, log.target_id
          from ${schema}.audit_log as log
@@ -123,7 +123,7 @@ export function letterStatements(schema: string) {
         limit 100`,
     ),
     // ── what lives ──
-    waiting: statement(
+    waiting: defineStatement(
       "sagabox.letters.waiting",
       `with place as materialized (
          select message.lane::integer as lane, message.seq from ${schema}.message where message.id = $1::text
@@ -144,15 +144,15 @@ export function letterStatements(schema: string) {
                  where message.id = $1::text))
         order by 1, 4`,
     ),
-    buryDelivery: statement(
+    buryDelivery: defineStatement(
       "sagabox.letters.bury_delivery",
       `select ${schema}.dead_letter_bury_delivery($1::integer, $2::text::bigint, $3::text, $4::text, $5::text)::text as letter`,
     ),
-    buryWaiting: statement(
+    buryWaiting: defineStatement(
       "sagabox.letters.bury_waiting",
       `select ${schema}.dead_letter_bury_waiting($1::integer, $2::text::bigint, $3::text, $4::text, $5::text)::text as letter`,
     ),
   };
 }
 
-export type LetterStatements = ReturnType<typeof letterStatements>;
+export type DeadLetterAdminStatements = ReturnType<typeof deadLetterAdminStatements>;

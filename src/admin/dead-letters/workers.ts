@@ -1,7 +1,7 @@
-import { textArray } from "../../storage/index.ts";
-import type { LetterAdmin } from "./letter-admin.ts";
+import { toArrayLiteral } from "../../storage/index.ts";
+import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
 
-export interface LineWorker {
+export interface ConsumerWorkers {
   /** Null for the outbox. */
   readonly consumer: string | null;
   /** Why nobody would take what is put into its line, and what to do; undefined when somebody does. */
@@ -15,27 +15,27 @@ interface WorkerRow {
 }
 
 /** Whether somebody works on the lines of these consumers right now. */
-export async function workersOf(
-  { store, sql }: LetterAdmin,
+export async function findWorkers(
+  { store, sql }: DeadLetterAdmin,
   consumers: readonly (string | null)[],
-): Promise<readonly LineWorker[]> {
-  const { rows } = await store.database.run<WorkerRow>(sql.workers, [textArray(consumers)]);
+): Promise<readonly ConsumerWorkers[]> {
+  const { rows } = await store.database.run<WorkerRow>(sql.workers, [toArrayLiteral(consumers)]);
   return rows.map(({ consumer, known, working }) => ({
     consumer,
-    ...(working ? {} : { why: `${idle(consumer, known)}, then run this again` }),
+    ...(working ? {} : { why: `${describeIdle(consumer, known)}, then run this again` }),
   }));
 }
 
 /** Why a letter that was put back waits; undefined when somebody takes it. */
-export async function whyItWaits(
-  { store, sql }: LetterAdmin,
+export async function explainWait(
+  { store, sql }: DeadLetterAdmin,
   consumer: string | null,
 ): Promise<string | undefined> {
-  const [row] = (await store.database.run<WorkerRow>(sql.workers, [textArray([consumer])])).rows;
-  return row === undefined || row.working ? undefined : idle(consumer, row.known);
+  const [row] = (await store.database.run<WorkerRow>(sql.workers, [toArrayLiteral([consumer])])).rows;
+  return row === undefined || row.working ? undefined : describeIdle(consumer, row.known);
 }
 
-function idle(consumer: string | null, known: boolean): string {
+function describeIdle(consumer: string | null, known: boolean): string {
   if (consumer === null) return "no worker sends from the outbox; start one";
   const name = JSON.stringify(consumer);
   return known

@@ -15,7 +15,7 @@ import {
 import {
   judgeConservation,
   judgeConsumers,
-  judgeLetters,
+  judgeDeadLetters,
   judgeRelay,
   judgeSagas,
   judgeSeals,
@@ -172,10 +172,10 @@ test.each<[string, readonly Diagnosis[], readonly string[], RegExp]>([
     /sagabox topology --app <your module>/,
   ],
   ["an event for nobody", judgeTopics({ subscriptions: 1, topics: [], events: ["x"] }), ["fine"], /x/],
-  ["dead letters", judgeLetters({ open: 3, oldest_ms: 1_000, retention_ms: null }), ["advice"], /dlq/],
+  ["dead letters", judgeDeadLetters({ open: 3, oldest_ms: 1_000, retention_ms: null }), ["advice"], /dlq/],
   [
     "letters near their end",
-    judgeLetters({ open: 3, oldest_ms: 900, retention_ms: 1_000 }),
+    judgeDeadLetters({ open: 3, oldest_ms: 900, retention_ms: 1_000 }),
     ["problem"],
     /dlq/,
   ],

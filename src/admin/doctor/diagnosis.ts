@@ -25,7 +25,7 @@ export function fine(check: string, seen: string): Diagnosis {
 }
 
 /** A time for people: the largest unit that fits. */
-export function spell(ms: number): string {
+export function durationText(ms: number): string {
   const units: readonly (readonly [number, string])[] = [
     [86_400_000, "d"],
     [3_600_000, "h"],
@@ -36,7 +36,7 @@ export function spell(ms: number): string {
   return `${Math.round(ms / size)} ${name}`;
 }
 
-export function bytes(count: number): string {
+export function bytesText(count: number): string {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
   let [left, unit] = [count, 0];
   while (left >= 1_024 && unit < units.length - 1) [left, unit] = [left / 1_024, unit + 1];

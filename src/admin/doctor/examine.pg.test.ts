@@ -2,7 +2,7 @@ import { command, createBus, event } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../../test/support/database.ts";
-import { rolesHouse } from "../../../test/support/roles-house.ts";
+import { rolesHarness } from "../../../test/support/roles-harness.ts";
 import { pgDatabase, type Database, type Session } from "../../storage/index.ts";
 import { examine, type ExamineOptions } from "./examine.ts";
 
@@ -175,7 +175,7 @@ test("G13: running workers make relay, conservation and retention fine; producti
 });
 
 test("G13: an operator is not told that all is well with sessions of others, and sees them once it may", async () => {
-  const { as, pool } = await rolesHouse();
+  const { as, pool } = await rolesHarness();
   const [operator, worker] = [await as("operator"), await as("worker")];
   const { rows: names } = await operator.query<{ name: string }>("select current_user as name");
   const client = await worker.connect();
@@ -201,7 +201,7 @@ test("G13: an operator is not told that all is well with sessions of others, and
 });
 
 test("G13: an operator counts the connections of others, whose kind it is not shown", async () => {
-  const { as, pool } = await rolesHouse();
+  const { as, pool } = await rolesHarness();
   const clients = await Promise.all([pool.connect(), pool.connect(), pool.connect()]);
   const { findings } = await examine(pgDatabase(await as("operator")), "sagabox");
   for (const client of clients) client.release();
@@ -210,7 +210,7 @@ test("G13: an operator counts the connections of others, whose kind it is not sh
 });
 
 test("G13: an operator may ask the doctor everything; whoever may do nothing is told what was not looked at", async () => {
-  const { as } = await rolesHouse();
+  const { as } = await rolesHarness();
   const { findings } = await examine(pgDatabase(await as("operator")), "sagabox");
   expect(findings.filter(({ seen }) => seen.startsWith("could not")).map(({ check }) => check)).toEqual([
     "long transactions",

@@ -2,17 +2,17 @@ import { isSagaboxError } from "../../errors/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import {
   hasOwnSessions,
-  migrationStatus,
-  quotedSchema,
+  readMigrationStatus,
+  quoteSchema,
   sqlState,
   SQLSTATE,
   type Database,
 } from "../../storage/index.ts";
-import { unreadLanes } from "../overview/unread-lanes.ts";
+import { findUnreadLanes } from "../overview/unread-lanes.ts";
 import { assertRights } from "../roles/assert-rights.ts";
 import { roleNames } from "../roles/roles.ts";
-import { sagaAdmin } from "../saga-admin.ts";
-import { stuckSagas } from "../stuck-sagas.ts";
+import { createSagaAdmin } from "../saga-admin.ts";
+import { findStuckSagas } from "../stuck-sagas.ts";
 import { advice, type Diagnosis } from "./diagnosis.ts";
 import { manifest } from "./manifest.generated.ts";
 import { judgeProduction, type ProductionFacts } from "./production-checks.ts";
@@ -48,14 +48,14 @@ import {
   judgeConservation,
   judgeConsumers,
   judgeLanes,
-  judgeLetters,
+  judgeDeadLetters,
   judgeRelay,
   judgeSagas,
   judgeSeals,
   judgeTopics,
   type ConservationFacts,
   type ConsumerFacts,
-  type LetterFacts,
+  type DeadLetterFacts,
   type RelayFacts,
   type SealFacts,
   type TopicFacts,
@@ -88,21 +88,21 @@ export async function examine(
   options: ExamineOptions = {},
 ): Promise<Examination> {
   const sessions = judgeSharing(await hasOwnSessions(database));
-  if (sessions.severity === "problem") return examinationOf([sessions]); // nothing else can be asked through it
-  const { applied, pending } = await migrationStatus(database, schema);
+  if (sessions.severity === "problem") return toExamination([sessions]); // nothing else can be asked through it
+  const { applied, pending } = await readMigrationStatus(database, schema);
   const migrations = judgeMigrations(
     applied.length,
     pending.map(({ name }) => name),
   );
-  const { rows } = await database.run<EncodingFacts>(doctorStatements(quotedSchema(schema)).encoding);
+  const { rows } = await database.run<EncodingFacts>(doctorStatements(quoteSchema(schema)).encoding);
   const found = [sessions, ...rows.map(judgeEncoding), ...migrations];
   if (pending.length === 0) {
-    for (const check of checksOf(database, schema, options)) found.push(...(await looked(check)));
+    for (const check of listChecks(database, schema, options)) found.push(...(await runCheck(check)));
   }
-  return examinationOf(found);
+  return toExamination(found);
 }
 
-function examinationOf(found: readonly Diagnosis[]): Examination {
+function toExamination(found: readonly Diagnosis[]): Examination {
   const count = (severity: Diagnosis["severity"]): number =>
     found.filter((one) => one.severity === severity).length;
   const order = ["problem", "advice", "fine"];
@@ -114,8 +114,8 @@ function examinationOf(found: readonly Diagnosis[]): Examination {
   };
 }
 
-function checksOf(database: Database, schema: string, options: ExamineOptions): readonly Check[] {
-  const quoted = quotedSchema(schema);
+function listChecks(database: Database, schema: string, options: ExamineOptions): readonly Check[] {
+  const quoted = quoteSchema(schema);
   const sql = doctorStatements(quoted);
   const all = async <R>(name: keyof DoctorStatements, ...params: readonly string[]): Promise<readonly R[]> =>
     (await database.run<R>(sql[name], params)).rows;
@@ -126,12 +126,12 @@ function checksOf(database: Database, schema: string, options: ExamineOptions): 
     ["server version", async () => judgeVersion(await server())],
     ["durability", async () => judgeDurability(await server())],
     ["schema", async () => judgeDrift(await all<SchemaPart>("parts", quoted), manifest, schema)],
-    ["rights", async () => judgeRights({ ...(await server()), roles: await rolesOf(database, schema) })],
+    ["rights", async () => judgeRights({ ...(await server()), roles: await findRoles(database, schema) })],
     [
       "wake-up",
       async () => judgeWakeUp(await tryWakeUp(database, schema, options.patienceMs), await server()),
     ],
-    ["clock", () => clock(() => one<{ now_ms: number }>("clock"))],
+    ["clock", () => checkClock(() => one<{ now_ms: number }>("clock"))],
     ["connections", async () => judgeConnections(await server(), options.poolSize)],
     ["replication slots", async () => judgeSlots(await all<SlotFacts>("slots"))],
     [
@@ -142,18 +142,18 @@ function checksOf(database: Database, schema: string, options: ExamineOptions): 
     ["tables", async () => judgeTables(await all<TableFacts>("tables", quoted))],
     ["partitions", async () => judgePartitions(await one<PartitionFacts>("partitions", quoted))],
     ["relay", async () => judgeRelay(await one<RelayFacts>("relay"))],
-    ["lanes", async () => judgeLanes(await unreadLanes(database, schema))],
+    ["lanes", async () => judgeLanes(await findUnreadLanes(database, schema))],
     ["consumers", async () => judgeConsumers(await all<ConsumerFacts>("consumers"))],
     ["topics", async () => judgeTopics(await one<TopicFacts>("topics", quoted))],
-    ["dead letters", async () => judgeLetters(await one<LetterFacts>("letters"))],
-    ["sagas", async () => judgeSagas(await stuckSagas(sagaAdmin(database, schema)))],
+    ["dead letters", async () => judgeDeadLetters(await one<DeadLetterFacts>("letters"))],
+    ["sagas", async () => judgeSagas(await findStuckSagas(createSagaAdmin(database, schema)))],
     ["audit log", async () => judgeSeals(await one<SealFacts>("seals"))],
     ["conservation", async () => judgeConservation(await one<ConservationFacts>("conservation"))],
-    ...production(options, server, one),
+    ...productionCheck(options, server, one),
   ];
 }
 
-function production(
+function productionCheck(
   { production: given }: ExamineOptions,
   server: () => Promise<ServerFacts>,
   one: <R>(name: keyof DoctorStatements) => Promise<R>,
@@ -168,7 +168,7 @@ function production(
   return [["production", look]];
 }
 
-async function looked([name, look]: Check): Promise<readonly Diagnosis[]> {
+async function runCheck([name, look]: Check): Promise<readonly Diagnosis[]> {
   try {
     return await look();
   } catch (error) {
@@ -190,7 +190,7 @@ async function looked([name, look]: Check): Promise<readonly Diagnosis[]> {
   }
 }
 
-async function rolesOf(database: Database, schema: string): Promise<readonly string[]> {
+async function findRoles(database: Database, schema: string): Promise<readonly string[]> {
   const held: string[] = [];
   for (const role of roleNames) {
     try {
@@ -204,7 +204,7 @@ async function rolesOf(database: Database, schema: string): Promise<readonly str
 }
 
 // The answer was made somewhere between asking and hearing; of three tries the quickest says most.
-async function clock(ask: () => Promise<{ now_ms: number }>): Promise<readonly Diagnosis[]> {
+async function checkClock(ask: () => Promise<{ now_ms: number }>): Promise<readonly Diagnosis[]> {
   let [best, slack] = [0, Infinity];
   for (let attempt = 0; attempt < 3; attempt++) {
     const askedMs = systemClock.wallMs();

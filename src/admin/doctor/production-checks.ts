@@ -17,20 +17,20 @@ export interface ProductionFacts {
 /** What only matters where real messages run. */
 export function judgeProduction(server: ServerFacts, facts: ProductionFacts): readonly Diagnosis[] {
   return [
-    tls(server),
-    superuser(server),
-    workers(server),
-    archiving(server),
-    walLevel(server),
-    health(facts),
-    keys(facts),
-    secrets(facts),
-    retention(facts),
-    logging(facts),
+    checkTls(server),
+    checkSuperuser(server),
+    checkWorkers(server),
+    checkArchiving(server),
+    checkWalLevel(server),
+    checkHealth(facts),
+    checkKeys(facts),
+    checkSecrets(facts),
+    checkRetention(facts),
+    checkLogging(facts),
   ].flat();
 }
 
-function tls({ ssl, local }: ServerFacts): readonly Diagnosis[] {
+function checkTls({ ssl, local }: ServerFacts): readonly Diagnosis[] {
   if (ssl === true) return [fine("TLS", "the connection to the database is encrypted")];
   if (local) return [fine("TLS", "not encrypted, but it does not leave this machine")];
   return [
@@ -43,7 +43,7 @@ function tls({ ssl, local }: ServerFacts): readonly Diagnosis[] {
   ];
 }
 
-function superuser({ superuser: is, user_name: user }: ServerFacts): readonly Diagnosis[] {
+function checkSuperuser({ superuser: is, user_name: user }: ServerFacts): readonly Diagnosis[] {
   if (!is) return [fine("least privilege", `"${user}" is no superuser`)];
   return [
     problem(
@@ -55,7 +55,7 @@ function superuser({ superuser: is, user_name: user }: ServerFacts): readonly Di
   ];
 }
 
-function workers({ workers: count }: ServerFacts): readonly Diagnosis[] {
+function checkWorkers({ workers: count }: ServerFacts): readonly Diagnosis[] {
   if (count >= 2) return [fine("workers", `${count} processes are alive`)];
   return [
     problem(
@@ -67,7 +67,7 @@ function workers({ workers: count }: ServerFacts): readonly Diagnosis[] {
   ];
 }
 
-function archiving({ archive_mode: mode }: ServerFacts): readonly Diagnosis[] {
+function checkArchiving({ archive_mode: mode }: ServerFacts): readonly Diagnosis[] {
   if (mode !== "off") return [fine("backups", `archive_mode is ${mode}`)];
   return [
     advice(
@@ -79,7 +79,7 @@ function archiving({ archive_mode: mode }: ServerFacts): readonly Diagnosis[] {
   ];
 }
 
-function walLevel({ wal_level: level }: ServerFacts): readonly Diagnosis[] {
+function checkWalLevel({ wal_level: level }: ServerFacts): readonly Diagnosis[] {
   if (level !== "minimal") return [fine("WAL level", level)];
   return [
     advice(
@@ -91,7 +91,7 @@ function walLevel({ wal_level: level }: ServerFacts): readonly Diagnosis[] {
   ];
 }
 
-function health({ health: found }: ProductionFacts): readonly Diagnosis[] {
+function checkHealth({ health: found }: ProductionFacts): readonly Diagnosis[] {
   if (found === null) {
     return [fine("health", "not asked: neither SAGABOX_PORT nor SAGABOX_HOST is set here")];
   }
@@ -106,7 +106,7 @@ function health({ health: found }: ProductionFacts): readonly Diagnosis[] {
   ];
 }
 
-function keys({ keyRing, subjects }: ProductionFacts): readonly Diagnosis[] {
+function checkKeys({ keyRing, subjects }: ProductionFacts): readonly Diagnosis[] {
   if (!subjects) return [fine("keys", "no personal data are sealed here")];
   if (keyRing) return [fine("keys", "personal data are sealed, and there is a key ring")];
   return [
@@ -120,7 +120,7 @@ function keys({ keyRing, subjects }: ProductionFacts): readonly Diagnosis[] {
 }
 
 // Only advice: in a container nobody else may be there, and some platforms mount secrets so.
-function secrets({ secrets: { files, open } }: ProductionFacts): readonly Diagnosis[] {
+function checkSecrets({ secrets: { files, open } }: ProductionFacts): readonly Diagnosis[] {
   if (files === 0) return [fine("secrets", "none is read from a file here")];
   if (open.length === 0) return [fine("secrets", `${files} file(s) with secrets, closed to other users`)];
   return [
@@ -133,7 +133,7 @@ function secrets({ secrets: { files, open } }: ProductionFacts): readonly Diagno
   ];
 }
 
-function retention({ archiveMs, deadLetterMs }: ProductionFacts): readonly Diagnosis[] {
+function checkRetention({ archiveMs, deadLetterMs }: ProductionFacts): readonly Diagnosis[] {
   if (archiveMs === null || deadLetterMs === null) {
     return [
       advice(
@@ -144,11 +144,11 @@ function retention({ archiveMs, deadLetterMs }: ProductionFacts): readonly Diagn
       ),
     ];
   }
-  const days = (ms: number): string => `${Math.round(ms / 86_400_000)} days`;
-  return [fine("retention", `messages ${days(archiveMs)}, dead letters ${days(deadLetterMs)}`)];
+  const daysText = (ms: number): string => `${Math.round(ms / 86_400_000)} days`;
+  return [fine("retention", `messages ${daysText(archiveMs)}, dead letters ${daysText(deadLetterMs)}`)];
 }
 
-function logging({ debugLog }: ProductionFacts): readonly Diagnosis[] {
+function checkLogging({ debugLog }: ProductionFacts): readonly Diagnosis[] {
   if (!debugLog) return [fine("logging", "not at debug")];
   return [
     advice(

@@ -1,4 +1,4 @@
-import { advice, bytes, fine, problem, type Diagnosis } from "./diagnosis.ts";
+import { advice, bytesText, fine, problem, type Diagnosis } from "./diagnosis.ts";
 import { remedies } from "./remedy-statements.ts";
 
 /** A part of the schema: what it is, its name, and what it looks like. */
@@ -11,7 +11,7 @@ export interface SchemaPart {
 }
 
 const WHY_DRIFT = "Statements fail, get slow, or write what should have been refused.";
-const MOST = 20;
+const MAX_FINDINGS = 20;
 
 /** Pure. The live schema against what the migrations make. */
 export function judgeDrift(
@@ -19,9 +19,9 @@ export function judgeDrift(
   wanted: readonly SchemaPart[],
   schema: string,
 ): readonly Diagnosis[] {
-  const named = (parts: readonly SchemaPart[]) =>
+  const indexByName = (parts: readonly SchemaPart[]) =>
     new Map(parts.map((part) => [`${part.kind} ${part.name}`, part]));
-  const [there, expected] = [named(live), named(wanted)];
+  const [there, expected] = [indexByName(live), indexByName(wanted)];
   const missing = wanted.filter(({ kind, name }) => !there.has(`${kind} ${name}`));
   const changed = wanted.filter(({ kind, name, shape }) => {
     const found = there.get(`${kind} ${name}`);
@@ -39,18 +39,18 @@ export function judgeDrift(
       ),
     ),
     ...missing
-      .slice(0, MOST)
+      .slice(0, MAX_FINDINGS)
       .map((part) =>
         problem("schema", `${part.kind} ${part.name} is missing`, WHY_DRIFT, remedy(part, schema)),
       ),
     ...changed
-      .slice(0, MOST)
+      .slice(0, MAX_FINDINGS)
       .map((part) =>
         problem(
           "schema",
-          `${part.kind} ${part.name} is not what the migrations make${told(there.get(`${part.kind} ${part.name}`)?.shape)}`,
+          `${part.kind} ${part.name} is not what the migrations make${shapeText(there.get(`${part.kind} ${part.name}`)?.shape)}`,
           WHY_DRIFT,
-          restoring(part, schema),
+          restoreText(part, schema),
         ),
       ),
     ...(extra.length === 0
@@ -85,11 +85,11 @@ function remedy({ kind, name, shape }: SchemaPart, schema: string): string {
 // Of a body only a fingerprint is kept, which tells nobody anything.
 const FINGERPRINT = /^[0-9a-f]{32}$/;
 
-function told(shape = ""): string {
+function shapeText(shape = ""): string {
   return FINGERPRINT.test(shape) ? "" : `: ${shape}`;
 }
 
-function restoring({ kind, name, shape }: SchemaPart, schema: string): string {
+function restoreText({ kind, name, shape }: SchemaPart, schema: string): string {
   const wanted = FINGERPRINT.test(shape) ? "" : ` It should be: ${shape}.`;
   return (
     `Somebody changed it by hand, or a migration changed after it was applied.${wanted} Find ${kind} ${name} in ` +
@@ -142,7 +142,7 @@ export interface TableFacts {
 }
 
 /** So few dead rows are nothing to speak of. */
-const SOME_DEAD = 20_000;
+const MIN_DEAD_ROWS = 20_000;
 
 export function judgeTables(tables: readonly TableFacts[]): readonly Diagnosis[] {
   const found = tables.flatMap(
@@ -177,11 +177,11 @@ export function judgeTables(tables: readonly TableFacts[]): readonly Diagnosis[]
             ),
           ]
         : []),
-      ...(dead >= SOME_DEAD && dead > live
+      ...(dead >= MIN_DEAD_ROWS && dead > live
         ? [
             advice(
               "tables",
-              `${name} holds ${dead} dead and ${live} live rows in ${bytes(size)}, vacuumed ${at ?? "never"}`,
+              `${name} holds ${dead} dead and ${live} live rows in ${bytesText(size)}, vacuumed ${at ?? "never"}`,
               "Reads walk over the dead ones. Usually a long transaction keeps vacuum from removing them.",
               `vacuum (analyze) ${name}; -- after ending what is listed under long transactions`,
             ),

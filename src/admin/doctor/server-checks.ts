@@ -1,4 +1,4 @@
-import { advice, bytes, fine, problem, spell, type Diagnosis } from "./diagnosis.ts";
+import { advice, bytesText, fine, problem, durationText, type Diagnosis } from "./diagnosis.ts";
 import { remedies } from "./remedy-statements.ts";
 
 export interface ServerFacts {
@@ -23,8 +23,8 @@ export interface ServerFacts {
   readonly local: boolean;
 }
 
-const OLDEST = 150_000;
-const NEWEST_TRIED = 180_000;
+const MIN_VERSION = 150_000;
+const MAX_TESTED_VERSION = 180_000;
 
 export function judgeVersion({
   version_number: number,
@@ -32,14 +32,14 @@ export function judgeVersion({
   standby,
 }: ServerFacts): readonly Diagnosis[] {
   const found =
-    number < OLDEST
+    number < MIN_VERSION
       ? problem(
           "server version",
           `PostgreSQL ${version}`,
           "Versions before 15 lack what the statements use, and are not tested.",
           "Upgrade the server to PostgreSQL 15 or later.",
         )
-      : Math.floor(number / 10_000) * 10_000 > NEWEST_TRIED
+      : Math.floor(number / 10_000) * 10_000 > MAX_TESTED_VERSION
         ? advice(
             "server version",
             `PostgreSQL ${version}`,
@@ -115,9 +115,12 @@ export function judgeDurability(facts: ServerFacts): readonly Diagnosis[] {
 }
 
 /** The default of a pool that sagabox opens itself. */
-const POOL = 30;
+const DEFAULT_POOL_SIZE = 30;
 
-export function judgeConnections(facts: ServerFacts, poolSize: number = POOL): readonly Diagnosis[] {
+export function judgeConnections(
+  facts: ServerFacts,
+  poolSize: number = DEFAULT_POOL_SIZE,
+): readonly Diagnosis[] {
   const { max_connections: max, reserved, used, workers } = facts;
   const usable = max - reserved;
   const seen = `${used} of ${usable} connections in use, ${workers} worker process(es)`;
@@ -151,7 +154,7 @@ export interface SlotFacts {
   readonly status: string | null;
 }
 
-const MUCH_WAL = 1_073_741_824;
+const MAX_RETAINED_WAL_BYTES = 1_073_741_824;
 
 export function judgeSlots(slots: readonly SlotFacts[]): readonly Diagnosis[] {
   const found = slots.flatMap(({ name, active, retained, status }) => {
@@ -166,11 +169,11 @@ export function judgeSlots(slots: readonly SlotFacts[]): readonly Diagnosis[] {
       ];
     }
     if (active) return [];
-    const seen = `Slot ${name} has no reader and keeps ${bytes(retained)} of WAL`;
+    const seen = `Slot ${name} has no reader and keeps ${bytesText(retained)} of WAL`;
     const why =
       "The server keeps all WAL since its reader left, until the disk is full and everything stops.";
     const fix = `Start its reader, or: ${remedies.dropSlot(name)}`;
-    return [(retained >= MUCH_WAL ? problem : advice)("replication slots", seen, why, fix)];
+    return [(retained >= MAX_RETAINED_WAL_BYTES ? problem : advice)("replication slots", seen, why, fix)];
   });
   return found.length > 0 ? found : [fine("replication slots", `${slots.length} slot(s), none left behind`)];
 }
@@ -200,11 +203,11 @@ export function judgeSessions(
   longMs = LONG_MS,
 ): readonly Diagnosis[] {
   const long = sessions.filter(({ age_ms: age }) => age >= longMs);
-  const found = [...longOnes(long), ...unseen(hidden)];
-  return found.length > 0 ? found : [fine("long transactions", `none longer than ${spell(longMs)}`)];
+  const found = [...longSessions(long), ...hiddenSessions(hidden)];
+  return found.length > 0 ? found : [fine("long transactions", `none longer than ${durationText(longMs)}`)];
 }
 
-function unseen({ hidden, user_name: user }: HiddenFacts): readonly Diagnosis[] {
+function hiddenSessions({ hidden, user_name: user }: HiddenFacts): readonly Diagnosis[] {
   if (hidden === 0) return [];
   return [
     advice(
@@ -216,15 +219,15 @@ function unseen({ hidden, user_name: user }: HiddenFacts): readonly Diagnosis[] 
   ];
 }
 
-function longOnes(long: readonly SessionFacts[]): readonly Diagnosis[] {
+function longSessions(long: readonly SessionFacts[]): readonly Diagnosis[] {
   return long.slice(0, 10).map(({ pid, user_name: user, application, state, age_ms: age, prepared }) => {
     const why = "Vacuum cannot clean up behind it: the outbox grows dead rows and every read gets slower.";
     if (prepared !== null) {
       const name = prepared.replaceAll("'", "''");
-      const seen = `Prepared transaction '${prepared}' has waited for ${spell(age)}`;
+      const seen = `Prepared transaction '${prepared}' has waited for ${durationText(age)}`;
       return problem("long transactions", seen, why, `rollback prepared '${name}'; -- or commit prepared`);
     }
-    const seen = `${state ?? "open"} for ${spell(age)}: pid ${pid}, ${user ?? "?"}, ${application || "unnamed"}`;
+    const seen = `${state ?? "open"} for ${durationText(age)}: pid ${pid}, ${user ?? "?"}, ${application || "unnamed"}`;
     const fix = remedies.endSession(pid);
     const bad = state?.startsWith("idle in transaction") === true || age >= VERY_LONG_MS;
     return (bad ? problem : advice)("long transactions", seen, why, fix);

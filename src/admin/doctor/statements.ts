@@ -1,4 +1,4 @@
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 const HOT =
   "'outbox', 'queue', 'member', 'relay_lane', 'consumer_inbox', 'saga_instance', 'dead_letter', 'scheduled'";
@@ -14,13 +14,13 @@ const PARTITION = "'_([0-9]{8}|[0-9]{6}|default)$'";
 const HIDDEN = "(backend_type is null and usesysid is not null)";
 
 /** Without the name of the schema, which is the first parameter. */
-const unqualified = (text: string): string =>
+const unqualifySql = (text: string): string =>
   `replace(${text}, quote_ident(trim(both '"' from $1::text)) || '.', '')`;
 
 /** One question each. `schema` is quoted already; $1 is always it, as text, where it is asked for. */
 export function doctorStatements(schema: string) {
   return {
-    server: statement(
+    server: defineStatement(
       "sagabox.doctor.server",
       `select current_setting('server_version_num')::integer as version_number, current_setting('server_version') as version,
               pg_is_in_recovery() as standby, current_setting('fsync') as fsync,
@@ -37,22 +37,22 @@ export function doctorStatements(schema: string) {
               (select ssl from pg_stat_ssl where pid = pg_backend_pid()) as ssl,
               coalesce(inet_client_addr() <<= any(array['127.0.0.0/8'::inet, '::1'::inet]), true) as local`,
     ),
-    encoding: statement(
+    encoding: defineStatement(
       "sagabox.doctor.encoding",
       "select current_setting('server_encoding') as encoding, current_database() as database_name",
     ),
-    clock: statement(
+    clock: defineStatement(
       "sagabox.doctor.clock",
       "select (extract(epoch from clock_timestamp()) * 1000)::double precision as now_ms",
     ),
-    slots: statement(
+    slots: defineStatement(
       "sagabox.doctor.slots",
       `select slot_name as name, active, wal_status as status,
               coalesce(case when pg_is_in_recovery() then 0 else pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) end, 0)
                 ::double precision as retained
          from pg_replication_slots order by slot_name`,
     ),
-    sessions: statement(
+    sessions: defineStatement(
       "sagabox.doctor.sessions",
       `select pid, usename as user_name, application_name as application, state, null as prepared,
               (extract(epoch from clock_timestamp() - xact_start) * 1000)::double precision as age_ms
@@ -66,13 +66,13 @@ export function doctorStatements(schema: string) {
         limit 100`,
     ),
     // They cannot be judged, so they must not be passed over either.
-    hidden: statement(
+    hidden: defineStatement(
       "sagabox.doctor.hidden",
       `select count(*)::integer as hidden, current_user as user_name
          from pg_stat_activity
         where datname = current_database() and pid <> pg_backend_pid() and ${HIDDEN}`,
     ),
-    tables: statement(
+    tables: defineStatement(
       "sagabox.doctor.tables",
       `select class.oid::regclass::text as name, coalesce(stat.n_live_tup, 0)::double precision as live,
               coalesce(stat.n_dead_tup, 0)::double precision as dead,
@@ -88,7 +88,7 @@ export function doctorStatements(schema: string) {
         order by class.relname`,
     ),
     // The days ahead that upkeep attaches a week before they begin, and the months that it attaches likewise.
-    partitions: statement(
+    partitions: defineStatement(
       "sagabox.doctor.partitions",
       `with today as materialized (select (clock_timestamp() at time zone 'utc')::date as day),
        wanted as (
@@ -103,7 +103,7 @@ export function doctorStatements(schema: string) {
                      where relnamespace = $1::text::regnamespace and relname ~ '_default$' and relkind = 'r'
                        and pg_relation_size(oid) > 0 order by relname) as strays`,
     ),
-    relay: statement(
+    relay: defineStatement(
       "sagabox.doctor.relay",
       `select (select count(*)::integer from ${schema}.member where scope = 0 and lease_until > clock_timestamp()) as relays,
               (select extract(epoch from clock_timestamp() - min(head.due_at)) * 1000
@@ -113,7 +113,7 @@ export function doctorStatements(schema: string) {
                    where outbox.lane = lane.lane and due_at < clock_timestamp() order by seq limit 4) as head)::double precision
                 as oldest_ms`,
     ),
-    consumers: statement(
+    consumers: defineStatement(
       "sagabox.doctor.consumers",
       `select known.name,
               (select count(*)::integer from ${schema}.member
@@ -127,7 +127,7 @@ export function doctorStatements(schema: string) {
         limit 1000`,
     ),
     // The newest pages of today's archive: what is published lately, whatever that amounts to.
-    topics: statement(
+    topics: defineStatement(
       "sagabox.doctor.topics",
       `with day as materialized (select (clock_timestamp() at time zone 'utc')::date as today),
        size as materialized (
@@ -147,7 +147,7 @@ export function doctorStatements(schema: string) {
               array(select topic from unwanted where not events_only order by topic) as topics,
               array(select topic from unwanted where events_only order by topic) as events`,
     ),
-    letters: statement(
+    letters: defineStatement(
       "sagabox.doctor.letters",
       `select (select count(*)::integer from (
                  select 1 from ${schema}.dead_letter where closed_at is null limit 10000) as some_) as open,
@@ -155,7 +155,7 @@ export function doctorStatements(schema: string) {
                  select min(failed_at) from ${schema}.dead_letter where closed_at is null)) * 1000)::double precision as oldest_ms,
               (select dead_letter_ms from ${schema}.conservation) as retention_ms`,
     ),
-    seals: statement(
+    seals: defineStatement(
       "sagabox.doctor.seals",
       `with sealed as materialized (
          select coalesce(max(xid_to::text::numeric), 0)::text::xid8 as to_ from (
@@ -167,7 +167,7 @@ export function doctorStatements(schema: string) {
                                        where xid >= sealed.to_ order by xid, id limit 100) as log))) * 1000)::double precision
                 as unsealed_ms`,
     ),
-    conservation: statement(
+    conservation: defineStatement(
       "sagabox.doctor.conservation",
       `select (extract(epoch from clock_timestamp() - checked_at) * 1000)::double precision as age_ms,
               (select count(*)::integer from json_object_keys(coalesce(state -> 'wrong', '{}'))) as wrong,
@@ -175,12 +175,12 @@ export function doctorStatements(schema: string) {
               dead_letter_ms, archive_ms
          from ${schema}.conservation`,
     ),
-    subjects: statement(
+    subjects: defineStatement(
       "sagabox.doctor.subjects",
       `select exists (select 1 from ${schema}.subject_key where erased_at is null) as subjects`,
     ),
     // Everything in the schema as name and shape. The name of the schema is taken out, so that shapes can be compared.
-    parts: statement(
+    parts: defineStatement(
       "sagabox.doctor.parts",
       `with own as materialized (
          select oid, relname, relkind from pg_class
@@ -196,12 +196,12 @@ export function doctorStatements(schema: string) {
         where relkind = 'S' and relname !~ '_id_seq$'
        union all
        select 'column', own.relname || '.' || attname,
-              ${unqualified("format_type(atttypid, atttypmod)")} || case when attnotnull then ' not null' else '' end, false
+              ${unqualifySql("format_type(atttypid, atttypmod)")} || case when attnotnull then ' not null' else '' end, false
          from own join pg_attribute on attrelid = own.oid and attnum > 0 and not attisdropped
         where own.relkind in ('r', 'p')
        union all
        select 'index', index_.relname::text,
-              ${unqualified("pg_get_indexdef(index_.oid)")}, not indisvalid
+              ${unqualifySql("pg_get_indexdef(index_.oid)")}, not indisvalid
          from own join pg_index on indrelid = own.oid
          join pg_class as index_ on index_.oid = indexrelid
         where own.relkind in ('r', 'p')

@@ -3,7 +3,7 @@ import { randomToken, systemClock, withDeadline } from "../../runtime/index.ts";
 import { notify, type Database, type Session } from "../../storage/index.ts";
 import type { WakeUpFacts } from "./server-checks.ts";
 
-const PATIENCE_MS = 3_000;
+const TIMEOUT_MS = 3_000;
 
 /**
  * Sends a hint on the channel the workers listen on, and waits for it on another connection. A worker that hears it takes
@@ -12,17 +12,17 @@ const PATIENCE_MS = 3_000;
 export async function tryWakeUp(
   database: Database,
   schema: string,
-  patienceMs: number = PATIENCE_MS,
+  patienceMs: number = TIMEOUT_MS,
 ): Promise<WakeUpFacts> {
   const channel = `sagabox_${schema}`.slice(0, 63);
   const token = `doctor ${randomToken()}`;
   let session: Session | undefined;
   try {
     session = await database.session("doctor");
-    let hear = (): void => undefined;
-    const heard = new Promise<void>((resolve) => (hear = resolve));
+    let onNotification = (): void => undefined;
+    const heard = new Promise<void>((resolve) => (onNotification = resolve));
     await session.listen(channel, ({ payload }) => {
-      if (payload === token) hear();
+      if (payload === token) onNotification();
     });
     const sentMs = systemClock.monotonicMs();
     await notify(database, channel, token);

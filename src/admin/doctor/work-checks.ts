@@ -1,5 +1,5 @@
-import { unreadTexts, type UnreadLane } from "../overview/unread-lanes.ts";
-import { advice, fine, problem, spell, type Diagnosis } from "./diagnosis.ts";
+import { describeUnreadLanes, type UnreadLane } from "../overview/unread-lanes.ts";
+import { advice, fine, problem, durationText, type Diagnosis } from "./diagnosis.ts";
 
 export interface RelayFacts {
   readonly relays: number;
@@ -9,7 +9,8 @@ export interface RelayFacts {
 const OVERDUE_MS = 60_000;
 
 export function judgeRelay({ relays, oldest_ms: oldest }: RelayFacts): readonly Diagnosis[] {
-  const waits = oldest === null ? "nothing waits" : `the oldest due message has waited for ${spell(oldest)}`;
+  const waits =
+    oldest === null ? "nothing waits" : `the oldest due message has waited for ${durationText(oldest)}`;
   if (relays === 0) {
     return [
       problem(
@@ -35,7 +36,7 @@ export function judgeRelay({ relays, oldest_ms: oldest }: RelayFacts): readonly 
 
 export function judgeLanes(unread: readonly UnreadLane[]): readonly Diagnosis[] {
   if (unread.length === 0) return [fine("lanes", "every lane that is owned is read")];
-  return unreadTexts(unread).map(({ seen, worker }) =>
+  return describeUnreadLanes(unread).map(({ seen, worker }) =>
     problem(
       "lanes",
       `${seen}: owned, yet nobody reads it`,
@@ -53,7 +54,7 @@ export interface ConsumerFacts {
 }
 
 /** As a shell takes it, where it would take it apart. */
-function quoted(name: string): string {
+function quoteForShell(name: string): string {
   return /^[\w.:-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;
 }
 
@@ -61,7 +62,7 @@ export function judgeConsumers(consumers: readonly ConsumerFacts[]): readonly Di
   const found = consumers.flatMap(({ name, members, waiting, topics }) => {
     if (members > 0 || (topics === 0 && waiting === 0)) return [];
     const seen = `consumer "${name}" has no live member${waiting > 0 ? `, and deliveries wait for it` : ""}`;
-    const fix = `Start a worker that registers "${name}". If it is gone for good: sagabox inbox retire ${quoted(name)} --reason <text>`;
+    const fix = `Start a worker that registers "${name}". If it is gone for good: sagabox inbox retire ${quoteForShell(name)} --reason <text>`;
     const why = "What is sent to it waits for ever, and keeps old days of the archive from being dropped.";
     return [(waiting > 0 ? problem : advice)("consumers", seen, why, fix)];
   });
@@ -86,7 +87,7 @@ export function judgeTopics({ subscriptions, topics, events }: TopicFacts): read
     return [
       advice(
         "topics",
-        `nobody has subscribed to ${some(topics)}`,
+        `nobody has subscribed to ${listSome(topics)}`,
         "Somebody should do what these messages ask for, and nobody gets them.",
         "Compare with the names your consumers use: sagabox topology --app <your module>",
       ),
@@ -97,32 +98,32 @@ export function judgeTopics({ subscriptions, topics, events }: TopicFacts): read
       "topics",
       events.length === 0
         ? "everything published lately has a consumer"
-        : `everything published lately has a consumer, but for events that nobody wants: ${some(events)}`,
+        : `everything published lately has a consumer, but for events that nobody wants: ${listSome(events)}`,
     ),
   ];
 }
 
-function some(names: readonly string[]): string {
+function listSome(names: readonly string[]): string {
   return `${names.slice(0, 10).join(", ")}${names.length > 10 ? ` and ${names.length - 10} more` : ""}`;
 }
 
-export interface LetterFacts {
+export interface DeadLetterFacts {
   readonly open: number;
   readonly oldest_ms: number | null;
   readonly retention_ms: number | null;
 }
 
-const USUAL_RETENTION_MS = 14 * 86_400_000;
+const DEFAULT_RETENTION_MS = 14 * 86_400_000;
 
-export function judgeLetters({
+export function judgeDeadLetters({
   open,
   oldest_ms: oldest,
   retention_ms: kept,
-}: LetterFacts): readonly Diagnosis[] {
+}: DeadLetterFacts): readonly Diagnosis[] {
   if (open === 0) return [fine("dead letters", "none open")];
-  const retention = kept ?? USUAL_RETENTION_MS;
-  const seen = `${open >= 10_000 ? "10000 or more" : open} open, the oldest for ${spell(oldest ?? 0)}`;
-  const why = `Each is a message that did not reach its end. They are deleted ${spell(retention)} after their death.`;
+  const retention = kept ?? DEFAULT_RETENTION_MS;
+  const seen = `${open >= 10_000 ? "10000 or more" : open} open, the oldest for ${durationText(oldest ?? 0)}`;
+  const why = `Each is a message that did not reach its end. They are deleted ${durationText(retention)} after their death.`;
   const soon = (oldest ?? 0) >= retention * 0.8;
   return [
     (soon ? problem : advice)(
@@ -157,11 +158,11 @@ export interface SealFacts {
 
 export function judgeSeals({ unsealed_ms: lag }: SealFacts): readonly Diagnosis[] {
   if ((lag ?? 0) < 900_000)
-    return [fine("audit log", lag === null ? "sealed to its end" : `sealed up to ${spell(lag)} ago`)];
+    return [fine("audit log", lag === null ? "sealed to its end" : `sealed up to ${durationText(lag)} ago`)];
   return [
     problem(
       "audit log",
-      `rows have not been sealed for ${spell(lag ?? 0)}`,
+      `rows have not been sealed for ${durationText(lag ?? 0)}`,
       "Until they are sealed, nobody can prove that they were not changed.",
       "Run a worker with the part upkeep, or once: sagabox audit seal. A long transaction holds it up too.",
     ),
@@ -190,7 +191,7 @@ export function judgeConservation({ age_ms: age, wrong, missed }: ConservationFa
     return [
       advice(
         "conservation",
-        age === null ? "never checked here" : `last checked ${spell(age)} ago`,
+        age === null ? "never checked here" : `last checked ${durationText(age)} ago`,
         "Nobody would notice a message that is lost.",
         "Run a worker with the part upkeep, or once: sagabox verify",
       ),
@@ -206,5 +207,5 @@ export function judgeConservation({ age_ms: age, wrong, missed }: ConservationFa
       ),
     ];
   }
-  return [fine("conservation", `everything is accounted for, checked ${spell(age)} ago`)];
+  return [fine("conservation", `everything is accounted for, checked ${durationText(age)} ago`)];
 }

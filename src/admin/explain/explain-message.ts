@@ -1,19 +1,19 @@
 import { SagaboxError } from "../../errors/index.ts";
 import {
   claimHeader,
-  laneOf,
+  laneFor,
   parseHeadersLeniently,
   parseTraceparent,
-  sealedHeader,
+  encryptedHeader,
 } from "../../message/index.ts";
 import { text } from "../../options/index.ts";
-import { quotedSchema, textArray, type Database } from "../../storage/index.ts";
+import { quoteSchema, toArrayLiteral, type Database } from "../../storage/index.ts";
 import { explainingDatabase, type AdminDatabase } from "../explaining-database.ts";
-import { seesContents } from "../sees-contents.ts";
+import { canReadContents } from "../can-read-contents.ts";
 import { judgeLife, type Standing } from "./judge-life.ts";
-import type { InboxRow, LetterRow, MessageFacts, MessageLife, MovingRow } from "./message-life.ts";
+import type { InboxRow, DeadLetterRow, MessageFacts, MessageLife, MovingRow } from "./message-life.ts";
 import { explainStatements } from "./statements.ts";
-import { timelineOf, type Moment } from "./timeline.ts";
+import { buildTimeline, type Moment } from "./timeline.ts";
 
 export interface Explanation extends MessageLife {
   /** Seen by who may only look: without key, error texts, what people did, and who goes first in its key. */
@@ -67,24 +67,24 @@ interface MovingColumns {
 /** The whole life of one message as this database knows it. Reads only; each look-up goes by an index. */
 export async function explainMessage(source: Database, schema: string, id: string): Promise<Explanation> {
   text("explain: the message id", id, { max: 255 });
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   const database = explainingDatabase(source, quoted);
-  const open = await seesContents(database, quoted);
-  const life = await lifeOf(database, explainStatements(quoted, open), id);
-  return { ...life, isMasked: !open, standings: judgeLife(life), timeline: timelineOf(life) };
+  const open = await canReadContents(database, quoted);
+  const life = await readLife(database, explainStatements(quoted, open), id);
+  return { ...life, isMasked: !open, standings: judgeLife(life), timeline: buildTimeline(life) };
 }
 
-async function lifeOf(
+async function readLife(
   database: AdminDatabase,
   sql: ReturnType<typeof explainStatements>,
   id: string,
 ): Promise<MessageLife> {
   const [found] = (await database.run<MessageRow>(sql.message, [id])).rows;
   if (found === undefined) throw notFound(id);
-  const lane = found.lane ?? laneOf(found.key ?? id);
-  const letters = (await database.run<Raw<LetterRow>>(sql.letters, [id])).rows;
-  const named = textArray(letters.flatMap(({ consumer }) => consumer ?? []));
-  const letterIds = textArray(letters.map((letter) => letter.id));
+  const lane = found.lane ?? laneFor(found.key ?? id);
+  const letters = (await database.run<Raw<DeadLetterRow>>(sql.letters, [id])).rows;
+  const named = toArrayLiteral(letters.flatMap(({ consumer }) => consumer ?? []));
+  const letterIds = toArrayLiteral(letters.map((letter) => letter.id));
   const [outbox, queue, sent, groups, any, inbox, saga, actions] = [
     await database.run<MovingColumns>(sql.outbox, [id, lane, found.seq]),
     await database.run<MovingColumns>(sql.queue, [id, lane]),
@@ -97,14 +97,14 @@ async function lifeOf(
   ];
   const [owner] = saga.rows;
   return {
-    message: factsOf(found, lane),
-    outbox: outbox.rows.map(movingOf),
+    message: toMessageFacts(found, lane),
+    outbox: outbox.rows.map(toMovingRow),
     sent: sent.rows.map(({ relay, sent_at: at }) => ({ relay, at })),
-    deliveries: queue.rows.map(movingOf),
+    deliveries: queue.rows.map(toMovingRow),
     subscribers: groups.rows,
     hasSubscriptions: any.rows[0]?.known ?? false,
-    handled: inbox.rows.map(inboxOf),
-    letters: letters.map(letterOf),
+    handled: inbox.rows.map(toInboxRow),
+    letters: letters.map(toDeadLetterRow),
     saga: owner === undefined ? null : { ...owner, step: owner.current_step },
     actions: actions.rows,
   };
@@ -115,7 +115,7 @@ type SagaRow = NonNullable<MessageLife["saga"]> & { readonly current_step: strin
 type Raw<T> = T & Readonly<Record<string, unknown>>;
 type InboxColumns = Pick<InboxRow, "consumer" | "effect"> & Readonly<Record<string, unknown>>;
 
-function factsOf(row: MessageRow, lane: number): MessageFacts {
+function toMessageFacts(row: MessageRow, lane: number): MessageFacts {
   const headers = parseHeadersLeniently(row.headers);
   return {
     id: row.id,
@@ -132,7 +132,7 @@ function factsOf(row: MessageRow, lane: number): MessageFacts {
     traceId: parseTraceparent(row.traceparent)?.traceId ?? "",
     bytes: row.bytes,
     isClaimChecked: headers[claimHeader] !== undefined,
-    isSealed: headers[sealedHeader] !== undefined,
+    isSealed: headers[encryptedHeader] !== undefined,
     writtenAt: row.written_at,
     expiresAt: row.expires_at,
     scheduledFor: row.scheduled_for,
@@ -140,7 +140,7 @@ function factsOf(row: MessageRow, lane: number): MessageFacts {
   };
 }
 
-function movingOf(row: MovingColumns): MovingRow {
+function toMovingRow(row: MovingColumns): MovingRow {
   const ahead =
     row.ahead_id === null
       ? null
@@ -166,7 +166,7 @@ function movingOf(row: MovingColumns): MovingRow {
   };
 }
 
-function letterOf(row: Raw<LetterRow>): LetterRow {
+function toDeadLetterRow(row: Raw<DeadLetterRow>): DeadLetterRow {
   return {
     id: row.id,
     origin: row.origin,
@@ -181,7 +181,7 @@ function letterOf(row: Raw<LetterRow>): LetterRow {
   };
 }
 
-function inboxOf(row: InboxColumns): InboxRow {
+function toInboxRow(row: InboxColumns): InboxRow {
   return {
     consumer: row.consumer,
     consumedAt: row["consumed_at"] as string,

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { judgeLife } from "./judge-life.ts";
-import type { LetterRow, MessageLife, MovingRow } from "./message-life.ts";
+import type { DeadLetterRow, MessageLife, MovingRow } from "./message-life.ts";
 
 const row: MovingRow = {
   consumer: null,
@@ -16,7 +16,7 @@ const row: MovingRow = {
   ahead: null,
 };
 
-const letter: LetterRow = {
+const letter: DeadLetterRow = {
   id: "5",
   origin: "consumer",
   consumer: "billing",

@@ -1,4 +1,4 @@
-import type { AheadRow, LetterRow, MessageLife, MovingRow } from "./message-life.ts";
+import type { AheadRow, DeadLetterRow, MessageLife, MovingRow } from "./message-life.ts";
 
 /** One place where the message is, why it is there, and what happens next. */
 export interface Standing {
@@ -14,34 +14,38 @@ export interface Standing {
 /** Where a message stands on its whole way, the place nearest to its writer first. */
 export function judgeLife(life: MessageLife): readonly Standing[] {
   const { message, outbox, letters } = life;
-  if (message.scheduledFor !== null) return [scheduled(message.scheduledFor)];
+  if (message.scheduledFor !== null) return [judgeScheduled(message.scheduledFor)];
   const open = letters.filter(({ closedAt }) => closedAt === null);
-  const sending = outbox.map((row) => moving("outbox", row, open.find(ofOutbox)));
-  const died = open.filter((letter) => ofOutbox(letter) && !outbox.some(({ isHeld }) => isHeld)).map(dead);
-  const sent = sending.length + died.length > 0 ? [] : [sentOf(life)];
-  return [...sending, ...died, ...sent, ...consumersOf(life, open)];
+  const sending = outbox.map((row) => judgeMoving("outbox", row, open.find(isFromOutbox)));
+  const died = open
+    .filter((letter) => isFromOutbox(letter) && !outbox.some(({ isHeld }) => isHeld))
+    .map(judgeDead);
+  const sent = sending.length + died.length > 0 ? [] : [judgeSent(life)];
+  return [...sending, ...died, ...sent, ...judgeConsumers(life, open)];
 }
 
-function consumersOf(life: MessageLife, open: readonly LetterRow[]): Standing[] {
+function judgeConsumers(life: MessageLife, open: readonly DeadLetterRow[]): Standing[] {
   const { deliveries, handled, subscribers, outbox } = life;
-  const letters = open.filter((letter) => !ofOutbox(letter));
+  const letters = open.filter((letter) => !isFromOutbox(letter));
   const seen = new Set<string>();
   const note = (where: string | null, standing: Standing): Standing => {
     seen.add(where ?? "");
     return standing;
   };
   const standings = [
-    ...deliveries.map((row) => note(row.consumer, moving(`consumer ${row.consumer}`, row))),
-    ...letters.map((letter) => note(letter.consumer, dead(letter))),
-    ...handled.filter(({ consumer }) => !seen.has(consumer)).map((row) => note(row.consumer, handledBy(row))),
+    ...deliveries.map((row) => note(row.consumer, judgeMoving(`consumer ${row.consumer}`, row))),
+    ...letters.map((letter) => note(letter.consumer, judgeDead(letter))),
+    ...handled
+      .filter(({ consumer }) => !seen.has(consumer))
+      .map((row) => note(row.consumer, judgeHandled(row))),
   ];
   if (outbox.length > 0 || life.message.scheduledFor !== null) return standings;
-  if (subscribers.length + standings.length === 0 && life.hasSubscriptions) return [unwanted(life)];
+  if (subscribers.length + standings.length === 0 && life.hasSubscriptions) return [judgeUnsubscribed(life)];
   const silent = subscribers.filter(({ name }) => !seen.has(name));
-  return [...standings, ...silent.map(({ name, since }) => notHandled(name, since, life.message))];
+  return [...standings, ...silent.map(({ name, since }) => judgeNotHandled(name, since, life.message))];
 }
 
-function scheduled(at: string): Standing {
+function judgeScheduled(at: string): Standing {
   return {
     where: "outbox",
     state: "scheduled",
@@ -50,9 +54,9 @@ function scheduled(at: string): Standing {
   };
 }
 
-function moving(where: string, row: MovingRow, letter?: LetterRow): Standing {
-  if (row.isHeld) return heldByItself(where, letter);
-  if (row.ahead !== null) return heldBack(where, row.ahead);
+function judgeMoving(where: string, row: MovingRow, letter?: DeadLetterRow): Standing {
+  if (row.isHeld) return judgeHeld(where, letter);
+  if (row.ahead !== null) return judgeBehind(where, row.ahead);
   if (row.isOptimistic) {
     const next = "If it does not get through, the relay sends it when that short lease is over.";
     return { where, state: "waiting", why: "the process that wrote it is sending it", next };
@@ -73,7 +77,7 @@ function moving(where: string, row: MovingRow, letter?: LetterRow): Standing {
   return { where, state: "waiting", why: `it is due${again}`, next };
 }
 
-function heldByItself(where: string, letter: LetterRow | undefined): Standing {
+function judgeHeld(where: string, letter: DeadLetterRow | undefined): Standing {
   const id = letter?.id ?? "<id>";
   return {
     where,
@@ -83,7 +87,7 @@ function heldByItself(where: string, letter: LetterRow | undefined): Standing {
   };
 }
 
-function heldBack(where: string, ahead: AheadRow): Standing {
+function judgeBehind(where: string, ahead: AheadRow): Standing {
   const error = ahead.lastError === null ? "" : `: ${ahead.lastError}`;
   const why = ahead.isHeld
     ? `message ${ahead.messageId} of the same key died in front of it and holds the key`
@@ -100,7 +104,7 @@ function heldBack(where: string, ahead: AheadRow): Standing {
   };
 }
 
-function dead(letter: LetterRow): Standing {
+function judgeDead(letter: DeadLetterRow): Standing {
   const { id, consumer, reason, attempts, errorType, errorMessage } = letter;
   return {
     where: consumer === null ? "outbox" : `consumer ${consumer}`,
@@ -110,9 +114,9 @@ function dead(letter: LetterRow): Standing {
   };
 }
 
-function sentOf({ sent, letters, hasSubscriptions }: MessageLife): Standing {
+function judgeSent({ sent, letters, hasSubscriptions }: MessageLife): Standing {
   const last = sent.at(-1);
-  const discarded = letters.find((letter) => ofOutbox(letter) && letter.closedAs === "discarded");
+  const discarded = letters.find((letter) => isFromOutbox(letter) && letter.closedAs === "discarded");
   if (last === undefined && discarded !== undefined) {
     const why = `it died and a person discarded it at ${discarded.closedAt ?? "?"}`;
     return { where: "outbox", state: "dead", why, next: "Nothing." };
@@ -128,7 +132,7 @@ function sentOf({ sent, letters, hasSubscriptions }: MessageLife): Standing {
   return { where: "outbox", state: "sent", why, next };
 }
 
-function handledBy(row: MessageLife["handled"][number]): Standing {
+function judgeHandled(row: MessageLife["handled"][number]): Standing {
   const took = row.durationMs === null ? "" : ` in ${row.durationMs} ms`;
   const undone = row.undoneBy === null ? "" : `, and undone by ${row.undoneBy}`;
   const why = row.effect
@@ -139,7 +143,7 @@ function handledBy(row: MessageLife["handled"][number]): Standing {
 }
 
 // Where there are subscriptions at all, PostgreSQL carries the messages and knows everybody who wants them.
-function unwanted({ message: { topic } }: MessageLife): Standing {
+function judgeUnsubscribed({ message: { topic } }: MessageLife): Standing {
   return {
     where: "consumers",
     state: "not handled",
@@ -149,7 +153,11 @@ function unwanted({ message: { topic } }: MessageLife): Standing {
 }
 
 // Only the Postgres transport leaves a delivery for each group here; behind a broker the broker knows more.
-function notHandled(consumer: string, since: string, { type, writtenAt }: MessageLife["message"]): Standing {
+function judgeNotHandled(
+  consumer: string,
+  since: string,
+  { type, writtenAt }: MessageLife["message"],
+): Standing {
   const late = since > writtenAt;
   return {
     where: `consumer ${consumer}`,
@@ -164,6 +172,6 @@ function notHandled(consumer: string, since: string, { type, writtenAt }: Messag
   };
 }
 
-function ofOutbox({ origin }: LetterRow): boolean {
+function isFromOutbox({ origin }: DeadLetterRow): boolean {
   return origin === "outbox";
 }

@@ -26,7 +26,7 @@ export interface AheadRow {
   readonly isHeld: boolean;
 }
 
-export interface LetterRow {
+export interface DeadLetterRow {
   readonly id: string;
   readonly origin: "outbox" | "consumer";
   readonly consumer: string | null;
@@ -81,7 +81,7 @@ export interface MessageLife {
   /** Whether anybody subscribed to anything here: then PostgreSQL carries the messages. */
   readonly hasSubscriptions: boolean;
   readonly handled: readonly InboxRow[];
-  readonly letters: readonly LetterRow[];
+  readonly letters: readonly DeadLetterRow[];
   readonly saga: {
     readonly id: string;
     readonly type: string;

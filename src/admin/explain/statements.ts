@@ -1,11 +1,11 @@
 import { isWorking, sameStream } from "../../lanes/index.ts";
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 // A row that moves a message, who owns its lane, and the oldest row in front of it in its key.
-const moving = (schema: string, table: "outbox" | "queue", open: boolean): string =>
+const movingColumns = (schema: string, table: "outbox" | "queue", open: boolean): string =>
   `moving.lane, moving.seq::text, moving.attempts, moving.max_attempts, moving.again,
        ${open ? "moving.last_error" : "null::text"} as last_error,
        ${table === "queue" ? `${schema}.consumer_group.name` : "null::text"} as consumer,
@@ -20,16 +20,16 @@ const moving = (schema: string, table: "outbox" | "queue", open: boolean): strin
   left join ${schema}.relay_lane as lane on lane.lane = moving.lane
   left join ${schema}.member as owner on owner.id = lane.owner and ${isWorking("owner")}
   left join lateral (
-    ${open ? aheadOf(schema, table) : NOBODY_AHEAD}
+    ${open ? aheadSql(schema, table) : NONE_AHEAD}
   ) as ahead on true`;
 
-const aheadOf = (schema: string, table: "outbox" | "queue"): string =>
+const aheadSql = (schema: string, table: "outbox" | "queue"): string =>
   `select front.message_id, front.attempts, front.last_error, front.due_at
       from ${schema}.${table} as front
      where ${sameStream("front", "moving.lane", "moving.stream")} and front.seq < moving.seq
      order by front.seq limit 1`;
 
-const NOBODY_AHEAD =
+const NONE_AHEAD =
   "select null::text as message_id, null::smallint as attempts, null::text as last_error, null::timestamptz as due_at";
 
 /**
@@ -37,27 +37,27 @@ const NOBODY_AHEAD =
  * what people did and who goes first in a key.
  */
 export function explainStatements(schema: string, open = true) {
-  const named = (name: string): string => `sagabox.explain.${name}${open ? "" : "_masked"}`;
+  const statementName = (name: string): string => `sagabox.explain.${name}${open ? "" : "_masked"}`;
   const [key, headers] = open ? ["key", "headers"] : ["null::text as key", "'{}' as headers"];
   // An operator may not read the data of what is in the archive, only how much it is.
-  const bytes = (table: "message" | "scheduled", same: string): string =>
+  const bytesSql = (table: "message" | "scheduled", same: string): string =>
     `(select masked.data_bytes from ${schema}.masked_${table} as masked where masked.id = ${table}.id${same})`;
   const letterBytes = open
     ? "octet_length(data)"
     : `(select masked.data_bytes from ${schema}.masked_dead_letter as masked where masked.id = dead_letter.id)`;
   return {
     // The archive first; what waits for its time, or died, has its own copy.
-    message: statement(
-      named("message"),
+    message: defineStatement(
+      statementName("message"),
       `select * from (
          select 1 as rank, id, kind, type, schema_version, topic, ${key}, saga_id, correlation_id, causation_id, traceparent,
                 source, priority, lane::integer, seq::text, ${headers},
-                ${bytes("message", " and masked.written_on = message.written_on")} as bytes, ${utc("written_at")} as written_at,
+                ${bytesSql("message", " and masked.written_on = message.written_on")} as bytes, ${utc("written_at")} as written_at,
                 ${utc("expires_at")} as expires_at, null::text as scheduled_for, to_char(written_on, 'YYYY-MM-DD') as written_on
            from ${schema}.message where id = $1::text
          union all
          select 2, id, kind, type, schema_version, topic, ${key}, saga_id, correlation_id, causation_id, traceparent, source,
-                priority, lane::integer, null, ${headers}, ${bytes("scheduled", "")}, ${utc("written_at")}, ${utc("expires_at")},
+                priority, lane::integer, null, ${headers}, ${bytesSql("scheduled", "")}, ${utc("written_at")}, ${utc("expires_at")},
                 ${utc("due_at")}, null
            from ${schema}.scheduled where id = $1::text
          union all
@@ -67,40 +67,40 @@ export function explainStatements(schema: string, open = true) {
        ) as found order by rank, written_on desc limit 1`,
     ),
     // By lane and seq for a message that was never sent again; a copy that a person asked for has an index of its own.
-    outbox: statement(
-      named("outbox"),
-      `select ${moving(schema, "outbox", open)}
+    outbox: defineStatement(
+      statementName("outbox"),
+      `select ${movingColumns(schema, "outbox", open)}
         where (moving.lane = $2::integer and moving.seq = $3::text::bigint)
            or (moving.again and moving.message_id = $1::text)
         order by moving.seq`,
     ),
-    queue: statement(
-      named("queue"),
-      `select ${moving(schema, "queue", open)}
+    queue: defineStatement(
+      statementName("queue"),
+      `select ${movingColumns(schema, "queue", open)}
          join ${schema}.consumer_group on consumer_group.id = moving.lane / 256
         where moving.lane = any(array(select known.id * 256 + $2::integer from ${schema}.consumer_group as known))
           and moving.message_id = $1::text
         order by consumer_group.name`,
     ),
-    receipts: statement(
+    receipts: defineStatement(
       "sagabox.explain.receipts",
       `select relay, ${utc("sent_at")} as sent_at from ${schema}.receipt
         where lane = $1::integer and last_seq >= $2::text::bigint and first_seq <= $2::text::bigint
           and $2::text::bigint = any(seqs)
         order by sent_at limit 20`,
     ),
-    groups: statement(
+    groups: defineStatement(
       "sagabox.explain.groups",
       `select consumer_group.name, ${utc("subscription.created_at")} as since
          from ${schema}.subscription join ${schema}.consumer_group on consumer_group.id = subscription.group_id
         where subscription.topic = $1::text order by consumer_group.name`,
     ),
-    subscriptions: statement(
+    subscriptions: defineStatement(
       "sagabox.explain.subscriptions",
       `select exists (select 1 from ${schema}.subscription) as known`,
     ),
     // One look-up in the primary key for each consumer that ever subscribed or died with it.
-    inbox: statement(
+    inbox: defineStatement(
       "sagabox.explain.inbox",
       `select inbox.consumer, ${utc("inbox.consumed_at")} as consumed_at, inbox.processing_duration_ms, inbox.effect,
               inbox.effect_of, inbox.undone_by
@@ -110,18 +110,18 @@ export function explainStatements(schema: string, open = true) {
          join ${schema}.consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = $1::text
         order by inbox.consumed_at`,
     ),
-    letters: statement(
-      named("letters"),
+    letters: defineStatement(
+      statementName("letters"),
       `select id::text, origin, consumer, reason, attempts, error_type, ${open ? "left(error_message, 500)" : "'(its text is for operators)'"} as error_message,
               ${utc("failed_at")} as failed_at, ${utc("closed_at")} as closed_at, closed_as
          from ${schema}.dead_letter as letter where message_id = $1::text order by letter.id`,
     ),
-    saga: statement(
+    saga: defineStatement(
       "sagabox.explain.saga",
       `select id, type, status, current_step from ${schema}.saga_instance where id = $1::text`,
     ),
-    actions: statement(
-      named("actions"),
+    actions: defineStatement(
+      statementName("actions"),
       open
         ? `select ${utc("log.at")} as at, log.actor, log.action, log.reason, log.outcome
              from ${schema}.audit_log as log

@@ -7,7 +7,7 @@ export interface Moment {
 }
 
 /** What the database still knows of a message's way, oldest first. Failed attempts leave only their last error. */
-export function timelineOf(life: MessageLife): readonly Moment[] {
+export function buildTimeline(life: MessageLife): readonly Moment[] {
   const { message, sent, handled, letters, actions } = life;
   const cause = message.causationId === null ? "" : `, caused by ${message.causationId}`;
   const moments: Moment[] = [

@@ -36,8 +36,8 @@ export function planArchive(
   schema: string,
   keep: ArchiveOptions["keep"],
 ): Promise<ArchivePlan> {
-  const observer: Observer = { tell: () => undefined };
-  return new History({ database, schema, retentionMs: retentionMs(keep), observer }).plan();
+  const observer: Observer = { emit: () => undefined };
+  return new History({ database, schema, retentionMs: readRetentionMs(keep), observer }).plan();
 }
 
 /** One round of the upkeep that a worker does every hour: partitions for the days ahead, and old days dropped. */
@@ -49,7 +49,7 @@ export async function archiveOutbox(
   const done: Record<"attached" | "dropped" | "kept", string[]> = { attached: [], dropped: [], kept: [] };
   let forgottenIds = 0;
   const observer: Observer = {
-    tell(name, fields) {
+    emit(name, fields) {
       if (name === "history.partition" && "partition" in fields && "action" in fields) {
         done[fields.action as keyof typeof done].push(String(fields.partition));
         onPartition?.(done.attached.length + done.dropped.length);
@@ -57,14 +57,14 @@ export async function archiveOutbox(
       if (name === "history.cleaned" && "count" in fields) forgottenIds += Number(fields.count);
     },
   };
-  const history = new History({ database, schema, retentionMs: retentionMs(keep), observer });
+  const history = new History({ database, schema, retentionMs: readRetentionMs(keep), observer });
   const entry = {
     actor,
     reason: reason ?? `older than ${keep}`,
     action: "outbox.archive",
     target: { kind: "archive" },
   };
-  return new AuditWriter(schema).audited(database, entry, async (note) => {
+  return new AuditWriter(schema).runAudited(database, entry, async (note) => {
     const finished = await history.tidy(signal);
     const result = { ...done, forgottenIds, finished: finished && signal?.aborted !== true };
     await note(database, { after: { ...done, forgottenIds } });
@@ -72,6 +72,6 @@ export async function archiveOutbox(
   });
 }
 
-function retentionMs(keep: ArchiveOptions["keep"]): number {
+function readRetentionMs(keep: ArchiveOptions["keep"]): number {
   return outboxSettings({ retention: keep }).retentionMs;
 }

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { laneOf } from "../../message/index.ts";
+import { laneFor } from "../../message/index.ts";
 import {
   milliseconds,
   oneOf,
@@ -8,8 +8,8 @@ import {
   wholeNumber,
   type Duration,
 } from "../../options/index.ts";
-import { quotedSchema, type Database } from "../../storage/index.ts";
-import { seesContents } from "../sees-contents.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
+import { canReadContents } from "../can-read-contents.ts";
 import { outboxStatements } from "./statements.ts";
 
 export const outboxStates = ["due", "failed", "held", "scheduled"] as const;
@@ -71,19 +71,19 @@ export async function listOutbox(
     olderThanMs,
     minAttempts,
     after,
-  } = checked(filter);
-  const sql = outboxStatements(quotedSchema(schema));
+  } = checkFilter(filter);
+  const sql = outboxStatements(quoteSchema(schema));
   if (state === "scheduled") {
-    return (await database.run<Row>(sql.scheduled, [limit, topic, type])).rows.map(messageOf);
+    return (await database.run<Row>(sql.scheduled, [limit, topic, type])).rows.map(toWaitingMessage);
   }
-  const open = await seesContents(database, quotedSchema(schema));
-  if (key !== null && !open) throw mayNotReadKeys();
-  const lane = key === null ? null : laneOf(key);
+  const open = await canReadContents(database, quoteSchema(schema));
+  if (key !== null && !open) throw keysNotReadable();
+  const lane = key === null ? null : laneFor(key);
   const params = [limit, topic, type, lane, state ?? null, after, minAttempts, key, olderThanMs];
-  return (await database.run<Row>(sql.list(open), params)).rows.map(messageOf);
+  return (await database.run<Row>(sql.list(open), params)).rows.map(toWaitingMessage);
 }
 
-function checked(filter: OutboxFilter) {
+function checkFilter(filter: OutboxFilter) {
   rejectUnknownKeys("outbox list", filter, KNOWN);
   const { state, topic, type, key, after = "0" } = filter;
   for (const [name, value] of Object.entries({ topic, type, key })) {
@@ -109,7 +109,7 @@ function checked(filter: OutboxFilter) {
   };
 }
 
-function mayNotReadKeys(): SagaboxError {
+function keysNotReadable(): SagaboxError {
   return new SagaboxError(
     "STORAGE_PERMISSION_DENIED",
     "Keys are not for viewers: finding messages by key needs the operator role, see `sagabox roles sql`.",
@@ -133,7 +133,7 @@ interface Row {
   readonly last_error: string | null;
 }
 
-function messageOf(row: Row): WaitingMessage {
+function toWaitingMessage(row: Row): WaitingMessage {
   return {
     messageId: row.message_id,
     topic: row.topic,

@@ -1,4 +1,4 @@
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import { outboxStatements } from "./statements.ts";
 
 export interface TopicStats {
@@ -20,12 +20,12 @@ export interface OutboxStats {
   readonly topics: readonly TopicStats[];
 }
 
-const COUNTED_TO = 500_000;
+const MAX_COUNTED = 500_000;
 
 /** What is still to be sent by topic and type, most first. */
 export async function outboxStats(database: Database, schema: string): Promise<OutboxStats> {
-  const { stats } = outboxStatements(quotedSchema(schema));
-  const { rows } = await database.run<Row>(stats, [COUNTED_TO]);
+  const { stats } = outboxStatements(quoteSchema(schema));
+  const { rows } = await database.run<Row>(stats, [MAX_COUNTED]);
   return {
     exact: rows[0]?.exact ?? true,
     topics: rows.map((row) => ({

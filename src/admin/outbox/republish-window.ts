@@ -4,7 +4,7 @@ import {
   type RepublishOptions,
   type RepublishResult,
 } from "../../outbox/index.ts";
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import { outboxStatements } from "./statements.ts";
 
 export type RepublishWindow = Pick<RepublishOptions, "from" | "to" | "topic" | "type" | "after">;
@@ -25,7 +25,7 @@ export async function planRepublish(
   window: RepublishWindow,
 ): Promise<RepublishPlan> {
   const count = await countRepublish(database, schema, window);
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   const [archive] = (
     await database.run<{ day: string | null }>(outboxStatements(quoted).archiveFrom, [quoted])
   ).rows;

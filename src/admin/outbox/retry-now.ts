@@ -1,13 +1,13 @@
 import { AuditWriter } from "../../audit/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
-import { changedHints, wakeUpChannel } from "../../lanes/index.ts";
+import { encodeChangedHints, wakeUpChannel } from "../../lanes/index.ts";
 import { text } from "../../options/index.ts";
 import type { Operator } from "../../saga/index.ts";
-import { notify, quotedSchema, type Database } from "../../storage/index.ts";
-import { operatorOf } from "../saga-admin.ts";
+import { notify, quoteSchema, type Database } from "../../storage/index.ts";
+import { readOperator } from "../saga-admin.ts";
 import { outboxStatements } from "./statements.ts";
 
-export interface Retried {
+export interface RetriedMessage {
   readonly messageId: string;
   readonly lane: number;
   /** How often it was tried before. */
@@ -22,15 +22,15 @@ export async function retryNow(
   schema: string,
   messageId: string,
   by: Operator,
-): Promise<Retried> {
+): Promise<RetriedMessage> {
   text("outbox retry-now: the message id", messageId, { max: 255 });
   const entry = {
-    ...operatorOf("outbox retry-now", by),
+    ...readOperator("outbox retry-now", by),
     action: "outbox.retry_now",
     target: { kind: "message", id: messageId },
   };
-  const { retryNow: retry } = outboxStatements(quotedSchema(schema));
-  const retried = await new AuditWriter(schema).audited(database, entry, async (note) => {
+  const { retryNow: retry } = outboxStatements(quoteSchema(schema));
+  const retried = await new AuditWriter(schema).runAudited(database, entry, async (note) => {
     const tx = await database.begin();
     try {
       const [row] = (await tx.run<Row>(retry, [messageId])).rows;
@@ -44,7 +44,7 @@ export async function retryNow(
     }
   });
   // Lost, it costs no more than the longest pause of a relay.
-  for (const hint of changedHints([retried.lane])) {
+  for (const hint of encodeChangedHints([retried.lane])) {
     await notify(database, wakeUpChannel(schema), hint).catch(() => undefined);
   }
   return retried;

@@ -1,11 +1,11 @@
 import { sameStream } from "../../lanes/index.ts";
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 /** How many rows of a lane are looked through at most, so that a filter that fits nothing does not read everything. */
-const FRONT = 2_000;
+const MAX_FRONT_ROWS = 2_000;
 
 const stateFilter = `case $5::text
            when 'due' then attempts = 0 and due_at <= clock_timestamp()
@@ -19,14 +19,14 @@ const stateFilter = `case $5::text
  */
 export function outboxStatements(schema: string) {
   return {
-    open: statement(
+    open: defineStatement(
       "sagabox.outbox_admin.open",
       `select has_column_privilege('${schema}.outbox', 'last_error', 'select')
               and has_column_privilege('${schema}.message', 'key', 'select')
               and has_table_privilege('${schema}.audit_log', 'select') as open`,
     ),
     list: (open: boolean) =>
-      statement(
+      defineStatement(
         `sagabox.outbox_admin.list_${open ? "open" : "masked"}`,
         `select row.message_id, row.topic, row.type, row.lane, row.seq::text, row.attempts, row.max_attempts, row.again,
                 ${open ? "message.key, row.last_error, ahead.message_id" : "null as key, null as last_error, null"} as behind,
@@ -43,7 +43,7 @@ export function outboxStatements(schema: string) {
                              ${open ? ", stream, last_error" : ""}
                         from ${schema}.outbox
                        where outbox.lane = lane.number and seq > $6::text::bigint
-                       order by seq limit ${FRONT}) as front
+                       order by seq limit ${MAX_FRONT_ROWS}) as front
                      where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
                        and attempts >= $7::integer and ${stateFilter}
                      order by seq limit $1::integer) as row
@@ -61,7 +61,7 @@ export function outboxStatements(schema: string) {
             and message.written_at <= clock_timestamp() - $9::double precision * interval '1 ms'
           order by row.seq`,
       ),
-    scheduled: statement(
+    scheduled: defineStatement(
       "sagabox.outbox_admin.scheduled",
       `select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
               null as key, null as last_error, null as behind, ${utc("due_at")} as due_at,
@@ -70,19 +70,19 @@ export function outboxStatements(schema: string) {
         where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
         order by scheduled.due_at, id limit $1::integer`,
     ),
-    retryNow: statement(
+    retryNow: defineStatement(
       "sagabox.outbox_admin.retry_now",
       `select retried_lane as lane, tried as attempts, ${utc("was_due")} as was_due
          from ${schema}.outbox_retry_now($1::text)`,
     ),
-    archiveFrom: statement(
+    archiveFrom: defineStatement(
       "sagabox.outbox_admin.archive_from",
       `select min(to_date(right(relname, 8), 'YYYYMMDD'))::text as day
          from pg_class
         where relnamespace = $1::text::regnamespace and relkind = 'r' and relispartition
           and relname ~ '^message_[0-9]{8}$'`,
     ),
-    stats: statement(
+    stats: defineStatement(
       "sagabox.outbox_admin.stats",
       `with seen as materialized (
          select topic, type, attempts, due_at from ${schema}.outbox limit $1::integer

@@ -1,6 +1,6 @@
 import { ageText } from "./age-text.ts";
 import type { Facts } from "./overview.ts";
-import { unreadTexts } from "./unread-lanes.ts";
+import { describeUnreadLanes } from "./unread-lanes.ts";
 
 /** One thing that is wrong, and the command that shows more of it or mends it. */
 export interface Problem {
@@ -23,7 +23,7 @@ export function judgeOverview(facts: Facts): Verdict {
   const problems = [
     ...relayProblems(facts),
     ...consumerProblems(facts),
-    ...letterProblems(facts),
+    ...deadLetterProblems(facts),
     ...sagaProblems(facts),
   ];
   return { healthy: problems.length === 0, problems };
@@ -31,7 +31,7 @@ export function judgeOverview(facts: Facts): Verdict {
 
 function* relayProblems({ outbox, lanes, hasRun, unreadLanes }: Facts): Generator<Problem> {
   const { waiting, stubborn, oldestDueSeconds, scheduleLateSeconds } = outbox;
-  const wait = waiting.count === 0 ? "whatever is published waits" : `${counted(waiting)} message(s) wait`;
+  const wait = waiting.count === 0 ? "whatever is published waits" : `${countText(waiting)} message(s) wait`;
   if (lanes.unowned === lanes.total) {
     const never = hasRun ? "" : "; no worker has run on this database yet";
     yield {
@@ -44,7 +44,7 @@ function* relayProblems({ outbox, lanes, hasRun, unreadLanes }: Facts): Generato
       command: "sagabox doctor",
     };
   }
-  for (const { seen, worker } of unreadTexts(unreadLanes)) {
+  for (const { seen, worker } of describeUnreadLanes(unreadLanes)) {
     yield { what: `${seen}: owned, yet nobody reads it`, command: `restart worker ${worker}` };
   }
   if ((oldestDueSeconds ?? 0) > LATE_SECONDS) {
@@ -71,22 +71,22 @@ function* consumerProblems({ consumers }: Facts): Generator<Problem> {
   for (const { name, waiting, ownedLanes, oldestDueSeconds } of consumers) {
     if (waiting.count > 0 && ownedLanes === 0) {
       yield {
-        what: `${counted(waiting)} message(s) wait for consumer ${name}, which runs nowhere`,
+        what: `${countText(waiting)} message(s) wait for consumer ${name}, which runs nowhere`,
         command: "sagabox doctor",
       };
     } else if ((oldestDueSeconds ?? 0) > CONSUMER_LATE_SECONDS) {
       yield {
-        what: `consumer ${name} is behind by ${ageText(oldestDueSeconds ?? 0)}, ${counted(waiting)} wait`,
+        what: `consumer ${name} is behind by ${ageText(oldestDueSeconds ?? 0)}, ${countText(waiting)} wait`,
         command: "sagabox inbox stats",
       };
     }
   }
 }
 
-function* letterProblems({ deadLetters, outbox: { heldKeys } }: Facts): Generator<Problem> {
+function* deadLetterProblems({ deadLetters, outbox: { heldKeys } }: Facts): Generator<Problem> {
   if (deadLetters.count === 0) return;
   const held = heldKeys === 0 ? "" : `; ${heldKeys} key(s) stand still behind one`;
-  yield { what: `${counted(deadLetters)} dead letter(s) are open${held}`, command: "sagabox dlq list" };
+  yield { what: `${countText(deadLetters)} dead letter(s) are open${held}`, command: "sagabox dlq list" };
 }
 
 function* sagaProblems({ sagas }: Facts): Generator<Problem> {
@@ -95,6 +95,6 @@ function* sagaProblems({ sagas }: Facts): Generator<Problem> {
 }
 
 /** The number, or that there are more of them. */
-export function counted({ count, exact }: { readonly count: number; readonly exact: boolean }): string {
+export function countText({ count, exact }: { readonly count: number; readonly exact: boolean }): string {
   return exact ? String(count) : `${count} or more`;
 }

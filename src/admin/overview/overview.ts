@@ -1,10 +1,10 @@
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import { judgeOverview, type Verdict } from "./judge-overview.ts";
 import { overviewStatements } from "./statements.ts";
-import { unreadLanes, type UnreadLane } from "./unread-lanes.ts";
+import { findUnreadLanes, type UnreadLane } from "./unread-lanes.ts";
 
 /** A count that stops at a limit, so that asking never costs much: "at least" when it is not exact. */
-export interface Counted {
+export interface BoundedCount {
   readonly count: number;
   readonly exact: boolean;
 }
@@ -12,7 +12,7 @@ export interface Counted {
 export interface ConsumerOverview {
   readonly name: string;
   readonly topics: number;
-  readonly waiting: Counted;
+  readonly waiting: BoundedCount;
   readonly failed: number;
   /** How long the oldest delivery that is due has waited. */
   readonly oldestDueSeconds: number | null;
@@ -36,19 +36,19 @@ export interface Facts {
   /** Whether a worker has left any trace here. */
   readonly hasRun: boolean;
   readonly outbox: {
-    readonly waiting: Counted;
+    readonly waiting: BoundedCount;
     /** Tried at least once, and to be tried again. */
     readonly failed: number;
     /** Tried three times or more. */
     readonly stubborn: number;
     readonly oldestDueSeconds: number | null;
-    readonly scheduled: Counted;
+    readonly scheduled: BoundedCount;
     /** By how much the first scheduled message is late, where it is. */
     readonly scheduleLateSeconds: number | null;
     /** Keys that stand still behind a dead message until a person decides. */
     readonly heldKeys: number;
   };
-  readonly deadLetters: Counted;
+  readonly deadLetters: BoundedCount;
   readonly lanes: { readonly total: number; readonly unowned: number };
   /** Lanes whose owner lives and passes them over. */
   readonly unreadLanes: readonly UnreadLane[];
@@ -59,25 +59,25 @@ export interface Facts {
 
 export interface Overview extends Facts, Verdict {}
 
-const COUNTED_TO = 100_000;
+const MAX_COUNTED = 100_000;
 const RELAY_SCOPE = 0;
 
 /** How the whole stands, and what is wrong with it. Reads only, and never much. */
-export async function overview(database: Database, schema: string): Promise<Overview> {
-  const facts = await factsOf(database, schema);
+export async function readOverview(database: Database, schema: string): Promise<Overview> {
+  const facts = await readFacts(database, schema);
   return { ...facts, ...judgeOverview(facts) };
 }
 
-async function factsOf(database: Database, schema: string): Promise<Facts> {
-  const sql = overviewStatements(quotedSchema(schema));
+async function readFacts(database: Database, schema: string): Promise<Facts> {
+  const sql = overviewStatements(quoteSchema(schema));
   const [version] = (await database.run<VersionRow>(sql.version)).rows;
-  const [outbox] = (await database.run<OutboxRow>(sql.outbox, [COUNTED_TO])).rows;
-  const [letters] = (await database.run<LettersRow>(sql.deadLetters, [COUNTED_TO])).rows;
+  const [outbox] = (await database.run<OutboxRow>(sql.outbox, [MAX_COUNTED])).rows;
+  const [letters] = (await database.run<DeadLettersRow>(sql.deadLetters, [MAX_COUNTED])).rows;
   const [traces] = (await database.run<{ has_run: boolean }>(sql.traces)).rows;
   const lanes = (await database.run<LaneRow>(sql.lanes)).rows;
   const workers = (await database.run<WorkerRow>(sql.workers)).rows;
-  const consumers = (await database.run<ConsumerRow>(sql.consumers, [COUNTED_TO])).rows;
-  const sagas = (await database.run<{ status: string; count: number }>(sql.sagas, [COUNTED_TO])).rows;
+  const consumers = (await database.run<ConsumerRow>(sql.consumers, [MAX_COUNTED])).rows;
+  const sagas = (await database.run<{ status: string; count: number }>(sql.sagas, [MAX_COUNTED])).rows;
   const relay = lanes.filter(({ scope }) => scope === RELAY_SCOPE);
   const inStatus = (...names: string[]): number =>
     sum(sagas.filter(({ status }) => names.includes(status)).map(({ count }) => count));
@@ -89,9 +89,9 @@ async function factsOf(database: Database, schema: string): Promise<Facts> {
       waiting: { count: outbox?.waiting ?? 0, exact: outbox?.exact ?? true },
       failed: outbox?.failed ?? 0,
       stubborn: outbox?.stubborn ?? 0,
-      oldestDueSeconds: rounded(outbox?.oldest_due_seconds),
-      scheduled: { count: outbox?.scheduled ?? 0, exact: (outbox?.scheduled ?? 0) < COUNTED_TO },
-      scheduleLateSeconds: positive(rounded(outbox?.schedule_late_seconds)),
+      oldestDueSeconds: roundSeconds(outbox?.oldest_due_seconds),
+      scheduled: { count: outbox?.scheduled ?? 0, exact: (outbox?.scheduled ?? 0) < MAX_COUNTED },
+      scheduleLateSeconds: positiveOrNull(roundSeconds(outbox?.schedule_late_seconds)),
       heldKeys: letters?.held_keys ?? 0,
     },
     deadLetters: { count: letters?.open ?? 0, exact: letters?.exact ?? true },
@@ -99,12 +99,12 @@ async function factsOf(database: Database, schema: string): Promise<Facts> {
       total: sum(relay.map((row) => row.lanes)),
       unowned: sum(relay.filter(({ worker }) => worker === null).map((row) => row.lanes)),
     },
-    unreadLanes: await unreadLanes(database, schema),
+    unreadLanes: await findUnreadLanes(database, schema),
     workers: workers.map((row) => ({
       worker: row.worker,
       live: row.live,
       since: row.since,
-      goneSeconds: row.live ? null : rounded(row.gone_seconds),
+      goneSeconds: row.live ? null : roundSeconds(row.gone_seconds),
       relayLanes: sum(relay.filter(({ worker }) => worker === row.worker).map((lane) => lane.lanes)),
     })),
     consumers: consumers.map((row) => ({
@@ -112,7 +112,7 @@ async function factsOf(database: Database, schema: string): Promise<Facts> {
       topics: row.topics,
       waiting: { count: row.waiting, exact: row.exact },
       failed: row.failed,
-      oldestDueSeconds: rounded(row.oldest_due_seconds),
+      oldestDueSeconds: roundSeconds(row.oldest_due_seconds),
       ownedLanes: sum(
         lanes.filter(({ scope, worker }) => scope === row.id && worker !== null).map((lane) => lane.lanes),
       ),
@@ -129,17 +129,17 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-function rounded(seconds: number | null | undefined): number | null {
+function roundSeconds(seconds: number | null | undefined): number | null {
   return seconds === null || seconds === undefined ? null : Math.round(seconds * 10) / 10;
 }
 
-function positive(seconds: number | null): number | null {
+function positiveOrNull(seconds: number | null): number | null {
   return seconds !== null && seconds > 0 ? seconds : null;
 }
 
 type VersionRow = { readonly version: number; readonly name: string; readonly now: string };
 type LaneRow = { readonly scope: number; readonly worker: string | null; readonly lanes: number };
-type LettersRow = { readonly open: number; readonly exact: boolean; readonly held_keys: number };
+type DeadLettersRow = { readonly open: number; readonly exact: boolean; readonly held_keys: number };
 
 interface OutboxRow {
   readonly waiting: number;

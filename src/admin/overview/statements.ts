@@ -1,5 +1,5 @@
 import { isWorking } from "../../lanes/index.ts";
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 const seconds = (expression: string): string =>
   `(extract(epoch from clock_timestamp() - ${expression}))::double precision`;
@@ -48,7 +48,7 @@ const passedByConsumer = (schema: string): string =>
 /** SQL of the overview; rights of a viewer suffice. No count goes beyond its limit. `schema` is quoted already. */
 export function overviewStatements(schema: string) {
   return {
-    outbox: statement(
+    outbox: defineStatement(
       "sagabox.overview.outbox",
       `with seen as materialized (
          select due_at, attempts from ${schema}.outbox limit $1::integer
@@ -64,13 +64,13 @@ export function overviewStatements(schema: string) {
               (select ${seconds("due_at")} from ${schema}.scheduled order by due_at, id limit 1) as schedule_late_seconds
          from seen`,
     ),
-    deadLetters: statement(
+    deadLetters: defineStatement(
       "sagabox.overview.dead_letters",
       `select count(*)::integer as open, count(*) < $1::integer as exact,
               count(*) filter (where held_lane is not null)::integer as held_keys
          from (select held_lane from ${schema}.dead_letter where closed_at is null limit $1::integer) as letter`,
     ),
-    lanes: statement(
+    lanes: defineStatement(
       "sagabox.overview.lanes",
       `select lane.scope, owner.worker, count(*)::integer as lanes
          from ${schema}.relay_lane as lane
@@ -79,14 +79,14 @@ export function overviewStatements(schema: string) {
         order by lane.scope, owner.worker nulls last`,
     ),
     // Whoever works joins; who has left long since has sent something, subscribed or checked.
-    traces: statement(
+    traces: defineStatement(
       "sagabox.overview.traces",
       `select exists (select 1 from ${schema}.member) or exists (select 1 from ${schema}.receipt)
            or exists (select 1 from ${schema}.consumer_group)
            or exists (select 1 from ${schema}.conservation where checked_at is not null) as has_run`,
     ),
     // What it holds without a session of its own, such as the list of what it runs, says less than what it holds with one.
-    workers: statement(
+    workers: defineStatement(
       "sagabox.overview.workers",
       `select worker, coalesce(bool_or(${isWorking("member")}) filter (where backend is not null),
                                bool_or(${isWorking("member")})) as live, count(*)::integer as parts,
@@ -97,7 +97,7 @@ export function overviewStatements(schema: string) {
         order by worker
         limit 500`,
     ),
-    consumers: statement(
+    consumers: defineStatement(
       "sagabox.overview.consumers",
       `select one.id, one.name, depth.waiting, depth.failed, depth.exact, depth.topics,
               (${oldestDue(schema, "queue", "generate_series(one.id * 256, one.id * 256 + 255)")}) as oldest_due_seconds
@@ -111,7 +111,7 @@ export function overviewStatements(schema: string) {
                    limit $1::integer) as row) as depth
         order by one.name`,
     ),
-    sagas: statement(
+    sagas: defineStatement(
       "sagabox.overview.sagas",
       `select status, count(*)::integer as count
          from (select status from ${schema}.saga_instance where ended_at is null limit $1::integer) as open
@@ -119,7 +119,7 @@ export function overviewStatements(schema: string) {
     ),
     // The first row of a lane waits for no other, so a reader that lives takes it at once. It was passed over when the
     // lane stands still while later messages of its topic were sent or handled: then its destination does not rest.
-    unread: statement(
+    unread: defineStatement(
       "sagabox.overview.unread",
       `with owned as materialized (
          select lane.lane, lane.scope, owner.worker
@@ -139,7 +139,7 @@ export function overviewStatements(schema: string) {
         where case when late.scope = 0 then ${passedBySender(schema)} else ${passedByConsumer(schema)} end
         order by late.due_at, late.lane`,
     ),
-    version: statement(
+    version: defineStatement(
       "sagabox.overview.version",
       `select version, name, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as now
          from ${schema}.schema_migration order by version desc limit 1`,

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { pgDatabase } from "../../storage/index.ts";
 import { examine } from "../doctor/examine.ts";
-import { overview } from "./overview.ts";
+import { readOverview } from "./overview.ts";
 import { overviewStatements } from "./statements.ts";
 
 const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
@@ -38,7 +38,7 @@ async function setup() {
   const [late, later] = rows as [{ lane: number; id: string }, { lane: number; id: string }];
   expect(later.lane).not.toBe(late.lane);
   const database = pgDatabase(pool);
-  const seen = async () => (await overview(database, "sagabox")).unreadLanes;
+  const seen = async () => (await readOverview(database, "sagabox")).unreadLanes;
   return { pool, database, own, late, later, seen };
 }
 

@@ -1,4 +1,4 @@
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import { ageText } from "./age-text.ts";
 import { overviewStatements } from "./statements.ts";
 
@@ -13,8 +13,8 @@ export interface UnreadLane {
 }
 
 /** At most 20 of them, the longest wait first. */
-export async function unreadLanes(database: Database, schema: string): Promise<readonly UnreadLane[]> {
-  const { rows } = await database.run<UnreadRow>(overviewStatements(quotedSchema(schema)).unread);
+export async function findUnreadLanes(database: Database, schema: string): Promise<readonly UnreadLane[]> {
+  const { rows } = await database.run<UnreadRow>(overviewStatements(quoteSchema(schema)).unread);
   return rows.map(({ lane, worker, consumer, waiting_seconds: seconds }) => ({
     lane,
     worker,
@@ -24,7 +24,7 @@ export async function unreadLanes(database: Database, schema: string): Promise<r
 }
 
 /** Pure: one text for each worker and what it should do there. */
-export function unreadTexts(
+export function describeUnreadLanes(
   lanes: readonly UnreadLane[],
 ): { readonly seen: string; readonly worker: string }[] {
   const together = new Map<string, UnreadLane[]>();

@@ -1,11 +1,11 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import type { Extra, Rights } from "./grant.ts";
 import { schemaObjects, type ObjectName } from "./objects.ts";
-import { rightsOf, type RoleName } from "./roles.ts";
+import { rightsForRole, type RoleName } from "./roles.ts";
 import { rightsStatements, type WantedRight } from "./statements.ts";
 
-interface Lacking {
+interface MissingRight {
   readonly name: string;
   readonly privilege: string;
   readonly column: string | null;
@@ -13,7 +13,7 @@ interface Lacking {
 }
 
 /** How many of the rights that are missing are named; the remedy is the same for all. */
-const NAMED = 3;
+const MAX_NAMED_RIGHTS = 3;
 
 /**
  * Says at the start, in one line, what the role of this connection lacks. Without it each loop would fail by itself,
@@ -25,7 +25,7 @@ export async function assertRights(
   needed: readonly RoleName[],
   extras: readonly Extra[] = [],
 ): Promise<void> {
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   for (const role of needed) {
     if (role === "owner") await assertOwner(database, quoted);
     else await assertRole(database, quoted, role, extras);
@@ -50,11 +50,11 @@ async function assertRole(
   role: RoleName,
   extras: readonly Extra[],
 ): Promise<void> {
-  const wanted = JSON.stringify(wantedRights(rightsOf(role, extras)));
-  const { rows } = await database.run<Lacking>(rightsStatements.lacking, [schema, wanted]);
+  const wanted = JSON.stringify(listWantedRights(rightsForRole(role, extras)));
+  const { rows } = await database.run<MissingRight>(rightsStatements.lacking, [schema, wanted]);
   if (rows.length === 0) return;
-  const named = rows.slice(0, NAMED).map(rightText);
-  const more = rows.length > NAMED ? ` and ${rows.length - NAMED} more` : "";
+  const named = rows.slice(0, MAX_NAMED_RIGHTS).map(rightText);
+  const more = rows.length > MAX_NAMED_RIGHTS ? ` and ${rows.length - MAX_NAMED_RIGHTS} more` : "";
   throw new SagaboxError(
     "STORAGE_PERMISSION_DENIED",
     `Database role "${rows[0]?.role}" lacks rights on schema ${schema}: ${named.join(", ")}${more}. Make it a member of ` +
@@ -62,8 +62,8 @@ async function assertRole(
   );
 }
 
-function remedy(rows: readonly Lacking[], role: RoleName): string {
-  const withoutExtras = wantedRights(rightsOf(role));
+function remedy(rows: readonly MissingRight[], role: RoleName): string {
+  const withoutExtras = listWantedRights(rightsForRole(role));
   const onlyExtras = rows.every(
     (row) =>
       !withoutExtras.some(
@@ -77,11 +77,11 @@ function remedy(rows: readonly Lacking[], role: RoleName): string {
     : "`sagabox roles sql` makes that role and gives it its rights";
 }
 
-function rightText({ name, privilege, column }: Lacking): string {
+function rightText({ name, privilege, column }: MissingRight): string {
   return `${privilege} on ${name}${column === null ? "" : ` (${column})`}`;
 }
 
-export function wantedRights(rights: ReadonlyMap<ObjectName, Rights>): readonly WantedRight[] {
+export function listWantedRights(rights: ReadonlyMap<ObjectName, Rights>): readonly WantedRight[] {
   return [...rights].flatMap(([name, can]) =>
     (Object.entries(can) as [WantedRight["privilege"], "all" | readonly string[]][]).flatMap(
       ([privilege, extent]) =>

@@ -55,14 +55,14 @@ export function rightsByObject(grants: readonly Grant[]): ReadonlyMap<ObjectName
   for (const { on, can } of grants) {
     const known = all.get(on) ?? {};
     for (const [privilege, extent] of Object.entries(can) as [Privilege, Extent][]) {
-      known[privilege] = both(known[privilege], extent);
+      known[privilege] = mergeExtents(known[privilege], extent);
     }
     all.set(on, known);
   }
   return all;
 }
 
-function both(one: Extent | undefined, other: Extent): Extent {
+function mergeExtents(one: Extent | undefined, other: Extent): Extent {
   if (one === undefined) return other;
   return one === "all" || other === "all" ? "all" : [...new Set([...one, ...other])];
 }

@@ -1,7 +1,7 @@
 import { actionLogColumns, sagaLogColumns, type Grant } from "./grant.ts";
 import { schemaObjects, type ObjectName } from "./objects.ts";
 
-const masked = (Object.keys(schemaObjects) as ObjectName[]).filter((name) => name.startsWith("masked_"));
+const maskedViews = (Object.keys(schemaObjects) as ObjectName[]).filter((name) => name.startsWith("masked_"));
 
 // The columns that the views show, on the tables themselves: what counts and lists has to find them by index.
 const viewerColumns: readonly Grant[] = Object.entries({
@@ -29,7 +29,11 @@ const viewerColumns: readonly Grant[] = Object.entries({
 
 /** Looking. No payload, header, key, error text or name of a person, whatever is asked. */
 export const viewerGrants: readonly Grant[] = [
-  ...masked.map((on): Grant => ({ on, can: { select: "all" }, why: "sees ids, states, times and sizes" })),
+  ...maskedViews.map((on): Grant => ({
+    on,
+    can: { select: "all" },
+    why: "sees ids, states, times and sizes",
+  })),
   { on: "consumer_group", can: { select: "all" }, why: "sees who consumes" },
   { on: "subscription", can: { select: "all" }, why: "and what" },
   { on: "receipt", can: { select: "all" }, why: "sees when what was sent" },
@@ -39,7 +43,7 @@ export const viewerGrants: readonly Grant[] = [
   ...viewerColumns,
 ];
 
-const about = [
+const messageColumns = [
   "id",
   "kind",
   "type",
@@ -59,7 +63,7 @@ const about = [
   "written_at",
   "expires_at",
 ];
-const exceptData = [...about, "seq", "written_on", "ctid"]; // the place of a row, to read an archive page by page
+const exceptData = [...messageColumns, "seq", "written_on", "ctid"]; // the place of a row, to read an archive page by page
 
 /** Deciding about dead letters and sagas. What viewers see comes on top. */
 export const operatorGrants: readonly Grant[] = [
@@ -95,7 +99,7 @@ export const operatorGrants: readonly Grant[] = [
   },
   {
     on: "scheduled",
-    can: { select: [...about, "due_at"] },
+    can: { select: [...messageColumns, "due_at"] },
     why: "finds what is sent later, without its data",
   },
   { on: "outbox", can: { insert: "all", select: "all" }, why: "sends again what is in the archive" },

@@ -2,11 +2,11 @@ import { SagaboxError } from "../../errors/index.ts";
 import { roleNames, type RoleName } from "./roles.ts";
 
 const VALID = /^[a-z_][a-z0-9_]*$/;
-const LONGEST_NAME = 63;
+const MAX_NAME_LENGTH = 63;
 
 /** The names in the database, quoted. Roles belong to the whole server, so each installation may have its own prefix. */
-export function quotedRoles(prefix: string): Readonly<Record<RoleName, string>> {
-  const longest = LONGEST_NAME - Math.max(...roleNames.map((name) => name.length));
+export function quoteRoles(prefix: string): Readonly<Record<RoleName, string>> {
+  const longest = MAX_NAME_LENGTH - Math.max(...roleNames.map((name) => name.length));
   if (!VALID.test(prefix) || prefix.length > longest || prefix.startsWith("pg_")) {
     throw new SagaboxError(
       "OPTIONS_INVALID",

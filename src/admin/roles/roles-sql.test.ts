@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { seededRandom } from "../../../test/support/seeded-random.ts";
-import { roleNames, roles, rightsOf } from "./roles.ts";
-import { quotedRoles } from "./role-names.ts";
+import { roleNames, roles, rightsForRole } from "./roles.ts";
+import { quoteRoles } from "./role-names.ts";
 import { rolesSql } from "./roles-sql.ts";
 
 test.each(["", "Sagabox_", "pg_box_", '"', "a'b", "a b", "a;drop", "1a", "ä", "a".repeat(56), "a\n", "a\0"])(
@@ -21,7 +21,7 @@ test("SEC-13: of 100,000 prefixes only plain names get through, each quoted whol
     const length = Math.floor(random() * 8);
     const prefix = Array.from({ length }, () => letters[Math.floor(random() * letters.length)]).join("");
     try {
-      expect(quotedRoles(prefix).owner).toBe(`"${prefix}owner"`);
+      expect(quoteRoles(prefix).owner).toBe(`"${prefix}owner"`);
       expect(prefix).toMatch(/^(?!pg_)[a-z_][a-z0-9_]*$/);
       accepted++;
     } catch (error) {
@@ -45,7 +45,9 @@ test("SEC-35: the statistics of the whole server are offered to operators, and g
 });
 
 test("SEC-35: a plain writer inserts, and reads nothing but ids and keys it seals with", () => {
-  const reads = [...rightsOf("writer")].filter(([, can]) => can.select !== undefined).map(([name]) => name);
+  const reads = [...rightsForRole("writer")]
+    .filter(([, can]) => can.select !== undefined)
+    .map(([name]) => name);
   expect(reads.toSorted()).toEqual(
     [
       "blob",
@@ -60,21 +62,21 @@ test("SEC-35: a plain writer inserts, and reads nothing but ids and keys it seal
     ].toSorted(),
   );
   for (const table of ["message", "scheduled", "published_id"] as const) {
-    expect(rightsOf("writer").get(table)).toEqual({
+    expect(rightsForRole("writer").get(table)).toEqual({
       insert: "all",
       select: table === "message" ? ["id", "seq"] : ["id"],
     });
   }
-  const removes = [...rightsOf("writer")].filter(([, can]) => can.delete !== undefined);
+  const removes = [...rightsForRole("writer")].filter(([, can]) => can.delete !== undefined);
   expect(removes).toEqual([]);
-  expect(rightsOf("writer", ["optimistic"]).get("outbox")?.delete).toBe("all");
+  expect(rightsForRole("writer", ["optimistic"]).get("outbox")?.delete).toBe("all");
 });
 
 test("every right has a reason, and nobody but the owner may truncate or change what is written once", () => {
   for (const name of roleNames) {
     for (const { why } of roles[name].grants) expect(why.length).toBeGreaterThan(5);
     for (const table of ["message", "receipt", "saga_audit_log", "audit_log", "audit_seal"] as const) {
-      const can = rightsOf(name, ["optimistic", "overflow"]).get(table) ?? {};
+      const can = rightsForRole(name, ["optimistic", "overflow"]).get(table) ?? {};
       expect([can.update, can.delete], `${name} on ${table}`).toEqual([undefined, undefined]);
     }
   }

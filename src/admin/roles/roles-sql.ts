@@ -1,7 +1,7 @@
-import { quotedSchema } from "../../storage/index.ts";
+import { quoteSchema } from "../../storage/index.ts";
 import { rightsByObject, type Extra } from "./grant.ts";
 import { schemaObjects } from "./objects.ts";
-import { quotedRoles } from "./role-names.ts";
+import { quoteRoles } from "./role-names.ts";
 import { roleNames, roles } from "./roles.ts";
 import { grantLine, rolesScript } from "./statements.ts";
 
@@ -14,8 +14,8 @@ export interface RolesOptions {
 
 /** The SQL that makes the roles and gives them their rights, no more and no less. Running it again is harmless. */
 export function rolesSql({ schema, prefix = "sagabox_", extras = [] }: RolesOptions): string {
-  const quoted = quotedSchema(schema);
-  const names = quotedRoles(prefix);
+  const quoted = quoteSchema(schema);
+  const names = quoteRoles(prefix);
   const grants = roleNames.flatMap((role) => {
     const own = roles[role].grants.filter(({ only }) => only === undefined || extras.includes(only));
     return [...rightsByObject(own)].map(([on, can]) =>

@@ -1,8 +1,8 @@
 import { expect, test, vi } from "vitest";
-import { rolesHouse } from "../../../test/support/roles-house.ts";
+import { rolesHarness } from "../../../test/support/roles-harness.ts";
 import type { Extra, Rights } from "./grant.ts";
 import { schemaObjects, type ObjectName } from "./objects.ts";
-import { rightsOf, roleNames } from "./roles.ts";
+import { rightsForRole, roleNames } from "./roles.ts";
 import { rolesSql } from "./roles-sql.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -10,7 +10,7 @@ vi.setConfig({ testTimeout: 60_000 });
 const names = Object.keys(schemaObjects) as ObjectName[];
 
 test("G10: everything in the schema has an entry, and every entry is in the schema", async () => {
-  const { pool } = await rolesHouse();
+  const { pool } = await rolesHarness();
   const { rows } = await pool.query<{ name: string; kind: string }>(
     `select relname as name, case relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end as kind
        from pg_class as class
@@ -57,7 +57,7 @@ test.each<{ extras: Extra[] }>([
   { extras: ["optimistic"] },
   { extras: ["optimistic", "overflow"] },
 ])("SEC-35: each role holds the rights in the table and no other ($extras)", async ({ extras }) => {
-  const { pool, prefix } = await rolesHouse(extras);
+  const { pool, prefix } = await rolesHarness(extras);
   await pool.query(
     "create table sagabox.message_20990101 partition of sagabox.message for values from ('2099-01-01') to ('2099-01-02')",
   );
@@ -70,7 +70,7 @@ test.each<{ extras: Extra[] }>([
       held.set(`${role} ${name}`, { ...held.get(`${role} ${name}`), [privilege]: extent });
   }
   const wanted = others.flatMap((role) =>
-    [...rightsOf(role, extras)].map(([name, rights]) => [`${role} ${name}`, sorted(rights)] as const),
+    [...rightsForRole(role, extras)].map(([name, rights]) => [`${role} ${name}`, sorted(rights)] as const),
   );
   expect(rows.length).toBeGreaterThan(others.length * names.length);
   expect(Object.fromEntries(held)).toEqual(Object.fromEntries(wanted));
@@ -86,7 +86,7 @@ function sorted(rights: Rights): Record<string, unknown> {
 }
 
 test("SEC-38: nobody in particular may do anything, and no function runs with a foreign search_path", async () => {
-  const { pool, as } = await rolesHouse();
+  const { pool, as } = await rolesHarness();
   const { rows } = await pool.query(
     `select proname, proacl::text as acl, proconfig::text as config, prosecdef from pg_proc
       where pronamespace = 'sagabox'::regnamespace`,
@@ -110,7 +110,7 @@ test("SEC-38: nobody in particular may do anything, and no function runs with a 
 });
 
 test("G10: the script may be run again and takes back what is no longer in the list", async () => {
-  const { pool, prefix, as } = await rolesHouse(["optimistic"]);
+  const { pool, prefix, as } = await rolesHarness(["optimistic"]);
   const writer = await as("writer");
   await pool.query(`grant select on sagabox.message to "${prefix}writer"`);
   await writer.query("select data from sagabox.message");
@@ -121,7 +121,7 @@ test("G10: the script may be run again and takes back what is no longer in the l
 });
 
 test("G10: all that the migrations made belongs to the owner, whoever ran them", async () => {
-  const { pool, prefix } = await rolesHouse();
+  const { pool, prefix } = await rolesHarness();
   const { rows } = await pool.query(
     `select distinct relowner::regrole::text as owner from pg_class where relnamespace = 'sagabox'::regnamespace
      union select proowner::regrole::text from pg_proc where pronamespace = 'sagabox'::regnamespace

@@ -29,7 +29,7 @@ export interface Role {
   readonly grants: readonly Grant[];
 }
 
-const migrated: Grant = {
+const migrationGrant: Grant = {
   on: "schema_migration",
   can: { select: "all" },
   why: "finds out whether the schema is new enough",
@@ -47,13 +47,13 @@ export const roles: Readonly<Record<RoleName, Role>> = {
     who: "services that publish",
     still: "flood the outbox, send any message in anybody's name, and learn the ids of all",
     includes: [],
-    grants: [migrated, ...writerGrants],
+    grants: [migrationGrant, ...writerGrants],
   },
   relay: {
     who: 'workers with `parts: ["relay"]`',
     still: "read every message, and delete from the outbox what was not sent",
     includes: [],
-    grants: [migrated, ...relayGrants],
+    grants: [migrationGrant, ...relayGrants],
   },
   consumer: {
     who: 'workers with `parts: ["consumers"]`, and services that wait for replies',
@@ -77,7 +77,7 @@ export const roles: Readonly<Record<RoleName, Role>> = {
     who: "people and dashboards that look",
     still: "learn how much of what happens when",
     includes: [],
-    grants: [migrated, ...viewerGrants],
+    grants: [migrationGrant, ...viewerGrants],
   },
   operator: {
     who: "people who decide about dead letters and sagas",
@@ -94,12 +94,15 @@ export const roles: Readonly<Record<RoleName, Role>> = {
 };
 
 /** Everything a role may do, what it has from others included. The owner needs no grants. */
-export function grantsOf(role: RoleName, extras: readonly Extra[] = []): readonly Grant[] {
+export function listGrants(role: RoleName, extras: readonly Extra[] = []): readonly Grant[] {
   const { includes, grants } = roles[role];
   const own = grants.filter(({ only }) => only === undefined || extras.includes(only));
-  return [...includes.flatMap((other) => grantsOf(other, extras)), ...own];
+  return [...includes.flatMap((other) => listGrants(other, extras)), ...own];
 }
 
-export function rightsOf(role: RoleName, extras: readonly Extra[] = []): ReadonlyMap<ObjectName, Rights> {
-  return rightsByObject(grantsOf(role, extras));
+export function rightsForRole(
+  role: RoleName,
+  extras: readonly Extra[] = [],
+): ReadonlyMap<ObjectName, Rights> {
+  return rightsByObject(listGrants(role, extras));
 }

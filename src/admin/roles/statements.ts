@@ -1,4 +1,4 @@
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 import type { Privilege, Rights } from "./grant.ts";
 import type { ObjectKind } from "./objects.ts";
 
@@ -109,7 +109,7 @@ export interface WantedRight {
 
 export const rightsStatements = {
   // Of a list of rights, those that the role of this session lacks. What a later version has not made yet lacks nothing.
-  lacking: statement(
+  lacking: defineStatement(
     "sagabox.roles.lacking",
     `select wanted.name, wanted.privilege, wanted."column", current_user as role
        from json_to_recordset($2::json) as wanted (kind text, name text, privilege text, "column" text)
@@ -128,7 +128,7 @@ export const rightsStatements = {
                    where class.relnamespace = $1::text::regnamespace and class.relname = wanted.name)
               end, true)`,
   ),
-  owns: statement(
+  owns: defineStatement(
     "sagabox.roles.owns",
     `select pg_has_role(class.relowner, 'USAGE') as owns, current_user as role
        from pg_class as class

@@ -1,7 +1,7 @@
 import { inboxEngine, receiveOnce } from "../../inbox/index.ts";
 import { randomToken, systemClock } from "../../runtime/index.ts";
 import type { Database } from "../../storage/index.ts";
-import { timed, type MeasureOptions } from "./measure.ts";
+import { measureBatches, type MeasureOptions } from "./measure.ts";
 import type { Handling } from "./propose.ts";
 
 /** Far longer than a handler without work can take. */
@@ -18,7 +18,7 @@ export async function measureHandling(
 ): Promise<Handling> {
   const engine = inboxEngine({ database, schema });
   const work = { concurrency, untilMs: systemClock.monotonicMs() + forMs, signal };
-  const handled = await timed(work, async () => {
+  const handled = await measureBatches(work, async () => {
     const id = randomToken();
     const message = { id, consumer: "tune", topic: "tune", type: "tune.measured", payload: null };
     await receiveOnce(engine, { ...message, expiresAt: null, deadlineMs: DEADLINE_MS }, () => undefined);

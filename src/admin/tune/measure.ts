@@ -1,12 +1,12 @@
-import { claimParams, placesOf, readOf, readStatements, type ClaimedLane } from "../../lanes/index.ts";
-import { laneOf, streamOf } from "../../message/index.ts";
+import { claimParams, rowKeyParams, parseRead, readStatements, type ClaimedLane } from "../../lanes/index.ts";
+import { laneFor, streamFor } from "../../message/index.ts";
 import { OutboxWriter, settleStatements, type Outgoing } from "../../outbox/index.ts";
 import { randomToken, systemClock } from "../../runtime/index.ts";
 import {
-  quotedSchema,
+  quoteSchema,
   settlingPlans,
   steadyPlans,
-  textArray,
+  toArrayLiteral,
   type Database,
   type Session,
 } from "../../storage/index.ts";
@@ -52,19 +52,19 @@ export async function measure(
   schema: string,
   { batchSize, concurrency, forMs, signal }: MeasureOptions,
 ): Promise<Measurement> {
-  await database.run(scratchStatements(quotedSchema(schema)).empty);
+  await database.run(scratchStatements(quoteSchema(schema)).empty);
   const writer = new OutboxWriter(schema, silentObserver);
   const work = { concurrency, untilMs: systemClock.monotonicMs() + forMs / 2, signal };
-  const write = await timed(work, async () => {
-    await writer.write(database, Array.from({ length: batchSize }, anOutgoing));
+  const write = await measureBatches(work, async () => {
+    await writer.write(database, Array.from({ length: batchSize }, createOutgoing));
     return batchSize;
   });
   const drains = connections.slice(0, concurrency).map((pair, n) => {
     const lanes = Array.from({ length: LANES }, (_, lane) => lane).filter((lane) => lane % concurrency === n);
-    return drainOf(schema, lanes, batchSize, pair);
+    return createDrain(schema, lanes, batchSize, pair);
   });
   const later = { ...work, untilMs: systemClock.monotonicMs() + forMs / 2 };
-  const drain = await timed(later, (n) => drains[n]?.() ?? Promise.resolve(0));
+  const drain = await measureBatches(later, (n) => drains[n]?.() ?? Promise.resolve(0));
   return { batchSize, concurrency, write, drain };
 }
 
@@ -75,7 +75,7 @@ interface Work {
 }
 
 /** So many loops at once, until the time is over or nothing is left. */
-export async function timed(
+export async function measureBatches(
   { concurrency, untilMs, signal }: Work,
   batch: (n: number) => Promise<number>,
 ): Promise<Speed> {
@@ -97,42 +97,42 @@ export async function timed(
 }
 
 /** What a relay does with its lanes, without a transport in between. */
-function drainOf(
+function createDrain(
   schema: string,
   lanes: readonly number[],
   batchSize: number,
   { reading, settling }: Connections,
 ): () => Promise<number> {
-  const quoted = quotedSchema(schema);
+  const quoted = quoteSchema(schema);
   const [{ fetchWhole }, { sent }] = [readStatements(quoted, "outbox"), settleStatements(quoted)];
   const marks = new Map(lanes.map((lane) => [lane, 0]));
-  const dayOf = (days: number): string =>
+  const formatDay = (days: number): string =>
     new Date(systemClock.wallMs() + days * 86_400_000).toISOString().slice(0, 10);
   const claim = (lane: number): ClaimedLane => ({ lane, fence: 1, token: "tune" });
   return async () => {
     const { rows: raw } = await reading.run<never>(fetchWhole, [
-      textArray(lanes),
-      textArray(lanes.map((lane) => marks.get(lane) ?? 0)),
+      toArrayLiteral(lanes),
+      toArrayLiteral(lanes.map((lane) => marks.get(lane) ?? 0)),
       "{}",
       "{}",
       "{}",
       Math.max(1, Math.ceil(batchSize / 2)),
       batchSize,
-      dayOf(-1),
-      dayOf(1),
+      formatDay(-1),
+      formatDay(1),
     ]);
-    const rows = readOf(raw, { still: () => true, origin: { atMs: 0, server: undefined } }).rows.map(
+    const rows = parseRead(raw, { still: () => true, origin: { atMs: 0, server: undefined } }).rows.map(
       ({ row }) => row,
     );
     if (rows.length === 0) return 0;
     for (const { lane, seq } of rows) marks.set(lane, Math.max(marks.get(lane) ?? 0, seq));
     const claims = [...new Set(rows.map(({ lane }) => lane))].toSorted((a, b) => a - b).map(claim);
-    await settling.run(sent, [...claimParams(claims), ...placesOf(rows), "tune"]);
+    await settling.run(sent, [...claimParams(claims), ...rowKeyParams(rows), "tune"]);
     return rows.length;
   };
 }
 
-function anOutgoing(): Outgoing {
+function createOutgoing(): Outgoing {
   const id = randomToken();
   const message = {
     id,
@@ -154,5 +154,5 @@ function anOutgoing(): Outgoing {
     priority: 5,
   } as const;
   const plain = { maxAttempts: 10, holdsOnDeath: false, strict: false, ttlMs: null, schedule: null };
-  return { message, lane: laneOf(id), stream: streamOf("tune", id), ...plain, ownId: false, flush: false };
+  return { message, lane: laneFor(id), stream: streamFor("tune", id), ...plain, ownId: false, flush: false };
 }

@@ -1,6 +1,13 @@
 import { expect, test } from "vitest";
 import { environmentVariables } from "../../options/index.ts";
-import { chosenHandling, chosenOf, percentile, propose, type Handling, type Measurement } from "./propose.ts";
+import {
+  chooseHandling,
+  chooseMeasurement,
+  percentile,
+  propose,
+  type Handling,
+  type Measurement,
+} from "./propose.ts";
 import { tuneBatchSizes, tuneHandlers } from "./tune.ts";
 
 const measured = (batchSize: number, concurrency: number, perSecond: number): Measurement => {
@@ -15,9 +22,9 @@ const machine = { cores: 4, sameMachine: true, usableConnections: 97 };
 
 test("G11: the smallest setting within five per cent of the fastest is proposed", () => {
   const all = [measured(10, 1, 500), measured(100, 1, 950), measured(500, 1, 960), measured(500, 8, 1_000)];
-  expect(chosenOf(all)).toMatchObject({ batchSize: 100, concurrency: 1 });
-  expect(chosenOf([measured(100, 1, 940), measured(50, 2, 1_000)])).toMatchObject({ batchSize: 50 });
-  expect(chosenOf([])).toBeUndefined();
+  expect(chooseMeasurement(all)).toMatchObject({ batchSize: 100, concurrency: 1 });
+  expect(chooseMeasurement([measured(100, 1, 940), measured(50, 2, 1_000)])).toMatchObject({ batchSize: 50 });
+  expect(chooseMeasurement([])).toBeUndefined();
 });
 
 test("G11: proposals carry their figures, and two workers are the least", () => {
@@ -42,10 +49,10 @@ test("G11: proposals carry their figures, and two workers are the least", () => 
 });
 
 test("G11: as few handlers as come within five per cent of the fastest are proposed, however many that are", () => {
-  expect(chosenHandling([handled(40, 1_000), handled(20, 960), handled(10, 900)])).toMatchObject({
+  expect(chooseHandling([handled(40, 1_000), handled(20, 960), handled(10, 900)])).toMatchObject({
     concurrency: 20,
   });
-  expect(chosenHandling([])).toBeUndefined();
+  expect(chooseHandling([])).toBeUndefined();
 });
 
 test("G11: what is measured reaches beyond what holds without it, so that a default can be found too small", () => {

@@ -37,7 +37,7 @@ export interface Machine {
 const TOLERANCE = 0.05;
 
 /** Pure. The smallest setting within 5 % of the fastest: more would only cost memory, latency and connections. */
-export function chosenOf(measured: readonly Measurement[]): Measurement | undefined {
+export function chooseMeasurement(measured: readonly Measurement[]): Measurement | undefined {
   const best = Math.max(0, ...measured.map(({ drain }) => drain.perSecond));
   return measured
     .filter(({ drain }) => drain.perSecond >= best * (1 - TOLERANCE))
@@ -45,15 +45,15 @@ export function chosenOf(measured: readonly Measurement[]): Measurement | undefi
 }
 
 /** Pure. Fewer handlers need fewer connections, so the same holds for them. */
-export function chosenHandling(measured: readonly Handling[]): Handling | undefined {
+export function chooseHandling(measured: readonly Handling[]): Handling | undefined {
   const best = Math.max(0, ...measured.map(({ handled }) => handled.perSecond));
   return measured
     .filter(({ handled }) => handled.perSecond >= best * (1 - TOLERANCE))
     .toSorted((a, b) => a.concurrency - b.concurrency)[0];
 }
 
-function handlersOf(handling: readonly Handling[]): readonly Proposal[] {
-  const chosen = chosenHandling(handling);
+function proposeHandlers(handling: readonly Handling[]): readonly Proposal[] {
+  const chosen = chooseHandling(handling);
   if (chosen === undefined) return [];
   return [
     {
@@ -71,8 +71,8 @@ export function propose(
   handling: readonly Handling[],
   machine: Machine,
 ): readonly Proposal[] {
-  const chosen = chosenOf(measured);
-  if (chosen === undefined) return handlersOf(handling);
+  const chosen = chooseMeasurement(measured);
+  if (chosen === undefined) return proposeHandlers(handling);
   const { batchSize, concurrency, drain, write } = chosen;
   const best = Math.max(...measured.map((one) => one.drain.perSecond));
   const share = Math.round((drain.perSecond / best) * 100);
@@ -83,7 +83,7 @@ export function propose(
       value: String(batchSize),
       why: `${Math.round(drain.perSecond)} messages/s, ${share} % of the fastest, with ${drain.p95Ms.toFixed(1)} ms for a batch (p95)`,
     },
-    ...handlersOf(handling),
+    ...proposeHandlers(handling),
     {
       setting: "workers",
       value: String(Math.max(2, concurrency)),

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../../test/support/cli-in-process.ts";
 import { temporaryDatabase } from "../../../test/support/database.ts";
-import { rolesHouse } from "../../../test/support/roles-house.ts";
+import { rolesHarness } from "../../../test/support/roles-harness.ts";
 import { pgDatabase } from "../../storage/index.ts";
 import { tune } from "./tune.ts";
 
@@ -56,7 +56,7 @@ test("G11: stopped in the middle it says so, and drops its schema all the same",
 });
 
 test("G11: who may not create schemas is told so before anything is done", async () => {
-  const { as } = await rolesHouse();
+  const { as } = await rolesHarness();
   await expect(tune(pgDatabase(await as("relay")), { cores: 1 })).rejects.toMatchObject({
     code: "STORAGE_PERMISSION_DENIED",
   });

@@ -1,7 +1,7 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { wholeNumber } from "../../options/index.ts";
 import { randomToken } from "../../runtime/index.ts";
-import { migrateUp, quotedSchema, type Database } from "../../storage/index.ts";
+import { migrateUp, quoteSchema, type Database } from "../../storage/index.ts";
 import { measure, openConnections, type Connections } from "./measure.ts";
 import { measureHandling } from "./measure-handling.ts";
 import { propose, type Handling, type Machine, type Measurement, type Proposal } from "./propose.ts";
@@ -45,7 +45,7 @@ export interface TuneReport {
 export async function tune(database: Database, options: TuneOptions): Promise<TuneReport> {
   const { batchSizes = tuneBatchSizes, concurrencies = tuneConcurrencies, signal } = options;
   const seconds = wholeNumber("tune: seconds", options.seconds ?? 60, { min: 1, max: 3_600 });
-  const server = await serverOf(database);
+  const server = await readServer(database);
   const schema = `sagabox_tune_${randomToken()
     .replaceAll(/[^a-z0-9]/gi, "")
     .toLowerCase()
@@ -56,33 +56,33 @@ export async function tune(database: Database, options: TuneOptions): Promise<Tu
   const most = Math.min(database.size, Math.floor(server.usable / 2));
   const handlers = (options.handlers ?? tuneHandlers).filter((count) => count <= most);
   const total = settings.length + handlers.length;
-  const stopped = (): boolean => signal?.aborted === true;
+  const isStopped = (): boolean => signal?.aborted === true;
   const forMs = (seconds * 1_000) / total;
   const measurements: Measurement[] = [];
   const handling: Handling[] = [];
-  const sql = scratchStatements(quotedSchema(schema));
+  const sql = scratchStatements(quoteSchema(schema));
   const connections: Connections[] = [];
   try {
     await migrateUp(database, schema);
     await database.run(sql.own);
     connections.push(...(await openConnections(database, Math.max(...concurrencies))));
     for (const setting of settings) {
-      if (stopped()) break;
+      if (isStopped()) break;
       const measured = await measure(database, connections, schema, { ...setting, forMs, signal });
-      if (stopped()) break; // cut short, so it says nothing
+      if (isStopped()) break; // cut short, so it says nothing
       measurements.push(measured);
       options.onMeasured?.(measurements.length, total, measured);
     }
-    release(connections.splice(0));
+    releaseConnections(connections.splice(0));
     for (const concurrency of handlers) {
-      if (stopped()) break;
+      if (isStopped()) break;
       const measured = await measureHandling(database, schema, { concurrency, forMs, signal });
-      if (stopped()) break;
+      if (isStopped()) break;
       handling.push(measured);
       options.onMeasured?.(measurements.length + handling.length, total, measured);
     }
   } finally {
-    release(connections);
+    releaseConnections(connections);
     await database.run(sql.drop);
   }
   const finished = measurements.length + handling.length === total;
@@ -94,7 +94,7 @@ export async function tune(database: Database, options: TuneOptions): Promise<Tu
   return { schema, finished, measurements, handling, proposals: propose(measurements, handling, machine) };
 }
 
-function release(connections: readonly Connections[]): void {
+function releaseConnections(connections: readonly Connections[]): void {
   for (const { reading, settling } of connections) {
     reading.release(true);
     settling.release(true);
@@ -108,7 +108,7 @@ interface Server {
   readonly usable: number;
 }
 
-async function serverOf(database: Database): Promise<Server> {
+async function readServer(database: Database): Promise<Server> {
   const { rows } = await database.run<Server>(serverStatements.mayCreate);
   const [server] = rows;
   if (server?.allowed === true) return server;

@@ -43,7 +43,7 @@ const KNOWN = ["bucket", "prefix", "id", "client", "region", "endpoint", "forceP
 const PREFIX = /^(?:[A-Za-z0-9][A-Za-z0-9_.-]*\/)*$/;
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
-export function s3Settings(options: S3StoreOptions): S3Settings {
+export function readS3Settings(options: S3StoreOptions): S3Settings {
   rejectUnknownKeys("s3Store", options, KNOWN);
   const { endpoint, region, credentials, client } = options;
   const id = options.id ?? "s3";

@@ -1,8 +1,8 @@
 import type * as Sdk from "@aws-sdk/client-s3";
 import { ClientLoader } from "../../transport/index.ts";
 import { blobMissing, storeFull, type BlobPage, type BlobStore, type StoredBlob } from "../blob-store.ts";
-import { resized } from "../bytes.ts";
-import { assertSafe, s3Settings, type S3Settings, type S3StoreOptions } from "./s3-options.ts";
+import { resizeChunks } from "../bytes.ts";
+import { assertSafe, readS3Settings, type S3Settings, type S3StoreOptions } from "./s3-options.ts";
 import { UnfinishedUploads } from "./unfinished-uploads.ts";
 
 interface Part {
@@ -12,14 +12,14 @@ interface Part {
 
 /** The least that S3 takes for a part: a slow line is to get one through before the store counts as hanging. */
 const PART_BYTES = 5 * 1_048_576;
-const MOST_AT_ONCE = 1_000;
+const MAX_KEYS_PER_DELETE = 1_000;
 /** How a cursor begins: what is listed there. */
 const OBJECTS = "objects:";
 const UPLOADS = "uploads:";
 
 /** Amazon S3, or anything that speaks like it. Needs the package @aws-sdk/client-s3. */
 export function s3Store(options: S3StoreOptions): BlobStore {
-  return new S3Store(s3Settings(options));
+  return new S3Store(readS3Settings(options));
 }
 
 class S3Store implements BlobStore {
@@ -39,57 +39,57 @@ class S3Store implements BlobStore {
 
   // Parts are whole buffers: a body of unknown length would be framed in a way that not every server understands.
   async put(key: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const pieces = resized(bytes, PART_BYTES);
+    const pieces = resizeChunks(bytes, PART_BYTES);
     const first = await pieces.next();
     const second = await pieces.next();
     if (first.done === true) return;
     await this.#attempt(key, () =>
       second.done === true
         ? this.#putWhole(key, first.value, signal)
-        : this.#putParts(key, joined(first.value, second.value, pieces), signal),
+        : this.#putParts(key, prependChunks(first.value, second.value, pieces), signal),
     );
   }
 
   async get(key: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    const client = await this.#connected();
+    const client = await this.#getClient();
     const { GetObjectCommand } = this.#loader.client;
     const found = await this.#attempt(key, () =>
-      client.send(new GetObjectCommand(this.#object(key)), { abortSignal: signal }),
+      client.send(new GetObjectCommand(this.#toObject(key)), { abortSignal: signal }),
     );
     if (found.Body === undefined) throw blobMissing(key);
     return found.Body as unknown as AsyncIterable<Uint8Array>;
   }
 
   async delete(keys: readonly string[], signal: AbortSignal): Promise<void> {
-    const client = await this.#connected();
+    const client = await this.#getClient();
     const { DeleteObjectsCommand } = this.#loader.client;
     const names = keys.map((key) => this.#settings.prefix + key);
-    for (let at = 0; at < names.length; at += MOST_AT_ONCE) {
-      const some = names.slice(at, at + MOST_AT_ONCE).map((name) => ({ Key: name }));
+    for (let at = 0; at < names.length; at += MAX_KEYS_PER_DELETE) {
+      const some = names.slice(at, at + MAX_KEYS_PER_DELETE).map((name) => ({ Key: name }));
       const command = new DeleteObjectsCommand({
         Bucket: this.#settings.bucket,
         Delete: { Objects: some, Quiet: true },
       });
       const { Errors: [failed] = [] } = await client.send(command, { abortSignal: signal });
-      if (failed !== undefined) throw named(failed.Code ?? "DeleteFailed");
+      if (failed !== undefined) throw namedError(failed.Code ?? "DeleteFailed");
     }
-    await this.#unfinished(client).abort(names, signal);
+    await this.#createUnfinishedUploads(client).abort(names, signal);
   }
 
   // First the objects, then what is none yet.
   async list(prefix: string, cursor: string | undefined, signal: AbortSignal): Promise<BlobPage> {
-    const client = await this.#connected();
+    const client = await this.#getClient();
     const begin = this.#settings.prefix + prefix;
-    if (cursor?.startsWith(UPLOADS) !== true) return this.#objects(client, begin, cursor, signal);
-    const { uploads, next } = await this.#unfinished(client).page(
+    if (cursor?.startsWith(UPLOADS) !== true) return this.#listObjects(client, begin, cursor, signal);
+    const { uploads, next } = await this.#createUnfinishedUploads(client).listPage(
       begin,
       cursor.slice(UPLOADS.length),
       signal,
     );
-    return { blobs: this.#ours(uploads), next: next === undefined ? undefined : UPLOADS + next };
+    return { blobs: this.#removePrefix(uploads), next: next === undefined ? undefined : UPLOADS + next };
   }
 
-  async #objects(
+  async #listObjects(
     client: Sdk.S3Client,
     begin: string,
     cursor: string | undefined,
@@ -99,7 +99,7 @@ class S3Store implements BlobStore {
     const command = new ListObjectsV2Command({
       Bucket: this.#settings.bucket,
       Prefix: begin,
-      MaxKeys: MOST_AT_ONCE,
+      MaxKeys: MAX_KEYS_PER_DELETE,
       ...(cursor === undefined ? {} : { ContinuationToken: cursor.slice(OBJECTS.length) }),
     });
     const { Contents = [], NextContinuationToken: next } = await client.send(command, {
@@ -108,23 +108,23 @@ class S3Store implements BlobStore {
     const blobs = Contents.flatMap(({ Key: key, LastModified: storedAt }) =>
       key === undefined || storedAt === undefined ? [] : [{ key, storedAt }],
     );
-    return { blobs: this.#ours(blobs), next: next === undefined ? UPLOADS : OBJECTS + next };
+    return { blobs: this.#removePrefix(blobs), next: next === undefined ? UPLOADS : OBJECTS + next };
   }
 
-  #ours(found: readonly StoredBlob[]): readonly StoredBlob[] {
+  #removePrefix(found: readonly StoredBlob[]): readonly StoredBlob[] {
     const { length } = this.#settings.prefix;
     return found.map(({ key, storedAt }) => ({ key: key.slice(length), storedAt }));
   }
 
-  #unfinished(client: Sdk.S3Client): UnfinishedUploads {
+  #createUnfinishedUploads(client: Sdk.S3Client): UnfinishedUploads {
     return new UnfinishedUploads({ sdk: this.#loader.client, client, bucket: this.#settings.bucket });
   }
 
   async #putWhole(key: string, body: Uint8Array, signal: AbortSignal): Promise<void> {
-    const client = await this.#connected();
+    const client = await this.#getClient();
     const { PutObjectCommand } = this.#loader.client;
     const command = new PutObjectCommand({
-      ...this.#object(key),
+      ...this.#toObject(key),
       Body: body,
       ContentLength: body.byteLength,
       ContentType: "application/octet-stream",
@@ -133,9 +133,9 @@ class S3Store implements BlobStore {
   }
 
   async #putParts(key: string, pieces: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const client = await this.#connected();
+    const client = await this.#getClient();
     const { CreateMultipartUploadCommand, CompleteMultipartUploadCommand } = this.#loader.client;
-    const place = this.#object(key);
+    const place = this.#toObject(key);
     const begun = await client.send(new CreateMultipartUploadCommand(place), { abortSignal: signal });
     const upload = { ...place, UploadId: begun.UploadId };
     try {
@@ -146,7 +146,7 @@ class S3Store implements BlobStore {
       const whole = new CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts: parts } });
       await client.send(whole, { abortSignal: signal });
     } catch (error) {
-      await this.#giveUp(upload);
+      await this.#abortUpload(upload);
       throw error;
     }
   }
@@ -157,7 +157,7 @@ class S3Store implements BlobStore {
     body: Uint8Array,
     signal: AbortSignal,
   ): Promise<Part> {
-    const client = await this.#connected();
+    const client = await this.#getClient();
     const { UploadPartCommand } = this.#loader.client;
     const command = new UploadPartCommand({
       ...upload,
@@ -170,20 +170,20 @@ class S3Store implements BlobStore {
   }
 
   // What cannot even be given up is listed as long as it is there, and swept away after the grace.
-  async #giveUp(upload: { Bucket: string; Key: string; UploadId: string | undefined }): Promise<void> {
-    const client = await this.#connected();
+  async #abortUpload(upload: { Bucket: string; Key: string; UploadId: string | undefined }): Promise<void> {
+    const client = await this.#getClient();
     const { AbortMultipartUploadCommand } = this.#loader.client;
     await client
       .send(new AbortMultipartUploadCommand(upload), { abortSignal: AbortSignal.timeout(5_000) })
       .catch(() => undefined);
   }
 
-  #object(key: string): { Bucket: string; Key: string } {
+  #toObject(key: string): { Bucket: string; Key: string } {
     const { bucket, prefix } = this.#settings;
     return { Bucket: bucket, Key: prefix + key };
   }
 
-  #connected(): Promise<Sdk.S3Client> {
+  #getClient(): Promise<Sdk.S3Client> {
     this.#client ??= this.#connect().catch((error: unknown) => {
       this.#client = undefined;
       throw error;
@@ -212,7 +212,7 @@ class S3Store implements BlobStore {
   }
 }
 
-async function* joined(
+async function* prependChunks(
   first: Uint8Array,
   second: Uint8Array,
   rest: AsyncIterable<Uint8Array>,
@@ -222,6 +222,6 @@ async function* joined(
   yield* rest;
 }
 
-function named(name: string): Error {
+function namedError(name: string): Error {
   return Object.assign(new Error(`S3 answered ${name}.`), { name });
 }

@@ -17,7 +17,7 @@ interface Marker {
   readonly UploadIdMarker?: string | undefined;
 }
 
-interface Place {
+interface BucketClient {
   readonly sdk: typeof Sdk;
   readonly client: Sdk.S3Client;
   readonly bucket: string;
@@ -26,19 +26,19 @@ interface Place {
 /** Few enough that giving them all up is no long silence. */
 const PAGE = 100;
 const AT_ONCE = 10;
-const NOT_SPOKEN = new Set(["NotImplemented", "MethodNotAllowed"]);
+const UNSUPPORTED_ERRORS = new Set(["NotImplemented", "MethodNotAllowed"]);
 
 /** What a process that died, or could not even say that it gives up, left of large uploads. No list of objects shows it. */
 export class UnfinishedUploads {
-  readonly #place: Place;
+  readonly #bucket: BucketClient;
 
-  constructor(place: Place) {
-    this.#place = place;
+  constructor(place: BucketClient) {
+    this.#bucket = place;
   }
 
   /** A server that does not know the question keeps nothing that could be asked for. */
-  async page(prefix: string, cursor: string, signal: AbortSignal): Promise<UploadPage> {
-    const { sdk, client, bucket } = this.#place;
+  async listPage(prefix: string, cursor: string, signal: AbortSignal): Promise<UploadPage> {
+    const { sdk, client, bucket } = this.#bucket;
     const after = cursor === "" ? {} : (JSON.parse(cursor) as Marker);
     const command = new sdk.ListMultipartUploadsCommand({
       Bucket: bucket,
@@ -54,9 +54,9 @@ export class UnfinishedUploads {
             ? []
             : [{ key, uploadId, storedAt }],
       );
-      return { uploads, next: found.IsTruncated === true ? markerIn(found) : undefined };
+      return { uploads, next: found.IsTruncated === true ? formatMarker(found) : undefined };
     } catch (error) {
-      if (NOT_SPOKEN.has(nameOf(error))) return { uploads: [], next: undefined };
+      if (UNSUPPORTED_ERRORS.has(errorName(error))) return { uploads: [], next: undefined };
       throw error;
     }
   }
@@ -66,7 +66,7 @@ export class UnfinishedUploads {
     const wanted = new Set(keys);
     for (const folder of new Set(keys.map((key) => key.slice(0, key.lastIndexOf("/") + 1)))) {
       for (let cursor: string | undefined = ""; cursor !== undefined;) {
-        const page: UploadPage = await this.page(folder, cursor, signal);
+        const page: UploadPage = await this.listPage(folder, cursor, signal);
         await this.#abortAll(
           page.uploads.filter(({ key }) => wanted.has(key)),
           signal,
@@ -83,18 +83,18 @@ export class UnfinishedUploads {
   }
 
   async #abortOne({ key, uploadId }: UnfinishedUpload, signal: AbortSignal): Promise<void> {
-    const { sdk, client, bucket } = this.#place;
+    const { sdk, client, bucket } = this.#bucket;
     const command = new sdk.AbortMultipartUploadCommand({ Bucket: bucket, Key: key, UploadId: uploadId });
     await client.send(command, { abortSignal: signal }).catch((error: unknown) => {
-      if (nameOf(error) !== "NoSuchUpload") throw error; // else another collector was faster
+      if (errorName(error) !== "NoSuchUpload") throw error; // else another collector was faster
     });
   }
 }
 
-function markerIn({ NextKeyMarker, NextUploadIdMarker }: Sdk.ListMultipartUploadsCommandOutput): string {
+function formatMarker({ NextKeyMarker, NextUploadIdMarker }: Sdk.ListMultipartUploadsCommandOutput): string {
   return JSON.stringify({ KeyMarker: NextKeyMarker, UploadIdMarker: NextUploadIdMarker } satisfies Marker);
 }
 
-function nameOf(error: unknown): string {
+function errorName(error: unknown): string {
   return error instanceof Error ? error.name : "";
 }

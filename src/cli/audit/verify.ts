@@ -1,29 +1,29 @@
 import { sealAudit, verifyAudit, type VerifyProgress, type VerifyReport } from "../../admin/index.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
-import { json, safeLines } from "../print.ts";
-import { progress } from "../progress.ts";
-import { given } from "../saga/input.ts";
+import { jsonText, safeLines } from "../print.ts";
+import { startProgress } from "../progress.ts";
+import { dropUndefined } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
-import { onlyOptions } from "./only-options.ts";
+import { rejectOtherOptions } from "./reject-other-options.ts";
 
 export async function verify(input: CommandInput, io: Io): Promise<number> {
-  onlyOptions(input, ["anchor"]);
-  const told = progress(io, "seals");
+  rejectOtherOptions(input, ["anchor"]);
+  const told = startProgress(io, "seals");
   const onProgress = ({ seals, totalSeals, rows }: VerifyProgress): void =>
-    told.at(seals, totalSeals, `${rows} rows`);
-  const options = { ...given({ anchor: textValue(input, "anchor") }), onProgress };
+    told.update(seals, totalSeals, `${rows} rows`);
+  const options = { ...dropUndefined({ anchor: textValue(input, "anchor") }), onProgress };
   const report = await withSchema(input, io, "operator", (database, schema) =>
     verifyAudit(database, schema, options),
   ).finally(() => told.end());
-  io.out(input.values["json"] === true ? json(report) : safeLines(reportText(report)));
+  io.out(input.values["json"] === true ? jsonText(report) : safeLines(reportText(report)));
   return report.ok ? DONE : FOUND;
 }
 
 export async function seal(input: CommandInput, io: Io): Promise<number> {
-  onlyOptions(input, []);
+  rejectOtherOptions(input, []);
   const result = await withSchema(input, io, "owner", sealAudit);
-  if (input.values["json"] === true) io.out(json(result));
+  if (input.values["json"] === true) io.out(jsonText(result));
   else {
     io.out(`Sealed ${result.rows} row(s) with ${result.seals} seal(s).`);
     if (result.head !== null) io.out(`Head: ${result.head}`);

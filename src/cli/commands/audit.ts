@@ -1,4 +1,4 @@
-import { nearest } from "../../options/index.ts";
+import { findNearest } from "../../options/index.ts";
 import { list } from "../audit/list.ts";
 import { seal, verify } from "../audit/verify.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
@@ -73,7 +73,7 @@ The database is the one of DATABASE_URL.`,
 function actionProblem(action: string): string {
   const known = Object.keys(actions);
   if (action === "") return `"sagabox audit" needs one of ${known.join(", ")}.`;
-  const suggestion = nearest(action, known);
+  const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox audit" cannot do "${action}". ${hint}`;
 }

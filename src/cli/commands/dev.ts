@@ -7,7 +7,7 @@ import { every } from "../../runtime/index.ts";
 import { portValue, textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { runApp, type RunAppOptions } from "../run-app.ts";
-import { environment, schemaName, withDatabase } from "../settings.ts";
+import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 import { otherClients } from "../statements.ts";
 import { listenForStop, type StopSignals } from "../stop-signals.ts";
 
@@ -44,8 +44,8 @@ Example:
     }
     const port = portValue(input);
     const databasePort = portValue(input, "database-port", 1);
-    const env = environment(io);
-    const schema = schemaName(input, env);
+    const env = loadEnvironment(io);
+    const schema = readSchemaName(input, env);
     const stop = listenForStop(io.signals, (code) => io.exit(code));
     let server: EmbeddedPostgres | undefined;
     try {
@@ -53,7 +53,7 @@ Example:
       const url = server?.url ?? env.databaseUrl;
       const applied = await withDatabase(url, (database) => migrateSchema(database, schema)).catch(
         (error: unknown) => {
-          throw server === undefined ? withoutServer(error, io) : error;
+          throw server === undefined ? explainMissingServer(error, io) : error;
         },
       );
       io.out(`Schema "${schema}" is ready (${applied.length} migration(s) applied).`);
@@ -61,7 +61,7 @@ Example:
       io.setEnv("SAGABOX_SCHEMA", schema);
       if (env.logFormat === undefined) io.setEnv("SAGABOX_LOG_FORMAT", "pretty");
       io.out("Press Ctrl-C to stop.");
-      await untilStopped(
+      await runUntilStopped(
         input,
         {
           port: port ?? env.port ?? 8000,
@@ -96,7 +96,7 @@ async function startServer(input: CommandInput, port: number | undefined, io: Io
 }
 
 // What an earlier `dev` told people to export outlives its server.
-function withoutServer(error: unknown, { env }: Io): unknown {
+function explainMissingServer(error: unknown, { env }: Io): unknown {
   if (!isSagaboxError(error, "STORAGE_UNAVAILABLE")) return error;
   const name = (env["DATABASE_URL"] ?? "") === "" ? "DATABASE_URL_FILE" : "DATABASE_URL";
   const hint = `${name} is set, so no server was started: \`unset ${name}\` to have one.`;
@@ -109,7 +109,7 @@ function announce(server: EmbeddedPostgres, io: Io): void {
 }
 
 // As long as it is connected, another `dev` that leaves sees that the server is needed; and it hears when the server ends.
-async function besideServer(server: EmbeddedPostgres, stop: StopSignals): Promise<void> {
+async function migrateServer(server: EmbeddedPostgres, stop: StopSignals): Promise<void> {
   await withDatabase(server.url, async (database) => {
     const session = await database.session("dev");
     const ended = new Promise<"ended">((resolve) => session.onBreak(() => resolve("ended")));
@@ -123,7 +123,7 @@ async function besideServer(server: EmbeddedPostgres, stop: StopSignals): Promis
   });
 }
 
-async function untilStopped(
+async function runUntilStopped(
   input: CommandInput,
   options: RunAppOptions,
   {
@@ -134,7 +134,7 @@ async function untilStopped(
 ): Promise<void> {
   const app = textValue(input, "app");
   if (app !== undefined) return runApp(() => loadApp(app, io.cwd), options, { stop, io });
-  if (server !== undefined) return besideServer(server, stop);
+  if (server !== undefined) return migrateServer(server, stop);
   const cancel = every(60_000, () => undefined); // a listener for signals does not keep a process alive
   await stop.requested;
   cancel();
@@ -142,7 +142,7 @@ async function untilStopped(
 
 // A server found running may belong to a `dev` in another terminal; whoever leaves last turns off the light.
 async function stopServer(server: EmbeddedPostgres, io: Io): Promise<void> {
-  if (server.reused && (await inUse(server))) {
+  if (server.reused && (await isInUse(server))) {
     io.out("PostgreSQL stays, since others are connected to it.");
     return;
   }
@@ -150,7 +150,7 @@ async function stopServer(server: EmbeddedPostgres, io: Io): Promise<void> {
   io.out("PostgreSQL stopped; its data stays.");
 }
 
-async function inUse(server: EmbeddedPostgres): Promise<boolean> {
+async function isInUse(server: EmbeddedPostgres): Promise<boolean> {
   try {
     const { rows } = await withDatabase(server.url, (database) =>
       database.run<{ count: number }>(otherClients),

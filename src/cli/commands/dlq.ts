@@ -1,4 +1,4 @@
-import { actorOption, reasonOption } from "../acting.ts";
+import { actorOption, reasonOption } from "../actor.ts";
 import { runAction, type Action } from "../actions.ts";
 import type { Command, CommandInput } from "../command.ts";
 import { dryRunOption, yesOption } from "../confirm.ts";
@@ -6,7 +6,7 @@ import { discardMany, discardOne } from "../dlq/discard.ts";
 import { bury } from "../dlq/bury.ts";
 import { edit } from "../dlq/edit.ts";
 import { filterNames, filterOptions } from "../dlq/input.ts";
-import { groups, list, show } from "../dlq/look.ts";
+import { groups, list, show } from "../dlq/list.ts";
 import { replayMany, replayOne } from "../dlq/replay.ts";
 import { watchOption } from "../watch.ts";
 

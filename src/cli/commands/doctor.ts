@@ -1,11 +1,11 @@
 import { examine, type Diagnosis, type Examination } from "../../admin/index.ts";
 import type { EnvironmentOptions } from "../../options/index.ts";
 import { textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { askHealth, healthUrl } from "../doctor/ask-health.ts";
-import { openSecrets } from "../doctor/open-secrets.ts";
+import { checkHealth, healthUrl } from "../doctor/check-health.ts";
+import { findOpenSecrets } from "../doctor/open-secrets.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
-import { json, safeLines } from "../print.ts";
-import { environment, schemaName, withDatabase } from "../settings.ts";
+import { jsonText, safeLines } from "../print.ts";
+import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 
 export const doctor: Command = {
   name: "doctor",
@@ -38,10 +38,10 @@ The database is the one of DATABASE_URL.`,
     if (input.positionals.length > 0) {
       throw new UsageError(`"sagabox doctor" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
-    const poolSize = poolOf(input);
-    const env = environment(io);
-    const schema = schemaName(input, env);
-    const production = input.values["production"] === true ? await factsOf(env, io) : undefined;
+    const poolSize = readPoolSize(input);
+    const env = loadEnvironment(io);
+    const schema = readSchemaName(input, env);
+    const production = input.values["production"] === true ? await gatherFacts(env, io) : undefined;
     const found = await withDatabase(env.databaseUrl, (database) =>
       examine(database, schema, {
         ...(production === undefined ? {} : { production }),
@@ -49,13 +49,13 @@ The database is the one of DATABASE_URL.`,
       }),
     );
     io.out(
-      input.values["json"] === true ? json(found) : examinationText(found, input.values["all"] === true),
+      input.values["json"] === true ? jsonText(found) : examinationText(found, input.values["all"] === true),
     );
     return found.healthy ? DONE : FOUND;
   },
 };
 
-function poolOf(input: CommandInput): number | undefined {
+function readPoolSize(input: CommandInput): number | undefined {
   const text = textValue(input, "pool");
   if (text === undefined) return undefined;
   const size = /^\d{1,5}$/.test(text) ? Number(text) : 0;
@@ -63,13 +63,13 @@ function poolOf(input: CommandInput): number | undefined {
   return size;
 }
 
-async function factsOf(env: EnvironmentOptions, { env: variables }: Io) {
+async function gatherFacts(env: EnvironmentOptions, { env: variables }: Io) {
   const { host = "127.0.0.1", port } = env;
   const isAsked = port !== undefined || env.host !== undefined;
   return {
-    health: isAsked ? await askHealth(healthUrl(host, port ?? 8_000)) : null,
+    health: isAsked ? await checkHealth(healthUrl(host, port ?? 8_000)) : null,
     keyRing: env.keyRing !== undefined || (variables["SAGABOX_KEY_RING_FILE"] ?? "") !== "",
-    secrets: openSecrets(variables),
+    secrets: findOpenSecrets(variables),
     debugLog: env.logLevel === "debug",
   };
 }

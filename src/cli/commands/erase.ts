@@ -1,9 +1,9 @@
 import type { ErasureReport } from "../../admin/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { confirmed, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
+import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
 import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
-import { json, table } from "../print.ts";
-import { becauseOf, privacyOptions, subjectOf, withPrivacy } from "../privacy/with-privacy.ts";
+import { jsonText, table } from "../print.ts";
+import { readReason, privacyOptions, readSubject, withPrivacy } from "../privacy/with-privacy.ts";
 
 export const erase: Command = {
   name: "erase",
@@ -29,28 +29,28 @@ The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_
   async run(input, io) {
     const [given, ...rest] = input.positionals;
     if (rest.length > 0) throw new UsageError('"sagabox erase" takes one person.');
-    const subject = subjectOf(input, io, given);
-    const because = becauseOf(input, io);
+    const subject = readSubject(input, io, given);
+    const because = readReason(input, io);
     const options = { ...because, force: input.values["force"] === true };
     return withPrivacy(input, io, async (privacy) => {
-      const planned = () => privacy.erase(subject, { ...options, dryRun: true });
-      if (isDryRun(input)) return told(await planned(), input, io);
+      const planErasure = () => privacy.erase(subject, { ...options, dryRun: true });
+      if (isDryRun(input)) return printReport(await planErasure(), input, io);
       if (input.values["yes"] !== true) {
-        const plan = await planned();
-        if (!plan.known) return told(plan, input, io);
-        if (!(await confirmed(input, io, { what: question(plan) }))) return STOPPED;
+        const plan = await planErasure();
+        if (!plan.known) return printReport(plan, input, io);
+        if (!(await confirmAction(input, io, { what: confirmationText(plan) }))) return STOPPED;
       }
-      return told(await privacy.erase(subject, options), input, io);
+      return printReport(await privacy.erase(subject, options), input, io);
     });
   },
 };
 
-function told(report: ErasureReport, input: CommandInput, io: Io): number {
-  io.out(input.values["json"] === true ? json(report) : reportText(report));
+function printReport(report: ErasureReport, input: CommandInput, io: Io): number {
+  io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
   return report.known ? DONE : FAILED;
 }
 
-function question({ keysDestroyed, sagasParked }: ErasureReport): string {
+function confirmationText({ keysDestroyed, sagasParked }: ErasureReport): string {
   const sagas = sagasParked.length === 0 ? "" : ` ${sagasParked.length} saga(s) about the person still run.`;
   return `${keysDestroyed} key(s) of the person are destroyed. That cannot be undone.${sagas}`;
 }

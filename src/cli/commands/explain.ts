@@ -1,6 +1,6 @@
 import { explainMessage, type Explanation } from "../../admin/index.ts";
 import { UsageError, type Command, type CommandInput } from "../command.ts";
-import { json, safeLines, table } from "../print.ts";
+import { jsonText, safeLines, table } from "../print.ts";
 import { withSchema } from "../settings.ts";
 
 export const explain: Command = {
@@ -19,16 +19,16 @@ The database is the one of DATABASE_URL.`,
     json: { type: "boolean", help: "Print JSON." },
   },
   async run(input, io) {
-    const id = idOf(input);
+    const id = readId(input);
     const explanation = await withSchema(input, io, "viewer", (database, schema) =>
       explainMessage(database, schema, id),
     );
-    io.out(input.values["json"] === true ? json(explanation) : explanationText(explanation));
+    io.out(input.values["json"] === true ? jsonText(explanation) : explanationText(explanation));
     return 0;
   },
 };
 
-function idOf({ positionals: [id, ...rest] }: CommandInput): string {
+function readId({ positionals: [id, ...rest] }: CommandInput): string {
   if (id === undefined || id === "") throw new UsageError('"sagabox explain" needs the id of a message.');
   if (rest.length > 0) throw new UsageError(`"sagabox explain" takes one id, but got ${rest.join(" ")} too.`);
   return id;

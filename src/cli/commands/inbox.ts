@@ -1,9 +1,9 @@
 import { runAction, type Action } from "../actions.ts";
-import { actorOption, reasonOption } from "../acting.ts";
+import { actorOption, reasonOption } from "../actor.ts";
 import type { Command } from "../command.ts";
 import { dryRunOption, yesOption } from "../confirm.ts";
 import { cleanup } from "../inbox/cleanup.ts";
-import { list, show, stats } from "../inbox/look.ts";
+import { list, show, stats } from "../inbox/list.ts";
 import { retire } from "../inbox/retire.ts";
 import { keepOption } from "../keep.ts";
 

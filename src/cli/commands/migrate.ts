@@ -1,10 +1,10 @@
 import { migrateSchema } from "../../admin/index.ts";
-import { migrationSql, migrationStatus } from "../../storage/index.ts";
+import { migrationSql, readMigrationStatus } from "../../storage/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { nearest } from "../../options/index.ts";
+import { findNearest } from "../../options/index.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
-import { json, table } from "../print.ts";
-import { environment, schemaName, withDatabase } from "../settings.ts";
+import { jsonText, table } from "../print.ts";
+import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
 
@@ -42,12 +42,15 @@ The database is the one of DATABASE_URL.`,
 };
 
 async function up(input: CommandInput, io: Io): Promise<number> {
-  const env = environment(io);
-  const schema = schemaName(input, env);
+  const env = loadEnvironment(io);
+  const schema = readSchemaName(input, env);
   const applied = await withDatabase(env.databaseUrl, (database) => migrateSchema(database, schema));
   if (input.values["json"] === true) {
     io.out(
-      json({ schema, applied: applied.map(({ version, name, breaking }) => ({ version, name, breaking })) }),
+      jsonText({
+        schema,
+        applied: applied.map(({ version, name, breaking }) => ({ version, name, breaking })),
+      }),
     );
     return DONE;
   }
@@ -57,9 +60,9 @@ async function up(input: CommandInput, io: Io): Promise<number> {
 }
 
 async function status(input: CommandInput, io: Io): Promise<number> {
-  const env = environment(io);
-  const schema = schemaName(input, env);
-  const found = await withDatabase(env.databaseUrl, (database) => migrationStatus(database, schema));
+  const env = loadEnvironment(io);
+  const schema = readSchemaName(input, env);
+  const found = await withDatabase(env.databaseUrl, (database) => readMigrationStatus(database, schema));
   const applied = found.applied.map((row) => ({
     version: row.version,
     name: row.name,
@@ -69,7 +72,7 @@ async function status(input: CommandInput, io: Io): Promise<number> {
   const pending = found.pending.map(({ version, name, breaking }) => ({ version, name, breaking }));
   const code = pending.length === 0 ? DONE : FOUND;
   if (input.values["json"] === true) {
-    io.out(json({ schema, applied, pending }));
+    io.out(jsonText({ schema, applied, pending }));
     return code;
   }
   const rows = [
@@ -86,9 +89,9 @@ async function status(input: CommandInput, io: Io): Promise<number> {
 }
 
 async function sql(input: CommandInput, io: Io): Promise<number> {
-  const schema = schemaName(input, environment(io));
+  const schema = readSchemaName(input, loadEnvironment(io));
   const text = migrationSql(schema);
-  io.out(input.values["json"] === true ? json({ schema, sql: text }) : text.trimEnd());
+  io.out(input.values["json"] === true ? jsonText({ schema, sql: text }) : text.trimEnd());
   return DONE;
 }
 
@@ -97,7 +100,7 @@ function actionProblem(action: string, rest: readonly string[]): string {
   if (action === "") return `"sagabox migrate" needs one of ${known.join(", ")}.`;
   if (known.includes(action))
     return `"sagabox migrate ${action}" takes no further argument, but got ${rest.join(" ")}.`;
-  const suggestion = nearest(action, known);
+  const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox migrate" cannot do "${action}". ${hint}`;
 }

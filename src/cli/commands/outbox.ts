@@ -1,10 +1,10 @@
 import { runAction, type Action } from "../actions.ts";
-import { actorOption, reasonOption } from "../acting.ts";
+import { actorOption, reasonOption } from "../actor.ts";
 import type { Command } from "../command.ts";
 import { dryRunOption, yesOption } from "../confirm.ts";
 import { keepOption } from "../keep.ts";
 import { archive } from "../outbox/archive.ts";
-import { list, show, stats } from "../outbox/look.ts";
+import { list, show, stats } from "../outbox/list.ts";
 import { retry } from "../outbox/retry.ts";
 import { watchOption } from "../watch.ts";
 

@@ -1,24 +1,24 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Erasure } from "../../admin/index.ts";
-import { nearest } from "../../options/index.ts";
+import { findNearest } from "../../options/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { DONE } from "../exit-codes.ts";
-import { json, safeLines } from "../print.ts";
+import { jsonText, safeLines } from "../print.ts";
 import {
-  endedSaid,
-  heldSaid,
+  endSagaOutput,
+  holdOutput,
   privacyText,
-  reappliedSaid,
-  releasedSaid,
-  rewrappedSaid,
-  type Said,
+  reapplyOutput,
+  releaseOutput,
+  rewrapOutput,
+  type ActionOutput,
 } from "../privacy/privacy-text.ts";
 import {
-  actedBy,
-  becauseOf,
+  readOptionalReason,
+  readReason,
   privacyOptions,
-  subjectOf,
+  readSubject,
   withPrivacy,
   type Privacy,
 } from "../privacy/with-privacy.ts";
@@ -28,7 +28,7 @@ type Action = (
   input: CommandInput,
   io: Io,
   given: string | undefined,
-) => Promise<Said | undefined>;
+) => Promise<ActionOutput | undefined>;
 
 const actions: Readonly<Record<string, Action>> = {
   status: async (opened) => {
@@ -36,18 +36,18 @@ const actions: Readonly<Record<string, Action>> = {
     return { value, text: privacyText(value) };
   },
   export: async (opened, input, io, given) => {
-    const lines = opened.export(subjectOf(input, io, given), becauseOf(input, io));
+    const lines = opened.export(readSubject(input, io, given), readReason(input, io));
     for await (const line of lines) io.out(JSON.stringify(line));
     return undefined;
   },
   hold: async (opened, input, io, given) =>
-    heldSaid(await opened.hold(subjectOf(input, io, given), becauseOf(input, io))),
+    holdOutput(await opened.hold(readSubject(input, io, given), readReason(input, io))),
   release: async (opened, input, io, given) =>
-    releasedSaid(await opened.release(subjectOf(input, io, given), becauseOf(input, io))),
+    releaseOutput(await opened.release(readSubject(input, io, given), readReason(input, io))),
   rewrap: async (opened, input, io) =>
-    rewrappedSaid(
+    rewrapOutput(
       await opened.rewrap({
-        ...actedBy(input, io),
+        ...readOptionalReason(input, io),
         onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`),
       }),
     ),
@@ -56,12 +56,12 @@ const actions: Readonly<Record<string, Action>> = {
     return undefined;
   },
   reapply: async (opened, input, io, file) => {
-    const list = file === undefined ? undefined : erasuresIn(file, io);
-    return reappliedSaid(await opened.reapply(list, actedBy(input, io)));
+    const list = file === undefined ? undefined : readErasures(file, io);
+    return reapplyOutput(await opened.reapply(list, readOptionalReason(input, io)));
   },
   "end-saga": async (opened, input, io, id) => {
     if (id === undefined) throw new UsageError("Which saga? Give its id.");
-    return endedSaid(await opened.endSaga(id, becauseOf(input, io)));
+    return endSagaOutput(await opened.endSaga(id, readReason(input, io)));
   },
 };
 
@@ -106,12 +106,12 @@ The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_
     if (rest.length > 0) throw new UsageError(`"sagabox privacy ${name}" got too many arguments.`);
     const said = await withPrivacy(input, io, (opened) => action(opened, input, io, given));
     if (said === undefined) return DONE;
-    io.out(input.values["json"] === true ? json(said.value) : safeLines(said.text));
+    io.out(input.values["json"] === true ? jsonText(said.value) : safeLines(said.text));
     return said.code ?? DONE;
   },
 };
 
-function erasuresIn(file: string, { cwd }: Io): Erasure[] {
+function readErasures(file: string, { cwd }: Io): Erasure[] {
   try {
     const lines = readFileSync(resolve(cwd, file), "utf8").split("\n");
     return lines.filter((line) => line.trim() !== "").map((line) => JSON.parse(line) as Erasure);
@@ -123,7 +123,7 @@ function erasuresIn(file: string, { cwd }: Io): Erasure[] {
 function actionProblem(action: string): string {
   const known = Object.keys(actions);
   if (action === "") return `"sagabox privacy" needs one of ${known.join(", ")}.`;
-  const suggestion = nearest(action, known);
+  const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox privacy" cannot do "${action}". ${hint}`;
 }

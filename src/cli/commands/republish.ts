@@ -1,12 +1,12 @@
 import { planRepublish, republishWindow, type RepublishPlan } from "../../admin/index.ts";
-import { actorOption, decidedBy, reasonOption } from "../acting.ts";
+import { actorOption, readDecision, reasonOption } from "../actor.ts";
 import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
-import { confirmed, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
+import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
-import { interruptible } from "../interrupt.ts";
-import { json } from "../print.ts";
-import { progress } from "../progress.ts";
-import { given, numberValue } from "../saga/input.ts";
+import { runInterruptible } from "../interrupt.ts";
+import { jsonText } from "../print.ts";
+import { startProgress } from "../progress.ts";
+import { dropUndefined, numberValue } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
 import { timeValue } from "../time-value.ts";
 
@@ -65,35 +65,35 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
     if (input.positionals.length > 0) {
       throw new UsageError(`"sagabox republish" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
-    const window = windowOf(input);
+    const window = readWindow(input);
     const ratePerSecond = numberValue(input, "rate") ?? DEFAULT_RATE;
     const dryRun = isDryRun(input);
-    const by = dryRun ? undefined : decidedBy(input, io);
+    const by = dryRun ? undefined : readDecision(input, io);
     return withSchema(input, io, "operator", async (database, schema) => {
       const plan = await planRepublish(database, schema, window);
       if (by === undefined) {
         io.out(
           input.values["json"] === true
-            ? json({ dryRun, ...plan })
+            ? jsonText({ dryRun, ...plan })
             : `${planText(plan, "would go")} Nothing was done.`,
         );
         return DONE;
       }
       const asked = { what: planText(plan), matters: plan.count > 0 };
-      if (!(await confirmed(input, io, asked))) return STOPPED;
-      const told = progress(io, "messages");
-      const result = await interruptible(io, (signal) =>
+      if (!(await confirmAction(input, io, asked))) return STOPPED;
+      const told = startProgress(io, "messages");
+      const result = await runInterruptible(io, (signal) =>
         republishWindow(database, schema, {
           ...window,
           ...by,
           ratePerSecond,
           pageSize: Math.max(1, Math.min(500, ratePerSecond)),
           signal,
-          onProgress: ({ count }) => told.at(count, Math.max(count, plan.count)),
+          onProgress: ({ count }) => told.update(count, Math.max(count, plan.count)),
         }),
       ).finally(() => told.end());
       const { count, finished, after } = result;
-      if (input.values["json"] === true) io.out(json({ dryRun, count, finished, after }));
+      if (input.values["json"] === true) io.out(jsonText({ dryRun, count, finished, after }));
       else
         io.out(
           finished
@@ -105,11 +105,11 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
   },
 };
 
-function windowOf(input: CommandInput) {
+function readWindow(input: CommandInput) {
   return {
-    from: timeOf(input, "from"),
-    to: timeOf(input, "to"),
-    ...given({
+    from: readTime(input, "from"),
+    to: readTime(input, "to"),
+    ...dropUndefined({
       topic: textValue(input, "topic"),
       type: textValue(input, "type"),
       after: textValue(input, "after"),
@@ -117,7 +117,7 @@ function windowOf(input: CommandInput) {
   };
 }
 
-function timeOf(input: CommandInput, name: string): Date {
+function readTime(input: CommandInput, name: string): Date {
   const time = timeValue(input, name);
   if (time === undefined) throw new UsageError(`"sagabox republish" needs --${name} <time>.`);
   return time;

@@ -1,7 +1,7 @@
 import { roleNames, roles as table, rolesSql, type Extra } from "../../admin/index.ts";
 import { UsageError, textValue, type Command, type CommandInput } from "../command.ts";
-import { json } from "../print.ts";
-import { environment, schemaName } from "../settings.ts";
+import { jsonText } from "../print.ts";
+import { loadEnvironment, readSchemaName } from "../settings.ts";
 
 const DEFAULT_PREFIX = "sagabox_";
 
@@ -40,24 +40,24 @@ Example:
   },
   run(input, io) {
     const [action = "", ...rest] = input.positionals;
-    if (action !== "sql" || rest.length > 0) throw new UsageError(problem(action, rest));
-    const schema = schemaName(input, environment(io));
+    if (action !== "sql" || rest.length > 0) throw new UsageError(actionProblem(action, rest));
+    const schema = readSchemaName(input, loadEnvironment(io));
     const prefix = textValue(input, "prefix") ?? DEFAULT_PREFIX;
-    const sql = rolesSql({ schema, prefix, extras: extrasOf(input) });
+    const sql = rolesSql({ schema, prefix, extras: readExtras(input) });
     const names = roleNames.map((name) => `${prefix}${name}`);
-    io.out(input.values["json"] === true ? json({ schema, roles: names, sql }) : sql.trimEnd());
+    io.out(input.values["json"] === true ? jsonText({ schema, roles: names, sql }) : sql.trimEnd());
     return Promise.resolve(0);
   },
 };
 
-function extrasOf({ values }: CommandInput): readonly Extra[] {
+function readExtras({ values }: CommandInput): readonly Extra[] {
   return [
     ...(values["with-optimistic-send"] === true ? (["optimistic"] as const) : []),
     ...(values["with-overflow"] === true ? (["overflow"] as const) : []),
   ];
 }
 
-function problem(action: string, rest: readonly string[]): string {
+function actionProblem(action: string, rest: readonly string[]): string {
   if (action === "sql") return `"sagabox roles sql" takes no further argument, but got ${rest.join(" ")}.`;
   return action === ""
     ? '"sagabox roles" needs sql.'

@@ -1,10 +1,10 @@
-import { nearest } from "../../options/index.ts";
+import { findNearest } from "../../options/index.ts";
 import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { yesOption } from "../confirm.ts";
-import { act } from "../saga/act.ts";
+import { createAction } from "../saga/act.ts";
 import { diagram } from "../saga/draw.ts";
-import { history, list, show, stuck } from "../saga/look.ts";
-import { check } from "../saga/play.ts";
+import { history, list, show, stuck } from "../saga/list.ts";
+import { check } from "../saga/check.ts";
 import { signal } from "../saga/signal.ts";
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
@@ -14,11 +14,11 @@ const actions: Readonly<Record<string, Action>> = {
   show,
   history,
   stuck,
-  retry: act("retry"),
-  skip: act("skip"),
-  settle: act("settle"),
-  compensate: act("compensate"),
-  cancel: act("cancel"),
+  retry: createAction("retry"),
+  skip: createAction("skip"),
+  settle: createAction("settle"),
+  compensate: createAction("compensate"),
+  cancel: createAction("cancel"),
   signal,
   check,
   diagram,
@@ -118,7 +118,7 @@ Examples:
 function actionProblem(action: string): string {
   const known = Object.keys(actions);
   if (action === "") return `"sagabox saga" needs one of ${known.join(", ")}.`;
-  const suggestion = nearest(action, known);
+  const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox saga" cannot do "${action}". ${hint}`;
 }

@@ -1,10 +1,10 @@
-import { overview } from "../../admin/index.ts";
+import { readOverview } from "../../admin/index.ts";
 import { UsageError, type Command } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
-import { json } from "../print.ts";
+import { jsonText } from "../print.ts";
 import { withSchema } from "../settings.ts";
 import { statusText } from "../status/status-text.ts";
-import { watched, watchOption } from "../watch.ts";
+import { printOrWatch, watchOption } from "../watch.ts";
 
 export const status: Command = {
   name: "status",
@@ -33,9 +33,9 @@ The database is the one of DATABASE_URL.`,
       throw new UsageError(`"sagabox status" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
     return withSchema(input, io, "viewer", (database, schema) =>
-      watched(input, io, async () => {
-        const seen = await overview(database, schema);
-        const text = input.values["json"] === true ? json(seen) : statusText(seen);
+      printOrWatch(input, io, async () => {
+        const seen = await readOverview(database, schema);
+        const text = input.values["json"] === true ? jsonText(seen) : statusText(seen);
         return { text, code: input.values["check"] === true && !seen.healthy ? FOUND : DONE };
       }),
     );

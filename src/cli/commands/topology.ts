@@ -3,7 +3,7 @@ import { SagaboxError } from "../../errors/index.ts";
 import { textValue, UsageError, type Command, type Io } from "../command.ts";
 import { DONE } from "../exit-codes.ts";
 import { loadApp } from "../load-app.ts";
-import { json, safeLines, table } from "../print.ts";
+import { jsonText, safeLines, table } from "../print.ts";
 
 export const topology: Command = {
   name: "topology",
@@ -25,13 +25,13 @@ Example:
     if (input.positionals.length > 0) {
       throw new UsageError(`"sagabox topology" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
-    const seen = await topologyOf(app, io);
-    io.out(input.values["json"] === true ? json(seen) : topologyText(seen));
+    const seen = await loadTopology(app, io);
+    io.out(input.values["json"] === true ? jsonText(seen) : topologyText(seen));
     return DONE;
   },
 };
 
-async function topologyOf(app: string, io: Io): Promise<BusTopology> {
+async function loadTopology(app: string, io: Io): Promise<BusTopology> {
   const bus = await loadApp(app, io.cwd);
   try {
     const { topology: asked } = bus as { topology?: () => BusTopology };

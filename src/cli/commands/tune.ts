@@ -9,12 +9,12 @@ import {
 import { SagaboxError } from "../../errors/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
 import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
-import { confirmed, yesOption } from "../confirm.ts";
+import { confirmAction, yesOption } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
-import { interruptible } from "../interrupt.ts";
-import { json, table } from "../print.ts";
-import { progress } from "../progress.ts";
-import { environment } from "../settings.ts";
+import { runInterruptible } from "../interrupt.ts";
+import { jsonText, table } from "../print.ts";
+import { startProgress } from "../progress.ts";
+import { loadEnvironment } from "../settings.ts";
 
 export const tune: Command = {
   name: "tune",
@@ -47,9 +47,9 @@ The database is the one of DATABASE_URL; its user must be allowed to create sche
     if (input.positionals.length > 0) {
       throw new UsageError(`"sagabox tune" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
-    const seconds = numberOf(input, "seconds", 3_600) ?? 60;
-    const cores = numberOf(input, "cores", 4_096);
-    const { databaseUrl } = environment(io);
+    const seconds = readNumber(input, "seconds", 3_600) ?? 60;
+    const cores = readNumber(input, "cores", 4_096);
+    const { databaseUrl } = loadEnvironment(io);
     if (databaseUrl === undefined) {
       throw new SagaboxError(
         "ENVIRONMENT_INVALID",
@@ -57,21 +57,21 @@ The database is the one of DATABASE_URL; its user must be allowed to create sche
       );
     }
     const what = `This loads the database server for about ${seconds} s, in a schema of its own that is dropped afterwards.`;
-    if (!(await confirmed(input, io, { what }))) return STOPPED;
-    const told = progress(io, "settings measured");
+    if (!(await confirmAction(input, io, { what }))) return STOPPED;
+    const told = startProgress(io, "settings measured");
     const database = pgDatabase(databaseUrl, tuneConnections);
     try {
-      const report = await interruptible(io, (signal) =>
+      const report = await runInterruptible(io, (signal) =>
         measureAll(database, {
           seconds,
           cores: cores ?? availableParallelism(),
           coresKnown: cores !== undefined,
           signal,
-          onMeasured: (done, total, last) => told.at(done, total, settingText(last)),
+          onMeasured: (done, total, last) => told.update(done, total, settingText(last)),
         }),
       );
       told.end();
-      io.out(input.values["json"] === true ? json(report) : reportText(report));
+      io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
       return report.finished ? DONE : STOPPED;
     } finally {
       told.end();
@@ -80,7 +80,7 @@ The database is the one of DATABASE_URL; its user must be allowed to create sche
   },
 };
 
-function numberOf(input: CommandInput, name: string, max: number): number | undefined {
+function readNumber(input: CommandInput, name: string, max: number): number | undefined {
   const text = textValue(input, name);
   if (text === undefined) return undefined;
   const value = /^\d{1,5}$/.test(text) ? Number(text) : 0;
@@ -97,23 +97,23 @@ function settingText(measured: Measurement | Handling): string {
 }
 
 function reportText({ measurements, handling, proposals, schema, finished }: TuneReport): string {
-  const ms = (value: number): string => value.toFixed(1);
+  const msText = (value: number): string => value.toFixed(1);
   const rows = measurements.map(({ batchSize, concurrency, write, drain }) => [
     batchSize,
     concurrency,
     Math.round(write.perSecond),
-    ms(write.p50Ms),
-    ms(write.p95Ms),
+    msText(write.p50Ms),
+    msText(write.p95Ms),
     Math.round(drain.perSecond),
-    ms(drain.p50Ms),
-    ms(drain.p95Ms),
+    msText(drain.p50Ms),
+    msText(drain.p95Ms),
   ]);
   const headings = ["batch", "at a time", "written/s", "p50 ms", "p95 ms", "drained/s", "p50 ms", "p95 ms"];
   const handled = handling.map(({ concurrency, handled: { perSecond, p50Ms, p95Ms } }) => [
     concurrency,
     Math.round(perSecond),
-    ms(p50Ms),
-    ms(p95Ms),
+    msText(p50Ms),
+    msText(p95Ms),
   ]);
   return [
     table(headings, rows),

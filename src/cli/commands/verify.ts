@@ -2,11 +2,11 @@ import { verifyConservation, type ConservationReport, type ConservationVerdict }
 import { systemClock } from "../../runtime/index.ts";
 import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
 import { DONE, FOUND, STOPPED } from "../exit-codes.ts";
-import { interruptible } from "../interrupt.ts";
-import { json, safeLines, table } from "../print.ts";
-import { progress } from "../progress.ts";
+import { runInterruptible } from "../interrupt.ts";
+import { jsonText, safeLines, table } from "../print.ts";
+import { startProgress } from "../progress.ts";
 import { withSchema } from "../settings.ts";
-import { watched, watchOption } from "../watch.ts";
+import { printOrWatch, watchOption } from "../watch.ts";
 
 export const verify: Command = {
   name: "verify",
@@ -43,20 +43,20 @@ The database is the one of DATABASE_URL.`,
     if (input.positionals.length > 0) {
       throw new UsageError(`"sagabox verify" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
-    const since = sinceOf(input);
+    const since = readSince(input);
     return withSchema(input, io, "operator", (database, schema) => {
       const look = async (signal?: AbortSignal) => {
-        const told = progress(io, "pages of the archive");
+        const told = startProgress(io, "pages of the archive");
         const report = await verifyConservation(database, schema, {
           ...(since === undefined ? {} : { since }),
           ...(signal === undefined ? {} : { signal }),
-          progress: (done, total) => told.at(done, total),
+          progress: (done, total) => told.update(done, total),
         }).finally(() => told.end());
-        const text = input.values["json"] === true ? json(report) : reportText(report, input);
-        return { text, code: codes[report.verdict] };
+        const text = input.values["json"] === true ? jsonText(report) : reportText(report, input);
+        return { text, code: verdictCodes[report.verdict] };
       };
-      if (textValue(input, "watch") !== undefined) return watched(input, io, look);
-      return interruptible(io, async (signal) => {
+      if (textValue(input, "watch") !== undefined) return printOrWatch(input, io, look);
+      return runInterruptible(io, async (signal) => {
         const { text, code } = await look(signal);
         io.out(text);
         return code;
@@ -65,7 +65,7 @@ The database is the one of DATABASE_URL.`,
   },
 };
 
-const codes: Readonly<Record<ConservationVerdict, number>> = {
+const verdictCodes: Readonly<Record<ConservationVerdict, number>> = {
   kept: DONE,
   broken: FOUND,
   incomplete: STOPPED,
@@ -73,7 +73,7 @@ const codes: Readonly<Record<ConservationVerdict, number>> = {
 
 const DAY_MS = 86_400_000;
 
-function sinceOf(input: CommandInput): string | undefined {
+function readSince(input: CommandInput): string | undefined {
   const text = textValue(input, "since");
   if (text === undefined) return undefined;
   const days = /^(\d{1,4})d$/.exec(text)?.[1];

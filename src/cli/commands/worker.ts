@@ -8,7 +8,7 @@ import {
 import { portValue, textValue, UsageError, type Command } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { runApp } from "../run-app.ts";
-import { mentionUnknown } from "../settings.ts";
+import { warnUnknownVariables } from "../settings.ts";
 import { listenForStop } from "../stop-signals.ts";
 
 export const worker: Command = {
@@ -46,8 +46,8 @@ Examples:
       throw new UsageError(`"sagabox worker" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
     const port = portValue(input);
-    const parts = partsOf(textValue(input, "parts"));
-    mentionUnknown(io);
+    const parts = parseParts(textValue(input, "parts"));
+    warnUnknownVariables(io);
     checkEnvironment(io.env);
     const env = readEnvironment(io.env);
     const host = textValue(input, "host") ?? env.host;
@@ -67,6 +67,6 @@ Examples:
   },
 };
 
-function partsOf(list: string | undefined): readonly WorkerPart[] | undefined {
+function parseParts(list: string | undefined): readonly WorkerPart[] | undefined {
   return list?.split(",").map((part) => oneOf("--parts", part.trim(), workerParts));
 }

@@ -1,10 +1,10 @@
-import { buryLive } from "../../admin/index.ts";
-import { whoAndWhy } from "../acting.ts";
+import { buryLiveMessage } from "../../admin/index.ts";
+import { readActorAndReason } from "../actor.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { confirmed } from "../confirm.ts";
+import { confirmAction } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
-import { json, safeLines } from "../print.ts";
-import { withLetters } from "./input.ts";
+import { jsonText, safeLines } from "../print.ts";
+import { withDeadLetters } from "./input.ts";
 
 /** `dlq bury <message-id>` */
 export async function bury(input: CommandInput, io: Io): Promise<number> {
@@ -13,13 +13,13 @@ export async function bury(input: CommandInput, io: Io): Promise<number> {
   if (consumer !== undefined && consumer !== null && input.values["outbox"] === true) {
     throw new UsageError('"sagabox dlq bury" takes --consumer or --outbox, not both.');
   }
-  const by = whoAndWhy(input, io);
+  const by = readActorAndReason(input, io);
   const what = `Message ${id} leaves its line and becomes a dead letter.`;
-  if (!(await confirmed(input, io, { what }))) return STOPPED;
-  const buried = await withLetters(input, io, (admin) =>
-    buryLive(admin, id, { ...by, ...(consumer === undefined ? {} : { consumer }) }),
+  if (!(await confirmAction(input, io, { what }))) return STOPPED;
+  const buried = await withDeadLetters(input, io, (admin) =>
+    buryLiveMessage(admin, id, { ...by, ...(consumer === undefined ? {} : { consumer }) }),
   );
-  if (input.values["json"] === true) io.out(json(buried));
+  if (input.values["json"] === true) io.out(jsonText(buried));
   else {
     const from = buried.consumer === null ? "the outbox" : `the line of ${buried.consumer}`;
     io.out(safeLines(`Message ${id} was taken out of ${from}; it is dead letter ${buried.letter} now.`));

@@ -1,40 +1,40 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { editLetter, planEdit, type EditOptions, type EditPlan } from "../../admin/index.ts";
+import { editDeadLetter, planEdit, type EditOptions, type EditPlan } from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import type { AnyContract } from "../../message/index.ts";
-import { decidedBy } from "../acting.ts";
+import { readDecision } from "../actor.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { confirmed, isDryRun } from "../confirm.ts";
+import { confirmAction, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
 import { loadApp } from "../load-app.ts";
-import { json, safeLines } from "../print.ts";
-import { withLetters } from "./input.ts";
+import { jsonText, safeLines } from "../print.ts";
+import { withDeadLetters } from "./input.ts";
 
 /** `dlq edit <letter> --data-file <file>`: says what it would do, and does it once that is confirmed. */
 export async function edit(input: CommandInput, io: Io): Promise<number> {
   const id = input.positionals[1] ?? "";
   const app = textValue(input, "app");
   const options: EditOptions = {
-    data: fileOf(input, io),
-    ...(app === undefined ? {} : { contractOf: await contractsOf(app, io) }),
+    data: readDataFile(input, io),
+    ...(app === undefined ? {} : { contractOf: await loadContracts(app, io) }),
   };
   const dryRun = isDryRun(input);
-  const by = dryRun ? undefined : decidedBy(input, io);
-  const planned = () => withLetters(input, io, (admin) => planEdit(admin, id, options));
+  const by = dryRun ? undefined : readDecision(input, io);
+  const planChange = () => withDeadLetters(input, io, (admin) => planEdit(admin, id, options));
   if (by !== undefined && input.values["yes"] !== true) {
-    io.err(safeLines(planText(await planned())));
+    io.err(safeLines(planText(await planChange())));
     const what = `Letter ${id} goes back to where it failed with the new data.`;
-    if (!(await confirmed(input, io, { what }))) return STOPPED;
+    if (!(await confirmAction(input, io, { what }))) return STOPPED;
   }
   const plan =
     by === undefined
-      ? await planned()
-      : await withLetters(input, io, (admin) => editLetter(admin, id, { ...options, ...by }));
+      ? await planChange()
+      : await withDeadLetters(input, io, (admin) => editDeadLetter(admin, id, { ...options, ...by }));
   const { letter, beforeHash, afterHash } = plan;
   const { contract } = plan.edit;
   const told = { letter: id, messageId: letter.message.id, consumer: letter.consumer };
-  if (input.values["json"] === true) io.out(json({ dryRun, ...told, beforeHash, afterHash, contract }));
+  if (input.values["json"] === true) io.out(jsonText({ dryRun, ...told, beforeHash, afterHash, contract }));
   else io.out(safeLines(`${planText(plan)}\n${doneText(plan, dryRun)}`));
   return DONE;
 }
@@ -52,7 +52,7 @@ function doneText({ letter: { id, consumer, message } }: EditPlan, dryRun: boole
   return `Letter ${id} is on its way to ${consumer ?? "the outbox"} with the new data. See: sagabox explain ${message.id}`;
 }
 
-function fileOf(input: CommandInput, { cwd }: Io): string {
+function readDataFile(input: CommandInput, { cwd }: Io): string {
   const file = textValue(input, "data-file");
   if (file === undefined) throw new UsageError('"sagabox dlq edit" needs --data-file <file>.');
   try {
@@ -63,7 +63,7 @@ function fileOf(input: CommandInput, { cwd }: Io): string {
 }
 
 /** The contracts of the handlers that the application registers with its bus. The bus is not run. */
-async function contractsOf(app: string, { cwd }: Io): Promise<NonNullable<EditOptions["contractOf"]>> {
+async function loadContracts(app: string, { cwd }: Io): Promise<NonNullable<EditOptions["contractOf"]>> {
   const bus = await loadApp(app, cwd);
   try {
     const { deadLetters } = bus as { deadLetters?: { contracts?: () => readonly HandledContract[] } };

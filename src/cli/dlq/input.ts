@@ -1,6 +1,6 @@
-import { letterAdmin, type LetterAdmin, type ReplayFilter } from "../../admin/index.ts";
+import { createDeadLetterAdmin, type DeadLetterAdmin, type ReplayFilter } from "../../admin/index.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
-import { given } from "../saga/input.ts";
+import { dropUndefined } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
 import { timeValue } from "../time-value.ts";
 
@@ -30,12 +30,14 @@ export const filterOptions: Readonly<Record<string, CommandOption>> = {
 
 export const filterNames: readonly string[] = Object.keys(filterOptions);
 
-export function withLetters<T>(
+export function withDeadLetters<T>(
   input: CommandInput,
   io: Io,
-  work: (admin: LetterAdmin) => Promise<T>,
+  work: (admin: DeadLetterAdmin) => Promise<T>,
 ): Promise<T> {
-  return withSchema(input, io, "operator", (database, schema) => work(letterAdmin(database, schema)));
+  return withSchema(input, io, "operator", (database, schema) =>
+    work(createDeadLetterAdmin(database, schema)),
+  );
 }
 
 export function isFiltered({ values }: CommandInput): boolean {
@@ -43,8 +45,8 @@ export function isFiltered({ values }: CommandInput): boolean {
 }
 
 /** What the function behind gets; it checks the values, and says which are allowed. */
-export function filterOf(input: CommandInput): ReplayFilter {
-  return given({
+export function readFilter(input: CommandInput): ReplayFilter {
+  return dropUndefined({
     fingerprint: groupValue(input),
     origin: input.values["outbox"] === true ? "outbox" : undefined,
     consumer: textValue(input, "consumer"),
@@ -68,12 +70,12 @@ function groupValue(input: CommandInput): string | undefined {
   );
 }
 
-export function short(text: string, most = 80): string {
+export function shorten(text: string, most = 80): string {
   const line = text.replaceAll("\n", " ");
   return line.length <= most ? line : `${line.slice(0, most - 1)}…`;
 }
 
 /** As precise as people need: a second. */
-export function second(time: string): string {
+export function cutToSecond(time: string): string {
   return time.replace(/\.\d+Z$/, "Z");
 }

@@ -1,35 +1,35 @@
 import {
   planReplay,
-  replayLetter,
-  stagedReplay,
-  whyItWaits,
+  replayAndWake,
+  replayInStages,
+  explainWait,
   type ReplayPlan,
   type ReplayReport,
 } from "../../admin/index.ts";
-import { whoAndWhy, decidedBy } from "../acting.ts";
+import { readActorAndReason, readDecision } from "../actor.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { confirmed, isDryRun } from "../confirm.ts";
+import { confirmAction, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
-import { interruptible } from "../interrupt.ts";
-import { json, safeLines, table } from "../print.ts";
-import { progress } from "../progress.ts";
-import { given, numberValue } from "../saga/input.ts";
-import { filterOf, isFiltered, short, withLetters } from "./input.ts";
+import { runInterruptible } from "../interrupt.ts";
+import { jsonText, safeLines, table } from "../print.ts";
+import { startProgress } from "../progress.ts";
+import { dropUndefined, numberValue } from "../saga/input.ts";
+import { readFilter, isFiltered, shorten, withDeadLetters } from "./input.ts";
 
 /** `dlq replay <letter>` */
 export async function replayOne(input: CommandInput, io: Io): Promise<number> {
-  const by = whoAndWhy(input, io);
-  const { letter, line, why } = await withLetters(input, io, async (admin) => {
-    const replayed = await replayLetter(admin, input.positionals[1] ?? "", by);
+  const by = readActorAndReason(input, io);
+  const { letter, line, why } = await withDeadLetters(input, io, async (admin) => {
+    const replayed = await replayAndWake(admin, input.positionals[1] ?? "", by);
     const { consumer } = replayed.letter;
     return {
       ...replayed,
       line: replayed.table,
-      why: await whyItWaits(admin, consumer).catch(() => undefined),
+      why: await explainWait(admin, consumer).catch(() => undefined),
     }; // it is replayed, whatever
   });
   const { id, message, consumer } = letter;
-  if (input.values["json"] === true) io.out(json({ letter: id, messageId: message.id, consumer, line }));
+  if (input.values["json"] === true) io.out(jsonText({ letter: id, messageId: message.id, consumer, line }));
   else
     io.out(
       safeLines(
@@ -45,37 +45,37 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   if (!isFiltered(input) && input.values["all"] !== true) {
     throw new UsageError('"sagabox dlq replay" needs a letter, a filter such as --group, or --all.');
   }
-  const filter = filterOf(input);
-  const pace = given({ rate: numberValue(input, "rate"), canary: numberValue(input, "canary") });
+  const filter = readFilter(input);
+  const pace = dropUndefined({ rate: numberValue(input, "rate"), canary: numberValue(input, "canary") });
   const wait = textValue(input, "wait");
-  const planned = () => withLetters(input, io, (admin) => planReplay(admin, filter, pace));
+  const planAll = () => withDeadLetters(input, io, (admin) => planReplay(admin, filter, pace));
   if (isDryRun(input)) {
-    const plan = await planned();
+    const plan = await planAll();
     const text = `${planText(plan)}\nNothing was replayed: this was a dry run.`;
-    io.out(input.values["json"] === true ? json({ dryRun: true, ...plan }) : text);
+    io.out(input.values["json"] === true ? jsonText({ dryRun: true, ...plan }) : text);
     return DONE;
   }
-  const by = decidedBy(input, io);
+  const by = readDecision(input, io);
   if (input.values["yes"] !== true) {
-    const plan = await planned();
+    const plan = await planAll();
     io.err(planText(plan));
     const what = `${plan.letters} letters go back to where they failed.`;
-    if (!(await confirmed(input, io, { what, matters: plan.letters > 0 }))) return STOPPED;
+    if (!(await confirmAction(input, io, { what, matters: plan.letters > 0 }))) return STOPPED;
   }
-  const bar = progress(io, "Replayed");
-  const report = await withLetters(input, io, (admin) =>
-    interruptible(io, (signal) =>
-      stagedReplay(admin, filter, {
+  const bar = startProgress(io, "Replayed");
+  const report = await withDeadLetters(input, io, (admin) =>
+    runInterruptible(io, (signal) =>
+      replayInStages(admin, filter, {
         ...by,
         ...pace,
-        ...given({ wait: wait as `${number}s` | undefined }),
+        ...dropUndefined({ wait: wait as `${number}s` | undefined }),
         signal,
         onProgress: ({ replayed, total, stage, label }) =>
-          bar.at(replayed, total, `${stage}, ${short(label, 40)}`),
+          bar.update(replayed, total, `${stage}, ${shorten(label, 40)}`),
       }),
     ),
   ).finally(() => bar.end());
-  io.out(input.values["json"] === true ? json(report) : reportText(report));
+  io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
   return report.verdict === "done" ? DONE : STOPPED;
 }
 
@@ -86,7 +86,7 @@ function planText({ letters, groups, stages }: ReplayPlan): string {
     group.open,
     group.consumer ?? "outbox",
     group.notRunning === null ? "yes" : "no",
-    short(group.label, 90),
+    shorten(group.label, 90),
   ]);
   const [canary, ...ramp] = stages;
   const paces = ramp.map(({ perSecond }) => String(Math.round(perSecond * 10) / 10)).join(", ");
@@ -114,7 +114,7 @@ function reportText({ groups, replayed, handled, diedAgain, waiting, left, tookM
     group.diedAgain,
     group.waiting,
     group.left,
-    short(group.label, 60),
+    shorten(group.label, 60),
   ]);
   const headings = [
     "group",

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openSecrets } from "./open-secrets.ts";
+import { findOpenSecrets } from "./open-secrets.ts";
 
 function secretsIn(): string {
   const folder = mkdtempSync(join(tmpdir(), "sagabox-secrets-"));
@@ -30,11 +30,11 @@ test.runIf(process.platform !== "win32")(
       SAGABOX_NATS_PASSWORD_FILE: join(folder, "nothing"),
       SAGABOX_SCHEMA_FILE: file(folder, "no-secret", 0o644),
     };
-    expect(openSecrets(env)).toEqual({
+    expect(findOpenSecrets(env)).toEqual({
       files: 4,
       open: ["DATABASE_URL_FILE", "SAGABOX_KAFKA_PASSWORD_FILE"],
     });
-    expect(openSecrets(env, "win32")).toEqual({ files: 4, open: [] });
+    expect(findOpenSecrets(env, "win32")).toEqual({ files: 4, open: [] });
   },
 );
 
@@ -45,10 +45,10 @@ test.runIf(process.platform !== "win32")(
     mkdirSync(folder);
     const env = { DATABASE_URL_FILE: file(folder, "url", 0o644) };
     chmodSync(folder, 0o700);
-    expect(openSecrets(env)).toEqual({ files: 1, open: [] });
+    expect(findOpenSecrets(env)).toEqual({ files: 1, open: [] });
   },
 );
 
 test("G13: without such variables there is nothing to look at", () => {
-  expect(openSecrets({ DATABASE_URL: "postgres://u@h/d" })).toEqual({ files: 0, open: [] });
+  expect(findOpenSecrets({ DATABASE_URL: "postgres://u@h/d" })).toEqual({ files: 0, open: [] });
 });

@@ -1,12 +1,12 @@
-import { planRetiring, retireConsumer, type RetirePlan } from "../../admin/index.ts";
-import { decidedBy } from "../acting.ts";
+import { planRetirement, retireConsumer, type RetirePlan } from "../../admin/index.ts";
+import { readDecision } from "../actor.ts";
 import type { CommandInput, Io } from "../command.ts";
-import { confirmed, isDryRun } from "../confirm.ts";
+import { confirmAction, isDryRun } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
-import { json, safeLines } from "../print.ts";
+import { jsonText, safeLines } from "../print.ts";
 import { withSchema } from "../settings.ts";
 
-const KEPT = "What it has handled stays known, and its dead letters stay.";
+const KEPT_NOTE = "What it has handled stays known, and its dead letters stay.";
 
 /** `inbox retire <consumer>`: says what goes with it, and does it once that is confirmed. */
 export async function retire(input: CommandInput, io: Io): Promise<number> {
@@ -14,21 +14,23 @@ export async function retire(input: CommandInput, io: Io): Promise<number> {
   const asJson = input.values["json"] === true;
   if (isDryRun(input)) {
     const plan = await withSchema(input, io, "viewer", (database, schema) =>
-      planRetiring(database, schema, consumer),
+      planRetirement(database, schema, consumer),
     );
-    const text = `${planText(plan, "would go")} ${KEPT} Nothing was changed: this was a dry run.`;
-    io.out(asJson ? json({ dryRun: true, ...plan }) : safeLines(text));
+    const text = `${planText(plan, "would go")} ${KEPT_NOTE} Nothing was changed: this was a dry run.`;
+    io.out(asJson ? jsonText({ dryRun: true, ...plan }) : safeLines(text));
     return DONE;
   }
-  const by = decidedBy(input, io);
+  const by = readDecision(input, io);
   return withSchema(input, io, "operator", async (database, schema) => {
     if (input.values["yes"] !== true) {
-      const what = `${planText(await planRetiring(database, schema, consumer), "go")} ${KEPT}`;
-      if (!(await confirmed(input, io, { what, word: consumer }))) return STOPPED;
+      const what = `${planText(await planRetirement(database, schema, consumer), "go")} ${KEPT_NOTE}`;
+      if (!(await confirmAction(input, io, { what, word: consumer }))) return STOPPED;
     }
     const retired = await retireConsumer(database, schema, consumer, by);
     io.out(
-      asJson ? json({ dryRun: false, ...retired }) : safeLines(`${planText(retired, "are gone")} ${KEPT}`),
+      asJson
+        ? jsonText({ dryRun: false, ...retired })
+        : safeLines(`${planText(retired, "are gone")} ${KEPT_NOTE}`),
     );
     return DONE;
   });

@@ -1,34 +1,34 @@
 import { archiveOutbox, planArchive, type ArchiveResult } from "../../admin/index.ts";
-import { actorOf } from "../acting.ts";
+import { readActor } from "../actor.ts";
 import { textValue, type CommandInput, type Io } from "../command.ts";
-import { confirmed, isDryRun } from "../confirm.ts";
+import { confirmAction, isDryRun } from "../confirm.ts";
 import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
-import { interruptible } from "../interrupt.ts";
-import { keepOf } from "../keep.ts";
-import { json } from "../print.ts";
-import { progress } from "../progress.ts";
+import { runInterruptible } from "../interrupt.ts";
+import { readKeep } from "../keep.ts";
+import { jsonText } from "../print.ts";
+import { startProgress } from "../progress.ts";
 import { withSchema } from "../settings.ts";
 
 export function archive(input: CommandInput, io: Io): Promise<number> {
-  const keep = keepOf(input);
-  const actor = actorOf(input, io, "scheduled job");
+  const keep = readKeep(input);
+  const actor = readActor(input, io, "scheduled job");
   const reason = textValue(input, "reason");
   return withSchema(input, io, "owner", async (database, schema) => {
     const plan = await planArchive(database, schema, keep);
     if (isDryRun(input)) {
-      io.out(input.values["json"] === true ? json({ dryRun: true, ...plan }) : planText(plan));
+      io.out(input.values["json"] === true ? jsonText({ dryRun: true, ...plan }) : planText(plan));
       return DONE;
     }
     const what = `${plan.drop.length} partition(s) older than ${keep} are dropped for ever.`;
-    if (!(await confirmed(input, io, { what, matters: plan.drop.length > 0 }))) return STOPPED;
-    const told = progress(io, "partitions");
+    if (!(await confirmAction(input, io, { what, matters: plan.drop.length > 0 }))) return STOPPED;
+    const told = startProgress(io, "partitions");
     const total = plan.attach.length + plan.drop.length;
-    const result = await interruptible(io, async (signal) => {
-      const onPartition = (count: number): void => told.at(count, total);
+    const result = await runInterruptible(io, async (signal) => {
+      const onPartition = (count: number): void => told.update(count, total);
       const done = await archiveOutbox(database, schema, { keep, actor, reason, signal, onPartition });
       return { ...done, stopped: signal.aborted };
     }).finally(() => told.end());
-    io.out(input.values["json"] === true ? json({ dryRun: false, ...result }) : resultText(result));
+    io.out(input.values["json"] === true ? jsonText({ dryRun: false, ...result }) : resultText(result));
     if (result.stopped) return STOPPED;
     return result.finished ? DONE : FAILED;
   });

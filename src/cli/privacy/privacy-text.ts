@@ -4,25 +4,25 @@ import { FAILED, FOUND } from "../exit-codes.ts";
 type Answer<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;
 
 /** What an action has to say: to a script, to people, and by its exit code. */
-export interface Said {
+export interface ActionOutput {
   readonly value: unknown;
   readonly text: string;
   readonly code?: number;
 }
 
-export function heldSaid(held: boolean): Said {
+export function holdOutput(held: boolean): ActionOutput {
   const text = held ? "Held: nobody can erase this person until it is released." : "It was held already.";
   return { value: { held }, text };
 }
 
-export function releasedSaid(released: boolean): Said {
+export function releaseOutput(released: boolean): ActionOutput {
   const text = released
     ? "Released: this person can be erased again."
     : "Nothing to release: there is no hold.";
   return { value: { released }, text };
 }
 
-export function rewrappedSaid(value: Answer<"rewrap">): Said {
+export function rewrapOutput(value: Answer<"rewrap">): ActionOutput {
   const { rewrapped, left } = value;
   const rest =
     left === 0
@@ -31,7 +31,7 @@ export function rewrappedSaid(value: Answer<"rewrap">): Said {
   return { value, text: `${rewrapped} data key(s) rewrapped with the current key. ${rest}` };
 }
 
-export function reappliedSaid(value: Answer<"reapply">): Said {
+export function reapplyOutput(value: Answer<"reapply">): ActionOutput {
   const { erasures, keysDestroyed, refused } = value;
   const done = `${erasures} erasure(s) applied again, ${keysDestroyed} key(s) that were back destroyed.`;
   if (refused === 0) return { value, text: done };
@@ -43,7 +43,7 @@ export function reappliedSaid(value: Answer<"reapply">): Said {
   };
 }
 
-export function endedSaid(ended: boolean): Said {
+export function endSagaOutput(ended: boolean): ActionOutput {
   if (ended) return { value: { ended }, text: "Ended as it was; nothing was undone." };
   const text = "Nothing was ended: there is no saga of this id that is parked because its person was erased.";
   return { value: { ended }, text, code: FAILED };

@@ -1,13 +1,13 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { ringFrom } from "../../admin/index.ts";
+import { readKeyRingFromEnvironment } from "../../admin/index.ts";
 import { createBus, type Bus } from "../../app/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { assertMigrated } from "../../storage/index.ts";
-import { whoAndWhy } from "../acting.ts";
+import { readActorAndReason } from "../actor.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
-import { environment, schemaName, withSchema } from "../settings.ts";
+import { loadEnvironment, readSchemaName, withSchema } from "../settings.ts";
 
 export type Privacy = Bus["privacy"];
 
@@ -40,7 +40,7 @@ export async function withPrivacy<T>(
   work: (privacy: Privacy) => Promise<T>,
 ): Promise<T> {
   const app = textValue(input, "app");
-  const bus = app === undefined ? await busFrom(input, io) : await loadApp(app, io.cwd);
+  const bus = app === undefined ? await createPrivacyBus(input, io) : await loadApp(app, io.cwd);
   if (!("privacy" in bus)) throw new UsageError(`"${String(app)}" exports no bus of sagabox.`);
   try {
     return await work(bus.privacy as Privacy);
@@ -49,13 +49,13 @@ export async function withPrivacy<T>(
   }
 }
 
-async function busFrom(input: CommandInput, io: Io): Promise<Bus> {
-  const env = environment(io);
+async function createPrivacyBus(input: CommandInput, io: Io): Promise<Bus> {
+  const env = loadEnvironment(io);
   if (env.databaseUrl === undefined) {
     throw new SagaboxError("ENVIRONMENT_INVALID", "DATABASE_URL is not set. Give the address of PostgreSQL.");
   }
-  const keys = ringFrom({ text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
-  const schema = schemaName(input, env);
+  const keys = readKeyRingFromEnvironment({ text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  const schema = readSchemaName(input, env);
   // Nothing of a person may be destroyed by who does not know all the places where it can be.
   await withSchema(input, io, "privacy", (database) => assertMigrated(database, schema));
   return createBus({
@@ -69,18 +69,18 @@ async function busFrom(input: CommandInput, io: Io): Promise<Bus> {
 }
 
 /** The person, from where others cannot read it in the list of processes, or from the command line. */
-export function subjectOf(input: CommandInput, io: Io, given: string | undefined): string {
+export function readSubject(input: CommandInput, io: Io, given: string | undefined): string {
   const file = textValue(input, "subject-file") ?? (given === "-" ? "-" : undefined);
   if (file !== undefined && given !== undefined && given !== "-") {
     throw new UsageError("Give the person either as an argument or with --subject-file, not both.");
   }
-  const subject = file === undefined ? given : readSubject(file, io.cwd);
+  const subject = file === undefined ? given : readSubjectFile(file, io.cwd);
   if (subject === undefined || subject === "")
     throw new UsageError("Whose data? Give the id of the person, or --subject-file.");
   return subject;
 }
 
-function readSubject(file: string, cwd: string): string {
+function readSubjectFile(file: string, cwd: string): string {
   let text: string;
   try {
     text = readFileSync(file === "-" ? 0 : resolve(cwd, file), "utf8").replace(/\r?\n$/, "");
@@ -95,13 +95,16 @@ function readSubject(file: string, cwd: string): string {
 }
 
 /** Who does it, and why if that was said. */
-export function actedBy(input: CommandInput, io: Io): { readonly reason?: string; readonly actor: string } {
+export function readOptionalReason(
+  input: CommandInput,
+  io: Io,
+): { readonly reason?: string; readonly actor: string } {
   const reason = textValue(input, "reason");
   const actor = textValue(input, "actor") ?? io.env["USER"] ?? "";
   if (actor.trim() === "") throw new UsageError("It needs --actor <name>: who does it is written down.");
   return reason === undefined ? { actor } : { actor, reason };
 }
 
-export function becauseOf(input: CommandInput, io: Io): { readonly reason: string; readonly actor: string } {
-  return whoAndWhy(input, io);
+export function readReason(input: CommandInput, io: Io): { readonly reason: string; readonly actor: string } {
+  return readActorAndReason(input, io);
 }

@@ -1,39 +1,39 @@
 import { cancelSaga, compensateSaga, retryStep, settleStep, skipStep } from "../../admin/index.ts";
 import type { ActionResult, SagaAdmin } from "../../admin/index.ts";
 import type { Json } from "../../message/index.ts";
-import { whoAndWhy } from "../acting.ts";
+import { readActorAndReason } from "../actor.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { confirmed } from "../confirm.ts";
+import { confirmAction } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
-import { json, safeLines } from "../print.ts";
-import { given, idOf, onlyOptions, withSagas } from "./input.ts";
+import { jsonText, safeLines } from "../print.ts";
+import { dropUndefined, readId, rejectOtherOptions, withSagas } from "./input.ts";
 
-type Act = "retry" | "skip" | "settle" | "compensate" | "cancel";
-type Wish = (admin: SagaAdmin) => Promise<ActionResult>;
+type ActionKind = "retry" | "skip" | "settle" | "compensate" | "cancel";
+type SagaOperation = (admin: SagaAdmin) => Promise<ActionResult>;
 
 /** What a person decides about one instance. */
-export function act(kind: Act): (input: CommandInput, io: Io) => Promise<number> {
+export function createAction(kind: ActionKind): (input: CommandInput, io: Io) => Promise<number> {
   return async (input, io) => {
-    onlyOptions(input, ["actor", "reason", ...optionsOf(kind)]);
-    const id = idOf(input);
-    const wish = wishOf(kind, id, input, io);
-    const what = warning(kind, id, textValue(input, "step"));
-    if (what !== undefined && !(await confirmed(input, io, { what }))) return STOPPED;
+    rejectOtherOptions(input, ["actor", "reason", ...listOptions(kind)]);
+    const id = readId(input);
+    const wish = readOperation(kind, id, input, io);
+    const what = warningText(kind, id, textValue(input, "step"));
+    if (what !== undefined && !(await confirmAction(input, io, { what }))) return STOPPED;
     const result = await withSagas(input, io, wish);
-    if (input.values["json"] === true) io.out(json({ action: kind, ...result }));
-    else io.out(safeLines(told(kind, result)));
+    if (input.values["json"] === true) io.out(jsonText({ action: kind, ...result }));
+    else io.out(safeLines(resultText(kind, result)));
     return DONE;
   };
 }
 
-function optionsOf(kind: Act): readonly string[] {
+function listOptions(kind: ActionKind): readonly string[] {
   if (kind === "settle") return ["step", "result", "yes"];
   if (kind === "skip") return ["step", "yes"];
   return kind === "retry" ? ["step"] : ["yes"];
 }
 
 /** What a person should know before; a retry can be asked for again and again. */
-function warning(kind: Act, id: string, step = ""): string | undefined {
+function warningText(kind: ActionKind, id: string, step = ""): string | undefined {
   switch (kind) {
     case "retry":
       return undefined;
@@ -47,19 +47,19 @@ function warning(kind: Act, id: string, step = ""): string | undefined {
   }
 }
 
-function wishOf(kind: Act, id: string, input: CommandInput, io: Io): Wish {
-  const by = whoAndWhy(input, io);
+function readOperation(kind: ActionKind, id: string, input: CommandInput, io: Io): SagaOperation {
+  const by = readActorAndReason(input, io);
   const step = textValue(input, "step");
-  const named = (): string => step ?? missing(kind, "step <name>");
+  const requireStep = (): string => step ?? throwMissing(kind, "step <name>");
   switch (kind) {
     case "retry":
-      return (admin) => retryStep(admin, id, { ...by, ...given({ step }) });
+      return (admin) => retryStep(admin, id, { ...by, ...dropUndefined({ step }) });
     case "skip": {
-      const options = { ...by, step: named() };
+      const options = { ...by, step: requireStep() };
       return (admin) => skipStep(admin, id, options);
     }
     case "settle": {
-      const options = { ...by, step: named(), ...given({ result: resultValue(input) }) };
+      const options = { ...by, step: requireStep(), ...dropUndefined({ result: resultValue(input) }) };
       return (admin) => settleStep(admin, id, options);
     }
     case "compensate":
@@ -69,7 +69,7 @@ function wishOf(kind: Act, id: string, input: CommandInput, io: Io): Wish {
   }
 }
 
-function missing(kind: Act, option: string): never {
+function throwMissing(kind: ActionKind, option: string): never {
   throw new UsageError(`"sagabox saga ${kind}" needs --${option}.`);
 }
 
@@ -83,7 +83,7 @@ function resultValue(input: CommandInput): Json | undefined {
   }
 }
 
-function told(kind: Act, { sagaId, accepted }: ActionResult): string {
+function resultText(kind: ActionKind, { sagaId, accepted }: ActionResult): string {
   if (!accepted) return `Nothing to do: "${kind}" was asked for before, or is so already. Saga ${sagaId}.`;
   return `Asked for "${kind}". A worker does it next; see: sagabox saga show ${sagaId}`;
 }

@@ -1,28 +1,28 @@
 import { showSaga } from "../../admin/index.ts";
 import { instanceDiagram, instanceTimeline, sagaDiagram, type SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { json } from "../print.ts";
-import { idOf, numberValue, onlyOptions, withSagas } from "./input.ts";
-import { definitionsOf } from "./play.ts";
+import { jsonText } from "../print.ts";
+import { readId, numberValue, rejectOtherOptions, withSagas } from "./input.ts";
+import { loadDefinitions } from "./check.ts";
 
 const INSTANCE_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export async function diagram(input: CommandInput, io: Io): Promise<number> {
-  onlyOptions(input, ["app", "version"]);
-  const name = idOf(input, "id of an instance, or the name of a saga");
+  rejectOtherOptions(input, ["app", "version"]);
+  const name = readId(input, "id of an instance, or the name of a saga");
   const app = textValue(input, "app");
   const version = numberValue(input, "version");
-  const definitions = app === undefined ? [] : await definitionsOf(app, io);
-  const definition = definitionNamed(definitions, name, version);
+  const definitions = app === undefined ? [] : await loadDefinitions(app, io);
+  const definition = findDefinition(definitions, name, version);
   if (definition === undefined) refuseUnknown(name, { app, version, definitions });
   const drawn =
     definition === undefined ? await drawInstance(input, io, name, definitions) : sagaDiagram(definition);
-  io.out(input.values["json"] === true ? json({ mermaid: drawn }) : drawn);
+  io.out(input.values["json"] === true ? jsonText({ mermaid: drawn }) : drawn);
   return 0;
 }
 
 /** Of several versions the newest. */
-function definitionNamed(
+function findDefinition(
   definitions: readonly SagaDefinition[],
   name: string,
   version: number | undefined,
@@ -32,14 +32,14 @@ function definitionNamed(
     .sort((a, b) => b.version - a.version)[0];
 }
 
-interface Sought {
+interface DefinitionQuery {
   readonly app: string | undefined;
   readonly version: number | undefined;
   readonly definitions: readonly SagaDefinition[];
 }
 
 /** What is neither a definition nor, by its looks, an instance is told without asking the database. */
-function refuseUnknown(name: string, { app, version, definitions }: Sought): void {
+function refuseUnknown(name: string, { app, version, definitions }: DefinitionQuery): void {
   if (INSTANCE_ID.test(name)) {
     if (version === undefined) return;
     throw new UsageError("--version is for the name of a saga; an instance is drawn in its own version.");

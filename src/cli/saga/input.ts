@@ -1,7 +1,7 @@
-import { sagaAdmin, sagaKeys, type SagaAdmin } from "../../admin/index.ts";
+import { createSagaAdmin, readSagaKeys, type SagaAdmin } from "../../admin/index.ts";
 import type { SagaDefinition } from "../../saga/index.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
-import { environment, withSchema } from "../settings.ts";
+import { loadEnvironment, withSchema } from "../settings.ts";
 
 /** Runs `work` with the operations on the sagas of the environment's database. */
 export function withSagas<T>(
@@ -10,15 +10,15 @@ export function withSagas<T>(
   work: (admin: SagaAdmin) => Promise<T>,
   definitions: readonly SagaDefinition[] = [],
 ): Promise<T> {
-  const { keyRing } = environment(io);
-  const keys = sagaKeys({ text: keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  const { keyRing } = loadEnvironment(io);
+  const keys = readSagaKeys({ text: keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
   return withSchema(input, io, "operator", (database, schema) =>
-    work(sagaAdmin(database, schema, () => definitions, keys(database, schema))),
+    work(createSagaAdmin(database, schema, () => definitions, keys(database, schema))),
   );
 }
 
 /** The one argument behind the action. */
-export function idOf({ positionals: [action = "", id, ...rest] }: CommandInput, what = "id"): string {
+export function readId({ positionals: [action = "", id, ...rest] }: CommandInput, what = "id"): string {
   if (id === undefined || id === "") throw new UsageError(`"sagabox saga ${action}" needs the ${what}.`);
   if (rest.length > 0) {
     throw new UsageError(`"sagabox saga ${action}" takes no further argument, but got ${rest.join(" ")}.`);
@@ -26,7 +26,7 @@ export function idOf({ positionals: [action = "", id, ...rest] }: CommandInput, 
   return id;
 }
 
-export function noArgument({ positionals: [action = "", ...rest] }: CommandInput): void {
+export function rejectArguments({ positionals: [action = "", ...rest] }: CommandInput): void {
   if (rest.length > 0) {
     throw new UsageError(`"sagabox saga ${action}" takes no argument, but got ${rest.join(" ")}.`);
   }
@@ -40,7 +40,7 @@ export function numberValue(input: CommandInput, name: string): number | undefin
 }
 
 /** Refuses options that this action does not read. */
-export function onlyOptions(input: CommandInput, names: readonly string[]): void {
+export function rejectOtherOptions(input: CommandInput, names: readonly string[]): void {
   const [action = ""] = input.positionals;
   const known = [...names, "schema", "json", "help"];
   const stray = Object.keys(input.values).filter((name) => !known.includes(name));
@@ -50,7 +50,7 @@ export function onlyOptions(input: CommandInput, names: readonly string[]): void
 }
 
 /** The given entries without those that are undefined. */
-export function given<T extends object>(entries: T): { [K in keyof T]: NonNullable<T[K]> } {
+export function dropUndefined<T extends object>(entries: T): { [K in keyof T]: NonNullable<T[K]> } {
   const set = Object.entries(entries).filter(([, value]) => value !== undefined);
   return Object.fromEntries(set) as { [K in keyof T]: NonNullable<T[K]> };
 }

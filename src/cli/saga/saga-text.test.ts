@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { SagaDetail } from "../../admin/index.ts";
-import { personErased } from "../../message/index.ts";
+import { SUBJECT_ERASED } from "../../message/index.ts";
 import { sagaText } from "./saga-text.ts";
 
 const at = "2030-01-01T00:00:00.000Z";
@@ -83,7 +83,7 @@ test("what waits for a person is not due by the clock", () => {
 });
 
 test("a saga whose person was erased is not offered a retry that could not help", () => {
-  const incident = parked.incident === null ? null : { ...parked.incident, error: personErased };
+  const incident = parked.incident === null ? null : { ...parked.incident, error: SUBJECT_ERASED };
   const text = sagaText({ ...parked, incident });
   expect(text).toContain("  sagabox privacy end-saga s1 --reason …");
   expect(text).not.toContain("saga retry");

@@ -1,7 +1,7 @@
-import { failureText, type SagaDetail, type StepDetail } from "../../admin/index.ts";
-import { personErased } from "../../message/index.ts";
+import { stepFailureText, type SagaDetail, type StepDetail } from "../../admin/index.ts";
+import { SUBJECT_ERASED } from "../../message/index.ts";
 import { durationText, printable } from "../../telemetry/index.ts";
-import { json, table } from "../print.ts";
+import { jsonText, table } from "../print.ts";
 
 /** One instance for people. Everything in it that others chose is made harmless. */
 export function sagaText(saga: Omit<SagaDetail, "state">): string {
@@ -22,7 +22,7 @@ export function sagaText(saga: Omit<SagaDetail, "state">): string {
     ["trace", saga.traceId],
     ["correlation id", saga.messageCorrelationId],
     ["parent", saga.parent === null ? null : `${saga.parent.id}, step ${saga.parent.step}`],
-    ["input", json(saga.input)],
+    ["input", jsonText(saga.input)],
   ];
   const width = Math.max(...facts.map(([name]) => name.length));
   const lines = facts.flatMap(([name, value]) =>
@@ -33,36 +33,46 @@ export function sagaText(saga: Omit<SagaDetail, "state">): string {
     ...lines,
     "",
     stepTable(saga.steps),
-    ...incident(saga),
-    ...children(saga),
+    ...incidentLines(saga),
+    ...childLines(saga),
   ].join("\n");
 }
 
 function stepTable(steps: readonly StepDetail[]): string {
   const rows = steps.flatMap((step) => {
-    const own = [step.step, step.status, step.startedAt, took(step.durationMs), step.attempts, step.error];
+    const own = [
+      step.step,
+      step.status,
+      step.startedAt,
+      tookText(step.durationMs),
+      step.attempts,
+      step.error,
+    ];
     const { undo } = step;
     if (undo === null) return [own];
-    return [own, ["  undo", undo.status, undo.startedAt, took(undo.durationMs), undo.attempts, undo.error]];
+    return [
+      own,
+      ["  undo", undo.status, undo.startedAt, tookText(undo.durationMs), undo.attempts, undo.error],
+    ];
   });
   return table(["step", "status", "started at", "took", "attempts", "error"], rows);
 }
 
-function took(ms: number | null): string | null {
+function tookText(ms: number | null): string | null {
   return ms === null ? null : durationText(ms);
 }
 
-function incident({ id, incident: open, steps }: Omit<SagaDetail, "state">): string[] {
+function incidentLines({ id, incident: open, steps }: Omit<SagaDetail, "state">): string[] {
   if (open === null) return [];
-  if (open.error === personErased) {
+  if (open.error === SUBJECT_ERASED) {
     return [
       "",
-      `A person has to decide since ${open.openedAt}: ${personErased}, and nothing can be undone without its state`,
+      `A person has to decide since ${open.openedAt}: ${SUBJECT_ERASED}, and nothing can be undone without its state`,
       `  sagabox privacy end-saga ${id} --reason …     to close it as it is`,
     ].map(printable);
   }
   const failures = open.steps.map((place) =>
-    failureText(place, steps.find(({ step }) => step === place) ?? { error: open.error }),
+    stepFailureText(place, steps.find(({ step }) => step === place) ?? { error: open.error }),
   );
   const ways = open.steps.flatMap((place) => [
     `  sagabox saga settle ${id} --step ${place} --reason …     when it was done by hand`,
@@ -76,7 +86,7 @@ function incident({ id, incident: open, steps }: Omit<SagaDetail, "state">): str
   ].map(printable);
 }
 
-function children({ children: all }: Omit<SagaDetail, "state">): string[] {
+function childLines({ children: all }: Omit<SagaDetail, "state">): string[] {
   if (all.length === 0) return [];
   const rows = all.map(({ id, type, status, parent }) => [id, type, status, parent?.step ?? null]);
   return ["", table(["child", "type", "status", "step"], rows)];

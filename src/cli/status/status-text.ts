@@ -1,4 +1,4 @@
-import { ageText, counted, type Overview } from "../../admin/index.ts";
+import { ageText, countText, type Overview } from "../../admin/index.ts";
 import { printable } from "../../telemetry/index.ts";
 import { table } from "../print.ts";
 
@@ -26,10 +26,10 @@ function factLines({ at, schema, outbox, deadLetters, lanes, sagas }: Overview):
     outbox.oldestDueSeconds === null ? "" : `, the oldest due for ${ageText(outbox.oldestDueSeconds)}`;
   return [
     ["at", at],
-    ["outbox", `${counted(outbox.waiting)} waiting${oldest}, ${outbox.failed} of them failed before`],
-    ["scheduled", counted(outbox.scheduled)],
+    ["outbox", `${countText(outbox.waiting)} waiting${oldest}, ${outbox.failed} of them failed before`],
+    ["scheduled", countText(outbox.scheduled)],
     ["lanes", `${lanes.total - lanes.unowned} of ${lanes.total} owned by running workers`],
-    ["dead letters", `${counted(deadLetters)} open, ${outbox.heldKeys} key(s) held by them`],
+    ["dead letters", `${countText(deadLetters)} open, ${outbox.heldKeys} key(s) held by them`],
     ["sagas", `${sagas.running} running, ${sagas.compensating} compensating, ${sagas.failed} failed`],
     ["schema", `${schema.name}, migration ${schema.version} (${schema.migration})`],
   ];
@@ -40,7 +40,7 @@ function consumerTable({ consumers }: Overview): string[] {
   const rows = consumers.map((one) => [
     one.name,
     one.topics,
-    counted(one.waiting),
+    countText(one.waiting),
     one.failed,
     one.oldestDueSeconds === null ? null : ageText(one.oldestDueSeconds),
     one.ownedLanes,

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { admissionOf } from "./admission.ts";
+import { decideAdmission } from "./admission.ts";
 import { estimate } from "./depths.ts";
 
 const depths = new Map([
@@ -9,22 +9,22 @@ const depths = new Map([
 const limit = { maxPending: 100, policy: "refuse" } as const;
 
 test("A16: below the limit everything is admitted, also topics nobody has seen", () => {
-  expect(admissionOf(["roomy", "new"], depths, limit)).toEqual({ kind: "admit" });
+  expect(decideAdmission(["roomy", "new"], depths, limit)).toEqual({ kind: "admit" });
 });
 
 test("A16: at the limit the answer names topic, depth and limit", () => {
-  expect(admissionOf(["roomy", "full"], depths, limit)).toEqual({
+  expect(decideAdmission(["roomy", "full"], depths, limit)).toEqual({
     kind: "refuse",
     overflow: { topic: "full", depth: 100, limit: 100 },
   });
 });
 
 test("A16: inside a transaction nobody waits, so the policy to wait refuses too", () => {
-  expect(admissionOf(["full"], depths, { ...limit, policy: "wait" })).toMatchObject({ kind: "refuse" });
+  expect(decideAdmission(["full"], depths, { ...limit, policy: "wait" })).toMatchObject({ kind: "refuse" });
 });
 
 test("A16: the policy to drop names the full topics and leaves the others alone", () => {
-  const verdict = admissionOf(["full", "roomy"], depths, { ...limit, policy: "drop" });
+  const verdict = decideAdmission(["full", "roomy"], depths, { ...limit, policy: "drop" });
   expect(verdict).toEqual({
     kind: "drop",
     full: new Map([["full", { topic: "full", depth: 100, limit: 100 }]]),

@@ -15,7 +15,7 @@ export interface AdmissionOptions {
   readonly observer: Observer;
 }
 
-export type Verdict =
+export type AdmissionVerdict =
   | { readonly kind: "admit" }
   | { readonly kind: "refuse"; readonly overflow: Overflow }
   | { readonly kind: "drop"; readonly full: ReadonlyMap<string, Overflow> };
@@ -25,11 +25,11 @@ const LOOK_AGAIN_MS = 250;
 const RESUME_AT = 0.9;
 
 /** Pure: what happens to messages for these topics inside a transaction, where nobody may wait. */
-export function admissionOf(
+export function decideAdmission(
   topics: readonly string[],
   depths: DepthByTopic,
   { maxPending, policy }: { readonly maxPending: number; readonly policy: OverflowPolicy },
-): Verdict {
+): AdmissionVerdict {
   const full = fullTopics(topics, depths, maxPending);
   const [first] = full.values();
   if (first === undefined) return { kind: "admit" };
@@ -56,9 +56,9 @@ export class Admission {
     if (overflow === null) return outgoing;
     const now = outgoing.filter((one) => one.schedule === null);
     const topics = [...new Set(now.map((one) => one.message.topic))];
-    const verdict = admissionOf(topics, await this.#depths.now(), overflow);
+    const verdict = decideAdmission(topics, await this.#depths.now(), overflow);
     if (verdict.kind === "admit") return outgoing;
-    if (verdict.kind === "refuse") throw this.#refused(verdict.overflow, remedies[overflow.policy]);
+    if (verdict.kind === "refuse") throw this.#refuse(verdict.overflow, remedies[overflow.policy]);
     return outgoing.filter((one) => this.#mayStay(one, verdict.full));
   }
 
@@ -74,7 +74,7 @@ export class Admission {
       if (first === undefined) return;
       limit = Math.max(1, Math.floor(overflow.maxPending * RESUME_AT));
       const leftMs = untilMs - systemClock.monotonicMs();
-      if (leftMs <= 0) throw this.#refused({ ...first, limit: overflow.maxPending }, TIMED_OUT);
+      if (leftMs <= 0) throw this.#refuse({ ...first, limit: overflow.maxPending }, TIMED_OUT);
       await sleep(Math.min(LOOK_AGAIN_MS, leftMs), signal);
     }
   }
@@ -83,23 +83,23 @@ export class Admission {
     return this.#depths.close();
   }
 
-  #refused(overflow: Overflow, remedy: string): OutboxFullError {
+  #refuse(overflow: Overflow, remedy: string): OutboxFullError {
     const { topic, depth } = overflow;
-    this.#options.observer.tell("outbox.refused", { topic, policy: "refuse", depth });
+    this.#options.observer.emit("outbox.refused", { topic, policy: "refuse", depth });
     return new OutboxFullError(overflow, remedy);
   }
 
   #mayStay({ message, schedule }: Outgoing, full: ReadonlyMap<string, Overflow>): boolean {
     const { topic } = message;
     const overflow = full.get(topic);
-    if (schedule !== null || overflow === undefined || isWaitedFor(message)) return true;
-    this.#options.observer.tell("outbox.refused", { topic, policy: "drop", depth: overflow.depth });
+    if (schedule !== null || overflow === undefined || isAwaited(message)) return true;
+    this.#options.observer.emit("outbox.refused", { topic, policy: "drop", depth: overflow.depth });
     return false;
   }
 }
 
 /** Somebody counts on it: a saga on its command, whoever asked on the reply. Dropped, both could only time out. */
-function isWaitedFor({ kind, type, sagaId }: Outgoing["message"]): boolean {
+function isAwaited({ kind, type, sagaId }: Outgoing["message"]): boolean {
   return type === REPLY || (kind === "command" && sagaId !== null);
 }
 

@@ -1,4 +1,4 @@
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import { estimate, type SampledTopic } from "./depths.ts";
 import { depthStatements } from "./statements.ts";
 
@@ -9,7 +9,7 @@ export interface BacklogSize {
   readonly unownedLanes: number;
 }
 
-export interface CountedLetters {
+export interface DeadLetterCount {
   /** `outbox` for those that could not be sent. */
   readonly consumer: string;
   readonly type: string;
@@ -25,7 +25,7 @@ interface BacklogRow {
 
 /** How much is waiting, estimated cheaply; how long its oldest message has waited; dead letters and lanes that nobody has. */
 export async function measureBacklog(database: Database, schema: string): Promise<BacklogSize> {
-  const { backlog } = depthStatements(quotedSchema(schema));
+  const { backlog } = depthStatements(quoteSchema(schema));
   const { rows } = await database.run<BacklogRow>(backlog);
   const row = rows[0] ?? { pending: 0, oldest_ms: 0, dead_letters: 0, unowned: 0 };
   return {
@@ -38,7 +38,7 @@ export async function measureBacklog(database: Database, schema: string): Promis
 
 /** How much waits in the queue for the slowest group of each topic, where PostgreSQL carries the messages. */
 export async function measureQueue(database: Database, schema: string): Promise<ReadonlyMap<string, number>> {
-  const { rows } = await database.run<SampledTopic>(depthStatements(quotedSchema(schema)).queued);
+  const { rows } = await database.run<SampledTopic>(depthStatements(quoteSchema(schema)).queued);
   return new Map(rows.map((row) => [row.topic, estimate(row)]));
 }
 
@@ -46,7 +46,7 @@ export async function measureQueue(database: Database, schema: string): Promise<
 export async function measureDeadLetters(
   database: Database,
   schema: string,
-): Promise<readonly CountedLetters[]> {
-  const { rows } = await database.run<CountedLetters>(depthStatements(quotedSchema(schema)).letters);
+): Promise<readonly DeadLetterCount[]> {
+  const { rows } = await database.run<DeadLetterCount>(depthStatements(quoteSchema(schema)).letters);
   return rows;
 }

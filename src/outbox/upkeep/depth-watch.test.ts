@@ -51,10 +51,10 @@ test("A16: only topics something was sent to are asked about, and only the full 
     );
   };
   await watch.start();
-  destinations.answered("full");
-  destinations.answered("fine");
+  destinations.recordAnswer("full");
+  destinations.recordAnswer("fine");
   await observer.until("destination.paused");
-  expect([destinations.paused(), destinations.states()]).toEqual([["full"], { full: "paused" }]);
+  expect([destinations.listPaused(), destinations.states()]).toEqual([["full"], { full: "paused" }]);
   expect([destinations.admit("full"), destinations.accepts("full"), destinations.admit("fine")]).toEqual([
     "none",
     false,
@@ -66,7 +66,7 @@ test("A16: only topics something was sent to are asked about, and only the full 
 test("A16: a broker that no longer tells does not keep a topic paused for ever", async () => {
   const { observer, transport, destinations, watch } = setup();
   transport.depths = () => Promise.resolve(new Map([["t", 500]]));
-  destinations.answered("t");
+  destinations.recordAnswer("t");
   await watch.start();
   await observer.until("destination.paused");
   transport.depths = () => Promise.reject(new Error("the management plug-in is gone"));
@@ -78,7 +78,7 @@ test("A16: a topic that the broker leaves out is unknown, not empty: told of lat
   const { observer, transport, destinations, watch } = setup();
   const answers = [new Map([["t", 500]]), new Map(), new Map(), new Map([["t", 60]]), new Map([["t", 50]])];
   transport.depths = () => Promise.resolve(answers.shift() ?? new Map());
-  destinations.answered("t");
+  destinations.recordAnswer("t");
   await watch.start();
   expect(await observer.until("destination.resumed")).toMatchObject([{ topic: "t", depth: 50 }]);
   expect(observer.of("depth.measured").map(({ depth }) => depth)).toEqual([500, 60, 50]);
@@ -89,8 +89,8 @@ test("A16: a topic the broker says nothing about any more goes on after some loo
   const { observer, transport, destinations, watch } = setup();
   const answers = [new Map([["t", 500]])];
   transport.depths = () => Promise.resolve(answers.shift() ?? new Map());
-  destinations.answered("t");
-  destinations.answered("silent");
+  destinations.recordAnswer("t");
+  destinations.recordAnswer("silent");
   await watch.start();
   expect(await observer.until("destination.resumed")).toMatchObject([{ topic: "t", depth: null }]);
   expect(observer.of("depth.unknown").map(({ failures }) => failures)).toEqual([1, 2, 3, 4, 5]);
@@ -114,10 +114,10 @@ test("a topic nothing is sent to any more is asked about until it is empty, so t
     asked.push([...topics]);
     clock.nowMs += 120_000; // longer than what was sent counts as recent
     const depth = depths.shift() ?? 0;
-    if (depth === 0) destinations.answered("next");
+    if (depth === 0) destinations.recordAnswer("next");
     return Promise.resolve(new Map(topics.map((topic) => [topic, depth])));
   };
-  destinations.answered("t");
+  destinations.recordAnswer("t");
   await watch.start();
   const told = await observer.until("depth.measured", 4);
   expect(told.map(({ topic, depth }) => `${topic} ${depth}`)).toEqual(["t 12000", "t 700", "t 0", "next 0"]);
@@ -127,14 +127,14 @@ test("a topic nothing is sent to any more is asked about until it is empty, so t
 test("without a limit the depth is shown all the same, and nothing is paused however much waits", async () => {
   const { observer, transport, destinations, watch } = setup({ limits: null, consumed: ["heard"] });
   transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 1_000_000])));
-  destinations.answered("sent");
+  destinations.recordAnswer("sent");
   await watch.start();
   const told = await observer.until("depth.measured", 4);
   expect(told.slice(0, 2)).toEqual([
     { topic: "sent", depth: 1_000_000 },
     { topic: "heard", depth: 1_000_000 },
   ]);
-  expect(destinations.paused()).toEqual([]);
+  expect(destinations.listPaused()).toEqual([]);
 });
 
 test("a topic that is only consumed here is shown, never paused", async () => {
@@ -142,7 +142,7 @@ test("a topic that is only consumed here is shown, never paused", async () => {
   transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 500])));
   await watch.start();
   await observer.until("depth.measured", 3);
-  expect([destinations.paused(), observer.of("destination.paused")]).toEqual([[], []]);
+  expect([destinations.listPaused(), observer.of("destination.paused")]).toEqual([[], []]);
 });
 
 test("a depth the broker no longer tells disappears after some looks, of one topic or of all", async () => {
@@ -154,8 +154,8 @@ test("a depth the broker no longer tells disappears after some looks, of one top
     ]),
   ];
   transport.depths = () => Promise.resolve(answers.shift() ?? new Map([["kept", 60]]));
-  destinations.answered("gone");
-  destinations.answered("kept");
+  destinations.recordAnswer("gone");
+  destinations.recordAnswer("kept");
   await watch.start();
   expect(await observer.until("depth.forgotten")).toEqual([{ topic: "gone" }]);
   transport.depths = () => Promise.reject(new Error("not authorized"));

@@ -3,7 +3,7 @@ import { Loop, withDeadline, type Service } from "../../runtime/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import type { Transport } from "../../transport/index.ts";
 import type { Destinations } from "../destinations.ts";
-import { failureText } from "../failures.ts";
+import { printableErrorText } from "../failures.ts";
 import type { OutboxSettings } from "../options.ts";
 
 type Limits = NonNullable<OutboxSettings["brokerDepth"]>;
@@ -23,9 +23,9 @@ export interface DepthWatchOptions {
 /** Topics nothing was sent to for longer than this are asked about only until they are empty. */
 const RECENT_MS = 60_000;
 /** How often, where nothing depends on it but a gauge. */
-const SHOWN_EVERY_MS = 30_000;
-const LONGEST_BACKOFF_MS = 300_000;
-const LONGEST_ASK_MS = 5_000;
+const EMIT_EVERY_MS = 30_000;
+const MAX_BACKOFF_MS = 300_000;
+const MAX_MEASURE_MS = 5_000;
 /** After this many looks in vain paused topics go on, and nothing is shown: not knowing must not stop messages. */
 const PATIENCE = 5;
 
@@ -49,14 +49,14 @@ export class DepthWatch implements Service {
   /** Topics in which something was left when the broker told last. */
   readonly #filled = new Set<string>();
   /** Topics whose depth is in the gauge. */
-  readonly #shown = new Set<string>();
+  readonly #emitted = new Set<string>();
   /** How often in a row nothing was told about a topic that is paused or shown. */
-  readonly #untold = new Map<string, number>();
+  readonly #missedReadings = new Map<string, number>();
   #isFirst = true;
 
   constructor(options: DepthWatchOptions) {
-    const { transport, limits, shownEveryMs = SHOWN_EVERY_MS } = options;
-    if (transport.depths === undefined) throw cannotTell(transport.name);
+    const { transport, limits, shownEveryMs = EMIT_EVERY_MS } = options;
+    if (transport.depths === undefined) throw depthUnsupported(transport.name);
     this.#options = options;
     const everyMs = limits?.everyMs ?? shownEveryMs;
     this.#loop = new Loop({
@@ -66,9 +66,9 @@ export class DepthWatch implements Service {
         this.#isFirst = false;
         return everyMs;
       },
-      onError: (error, failures) => this.#failed(error, failures),
+      onError: (error, failures) => this.#reportFailure(error, failures),
       backoffMs: everyMs,
-      maxBackoffMs: limits === null ? LONGEST_BACKOFF_MS : Math.max(everyMs, 30_000),
+      maxBackoffMs: limits === null ? MAX_BACKOFF_MS : Math.max(everyMs, 30_000),
     });
   }
 
@@ -82,30 +82,30 @@ export class DepthWatch implements Service {
 
   async #look(): Promise<void> {
     const { destinations, transport, consumed } = this.#options;
-    const sent = new Set([...destinations.recent(RECENT_MS), ...destinations.paused()]);
+    const sent = new Set([...destinations.listAnswered(RECENT_MS), ...destinations.listPaused()]);
     const topics = [...new Set([...sent, ...consumed(), ...this.#filled])];
     if (topics.length === 0) return;
     const asked = transport.depths?.(topics) ?? Promise.resolve(new Map<string, number>());
-    const depths = await withDeadline(asked, LONGEST_ASK_MS, () => {
-      throw new Error(`no answer within ${LONGEST_ASK_MS} ms`);
+    const depths = await withDeadline(asked, MAX_MEASURE_MS, () => {
+      throw new Error(`no answer within ${MAX_MEASURE_MS} ms`);
     });
-    const paused = new Set(destinations.paused());
+    const paused = new Set(destinations.listPaused());
     for (const topic of topics) {
       const depth = depths.get(topic);
       if (depth === undefined) this.#miss(topic, paused.has(topic));
       else {
-        this.#show(topic, depth);
+        this.#emitDepth(topic, depth);
         if (sent.has(topic)) this.#judge(topic, depth, paused.has(topic));
       }
     }
   }
 
-  #show(topic: string, depth: number): void {
-    this.#untold.delete(topic);
-    this.#shown.add(topic);
+  #emitDepth(topic: string, depth: number): void {
+    this.#missedReadings.delete(topic);
+    this.#emitted.add(topic);
     if (depth > 0) this.#filled.add(topic);
     else this.#filled.delete(topic);
-    this.#options.observer.tell("depth.measured", { topic, depth });
+    this.#options.observer.emit("depth.measured", { topic, depth });
   }
 
   #judge(topic: string, depth: number, paused: boolean): void {
@@ -118,34 +118,34 @@ export class DepthWatch implements Service {
 
   // Not told is not empty: nothing is decided by it, except that a topic is neither paused nor shown for ever.
   #miss(topic: string, paused: boolean): void {
-    if (!paused && !this.#shown.has(topic)) return;
+    if (!paused && !this.#emitted.has(topic)) return;
     const { destinations, observer } = this.#options;
-    const failures = (this.#untold.get(topic) ?? 0) + 1;
-    this.#untold.set(topic, failures);
+    const failures = (this.#missedReadings.get(topic) ?? 0) + 1;
+    this.#missedReadings.set(topic, failures);
     if (paused)
-      observer.tell("depth.unknown", { failures, error: `nothing was told about the topic "${topic}"` });
+      observer.emit("depth.unknown", { failures, error: `nothing was told about the topic "${topic}"` });
     if (failures < PATIENCE) return;
-    this.#untold.delete(topic);
+    this.#missedReadings.delete(topic);
     this.#filled.delete(topic);
     this.#hide(topic);
     destinations.resume(topic, null);
   }
 
-  #failed(error: unknown, failures: number): void {
+  #reportFailure(error: unknown, failures: number): void {
     const { destinations, observer } = this.#options;
-    observer.tell("depth.unknown", { failures, error: failureText(error) });
+    observer.emit("depth.unknown", { failures, error: printableErrorText(error) });
     if (failures < PATIENCE) return;
-    for (const topic of destinations.paused()) destinations.resume(topic, null);
-    for (const topic of this.#shown) this.#hide(topic);
+    for (const topic of destinations.listPaused()) destinations.resume(topic, null);
+    for (const topic of this.#emitted) this.#hide(topic);
   }
 
   // A figure that nobody renews must not call anybody.
   #hide(topic: string): void {
-    if (this.#shown.delete(topic)) this.#options.observer.tell("depth.forgotten", { topic });
+    if (this.#emitted.delete(topic)) this.#options.observer.emit("depth.forgotten", { topic });
   }
 }
 
-function cannotTell(transport: string): SagaboxError {
+function depthUnsupported(transport: string): SagaboxError {
   return new SagaboxError(
     "OPTIONS_INVALID",
     `outbox.brokerDepth was given, but the transport "${transport}" does not tell how much waits at the broker. ` +

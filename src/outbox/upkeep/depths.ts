@@ -1,5 +1,5 @@
 import { systemClock, withDeadline } from "../../runtime/index.ts";
-import { quotedSchema, SessionHolder, type Database } from "../../storage/index.ts";
+import { quoteSchema, SessionHolder, type Database } from "../../storage/index.ts";
 import { depthStatements } from "./statements.ts";
 
 export type DepthByTopic = ReadonlyMap<string, number>;
@@ -34,7 +34,7 @@ export class Depths {
 
   constructor(database: Database, schema: string) {
     this.#holder = new SessionHolder(database, "admission");
-    this.#sql = depthStatements(quotedSchema(schema));
+    this.#sql = depthStatements(quoteSchema(schema));
   }
 
   /** Never fails and never waits long: nobody is turned away because counting is slow or impossible. */

@@ -1,7 +1,7 @@
 import { Loop, type Service } from "../../runtime/index.ts";
-import { explainPostgresError, quotedSchema, type Database } from "../../storage/index.ts";
+import { explainPostgresError, quoteSchema, type Database } from "../../storage/index.ts";
 import { silentObserver, type Observer } from "../../telemetry/index.ts";
-import { failureText } from "../failures.ts";
+import { printableErrorText } from "../failures.ts";
 import { PartitionKeeper, type Outcome } from "./partition-keeper.ts";
 import { addDays, dailyTables, planPartitions, type Partition } from "./partition.ts";
 
@@ -36,7 +36,7 @@ export class History implements Service {
         const intervalMs = options.intervalMs ?? HOUR_MS;
         return (await this.tidy(signal)) ? intervalMs : Math.min(intervalMs, AGAIN_MS);
       },
-      onError: (error) => this.#troubled(error),
+      onError: (error) => this.#reportFailure(error),
       backoffMs: 1_000,
       maxBackoffMs: AGAIN_MS,
     });
@@ -79,7 +79,7 @@ export class History implements Service {
       if (!(await inTurn(plan.retire, (part) => this.#retire(part, signal)))) allDone = false;
     }
     const count = await this.#keeper.forgetIds(addDays(today, -retentionDays), signal);
-    if (count > 0) this.#options.observer.tell("history.cleaned", { table: "published_id", count });
+    if (count > 0) this.#options.observer.emit("history.cleaned", { table: "published_id", count });
     if (signal?.aborted !== true) await this.#keeper.reservePages();
     return allDone;
   }
@@ -87,7 +87,7 @@ export class History implements Service {
   async #attach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
     if (signal?.aborted === true) return "busy";
     const outcome = await this.#keeper.attach(part, signal);
-    if (outcome === "done") this.#tell("attached", part);
+    if (outcome === "done") this.#emit("attached", part);
     return outcome;
   }
 
@@ -99,21 +99,21 @@ export class History implements Service {
       : (["carry", "drop"] as const);
     for (const step of steps) {
       const outcome = signal?.aborted === true ? "busy" : await this.#keeper[step](part, signal);
-      if (outcome === "busy") this.#tell("kept", part);
+      if (outcome === "busy") this.#emit("kept", part);
       if (outcome !== "done") return outcome;
     }
-    this.#tell("dropped", part);
+    this.#emit("dropped", part);
     return "done";
   }
 
-  #tell(action: "attached" | "dropped" | "kept", { name }: Partition): void {
-    this.#options.observer.tell("history.partition", { action, partition: name });
+  #emit(action: "attached" | "dropped" | "kept", { name }: Partition): void {
+    this.#options.observer.emit("history.partition", { action, partition: name });
   }
 
-  #troubled(error: unknown): void {
+  #reportFailure(error: unknown): void {
     const { observer, schema } = this.#options;
-    const told = failureText(explainPostgresError(error, quotedSchema(schema), "owner"));
-    observer.tell("storage.failed", { doing: "keeping the history", error: told, retryInMs: 1_000 });
+    const told = printableErrorText(explainPostgresError(error, quoteSchema(schema), "owner"));
+    observer.emit("storage.failed", { doing: "keeping the history", error: told, retryInMs: 1_000 });
   }
 }
 
@@ -128,7 +128,7 @@ export async function ensurePartitions(
     const plan = planPartitions(of, { ...(await keeper.look(of)), retentionDays: FOR_EVER_DAYS });
     for (const part of plan.attach) {
       if ((await keeper.attach(part)) !== "done") return;
-      observer.tell("history.partition", { action: "attached", partition: part.name });
+      observer.emit("history.partition", { action: "attached", partition: part.name });
     }
   }
 }

@@ -1,14 +1,14 @@
 import { random, sleep, withJitter } from "../../runtime/index.ts";
-import { quotedSchema, SQLSTATE, sqlState } from "../../storage/index.ts";
+import { quoteSchema, SQLSTATE, sqlState } from "../../storage/index.ts";
 import type { Database, OwnedTransaction } from "../../storage/index.ts";
 import { partition, type DailyTable, type ExistingPartition, type Partition } from "./partition.ts";
 import { historyStatements, partitionStatements } from "./statements.ts";
 
 /** Whoever waits for such a lock makes everybody behind it wait too, so we ask briefly and often. */
 const LOCK_TIMEOUT = "250ms";
-const TRIES = 4;
-const ROUNDS = 100;
-const IDS = 1_000;
+const MAX_TRIES = 4;
+const MAX_ROUNDS = 100;
+const ID_BATCH_SIZE = 1_000;
 
 const IN_USE: readonly string[] = [SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected];
 // Between our look and our turn another process has made, or dropped, the very table.
@@ -34,14 +34,14 @@ export class PartitionKeeper {
   constructor(database: Database, schema: string) {
     this.#database = database;
     this.#schema = schema;
-    this.#sql = historyStatements(quotedSchema(schema));
+    this.#sql = historyStatements(quoteSchema(schema));
   }
 
   async look(of: DailyTable): Promise<DailyState> {
     const { today, partitions } = this.#sql;
     const day = await this.#database.run<{ today: string }>(today);
     const tables = await this.#database.run<ExistingPartition>(partitions, [
-      quotedSchema(this.#schema),
+      quoteSchema(this.#schema),
       of.table,
     ]);
     const now = day.rows[0]?.today ?? "";
@@ -52,7 +52,7 @@ export class PartitionKeeper {
   /** A partition is made outside and attached: only then can writers and readers go on meanwhile. */
   attach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
     const sql = this.#partition(part);
-    return this.#alone(signal, async (tx) => {
+    return this.#runExclusively(signal, async (tx) => {
       const { rows } = await tx.query<{ columns: string }>(sql.columns);
       const adopt = sql.adopt(rows[0]?.columns ?? "");
       await tx.query(sql.create);
@@ -64,22 +64,22 @@ export class PartitionKeeper {
   }
 
   detach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
-    return this.#alone(signal, (tx) => tx.query(this.#partition(part).detach));
+    return this.#runExclusively(signal, (tx) => tx.query(this.#partition(part).detach));
   }
 
   drop(part: Partition, signal?: AbortSignal): Promise<Outcome> {
-    return this.#alone(signal, (tx) => tx.query(this.#partition(part).drop));
+    return this.#runExclusively(signal, (tx) => tx.query(this.#partition(part).drop));
   }
 
   /** Copies what is still referred to into today's partition; done when nothing refers to the day any more. */
   async carry(part: Partition, signal?: AbortSignal): Promise<Outcome> {
     if (part.table !== "message") return "done";
     const { carry } = this.#partition(part);
-    for (let round = 1; round <= ROUNDS; round++) {
+    for (let round = 1; round <= MAX_ROUNDS; round++) {
       const { rows } = await this.#database.run<{ needed: boolean }>(this.#sql.stillNeeded, [part.day]);
       if (rows[0]?.needed !== true) return "done";
       let carried = 0;
-      const outcome = await this.#alone(signal, async (tx) => {
+      const outcome = await this.#runExclusively(signal, async (tx) => {
         carried = (await tx.query<{ carried: number }>(carry)).rows[0]?.carried ?? 0;
       });
       if (outcome === "taken") return outcome;
@@ -97,9 +97,9 @@ export class PartitionKeeper {
   async forgetIds(day: string, signal?: AbortSignal): Promise<number> {
     let total = 0;
     while (signal?.aborted !== true) {
-      const { rowCount } = await this.#database.run(this.#sql.forgetIds, [day, IDS]);
+      const { rowCount } = await this.#database.run(this.#sql.forgetIds, [day, ID_BATCH_SIZE]);
       total += rowCount;
-      if (rowCount < IDS) break;
+      if (rowCount < ID_BATCH_SIZE) break;
     }
     return total;
   }
@@ -114,24 +114,24 @@ export class PartitionKeeper {
   }
 
   #partition(part: Partition): ReturnType<typeof partitionStatements> {
-    return partitionStatements(quotedSchema(this.#schema), part);
+    return partitionStatements(quoteSchema(this.#schema), part);
   }
 
-  async #alone(signal: AbortSignal | undefined, work: Work): Promise<Outcome> {
+  async #runExclusively(signal: AbortSignal | undefined, work: Work): Promise<Outcome> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#once(work);
+        return await this.#tryOnce(work);
       } catch (error) {
         const state = sqlState(error) ?? "";
         if (DONE_BY_OTHERS.includes(state)) return "taken";
         if (!IN_USE.includes(state)) throw error;
-        if (attempt >= TRIES) return "busy";
+        if (attempt >= MAX_TRIES) return "busy";
         if (!(await sleep(withJitter(100 * 2 ** attempt, 0.5, random), signal))) return "busy";
       }
     }
   }
 
-  async #once(work: Work): Promise<Outcome> {
+  async #tryOnce(work: Work): Promise<Outcome> {
     const tx = await this.#database.begin({ idleTimeoutMs: 60_000 });
     try {
       await tx.run(this.#sql.lockTimeout, [LOCK_TIMEOUT]);

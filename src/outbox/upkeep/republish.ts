@@ -4,10 +4,10 @@ import { rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
 import { random, sleep, systemClock, withJitter } from "../../runtime/index.ts";
 import {
   nameBlockers,
-  quotedSchema,
+  quoteSchema,
   SQLSTATE,
   sqlState,
-  textArray,
+  toArrayLiteral,
   type Database,
   type Param,
   type Queryable,
@@ -74,7 +74,7 @@ interface LockLimits {
   readonly giveUpMs: number;
 }
 
-const KNOWN = [
+const KNOWN_OPTIONS = [
   "from",
   "to",
   "topic",
@@ -121,8 +121,8 @@ export async function republish(
   limits: LockLimits = LOCK_LIMITS,
 ): Promise<RepublishResult> {
   const audit = new AuditWriter(schema);
-  const entry = entryOf(options);
-  return audit.audited(database, entry, async (note) => {
+  const entry = toAuditEntry(options);
+  return audit.runAudited(database, entry, async (note) => {
     const result = await sendPages(database, schema, options, limits, (tx, count, upTo) =>
       note(tx, { after: { count, upTo } }),
     );
@@ -137,8 +137,8 @@ export async function countRepublish(
   schema: string,
   options: RepublishOptions,
 ): Promise<number> {
-  const { after, ...window } = checked(options);
-  const sql = republishStatements(quotedSchema(schema));
+  const { after, ...window } = checkOptions(options);
+  const sql = republishStatements(quoteSchema(schema));
   const params = windowParams(window);
   const { rows } =
     after === undefined
@@ -157,8 +157,8 @@ async function sendPages(
   limits: LockLimits,
   note: NotePage,
 ): Promise<RepublishResult> {
-  const { pageSize, ratePerSecond, signal, onProgress, ...window } = checked(options);
-  const sql = republishStatements(quotedSchema(schema));
+  const { pageSize, ratePerSecond, signal, onProgress, ...window } = checkOptions(options);
+  const sql = republishStatements(quoteSchema(schema));
   const listSize = Math.min(MAX_LISTED, pageSize * PAGES_PER_LIST);
   const place = placing(sql, windowParams(window), note);
   const isAborted = (): boolean => signal?.aborted === true;
@@ -191,8 +191,8 @@ function placing(sql: RepublishStatements, window: readonly Param[], note: NoteP
     const { rows } = isCut
       ? await tx.run<{ count: number }>(sql.placeKey, [...window, lane, stream])
       : await tx.run<{ count: number }>(sql.placePage, [
-          textArray(messages.map(({ id }) => id)),
-          textArray(messages.map(({ day }) => day)),
+          toArrayLiteral(messages.map(({ id }) => id)),
+          toArrayLiteral(messages.map(({ day }) => day)),
         ]);
     const count = rows[0]?.count ?? 0;
     if (count > 0) await note(tx, count, last);
@@ -274,7 +274,7 @@ function cursorParams(cursor: RepublishCursor): [lane: number, hasKey: boolean, 
   return [Number(lane), kind === "key", number];
 }
 
-function entryOf({ actor = "code", reason, from, to, topic, type }: RepublishOptions): AuditEntry & By {
+function toAuditEntry({ actor = "code", reason, from, to, topic, type }: RepublishOptions): AuditEntry & By {
   const window = { from: timeText(from), to: timeText(to), ...(type === undefined ? {} : { type }) };
   return {
     actor,
@@ -289,8 +289,8 @@ function timeText(value: unknown): string {
   return isTime(value) ? value.toISOString() : String(value);
 }
 
-function checked(options: RepublishOptions) {
-  rejectUnknownKeys("republish", options, KNOWN);
+function checkOptions(options: RepublishOptions) {
+  rejectUnknownKeys("republish", options, KNOWN_OPTIONS);
   const { from, to, after, retentionMs = Number.POSITIVE_INFINITY } = options;
   if (!isTime(from) || !isTime(to) || from >= to) {
     throw new SagaboxError("OPTIONS_INVALID", "republish.from and .to must be dates, the first one earlier.");

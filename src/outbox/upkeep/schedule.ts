@@ -1,7 +1,7 @@
 import { Loop, type Service } from "../../runtime/index.ts";
-import { quotedSchema, type Database } from "../../storage/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
-import { failureText } from "../failures.ts";
+import { printableErrorText } from "../failures.ts";
 import { writeStatements } from "../write-statements.ts";
 
 export interface ScheduleMoverOptions {
@@ -15,7 +15,7 @@ export interface ScheduleMoverOptions {
 }
 
 /** Something due sooner may be written while we sleep, so we never sleep longer than this. */
-const LONGEST_SLEEP_MS = 1_000;
+const MAX_SLEEP_MS = 1_000;
 /** What is due and was not ours to take is being moved by another process. */
 const TAKEN_BY_OTHERS_MS = 50;
 
@@ -27,12 +27,12 @@ export class ScheduleMover implements Service {
 
   constructor(options: ScheduleMoverOptions) {
     this.#options = options;
-    this.#sql = writeStatements(quotedSchema(options.schema));
+    this.#sql = writeStatements(quoteSchema(options.schema));
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: (error) => {
-        const told = { doing: "moving scheduled messages", error: failureText(error), retryInMs: 100 };
-        options.observer.tell("storage.failed", told);
+        const told = { doing: "moving scheduled messages", error: printableErrorText(error), retryInMs: 100 };
+        options.observer.emit("storage.failed", told);
       },
     });
   }
@@ -55,7 +55,7 @@ export class ScheduleMover implements Service {
     const { database, schema, observer, onMoved, batchSize = 500 } = this.#options;
     const { rows } = await database.run<{ lane: number }>(this.#sql.moveDue, [batchSize, schema]);
     if (rows.length === 0) return 0;
-    observer.tell("scheduled.due", { count: rows.length });
+    observer.emit("scheduled.due", { count: rows.length });
     onMoved([...new Set(rows.map(({ lane }) => lane))]);
     return rows.length;
   }
@@ -64,7 +64,7 @@ export class ScheduleMover implements Service {
     const { database, batchSize = 500 } = this.#options;
     if ((await this.move()) === batchSize) return 0;
     const { rows } = await database.run<{ wait_ms: number | null }>(this.#sql.nextDue);
-    const waitMs = rows[0]?.wait_ms ?? LONGEST_SLEEP_MS;
-    return waitMs <= 0 ? TAKEN_BY_OTHERS_MS : Math.min(LONGEST_SLEEP_MS, Math.ceil(waitMs));
+    const waitMs = rows[0]?.wait_ms ?? MAX_SLEEP_MS;
+    return waitMs <= 0 ? TAKEN_BY_OTHERS_MS : Math.min(MAX_SLEEP_MS, Math.ceil(waitMs));
   }
 }

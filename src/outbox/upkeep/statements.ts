@@ -1,10 +1,10 @@
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 /** How much of the outbox a count reads, in pages of 8 kB: some 35,000 rows, a few milliseconds. */
 const PAGES = 500;
 
 // Up to PAGES the whole table is read and the count is exact; beyond that, as many pages picked by chance.
-function sampled(schema: string, table: "outbox" | "queue", columns: string): string {
+function sampleSql(schema: string, table: "outbox" | "queue", columns: string): string {
   return `${table}_size as materialized (
          select least(100, 100.0 * ${PAGES} / greatest(1, pg_relation_size('${schema}.${table}') / 8192))::real as percent
        ), ${table}_waiting as (
@@ -18,17 +18,17 @@ function sampled(schema: string, table: "outbox" | "queue", columns: string): st
 /** How much is waiting. */
 export function depthStatements(schema: string) {
   return {
-    depths: statement(
+    depths: defineStatement(
       "sagabox.outbox.depths",
       // What waits for consumers waits too: where PostgreSQL carries the messages, the outbox alone is always empty.
-      `with ${sampled(schema, "outbox", "topic")}, ${sampled(schema, "queue", "topic")}
+      `with ${sampleSql(schema, "outbox", "topic")}, ${sampleSql(schema, "queue", "topic")}
        select topic, count(*)::integer as seen, percent::double precision from outbox_waiting group by topic, percent
        union all
        select topic, count(*)::integer as seen, percent::double precision from queue_waiting group by topic, percent`,
     ),
-    backlog: statement(
+    backlog: defineStatement(
       "sagabox.outbox.backlog",
-      `with ${sampled(schema, "outbox", "1")}
+      `with ${sampleSql(schema, "outbox", "1")}
        select (select coalesce(round(count(*) * 100 / min(percent)), 0)::double precision from outbox_waiting) as pending,
               (select greatest(0, coalesce(extract(epoch from clock_timestamp() - min(head.due_at)) * 1000, 0))
                  from generate_series(0, 255) as lane
@@ -46,9 +46,9 @@ export function depthStatements(schema: string) {
                    where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned`,
     ),
     // A lane of a group is its number times 256 and the lane of the outbox. Topics with an empty queue are told as well.
-    queued: statement(
+    queued: defineStatement(
       "sagabox.outbox.queued",
-      `with ${sampled(schema, "queue", "topic, lane / 256 as group_id")}, filled as (
+      `with ${sampleSql(schema, "queue", "topic, lane / 256 as group_id")}, filled as (
          select topic, max(seen) as seen, percent
            from (select topic, percent, count(*) as seen from queue_waiting group by topic, percent, group_id) as groups
           group by topic, percent
@@ -57,7 +57,7 @@ export function depthStatements(schema: string) {
          from (select distinct topic from ${schema}.subscription) as subscribed
          full join filled using (topic)`,
     ),
-    letters: statement(
+    letters: defineStatement(
       "sagabox.outbox.letters",
       `select coalesce(consumer, 'outbox') as consumer, type, count(*)::integer as count
          from (select consumer, type from ${schema}.dead_letter
@@ -74,20 +74,20 @@ const MESSAGE = `id, seq, lane, stream, kind, type, schema_version, topic, key, 
 /** Daily partitions. Whatever changes them runs alone and gives up rather than let others queue behind it. */
 export function historyStatements(schema: string) {
   return {
-    alone: statement(
+    alone: defineStatement(
       "sagabox.history.alone",
       `select pg_try_advisory_xact_lock(hashtextextended('sagabox.history.' || $1::text, 0)) as alone`,
     ),
-    lockTimeout: statement(
+    lockTimeout: defineStatement(
       "sagabox.history.lock_timeout",
       `select set_config('lock_timeout', $1::text, true)`,
     ),
-    today: statement(
+    today: defineStatement(
       "sagabox.history.today",
       `select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD') as today`,
     ),
     // Those that are detached and wait to be dropped are listed too.
-    partitions: statement(
+    partitions: defineStatement(
       "sagabox.history.partitions",
       `select relname as name, relispartition as attached
          from pg_class
@@ -96,15 +96,15 @@ export function historyStatements(schema: string) {
         order by relname`,
     ),
     // Only the owner of the tables may call it, and only the owner may make partitions.
-    reservePages: statement("sagabox.history.reserve_pages", `select ${schema}.reserve_pages()`),
-    stillNeeded: statement(
+    reservePages: defineStatement("sagabox.history.reserve_pages", `select ${schema}.reserve_pages()`),
+    stillNeeded: defineStatement(
       "sagabox.history.still_needed",
       `select exists (select 1 from ${schema}.outbox where written_on = $1::text::date)
            or exists (select 1 from ${schema}.queue where written_on = $1::text::date) as needed`,
     ),
     // An id is remembered as long as anything that carries it can still be sent. The offset keeps these questions from
     // becoming joins, which would read the whole archive.
-    forgetIds: statement(
+    forgetIds: defineStatement(
       "sagabox.history.forget_ids",
       `with old as materialized (
          select id from ${schema}.published_id as known
@@ -202,20 +202,20 @@ export function republishStatements(schema: string) {
        select coalesce((select ${schema}.outbox_send_again(ids, days, sent_days) from listed where ids is not null), 0) as count`;
   return {
     // The viewer role may run this one: it does not read the stream, which is derived from the key.
-    countAll: statement(
+    countAll: defineStatement(
       "sagabox.outbox.republish_count",
       `select count(*)::integer as count
          from ${schema}.message
         where ${inWindow} and ${wasSent}`,
     ),
-    countRest: statement(
+    countRest: defineStatement(
       "sagabox.outbox.republish_count_rest",
       `select count(*)::integer as count
          from ${schema}.message
         where ${inWindow} and ${isBehindCursor} and ${wasSent}`,
     ),
     // Sorted by key, so that the messages of a key are neighbours. Whether each was sent is asked when it is placed.
-    list: statement(
+    list: defineStatement(
       "sagabox.outbox.republish_list",
       `select id, written_on::text as day,
               concat_ws('/', lane, case when stream is null then 'message' else 'key' end, coalesce(stream, seq)) as position
@@ -224,12 +224,12 @@ export function republishStatements(schema: string) {
         order by ${position}, seq
         limit $8::integer`,
     ),
-    keepWritersOut: statement(
+    keepWritersOut: defineStatement(
       "sagabox.outbox.keep_writers_out",
       `select ${schema}.outbox_keep_writers_out($1::integer, $2::integer)`,
     ),
     // Both in a transaction that keeps writers out. Newer messages of these keys that wait are numbered anew, behind these.
-    placePage: statement(
+    placePage: defineStatement(
       "sagabox.outbox.republish_page",
       place(`unnest($1::text::text[], $2::text::date[]) as wanted (id, written_on)
           cross join lateral (
@@ -238,7 +238,7 @@ export function republishStatements(schema: string) {
           ) as message
           where true`),
     ),
-    placeKey: statement(
+    placeKey: defineStatement(
       "sagabox.outbox.republish_key",
       place(`${schema}.message
           where ${inWindow} and message.lane = $5::integer and message.stream = $6::text::bigint`),

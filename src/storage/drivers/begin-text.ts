@@ -12,7 +12,7 @@ export function checkIsolation(isolation: unknown): void {
 }
 
 /** `mark` sets what the last statement of the transaction checks; it ends with the transaction. */
-export function beginText(
+export function formatBegin(
   isolation: Isolation,
   { idleTimeoutMs, lockTimeoutMs }: TransactionOptions,
   { mark }: { readonly mark: boolean },

@@ -4,7 +4,7 @@ import { explainPooler } from "../pooler.ts";
 import { explainReadOnly, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import type { PgQuery, PgResult } from "./pg-shape.ts";
-import { isPgTooOld, pgTooOld } from "./pg-version.ts";
+import { isPgTooOld, pgTooOldError } from "./pg-version.ts";
 
 /** A `pg` client inside BEGIN … COMMIT. A pool has `totalCount`, so it does not fit. */
 export interface PgTx {
@@ -30,12 +30,12 @@ export interface TransactionTypes {
 export type CallerTransaction = TransactionTypes[keyof TransactionTypes];
 
 /** Finds the driver by shape and refuses what is not inside a transaction. */
-export function callerTransaction(tx: unknown): Queryable {
+export function toQueryable(tx: unknown): Queryable {
   if (isOwned(tx)) return tx;
   if (isPostgresJs(tx)) return new PostgresJsCaller(tx);
   if (isPgClient(tx)) {
-    if (isPgTooOld(tx)) throw pgTooOld();
-    return pgCaller(tx);
+    if (isPgTooOld(tx)) throw pgTooOldError();
+    return createPgCaller(tx);
   }
   throw notInTransaction(tx);
 }
@@ -45,7 +45,7 @@ interface PgCallerClient {
   getTransactionStatus(): string | null;
 }
 
-function pgCaller(client: PgCallerClient): Queryable {
+function createPgCaller(client: PgCallerClient): Queryable {
   const status = client.getTransactionStatus();
   if (status === "T") return new PgCaller(client);
   if (status === "E") {
@@ -106,46 +106,50 @@ class PostgresJsCaller implements Queryable {
     const rows = await asked.catch((error: unknown) => {
       throw explainReadOnly(explainPooler(error, true));
     });
-    return { rows: withOurNames(rows as object[]) as R[], rowCount: rows.count ?? rows.length, command: "" };
+    return {
+      rows: toSnakeCaseRows(rows as object[]) as R[],
+      rowCount: rows.count ?? rows.length,
+      command: "",
+    };
   }
 }
 
 // The user's `transform` (postgres.camel, .pascal, .kebab) has renamed the columns of our answers too.
-function withOurNames(rows: readonly object[]): object[] {
+function toSnakeCaseRows(rows: readonly object[]): object[] {
   const [first = {}] = rows;
-  if (Object.keys(first).every((name) => name === snakeCase(name))) return [...rows];
+  if (Object.keys(first).every((name) => name === toSnakeCase(name))) return [...rows];
   return rows.map((row) =>
     Object.fromEntries(
-      Object.entries(row).map(([name, value]: [string, unknown]) => [snakeCase(name), value]),
+      Object.entries(row).map(([name, value]: [string, unknown]) => [toSnakeCase(name), value]),
     ),
   );
 }
 
-function snakeCase(name: string): string {
+function toSnakeCase(name: string): string {
   const plain = name.replaceAll("-", "_").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return plain.replace(/^_/, "");
 }
 
 function isOwned(tx: unknown): tx is OwnedTransaction {
-  return has(tx, "run") && has(tx, "commit") && has(tx, "isolation");
+  return hasMethod(tx, "run") && hasMethod(tx, "commit") && hasMethod(tx, "isolation");
 }
 
 function isPgClient(tx: unknown): tx is PgCallerClient {
   // A client of an older pg knows no status; other things with a query do not quote names its way.
-  const isClient = has(tx, "getTransactionStatus") || has(tx, "escapeIdentifier");
-  return has(tx, "query") && isClient && !has(tx, "totalCount");
+  const isClient = hasMethod(tx, "getTransactionStatus") || hasMethod(tx, "escapeIdentifier");
+  return hasMethod(tx, "query") && isClient && !hasMethod(tx, "totalCount");
 }
 
 function isPostgresJs(tx: unknown): tx is PostgresJsCallable {
-  return has(tx, "unsafe") && has(tx, "savepoint") && !has(tx, "begin");
+  return hasMethod(tx, "unsafe") && hasMethod(tx, "savepoint") && !hasMethod(tx, "begin");
 }
 
-function has(value: unknown, name: string): boolean {
+function hasMethod(value: unknown, name: string): boolean {
   return ((typeof value === "object" && value !== null) || typeof value === "function") && name in value;
 }
 
 function notInTransaction(tx: unknown): NotInTransactionError {
-  if (has(tx, "totalCount") || has(tx, "begin")) {
+  if (hasMethod(tx, "totalCount") || hasMethod(tx, "begin")) {
     return new NotInTransactionError(
       "A pool was given where an open transaction is needed: the message would not share your transaction's fate. " +
         "Pass the client that ran BEGIN (pg), the `tx` of sql.begin (postgres.js), or use bus.transaction().",

@@ -2,11 +2,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { lockRows } from "../../../test/support/foreign-locks.ts";
 import { limitStatements } from "../deadlines.ts";
-import { statement } from "../statement.ts";
+import { defineStatement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
 
 const DEADLINE_MS = 300;
-const update = statement("test.update", "update thing set n = n + 1");
+const update = defineStatement("test.update", "update thing set n = n + 1");
 
 /** A row that a foreign session has locked, and how many sessions of ours wait for it. */
 async function setup() {

@@ -15,7 +15,7 @@ const CANCEL_MS = 2_000;
  */
 export function cancelStatement(client: PgClient): void {
   const { processID, secretKey } = client;
-  const address = addressOf(client);
+  const address = readServerAddress(client);
   if (typeof processID !== "number" || typeof secretKey !== "number" || address === undefined) return;
   const request = Buffer.alloc(REQUEST_BYTES);
   for (const [i, value] of [REQUEST_BYTES, CANCEL_REQUEST_CODE, processID, secretKey].entries())
@@ -31,7 +31,7 @@ export function cancelStatement(client: PgClient): void {
 }
 
 // The server at the other end of this very socket: a name may lead to another one by now.
-function addressOf({ host, port, connection }: PgClient): NetConnectOpts | undefined {
+function readServerAddress({ host, port, connection }: PgClient): NetConnectOpts | undefined {
   const { remoteAddress, remotePort } = connection?.stream ?? {};
   if (remoteAddress !== undefined && remotePort !== undefined)
     return { host: remoteAddress, port: remotePort };

@@ -4,7 +4,7 @@ import { cancelStatement } from "./cancel-statement.ts";
 import type { PgClient, UsedPool } from "./pg-shape.ts";
 
 /** How long a connection that is given up may take to say goodbye before its socket is destroyed. */
-const GOODBYE_MS = 1_000;
+const MAX_TERMINATE_MS = 1_000;
 
 const NO_TIMER: CancelTimer = () => undefined;
 
@@ -26,14 +26,14 @@ export class ConnectionWatch {
 
   add(client: PgClient): void {
     this.#connected.add(client);
-    this.answered(client);
+    this.noteAnswer(client);
   }
 
   remove(client: PgClient): void {
     this.#connected.delete(client);
   }
 
-  answered(client: PgClient): void {
+  noteAnswer(client: PgClient): void {
     this.#answeredAtMs.set(client, systemClock.monotonicMs());
   }
 
@@ -76,7 +76,7 @@ export class ConnectionWatch {
       }
       isOver = true;
       this.#suspectBeforeMs = Math.max(this.#suspectBeforeMs, sentMs);
-      fail(noAnswer(what, deadlineMs));
+      fail(noAnswerError(what, deadlineMs));
       cancelStatement(client);
       client.connection?.stream?.destroy?.();
     };
@@ -88,7 +88,7 @@ export class ConnectionWatch {
   }
 }
 
-function noAnswer(what: string, deadlineMs: number): SagaboxError {
+function noAnswerError(what: string, deadlineMs: number): SagaboxError {
   return new SagaboxError(
     "STORAGE_UNAVAILABLE",
     `The database did not answer ${what} within ${deadlineMs} ms. Its connection was closed and is replaced. ` +
@@ -127,6 +127,6 @@ export function endClient(client: PgClient): void {
   const { stream } = client.connection ?? {};
   client.release(true);
   if (stream?.destroyed !== false) return;
-  const cancel = after(GOODBYE_MS, () => stream.destroy?.(), { unref: true });
+  const cancel = after(MAX_TERMINATE_MS, () => stream.destroy?.(), { unref: true });
   stream.once?.("close", cancel);
 }

@@ -6,10 +6,10 @@ import { Wire } from "../../../test/support/wire.ts";
 import { limitStatements } from "../deadlines.ts";
 import { Notifications, notify } from "../notifications.ts";
 import { SessionHolder } from "../session-holder.ts";
-import { statement } from "../statement.ts";
+import { defineStatement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
 
-const one = statement("test.one", "select 1 as n");
+const one = defineStatement("test.one", "select 1 as n");
 const DEADLINE_MS = 500;
 
 /** A pool whose connections go through a wire that can go silent, and one beside it. */
@@ -110,7 +110,7 @@ test("a hint behind the COMMIT that is never answered does not keep the connecti
   const tx = await prompt.begin();
   await tx.run(one);
   let hinted: Promise<unknown> = Promise.resolve();
-  const sleep = statement("test.sleep", "select pg_sleep(60)");
+  const sleep = defineStatement("test.sleep", "select pg_sleep(60)");
   await tx.commit([], { statement: sleep, params: [], onSent: (answered) => void (hinted = answered) });
   wire.deafen();
   expect(await hinted).toBe(false);

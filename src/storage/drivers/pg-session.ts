@@ -1,7 +1,7 @@
 import type { Notification, Param, Rows, RunLimits, Session } from "../database.ts";
 import { explainReadOnly, sessionSurvives } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { askInTime, askTextInTime } from "./ask.ts";
+import { runStatementInTime, runTextInTime } from "./send-query.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { destroyClient, endClient, type ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient, PgResult } from "./pg-shape.ts";
@@ -13,13 +13,13 @@ const ISOLATION = { default_transaction_isolation: "read committed" };
 /** One connection with settings of its own, whose statements are sent one behind the other. */
 export class PgSession implements Session {
   readonly #client: PgClient;
-  readonly #told: (() => void)[] = [];
+  readonly #breakListeners: (() => void)[] = [];
   readonly #watch: ConnectionWatch;
   readonly #deadlineMs: number;
   readonly #pipelined: boolean;
   #last: Promise<unknown> = Promise.resolve();
   #open = 0;
-  #broken = false;
+  #isBroken = false;
   #released = false;
 
   constructor(client: PgClient, watch: ConnectionWatch, deadlineMs: number) {
@@ -28,12 +28,12 @@ export class PgSession implements Session {
     this.#deadlineMs = deadlineMs;
     this.#pipelined = client.pipeline !== undefined;
     if (this.#pipelined) client.pipeline = true; // what is asked meanwhile leaves at once, and the server goes on with it
-    client.on("error", () => this.#break());
-    client.on("end", () => this.#break());
+    client.on("error", () => this.#markBroken());
+    client.on("end", () => this.#markBroken());
   }
 
   get broken(): boolean {
-    return this.#broken || (this.#open === 0 && this.#watch.isSuspect(this.#client));
+    return this.#isBroken || (this.#open === 0 && this.#watch.isSuspect(this.#client));
   }
 
   async configure(settings: Readonly<Record<string, string>>): Promise<void> {
@@ -47,7 +47,7 @@ export class PgSession implements Session {
     { deadlineMs = this.#deadlineMs }: RunLimits = {},
   ): Promise<Rows<R>> {
     const send = (): Promise<PgResult> =>
-      askInTime(this.#client, this.#watch, { statement, params, deadlineMs });
+      runStatementInTime(this.#client, this.#watch, { statement, params, deadlineMs });
     // A driver that does not pipeline no longer wants to queue either: there one after the other.
     const sent = this.#pipelined || this.#open === 0 ? send() : this.#last.then(send);
     this.#open += 1;
@@ -56,7 +56,7 @@ export class PgSession implements Session {
       const result = await sent;
       return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
     } catch (error) {
-      if (!sessionSurvives(error)) this.#break();
+      if (!sessionSurvives(error)) this.#markBroken();
       throw explainReadOnly(error);
     } finally {
       this.#open -= 1;
@@ -68,16 +68,16 @@ export class PgSession implements Session {
       if (message.channel === channel) hear({ channel, payload: message.payload ?? "" });
     });
     const text = `listen "${channel.replaceAll('"', "")}"`;
-    await askTextInTime(this.#client, this.#watch, text, { deadlineMs: this.#deadlineMs }).catch(
+    await runTextInTime(this.#client, this.#watch, text, { deadlineMs: this.#deadlineMs }).catch(
       (error: unknown) => {
-        if (!sessionSurvives(error)) this.#break();
+        if (!sessionSurvives(error)) this.#markBroken();
         throw error;
       },
     );
   }
 
   onBreak(told: () => void): void {
-    this.#told.push(told);
+    this.#breakListeners.push(told);
   }
 
   // Its settings are not the pool's, so the connection ends with the session.
@@ -85,14 +85,14 @@ export class PgSession implements Session {
     if (this.#released) return;
     this.#released = true;
     if (this.#pipelined) this.#client.pipeline = false; // or it would wait for its queries before it ends
-    if (this.#open > 0 && !this.#broken) cancelStatement(this.#client);
-    if (destroy || this.#broken || this.#open > 0) destroyClient(this.#client);
+    if (this.#open > 0 && !this.#isBroken) cancelStatement(this.#client);
+    if (destroy || this.#isBroken || this.#open > 0) destroyClient(this.#client);
     else endClient(this.#client);
   }
 
-  #break(): void {
-    if (this.#broken) return;
-    this.#broken = true;
-    for (const told of this.#told) if (!this.#released) told();
+  #markBroken(): void {
+    if (this.#isBroken) return;
+    this.#isBroken = true;
+    for (const told of this.#breakListeners) if (!this.#released) told();
   }
 }

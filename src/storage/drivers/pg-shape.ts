@@ -11,7 +11,7 @@ export interface PgQuery {
   readonly name?: string | undefined;
 }
 
-export type PgAnswered = (error: unknown, result?: PgResult) => void;
+export type PgCallback = (error: unknown, result?: PgResult) => void;
 
 /** The socket of a client; other drivers of the same shape may have none. */
 export interface PgStream {

@@ -3,10 +3,10 @@ import { expect, onTestFinished, test } from "vitest";
 import { asleep, endSleepers } from "../../../test/support/end-sleepers.ts";
 import { notebook } from "../../../test/support/notebook.ts";
 import { Wire } from "../../../test/support/wire.ts";
-import { statement } from "../statement.ts";
+import { defineStatement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
 
-const insert = statement("test.insert", "insert into note (text) values ($1::text) returning id");
+const insert = defineStatement("test.insert", "insert into note (text) values ($1::text) returning id");
 
 test("what was written is there after the commit, and the connection is free again", async () => {
   const { database, pool, notes } = await notebook();
@@ -34,7 +34,7 @@ test("an afterword is said when the transaction is over, and then the connection
   const { database, pool, notes } = await notebook();
   const tx = await database.begin({ isolation: "serializable" });
   await tx.run(insert, ["a"]);
-  const own = statement(
+  const own = defineStatement(
     "test.own",
     "insert into note (text) values (current_setting('transaction_isolation'))",
   );
@@ -50,7 +50,7 @@ test("an afterword that fails takes nothing back", async () => {
   const { database, pool, notes } = await notebook();
   const tx = await database.begin();
   await tx.run(insert, ["a"]);
-  const broken = statement("test.broken", "select 1 / 0");
+  const broken = defineStatement("test.broken", "select 1 / 0");
   let answered: Promise<unknown> | undefined;
   await tx.commit([], { statement: broken, params: [], onSent: (answer) => void (answered = answer) });
   await answered;

@@ -1,18 +1,18 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
-import type { Afterword, LastStatement, OwnedTransaction, Param } from "../database.ts";
+import type { AfterCommitStatement, CommitStatement, OwnedTransaction, Param } from "../database.ts";
 import type { Rows, RunLimits, TransactionOptions } from "../database.ts";
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { explainReadOnly, isReadOnlyRefusal, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { ask, askAllInTime, askInTime, askTextInTime } from "./ask.ts";
-import { beginText, checkIsolation, type Isolation } from "./begin-text.ts";
+import { sendQuery, runAllInTime, runStatementInTime, runTextInTime } from "./send-query.ts";
+import { formatBegin, checkIsolation, type Isolation } from "./begin-text.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { destroyClient, type ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 import { checkMark, ROUND_TRIP } from "./statements.ts";
-import { findTransactionControl, savepointTags } from "./transaction-control.ts";
-import { commandRefused, commitUnknown, interferedWith } from "./transaction-errors.ts";
+import { findTransactionControl, findSavepointTags } from "./transaction-control.ts";
+import { commandRefused, commitUnknown, transactionInterference } from "./transaction-errors.ts";
 import { isRollback, replacedByOther, transactionAborted } from "./transaction-errors.ts";
 import { canWatch, TransactionWatch } from "./transaction-watch.ts";
 
@@ -22,7 +22,7 @@ const WRITES: readonly string[] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
 const WRITES_IN_SELECT = /\b(?:insert\s+into|update|delete\s+from|for\s+(?:key\s+)?share)\b/i;
 
 /** For drivers that show no command tags: proves that the transaction is the one that was begun. */
-const MARK_CHECK: LastStatement = {
+const MARK_CHECK: CommitStatement = {
   statement: checkMark,
   params: [],
   explain: (error) => (sqlState(error) === SQLSTATE.divisionByZero ? replacedByOther() : error),
@@ -35,8 +35,8 @@ interface InFlight {
   savepointTags?: string[];
 }
 
-const yes = (): boolean => true;
-const no = (): boolean => false;
+const returnTrue = (): boolean => true;
+const returnFalse = (): boolean => false;
 
 /**
  * A transaction whose BEGIN travels with its first statement and whose COMMIT travels with its last ones.
@@ -66,7 +66,7 @@ export class PgTransaction implements OwnedTransaction {
   /** The first write was refused: the connection leads to a standby, or was made in a read-only phase. */
   #isReadOnly = false;
   /** Resolves when the afterword is answered: true unless it failed. */
-  #saying: Promise<boolean> | undefined;
+  #afterCommitAnswer: Promise<boolean> | undefined;
 
   constructor(client: PgClient, options: TransactionOptions, connection: ConnectionWatch) {
     checkIsolation(options.isolation);
@@ -76,9 +76,9 @@ export class PgTransaction implements OwnedTransaction {
     this.#beginMs = options.beginMs ?? this.#statementMs;
     this.isolation = options.isolation ?? "read committed";
     client.on("error", this.#onLoss); // without a listener Node would end the process
-    this.#pipeline(true);
+    this.#setPipeline(true);
     this.seesEverything = canWatch(client);
-    this.#beginText = beginText(this.isolation, options, { mark: !this.seesEverything });
+    this.#beginText = formatBegin(this.isolation, options, { mark: !this.seesEverything });
   }
 
   get open(): boolean {
@@ -101,7 +101,7 @@ export class PgTransaction implements OwnedTransaction {
     assertAllWritable(params);
     try {
       const send = (): Promise<PgResult> =>
-        askInTime(this.#client, this.#connection, { statement, params, deadlineMs });
+        runStatementInTime(this.#client, this.#connection, { statement, params, deadlineMs });
       return await this.#send<R>(send, statement.text);
     } catch (error) {
       throw this.#isReadOnly ? explainReadOnly(error) : error;
@@ -111,18 +111,21 @@ export class PgTransaction implements OwnedTransaction {
   query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
     // A text by itself is cheaper for the driver; what is none must not pass for a query of its own, nor for a callback.
     if (typeof text !== "string" || typeof params === "function")
-      return this.#send<R>(() => ask(this.#client, { text, values: params }), text);
+      return this.#send<R>(() => sendQuery(this.#client, { text, values: params }), text);
     const values = Array.isArray(params) && params.length === 0 ? undefined : params;
     const control = findTransactionControl(text);
     if (control?.kind === "end") return Promise.reject((this.#refused = commandRefused(control.command)));
-    const send = (): Promise<PgResult> => ask(this.#client, text, values);
+    const send = (): Promise<PgResult> => sendQuery(this.#client, text, values);
     if (control === undefined || this.beforeSavepoint === undefined) return this.#send<R>(send, text);
     return this.beforeSavepoint().then(() => this.#send<R>(send, text));
   }
 
-  async commit(last: readonly LastStatement[] = [], afterword?: Afterword): Promise<Rows<unknown>[]> {
+  async commit(
+    last: readonly CommitStatement[] = [],
+    afterword?: AfterCommitStatement,
+  ): Promise<Rows<unknown>[]> {
     this.#assertOpen();
-    const queries = last.map(queryOf); // throws while everything can still be rolled back
+    const queries = last.map(toQuery); // throws while everything can still be rolled back
     if (this.#refused !== undefined) throw this.#refused;
     this.#state = "closed";
     // A statement that was not awaited may still end or abort the transaction.
@@ -132,36 +135,39 @@ export class PgTransaction implements OwnedTransaction {
     this.#assertNotEndedByOthers();
     this.#watch?.stop(); // the COMMIT that follows is ours
     const check = this.seesEverything || !this.#asked ? [] : [MARK_CHECK];
-    const answers = this.#together(() => {
+    const answers = this.#sendTogether(() => {
       void this.#begin();
-      const all = [...check.map(queryOf), ...queries, "commit"];
-      const answering = askAllInTime(this.#client, this.#connection, all, this.#statementMs);
-      if (afterword !== undefined) this.#say(afterword);
+      const all = [...check.map(toQuery), ...queries, "commit"];
+      const answering = runAllInTime(this.#client, this.#connection, all, this.#statementMs);
+      if (afterword !== undefined) this.#sendAfterCommit(afterword);
       return answering;
     });
-    return (await this.#judge(await answers, [...check, ...last])).slice(check.length);
+    return (await this.#settleCommit(await answers, [...check, ...last])).slice(check.length);
   }
 
   async rollback(): Promise<void> {
     if (this.#state === "open") {
       this.#state = "closed";
-      await this.#rollBack();
+      await this.#sendRollback();
     }
     // Read after the server has answered the rollback: SQL that was not awaited may have committed before it.
     const interference = this.#watch?.interference;
-    if (interference === "committed" || interference === "prepared") throw interferedWith(interference);
+    if (interference === "committed" || interference === "prepared")
+      throw transactionInterference(interference);
   }
 
-  async #rollBack(): Promise<void> {
+  async #sendRollback(): Promise<void> {
     if (this.#begun === undefined) return this.#release(this.lost);
-    const answered = await this.#isAnswered(this.#begun.then(() => ask(this.#client, "rollback")));
+    const answered = await this.#isAnsweredInTime(
+      this.#begun.then(() => sendQuery(this.#client, "rollback")),
+    );
     if (!answered) this.#lost ??= { cause: undefined };
     this.#release(!answered);
   }
 
   // A server that does not answer must not keep the connection: without it, it rolls back all the same.
-  #isAnswered(rolledBack: Promise<unknown>): Promise<boolean> {
-    return withDeadline(rolledBack.then(yes, no), ROLLBACK_MS, no);
+  #isAnsweredInTime(rolledBack: Promise<unknown>): Promise<boolean> {
+    return withDeadline(rolledBack.then(returnTrue, returnFalse), ROLLBACK_MS, returnFalse);
   }
 
   destroy(): void {
@@ -177,14 +183,14 @@ export class PgTransaction implements OwnedTransaction {
   async #send<R>(send: () => Promise<PgResult>, text: unknown): Promise<Rows<R>> {
     this.#assertOpen();
     // Outside the transaction that was begun, a statement would be committed by itself or by the wrong COMMIT.
-    if (this.#watch?.interference !== undefined) throw interferedWith(this.#watch.interference);
+    if (this.#watch?.interference !== undefined) throw transactionInterference(this.#watch.interference);
     this.#asked = true;
-    const answer = this.#begun === undefined ? this.#first(send) : send();
+    const answer = this.#begun === undefined ? this.#sendFirst(send) : send();
     this.#inFlight.set(answer, { text });
     try {
       const result = await answer;
       this.#hasWritten ||= isWrite(result.command, text);
-      return rowsOf<R>(result);
+      return toRows<R>(result);
     } catch (error) {
       this.#noticeReadOnly(error);
       if (error instanceof Error) Error.captureStackTrace(error); // the server's answer leads to no line of the caller's
@@ -194,7 +200,7 @@ export class PgTransaction implements OwnedTransaction {
     }
   }
 
-  #first(send: () => Promise<PgResult>): Promise<PgResult> {
+  #sendFirst(send: () => Promise<PgResult>): Promise<PgResult> {
     const stream = this.#client.connection?.stream;
     stream?.cork?.();
     process.nextTick(() => stream?.uncork?.()); // whatever is asked before anybody waits comes along
@@ -208,7 +214,7 @@ export class PgTransaction implements OwnedTransaction {
 
   #begin(): Promise<PgResult> {
     if (this.#begun === undefined) {
-      this.#begun = askTextInTime(this.#client, this.#connection, this.#beginText, {
+      this.#begun = runTextInTime(this.#client, this.#connection, this.#beginText, {
         deadlineMs: this.#beginMs,
         // Called before the next answer is read, so no tag of this transaction is missed, and none from before is heard.
         onAnswer: () => {
@@ -224,7 +230,7 @@ export class PgTransaction implements OwnedTransaction {
   readonly #takeExpected = (tag: string): boolean => {
     for (const statement of this.#inFlight.values()) {
       const { text } = statement;
-      const tags = (statement.savepointTags ??= typeof text === "string" ? savepointTags(text) : []);
+      const tags = (statement.savepointTags ??= typeof text === "string" ? findSavepointTags(text) : []);
       const at = tags.indexOf(tag);
       if (at !== -1) return tags.splice(at, 1).length > 0;
     }
@@ -232,7 +238,7 @@ export class PgTransaction implements OwnedTransaction {
   };
 
   /** What is sent meanwhile leaves as one packet. */
-  #together<T>(send: () => T): T {
+  #sendTogether<T>(send: () => T): T {
     const stream = this.#client.connection?.stream;
     stream?.cork?.();
     try {
@@ -243,29 +249,29 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   // A driver that has no such mode must not look as if it had.
-  #pipeline(on: boolean): void {
+  #setPipeline(on: boolean): void {
     if (this.#client.pipeline !== undefined) this.#client.pipeline = on;
   }
 
-  #say(afterword: Afterword): void {
+  #sendAfterCommit(afterword: AfterCommitStatement): void {
     const said = { ...afterword, deadlineMs: this.#beginMs };
-    this.#saying = askInTime(this.#client, this.#connection, said).then(
+    this.#afterCommitAnswer = runStatementInTime(this.#client, this.#connection, said).then(
       () => true,
       () => false,
     );
-    afterword.onSent(this.#saying);
+    afterword.onSent(this.#afterCommitAnswer);
   }
 
-  async #judge(
+  async #settleCommit(
     answers: PromiseSettledResult<PgResult>[],
-    last: readonly LastStatement[],
+    last: readonly CommitStatement[],
   ): Promise<Rows<unknown>[]> {
     const failedAt = answers.findIndex((answer) => answer.status === "rejected");
     const failed = answers[failedAt] as PromiseRejectedResult | undefined;
     const commit = answers.at(-1);
     if (commit?.status === "rejected" && !isRollback(commit.reason)) {
       // User code can raise what the server says when it ends a session; then the session is still there.
-      const isAlive = sqlState(commit.reason) !== undefined && (await this.#isAnswered(this.#probe()));
+      const isAlive = sqlState(commit.reason) !== undefined && (await this.#isAnsweredInTime(this.#probe()));
       if (!isAlive) this.#lost ??= { cause: commit.reason };
       this.#release(true);
       throw isAlive ? commit.reason : commitUnknown(commit.reason);
@@ -275,10 +281,10 @@ export class PgTransaction implements OwnedTransaction {
     if (this.#notBegun !== undefined) throw this.#notBegun.reason;
     if (failed !== undefined) throw this.#explain(failed.reason, last[failedAt]);
     if (commit?.status !== "fulfilled" || commit.value.command !== "COMMIT") throw transactionAborted();
-    return answers.slice(0, -1).map((answer) => rowsOf((answer as PromiseFulfilledResult<PgResult>).value));
+    return answers.slice(0, -1).map((answer) => toRows((answer as PromiseFulfilledResult<PgResult>).value));
   }
 
-  #explain(reason: unknown, last: LastStatement | undefined): unknown {
+  #explain(reason: unknown, last: CommitStatement | undefined): unknown {
     if (this.#isReadOnly) return explainReadOnly(reason);
     return last?.explain?.(reason) ?? reason;
   }
@@ -286,11 +292,11 @@ export class PgTransaction implements OwnedTransaction {
   /** Other code has a statement in flight on the client. The server answers it before this one. */
   async #awaitOthers(): Promise<void> {
     const deadlineMs = this.#statementMs;
-    await askTextInTime(this.#client, this.#connection, ROUND_TRIP, { deadlineMs }).catch(() => undefined);
+    await runTextInTime(this.#client, this.#connection, ROUND_TRIP, { deadlineMs }).catch(() => undefined);
   }
 
   #probe(): Promise<unknown> {
-    return ask(this.#client, "rollback");
+    return sendQuery(this.#client, "rollback");
   }
 
   #assertOpen(): void {
@@ -319,19 +325,19 @@ export class PgTransaction implements OwnedTransaction {
     const interference = this.#watch?.interference ?? (isOutside ? "rolled back" : undefined);
     if (interference === undefined) return;
     this.#release(true);
-    throw isOutside && !this.seesEverything ? replacedByOther() : interferedWith(interference);
+    throw isOutside && !this.seesEverything ? replacedByOther() : transactionInterference(interference);
   }
 
   #release(destroy: boolean): void {
     if (this.#released) return;
     this.#released = true;
-    if (destroy || this.#saying === undefined) this.#giveBack(destroy);
-    else void this.#saying.then((answered) => this.#giveBack(!answered));
+    if (destroy || this.#afterCommitAnswer === undefined) this.#returnClient(destroy);
+    else void this.#afterCommitAnswer.then((answered) => this.#returnClient(!answered));
   }
 
-  #giveBack(destroy: boolean): void {
+  #returnClient(destroy: boolean): void {
     // A pipelining client would wait for its queries before it ends; a destroyed one must not.
-    this.#pipeline(false);
+    this.#setPipeline(false);
     this.#watch?.stop();
     this.#client.removeListener("error", this.#onLoss);
     if (destroy || this.#isReadOnly) destroyClient(this.#client);
@@ -343,7 +349,7 @@ function isWrite(command: string, text: unknown): boolean {
   return WRITES.includes(command) || (command === "SELECT" && WRITES_IN_SELECT.test(String(text)));
 }
 
-function queryOf({ statement, params }: LastStatement): PgQuery {
+function toQuery({ statement, params }: CommitStatement): PgQuery {
   assertAllWritable(params);
   return { name: statement.preparedName, text: statement.text, values: params };
 }
@@ -355,6 +361,6 @@ function assertAllWritable(params: readonly unknown[]): void {
     if (typeof param === "object" && param !== null && !ArrayBuffer.isView(param)) JSON.stringify(param);
 }
 
-function rowsOf<R>(result: PgResult): Rows<R> {
+function toRows<R>(result: PgResult): Rows<R> {
   return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
 }

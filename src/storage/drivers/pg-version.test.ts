@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { callerTransaction } from "./caller-transaction.ts";
-import { pgTooOld } from "./pg-version.ts";
+import { toQueryable } from "./caller-transaction.ts";
+import { pgTooOldError } from "./pg-version.ts";
 
 const query = (): undefined => undefined;
 
@@ -9,14 +9,12 @@ test.each([
   ["of a pool", { query, release: query, connect: query, escapeIdentifier: query }],
   ["by itself", { query, connect: query, escapeIdentifier: query }],
 ])("a client %s that cannot tell whether it is inside a transaction is told to be replaced", (_, client) => {
-  expect(() => callerTransaction(client)).toThrowError(
-    expect.objectContaining({ code: "STORAGE_CLIENT_TOO_OLD" }),
-  );
-  expect(() => callerTransaction(client)).toThrowError(/Install pg 8\.21 or newer/);
+  expect(() => toQueryable(client)).toThrowError(expect.objectContaining({ code: "STORAGE_CLIENT_TOO_OLD" }));
+  expect(() => toQueryable(client)).toThrowError(/Install pg 8\.21 or newer/);
 });
 
 test("what is no client of pg at all is not told to be a newer one", () => {
-  expect(() => callerTransaction({ query, release: query, connect: query })).toThrowError(
+  expect(() => toQueryable({ query, release: query, connect: query })).toThrowError(
     expect.objectContaining({ code: "NOT_IN_TRANSACTION" }),
   );
 });
@@ -28,7 +26,7 @@ test.each([
   ["8.21.0", /since 8\.21\. Install/],
   ["9.0.0", /since 8\.21\. Install/],
 ])("with pg %s beside us the version is named only if it can be the client's", (installed, text) => {
-  expect(pgTooOld(installed).message).toMatch(text);
+  expect(pgTooOldError(installed).message).toMatch(text);
 });
 
 test("the range of the peer dependency begins where the error says", async () => {
@@ -36,5 +34,5 @@ test("the range of the peer dependency begins where the error says", async () =>
     await readFile(new URL("../../../package.json", import.meta.url), "utf8"),
   ) as { peerDependencies: Record<string, string> };
   expect(peerDependencies["pg"]).toBe(">=8.21 <9");
-  expect(pgTooOld("8.11.3").message).toContain("pg 8.21 or newer");
+  expect(pgTooOldError("8.11.3").message).toContain("pg 8.21 or newer");
 });

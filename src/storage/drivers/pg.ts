@@ -5,22 +5,22 @@ import type { PoolUsage, RunLimits, TransactionOptions } from "../database.ts";
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { connectFailure, explainReadOnly, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { askInTime } from "./ask.ts";
+import { runStatementInTime } from "./send-query.ts";
 import { checkIsolation } from "./begin-text.ts";
 import { destroyClient, watchPool, type ConnectionWatch } from "./connection-watch.ts";
 import { PgSession } from "./pg-session.ts";
 import { PgTransaction } from "./pg-transaction.ts";
 import { isPgPool, type PgClient, type PgPool, type UsedPool } from "./pg-shape.ts";
-import { isPgTooOld, pgTooOld } from "./pg-version.ts";
+import { isPgTooOld, pgTooOldError } from "./pg-version.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
 /** How long the connections of a pool that closes may take to say goodbye. */
 const CLOSE_MS = 500;
 /** Of a statement by itself that lost against another and changed nothing, as under a role that is stricter by default. */
-const MOST_ATTEMPTS = 10;
+const MAX_CONNECT_ATTEMPTS = 10;
 
-const yes = (): boolean => true;
-const no = (): boolean => false;
+const returnTrue = (): boolean => true;
+const returnFalse = (): boolean => false;
 
 export interface PgDatabaseOptions {
   readonly pool?: PgPool;
@@ -40,7 +40,7 @@ export class PgDatabase implements Database {
   constructor(options: PgDatabaseOptions) {
     this.#options = options;
     if (options.pool === undefined) return;
-    this.#use(options.pool as unknown as UsedPool);
+    this.#adoptPool(options.pool as unknown as UsedPool);
   }
 
   get size(): number {
@@ -66,13 +66,14 @@ export class PgDatabase implements Database {
       try {
         return await this.#runOn<R>(await this.#acquire(), statement, params, deadlineMs);
       } catch (error) {
-        if (attempt === MOST_ATTEMPTS || sqlState(error) !== SQLSTATE.serializationFailure) throw error;
+        if (attempt === MAX_CONNECT_ATTEMPTS || sqlState(error) !== SQLSTATE.serializationFailure)
+          throw error;
         await sleep(random() * 2 ** attempt);
       }
     }
   }
 
-  tell(statement: Statement, params: readonly Param[], limits: RunLimits = {}): Promise<unknown> {
+  runImmediately(statement: Statement, params: readonly Param[], limits: RunLimits = {}): Promise<unknown> {
     const pool = this.#used;
     if (pool === undefined || (pool.idleCount ?? 0) === 0) return this.run(statement, params, limits);
     const { deadlineMs = MAX_STATEMENT_MS } = limits;
@@ -89,7 +90,7 @@ export class PgDatabase implements Database {
     { deadlineMs = MAX_STATEMENT_MS }: RunLimits = {},
   ): Promise<Session> {
     const client = await this.#acquire();
-    const session = new PgSession(client, this.#watchOf(), deadlineMs);
+    const session = new PgSession(client, this.#requireWatch(), deadlineMs);
     try {
       await session.configure({ application_name: `sagabox ${purpose}`, ...settings });
       return session;
@@ -102,9 +103,9 @@ export class PgDatabase implements Database {
   async begin(options: TransactionOptions = {}): Promise<OwnedTransaction> {
     checkIsolation(options.isolation);
     const client = await this.#acquire();
-    if (!isPgTooOld(client)) return new PgTransaction(client, options, this.#watchOf());
+    if (!isPgTooOld(client)) return new PgTransaction(client, options, this.#requireWatch());
     client.release();
-    throw pgTooOld();
+    throw pgTooOldError();
   }
 
   /** A pool of the user's own stays open. Connections that do not end in time are destroyed: they would keep the process. */
@@ -113,13 +114,13 @@ export class PgDatabase implements Database {
     this.#closed = true;
     const pool = await this.#pool;
     this.#pool = undefined;
-    const isClosed = pool?.end().then(yes) ?? true;
-    if (await withDeadline(Promise.resolve(isClosed), CLOSE_MS, no)) return;
-    for (const { connection } of this.#watchOf().connected) connection?.stream?.destroy?.();
+    const isClosed = pool?.end().then(returnTrue) ?? true;
+    if (await withDeadline(Promise.resolve(isClosed), CLOSE_MS, returnFalse)) return;
+    for (const { connection } of this.#requireWatch().connected) connection?.stream?.destroy?.();
   }
 
   #acquire(): Promise<PgClient> {
-    if (this.#closed) return Promise.reject(stopped());
+    if (this.#closed) return Promise.reject(busStoppedError());
     this.#pool ??= this.#open();
     const from = (pool: UsedPool): Promise<PgClient> =>
       new Promise((resolve, reject) => this.#connect(pool, resolve, reject));
@@ -136,7 +137,7 @@ export class PgDatabase implements Database {
     let [over, late] = [false, false];
     const tooLate = (): void => {
       late = true;
-      fail(connectFailure(this.#noneFree()));
+      fail(connectFailure(this.#explainNoConnection()));
     };
     let giveUp: CancelTimer | undefined;
     const handOver = (error?: unknown, client?: PgClient): void => {
@@ -145,7 +146,7 @@ export class PgDatabase implements Database {
       giveUp?.();
       if (client === undefined) fail(connectFailure(error));
       else if (late) client.release();
-      else if (this.#watchOf().isSuspect(client)) {
+      else if (this.#requireWatch().isSuspect(client)) {
         destroyClient(client);
         this.#connect(pool, take, fail, timer);
       } else {
@@ -160,7 +161,7 @@ export class PgDatabase implements Database {
     });
   }
 
-  #noneFree(): unknown {
+  #explainNoConnection(): unknown {
     if (!this.#answered) return connectFailure(new Error(`no answer within ${ACQUIRE_DEADLINE_MS} ms`));
     const { pool } = this.#options;
     // In such a pool a connection attempt that hangs keeps its place for good, and it is not ours to end.
@@ -175,14 +176,14 @@ export class PgDatabase implements Database {
     );
   }
 
-  #use(pool: UsedPool): UsedPool {
+  #adoptPool(pool: UsedPool): UsedPool {
     this.#watch = watchPool(pool);
     this.#used = pool;
     this.#pool ??= Promise.resolve(pool);
     return pool;
   }
 
-  #watchOf(): ConnectionWatch {
+  #requireWatch(): ConnectionWatch {
     if (this.#watch === undefined) throw new Error("there is no pool yet");
     return this.#watch;
   }
@@ -195,7 +196,7 @@ export class PgDatabase implements Database {
       connectionTimeoutMillis: ACQUIRE_DEADLINE_MS,
       keepAlive: true,
     });
-    return this.#use(pool as unknown as UsedPool);
+    return this.#adoptPool(pool as unknown as UsedPool);
   }
 
   async #runOn<R>(
@@ -204,12 +205,12 @@ export class PgDatabase implements Database {
     params: readonly Param[],
     deadlineMs: number,
   ): Promise<Rows<R>> {
-    const watch = this.#watchOf();
+    const watch = this.#requireWatch();
     const ignore = (): void => undefined;
     client.on("error", ignore);
     let isUsable = false;
     try {
-      const result = await askInTime(client, watch, { statement, params, deadlineMs });
+      const result = await runStatementInTime(client, watch, { statement, params, deadlineMs });
       isUsable = true;
       return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
     } catch (error) {
@@ -223,7 +224,7 @@ export class PgDatabase implements Database {
   }
 }
 
-function stopped(): SagaboxError {
+function busStoppedError(): SagaboxError {
   return new SagaboxError(
     "BUS_STOPPED",
     "The connections of this bus were closed when it was stopped. Make a new one with createBus().",

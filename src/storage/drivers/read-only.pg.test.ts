@@ -3,13 +3,13 @@ import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { assertWritable, migrateUp } from "../migrate.ts";
 import { SessionHolder } from "../session-holder.ts";
-import { statement } from "../statement.ts";
-import { callerTransaction } from "./caller-transaction.ts";
+import { defineStatement } from "../statement.ts";
+import { toQueryable } from "./caller-transaction.ts";
 import { pgDatabase } from "./pg.ts";
 
-const insert = statement("test.insert", "insert into noted (n) values (1)");
-const count = statement("test.count", "select count(*)::integer as n from noted");
-const lockAll = statement("test.lock", "select n from noted for update");
+const insert = defineStatement("test.insert", "insert into noted (n) values (1)");
+const count = defineStatement("test.count", "select count(*)::integer as n from noted");
+const lockAll = defineStatement("test.lock", "select n from noted for update");
 const refused = { code: "STORAGE_READ_ONLY", cause: { code: "25006" } };
 
 /** A database that can be made read-only for the connections that are opened from then on. */
@@ -90,7 +90,7 @@ test("a caller's own transaction that is read-only is explained, and left to the
   const { pool } = await setup();
   const client = await pool.connect();
   await client.query("begin read only");
-  await expect(callerTransaction(client).run(insert)).rejects.toMatchObject(refused);
+  await expect(toQueryable(client).run(insert)).rejects.toMatchObject(refused);
   await client.query("rollback");
   client.release();
 });

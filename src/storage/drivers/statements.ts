@@ -1,9 +1,12 @@
-import { statement } from "../statement.ts";
+import { defineStatement } from "../statement.ts";
 
-export const setConfig = statement("sagabox.set_config", "select set_config($1::text, $2::text, false)");
+export const setConfig = defineStatement(
+  "sagabox.set_config",
+  "select set_config($1::text, $2::text, false)",
+);
 
 /** Fails with a division by zero when the transaction is not the one that set the mark when it began. */
-export const checkMark = statement(
+export const checkMark = defineStatement(
   "sagabox.check_mark",
   "select 1 / (current_setting('sagabox.transaction', true) is not distinct from 'open')::integer",
 );

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { findTransactionControl, savepointTags } from "./transaction-control.ts";
+import { findTransactionControl, findSavepointTags } from "./transaction-control.ts";
 
 test.each([
   ["commit", "COMMIT"],
@@ -66,7 +66,7 @@ test.each([
   ["select 'savepoint a'", ""],
   ["select 1", ""],
 ])("the server answers the savepoints of %j with %j", (text, tags) => {
-  expect(savepointTags(text).join(" ")).toBe(tags);
+  expect(findSavepointTags(text).join(" ")).toBe(tags);
 });
 
 test("a long text is read in one pass", () => {

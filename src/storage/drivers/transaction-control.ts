@@ -35,8 +35,8 @@ const TOKEN = new RegExp(
 export function findTransactionControl(text: string): TransactionControl | undefined {
   if (!KEYWORD.test(text)) return undefined;
   let savepoint: TransactionControl | undefined;
-  for (const words of leadingWords(text)) {
-    const found = controlOf(words);
+  for (const words of readLeadingWords(text)) {
+    const found = parseControl(words);
     if (found?.kind === "end" && !(found.command === "END" && SQL_BODY.test(text))) return found;
     if (found?.kind === "savepoint") savepoint ??= found;
   }
@@ -44,15 +44,15 @@ export function findTransactionControl(text: string): TransactionControl | undef
 }
 
 /** The command tags with which the server answers the statements in `text` that use savepoints, in their order. */
-export function savepointTags(text: string): string[] {
+export function findSavepointTags(text: string): string[] {
   if (!KEYWORD.test(text)) return [];
-  return leadingWords(text).flatMap((words) => {
-    const found = controlOf(words);
+  return readLeadingWords(text).flatMap((words) => {
+    const found = parseControl(words);
     return found?.kind === "savepoint" ? [found.command === "ROLLBACK TO" ? "ROLLBACK" : found.command] : [];
   });
 }
 
-function controlOf([first, second, third]: readonly string[]): TransactionControl | undefined {
+function parseControl([first, second, third]: readonly string[]): TransactionControl | undefined {
   switch (first) {
     case "savepoint":
     case "release":
@@ -75,7 +75,7 @@ function controlOf([first, second, third]: readonly string[]): TransactionContro
 }
 
 /** The first words, at most three, of each statement in a text. */
-function leadingWords(text: string): string[][] {
+function readLeadingWords(text: string): string[][] {
   const statements: string[][] = [];
   let words: string[] = [];
   let isLeading = true;
@@ -86,7 +86,7 @@ function leadingWords(text: string): string[][] {
     if (token === null) break;
     const [, comment, dollar, word, end, other] = token;
     at = TOKEN.lastIndex;
-    if (comment !== undefined) at = commentEnd(text, at);
+    if (comment !== undefined) at = findCommentEnd(text, at);
     else if (dollar !== undefined) {
       const close = text.indexOf(dollar, at);
       at = close < 0 ? text.length : close + dollar.length;
@@ -100,7 +100,7 @@ function leadingWords(text: string): string[][] {
 }
 
 // Comments nest in PostgreSQL.
-function commentEnd(text: string, from: number): number {
+function findCommentEnd(text: string, from: number): number {
   const edge = /\/\*|\*\//g;
   edge.lastIndex = from;
   for (let depth = 1; depth > 0;) {

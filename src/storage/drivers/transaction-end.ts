@@ -2,7 +2,7 @@ interface Answer {
   readonly status?: string;
 }
 
-interface TellingClient {
+interface ObservableClient {
   getTransactionStatus(): string | null;
   readonly connection: {
     on(event: "readyForQuery", hear: (answer: Answer) => void): unknown;
@@ -14,20 +14,20 @@ interface TellingClient {
  * Calls back when the open transaction of a caller's `pg` client has ended, be it by COMMIT or by ROLLBACK. False when
  * this client cannot tell.
  */
-export function whenEnded(client: object, told: () => void): boolean {
-  if (!isTelling(client) || client.getTransactionStatus() !== "T") return false;
+export function onTransactionEnd(client: object, told: () => void): boolean {
+  if (!isObservable(client) || client.getTransactionStatus() !== "T") return false;
   const { connection } = client;
-  const hear = ({ status }: Answer): void => {
+  const onReady = ({ status }: Answer): void => {
     if (status !== "I") return;
-    connection.removeListener("readyForQuery", hear);
+    connection.removeListener("readyForQuery", onReady);
     told();
   };
-  connection.on("readyForQuery", hear);
+  connection.on("readyForQuery", onReady);
   return true;
 }
 
-function isTelling(client: object): client is TellingClient {
-  const { connection, getTransactionStatus } = client as Partial<TellingClient>;
+function isObservable(client: object): client is ObservableClient {
+  const { connection, getTransactionStatus } = client as Partial<ObservableClient>;
   return (
     typeof getTransactionStatus === "function" &&
     typeof connection?.on === "function" &&

@@ -13,7 +13,7 @@ export function commandRefused(command: string): SagaboxError {
 }
 
 /** Statements on the connection of a transaction have ended it, or used savepoints that were not seen in time. */
-export function interferedWith(interference: Interference): SagaboxError {
+export function transactionInterference(interference: Interference): SagaboxError {
   switch (interference) {
     case "committed":
       return new SagaboxError(

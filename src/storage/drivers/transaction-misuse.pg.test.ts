@@ -1,13 +1,13 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { notebook } from "../../../test/support/notebook.ts";
-import { statement } from "../statement.ts";
+import { defineStatement } from "../statement.ts";
 import { ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient } from "./pg-shape.ts";
 import { PgTransaction } from "./pg-transaction.ts";
 import { pgDatabase } from "./pg.ts";
 
-const insert = statement("test.insert", "insert into note (text) values ($1::text) returning id");
+const insert = defineStatement("test.insert", "insert into note (text) values ($1::text) returning id");
 const last = { statement: insert, params: ["last"] };
 
 /** A notebook whose transaction can also be reached by its client, as an object mapper would. */
@@ -23,7 +23,7 @@ async function withClient(options: pg.PoolConfig = {}) {
   return { ...book, behind, behindUnawaited };
 }
 
-const prepared = async (pool: pg.Pool): Promise<unknown[]> =>
+const listPrepared = async (pool: pg.Pool): Promise<unknown[]> =>
   (await pool.query("select gid from pg_prepared_xacts where database = current_database()")).rows;
 
 test.each([
@@ -44,7 +44,7 @@ test.each([
   await tx.query("insert into note (text) values ('b')");
   await expect(tx.commit([last])).rejects.toMatchObject({ code: "TRANSACTION_CLOSED" });
   await tx.rollback();
-  expect([await notes(), await prepared(admin), pool.idleCount]).toEqual([[], [], 1]);
+  expect([await notes(), await listPrepared(admin), pool.idleCount]).toEqual([[], [], 1]);
 });
 
 test.each([
@@ -88,7 +88,7 @@ test("a transaction prepared behind its back does not count as committed", async
     code: "TRANSACTION_COMMITTED",
     message: expect.stringContaining("PREPARE TRANSACTION"),
   });
-  expect(await prepared(admin)).toEqual([{ gid: "orphan" }]);
+  expect(await listPrepared(admin)).toEqual([{ gid: "orphan" }]);
   await admin.query("rollback prepared 'orphan'");
 });
 
@@ -153,9 +153,9 @@ test("savepoints sent through the transaction work, in one text or in several", 
   await tx.query("savepoint s; insert into note (text) values ('c')");
   await tx.query("select 1/0").catch(() => undefined);
   await tx.query("rollback to s");
-  await tx.run(statement("test.mark", "savepoint own"));
+  await tx.run(defineStatement("test.mark", "savepoint own"));
   await tx.run(insert, ["d"]);
-  await tx.run(statement("test.back", "rollback to savepoint own"));
+  await tx.run(defineStatement("test.back", "rollback to savepoint own"));
   await tx.commit([last]);
   expect(await notes()).toEqual(["a", "last"]);
 });
@@ -176,7 +176,7 @@ test("what a hook of the pool does on a new connection is not taken for the tran
 });
 
 /** A client as another driver of the same shape would hand it out: without the connection below it. */
-function untagged(client: pg.PoolClient): PgClient {
+function withoutTags(client: pg.PoolClient): PgClient {
   return new Proxy(client, {
     get: (target, name) => {
       if (name === "connection") return undefined;
@@ -192,14 +192,14 @@ test.each([
   ["commit and chain", ["a"]],
 ])("a driver that shows no command tags asks the server: %s", async (text, left) => {
   const { pool, notes } = await notebook();
-  const good = new PgTransaction(untagged(await pool.connect()), {}, new ConnectionWatch());
+  const good = new PgTransaction(withoutTags(await pool.connect()), {}, new ConnectionWatch());
   expect(good.seesEverything).toBe(false);
   await good.run(insert, ["good"]);
   await good.query("savepoint s");
   await good.query("rollback to s");
   expect(await good.commit([last])).toHaveLength(1);
   const client = await pool.connect();
-  const tx = new PgTransaction(untagged(client), {}, new ConnectionWatch());
+  const tx = new PgTransaction(withoutTags(client), {}, new ConnectionWatch());
   await tx.run(insert, ["a"]);
   await client.query(text);
   await tx.run(insert, ["b"]);
@@ -227,7 +227,7 @@ test.each(["08006", "57P01", "25P03"])(
 
 test("an error of a last statement is explained by that statement alone", async () => {
   const { database, admin } = await notebook();
-  const zero = statement("test.zero", "select 1 / $1::integer");
+  const zero = defineStatement("test.zero", "select 1 / $1::integer");
   const explain = (error: unknown): unknown => Object.assign(new Error("ours"), { cause: error });
   const tx = await database.begin();
   const ask = [last, { statement: zero, params: [0], explain }];

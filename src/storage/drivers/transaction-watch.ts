@@ -1,13 +1,13 @@
 import type { PgClient } from "./pg-shape.ts";
 
-interface Completed {
+interface CommandComplete {
   /** The command tag, such as "INSERT 0 1" or "ROLLBACK". */
   readonly text?: string;
 }
 
 interface TaggedConnection {
-  on(event: "commandComplete", listener: (completed: Completed) => void): unknown;
-  removeListener(event: "commandComplete", listener: (completed: Completed) => void): unknown;
+  on(event: "commandComplete", listener: (completed: CommandComplete) => void): unknown;
+  removeListener(event: "commandComplete", listener: (completed: CommandComplete) => void): unknown;
 }
 
 /** How statements that bypassed `tx` have changed the transaction of a connection. */
@@ -15,7 +15,7 @@ export type Interference = "rolled back" | "committed" | "prepared" | "savepoint
 
 /** Whether the driver shows the command tags of all statements on this connection. */
 export function canWatch(client: PgClient): boolean {
-  return connectionOf(client) !== undefined;
+  return findTaggedConnection(client) !== undefined;
 }
 
 /**
@@ -31,7 +31,7 @@ export class TransactionWatch {
   constructor(client: PgClient, takeExpected: (tag: string) => boolean) {
     this.#client = client;
     this.#takeExpected = takeExpected;
-    connectionOf(client)?.on("commandComplete", this.#onComplete);
+    findTaggedConnection(client)?.on("commandComplete", this.#onComplete);
   }
 
   get interference(): Interference | undefined {
@@ -39,37 +39,37 @@ export class TransactionWatch {
   }
 
   stop(): void {
-    connectionOf(this.#client)?.removeListener("commandComplete", this.#onComplete);
+    findTaggedConnection(this.#client)?.removeListener("commandComplete", this.#onComplete);
   }
 
-  readonly #onComplete = ({ text = "" }: Completed): void => {
+  readonly #onComplete = ({ text = "" }: CommandComplete): void => {
     switch (text) {
       case "COMMIT":
-        return this.#note("committed");
+        return this.#recordInterference("committed");
       case "PREPARE TRANSACTION":
-        return this.#note("prepared");
+        return this.#recordInterference("prepared");
       case "BEGIN":
       case "START TRANSACTION":
         // Inside a transaction it is only a warning. Outside, a COMMIT that failed has ended ours without a tag.
-        if (this.#client.getTransactionStatus() === "I") this.#note("rolled back");
+        if (this.#client.getTransactionStatus() === "I") this.#recordInterference("rolled back");
         return;
       case "ROLLBACK": // also the tag of ROLLBACK TO SAVEPOINT
-        if (!this.#takeExpected(text)) this.#note("rolled back");
+        if (!this.#takeExpected(text)) this.#recordInterference("rolled back");
         return;
       case "SAVEPOINT":
       case "RELEASE":
-        if (!this.#takeExpected(text)) this.#note("savepoint");
+        if (!this.#takeExpected(text)) this.#recordInterference("savepoint");
     }
   };
 
   // A commit cannot be undone by what happened before or after it.
-  #note(interference: Interference): void {
+  #recordInterference(interference: Interference): void {
     if (this.#interference === "committed" || this.#interference === "prepared") return;
     this.#interference = interference;
   }
 }
 
-function connectionOf({ connection }: PgClient): TaggedConnection | undefined {
+function findTaggedConnection({ connection }: PgClient): TaggedConnection | undefined {
   const { on, removeListener } = (connection ?? {}) as Partial<TaggedConnection>;
   const isTagged = typeof on === "function" && typeof removeListener === "function";
   return isTagged ? (connection as TaggedConnection) : undefined;

@@ -32,16 +32,16 @@ function setup(seriesPerMetric?: number) {
 }
 
 function tellAll(observer: Observer): void {
-  observer.tell("backlog.measured", {
+  observer.emit("backlog.measured", {
     pending: 7,
     claimed: 3,
     oldestAgeMs: 1_500,
     deadLetters: 2,
     unownedLanes: 0,
   });
-  observer.tell("relay.published", { type: "order.placed", topic: "orders", count: 4, durationMs: 20 });
-  observer.tell("lanes.gained", { scope: "outbox", lanes: 256 });
-  observer.tell("lanes.released", { scope: "outbox", lanes: 100 });
+  observer.emit("relay.published", { type: "order.placed", topic: "orders", count: 4, durationMs: 20 });
+  observer.emit("lanes.gained", { scope: "outbox", lanes: 256 });
+  observer.emit("lanes.released", { scope: "outbox", lanes: 100 });
 }
 
 test("G2: counters and gauges have the names, labels and figures of the Prometheus page", async () => {
@@ -79,7 +79,7 @@ test("G2: histograms have the buckets of the catalogue, and count each message o
 test("thousands of label values stay within the cap, in counters and in histograms", async () => {
   const { observer, collected } = setup(20);
   for (let n = 0; n < 2_000; n++)
-    observer.tell("relay.published", { type: `t${n}`, topic: `t${n}`, count: 1, durationMs: 1 });
+    observer.emit("relay.published", { type: `t${n}`, topic: `t${n}`, count: 1, durationMs: 1 });
   const metrics = await collected();
   for (const name of [
     "outbox_published_events_total",

@@ -18,53 +18,53 @@ import {
 export function otelMetrics(meter: () => Meter, seriesPerMetric: number): Observer {
   let recorders: Recorders | undefined;
   return {
-    tell(name, fields) {
+    emit(name, fields) {
       // Not before something is told: whoever registers an SDK after making the bus is heard too.
-      recorders ??= instrumentsOf(meter(), seriesPerMetric);
+      recorders ??= createRecorders(meter(), seriesPerMetric);
       recorders[name](fields);
     },
   };
 }
 
-function instrumentsOf(meter: Meter, seriesPerMetric: number): Recorders {
+function createRecorders(meter: Meter, seriesPerMetric: number): Recorders {
   const registry = new MetricRegistry<MetricName>(metricCatalogue, seriesPerMetric);
   const histograms = new Map<string, Instrument>();
   for (const metric of registry.all) {
     if (metric.definition.kind === "histogram")
-      histograms.set(metric.definition.name, recorded(meter, metric));
-    else collected(meter, metric);
+      histograms.set(metric.definition.name, createOtelHistogram(meter, metric));
+    else observeMetric(meter, metric);
   }
   return recordersFor((name) => histograms.get(name) ?? registry.get(name));
 }
 
-function collected(meter: Meter, metric: Metric): void {
+function observeMetric(meter: Meter, metric: Metric): void {
   const { name, kind } = metric.definition;
-  const options = optionsOf(metric);
+  const options = metricOptions(metric);
   const instrument =
     kind === "counter"
       ? meter.createObservableCounter(name, options)
       : meter.createObservableGauge(name, options);
   instrument.addCallback((result) => {
-    for (const series of metric.series) result.observe(series.value, attributesOf(metric, series.labels));
+    for (const series of metric.series) result.observe(series.value, toAttributes(metric, series.labels));
   });
 }
 
-function recorded(meter: Meter, metric: Metric): Instrument {
+function createOtelHistogram(meter: Meter, metric: Metric): Instrument {
   const { name, buckets = [] } = metric.definition;
   const advice = { explicitBucketBoundaries: [...buckets] };
-  const histogram: Histogram = meter.createHistogram(name, { ...optionsOf(metric), advice });
+  const histogram: Histogram = meter.createHistogram(name, { ...metricOptions(metric), advice });
   return {
     add: () => undefined,
     set: () => undefined,
     forget: () => undefined,
     observe(value, times, ...labels) {
-      const attributes = attributesOf(metric, metric.kept(labels));
+      const attributes = toAttributes(metric, metric.findLabels(labels));
       for (let n = 0; n < times; n++) histogram.record(value, attributes);
     },
   };
 }
 
-function optionsOf({ definition: { name, help } }: Metric): {
+function metricOptions({ definition: { name, help } }: Metric): {
   readonly description: string;
   readonly unit: string;
 } {
@@ -72,6 +72,6 @@ function optionsOf({ definition: { name, help } }: Metric): {
   return { description: help, unit };
 }
 
-function attributesOf({ definition }: Metric, labels: Series["labels"]): Attributes {
+function toAttributes({ definition }: Metric, labels: Series["labels"]): Attributes {
   return Object.fromEntries(definition.labels.map((name, index) => [name, labels[index] ?? ""]));
 }

@@ -25,7 +25,7 @@ test("G3: with no SDK registered nothing is recorded, and a trace that came is p
     span.fail({ type: "c", message: "d" });
     span.end();
   }
-  expect(spans.current().traceparent).toBeUndefined();
+  expect(spans.currentSpan().traceparent).toBeUndefined();
 });
 
 test("a trace that is not sampled stays so: its messages say that nobody records them", () => {

@@ -34,35 +34,35 @@ export function otelTracing(tracer: Tracer): Tracing {
     active: () =>
       quietly(() => {
         const span = trace.getSpan(context.active());
-        return span === undefined ? undefined : spanOf(span, context.active());
+        return span === undefined ? undefined : toSpan(span, context.active());
       }),
   };
 }
 
 function begin(tracer: Tracer, { name, kind, parent, links = [], attributes }: SpanStart): Span {
-  const around = contextOf(parent);
-  const linked = links.flatMap((link) => remote(link) ?? []);
+  const around = parentContext(parent);
+  const linked = links.flatMap((link) => parseSpanContext(link) ?? []);
   const span = tracer.startSpan(
     name,
     {
       kind: KINDS[kind],
-      attributes: defined(attributes),
+      attributes: dropUndefined(attributes),
       links: linked.map((other) => ({ context: other })),
       root: around === undefined,
     },
     around ?? context.active(),
   );
-  return spanOf(span, trace.setSpan(context.active(), span));
+  return toSpan(span, trace.setSpan(context.active(), span));
 }
 
-function spanOf(span: OtelSpan, within: Context): Span {
+function toSpan(span: OtelSpan, within: Context): Span {
   return {
     get traceparent() {
-      return quietly(() => written(span.spanContext()));
+      return quietly(() => writeTraceparent(span.spanContext()));
     },
     run: (work) => runIn(within, work),
-    set: (attributes) => void quietly(() => span.setAttributes(defined(attributes))),
-    note: (event, attributes = {}) => void quietly(() => span.addEvent(event, defined(attributes))),
+    set: (attributes) => void quietly(() => span.setAttributes(dropUndefined(attributes))),
+    note: (event, attributes = {}) => void quietly(() => span.addEvent(event, dropUndefined(attributes))),
     fail: (failure) => quietly(() => fail(span, failure)),
     end: () => quietly(() => span.end()),
   };
@@ -74,7 +74,7 @@ function fail(span: OtelSpan, { type, message, stack }: SpanFailure): void {
   if (message === undefined) return;
   span.addEvent(
     "exception",
-    defined({ "exception.type": type, "exception.message": message, "exception.stacktrace": stack }),
+    dropUndefined({ "exception.type": type, "exception.message": message, "exception.stacktrace": stack }),
   );
 }
 
@@ -102,28 +102,28 @@ function runIn<T>(within: Context, work: () => T): T {
 }
 
 // The caller's own span is taken as it is: made anew from its text it would count as one of another process.
-function contextOf(parent: string | undefined): Context | undefined {
-  const other = remote(parent);
+function parentContext(parent: string | undefined): Context | undefined {
+  const other = parseSpanContext(parent);
   if (other === undefined) return undefined;
   const active = context.active();
   const isActive = trace.getSpanContext(active)?.spanId === other.spanId;
   return isActive ? active : trace.setSpanContext(active, other);
 }
 
-function remote(traceparent: string | undefined): SpanContext | undefined {
+function parseSpanContext(traceparent: string | undefined): SpanContext | undefined {
   const parsed = parseTraceparent(traceparent);
   if (parsed === undefined) return undefined;
   const { traceId, spanId, flags } = parsed;
   return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & TraceFlags.SAMPLED, isRemote: true };
 }
 
-function written(spanContext: SpanContext): string | undefined {
+function writeTraceparent(spanContext: SpanContext): string | undefined {
   const { traceId, spanId, traceFlags } = spanContext;
   if (!trace.isSpanContextValid(spanContext)) return undefined;
   return formatTraceparent({ traceId, spanId, flags: traceFlags.toString(16).padStart(2, "0") });
 }
 
-function defined(attributes: SpanAttributes): Attributes {
+function dropUndefined(attributes: SpanAttributes): Attributes {
   const known: Attributes = {};
   for (const [name, value] of Object.entries(attributes)) if (value !== undefined) known[name] = value;
   return known;

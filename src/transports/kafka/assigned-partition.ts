@@ -1,7 +1,7 @@
 import type { FetchedPartition, IncomingRecord, TopicPartition } from "./driver.ts";
 import type { KafkaDelivery } from "./kafka-delivery.ts";
-import { OffsetLine } from "./offset-line.ts";
-import { dueOf } from "./record-headers.ts";
+import { OffsetTracker } from "./offset-tracker.ts";
+import { readDueMs } from "./record-headers.ts";
 
 /** Where the records of a topic belong. */
 export interface Source {
@@ -13,14 +13,14 @@ export interface Source {
 /** starting: asks where to begin · open · leaving: finishes what is handed out · gone: somebody else has it. */
 export type PartitionState = "starting" | "open" | "leaving" | "gone";
 
-export interface Waiting {
+export interface PendingRecord {
   readonly record: IncomingRecord;
   /** 0, or when it may be handed out. */
   readonly dueMs: number;
 }
 
 /** How far reading may run ahead of the first record that is not done. */
-const WINDOW = 5_000;
+const MAX_OPEN_RECORDS = 5_000;
 
 /** A partition that is ours for now: what was read of it, what is handed out, and what is done. */
 export class AssignedPartition implements TopicPartition {
@@ -30,10 +30,10 @@ export class AssignedPartition implements TopicPartition {
   readonly source: Source;
   readonly deliveries = new Set<KafkaDelivery>();
   state: PartitionState = "starting";
-  #line = new OffsetLine(0);
+  #offsets = new OffsetTracker(0);
   #position = 0;
   /** By due time, then by offset. */
-  #waiting: Waiting[] = [];
+  #waiting: PendingRecord[] = [];
 
   constructor(topic: string, topicId: string, partition: number, source: Source) {
     this.topic = topic;
@@ -50,12 +50,12 @@ export class AssignedPartition implements TopicPartition {
     return this.#position;
   }
 
-  get line(): OffsetLine {
-    return this.#line;
+  get line(): OffsetTracker {
+    return this.#offsets;
   }
 
   begin(offset: number): void {
-    this.#line = new OffsetLine(offset);
+    this.#offsets = new OffsetTracker(offset);
     this.#position = offset;
     this.#waiting = [];
     if (this.state === "starting") this.state = "open";
@@ -67,28 +67,28 @@ export class AssignedPartition implements TopicPartition {
    */
   restart(offset: number, asked: number): void {
     if (this.state !== "open" || asked !== this.#position) return;
-    this.loseDeliveries();
+    this.abandonDeliveries();
     this.begin(offset);
   }
 
-  wants(atLeast: number): boolean {
-    if (this.state !== "open" || this.#line.length >= WINDOW) return false;
-    return this.#waiting.length < (this.source.retries ? WINDOW : atLeast);
+  hasRoomFor(atLeast: number): boolean {
+    if (this.state !== "open" || this.#offsets.length >= MAX_OPEN_RECORDS) return false;
+    return this.#waiting.length < (this.source.retries ? MAX_OPEN_RECORDS : atLeast);
   }
 
   /** Takes over what was fetched from `asked` on; an answer to an older question is dropped. */
   take(fetched: FetchedPartition, asked: number): void {
     if (this.state !== "open" || asked !== this.#position || fetched.next === undefined) return;
     for (const record of fetched.records) {
-      this.#line.open(record.offset);
-      this.#insert({ record, dueMs: this.source.retries ? dueOf(record.headers) : 0 });
+      this.#offsets.add(record.offset);
+      this.#insert({ record, dueMs: this.source.retries ? readDueMs(record.headers) : 0 });
     }
-    this.#line.skipTo(fetched.next);
+    this.#offsets.skipTo(fetched.next);
     this.#position = fetched.next;
   }
 
   /** What may be handed out at this moment. */
-  next(nowMs: number): Waiting | undefined {
+  next(nowMs: number): PendingRecord | undefined {
     const first = this.#waiting[0];
     if (this.state !== "open" || first === undefined || first.dueMs > nowMs) return undefined;
     return this.#waiting.shift();
@@ -99,7 +99,7 @@ export class AssignedPartition implements TopicPartition {
     return this.state === "open" ? (this.#waiting[0]?.dueMs ?? Infinity) : Infinity;
   }
 
-  giveBack(waiting: Waiting): void {
+  putBack(waiting: PendingRecord): void {
     if (this.state === "open") this.#insert({ record: waiting.record, dueMs: 0 });
   }
 
@@ -109,18 +109,18 @@ export class AssignedPartition implements TopicPartition {
     this.#waiting = [];
   }
 
-  lose(): void {
+  abandon(): void {
     this.state = "gone";
     this.#waiting = [];
-    this.loseDeliveries();
+    this.abandonDeliveries();
   }
 
-  loseDeliveries(): void {
+  abandonDeliveries(): void {
     // Losing a delivery takes it out of the set, so the set is copied first.
-    Array.from(this.deliveries).forEach((delivery) => delivery.lose());
+    Array.from(this.deliveries).forEach((delivery) => delivery.abandon());
   }
 
-  #insert(waiting: Waiting): void {
+  #insert(waiting: PendingRecord): void {
     const last = this.#waiting.at(-1);
     if (last === undefined || !isBefore(waiting, last)) this.#waiting.push(waiting);
     else
@@ -132,6 +132,6 @@ export class AssignedPartition implements TopicPartition {
   }
 }
 
-function isBefore(a: Waiting, b: Waiting): boolean {
+function isBefore(a: PendingRecord, b: PendingRecord): boolean {
   return a.dueMs < b.dueMs || (a.dueMs === b.dueMs && a.record.offset < b.record.offset);
 }

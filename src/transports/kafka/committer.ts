@@ -2,7 +2,7 @@ import { after, sleep, type CancelTimer } from "../../runtime/index.ts";
 import type { AssignedPartition } from "./assigned-partition.ts";
 import type { Coordinator } from "./coordinator.ts";
 import type { GroupMember } from "./group-member.ts";
-import { codes, sayCode } from "./kafka-codes.ts";
+import { codes, codeText } from "./kafka-codes.ts";
 
 interface CommitterParts {
   readonly coordinator: Coordinator;
@@ -11,9 +11,9 @@ interface CommitterParts {
   readonly intervalMs: number;
 }
 
-const LONGEST_WAIT_MS = 2_000;
-const LAST_TRIES = 6;
-const LAST_WAIT_MS = 50;
+const MAX_WAIT_MS = 2_000;
+const MAX_FINAL_TRIES = 6;
+const FINAL_WAIT_MS = 50;
 
 /** Writes down how far each partition is done, with our epoch: a member that was replaced can no longer commit. */
 export class Committer {
@@ -28,27 +28,27 @@ export class Committer {
   }
 
   /** Something was settled: it will be committed soon. */
-  touch(): void {
+  scheduleCommit(): void {
     if (this.#timer !== undefined || this.#closed) return;
-    const waitMs = Math.min(LONGEST_WAIT_MS, this.#parts.intervalMs * 2 ** Math.min(this.#failures, 10));
+    const waitMs = Math.min(MAX_WAIT_MS, this.#parts.intervalMs * 2 ** Math.min(this.#failures, 10));
     this.#timer = after(waitMs, () => {
       this.#timer = undefined;
-      void this.now();
+      void this.commitNow();
     });
   }
 
   /** Commits what is done; resolves when the broker has answered, also if it could not take it. */
-  now(): Promise<void> {
-    this.#running = this.#running.then(() => this.#commit());
+  commitNow(): Promise<void> {
+    this.#running = this.#running.then(() => this.#runCommit());
     return this.#running;
   }
 
   /** The last commits before partitions go: tried a few times, since our epoch may be changing at this moment. */
-  async finish(): Promise<void> {
-    for (let tries = 1; tries <= LAST_TRIES; tries++) {
-      await this.now();
-      if (this.#dirty().length === 0 || !this.#parts.member.isMember) return;
-      await sleep(tries * LAST_WAIT_MS);
+  async commitFinally(): Promise<void> {
+    for (let tries = 1; tries <= MAX_FINAL_TRIES; tries++) {
+      await this.commitNow();
+      if (this.#findUncommitted().length === 0 || !this.#parts.member.isMember) return;
+      await sleep(tries * FINAL_WAIT_MS);
     }
   }
 
@@ -57,7 +57,7 @@ export class Committer {
     this.#timer?.();
   }
 
-  async #commit(): Promise<void> {
+  async #runCommit(): Promise<void> {
     try {
       await this.#send();
       this.#failures = 0;
@@ -65,11 +65,11 @@ export class Committer {
       // Nothing is lost by a commit that fails: the next one says more. The heartbeat tells people what is wrong.
       this.#failures += 1;
     }
-    if (this.#dirty().length > 0) this.touch();
+    if (this.#findUncommitted().length > 0) this.scheduleCommit();
   }
 
   async #send(): Promise<void> {
-    const dirty = this.#dirty();
+    const dirty = this.#findUncommitted();
     const { coordinator, member } = this.#parts;
     if (dirty.length === 0 || !member.isMember) return;
     // The line as it is now: by the time of the answer the partition may have begun another one.
@@ -80,14 +80,14 @@ export class Committer {
     );
     for (const { topic, partition, line, offset } of asked) {
       const answer = answers.find((found) => found.topic === topic && found.partition === partition);
-      if (answer?.code === codes.none) line.didCommit(offset);
+      if (answer?.code === codes.none) line.noteCommit(offset);
     }
     const failed = answers.find(({ code }) => code !== codes.none)?.code;
-    if (failed === codes.unknownMember || failed === codes.fencedMember) member.lost();
-    else if (failed !== undefined) throw new Error(`commit: ${sayCode(failed)}`);
+    if (failed === codes.unknownMember || failed === codes.fencedMember) member.loseMembership();
+    else if (failed !== undefined) throw new Error(`commit: ${codeText(failed)}`);
   }
 
-  #dirty(): AssignedPartition[] {
+  #findUncommitted(): AssignedPartition[] {
     return [...this.#parts.partitions()].filter(
       ({ state, line }) => (state === "open" || state === "leaving") && line.safe > line.committed,
     );

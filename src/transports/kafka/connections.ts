@@ -3,7 +3,7 @@ import type { Connection, ConnectionOptions } from "@platformatic/kafka";
 import { errorText } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import { platformatic } from "./client.ts";
-import { NoAnswer } from "./driver.ts";
+import { NoAnswerError } from "./driver.ts";
 import type { Broker, KafkaSettings } from "./options.ts";
 
 /**
@@ -19,7 +19,7 @@ export class Connections {
     this.#settings = settings;
   }
 
-  async ask<T>(
+  async request<T>(
     lane: string,
     broker: Broker,
     request: (connection: Connection) => Promise<T>,
@@ -32,10 +32,10 @@ export class Connections {
         throw new Error(`no answer within ${timeoutMs} ms`);
       });
     } catch (error) {
-      const answered = answerIn(error);
+      const answered = findResponse(error);
       if (answered !== undefined) return answered as T;
       connection.socket.destroy();
-      throw new NoAnswer(`${addressOf(broker)}: ${messageOf(error)}`, true, error);
+      throw new NoAnswerError(`${formatAddress(broker)}: ${describeConnectionError(error)}`, true, error);
     }
   }
 
@@ -58,25 +58,25 @@ export class Connections {
   }
 
   #connect(lane: string, broker: Broker): Promise<Connection> {
-    if (this.#closed) return Promise.reject(new NoAnswer("the transport is closed", false, undefined));
-    const key = `${lane}@${addressOf(broker)}`;
+    if (this.#closed) return Promise.reject(new NoAnswerError("the transport is closed", false, undefined));
+    const key = `${lane}@${formatAddress(broker)}`;
     const known = this.#open.get(key);
     if (known !== undefined) return known;
     const forget = (): void => {
       if (this.#open.get(key) === connecting) this.#open.delete(key);
     };
-    const connecting = this.#dial(broker, forget).catch((error: unknown) => {
+    const connecting = this.#openConnection(broker, forget).catch((error: unknown) => {
       forget();
-      throw new NoAnswer(`${addressOf(broker)}: ${messageOf(error)}`, false, error);
+      throw new NoAnswerError(`${formatAddress(broker)}: ${describeConnectionError(error)}`, false, error);
     });
     this.#open.set(key, connecting);
     return connecting;
   }
 
-  async #dial({ host, port }: Broker, forget: () => void): Promise<Connection> {
+  async #openConnection({ host, port }: Broker, forget: () => void): Promise<Connection> {
     const { clientId, connectTimeoutMs } = this.#settings;
     const client = await platformatic.load();
-    const connection = new client.Connection(clientId, await this.#options(host));
+    const connection = new client.Connection(clientId, await this.#connectionOptions(host));
     connection.on("error", forget);
     connection.on("close", forget);
     const connected = Promise.resolve(connection.connect(host, port));
@@ -87,7 +87,7 @@ export class Connections {
     return connection;
   }
 
-  async #options(host: string): Promise<ConnectionOptions> {
+  async #connectionOptions(host: string): Promise<ConnectionOptions> {
     const { connectTimeoutMs, timeoutMs, tls, sasl } = this.#settings;
     const options: ConnectionOptions = {
       connectTimeout: connectTimeoutMs,
@@ -118,19 +118,20 @@ export class Connections {
 }
 
 // The client throws an answer that holds a code; for us the code is part of the answer.
-function answerIn(error: unknown): unknown {
+function findResponse(error: unknown): unknown {
   if (typeof error !== "object" || error === null || !("response" in error)) return undefined;
   return error.response;
 }
 
-export function addressOf({ host, port }: Broker): string {
+export function formatAddress({ host, port }: Broker): string {
   return `${host}:${port}`;
 }
 
 /** What happened and why, each said once. */
-export function messageOf(error: unknown): string {
+export function describeConnectionError(error: unknown): string {
   if (!(error instanceof Error)) return errorText(error);
-  if (error instanceof AggregateError && error.errors.length > 0) return messageOf(error.errors[0]);
-  const cause = error.cause === undefined ? "" : messageOf(error.cause);
+  if (error instanceof AggregateError && error.errors.length > 0)
+    return describeConnectionError(error.errors[0]);
+  const cause = error.cause === undefined ? "" : describeConnectionError(error.cause);
   return error.message.includes(cause) ? error.message : `${error.message} ${cause}`;
 }

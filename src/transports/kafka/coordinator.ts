@@ -1,5 +1,5 @@
 import { withDeadline } from "../../runtime/index.ts";
-import { isCoordinatorGone, sayCode } from "./kafka-codes.ts";
+import { isCoordinatorGone, codeText } from "./kafka-codes.ts";
 import type {
   Commit,
   CommittedAnswer,
@@ -18,7 +18,7 @@ export interface Membership {
 }
 
 /** A group as it is spoken to before and without joining it. */
-export const outsider: Membership = Object.freeze({ member: "", epoch: -1 });
+export const noMembership: Membership = Object.freeze({ member: "", epoch: -1 });
 
 /** The broker that keeps a group: found again whenever it has moved. */
 export class Coordinator {
@@ -36,10 +36,10 @@ export class Coordinator {
   }
 
   async heartbeat(beat: Omit<Heartbeat, "group">): Promise<HeartbeatAnswer> {
-    const answer = await this.#ask((node) =>
+    const answer = await this.#request((node) =>
       this.#driver.heartbeat(this.#lane, node, { ...beat, group: this.group }),
     );
-    this.#assertHere(answer.code);
+    this.#assertCoordinator(answer.code);
     return answer;
   }
 
@@ -48,18 +48,18 @@ export class Coordinator {
     offsets: readonly Offset[],
   ): Promise<readonly PartitionAnswer[]> {
     const commit: Commit = { group: this.group, member, epoch, offsets };
-    const answers = await this.#ask((node) => this.#driver.commit(this.#lane, node, commit));
-    for (const { code } of answers) this.#assertHere(code);
+    const answers = await this.#request((node) => this.#driver.commit(this.#lane, node, commit));
+    for (const { code } of answers) this.#assertCoordinator(code);
     return answers;
   }
 
   async committed(membership: Membership, wanted: readonly TopicPartition[]): Promise<CommittedAnswer> {
     const { epoch } = membership;
     const member = membership.member === "" ? null : membership.member;
-    const answer = await this.#ask((node) =>
+    const answer = await this.#request((node) =>
       this.#driver.committed(this.#lane, node, { group: this.group, member, epoch, wanted }),
     );
-    this.#assertHere(answer.code);
+    this.#assertCoordinator(answer.code);
     return answer;
   }
 
@@ -67,13 +67,13 @@ export class Coordinator {
     this.#driver.drop(this.#lane);
   }
 
-  async #ask<T>(request: (node: number) => Promise<T>): Promise<T> {
-    const asking = async (): Promise<T> => {
+  async #request<T>(request: (node: number) => Promise<T>): Promise<T> {
+    const requestOnce = async (): Promise<T> => {
       this.#node ??= await this.#driver.coordinator(this.group);
       return request(this.#node);
     };
     try {
-      return await withDeadline(asking(), this.#timeoutMs, () => {
+      return await withDeadline(requestOnce(), this.#timeoutMs, () => {
         this.#driver.drop(this.#lane);
         throw new Error(`the broker of group ${this.group} did not answer within ${this.#timeoutMs} ms`);
       });
@@ -83,9 +83,9 @@ export class Coordinator {
     }
   }
 
-  #assertHere(code: number): void {
+  #assertCoordinator(code: number): void {
     if (!isCoordinatorGone(code)) return;
     this.#node = undefined;
-    throw new Error(`the group ${this.group} is not kept there: ${sayCode(code)}`);
+    throw new Error(`the group ${this.group} is not kept there: ${codeText(code)}`);
   }
 }

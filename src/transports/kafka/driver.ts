@@ -1,4 +1,4 @@
-import type { RecordRoom } from "./record-room.ts";
+import type { RecordBuffer } from "./record-buffer.ts";
 
 /**
  * All that is asked of a Kafka client: single requests with plain answers. Codes of the broker are values; a call
@@ -91,7 +91,7 @@ export type Content = string | Buffer;
 
 /** A record, and where what it holds is written. */
 export interface OutgoingRecord {
-  readonly room: RecordRoom;
+  readonly room: RecordBuffer;
   readonly start: number;
   readonly end: number;
   readonly timestampMs: number;
@@ -183,7 +183,7 @@ export interface CommittedAnswer {
 }
 
 /** There was no answer. `sent` is false when the request cannot have reached the broker. */
-export class NoAnswer extends Error {
+export class NoAnswerError extends Error {
   readonly sent: boolean;
 
   constructor(message: string, sent: boolean, cause: unknown) {

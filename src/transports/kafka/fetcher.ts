@@ -1,7 +1,7 @@
 import { Loop } from "../../runtime/index.ts";
 import type { AssignedPartition } from "./assigned-partition.ts";
 import type { FetchedPartition, KafkaDriver } from "./driver.ts";
-import { codes, isStaleView, sayCode } from "./kafka-codes.ts";
+import { codes, isStaleView, codeText } from "./kafka-codes.ts";
 import { listOffsets } from "./partition-offsets.ts";
 import type { TopicDirectory } from "./topic-directory.ts";
 
@@ -17,12 +17,12 @@ interface FetcherParts {
   readonly warn: (warning: string) => void;
 }
 
-interface Question {
+interface FetchPosition {
   readonly partition: AssignedPartition;
   readonly from: number;
 }
 
-const NOBODY = -1;
+const NO_LEADER = -1;
 const PARTITION_BYTES = 1_048_576;
 const REQUEST_BYTES = 8_388_608;
 const NO_LEADER_MS = 250;
@@ -31,7 +31,7 @@ const NO_LEADER_MS = 250;
 export class Fetcher {
   readonly #parts: FetcherParts;
   readonly #loops = new Map<number, Loop>();
-  #trouble: unknown;
+  #lastError: unknown;
   #stopped = false;
 
   constructor(parts: FetcherParts) {
@@ -39,13 +39,13 @@ export class Fetcher {
   }
 
   get trouble(): unknown {
-    return this.#trouble;
+    return this.#lastError;
   }
 
   /** Something may be read that could not be read before. */
   wake(): void {
     if (this.#stopped) return;
-    for (const partition of this.#parts.partitions()) this.#loop(this.#leader(partition));
+    for (const partition of this.#parts.partitions()) this.#startLoop(this.#findLeader(partition));
     for (const loop of this.#loops.values()) loop.wake();
   }
 
@@ -55,32 +55,32 @@ export class Fetcher {
     await Promise.all([...this.#loops.values()].map((loop) => loop.stop()));
   }
 
-  #loop(node: number): void {
+  #startLoop(node: number): void {
     if (this.#loops.has(node)) return;
     const loop = new Loop({
-      step: () => (node === NOBODY ? this.#findLeaders() : this.#read(node)),
-      onError: (error) => this.#troubled(error),
+      step: () => (node === NO_LEADER ? this.#findLeaders() : this.#fetchFrom(node)),
+      onError: (error) => this.#recordError(error),
       maxBackoffMs: 2_000,
     });
     this.#loops.set(node, loop);
     void loop.start();
   }
 
-  #leader({ topic, partition }: AssignedPartition): number {
-    return this.#parts.directory.seen(topic)?.partitions[partition]?.leader ?? NOBODY;
+  #findLeader({ topic, partition }: AssignedPartition): number {
+    return this.#parts.directory.findKnown(topic)?.partitions[partition]?.leader ?? NO_LEADER;
   }
 
-  #hungry(node: number): AssignedPartition[] {
+  #findReadable(node: number): AssignedPartition[] {
     return [...this.#parts.partitions()].filter(
-      (partition) => partition.wants(this.#parts.atLeast) && this.#leader(partition) === node,
+      (partition) => partition.hasRoomFor(this.#parts.atLeast) && this.#findLeader(partition) === node,
     );
   }
 
-  async #read(node: number): Promise<number> {
-    const hungry = this.#hungry(node);
+  async #fetchFrom(node: number): Promise<number> {
+    const hungry = this.#findReadable(node);
     if (hungry.length === 0) return Infinity;
     const { driver, lane, waitMs } = this.#parts;
-    const asked = new Map<string, Question>(
+    const asked = new Map<string, FetchPosition>(
       hungry.map((partition) => [partition.key, { partition, from: partition.position }]),
     );
     const fetched = await driver.fetch(lane, node, {
@@ -93,7 +93,7 @@ export class Fetcher {
         maxBytes: PARTITION_BYTES,
       })),
     });
-    this.#trouble = undefined;
+    this.#lastError = undefined;
     let odd = false;
     for (const found of fetched) {
       const question = asked.get(`${found.topicId}/${found.partition}`);
@@ -105,11 +105,11 @@ export class Fetcher {
     return odd ? NO_LEADER_MS : 0;
   }
 
-  async #repair({ partition, from }: Question, found: FetchedPartition): Promise<boolean> {
+  async #repair({ partition, from }: FetchPosition, found: FetchedPartition): Promise<boolean> {
     const { directory, driver, warn } = this.#parts;
     const { topic } = partition;
     if (found.code === codes.offsetOutOfRange) {
-      const view = directory.seen(topic);
+      const view = directory.findKnown(topic);
       const first = view === undefined ? [] : await listOffsets(driver, [view], "beginning");
       const offset = first.find((start) => start.partition === partition.partition)?.offset ?? found.logStart;
       warn(
@@ -119,26 +119,28 @@ export class Fetcher {
       partition.restart(offset, from);
       return true;
     }
-    if (isStaleView(found.code)) await directory.look([topic]);
-    else this.#trouble = new Error(`topic "${topic}": ${sayCode(found.code)}`);
+    if (isStaleView(found.code)) await directory.describe([topic]);
+    else this.#lastError = new Error(`topic "${topic}": ${codeText(found.code)}`);
     this.wake();
     return true;
   }
 
   async #findLeaders(): Promise<number> {
-    const lost = [...this.#parts.partitions()].filter((partition) => this.#leader(partition) === NOBODY);
+    const lost = [...this.#parts.partitions()].filter(
+      (partition) => this.#findLeader(partition) === NO_LEADER,
+    );
     if (lost.length === 0) return Infinity;
-    await this.#parts.directory.look([...new Set(lost.map(({ topic }) => topic))]);
+    await this.#parts.directory.describe([...new Set(lost.map(({ topic }) => topic))]);
     this.wake();
     return NO_LEADER_MS;
   }
 
   // The broker may be gone for good and its partitions led elsewhere.
-  #troubled(error: unknown): void {
-    this.#trouble = error;
+  #recordError(error: unknown): void {
+    this.#lastError = error;
     const topics = [...new Set([...this.#parts.partitions()].map(({ topic }) => topic))];
     if (topics.length === 0 || this.#stopped) return;
-    this.#parts.directory.look(topics).then(
+    this.#parts.directory.describe(topics).then(
       () => this.wake(),
       () => undefined,
     );

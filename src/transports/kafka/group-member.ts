@@ -1,7 +1,7 @@
 import { Loop, randomToken, systemClock } from "../../runtime/index.ts";
 import type { Coordinator, Membership } from "./coordinator.ts";
 import type { HeartbeatAnswer, OwnedPartitions } from "./driver.ts";
-import { codes, sayCode } from "./kafka-codes.ts";
+import { codes, codeText } from "./kafka-codes.ts";
 
 export interface MemberParts {
   readonly coordinator: Coordinator;
@@ -30,19 +30,19 @@ export class GroupMember {
   readonly #id = randomToken();
   readonly #loop: Loop;
   readonly #joined: Promise<void>;
-  #tellJoined: () => void = () => undefined;
+  #resolveJoined: () => void = () => undefined;
   #epoch = 0;
   #prepared = false;
   #answeredMs = -Infinity;
-  #trouble: { readonly error: unknown } | undefined;
-  #onTrouble: ((error: unknown) => void) | undefined;
+  #lastError: { readonly error: unknown } | undefined;
+  #onError: ((error: unknown) => void) | undefined;
 
   constructor(parts: MemberParts) {
     this.#parts = parts;
-    this.#joined = new Promise((resolve) => (this.#tellJoined = resolve));
+    this.#joined = new Promise((resolve) => (this.#resolveJoined = resolve));
     this.#loop = new Loop({
       step: () => this.#step(),
-      onError: (error) => this.#troubled(error),
+      onError: (error) => this.#recordError(error),
       maxBackoffMs: 2_000,
     });
   }
@@ -52,7 +52,7 @@ export class GroupMember {
   }
 
   get trouble(): unknown {
-    return this.#trouble?.error;
+    return this.#lastError?.error;
   }
 
   get isMember(): boolean {
@@ -61,7 +61,7 @@ export class GroupMember {
 
   /** Resolves when the group has taken us in; `onTrouble` hears what stands in the way. */
   async start(onTrouble: (error: unknown) => void): Promise<void> {
-    this.#onTrouble = onTrouble;
+    this.#onError = onTrouble;
     await this.#loop.start();
     await this.#joined;
   }
@@ -72,7 +72,7 @@ export class GroupMember {
   }
 
   /** A commit was told that we are no member any more. */
-  lost(): void {
+  loseMembership(): void {
     if (this.#epoch === 0) return;
     this.#epoch = 0;
     this.#parts.fenced();
@@ -83,43 +83,43 @@ export class GroupMember {
     await this.#loop.stop();
     if (this.#epoch === 0) return;
     this.#epoch = 0;
-    await this.#beat(-1).catch(() => undefined);
+    await this.#sendHeartbeat(-1).catch(() => undefined);
   }
 
   async #step(): Promise<number> {
     this.#checkSession();
     if (!this.#prepared) await this.#parts.prepare();
     this.#prepared = true;
-    const answer = await this.#beat(this.#epoch);
+    const answer = await this.#sendHeartbeat(this.#epoch);
     switch (answer.code) {
       case codes.none:
-        return this.#heard(answer);
+        return this.#applyHeartbeat(answer);
       case codes.unknownMember:
       case codes.fencedMember:
-        if (this.#epoch === 0) throw new Error(this.#say(answer));
-        this.lost();
+        if (this.#epoch === 0) throw new Error(this.#describeAnswer(answer));
+        this.loseMembership();
         return 0;
       default:
-        throw new Error(this.#say(answer));
+        throw new Error(this.#describeAnswer(answer));
     }
   }
 
-  async #heard(answer: HeartbeatAnswer): Promise<number> {
+  async #applyHeartbeat(answer: HeartbeatAnswer): Promise<number> {
     this.#answeredMs = systemClock.monotonicMs();
     this.#epoch = answer.epoch;
     if (answer.assignment !== null) await this.#parts.assigned(answer.assignment);
-    this.#trouble = undefined;
-    this.#tellJoined();
+    this.#lastError = undefined;
+    this.#resolveJoined();
     return answer.intervalMs;
   }
 
   // After that long without an answer the broker may have given our partitions away.
   #checkSession(): void {
     const silentMs = systemClock.monotonicMs() - this.#answeredMs;
-    if (this.#epoch > 0 && silentMs > this.#parts.sessionTimeoutMs) this.lost();
+    if (this.#epoch > 0 && silentMs > this.#parts.sessionTimeoutMs) this.loseMembership();
   }
 
-  #beat(epoch: number): Promise<HeartbeatAnswer> {
+  #sendHeartbeat(epoch: number): Promise<HeartbeatAnswer> {
     const { coordinator, topics, handOverMs } = this.#parts;
     return coordinator.heartbeat({
       member: this.#id,
@@ -130,13 +130,13 @@ export class GroupMember {
     });
   }
 
-  #say({ code, detail }: HeartbeatAnswer): string {
-    return `group ${this.#parts.coordinator.group}: ${detail === "" ? sayCode(code) : detail}`;
+  #describeAnswer({ code, detail }: HeartbeatAnswer): string {
+    return `group ${this.#parts.coordinator.group}: ${detail === "" ? codeText(code) : detail}`;
   }
 
-  #troubled(error: unknown): void {
-    this.#trouble = { error };
+  #recordError(error: unknown): void {
+    this.#lastError = { error };
     this.#checkSession();
-    this.#onTrouble?.(error);
+    this.#onError?.(error);
   }
 }

@@ -1,9 +1,9 @@
 import type { Subscription, TopicRequest } from "../../transport/index.ts";
-import { codes, sayCode } from "./kafka-codes.ts";
-import { outsider, type Coordinator, type Membership, type Offset } from "./coordinator.ts";
+import { codes, codeText } from "./kafka-codes.ts";
+import { noMembership, type Coordinator, type Membership, type Offset } from "./coordinator.ts";
 import type { KafkaDriver, TopicView } from "./driver.ts";
-import { claimedTopics } from "./group-offsets.ts";
-import { listOffsets, partitionsOf } from "./partition-offsets.ts";
+import { findClaimedTopics } from "./group-offsets.ts";
+import { listOffsets, toTopicPartitions } from "./partition-offsets.ts";
 import type { TopicDirectory } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
 
@@ -23,16 +23,16 @@ export async function prepareGroup(parts: Parts, subscription: Subscription): Pr
   const { directory, topology, coordinator } = parts;
   const views = new Map<TopicRequest, TopicView>();
   for (const request of subscription.topics)
-    views.set(request, await directory.ensure(topology.topic(request.topic)));
-  const known = await coordinator.committed(outsider, [...views.values()].flatMap(partitionsOf));
+    views.set(request, await directory.ensure(topology.topicName(request.topic)));
+  const known = await coordinator.committed(noMembership, [...views.values()].flatMap(toTopicPartitions));
   if (known.code !== codes.none && known.code !== codes.groupNotFound)
-    throw new Error(`group ${coordinator.group}: ${sayCode(known.code)}`);
+    throw new Error(`group ${coordinator.group}: ${codeText(known.code)}`);
   const read = new Set(known.offsets.map(({ topic }) => topic));
   const starts: Offset[] = [];
   for (const [request, view] of views)
-    if (!read.has(view.name)) starts.push(...(await startOf(parts, request, view)));
+    if (!read.has(view.name)) starts.push(...(await findStart(parts, request, view)));
   if (starts.length === 0) return [];
-  return (await commitStarts(coordinator, outsider, starts)) ? [] : starts;
+  return (await commitStarts(coordinator, noMembership, starts)) ? [] : starts;
 }
 
 /** As a member; false when the broker knows us by another epoch by now. */
@@ -46,22 +46,23 @@ export async function commitStarts(
   if (failed === undefined) return true;
   const known: readonly number[] = [codes.unknownMember, codes.staleMember, codes.fencedMember];
   if (known.includes(failed.code)) return false;
-  throw new Error(`group ${coordinator.group} cannot begin: ${sayCode(failed.code)}`);
+  throw new Error(`group ${coordinator.group} cannot begin: ${codeText(failed.code)}`);
 }
 
-async function startOf(
+async function findStart(
   { driver, coordinator }: Parts,
   { from }: TopicRequest,
   view: TopicView,
 ): Promise<readonly Offset[]> {
-  if (typeof from === "object") return startAtTime(driver, view, from.time);
-  const claimed = from === "unclaimed" && (await claimedTopics(driver, [view], coordinator.group)).size > 0;
+  if (typeof from === "object") return findStartAtTime(driver, view, from.time);
+  const claimed =
+    from === "unclaimed" && (await findClaimedTopics(driver, [view], coordinator.group)).size > 0;
   const at = from === "now" || claimed ? "end" : "beginning";
   return listOffsets(driver, [view], at);
 }
 
 // The end is asked for first: a record that comes in between is then found by its time, and none is passed over.
-async function startAtTime(driver: KafkaDriver, view: TopicView, time: Date): Promise<readonly Offset[]> {
+async function findStartAtTime(driver: KafkaDriver, view: TopicView, time: Date): Promise<readonly Offset[]> {
   const ends = await listOffsets(driver, [view], "end");
   const found = await listOffsets(driver, [view], { timeMs: Math.max(0, time.getTime()) });
   const offsets = new Map(found.map(({ partition, offset }) => [partition, offset]));

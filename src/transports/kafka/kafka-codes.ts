@@ -42,7 +42,7 @@ export const codes = {
 const names = new Map<number, string>(Object.entries(codes).map(([name, code]) => [code, name]));
 
 /** For people: "not enough replicas (19)". */
-export function sayCode(code: number): string {
+export function codeText(code: number): string {
   const name = names.get(code) ?? "error";
   return `${name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)} (${code})`;
 }
@@ -52,7 +52,7 @@ export type ProduceFailure =
   "again" | "again, maybe there" | "too large" | "its fault" | "denied" | "new identity";
 
 /** The leader moved, or we never knew it. */
-const stale: ReadonlySet<number> = new Set<number>([
+const staleViewCodes: ReadonlySet<number> = new Set<number>([
   codes.unknownTopic,
   codes.unknownTopicId,
   codes.notLeader,
@@ -60,36 +60,36 @@ const stale: ReadonlySet<number> = new Set<number>([
   codes.fencedLeaderEpoch,
   codes.unknownLeaderEpoch,
 ]);
-const again: ReadonlySet<number> = new Set<number>([
-  ...stale,
+const retryCodes: ReadonlySet<number> = new Set<number>([
+  ...staleViewCodes,
   codes.corruptMessage,
   codes.notEnoughReplicas,
   codes.storageError,
   codes.throttled,
 ]);
-const perhaps: ReadonlySet<number> = new Set<number>([
+const maybeStoredCodes: ReadonlySet<number> = new Set<number>([
   codes.requestTimedOut,
   codes.networkException,
   codes.notEnoughReplicasAfterAppend,
 ]);
-const denied: ReadonlySet<number> = new Set([codes.topicDenied, codes.clusterDenied]);
-const lostIdentity: ReadonlySet<number> = new Set<number>([
+const deniedCodes: ReadonlySet<number> = new Set([codes.topicDenied, codes.clusterDenied]);
+const lostIdentityCodes: ReadonlySet<number> = new Set<number>([
   codes.outOfOrderSequence,
   codes.invalidProducerEpoch,
   codes.unknownProducer,
 ]);
 
-export function produceFailure(code: number): ProduceFailure {
-  if (again.has(code)) return "again";
-  if (perhaps.has(code)) return "again, maybe there";
+export function classifyProduceCode(code: number): ProduceFailure {
+  if (retryCodes.has(code)) return "again";
+  if (maybeStoredCodes.has(code)) return "again, maybe there";
   if (code === codes.messageTooLarge || code === codes.recordListTooLarge) return "too large";
-  if (denied.has(code)) return "denied";
-  return lostIdentity.has(code) ? "new identity" : "its fault";
+  if (deniedCodes.has(code)) return "denied";
+  return lostIdentityCodes.has(code) ? "new identity" : "its fault";
 }
 
 /** Look again who leads the partition. */
 export function isStaleView(code: number): boolean {
-  return stale.has(code);
+  return staleViewCodes.has(code);
 }
 
 /** The group lives at another broker now. */

@@ -8,7 +8,7 @@ export interface DeliveryParts {
   readonly orderKey: string | null;
 }
 
-export interface DeliveryEnds {
+export interface DeliveryCallbacks {
   /** It is out of the member's hands; `done` if it need not come back. */
   readonly ended: (delivery: KafkaDelivery, how: "done" | "released" | "lost") => void;
   /** Confirmed copies elsewhere; reject when nothing was confirmed. */
@@ -23,15 +23,15 @@ export class KafkaDelivery implements Delivery {
   readonly attempt: number;
   readonly orderKey: string | null;
   readonly #lost = new AbortController();
-  readonly #ends: DeliveryEnds;
+  readonly #callbacks: DeliveryCallbacks;
   #state: "open" | "settling" | "settled" = "open";
 
-  constructor(parts: DeliveryParts, ends: DeliveryEnds) {
+  constructor(parts: DeliveryParts, ends: DeliveryCallbacks) {
     this.message = parts.message;
     if (parts.flaw !== undefined) this.flaw = parts.flaw;
     this.attempt = parts.attempt;
     this.orderKey = parts.orderKey;
-    this.#ends = ends;
+    this.#callbacks = ends;
   }
 
   get signal(): AbortSignal {
@@ -39,36 +39,36 @@ export class KafkaDelivery implements Delivery {
   }
 
   async ack(): Promise<void> {
-    this.#end("done");
+    this.#settle("done");
   }
 
   async release(): Promise<void> {
-    this.#end("released");
+    this.#settle("released");
   }
 
   retry(options: RetryOptions): Promise<void> {
-    return this.#copyThenEnd(() => this.#ends.copyForRetry(options));
+    return this.#copyThenSettle(() => this.#callbacks.copyForRetry(options));
   }
 
   deadLetter(note: DeadLetterNote): Promise<void> {
-    return this.#copyThenEnd(() => this.#ends.copyForDead(note));
+    return this.#copyThenSettle(() => this.#callbacks.copyForDead(note));
   }
 
   /** Its partition went to another member, or may have: nothing can be settled any more. */
-  lose(): void {
+  abandon(): void {
     if (this.#state === "settled") return;
     this.#state = "settled";
-    this.#ends.ended(this, "lost");
+    this.#callbacks.ended(this, "lost");
     this.#lost.abort();
   }
 
-  #end(how: "done" | "released"): void {
+  #settle(how: "done" | "released"): void {
     if (this.#state !== "open") return;
     this.#state = "settled";
-    this.#ends.ended(this, how);
+    this.#callbacks.ended(this, how);
   }
 
-  async #copyThenEnd(copy: () => Promise<void>): Promise<void> {
+  async #copyThenSettle(copy: () => Promise<void>): Promise<void> {
     if (this.#state !== "open") return;
     this.#state = "settling";
     try {
@@ -81,6 +81,6 @@ export class KafkaDelivery implements Delivery {
     }
     if (this.#state !== "settling") return;
     this.#state = "open";
-    this.#end("done");
+    this.#settle("done");
   }
 }

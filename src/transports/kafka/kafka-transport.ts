@@ -13,10 +13,10 @@ import type {
   Subscription,
   Transport,
 } from "../../transport/index.ts";
-import { kafkaTopology } from "./declared.ts";
+import { planKafkaTopology } from "./planned-topology.ts";
 import { platformatic } from "./client.ts";
-import { messageOf } from "./connections.ts";
-import { Copies } from "./copies.ts";
+import { describeConnectionError } from "./connections.ts";
+import { RecordCopier } from "./record-copier.ts";
 import type { KafkaDriver } from "./driver.ts";
 import { GroupLags } from "./group-offsets.ts";
 import { withEnvironment } from "./environment.ts";
@@ -29,7 +29,7 @@ import { WireDriver } from "./wire-driver.ts";
 
 const GROUP_HEARTBEAT = 68;
 /** What the envelope and the headers of a message may take beside its data. */
-const ENVELOPE_BYTES = 65_536;
+const MAX_ENVELOPE_BYTES = 65_536;
 
 /** Messages carried by Apache Kafka 4. */
 export class KafkaTransport implements Transport {
@@ -59,12 +59,12 @@ export class KafkaTransport implements Transport {
       rejectsUnrouted: false,
       replays: true,
       replaysFromTime: true,
-      maxBytes: Math.max(1_024, settings.topics.maxBytes - ENVELOPE_BYTES),
+      maxBytes: Math.max(1_024, settings.topics.maxBytes - MAX_ENVELOPE_BYTES),
     });
   }
 
   declares(groups: readonly PlannedGroup[]): BrokerTopology {
-    return kafkaTopology(this.#settings, groups);
+    return planKafkaTopology(this.#settings, groups);
   }
 
   async open(): Promise<void> {
@@ -74,9 +74,13 @@ export class KafkaTransport implements Transport {
     const version = await withDeadline(asking, 2 * connectTimeoutMs, () => {
       throw new Error(`no answer within ${2 * connectTimeoutMs} ms`);
     }).catch((error: unknown) => {
-      throw new SagaboxError("TRANSPORT_UNREACHABLE", `Kafka cannot be reached: ${messageOf(error)}`, {
-        cause: error,
-      });
+      throw new SagaboxError(
+        "TRANSPORT_UNREACHABLE",
+        `Kafka cannot be reached: ${describeConnectionError(error)}`,
+        {
+          cause: error,
+        },
+      );
     });
     if (version === undefined || version < 1)
       throw new SagaboxError(
@@ -91,7 +95,7 @@ export class KafkaTransport implements Transport {
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     await platformatic.load();
-    const copies = new Copies(this.#publisher, this.#settings, this.#topology, subscription);
+    const copies = new RecordCopier(this.#publisher, this.#settings, this.#topology, subscription);
     const subscriber = new Subscriber({
       driver: this.#driver,
       directory: this.#directory,
@@ -105,7 +109,7 @@ export class KafkaTransport implements Transport {
     await subscriber.start();
     return {
       pause: () => subscriber.pause(),
-      deadLetter: (message, note) => copies.buryMessage(message, note),
+      deadLetter: (message, note) => copies.copyMessageToDeadLetters(message, note),
       health: () => subscriber.health(),
       close: async () => {
         this.#subscribers.delete(subscriber);
@@ -115,8 +119,8 @@ export class KafkaTransport implements Transport {
   }
 
   async depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
-    const names = new Map(topics.map((topic) => [this.#topology.topic(topic), topic]));
-    const lags = await this.#lags.slowest(await this.#directory.look([...names.keys()]));
+    const names = new Map(topics.map((topic) => [this.#topology.topicName(topic), topic]));
+    const lags = await this.#lags.findLargestLags(await this.#directory.describe([...names.keys()]));
     return new Map([...lags].map(([name, lag]) => [names.get(name) ?? name, lag]));
   }
 

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { kafkaSettings, type KafkaOptions } from "./options.ts";
 
 const local = { brokers: ["127.0.0.1:9092"] };
-const settingsOf = (options: Partial<KafkaOptions>) => kafkaSettings({ ...local, ...options });
+const readSettings = (options: Partial<KafkaOptions>) => kafkaSettings({ ...local, ...options });
 
 test("B2: the numbers that were agreed on are the defaults", () => {
   expect(kafkaSettings(local)).toMatchObject({
@@ -43,7 +43,7 @@ test.each([
   [{ warn: true }, "kafka.warn must be a function"],
   [{ timeout: "soon" }, "kafka.timeout must be a length of time"],
 ])("%j is refused, and the reason names the option", (options, reason) => {
-  expect(() => settingsOf(options as unknown as Partial<KafkaOptions>)).toThrow(reason);
+  expect(() => readSettings(options as unknown as Partial<KafkaOptions>)).toThrow(reason);
 });
 
 test.each(["localhost:9092", "127.0.0.1:9092", "127.1.2.3:9092", "[::1]:9092"])(
@@ -65,7 +65,7 @@ test("SEC-31: PLAIN never goes over a network in clear text", () => {
   const options = { brokers: ["kafka.example:9092"], sasl, allowInsecure: true };
   expect(() => kafkaSettings(options)).toThrow("PLAIN would show the password");
   expect(kafkaSettings({ ...options, tls: true }).sasl?.mechanism).toBe("PLAIN");
-  expect(settingsOf({ sasl }).sasl?.mechanism).toBe("PLAIN");
+  expect(readSettings({ sasl }).sasl?.mechanism).toBe("PLAIN");
 });
 
 test("a secret is in no error", async () => {
@@ -73,6 +73,6 @@ test("a secret is in no error", async () => {
     mechanism: "SCRAM-SHA-512",
     credentials: () => ({ username: "", password: "hunter2" }),
   } as const;
-  await expect(settingsOf({ sasl }).sasl?.credentials()).rejects.toThrow("username");
-  await expect(settingsOf({ sasl }).sasl?.credentials()).rejects.not.toThrow("hunter2");
+  await expect(readSettings({ sasl }).sasl?.credentials()).rejects.toThrow("username");
+  await expect(readSettings({ sasl }).sasl?.credentials()).rejects.not.toThrow("hunter2");
 });

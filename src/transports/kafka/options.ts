@@ -100,7 +100,7 @@ const KEYS: readonly (keyof KafkaOptions)[] = [
 
 export function kafkaSettings(options: KafkaOptions): KafkaSettings {
   rejectUnknownKeys("kafka", options, KEYS);
-  const brokers = inPart(() => brokersOf(options.brokers), []);
+  const brokers = inPart(() => parseBrokers(options.brokers), []);
   const tls = inPart(() => tlsSettings(options.tls), {});
   const insecure =
     options.allowInsecure === undefined ? false : flag("kafka.allowInsecure", options.allowInsecure);
@@ -125,12 +125,12 @@ export function kafkaSettings(options: KafkaOptions): KafkaSettings {
     handOverMs: milliseconds("kafka.handOver", options.handOver ?? "30s", { min: 100, max: 3_600_000 }),
     commitIntervalMs: milliseconds("kafka.commitInterval", options.commitInterval ?? 100, { max: 60_000 }),
     fetchWaitMs: milliseconds("kafka.fetchWait", options.fetchWait ?? 250, { min: 10, max: 10_000 }),
-    retryStepsMs: stepsOf(options.retrySteps ?? ["10s", "60s", "300s"]),
-    warn: warnOf(options.warn),
+    retryStepsMs: parseRetrySteps(options.retrySteps ?? ["10s", "60s", "300s"]),
+    warn: checkWarn(options.warn),
   });
 }
 
-function brokersOf(brokers: unknown): readonly Broker[] {
+function parseBrokers(brokers: unknown): readonly Broker[] {
   if (brokers === undefined) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
@@ -139,10 +139,10 @@ function brokersOf(brokers: unknown): readonly Broker[] {
   }
   if (!Array.isArray(brokers) || brokers.length === 0)
     throw new SagaboxError("OPTIONS_INVALID", 'kafka.brokers must be a list such as ["localhost:9092"].');
-  return Object.freeze(brokers.map((broker: unknown, n) => brokerOf(`kafka.brokers[${n}]`, broker)));
+  return Object.freeze(brokers.map((broker: unknown, n) => parseBroker(`kafka.brokers[${n}]`, broker)));
 }
 
-function brokerOf(name: string, written: unknown): Broker {
+function parseBroker(name: string, written: unknown): Broker {
   const found = /^(?:\[([0-9a-fA-F:]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text(name, written));
   const port = Number(found?.[3]);
   if (found === null || port < 1 || port > 65_535)
@@ -168,7 +168,7 @@ function isLoopback(host: string): boolean {
   return isIP(host) === 4 && host.startsWith("127.");
 }
 
-function stepsOf(steps: readonly (Duration | number)[]): readonly number[] {
+function parseRetrySteps(steps: readonly (Duration | number)[]): readonly number[] {
   if (!Array.isArray(steps) || steps.length === 0 || steps.length > 10)
     throw new SagaboxError("OPTIONS_INVALID", "kafka.retrySteps must be a list of 1 to 10 delays.");
   const ms = steps.map((step, n) => milliseconds(`kafka.retrySteps[${n}]`, step, { min: 1 }));
@@ -177,7 +177,7 @@ function stepsOf(steps: readonly (Duration | number)[]): readonly number[] {
   return Object.freeze(ms);
 }
 
-function warnOf(warn: unknown): (warning: string) => void {
+function checkWarn(warn: unknown): (warning: string) => void {
   if (warn === undefined) return (warning) => process.emitWarning(warning, "SagaboxWarning");
   if (typeof warn !== "function") throw new SagaboxError("OPTIONS_INVALID", "kafka.warn must be a function.");
   return warn as (warning: string) => void;

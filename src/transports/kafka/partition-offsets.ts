@@ -1,6 +1,6 @@
 import type { Offset } from "./coordinator.ts";
 import type { KafkaDriver, OffsetAt, TopicPartition, TopicView } from "./driver.ts";
-import { codes, sayCode } from "./kafka-codes.ts";
+import { codes, codeText } from "./kafka-codes.ts";
 
 /** The offset of every partition at this place. */
 export async function listOffsets(
@@ -15,10 +15,10 @@ export async function listOffsets(
   }
   const answers = await Promise.all([...byLeader].map(([node, wanted]) => driver.offsets(node, at, wanted)));
   const failed = answers.flat().find(({ code }) => code !== codes.none);
-  if (failed !== undefined) throw new Error(`the offsets of "${failed.topic}": ${sayCode(failed.code)}`);
+  if (failed !== undefined) throw new Error(`the offsets of "${failed.topic}": ${codeText(failed.code)}`);
   return answers.flat();
 }
 
-export function partitionsOf({ name, partitions }: TopicView): TopicPartition[] {
+export function toTopicPartitions({ name, partitions }: TopicView): TopicPartition[] {
   return partitions.map((_, partition) => ({ topic: name, partition }));
 }

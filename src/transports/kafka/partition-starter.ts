@@ -4,7 +4,7 @@ import type { Coordinator, Offset } from "./coordinator.ts";
 import type { KafkaDriver } from "./driver.ts";
 import { commitStarts } from "./group-start.ts";
 import type { GroupMember } from "./group-member.ts";
-import { codes, sayCode } from "./kafka-codes.ts";
+import { codes, codeText } from "./kafka-codes.ts";
 import { listOffsets } from "./partition-offsets.ts";
 import type { TopicDirectory } from "./topic-directory.ts";
 
@@ -24,33 +24,33 @@ const NEXT_EPOCH_MS = 50;
 export class PartitionStarter {
   readonly #parts: StarterParts;
   readonly #loop: Loop;
-  #trouble: unknown;
+  #lastError: unknown;
   #pending: readonly Offset[] = [];
-  #tellSettled: (() => void)[] = [];
+  #pendingListeners: (() => void)[] = [];
 
   constructor(parts: StarterParts) {
     this.#parts = parts;
     this.#loop = new Loop({
       step: () => this.#step(),
-      onError: (error) => (this.#trouble = error),
+      onError: (error) => (this.#lastError = error),
       maxBackoffMs: 1_000,
     });
   }
 
   get trouble(): unknown {
-    return this.#trouble;
+    return this.#lastError;
   }
 
   /** Offsets that the group begins at; committed before any partition is read. */
-  async begin(pending: readonly Offset[]): Promise<void> {
+  async start(pending: readonly Offset[]): Promise<void> {
     this.#pending = pending;
     await this.#loop.start();
   }
 
   /** Resolves when the beginning of the group is written down. */
-  settled(): Promise<void> {
+  waitForPending(): Promise<void> {
     if (this.#pending.length === 0) return Promise.resolve();
-    return new Promise((resolve) => this.#tellSettled.push(resolve));
+    return new Promise((resolve) => this.#pendingListeners.push(resolve));
   }
 
   wake(): void {
@@ -69,15 +69,15 @@ export class PartitionStarter {
     const { coordinator, member } = this.#parts;
     const known = await coordinator.committed(member.membership, starting);
     if (known.code === codes.staleMember) return NEXT_EPOCH_MS;
-    if (known.code !== codes.none) throw new Error(`group ${coordinator.group}: ${sayCode(known.code)}`);
-    const places = placesOf(known.offsets);
-    const fresh = starting.filter((partition) => !places.has(placeOf(partition)));
-    if (fresh.length > 0 && !(await this.#beginAtFirst(fresh, places))) return NEXT_EPOCH_MS;
+    if (known.code !== codes.none) throw new Error(`group ${coordinator.group}: ${codeText(known.code)}`);
+    const places = toOffsetMap(known.offsets);
+    const fresh = starting.filter((partition) => !places.has(partitionKey(partition)));
+    if (fresh.length > 0 && !(await this.#startAtBeginning(fresh, places))) return NEXT_EPOCH_MS;
     for (const partition of starting) {
-      const offset = places.get(placeOf(partition));
+      const offset = places.get(partitionKey(partition));
       if (offset !== undefined && partition.state === "starting") partition.begin(offset);
     }
-    this.#trouble = undefined;
+    this.#lastError = undefined;
     this.#parts.started();
     return 0;
   }
@@ -92,30 +92,33 @@ export class PartitionStarter {
     const missing = this.#pending.filter(({ topic }) => !begun.has(topic));
     if (missing.length > 0 && !(await commitStarts(coordinator, member.membership, missing))) return false;
     this.#pending = [];
-    for (const tell of this.#tellSettled.splice(0)) tell();
+    for (const tell of this.#pendingListeners.splice(0)) tell();
     return true;
   }
 
   // A partition that was added to a topic we know already, or a retry topic: everything in it is for us.
-  async #beginAtFirst(fresh: readonly AssignedPartition[], places: Map<string, number>): Promise<boolean> {
+  async #startAtBeginning(
+    fresh: readonly AssignedPartition[],
+    places: Map<string, number>,
+  ): Promise<boolean> {
     const { driver, directory, coordinator, member } = this.#parts;
     const names = [...new Set(fresh.map(({ topic }) => topic))];
-    const first = placesOf(await listOffsets(driver, await directory.look(names), "beginning"));
+    const first = toOffsetMap(await listOffsets(driver, await directory.describe(names), "beginning"));
     const starts = fresh.map(({ topic, partition }) => ({
       topic,
       partition,
-      offset: first.get(placeOf({ topic, partition })) ?? 0,
+      offset: first.get(partitionKey({ topic, partition })) ?? 0,
     }));
     if (!(await commitStarts(coordinator, member.membership, starts))) return false;
-    for (const start of starts) places.set(placeOf(start), start.offset);
+    for (const start of starts) places.set(partitionKey(start), start.offset);
     return true;
   }
 }
 
-function placeOf({ topic, partition }: { readonly topic: string; readonly partition: number }): string {
+function partitionKey({ topic, partition }: { readonly topic: string; readonly partition: number }): string {
   return `${topic}/${partition}`;
 }
 
-function placesOf(offsets: readonly Offset[]): Map<string, number> {
-  return new Map(offsets.map((found) => [placeOf(found), found.offset]));
+function toOffsetMap(offsets: readonly Offset[]): Map<string, number> {
+  return new Map(offsets.map((found) => [partitionKey(found), found.offset]));
 }

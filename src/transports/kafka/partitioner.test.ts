@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { murmur2, partitionOf } from "./partitioner.ts";
+import { murmur2, partitionFor } from "./partitioner.ts";
 
 test.each([
   ["21", -973932308],
@@ -13,6 +13,6 @@ test.each([
 });
 
 test("a negative hash still leads to a partition", () => {
-  expect(partitionOf(Buffer.from("foobar"), 12)).toBe((-790332482 & 0x7fffffff) % 12);
-  expect(partitionOf(Buffer.alloc(0), 12)).toBeGreaterThanOrEqual(0);
+  expect(partitionFor(Buffer.from("foobar"), 12)).toBe((-790332482 & 0x7fffffff) % 12);
+  expect(partitionFor(Buffer.alloc(0), 12)).toBeGreaterThanOrEqual(0);
 });

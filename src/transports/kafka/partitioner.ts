@@ -8,21 +8,21 @@ export function murmur2(bytes: Uint8Array, start = 0, end = bytes.length): numbe
   let hash = SEED ^ (end - start);
   for (let at = start; at < words; at += 4) {
     const word =
-      byte(bytes, at) |
-      (byte(bytes, at + 1) << 8) |
-      (byte(bytes, at + 2) << 16) |
-      (byte(bytes, at + 3) << 24);
+      byteAt(bytes, at) |
+      (byteAt(bytes, at + 1) << 8) |
+      (byteAt(bytes, at + 2) << 16) |
+      (byteAt(bytes, at + 3) << 24);
     hash = Math.imul(hash, FACTOR) ^ mix(word);
   }
-  if (rest >= 3) hash ^= byte(bytes, words + 2) << 16;
-  if (rest >= 2) hash ^= byte(bytes, words + 1) << 8;
-  if (rest >= 1) hash = Math.imul(hash ^ byte(bytes, words), FACTOR);
+  if (rest >= 3) hash ^= byteAt(bytes, words + 2) << 16;
+  if (rest >= 2) hash ^= byteAt(bytes, words + 1) << 8;
+  if (rest >= 1) hash = Math.imul(hash ^ byteAt(bytes, words), FACTOR);
   hash = Math.imul(hash ^ (hash >>> 13), FACTOR);
   return hash ^ (hash >>> 15);
 }
 
 /** Where the Java producer would put this key, so that producers in other languages agree with us. */
-export function partitionOf(bytes: Uint8Array, partitions: number, start?: number, end?: number): number {
+export function partitionFor(bytes: Uint8Array, partitions: number, start?: number, end?: number): number {
   return (murmur2(bytes, start, end) & 0x7fffffff) % partitions;
 }
 
@@ -31,6 +31,6 @@ function mix(word: number): number {
   return Math.imul(mixed ^ (mixed >>> 24), FACTOR);
 }
 
-function byte(bytes: Uint8Array, at: number): number {
+function byteAt(bytes: Uint8Array, at: number): number {
   return bytes[at] ?? 0;
 }

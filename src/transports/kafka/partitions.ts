@@ -1,7 +1,7 @@
 import { after, type CancelTimer } from "../../runtime/index.ts";
 import type { AssignedPartition } from "./assigned-partition.ts";
 import type { OwnedPartitions } from "./driver.ts";
-import { byTopic } from "./wire-forms.ts";
+import { groupByTopic } from "./wire-forms.ts";
 
 interface PartitionsParts {
   readonly handOverMs: number;
@@ -24,8 +24,8 @@ export class Partitions implements Iterable<AssignedPartition> {
     return this.#held.values();
   }
 
-  owned(): readonly OwnedPartitions[] {
-    return byTopic([...this.#held.values()], ({ topicId }) => topicId).map(([topicId, held]) => ({
+  listOwned(): readonly OwnedPartitions[] {
+    return groupByTopic([...this.#held.values()], ({ topicId }) => topicId).map(([topicId, held]) => ({
       topicId,
       partitions: held.map(({ partition }) => partition),
     }));
@@ -45,42 +45,43 @@ export class Partitions implements Iterable<AssignedPartition> {
         if (made !== undefined) this.#held.set(key, made);
       }
     }
-    for (const partition of this.#held.values()) if (!wanted.has(partition.key)) this.#giveAway(partition);
+    for (const partition of this.#held.values())
+      if (!wanted.has(partition.key)) this.#startRelease(partition);
   }
 
   /** A delivery of it has ended: it may have been the last one. */
-  ended(partition: AssignedPartition): void {
+  noteDeliveryEnd(partition: AssignedPartition): void {
     if (partition.deliveries.size > 0 || !this.#leaving.has(partition)) return;
-    void this.#gone(partition);
+    void this.#finishRelease(partition);
   }
 
-  loseAll(): void {
+  abandonAll(): void {
     for (const partition of this.#held.values()) {
       this.#leaving.get(partition)?.();
-      partition.lose();
+      partition.abandon();
     }
     this.#leaving.clear();
     this.#held.clear();
   }
 
-  #giveAway(partition: AssignedPartition): void {
+  #startRelease(partition: AssignedPartition): void {
     if (this.#leaving.has(partition)) return;
     partition.leave();
     // What cannot be finished in time is aborted; it comes again at its new owner.
     this.#leaving.set(
       partition,
-      after(this.#parts.handOverMs, () => partition.loseDeliveries()),
+      after(this.#parts.handOverMs, () => partition.abandonDeliveries()),
     );
-    this.ended(partition);
+    this.noteDeliveryEnd(partition);
   }
 
-  async #gone(partition: AssignedPartition): Promise<void> {
+  async #finishRelease(partition: AssignedPartition): Promise<void> {
     this.#leaving.get(partition)?.();
     this.#leaving.delete(partition);
     await this.#parts.commit();
     if (this.#held.get(partition.key) !== partition) return;
     this.#held.delete(partition.key);
-    partition.lose();
+    partition.abandon();
     this.#parts.changed();
   }
 }

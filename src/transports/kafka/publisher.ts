@@ -8,22 +8,22 @@ import {
   type PublishOutcome,
   type WireForm,
 } from "../../transport/index.ts";
-import { messageOf } from "./connections.ts";
+import { describeConnectionError } from "./connections.ts";
 import type { KafkaDriver, TopicView } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
-import { partitionOf } from "./partitioner.ts";
-import { Round, type Layout } from "./publish-round.ts";
-import type { RecordContents } from "./record-room.ts";
-import { Sender, unknown, unreachable } from "./sender.ts";
+import { partitionFor } from "./partitioner.ts";
+import { PublishCall, type TopicLayout } from "./publish-call.ts";
+import type { RecordContents } from "./record-buffer.ts";
+import { Sender, unknownOutcome, unreachableOutcome } from "./sender.ts";
 import type { TopicDirectory, TopicPurpose } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
 
 /** What a record takes beside what it holds: its place in a batch, and the batch around it. */
 const RECORD_OVERHEAD = 100;
-const NOT_SENT = "given up before it was sent";
-const BEHIND_REFUSED = "an earlier message for the same partition was refused";
+const ABORTED_TEXT = "given up before it was sent";
+const BEHIND_REFUSED_TEXT = "an earlier message for the same partition was refused";
 
-interface Parcel extends RecordContents {
+interface OutgoingContents extends RecordContents {
   readonly topic: string;
 }
 
@@ -34,7 +34,7 @@ export class Publisher {
   readonly #topology: Topology;
   readonly #form: WireForm;
   readonly #sender: Sender;
-  readonly #layouts = new Map<string, Layout>();
+  readonly #layouts = new Map<string, TopicLayout>();
   readonly #buffer = { bytes: 0 };
   /** What a record took in the last call: so much is asked for at once for the next one. */
   #usualBytes = 1_024;
@@ -48,39 +48,46 @@ export class Publisher {
   }
 
   async publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]> {
-    const parcels = batch.map((message) => this.#parcel(message));
-    return this.#putAll(parcels, "messages", options);
+    const parcels = batch.map((message) => this.#encode(message));
+    return this.#publishAll(parcels, "messages", options);
   }
 
   /** One copy for a topic of our own: a retry or a dead letter. */
-  async put(parcel: Parcel, purpose: TopicPurpose, signal: AbortSignal): Promise<PublishOutcome> {
-    const [outcome] = await this.#putAll([parcel], purpose, { signal });
-    return outcome ?? unknown("no outcome");
+  async publishRaw(
+    parcel: OutgoingContents,
+    purpose: TopicPurpose,
+    signal: AbortSignal,
+  ): Promise<PublishOutcome> {
+    const [outcome] = await this.#publishAll([parcel], purpose, { signal });
+    return outcome ?? unknownOutcome("no outcome");
   }
 
   close(): void {
     this.#sender.close();
   }
 
-  async #putAll(
-    parcels: readonly Parcel[],
+  async #publishAll(
+    parcels: readonly OutgoingContents[],
     purpose: TopicPurpose,
     { signal, gathered }: PublishOptions,
   ): Promise<readonly PublishOutcome[]> {
-    const topics = await this.#topics(new Set(parcels.map(({ topic }) => topic)), purpose, signal);
+    const topics = await this.#ensureTopics(new Set(parcels.map(({ topic }) => topic)), purpose, signal);
     const { length } = parcels;
-    const round = new Round(length, systemClock.wallMs(), this.#buffer, length * this.#usualBytes);
+    const round = new PublishCall(length, systemClock.wallMs(), this.#buffer, length * this.#usualBytes);
     for (const [index, parcel] of parcels.entries()) {
       const topic = topics.get(parcel.topic);
       if (topic === undefined || topic instanceof Error || signal.aborted)
-        round.end(index, unreachable(topic instanceof Error ? messageOf(topic) : NOT_SENT));
+        round.setOutcome(
+          index,
+          unreachableOutcome(topic instanceof Error ? describeConnectionError(topic) : ABORTED_TEXT),
+        );
       else this.#route(parcel, index, topic, round);
     }
-    if (length > 0) this.#usualBytes = usualBytes(round.room.end / length);
-    this.#sender.go(gathered);
+    if (length > 0) this.#usualBytes = estimateBytes(round.room.end / length);
+    this.#sender.flushOrLinger(gathered);
     const giveUp = (): void => {
       for (const outgoing of round.outgoing)
-        outgoing.settle(outgoing.taken ? unknown("given up") : unreachable(NOT_SENT));
+        outgoing.settle(outgoing.taken ? unknownOutcome("given up") : unreachableOutcome(ABORTED_TEXT));
     };
     signal.addEventListener("abort", giveUp, { once: true });
     const outcomes = await round.ended;
@@ -89,7 +96,7 @@ export class Publisher {
   }
 
   // Nothing may wait longer than its sender does, so the look at the topics is left behind when the sender gives up.
-  async #topics(
+  async #ensureTopics(
     names: ReadonlySet<string>,
     purpose: TopicPurpose,
     signal: AbortSignal,
@@ -103,36 +110,36 @@ export class Publisher {
     return found;
   }
 
-  #route(parcel: Parcel, index: number, topic: TopicView, round: Round): void {
+  #route(parcel: OutgoingContents, index: number, topic: TopicView, round: PublishCall): void {
     const { room } = round;
-    const layout = this.#layout(topic);
+    const layout = this.#findLayout(topic);
     const start = room.end;
     room.write(parcel);
     const partition =
       parcel.key === undefined
         ? layout.next++ % layout.partitions
-        : partitionOf(room.bytes, layout.partitions, room.keyStart, room.keyEnd);
-    const line = round.stopped.size > 0 ? lineOf(parcel, partition) : "";
+        : partitionFor(room.bytes, layout.partitions, room.keyStart, room.keyEnd);
+    const line = round.stopped.size > 0 ? partitionKey(parcel, partition) : "";
     const bytes = RECORD_OVERHEAD + room.end - start;
-    const flaw = round.stopped.has(line) ? unreachable(BEHIND_REFUSED) : this.#flaw(bytes);
+    const flaw = round.stopped.has(line) ? unreachableOutcome(BEHIND_REFUSED_TEXT) : this.#checkSize(bytes);
     if (flaw === undefined)
       return this.#sender.add(parcel.topic, partition, round.take(index, start, bytes, layout));
     room.end = start;
-    round.stopped.add(lineOf(parcel, partition));
-    round.end(index, flaw);
+    round.stopped.add(partitionKey(parcel, partition));
+    round.setOutcome(index, flaw);
   }
 
-  #flaw(bytes: number): PublishOutcome | undefined {
+  #checkSize(bytes: number): PublishOutcome | undefined {
     const { topics, bufferBytes } = this.#settings;
     // Compression may make it fit; what is far too large is not even sent.
     if (bytes > topics.maxBytes * 16 || bytes > bufferBytes)
       return { kind: "refused", error: tooLarge(bytes, topics.maxBytes) };
-    if (this.#buffer.bytes + bytes > bufferBytes) return unreachable("too much is waiting to be sent");
+    if (this.#buffer.bytes + bytes > bufferBytes) return unreachableOutcome("too much is waiting to be sent");
     return undefined;
   }
 
   // P-15: a key moves to its new partition only when nothing of the topic is on its way to an old one.
-  #layout({ name, partitions }: TopicView): Layout {
+  #findLayout({ name, partitions }: TopicView): TopicLayout {
     const known = this.#layouts.get(name);
     if (known === undefined) {
       const layout = { partitions: partitions.length, open: 0, next: 0 };
@@ -143,17 +150,17 @@ export class Publisher {
     return known;
   }
 
-  #parcel(message: Message): Parcel {
+  #encode(message: Message): OutgoingContents {
     const { text, headers, common } = toWireParts(message, this.#form);
-    const topic = this.#topology.topic(message.topic);
+    const topic = this.#topology.topicName(message.topic);
     return { topic, key: message.key ?? undefined, value: text, headers, common };
   }
 }
 
-const lineOf = ({ topic }: Parcel, partition: number): string => `${topic}/${partition}`;
+const partitionKey = ({ topic }: OutgoingContents, partition: number): string => `${topic}/${partition}`;
 
 // A little more, since the next ones may be a little larger; never much before it is needed.
-function usualBytes(lastBytes: number): number {
+function estimateBytes(lastBytes: number): number {
   return Math.ceil(Math.min(lastBytes, 16_384) * 1.06) + 16;
 }
 

@@ -1,6 +1,6 @@
 import { platformatic } from "./client.ts";
 import type { OutgoingRecord, ProduceBatch, ProduceRequest } from "./driver.ts";
-import { varintBytes, writeVarint } from "./record-room.ts";
+import { varintBytes, writeVarint } from "./record-buffer.ts";
 
 /** Where things are in a batch of the second version; the records come behind. */
 const LENGTH = 8;
@@ -18,16 +18,16 @@ const RECORDS = 61;
 
 /** The fields of a record before what it holds: its length, how it differs from the batch in time and place. */
 const RECORD_FIELDS = 24;
-const KEPT_BYTES = 1_048_576;
+const MAX_KEPT_BYTES = 1_048_576;
 
 /** Room to write in. It is one and the same for all batches, since each is written without a pause. */
-let room = Buffer.allocUnsafeSlow(65_536);
+let scratch = Buffer.allocUnsafeSlow(65_536);
 
 /**
  * A batch as the broker stores it. The client has a writer too, but one that makes several objects of each field: with
  * our headers that was most of what it cost to send a message.
  */
-export function recordBatch(batch: ProduceBatch, { identity, compression }: ProduceRequest): Buffer {
+export function encodeRecordBatch(batch: ProduceBatch, { identity, compression }: ProduceRequest): Buffer {
   const { records, sequence } = batch;
   const firstMs = records[0]?.timestampMs ?? 0;
   let lastMs = firstMs;
@@ -37,7 +37,7 @@ export function recordBatch(batch: ProduceBatch, { identity, compression }: Prod
     end = writeRecord(record, n, record.timestampMs - firstMs, end);
   }
   const algorithm = platformatic.client.compressionsAlgorithms[compression];
-  const written = room.subarray(RECORDS, end);
+  const written = scratch.subarray(RECORDS, end);
   const body = compression === "none" ? written : algorithm.compressSync(written);
   const bytes = Buffer.allocUnsafe(RECORDS + body.length);
   bytes.set(body, RECORDS);
@@ -52,32 +52,32 @@ export function recordBatch(batch: ProduceBatch, { identity, compression }: Prod
   bytes.writeInt16BE(identity.epoch, PRODUCER_EPOCH);
   bytes.writeInt32BE(sequence, SEQUENCE);
   bytes.writeInt32BE(records.length, COUNT);
-  bytes.writeUInt32BE(checksum(bytes.subarray(ATTRIBUTES)), CHECKSUM);
-  if (room.length > KEPT_BYTES) room = Buffer.allocUnsafeSlow(65_536);
+  bytes.writeUInt32BE(computeChecksum(bytes.subarray(ATTRIBUTES)), CHECKSUM);
+  if (scratch.length > MAX_KEPT_BYTES) scratch = Buffer.allocUnsafeSlow(65_536);
   return bytes;
 }
 
 // Bytes in a writer of its own are not copied before they are counted.
-function checksum(bytes: Buffer): number {
+function computeChecksum(bytes: Buffer): number {
   const { crc32c, Writer } = platformatic.client;
   return crc32c(Writer.create().append(bytes).dynamicBuffer);
 }
 
 function writeRecord(record: OutgoingRecord, offset: number, delayMs: number, start: number): number {
   const contents = record.room.bytes.subarray(record.start, record.end);
-  reserve(start + RECORD_FIELDS + contents.length);
+  reserveScratch(start + RECORD_FIELDS + contents.length);
   const length = 1 + varintBytes(delayMs) + varintBytes(offset) + contents.length;
-  let at = writeVarint(room, length, start);
-  room[at++] = 0;
-  at = writeVarint(room, delayMs, at);
-  at = writeVarint(room, offset, at);
-  room.set(contents, at);
+  let at = writeVarint(scratch, length, start);
+  scratch[at++] = 0;
+  at = writeVarint(scratch, delayMs, at);
+  at = writeVarint(scratch, offset, at);
+  scratch.set(contents, at);
   return at + contents.length;
 }
 
-function reserve(bytes: number): void {
-  if (bytes <= room.length) return;
-  const larger = Buffer.allocUnsafeSlow(Math.max(bytes, room.length * 2));
-  larger.set(room);
-  room = larger;
+function reserveScratch(bytes: number): void {
+  if (bytes <= scratch.length) return;
+  const larger = Buffer.allocUnsafeSlow(Math.max(bytes, scratch.length * 2));
+  larger.set(scratch);
+  scratch = larger;
 }

@@ -1,15 +1,15 @@
 import { expect, test } from "vitest";
-import { attemptOf, deadLetterHeaders, dueOf, headerTexts, retryHeaders } from "./record-headers.ts";
+import { readAttempt, deadLetterHeaders, readDueMs, toTextHeaders, retryHeaders } from "./record-headers.ts";
 
 const raw = (headers: Record<string, string | Buffer>) =>
   Object.entries(headers).map(([name, value]) => [Buffer.from(name), Buffer.from(value)] as const);
 
 test("a record that nobody tried before is at its first attempt, and due", () => {
-  expect([attemptOf([]), dueOf([])]).toEqual([1, 0]);
+  expect([readAttempt([]), readDueMs([])]).toEqual([1, 0]);
 });
 
 test.each(["", "0", "-3", "x", "1.5", "Infinity"])("an attempt of %j is none of ours", (value) => {
-  expect(attemptOf(raw({ "sagabox-attempt": value }))).toBe(1);
+  expect(readAttempt(raw({ "sagabox-attempt": value }))).toBe(1);
 });
 
 test("a retry replaces what an earlier one wrote and leaves every other byte alone", () => {
@@ -18,22 +18,22 @@ test("a retry replaces what an earlier one wrote and leaves every other byte alo
   const after = [...retryHeaders(before, 3, 1_000.4)];
   expect(after.map(([name]) => name.toString())).toEqual(["x-raw", "sagabox-attempt", "sagabox-due"]);
   expect(after[0]?.[1]).toEqual(bytes);
-  expect([attemptOf(after), dueOf(after)]).toEqual([3, 1_001]);
+  expect([readAttempt(after), readDueMs(after)]).toEqual([3, 1_001]);
 });
 
 test("headers that are ours alone are not shown to handlers", () => {
-  expect(headerTexts(raw({ a: "1", "sagabox-attempt": "2", "sagabox-due": "5" }))).toEqual({ a: "1" });
+  expect(toTextHeaders(raw({ a: "1", "sagabox-attempt": "2", "sagabox-due": "5" }))).toEqual({ a: "1" });
 });
 
 test("E3: a dead letter carries the note and no trace of its retries", () => {
   const note = { error_type: "E", error_message: "m", stack_trace: "s", retry_count: "4", failed_at: "f" };
   const rest = { source_topic: "t", consumer_group: "g", original_timestamp: "o" };
   const headers = deadLetterHeaders(raw({ a: "1", "sagabox-attempt": "5" }), { ...note, ...rest });
-  expect(headerTexts([...headers])).toEqual({ a: "1", ...note, ...rest });
-  expect(attemptOf([...headers])).toBe(1);
+  expect(toTextHeaders([...headers])).toEqual({ a: "1", ...note, ...rest });
+  expect(readAttempt([...headers])).toBe(1);
 });
 
 test("C2, D-08: an attribute of a CloudEvent that is no UTF-8 is not taken for a text", () => {
   const headers = raw({ ce_id: Buffer.from([0x61, 0xff]), other: Buffer.from([0x61, 0xff]), ce_type: "t" });
-  expect(headerTexts(headers)).toEqual({ ce_id: "\u0080a\uFFFD", other: "a\uFFFD", ce_type: "t" });
+  expect(toTextHeaders(headers)).toEqual({ ce_id: "\u0080a\uFFFD", other: "a\uFFFD", ce_type: "t" });
 });

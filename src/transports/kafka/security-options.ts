@@ -44,13 +44,13 @@ export function saslSettings(sasl: SaslOptions | undefined): SaslSettings | unde
   const mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] as const;
   const mechanism = oneOf("kafka.sasl.mechanism", sasl.mechanism, mechanisms);
   if (typeof credentials === "function")
-    return Object.freeze({ mechanism, credentials: async () => checked(await credentials()) });
-  const fixed = checked(credentials);
+    return Object.freeze({ mechanism, credentials: async () => checkCredentials(await credentials()) });
+  const fixed = checkCredentials(credentials);
   return Object.freeze({ mechanism, credentials: async () => fixed });
 }
 
 // What is wrong is said, never what it was.
-function checked(credentials: unknown): Credentials {
+function checkCredentials(credentials: unknown): Credentials {
   if (typeof credentials !== "object" || credentials === null)
     throw new SagaboxError("OPTIONS_INVALID", "kafka.sasl.credentials must be { username, password }.");
   const { username, password } = credentials as Partial<Credentials>;

@@ -1,6 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { sleep, systemClock, withDeadline } from "../../runtime/index.ts";
-import { codes, sayCode } from "./kafka-codes.ts";
+import { codes, codeText } from "./kafka-codes.ts";
 import type { KafkaDriver, NewTopic, TopicView } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
 import type { TopicSettings } from "./topic-options.ts";
@@ -10,9 +10,9 @@ export type TopicPurpose = "messages" | "retry" | "dead letters";
 const FRESH_MS = 60_000;
 const PROPAGATION_MS = 10_000;
 /** Room for what is written beside a message when it is tried again or buried. */
-const NOTE_BYTES = 131_072;
+const DEAD_LETTER_NOTE_BYTES = 131_072;
 
-interface Known {
+interface KnownTopic {
   readonly view: TopicView;
   readonly seenMs: number;
 }
@@ -21,7 +21,7 @@ interface Known {
 export class TopicDirectory {
   readonly #driver: KafkaDriver;
   readonly #settings: KafkaSettings;
-  readonly #known = new Map<string, Known>();
+  readonly #known = new Map<string, KnownTopic>();
   readonly #asking = new Map<string, Promise<TopicView>>();
   readonly #examined = new Set<string>();
   readonly #warned = new Set<string>();
@@ -44,11 +44,11 @@ export class TopicDirectory {
   }
 
   /** As last seen, however long ago. */
-  seen(name: string): TopicView | undefined {
+  findKnown(name: string): TopicView | undefined {
     return this.#known.get(name)?.view;
   }
 
-  nameOf(topicId: string): string | undefined {
+  findName(topicId: string): string | undefined {
     for (const [name, { view }] of this.#known) if (view.id === topicId) return name;
     return undefined;
   }
@@ -60,7 +60,7 @@ export class TopicDirectory {
   }
 
   /** Looks at several at once, making none. */
-  async look(names: readonly string[]): Promise<readonly TopicView[]> {
+  async describe(names: readonly string[]): Promise<readonly TopicView[]> {
     const { topics } = await this.#driver.describe(names);
     const found = topics.filter(({ code }) => code === codes.none);
     for (const view of found) this.#remember(view);
@@ -71,12 +71,13 @@ export class TopicDirectory {
     const { topics, nodes } = await this.#driver.describe([name]);
     let view = topics[0];
     if (view?.code === codes.unknownTopic && this.#settings.topics.create) {
-      await this.#create(newTopic(name, purpose, this.#settings.topics, nodes.length));
-      view = await this.#appears(name);
+      await this.#create(planTopic(name, purpose, this.#settings.topics, nodes.length));
+      view = await this.#waitForTopic(name);
     }
-    if (view === undefined || view.code !== codes.none) throw missing(name, view?.code ?? codes.unknownTopic);
+    if (view === undefined || view.code !== codes.none)
+      throw topicMissing(name, view?.code ?? codes.unknownTopic);
     this.#remember(view);
-    await this.#examine(view, nodes.length);
+    await this.#checkSettings(view, nodes.length);
     return view;
   }
 
@@ -85,12 +86,12 @@ export class TopicDirectory {
     if (answer === undefined || answer.code === codes.none || answer.code === codes.topicExists) return;
     throw new SagaboxError(
       "TRANSPORT_UNROUTABLE",
-      `Topic "${topic.name}" cannot be made: ${answer.detail || sayCode(answer.code)}.`,
+      `Topic "${topic.name}" cannot be made: ${answer.detail || codeText(answer.code)}.`,
     );
   }
 
   // A new topic is known to the controller before each broker has heard of it and chosen leaders.
-  async #appears(name: string): Promise<TopicView | undefined> {
+  async #waitForTopic(name: string): Promise<TopicView | undefined> {
     const endMs = systemClock.monotonicMs() + PROPAGATION_MS;
     for (;;) {
       const view = (await this.#driver.describe([name])).topics[0];
@@ -116,7 +117,7 @@ export class TopicDirectory {
   }
 
   // P-08: acknowledged messages are only as safe as their copies.
-  async #examine(view: TopicView, nodes: number): Promise<void> {
+  async #checkSettings(view: TopicView, nodes: number): Promise<void> {
     if (this.#examined.has(view.name)) return;
     this.#examined.add(view.name);
     const copies = Math.min(...view.partitions.map(({ replicas }) => replicas));
@@ -142,7 +143,7 @@ export class TopicDirectory {
 }
 
 /** What a new topic looks like. */
-export function newTopic(
+export function planTopic(
   name: string,
   purpose: TopicPurpose,
   topics: TopicSettings,
@@ -151,7 +152,7 @@ export function newTopic(
   const replication = topics.replication ?? Math.min(3, Math.max(1, nodes));
   const minInSync = topics.minInSync ?? (replication >= 3 ? 2 : 1);
   const retentionMs = purpose === "dead letters" ? topics.deadLetterRetentionMs : topics.retentionMs;
-  const maxBytes = purpose === "messages" ? topics.maxBytes : topics.maxBytes + NOTE_BYTES;
+  const maxBytes = purpose === "messages" ? topics.maxBytes : topics.maxBytes + DEAD_LETTER_NOTE_BYTES;
   return {
     name,
     partitions:
@@ -166,8 +167,8 @@ export function newTopic(
   };
 }
 
-function missing(name: string, code: number): SagaboxError {
+function topicMissing(name: string, code: number): SagaboxError {
   const reason =
-    code === codes.unknownTopic ? "is not there, and making topics is switched off" : sayCode(code);
+    code === codes.unknownTopic ? "is not there, and making topics is switched off" : codeText(code);
   return new SagaboxError("TRANSPORT_UNROUTABLE", `Topic "${name}": ${reason}.`);
 }

@@ -31,7 +31,7 @@ const KEYS: readonly (keyof TopicOptions)[] = [
   ...(["create", "partitions", "replication", "minInSync", "retention"] as const),
   ...(["deadLetterRetention", "maxBytes"] as const),
 ];
-const LONGEST_MS = Number.MAX_SAFE_INTEGER;
+const MAX_RETENTION_MS = Number.MAX_SAFE_INTEGER;
 
 export function topicSettings(options: TopicOptions = {}): TopicSettings {
   rejectUnknownKeys("kafka.topics", options, KEYS);
@@ -50,11 +50,11 @@ export function topicSettings(options: TopicOptions = {}): TopicSettings {
     retentionMs:
       retention === undefined
         ? undefined
-        : milliseconds("kafka.topics.retention", retention, { min: 1_000, max: LONGEST_MS }),
+        : milliseconds("kafka.topics.retention", retention, { min: 1_000, max: MAX_RETENTION_MS }),
     deadLetterRetentionMs: milliseconds(
       "kafka.topics.deadLetterRetention",
       options.deadLetterRetention ?? "30d",
-      { min: 1_000, max: LONGEST_MS },
+      { min: 1_000, max: MAX_RETENTION_MS },
     ),
     maxBytes: wholeNumber("kafka.topics.maxBytes", options.maxBytes ?? 1_048_588, {
       min: 1_024,

@@ -4,10 +4,10 @@ import { retryStep, Topology } from "./topology.ts";
 
 test("B2, B6: names follow from prefix, topic, service and group", () => {
   const topology = new Topology("shop.");
-  expect(topology.topic("events.order.placed")).toBe("shop.events.order.placed");
-  expect(topology.group("orders", "billing")).toBe("shop.orders.billing");
-  expect(topology.deadLetters("events.order.placed")).toBe("shop.events.order.placed.dlq");
-  expect(topology.retry("events.order.placed", "orders", "billing", 2)).toBe(
+  expect(topology.topicName("events.order.placed")).toBe("shop.events.order.placed");
+  expect(topology.groupName("orders", "billing")).toBe("shop.orders.billing");
+  expect(topology.deadLetterTopic("events.order.placed")).toBe("shop.events.order.placed.dlq");
+  expect(topology.retryTopic("events.order.placed", "orders", "billing", 2)).toBe(
     "shop.events.order.placed.orders.billing.retry-2",
   );
 });
@@ -16,11 +16,11 @@ test("a name that is too long is shortened, stays legal, and stays different fro
   const topology = new Topology("shop.");
   const topic = "t".repeat(249);
   const names = [
-    topology.topic(topic),
-    topology.deadLetters(topic),
-    topology.retry(topic, "s", "g", 1),
-    topology.retry(topic, "s", "h", 1),
-    topology.retry(topic, "s", "h", 2),
+    topology.topicName(topic),
+    topology.deadLetterTopic(topic),
+    topology.retryTopic(topic, "s", "g", 1),
+    topology.retryTopic(topic, "s", "h", 1),
+    topology.retryTopic(topic, "s", "h", 2),
   ];
   expect(new Set(names).size).toBe(names.length);
   for (const name of names) expect(isValidTopic(name)).toBe(true);
@@ -29,7 +29,7 @@ test("a name that is too long is shortened, stays legal, and stays different fro
 
 test("letters that Kafka does not take are replaced, and two such names do not meet", () => {
   const topology = new Topology();
-  const [one, two] = ["a b", "a/b"].map((group) => topology.retry("t", "s", group, 1));
+  const [one, two] = ["a b", "a/b"].map((group) => topology.retryTopic("t", "s", group, 1));
   expect(one).not.toBe(two);
   expect(isValidTopic(one)).toBe(true);
 });

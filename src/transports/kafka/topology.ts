@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 
-const LONGEST_NAME = 249;
-const MOST_KEPT = 1_000;
+const MAX_NAME_LENGTH = 249;
+const MAX_CACHED_TOPICS = 1_000;
 
 /** Every name at the broker, made from the prefix alone, so that two processes always agree. */
 export class Topology {
@@ -12,37 +12,37 @@ export class Topology {
     this.#prefix = prefix;
   }
 
-  topic(topic: string): string {
+  topicName(topic: string): string {
     const known = this.#topics.get(topic);
     if (known !== undefined) return known;
-    if (this.#topics.size >= MOST_KEPT) this.#topics.clear();
-    const name = short(`${this.#prefix}${topic}`, "");
+    if (this.#topics.size >= MAX_CACHED_TOPICS) this.#topics.clear();
+    const name = shortenName(`${this.#prefix}${topic}`, "");
     this.#topics.set(topic, name);
     return name;
   }
 
-  group(service: string, group: string): string {
+  groupName(service: string, group: string): string {
     return `${this.#prefix}${service}.${group}`;
   }
 
   /** The dead of a topic, of all its groups. */
-  deadLetters(topic: string): string {
-    return short(`${this.#prefix}${topic}`, ".dlq");
+  deadLetterTopic(topic: string): string {
+    return shortenName(`${this.#prefix}${topic}`, ".dlq");
   }
 
   /** What one group tries again later; `step` counts from 1. */
-  retry(topic: string, service: string, group: string, step: number): string {
-    return short(`${this.#prefix}${topic}.${service}.${group}`, `.retry-${step}`);
+  retryTopic(topic: string, service: string, group: string, step: number): string {
+    return shortenName(`${this.#prefix}${topic}.${service}.${group}`, `.retry-${step}`);
   }
 }
 
 // Kafka takes names of 249 characters; a longer one keeps its beginning and a digest of the whole.
-function short(name: string, suffix: string): string {
+function shortenName(name: string, suffix: string): string {
   const legal = name.replaceAll(/[^A-Za-z0-9._-]/g, "_");
-  const changed = legal !== name || legal.length + suffix.length > LONGEST_NAME;
+  const changed = legal !== name || legal.length + suffix.length > MAX_NAME_LENGTH;
   if (!changed) return `${legal}${suffix}`;
   const digest = createHash("sha256").update(name).digest("hex").slice(0, 16);
-  return `${legal.slice(0, LONGEST_NAME - suffix.length - digest.length - 1)}-${digest}${suffix}`;
+  return `${legal.slice(0, MAX_NAME_LENGTH - suffix.length - digest.length - 1)}-${digest}${suffix}`;
 }
 
 /** The first step that is long enough, counted from 1; the last one for everything longer. */

@@ -1,15 +1,15 @@
 import { IS_CONTROL, IS_TRANSACTIONAL, type RecordsBatch } from "@platformatic/kafka";
 import { expect, test } from "vitest";
-import { recordsOf } from "./wire-forms.ts";
+import { readRecords } from "./wire-forms.ts";
 
-interface BatchWishes {
+interface BatchOptions {
   readonly first: number;
   readonly values?: readonly string[];
   readonly producer?: number;
   readonly attributes?: number;
 }
 
-function batch({ first, values = [], producer = -1, attributes = 0 }: BatchWishes): RecordsBatch {
+function batch({ first, values = [], producer = -1, attributes = 0 }: BatchOptions): RecordsBatch {
   return {
     firstOffset: BigInt(first),
     lastOffsetDelta: Math.max(0, values.length - 1),
@@ -40,7 +40,7 @@ const read = (batches: RecordsBatch[], from: number, aborted: [producer: number,
     producerId: BigInt(producer),
     firstOffset: BigInt(first),
   }));
-  const { records, next } = recordsOf({ records: batches, abortedTransactions }, BigInt(from));
+  const { records, next } = readRecords({ records: batches, abortedTransactions }, BigInt(from));
   return { values: records.map(({ offset, value }) => `${offset}:${value.toString()}`), next };
 };
 

@@ -6,7 +6,7 @@ const IS_TRANSACTIONAL = 0x10;
 const IS_CONTROL = 0x20;
 
 /** Items of one topic beside each other. */
-export function byTopic<T>(items: readonly T[], topicOf: (item: T) => string): [string, T[]][] {
+export function groupByTopic<T>(items: readonly T[], topicOf: (item: T) => string): [string, T[]][] {
   const topics = new Map<string, T[]>();
   for (const item of items) {
     const topic = topicOf(item);
@@ -22,7 +22,7 @@ interface TopicAnswers<P> {
   readonly partitions: readonly P[];
 }
 
-export function flatten<P extends { partitionIndex: number; errorCode: number }, More extends object>(
+export function flattenAnswers<P extends { partitionIndex: number; errorCode: number }, More extends object>(
   topics: readonly TopicAnswers<P>[],
   more: (partition: P) => More,
 ): (PartitionAnswer & More)[] {
@@ -52,12 +52,15 @@ interface PartitionData {
   readonly records?: RecordsBatch[] | undefined;
 }
 
-interface Asked {
+interface RequestedTopic {
   readonly topicId: string;
   readonly partitions: readonly { readonly partition: number; readonly fetchOffset: bigint }[];
 }
 
-export function fetchedOf(answer: FetchAnswer, asked: readonly Asked[]): FetchedPartition[] {
+export function toFetchedPartitions(
+  answer: FetchAnswer,
+  asked: readonly RequestedTopic[],
+): FetchedPartition[] {
   const positions = new Map(
     asked.flatMap(({ topicId, partitions }) =>
       partitions.map(({ partition, fetchOffset }) => [`${topicId}/${partition}`, fetchOffset]),
@@ -66,7 +69,7 @@ export function fetchedOf(answer: FetchAnswer, asked: readonly Asked[]): Fetched
   return answer.responses.flatMap(({ topicId, partitions }) =>
     partitions.map((data) => {
       const from = positions.get(`${topicId}/${data.partitionIndex}`) ?? 0n;
-      const { records, next } = recordsOf(data, from);
+      const { records, next } = readRecords(data, from);
       return {
         topicId,
         partition: data.partitionIndex,
@@ -80,7 +83,7 @@ export function fetchedOf(answer: FetchAnswer, asked: readonly Asked[]): Fetched
 }
 
 /** What was committed, from `from` on: a batch may begin earlier, and holds what aborted transactions left behind. */
-export function recordsOf(
+export function readRecords(
   data: Pick<PartitionData, "abortedTransactions" | "records">,
   from: bigint,
 ): { readonly records: IncomingRecord[]; readonly next: number | undefined } {

@@ -6,14 +6,14 @@ import type {
 } from "@platformatic/kafka";
 import { platformatic } from "./client.ts";
 import type { Commit, CommittedAnswer, CommittedRequest, Heartbeat, HeartbeatAnswer } from "./driver.ts";
-import { byTopic, flatten } from "./wire-forms.ts";
+import { groupByTopic, flattenAnswers } from "./wire-forms.ts";
 
 type HeartbeatResponse = ReturnType<typeof consumerGroupHeartbeatV1.parseResponse>;
 type CommitResponse = ReturnType<typeof offsetCommitV9.parseResponse>;
 type CommittedResponse = ReturnType<typeof offsetFetchV9.parseResponse>;
 
 /** Always the whole of what we hold, so that the answer is always the whole of what should be ours. */
-export function askHeartbeat(connection: Connection, beat: Heartbeat): Promise<HeartbeatResponse> {
+export function sendHeartbeat(connection: Connection, beat: Heartbeat): Promise<HeartbeatResponse> {
   const { group, member, epoch, handOverMs, topics } = beat;
   const owned = beat.owned.map(({ topicId, partitions }) => ({ topicId, partitions: [...partitions] }));
   return platformatic.client.consumerGroupHeartbeatV1.api.async(
@@ -26,7 +26,7 @@ export function askHeartbeat(connection: Connection, beat: Heartbeat): Promise<H
   );
 }
 
-export function heartbeatAnswer(answer: HeartbeatResponse): HeartbeatAnswer {
+export function toHeartbeatAnswer(answer: HeartbeatResponse): HeartbeatAnswer {
   return {
     code: answer.errorCode,
     detail: answer.errorMessage ?? "",
@@ -36,9 +36,9 @@ export function heartbeatAnswer(answer: HeartbeatResponse): HeartbeatAnswer {
   };
 }
 
-export function askCommit(connection: Connection, commit: Commit): Promise<CommitResponse> {
+export function sendCommit(connection: Connection, commit: Commit): Promise<CommitResponse> {
   const { group, member, epoch, offsets } = commit;
-  const topics = byTopic(offsets, ({ topic }) => topic).map(([name, partitions]) => ({
+  const topics = groupByTopic(offsets, ({ topic }) => topic).map(([name, partitions]) => ({
     name,
     partitions: partitions.map(({ partition, offset }) => ({
       partitionIndex: partition,
@@ -50,9 +50,12 @@ export function askCommit(connection: Connection, commit: Commit): Promise<Commi
   return platformatic.client.offsetCommitV9.api.async(connection, group, epoch, member, null, topics);
 }
 
-export function askCommitted(connection: Connection, request: CommittedRequest): Promise<CommittedResponse> {
+export function sendFetchCommitted(
+  connection: Connection,
+  request: CommittedRequest,
+): Promise<CommittedResponse> {
   const { group, member, epoch, wanted } = request;
-  const topics = byTopic(wanted, ({ topic }) => topic).map(([name, partitions]) => ({
+  const topics = groupByTopic(wanted, ({ topic }) => topic).map(([name, partitions]) => ({
     name,
     partitionIndexes: partitions.map(({ partition }) => partition),
   }));
@@ -60,8 +63,8 @@ export function askCommitted(connection: Connection, request: CommittedRequest):
   return platformatic.client.offsetFetchV9.api.async(connection, asked, false);
 }
 
-export function committedAnswer({ groups: [found] }: CommittedResponse): CommittedAnswer {
-  const offsets = flatten(found?.topics ?? [], ({ committedOffset }) => ({
+export function toCommittedAnswer({ groups: [found] }: CommittedResponse): CommittedAnswer {
+  const offsets = flattenAnswers(found?.topics ?? [], ({ committedOffset }) => ({
     offset: Number(committedOffset),
   }));
   const failed = offsets.find(({ code }) => code !== 0)?.code ?? 0;

@@ -2,9 +2,9 @@ import { NumericMap, produceV11, Reader, readRecordsBatch } from "@platformatic/
 import { beforeAll, expect, test } from "vitest";
 import { platformatic } from "./client.ts";
 import type { Content, OutgoingRecord, ProduceRequest } from "./driver.ts";
-import { recordBatch } from "./record-batch.ts";
-import { recordOf, RecordRoom, type RecordContents } from "./record-room.ts";
-import { produceRequest, writtenBatches } from "./wire-produce.ts";
+import { encodeRecordBatch } from "./record-batch.ts";
+import { encodeRecord, RecordBuffer, type RecordContents } from "./record-buffer.ts";
+import { writeProduceRequest, encodeBatches } from "./wire-produce.ts";
 
 beforeAll(() => platformatic.load());
 
@@ -15,7 +15,7 @@ interface Sample extends RecordContents, OutgoingRecord {}
 function record(value: Content, wishes: Partial<RecordContents & { timestampMs: number }> = {}): Sample {
   const { timestampMs = NOW_MS, ...rest } = wishes;
   const contents = { key: undefined, headers: [], ...rest, value };
-  return { ...contents, ...recordOf(contents, timestampMs) };
+  return { ...contents, ...encodeRecord(contents, timestampMs) };
 }
 
 function request(
@@ -30,7 +30,7 @@ function request(
 }
 
 const written = (asked: ProduceRequest): Buffer =>
-  produceRequest(asked.timeoutMs, writtenBatches(asked)).buffer;
+  writeProduceRequest(asked.timeoutMs, encodeBatches(asked)).buffer;
 
 /** What the client itself would have sent. */
 function byTheClient({ identity, timeoutMs, compression, batches }: ReturnType<typeof request>): Buffer {
@@ -85,7 +85,7 @@ test("so have batches of several topics and partitions, and records of different
 
 test("so have headers that many records share, and records that lie in one room", () => {
   const common = ["message_type", "event", "source_service", "Grüße", "long", "x".repeat(300)];
-  const room = new RecordRoom(1);
+  const room = new RecordBuffer(1);
   const records = Array.from({ length: 40 }, (_, n) => {
     const contents = {
       key: n % 3 === 0 ? undefined : `key-${n}`,
@@ -114,7 +114,7 @@ test.each(["none", "gzip", "snappy", "lz4"] as const)(
     const asked = request({ "orders/0": records }, compression);
     const [batch] = asked.batches;
     if (batch === undefined) throw new Error("no batch");
-    const read = readRecordsBatch(Reader.from(recordBatch(batch, asked)));
+    const read = readRecordsBatch(Reader.from(encodeRecordBatch(batch, asked)));
     expect(read).toMatchObject({ producerId: 4_711n, producerEpoch: 3, firstSequence: batch.sequence });
     expect(read.records.map(({ value }) => value?.toString())).toEqual(records.map(({ value }) => value));
     expect(read.records.map(({ key }) => key?.toString())).toEqual(records.map(({ key }) => key));

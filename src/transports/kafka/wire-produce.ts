@@ -1,8 +1,8 @@
 import type { Connection, produceV11, Writer } from "@platformatic/kafka";
 import { platformatic } from "./client.ts";
 import type { ProduceAnswer, ProduceBatch, ProduceRequest } from "./driver.ts";
-import { recordBatch } from "./record-batch.ts";
-import { byTopic } from "./wire-forms.ts";
+import { encodeRecordBatch } from "./record-batch.ts";
+import { groupByTopic } from "./wire-forms.ts";
 
 type Answer = produceV11.ProduceResponse;
 
@@ -10,20 +10,20 @@ const PRODUCE = 0;
 const VERSION = 11;
 const ALL_REPLICAS = -1;
 
-export interface WrittenBatch extends Pick<ProduceBatch, "topic" | "partition"> {
+export interface EncodedBatch extends Pick<ProduceBatch, "topic" | "partition"> {
   readonly bytes: Buffer;
 }
 
-export function writtenBatches(request: ProduceRequest): WrittenBatch[] {
+export function encodeBatches(request: ProduceRequest): EncodedBatch[] {
   return request.batches.map((batch) => ({
     topic: batch.topic,
     partition: batch.partition,
-    bytes: recordBatch(batch, request),
+    bytes: encodeRecordBatch(batch, request),
   }));
 }
 
 /** Around the client's own writer: its request takes records only as objects of its own. */
-export function askProduce(connection: Connection, payload: () => Writer): Promise<Answer> {
+export function sendProduce(connection: Connection, payload: () => Writer): Promise<Answer> {
   const { parseResponse } = platformatic.client.produceV11;
   return new Promise((resolve, reject) => {
     connection.send<Answer>(PRODUCE, VERSION, payload, parseResponse, true, true, (error, answer) => {
@@ -33,13 +33,13 @@ export function askProduce(connection: Connection, payload: () => Writer): Promi
   });
 }
 
-export function produceRequest(timeoutMs: number, written: readonly WrittenBatch[]): Writer {
+export function writeProduceRequest(timeoutMs: number, written: readonly EncodedBatch[]): Writer {
   return platformatic.client.Writer.create()
     .appendString(null) // no transaction
     .appendInt16(ALL_REPLICAS)
     .appendInt32(timeoutMs)
     .appendArray(
-      byTopic(written, ({ topic }) => topic),
+      groupByTopic(written, ({ topic }) => topic),
       (topics, [topic, batches]) => {
         topics.appendString(topic).appendArray(batches, (partitions, { partition, bytes }) => {
           partitions
@@ -52,9 +52,9 @@ export function produceRequest(timeoutMs: number, written: readonly WrittenBatch
     .appendTaggedFields();
 }
 
-export function produceAnswers(
+export function toProduceAnswers(
   { responses }: Answer,
-  written: readonly WrittenBatch[],
+  written: readonly EncodedBatch[],
 ): readonly ProduceAnswer[] {
   return responses.flatMap(({ name, partitionResponses }) =>
     partitionResponses.map(({ index, errorCode }) => {

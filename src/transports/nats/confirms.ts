@@ -2,12 +2,12 @@ import type { ApiError } from "@nats-io/jetstream";
 import type { Msg, MsgHdrs, NatsConnection } from "@nats-io/transport-node";
 import type { PublishOutcome } from "../../transport/index.ts";
 import { natsClient } from "./client.ts";
-import { outcomeOf } from "./outcome.ts";
+import { toFailedOutcome } from "./outcome.ts";
 
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
 
 /** A message that was sent and not yet heard of. */
-interface Sent {
+interface PendingConfirm {
   readonly subject: string;
   readonly settle: (outcome: PublishOutcome) => void;
 }
@@ -19,13 +19,13 @@ interface Sent {
 export class Confirms {
   readonly #nc: NatsConnection;
   readonly #inbox: string;
-  readonly #waiting = new Map<string, Sent>();
+  readonly #waiting = new Map<string, PendingConfirm>();
   #count = 0;
 
   constructor(nc: NatsConnection, inboxPrefix: string) {
     this.#nc = nc;
     this.#inbox = `${natsClient.client.node.createInbox(inboxPrefix)}.`;
-    nc.subscribe(`${this.#inbox}*`, { callback: (error, msg) => this.#heard(error, msg) });
+    nc.subscribe(`${this.#inbox}*`, { callback: (error, msg) => this.#onConfirm(error, msg) });
     void this.#watch();
   }
 
@@ -40,7 +40,7 @@ export class Confirms {
     try {
       this.#nc.publish(subject, body, { headers, reply: this.#inbox + token });
     } catch (error) {
-      this.#settle(token, outcomeOf(error));
+      this.#settle(token, toFailedOutcome(error));
     }
     return { token, outcome };
   }
@@ -49,11 +49,11 @@ export class Confirms {
     this.#waiting.delete(token);
   }
 
-  #heard(error: Error | null, msg: Msg): void {
-    if (error !== null) return this.#settleAll(outcomeOf(error));
+  #onConfirm(error: Error | null, msg: Msg): void {
+    if (error !== null) return this.#settleAll(toFailedOutcome(error));
     const token = msg.subject.slice(this.#inbox.length);
     const sent = this.#waiting.get(token);
-    if (sent !== undefined) this.#settle(token, answerOf(msg, sent.subject));
+    if (sent !== undefined) this.#settle(token, toOutcome(msg, sent.subject));
   }
 
   // The server tells of a subject that is denied to the connection, not to the message.
@@ -64,7 +64,7 @@ export class Confirms {
       const { operation, subject } = status.error;
       if (operation !== "publish") continue;
       for (const [token, sent] of this.#waiting) {
-        if (sent.subject === subject) this.#settle(token, outcomeOf(status.error));
+        if (sent.subject === subject) this.#settle(token, toFailedOutcome(status.error));
       }
     }
   }
@@ -79,17 +79,17 @@ export class Confirms {
   }
 }
 
-function answerOf(msg: Msg, subject: string): PublishOutcome {
+function toOutcome(msg: Msg, subject: string): PublishOutcome {
   if (msg.data.length === 0 && msg.headers?.code === 503) {
-    return outcomeOf(new natsClient.client.node.errors.NoRespondersError(subject));
+    return toFailedOutcome(new natsClient.client.node.errors.NoRespondersError(subject));
   }
   try {
     const { error, stream } = msg.json<{ readonly error?: ApiError; readonly stream?: string }>();
-    if (error !== undefined) return outcomeOf(new natsClient.client.jetstream.JetStreamApiError(error));
+    if (error !== undefined) return toFailedOutcome(new natsClient.client.jetstream.JetStreamApiError(error));
     return typeof stream === "string" && stream !== ""
       ? PUBLISHED
-      : outcomeOf(new Error("no stream answered"));
+      : toFailedOutcome(new Error("no stream answered"));
   } catch (error) {
-    return outcomeOf(error);
+    return toFailedOutcome(error);
   }
 }

@@ -17,7 +17,7 @@ export interface ConsumerRequest {
 }
 
 /** Makes a durable pull consumer, or finds it as it is. */
-export async function makeConsumer(
+export async function createConsumer(
   { jsm }: Session,
   { ackWaitMs }: NatsSettings,
   { stream, name, filter, start, window = -1 }: ConsumerRequest,
@@ -30,7 +30,7 @@ export async function makeConsumer(
     // Attempts are ours to count: a broker that gives up by itself would lose messages without a trace.
     max_deliver: -1,
     max_ack_pending: window,
-    ...startOf(start),
+    ...toStartConfig(start),
   };
   try {
     return await jsm.consumers.add(stream, config);
@@ -42,11 +42,11 @@ export async function makeConsumer(
 }
 
 /** How often an idle pull gets a sign of life. Two missing ones mean that the leader of the consumer is gone. */
-export function heartbeatOf({ leaseMs }: NatsSettings): number {
+export function heartbeatMsFor({ leaseMs }: NatsSettings): number {
   return Math.min(5_000, Math.max(500, Math.floor(leaseMs / 4)));
 }
 
-function startOf(start: Start): Partial<ConsumerConfig> {
+function toStartConfig(start: Start): Partial<ConsumerConfig> {
   if (start === "now") return { deliver_policy: "new" };
   if (start === "beginning") return { deliver_policy: "all" };
   if ("since" in start) return { deliver_policy: "by_start_time", opt_start_time: start.since };
@@ -67,6 +67,6 @@ export async function findConsumer(
 }
 
 /** The first sequence it has not seen, for a consumer that nobody has read from. */
-export function beginningOf(info: ConsumerInfo): number {
+export function firstSequence(info: ConsumerInfo): number {
   return info.delivered.stream_seq + 1;
 }

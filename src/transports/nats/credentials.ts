@@ -16,17 +16,17 @@ export type CredentialSource = NatsCredentials | (() => NatsCredentials | Promis
 
 export function checkCredentials(given: CredentialSource | undefined): CredentialSource | undefined {
   if (given === undefined || typeof given === "function") return given;
-  checkOne(given);
+  checkCredential(given);
   return Object.freeze({ ...given });
 }
 
 /** Asked for each connection, so that rotated credentials are found. Only texts leave this function. */
-export async function authenticatorOf(
+export async function createAuthenticator(
   source: CredentialSource | undefined,
 ): Promise<Authenticator | undefined> {
   if (source === undefined) return undefined;
-  const given = typeof source === "function" ? await ask(source) : source;
-  checkOne(given);
+  const given = typeof source === "function" ? await resolveCredentials(source) : source;
+  checkCredential(given);
   const { node } = await natsClient.load();
   if (given.user !== undefined) return node.usernamePasswordAuthenticator(given.user, given.password);
   if (given.token !== undefined) return node.tokenAuthenticator(given.token);
@@ -35,7 +35,9 @@ export async function authenticatorOf(
 }
 
 // Its own words are kept out of ours: they may hold what it was asked for.
-async function ask(source: () => NatsCredentials | Promise<NatsCredentials>): Promise<NatsCredentials> {
+async function resolveCredentials(
+  source: () => NatsCredentials | Promise<NatsCredentials>,
+): Promise<NatsCredentials> {
   try {
     return await source();
   } catch (cause) {
@@ -45,7 +47,7 @@ async function ask(source: () => NatsCredentials | Promise<NatsCredentials>): Pr
 
 const kinds = ["user", "token", "nkeySeed", "creds"] as const;
 
-function checkOne(given: NatsCredentials): void {
+function checkCredential(given: NatsCredentials): void {
   rejectUnknownKeys("nats.credentials", given, [...kinds, "password"]);
   const values: readonly unknown[] = Object.values(given);
   if (values.some((value) => value !== undefined && typeof value !== "string")) {

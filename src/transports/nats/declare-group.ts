@@ -1,11 +1,11 @@
 import type { ConsumerInfo } from "@nats-io/jetstream";
 import type { TopicRequest } from "../../transport/index.ts";
-import { beginningOf, findConsumer, makeConsumer, type Start } from "./consumers.ts";
+import { firstSequence, findConsumer, createConsumer, type Start } from "./consumers.ts";
 import { SharedRecord, type GroupRecord } from "./group-record.ts";
-import { bornAgain, slotKey, type Slot } from "./group-state.ts";
+import { resetForNewStream, slotKey, type Slot } from "./group-state.ts";
 import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
-import { placeOfShared, placeOfSlots, removeShared, removeSlots } from "./order-change.ts";
+import { findSharedStart, findOrderedStart, removeShared, removeSlots } from "./order-change.ts";
 import { messageSubject, readConsumerName, streamNames, topicSubject, type GroupNames } from "./topology.ts";
 
 export interface GroupParts {
@@ -25,7 +25,7 @@ export async function declareSlots(session: Session, parts: GroupParts): Promise
     const { value, revision } = await parts.record.read(session);
     const missing = parts.topics.filter(({ topic }) => !(slotKey(topic, 0) in value.slots));
     if (missing.length === 0) return;
-    const made = await Promise.all(missing.map((request) => makeSlots(session, parts, request)));
+    const made = await Promise.all(missing.map((request) => createSlots(session, parts, request)));
     const slots = { ...value.slots, ...Object.fromEntries(made.flatMap(({ entries }) => entries)) };
     if (!(await parts.record.write(session, { ...value, slots }, revision))) continue;
     const changed = made.filter(({ wasShared }) => wasShared);
@@ -43,29 +43,35 @@ export async function checkStream(session: Session, { settings, record }: GroupP
     const { value, revision } = await record.read(session);
     const { created } = await session.jsm.streams.info(streamNames(settings.prefix).messages);
     if (value.born === created) return false;
-    if (await record.write(session, bornAgain(value, created), revision)) return value.born !== undefined;
+    if (await record.write(session, resetForNewStream(value, created), revision))
+      return value.born !== undefined;
   }
 }
 
 type LastTerm = Pick<Slot, "epoch" | "at">;
 
-interface Made {
+interface DeclaredSlots {
   readonly topic: string;
   readonly entries: readonly (readonly [string, Slot])[];
   readonly wasShared: boolean;
 }
 
 // Consumers first, the record after: made a second time they are found as they are, so nothing is missed in between.
-async function makeSlots(session: Session, parts: GroupParts, request: TopicRequest): Promise<Made> {
+async function createSlots(
+  session: Session,
+  parts: GroupParts,
+  request: TopicRequest,
+): Promise<DeclaredSlots> {
   const { settings, names, window } = parts;
   const { topic } = request;
-  const shared = await placeOfShared(session, parts, topic);
-  const start = shared ?? (await startOf(session, parts, request));
-  const terms = shared === undefined ? await lastTerms(session, parts, topic) : new Map<number, LastTerm>();
-  const make = async (partition: number): Promise<[string, Slot]> => {
+  const shared = await findSharedStart(session, parts, topic);
+  const start = shared ?? (await findStart(session, parts, request));
+  const terms =
+    shared === undefined ? await findLastTerms(session, parts, topic) : new Map<number, LastTerm>();
+  const createSlot = async (partition: number): Promise<[string, Slot]> => {
     const last = terms.get(partition);
     if (last !== undefined) return [slotKey(topic, partition), { owner: null, base: last.epoch, ...last }];
-    const info = await makeConsumer(session, settings, {
+    const info = await createConsumer(session, settings, {
       stream: streamNames(settings.prefix).messages,
       name: names.partitionConsumer(topic, partition, 1),
       filter: messageSubject(settings.prefix, topic, partition),
@@ -74,10 +80,10 @@ async function makeSlots(session: Session, parts: GroupParts, request: TopicRequ
     });
     return [
       slotKey(topic, partition),
-      { owner: null, epoch: 1, base: 1, at: beginningOf(info), fresh: true },
+      { owner: null, epoch: 1, base: 1, at: firstSequence(info), fresh: true },
     ];
   };
-  const all = Array.from({ length: settings.partitions }, (_, partition) => make(partition));
+  const all = Array.from({ length: settings.partitions }, (_, partition) => createSlot(partition));
   return { topic, entries: await Promise.all(all), wasShared: shared !== undefined };
 }
 
@@ -85,7 +91,7 @@ async function makeSlots(session: Session, parts: GroupParts, request: TopicRequ
  * The last term of each partition that was read before its record was lost, with the stream it was in. The next term
  * resumes behind what that one acknowledged.
  */
-async function lastTerms(
+async function findLastTerms(
   { jsm }: Session,
   { settings, names }: GroupParts,
   topic: string,
@@ -116,11 +122,11 @@ export async function declareShared(
   const found = await findConsumer(session.jsm, stream, name);
   const info =
     found ??
-    (await makeConsumer(session, settings, {
+    (await createConsumer(session, settings, {
       stream,
       name,
       filter: messageSubject(settings.prefix, topic, "*"),
-      start: (await placeOfSlots(session, parts, topic)) ?? (await startOf(session, parts, request)),
+      start: (await findOrderedStart(session, parts, topic)) ?? (await findStart(session, parts, request)),
     }));
   await removeSlots(session, parts, topic);
   return info;
@@ -128,7 +134,7 @@ export async function declareShared(
 
 export function declareRetries(session: Session, parts: GroupParts, topic: string): Promise<ConsumerInfo> {
   const { settings, names } = parts;
-  return makeConsumer(session, settings, {
+  return createConsumer(session, settings, {
     stream: streamNames(settings.prefix).retries,
     name: names.retryConsumer(topic),
     filter: names.retry(topic),
@@ -136,9 +142,9 @@ export function declareRetries(session: Session, parts: GroupParts, topic: strin
   });
 }
 
-async function startOf(session: Session, parts: GroupParts, { topic, from }: TopicRequest): Promise<Start> {
+async function findStart(session: Session, parts: GroupParts, { topic, from }: TopicRequest): Promise<Start> {
   if (await isStreamNew(session, parts)) return "beginning";
-  const first = await claim(session, parts, topic);
+  const first = await claimTopic(session, parts, topic);
   if (typeof from === "object") return { since: from.time.toISOString() };
   return from === "beginning" || (from === "unclaimed" && first) ? "beginning" : "now";
 }
@@ -151,7 +157,11 @@ async function isStreamNew({ jsm }: Session, { settings, streamCreated }: GroupP
 }
 
 /** True for the group that came first to the topic, however often it asks. */
-async function claim(session: Session, { settings, names }: GroupParts, topic: string): Promise<boolean> {
+async function claimTopic(
+  session: Session,
+  { settings, names }: GroupParts,
+  topic: string,
+): Promise<boolean> {
   const { groups } = streamNames(settings.prefix);
   const record = new SharedRecord<{ first: string }>(groups, topicSubject(settings.prefix, topic), {
     first: "",

@@ -7,11 +7,11 @@ import { fromNatsHeaders, transportHeaders } from "./header-mapping.ts";
 export interface Source {
   readonly topic: string;
   /** The next message to hand out, if there is one. */
-  take(): JsMsg | undefined;
+  takeNext(): JsMsg | undefined;
   /** Settled for good. */
-  done(msg: JsMsg): void;
+  complete(msg: JsMsg): void;
   /** Given back unharmed. */
-  back(msg: JsMsg): void;
+  putBack(msg: JsMsg): void;
 }
 
 export interface DeliveryParts {
@@ -20,9 +20,9 @@ export interface DeliveryParts {
   readonly ordered: boolean;
   readonly maxBytes: number;
   copyToRetry(msg: JsMsg, topic: string, attempt: number, delayMs: number): Promise<void>;
-  copyToDead(msg: JsMsg, note: DeadLetterNote): Promise<void>;
+  copyToDeadLetters(msg: JsMsg, note: DeadLetterNote): Promise<void>;
   /** Told once, however it ended. */
-  closed(delivery: NatsDelivery): void;
+  onClosed(delivery: NatsDelivery): void;
 }
 
 export class NatsDelivery implements Delivery {
@@ -43,7 +43,7 @@ export class NatsDelivery implements Delivery {
     const { message, flaw } = fromWire({ body: msg.data, headers, topic, key: null, maxBytes });
     this.message = message;
     if (flaw !== undefined) this.flaw = flaw;
-    this.attempt = attemptOf(headers[transportHeaders.attempt]);
+    this.attempt = parseAttempt(headers[transportHeaders.attempt]);
     this.orderKey = ordered && message.key !== null ? `${topic}/${message.key}` : null;
   }
 
@@ -66,33 +66,33 @@ export class NatsDelivery implements Delivery {
   }
 
   deadLetter(note: DeadLetterNote): Promise<void> {
-    return this.#settle(() => this.#parts.copyToDead(this.#parts.msg, note));
+    return this.#settle(() => this.#parts.copyToDeadLetters(this.#parts.msg, note));
   }
 
   async release(): Promise<void> {
     await this.#settling?.catch(() => undefined);
     if (this.#settled) return;
     this.#settled = true;
-    this.#parts.source.back(this.#parts.msg);
-    this.#parts.closed(this);
+    this.#parts.source.putBack(this.#parts.msg);
+    this.#parts.onClosed(this);
   }
 
   /** Somebody else has the message, or soon will. */
-  lose(): void {
+  abandon(): void {
     if (this.#settled) return;
     this.#settled = true;
     this.#lost.abort();
-    this.#parts.closed(this);
+    this.#parts.onClosed(this);
   }
 
   // A copy that could not be made leaves the delivery open, so that its holder may try again.
   async #settle(first: () => Promise<void>): Promise<void> {
     if (this.#settled) return;
-    this.#settling ??= this.#finish(first).finally(() => (this.#settling = undefined));
+    this.#settling ??= this.#runSettle(first).finally(() => (this.#settling = undefined));
     await this.#settling;
   }
 
-  async #finish(first: () => Promise<void>): Promise<void> {
+  async #runSettle(first: () => Promise<void>): Promise<void> {
     try {
       await first();
     } catch (error) {
@@ -101,12 +101,12 @@ export class NatsDelivery implements Delivery {
     }
     if (this.#settled) return;
     this.#settled = true;
-    this.#parts.source.done(this.#parts.msg);
-    this.#parts.closed(this);
+    this.#parts.source.complete(this.#parts.msg);
+    this.#parts.onClosed(this);
   }
 }
 
-function attemptOf(header: string | undefined): number {
+function parseAttempt(header: string | undefined): number {
   const attempt = Number(header ?? "1");
   return Number.isSafeInteger(attempt) && attempt >= 1 ? attempt : 1;
 }

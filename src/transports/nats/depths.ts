@@ -3,7 +3,7 @@ import type { NatsSettings } from "./options.ts";
 import { messageSubject, readConsumerName, streamNames } from "./topology.ts";
 
 /** How many messages of each topic wait for their slowest group, the unsettled ones included. */
-export async function depthsOf(
+export async function readDepths(
   { jsm }: Session,
   { prefix }: NatsSettings,
   topics: readonly string[],

@@ -2,7 +2,10 @@ import type { JsMsg } from "@nats-io/jetstream";
 import type { Delivery } from "../../transport/index.ts";
 import { NatsDelivery, type DeliveryParts, type Source } from "./delivery.ts";
 
-export interface DispatcherParts extends Pick<DeliveryParts, "ordered" | "copyToRetry" | "copyToDead"> {
+export interface DispatcherParts extends Pick<
+  DeliveryParts,
+  "ordered" | "copyToRetry" | "copyToDeadLetters"
+> {
   readonly prefetch: number;
   readonly maxBytes: () => number;
   readonly receive: (delivery: Delivery) => void;
@@ -16,7 +19,7 @@ export class Dispatcher {
   readonly #open = new Set<NatsDelivery>();
   readonly #sources: Source[] = [];
   #turn = 0;
-  #paused = false;
+  #isPaused = false;
   #pumping = false;
 
   constructor(parts: DispatcherParts) {
@@ -24,7 +27,7 @@ export class Dispatcher {
   }
 
   get paused(): boolean {
-    return this.#paused;
+    return this.#isPaused;
   }
 
   add(source: Source): void {
@@ -32,15 +35,15 @@ export class Dispatcher {
   }
 
   pause(): void {
-    this.#paused = true;
+    this.#isPaused = true;
   }
 
   /** Takes a source out; what was handed out of it is lost to whoever holds it. */
   remove(source: Source): void {
     const index = this.#sources.indexOf(source);
     if (index >= 0) this.#sources.splice(index, 1);
-    for (const delivery of Array.from(this.#open)) if (delivery.source === source) delivery.lose();
-    this.pump();
+    for (const delivery of Array.from(this.#open)) if (delivery.source === source) delivery.abandon();
+    this.dispatch();
   }
 
   /** Whether something of this source is still in somebody's hands. */
@@ -50,35 +53,35 @@ export class Dispatcher {
   }
 
   // A receiver may settle within the call, which comes back here.
-  pump(): void {
+  dispatch(): void {
     if (this.#pumping) return;
     this.#pumping = true;
     try {
-      while (!this.#paused && this.#open.size < this.#parts.prefetch && this.#handNext());
+      while (!this.#isPaused && this.#open.size < this.#parts.prefetch && this.#deliverNext());
     } finally {
       this.#pumping = false;
     }
   }
 
-  #handNext(): boolean {
+  #deliverNext(): boolean {
     const count = this.#sources.length;
     for (let step = 0; step < count; step++) {
       const source = this.#sources[(this.#turn + step) % count];
-      const msg = source?.take();
+      const msg = source?.takeNext();
       if (source === undefined || msg === undefined) continue;
       this.#turn = (this.#turn + step + 1) % count;
-      this.#hand(source, msg);
+      this.#deliver(source, msg);
       return true;
     }
     return false;
   }
 
-  #hand(source: Source, msg: JsMsg): void {
-    const { ordered, copyToRetry, copyToDead, maxBytes, receive } = this.#parts;
-    const closed = (delivery: NatsDelivery): void => {
+  #deliver(source: Source, msg: JsMsg): void {
+    const { ordered, copyToRetry, copyToDeadLetters: copyToDead, maxBytes, receive } = this.#parts;
+    const onClosed = (delivery: NatsDelivery): void => {
       this.#open.delete(delivery);
       this.#parts.settled();
-      queueMicrotask(() => this.pump());
+      queueMicrotask(() => this.dispatch());
     };
     const delivery = new NatsDelivery({
       msg,
@@ -86,8 +89,8 @@ export class Dispatcher {
       ordered,
       maxBytes: maxBytes(),
       copyToRetry,
-      copyToDead,
-      closed,
+      copyToDeadLetters: copyToDead,
+      onClosed,
     });
     this.#open.add(delivery);
     receive(delivery);

@@ -6,11 +6,11 @@ import { exerciseTransport } from "../../testing/index.ts";
 import { nats } from "./index.ts";
 
 const { capabilities } = nats();
-const named = (name: string, run: () => Promise<void>): void =>
+const runNamed = (name: string, run: () => Promise<void>): void =>
   test.skipIf(missing)(caseTitle(name, "B4"), run);
 
 // With times longer than any case waits, whatever arrives was given back and did not just run out.
-const skipped = exerciseTransport({ test: named }, () => underTest(sharedUrl, 60_000), {
+const skipped = exerciseTransport({ test: runNamed }, () => underTest(sharedUrl, 60_000), {
   capabilities,
   offers: ["cutConnections", "putForeign", "deadLetters"],
 });
@@ -18,7 +18,8 @@ const skipped = exerciseTransport({ test: named }, () => underTest(sharedUrl, 60
 exerciseTransport(
   {
     test: (name, run) =>
-      skipped.some((left) => left.name === name && left.reason.startsWith("no process")) && named(name, run),
+      skipped.some((left) => left.name === name && left.reason.startsWith("no process")) &&
+      runNamed(name, run),
   },
   () => underTest(sharedUrl, 1_500),
   { capabilities, offers: ["abandon"] },

@@ -17,7 +17,7 @@ const withoutLeader: ReadonlySet<number> = new Set([
 /** Says what an error of the server or of the client means, and claims no more than that. */
 export function describeFailure(error: unknown): string {
   const { jetstream, node } = natsClient.client;
-  for (const cause of causesOf(error)) {
+  for (const cause of iterateCauses(error)) {
     if (hasNoResponders(cause)) return NO_LEADER;
     if (cause instanceof jetstream.JetStreamApiError && withoutLeader.has(cause.code))
       return `JetStream has no leader at the moment: ${cause.message} (${cause.code})`;
@@ -29,7 +29,7 @@ export function describeFailure(error: unknown): string {
 /** True if the request may succeed later: no leader answered it, or not in time. */
 export function isWithoutAnswer(error: unknown): boolean {
   const { jetstream, node } = natsClient.client;
-  return [...causesOf(error)].some(
+  return [...iterateCauses(error)].some(
     (cause) =>
       hasNoResponders(cause) ||
       cause instanceof node.errors.TimeoutError ||
@@ -40,18 +40,18 @@ export function isWithoutAnswer(error: unknown): boolean {
 export function hasNoResponders(error: unknown): boolean {
   return (
     error instanceof natsClient.client.node.errors.NoRespondersError ||
-    nameOf(error) === "JetStreamNotEnabled"
+    readErrorName(error) === "JetStreamNotEnabled"
   );
 }
 
 /** The error and its causes, outermost first. */
-export function* causesOf(error: unknown): Generator<unknown> {
+export function* iterateCauses(error: unknown): Generator<unknown> {
   for (let at = error, depth = 0; at !== undefined && depth < 5; depth++) {
     yield at;
     at = at instanceof Error ? at.cause : undefined;
   }
 }
 
-function nameOf(error: unknown): string | undefined {
+function readErrorName(error: unknown): string | undefined {
   return error instanceof Error ? error.name : undefined;
 }

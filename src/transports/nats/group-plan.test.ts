@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { planGroup, type Plan, type Wishes } from "./group-plan.ts";
+import { planGroup, type Plan, type MemberView } from "./group-plan.ts";
 import { slotKey, type GroupState, type Slot } from "./group-state.ts";
 
 const fresh: Slot = { owner: null, epoch: 1, base: 1, at: 5, fresh: true };
@@ -7,7 +7,7 @@ const fresh: Slot = { owner: null, epoch: 1, base: 1, at: 5, fresh: true };
 const slots = (count: number, topic = "t"): Record<string, Slot> =>
   Object.fromEntries(Array.from({ length: count }, (_, p) => [slotKey(topic, p), fresh]));
 
-const wishes = (me: string, change: Partial<Wishes> = {}): Wishes => ({
+const createView = (me: string, change: Partial<MemberView> = {}): MemberView => ({
   me,
   topics: ["t"],
   dead: new Set(),
@@ -19,83 +19,83 @@ const wishes = (me: string, change: Partial<Wishes> = {}): Wishes => ({
   ...change,
 });
 
-const owned = ({ slots: all }: GroupState, id: string): string[] =>
+const listOwned = ({ slots: all }: GroupState, id: string): string[] =>
   Object.keys(all).filter((key) => all[key]?.owner === id);
 
 /** What a member would hold after the plan, as if everything had been opened at once. */
-const runningOf = ({ state }: Plan, id: string): Map<string, number> =>
-  new Map(owned(state, id).map((key) => [key, state.slots[key]?.epoch ?? 0]));
+const findRunning = ({ state }: Plan, id: string): Map<string, number> =>
+  new Map(listOwned(state, id).map((key) => [key, state.slots[key]?.epoch ?? 0]));
 
 test("B7: the first member takes everything, and the consumers nobody has read from as they are", () => {
-  const plan = planGroup({ members: {}, slots: slots(8) }, wishes("a"));
+  const plan = planGroup({ members: {}, slots: slots(8) }, createView("a"));
   expect(plan.taken).toHaveLength(8);
   expect(plan.state.slots[slotKey("t", 0)]).toEqual({ owner: "a", epoch: 1, base: 1, at: 5 });
   expect(plan.changed).toBe(true);
 });
 
 test("B7: a second member gets half, once the first has handed it over", () => {
-  const first = planGroup({ members: {}, slots: slots(8) }, wishes("a"));
-  const second = planGroup(first.state, wishes("b"));
+  const first = planGroup({ members: {}, slots: slots(8) }, createView("a"));
+  const second = planGroup(first.state, createView("b"));
   expect(second.taken).toEqual([]);
-  const running = runningOf(first, "a");
-  const noticed = planGroup(second.state, wishes("a", { running }));
+  const running = findRunning(first, "a");
+  const noticed = planGroup(second.state, createView("a", { running }));
   expect(noticed.shed).toHaveLength(4);
   const draining = new Set(noticed.shed);
-  expect(planGroup(noticed.state, wishes("a", { running, draining })).shed).toEqual([]);
+  expect(planGroup(noticed.state, createView("a", { running, draining })).shed).toEqual([]);
   const released = new Map(noticed.shed.map((key) => [key, { at: 9, done: [11] }]));
-  const given = planGroup(noticed.state, wishes("a", { running, draining, released }));
-  const taken = planGroup(given.state, wishes("b"));
+  const given = planGroup(noticed.state, createView("a", { running, draining, released }));
+  const taken = planGroup(given.state, createView("b"));
   expect(taken.taken.map(({ key }) => key)).toEqual(noticed.shed);
   expect(taken.taken[0]?.slot).toMatchObject({ owner: "b", epoch: 2, base: 1, at: 9, done: [11] });
-  expect(owned(taken.state, "a")).toHaveLength(4);
+  expect(listOwned(taken.state, "a")).toHaveLength(4);
 });
 
 test("D6: whoever is dead is struck out, and what it had is taken in a new term", () => {
-  const first = planGroup({ members: {}, slots: slots(4) }, wishes("a"));
-  const heir = planGroup(first.state, wishes("b", { dead: new Set(["a"]) }));
+  const first = planGroup({ members: {}, slots: slots(4) }, createView("a"));
+  const heir = planGroup(first.state, createView("b", { dead: new Set(["a"]) }));
   expect(Object.keys(heir.state.members)).toEqual(["b"]);
   expect(heir.taken.map(({ slot }) => slot.epoch)).toEqual([2, 2, 2, 2]);
-  const back = planGroup(heir.state, wishes("a", { running: runningOf(first, "a") }));
+  const back = planGroup(heir.state, createView("a", { running: findRunning(first, "a") }));
   expect(back.lost).toHaveLength(4);
 });
 
 test("D6: what is mine by the record but not in my hands begins a new term", () => {
-  const first = planGroup({ members: {}, slots: slots(2) }, wishes("a"));
-  const again = planGroup(first.state, wishes("a"));
+  const first = planGroup({ members: {}, slots: slots(2) }, createView("a"));
+  const again = planGroup(first.state, createView("a"));
   expect(again.taken.map(({ slot }) => slot.epoch)).toEqual([2, 2]);
 });
 
 test("D6, B7: a member that lost its connection gives back what is beyond its share, and the others read it", () => {
-  const alone = planGroup({ members: {}, slots: slots(8) }, wishes("a"));
-  const joined = planGroup(alone.state, wishes("b"));
+  const alone = planGroup({ members: {}, slots: slots(8) }, createView("a"));
+  const joined = planGroup(alone.state, createView("b"));
   // "a" reads nothing any more: its connection was lost, or its lease ran out.
-  const back = planGroup(joined.state, wishes("a"));
+  const back = planGroup(joined.state, createView("a"));
   expect(back.taken).toHaveLength(4);
   expect(back.shed).toEqual([]);
-  const heir = planGroup(back.state, wishes("b"));
+  const heir = planGroup(back.state, createView("b"));
   expect(heir.taken).toHaveLength(4);
   expect(heir.taken[0]?.slot).toMatchObject({ owner: "b", epoch: 2, base: 1, at: 5 });
 });
 
 test("D6: only a term whose consumer was made is built upon", () => {
-  const first = planGroup({ members: {}, slots: slots(1) }, wishes("a"));
-  const second = planGroup(first.state, wishes("a"));
-  const third = planGroup(second.state, wishes("a"));
+  const first = planGroup({ members: {}, slots: slots(1) }, createView("a"));
+  const second = planGroup(first.state, createView("a"));
+  const third = planGroup(second.state, createView("a"));
   expect(third.state.slots[slotKey("t", 0)]).toMatchObject({ epoch: 3, base: 1 });
-  const running = runningOf(third, "a");
+  const running = findRunning(third, "a");
   const opened = new Map([[slotKey("t", 0), { epoch: 3, at: 70 }]]);
-  const known = planGroup(third.state, wishes("a", { running, opened }));
+  const known = planGroup(third.state, createView("a", { running, opened }));
   expect(known.state.slots[slotKey("t", 0)]).toMatchObject({ epoch: 3, base: 3, at: 70 });
 });
 
 test("B7: leaving gives everything back at its place, and nothing but the beat changes in between", () => {
-  const first = planGroup({ members: {}, slots: slots(2) }, wishes("a"));
-  const running = runningOf(first, "a");
-  const idle = planGroup(first.state, wishes("a", { running }));
+  const first = planGroup({ members: {}, slots: slots(2) }, createView("a"));
+  const running = findRunning(first, "a");
+  const idle = planGroup(first.state, createView("a", { running }));
   expect(idle.changed).toBe(false);
   expect(idle.state.members["a"]?.beat).toBe(2);
   const released = new Map([...running.keys()].map((key) => [key, { at: 30, done: [] }]));
-  const left = planGroup(idle.state, wishes("a", { running, released, leaving: true }));
+  const left = planGroup(idle.state, createView("a", { running, released, leaving: true }));
   expect(left.state.members).toEqual({});
   expect(Object.values(left.state.slots).map(({ owner, at }) => [owner, at])).toEqual([
     [null, 30],
@@ -109,14 +109,14 @@ test("B7: any number of members comes to rest with even shares, each partition w
     const ids = Array.from({ length: count }, (_, n) => `m${n}`);
     for (let round = 0; round < 6; round++) {
       for (const me of ids) {
-        const running = runningOf({ state } as Plan, me);
+        const running = findRunning({ state } as Plan, me);
         const change = { topics: ["t", "u"], running };
-        const { shed } = planGroup(state, wishes(me, change));
+        const { shed } = planGroup(state, createView(me, change));
         const released = new Map(shed.map((key) => [key, { at: 5, done: [] }]));
-        state = planGroup(state, wishes(me, { ...change, draining: new Set(shed), released })).state;
+        state = planGroup(state, createView(me, { ...change, draining: new Set(shed), released })).state;
       }
     }
-    const shares = ids.map((id) => owned(state, id).length);
+    const shares = ids.map((id) => listOwned(state, id).length);
     expect(shares.reduce((sum, share) => sum + share, 0)).toBe(16);
     expect(Math.max(...shares) - Math.min(...shares)).toBeLessThanOrEqual(2);
   }
@@ -124,7 +124,7 @@ test("B7: any number of members comes to rest with even shares, each partition w
 
 test("B7: a topic goes only to members that know it", () => {
   const state = { members: {}, slots: { ...slots(4), ...slots(4, "new") } };
-  const old = planGroup(state, wishes("a"));
-  const young = planGroup(old.state, wishes("b", { topics: ["t", "new"] }));
+  const old = planGroup(state, createView("a"));
+  const young = planGroup(old.state, createView("b", { topics: ["t", "new"] }));
   expect(young.taken.map(({ key }) => key)).toEqual(["new/0", "new/1", "new/2", "new/3"]);
 });

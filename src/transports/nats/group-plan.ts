@@ -1,8 +1,8 @@
-import { laneOf } from "../../message/index.ts";
+import { laneFor } from "../../message/index.ts";
 import { readSlotKey, type GroupState, type Member, type Slot } from "./group-state.ts";
 
 /** What one member knows and wants when it looks at the record. */
-export interface Wishes {
+export interface MemberView {
   readonly me: string;
   readonly topics: readonly string[];
   /** Members whose beat has stood still for a lease. */
@@ -31,17 +31,17 @@ export interface Plan {
 }
 
 /** Everybody computes from the same record: who is missing is struck out, and each topic is shared evenly. */
-export function planGroup(before: GroupState, wishes: Wishes): Plan {
+export function planGroup(before: GroupState, wishes: MemberView): Plan {
   const { me, leaving } = wishes;
-  const members = membersOf(before, wishes);
+  const members = liveMembers(before, wishes);
   const slots = new Map(
-    Object.entries(before.slots).map(([key, slot]) => [key, settled(key, slot, members, wishes)]),
+    Object.entries(before.slots).map(([key, slot]) => [key, updateSlot(key, slot, members, wishes)]),
   );
   const taken: { key: string; slot: Slot; before: Slot }[] = [];
   const shed: string[] = [];
   const free = (key: string, slot: Slot): void => void slots.set(key, { ...slot, owner: null });
   const take = (key: string, slot: Slot): void => {
-    const mine = termOf(slot, me);
+    const mine = newTerm(slot, me);
     slots.set(key, mine);
     taken.push({ key, slot: mine, before: slot });
   };
@@ -53,10 +53,10 @@ export function planGroup(before: GroupState, wishes: Wishes): Plan {
     return slot?.owner === me && slot.epoch === epoch ? [] : [key];
   });
   const state = { ...before, members: Object.fromEntries(members), slots: Object.fromEntries(slots) };
-  return { state, changed: differ(before, state, me), taken, shed, lost };
+  return { state, changed: hasChanged(before, state, me), taken, shed, lost };
 }
 
-function membersOf(before: GroupState, { me, topics, dead, leaving }: Wishes): Map<string, Member> {
+function liveMembers(before: GroupState, { me, topics, dead, leaving }: MemberView): Map<string, Member> {
   const members = new Map(Object.entries(before.members).filter(([id]) => id === me || !dead.has(id)));
   const beat = (members.get(me)?.beat ?? 0) + 1;
   if (leaving) members.delete(me);
@@ -65,13 +65,13 @@ function membersOf(before: GroupState, { me, topics, dead, leaving }: Wishes): M
 }
 
 /** The slot after what is known of it: its owner gone, given back by me, or begun by me. */
-function settled(key: string, slot: Slot, members: ReadonlyMap<string, Member>, wishes: Wishes): Slot {
+function updateSlot(key: string, slot: Slot, members: ReadonlyMap<string, Member>, wishes: MemberView): Slot {
   const { me, opened, released } = wishes;
   if (slot.owner !== me) {
     return slot.owner !== null && !members.has(slot.owner) ? { ...slot, owner: null } : slot;
   }
   const begun = opened.get(key);
-  const known = begun?.epoch === slot.epoch ? begunAt(slot, begun.at) : slot;
+  const known = begun?.epoch === slot.epoch ? startTermAt(slot, begun.at) : slot;
   const back = released.get(key);
   if (back !== undefined && wishes.running.get(key) === slot.epoch) {
     const { at, done } = back;
@@ -80,33 +80,33 @@ function settled(key: string, slot: Slot, members: ReadonlyMap<string, Member>, 
   return wishes.leaving ? { ...known, owner: null } : known;
 }
 
-function begunAt(slot: Slot, at: number): Slot {
+function startTermAt(slot: Slot, at: number): Slot {
   if (slot.base === slot.epoch) return slot;
   return { ...slot, base: slot.epoch, at };
 }
 
 /** A consumer nobody has read from may be used as it is; any other might still owe somebody something. */
-function termOf(slot: Slot, owner: string): Slot {
+function newTerm(slot: Slot, owner: string): Slot {
   const { fresh, ...rest } = slot;
   return fresh === true ? { ...rest, owner } : { ...rest, owner, epoch: slot.epoch + 1 };
 }
 
-interface Sharing {
+interface TopicShare {
   readonly topic: string;
   readonly slots: ReadonlyMap<string, Slot>;
   readonly members: ReadonlyMap<string, Member>;
-  readonly wishes: Wishes;
+  readonly wishes: MemberView;
   readonly take: (key: string, slot: Slot) => void;
   /** Gives back a slot that this member owns and does not read. */
   readonly free: (key: string, slot: Slot) => void;
   readonly shed: string[];
 }
 
-function shareTopic({ topic, slots, members, wishes, take, free, shed }: Sharing): void {
+function shareTopic({ topic, slots, members, wishes, take, free, shed }: TopicShare): void {
   const { me, running, draining, released } = wishes;
   const ofTopic = [...slots].filter(([key]) => readSlotKey(key).topic === topic).sort(byPartition);
   const mine = ofTopic.filter(([, slot]) => slot.owner === me);
-  const target = shareOf(me, topic, members, ofTopic.length);
+  const target = computeShare(me, topic, members, ofTopic.length);
   const staying = mine.filter(([key]) => !draining.has(key));
   for (const [key, slot] of staying.slice(target)) {
     // A slot that is not read has nothing to drain, so no later delivery would ever give it back.
@@ -120,9 +120,14 @@ function shareTopic({ topic, slots, members, wishes, take, free, shed }: Sharing
 }
 
 /** Who gets one more than the others differs from topic to topic. */
-function shareOf(me: string, topic: string, members: ReadonlyMap<string, Member>, count: number): number {
+function computeShare(
+  me: string,
+  topic: string,
+  members: ReadonlyMap<string, Member>,
+  count: number,
+): number {
   const able = [...members].flatMap(([id, member]) => (member.topics.includes(topic) ? [id] : [])).sort();
-  const place = (able.indexOf(me) + laneOf(topic)) % able.length;
+  const place = (able.indexOf(me) + laneFor(topic)) % able.length;
   return Math.floor(count / able.length) + (place < count % able.length ? 1 : 0);
 }
 
@@ -130,8 +135,8 @@ function byPartition([a]: [string, Slot], [b]: [string, Slot]): number {
   return readSlotKey(a).partition - readSlotKey(b).partition;
 }
 
-function differ(before: GroupState, after: GroupState, me: string): boolean {
-  const still = (state: GroupState): string =>
+function hasChanged(before: GroupState, after: GroupState, me: string): boolean {
+  const withoutBeat = (state: GroupState): string =>
     JSON.stringify({ ...state, members: { ...state.members, [me]: state.members[me]?.topics } });
-  return still(before) !== still(after);
+  return withoutBeat(before) !== withoutBeat(after);
 }

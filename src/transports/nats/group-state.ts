@@ -40,9 +40,9 @@ export function readSlotKey(key: string): { readonly topic: string; readonly par
 }
 
 /** The record for a stream made at that time: nothing that was known of an earlier one holds. */
-export function bornAgain(state: GroupState, born: string): GroupState {
+export function resetForNewStream(state: GroupState, born: string): GroupState {
   if (state.born === undefined) return { ...state, born };
-  const anew = (slot: Slot): Slot => ({ owner: null, epoch: slot.epoch, base: slot.epoch, at: 1 });
-  const slots = Object.entries(state.slots).map(([key, slot]) => [key, anew(slot)] as const);
+  const resetSlot = (slot: Slot): Slot => ({ owner: null, epoch: slot.epoch, base: slot.epoch, at: 1 });
+  const slots = Object.entries(state.slots).map(([key, slot]) => [key, resetSlot(slot)] as const);
   return { ...state, born, slots: Object.fromEntries(slots) };
 }

@@ -1,5 +1,5 @@
 import type { MsgHdrs } from "@nats-io/transport-node";
-import { unreadable } from "../../transport/index.ts";
+import { markUnreadable } from "../../transport/index.ts";
 import { natsClient } from "./client.ts";
 
 /** Headers of ours that are no part of the message. */
@@ -16,20 +16,20 @@ export const transportHeaders = {
  */
 export function toNatsHeaders(headers: Readonly<Record<string, string>>): MsgHdrs {
   const result = natsClient.client.node.headers();
-  for (const [name, value] of Object.entries(headers)) result.append(name, encoderOf(name)(value));
+  for (const [name, value] of Object.entries(headers)) result.append(name, encoderFor(name)(value));
   return result;
 }
 
 /** Without the server's own. */
 export function fromNatsHeaders(given: MsgHdrs | undefined): Record<string, string> {
   const entries = [...(given ?? [])].filter(([name]) => !/^nats-/i.test(name));
-  return Object.fromEntries(entries.map(([name, values]) => [name, decoderOf(name)(values[0] ?? "")]));
+  return Object.fromEntries(entries.map(([name, values]) => [name, decoderFor(name)(values[0] ?? "")]));
 }
 
 // Attributes of CloudEvents are written as their binding for NATS has it.
 const isAttribute = (name: string): boolean => /^ce-/i.test(name);
-const encoderOf = (name: string): typeof encodeValue => (isAttribute(name) ? encodeAttribute : encodeValue);
-const decoderOf = (name: string): typeof decodeValue => (isAttribute(name) ? decodeAttribute : decodeValue);
+const encoderFor = (name: string): typeof encodeValue => (isAttribute(name) ? encodeAttribute : encodeValue);
+const decoderFor = (name: string): typeof decodeValue => (isAttribute(name) ? decodeAttribute : decodeValue);
 
 export function encodeValue(value: string): string {
   // oxlint-disable-next-line no-control-regex
@@ -57,14 +57,14 @@ function decodeAttribute(value: string): string {
   try {
     return plain.replace(/(?:%[0-9a-f]{2})+/gi, (part) => decodeURIComponent(part));
   } catch {
-    return unreadable(plain);
+    return markUnreadable(plain);
   }
 }
 
 /** What the headers take of the server's limit, which counts them with the body. */
 export function headerBytes(headers: Readonly<Record<string, string>>): number {
   return Object.entries(headers).reduce(
-    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(encoderOf(name)(value)) + 4,
+    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(encoderFor(name)(value)) + 4,
     14,
   );
 }

@@ -3,10 +3,10 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
 import { Loop, sleep, systemClock, withDeadline } from "../../runtime/index.ts";
 import { natsClient } from "./client.ts";
-import { authenticatorOf } from "./credentials.ts";
+import { createAuthenticator } from "./credentials.ts";
 import type { NatsSettings } from "./options.ts";
 import { describeFailure, hasNoResponders } from "./failure.ts";
-import { declareStreams, isStreamMissing, warnOfRecreated, type CreationTimes } from "./streams.ts";
+import { declareStreams, isStreamMissing, warnAboutRecreated, type CreationTimes } from "./streams.ts";
 
 /** One connection from its beginning to its end. Nothing of it outlives it. */
 export interface Session {
@@ -19,11 +19,11 @@ export interface Session {
   readonly over: AbortSignal;
 }
 
-const AGAIN_MS = 100;
-const LONGEST_WAIT_MS = 2_000;
+const RETRY_MS = 100;
+const MAX_WAIT_MS = 2_000;
 /** A stream counts as deleted when it is missing twice with this in between: a new leader may still be catching up. */
-const LOOK_TWICE_MS = 500;
-const LOOK_AGAIN_MS = 2_000;
+const STREAM_RECHECK_MS = 500;
+const STREAM_CHECK_MS = 2_000;
 
 /** Keeps one connection, and makes another when it ends, for ever. */
 export class Link {
@@ -33,7 +33,7 @@ export class Link {
   #session: Session | undefined;
   #maxPayload = 1_048_576;
   #firstTry: { readonly done: Promise<void>; readonly settle: (error?: unknown) => void } | undefined;
-  #trouble: Error | undefined;
+  #lastError: Error | undefined;
   #tries = 0;
   #closed = false;
   #streams: CreationTimes = new Map();
@@ -46,8 +46,8 @@ export class Link {
     this.#settings = settings;
     this.#loop = new Loop({
       step: (signal) => this.#step(signal),
-      onError: (error) => this.#failed(error),
-      maxBackoffMs: LONGEST_WAIT_MS,
+      onError: (error) => this.#recordFailure(error),
+      maxBackoffMs: MAX_WAIT_MS,
     });
   }
 
@@ -61,7 +61,9 @@ export class Link {
 
   /** Why there is no session. */
   get trouble(): Error {
-    return this.#trouble ?? unreachable(this.#closed ? "The transport was closed." : "Not connected yet.");
+    return (
+      this.#lastError ?? unreachableError(this.#closed ? "The transport was closed." : "Not connected yet.")
+    );
   }
 
   /** Begins to connect; resolves or fails with the first try and goes on trying either way. */
@@ -69,9 +71,9 @@ export class Link {
     if (this.#closed) throw this.trouble;
     if (this.#session !== undefined) return;
     if (this.#firstTry === undefined) {
-      this.#firstTry = settleable();
+      this.#firstTry = createDeferred();
       await this.#loop.start();
-    } else if (this.#trouble !== undefined) throw this.#trouble;
+    } else if (this.#lastError !== undefined) throw this.#lastError;
     await this.#firstTry.done;
     if (this.#session === undefined) throw this.trouble;
   }
@@ -96,20 +98,20 @@ export class Link {
     this.#lookAtMs = Infinity;
     void this.#createDeleted(session)
       .catch(() => undefined) // the server does not know at the moment
-      .finally(() => (this.#lookAtMs = systemClock.monotonicMs() + LOOK_AGAIN_MS));
+      .finally(() => (this.#lookAtMs = systemClock.monotonicMs() + STREAM_CHECK_MS));
   }
 
   async #createDeleted({ nc, jsm, over }: Session): Promise<void> {
     const isMissing = await isStreamMissing(jsm, this.#settings);
     if (!isMissing) this.#missingStream = undefined;
     if (!isMissing) return;
-    await sleep(LOOK_TWICE_MS);
+    await sleep(STREAM_RECHECK_MS);
     if (over.aborted || !(await isStreamMissing(jsm, this.#settings))) return;
     try {
       await this.#declare(nc, jsm);
     } catch (error) {
       const text = `A stream of prefix ${this.#settings.prefix} was deleted and cannot be created`;
-      this.#missingStream = unreachable(`${text}: ${describeFailure(error)}.`, error);
+      this.#missingStream = unreachableError(`${text}: ${describeFailure(error)}.`, error);
       return;
     }
     this.#ending = "A deleted stream was created again, and is about to be read.";
@@ -124,17 +126,17 @@ export class Link {
 
   async #step(stopping: AbortSignal): Promise<number> {
     const { timeoutMs } = this.#settings;
-    const nc = await unlessStopped(this.#connect(), stopping);
-    if (nc === undefined) return AGAIN_MS;
+    const nc = await untilStopped(this.#connect(), stopping);
+    if (nc === undefined) return RETRY_MS;
     try {
       const session = await withDeadline(this.#prepare(nc), 2 * timeoutMs, () => {
-        throw unreachable("The server did not answer in time.");
+        throw unreachableError("The server did not answer in time.");
       });
-      if (!stopping.aborted) await this.#live(session, stopping);
+      if (!stopping.aborted) await this.#runSession(session, stopping);
     } finally {
       await withDeadline(nc.close(), timeoutMs, () => undefined).catch(() => undefined);
     }
-    return AGAIN_MS;
+    return RETRY_MS;
   }
 
   /** Each server in turn, another one first each time. */
@@ -153,12 +155,12 @@ export class Link {
   async #connectTo(server: string): Promise<NatsConnection> {
     const { tls, timeoutMs, leaseMs, inboxPrefix, credentials } = this.#settings;
     const { node } = await natsClient.load();
-    const authenticator = await authenticatorOf(credentials);
+    const authenticator = await createAuthenticator(credentials);
     return node.connect({
       servers: server,
       ignoreClusterUpdates: true,
       // Without the host, the certificate of a server known by its IP address would be held against "localhost".
-      ...(tls === undefined ? {} : { tls: Object.assign({ host: hostOf(server) }, tls) }),
+      ...(tls === undefined ? {} : { tls: Object.assign({ host: readHost(server) }, tls) }),
       ...(authenticator === undefined ? {} : { authenticator }),
       name: "sagabox",
       reconnect: false,
@@ -177,7 +179,7 @@ export class Link {
     const jsm = await jetstreamManager(nc, { checkAPI: false, timeout: timeoutMs });
     await this.#declare(nc, jsm).catch((error: unknown) => {
       if (nc.info?.jetstream === true || !hasNoResponders(error)) throw error;
-      throw unreachable("JetStream is off at this server, and no other one answered.", error);
+      throw unreachableError("JetStream is off at this server, and no other one answered.", error);
     });
     const maxPayload = nc.info?.max_payload ?? this.#maxPayload;
     return { nc, jsm, js: jetstream(nc, { timeout: timeoutMs }), maxPayload };
@@ -185,40 +187,40 @@ export class Link {
 
   async #declare(nc: NatsConnection, jsm: JetStreamManager): Promise<void> {
     const streams = await declareStreams(jsm, this.#settings, nc.info?.version ?? "2.9.0");
-    warnOfRecreated(this.#streams, streams, this.#settings);
+    warnAboutRecreated(this.#streams, streams, this.#settings);
     this.#streams = streams;
     this.#missingStream = undefined;
   }
 
-  async #live(prepared: Omit<Session, "over">, stopping: AbortSignal): Promise<void> {
+  async #runSession(prepared: Omit<Session, "over">, stopping: AbortSignal): Promise<void> {
     const over = new AbortController();
     const stopped = new Promise<void>((resolve) => {
       stopping.addEventListener("abort", () => resolve(), { once: true });
     });
     this.#session = { ...prepared, over: over.signal };
     this.#maxPayload = prepared.maxPayload;
-    this.#trouble = undefined;
-    this.#tell();
+    this.#lastError = undefined;
+    this.#notifyListeners();
     this.#firstTry?.settle();
     const reason = await Promise.race([prepared.nc.closed(), stopped]);
-    this.#trouble = unreachable(this.#ending ?? "The connection was lost.", reason ?? undefined);
+    this.#lastError = unreachableError(this.#ending ?? "The connection was lost.", reason ?? undefined);
     this.#ending = undefined;
     this.#session = undefined;
     over.abort();
-    this.#tell();
+    this.#notifyListeners();
   }
 
-  #failed(error: unknown): void {
-    this.#trouble = isSagaboxError(error) ? error : unreachable(describe(error), error);
+  #recordFailure(error: unknown): void {
+    this.#lastError = isSagaboxError(error) ? error : unreachableError(describeConnectError(error), error);
     this.#firstTry?.settle();
   }
 
-  #tell(): void {
+  #notifyListeners(): void {
     for (const listener of this.#listeners) listener();
   }
 }
 
-function settleable(): { done: Promise<void>; settle: () => void } {
+function createDeferred(): { done: Promise<void>; settle: () => void } {
   let settle = (): void => undefined;
   const done = new Promise<void>((resolve) => {
     settle = resolve;
@@ -227,7 +229,7 @@ function settleable(): { done: Promise<void>; settle: () => void } {
 }
 
 // Dialling a silent host takes as long as its timeout, and nobody who closes should wait for that.
-function unlessStopped(
+function untilStopped(
   dialling: Promise<NatsConnection>,
   stopping: AbortSignal,
 ): Promise<NatsConnection | undefined> {
@@ -242,15 +244,15 @@ function unlessStopped(
   return Promise.race([dialling, stopped]);
 }
 
-function hostOf(server: string): string {
+function readHost(server: string): string {
   return server.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
 }
 
 // The client's own texts name neither password nor token.
-function describe(error: unknown): string {
+function describeConnectError(error: unknown): string {
   return `NATS cannot be reached: ${describeFailure(error)}.`;
 }
 
-export function unreachable(message: string, cause?: unknown): SagaboxError {
+export function unreachableError(message: string, cause?: unknown): SagaboxError {
   return new SagaboxError("TRANSPORT_UNREACHABLE", message, cause === undefined ? {} : { cause });
 }

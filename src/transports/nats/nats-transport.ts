@@ -12,9 +12,9 @@ import type {
   Subscription,
   Transport,
 } from "../../transport/index.ts";
-import { natsTopology } from "./declared.ts";
-import { depthsOf } from "./depths.ts";
-import { Link, unreachable } from "./link.ts";
+import { planNatsTopology } from "./planned-topology.ts";
+import { readDepths } from "./depths.ts";
+import { Link, unreachableError } from "./link.ts";
 import { withEnvironment } from "./environment.ts";
 import { natsSettings, type NatsOptions, type NatsSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
@@ -29,7 +29,7 @@ export function nats(options: NatsOptions = {}): Transport {
 }
 
 /** What a message needs besides its data: envelope and headers. */
-const aroundBytes = 16_384;
+const ENVELOPE_BYTES = 16_384;
 
 class NatsTransport implements Transport {
   readonly name = "nats";
@@ -54,13 +54,13 @@ class NatsTransport implements Transport {
       replays: true,
       replaysFromTime: true,
       get maxBytes() {
-        return Math.max(1_024, link.maxPayload - aroundBytes);
+        return Math.max(1_024, link.maxPayload - ENVELOPE_BYTES);
       },
     };
   }
 
   declares(groups: readonly PlannedGroup[]): BrokerTopology {
-    return natsTopology(this.#settings, groups);
+    return planNatsTopology(this.#settings, groups);
   }
 
   async open(): Promise<void> {
@@ -86,7 +86,9 @@ class NatsTransport implements Transport {
     } catch (error) {
       await subscriber.close();
       // A connection that breaks while streams are being declared is an outage like any other.
-      throw isSagaboxError(error) ? error : unreachable("NATS was lost while a group subscribed.", error);
+      throw isSagaboxError(error)
+        ? error
+        : unreachableError("NATS was lost while a group subscribed.", error);
     }
     return subscriber;
   }
@@ -99,6 +101,6 @@ class NatsTransport implements Transport {
   async depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
     const { session } = this.#link;
     if (session === undefined) throw this.#link.trouble;
-    return depthsOf(session, this.#settings, topics);
+    return readDepths(session, this.#settings, topics);
   }
 }

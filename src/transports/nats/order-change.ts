@@ -9,15 +9,15 @@ import { streamNames } from "./topology.ts";
 // other and then removes it. What was unsettled at that moment may come twice, which the inbox knows.
 
 /** Where the partitions of a topic stand, or undefined if the group has not read it in order. */
-export async function placeOfSlots(
+export async function findOrderedStart(
   session: Session,
   { settings, names, record }: GroupParts,
   topic: string,
 ): Promise<Start | undefined> {
   const { messages } = streamNames(settings.prefix);
-  const slots = slotsOf((await record.read(session)).value, topic);
+  const slots = findSlots((await record.read(session)).value, topic);
   if (slots.length === 0) return undefined;
-  const end = await endOf(session, messages);
+  const end = await findStreamEnd(session, messages);
   const places = slots.map(async ([key, { epoch, base, at }]) => {
     const name = (term: number): string => names.partitionConsumer(topic, readSlotKey(key).partition, term);
     const info =
@@ -30,13 +30,13 @@ export async function placeOfSlots(
 }
 
 /** Where the one consumer of a group without order stands, if there is one. */
-export async function placeOfShared(
+export async function findSharedStart(
   session: Session,
   { settings, names }: GroupParts,
   topic: string,
 ): Promise<Start | undefined> {
   const { messages } = streamNames(settings.prefix);
-  const end = await endOf(session, messages);
+  const end = await findStreamEnd(session, messages);
   const info = await findConsumer(session.jsm, messages, names.sharedConsumer(topic));
   if (info === undefined) return undefined;
   if (isDone(info)) return { at: end };
@@ -52,7 +52,7 @@ export async function removeSlots(session: Session, parts: GroupParts, topic: st
   const { messages } = streamNames(settings.prefix);
   for (;;) {
     const { value, revision } = await record.read(session);
-    const gone = slotsOf(value, topic);
+    const gone = findSlots(value, topic);
     if (gone.length === 0) return;
     const rest = Object.entries(value.slots).filter(([key]) => readSlotKey(key).topic !== topic);
     if (!(await record.write(session, { ...value, slots: Object.fromEntries(rest) }, revision))) continue;
@@ -72,12 +72,12 @@ export async function removeShared(session: Session, parts: GroupParts, topic: s
   await session.jsm.consumers.delete(messages, parts.names.sharedConsumer(topic));
 }
 
-function slotsOf({ slots }: GroupState, topic: string): [string, Slot][] {
+function findSlots({ slots }: GroupState, topic: string): [string, Slot][] {
   return Object.entries(slots).filter(([key]) => readSlotKey(key).topic === topic);
 }
 
 // Asked before the consumers are: what comes meanwhile lies behind it, and is not missed.
-async function endOf({ jsm }: Session, stream: string): Promise<number> {
+async function findStreamEnd({ jsm }: Session, stream: string): Promise<number> {
   return (await jsm.streams.info(stream)).state.last_seq + 1;
 }
 

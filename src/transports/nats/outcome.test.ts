@@ -3,7 +3,7 @@ import { errors } from "@nats-io/transport-node";
 import { beforeAll, expect, test } from "vitest";
 import { natsClient } from "./client.ts";
 import { describeFailure } from "./failure.ts";
-import { outcomeOf } from "./outcome.ts";
+import { toFailedOutcome } from "./outcome.ts";
 
 beforeAll(async () => void (await natsClient.load()));
 
@@ -23,7 +23,7 @@ test.each([
   ["a connection that ended", new errors.ClosedConnectionError(), "unknown"],
   ["something else", "odd", "unknown"],
 ])("B4, B10: %s makes the outcome %s", (_, error, kind) => {
-  expect(outcomeOf(error)).toMatchObject({ kind, error: { name: "SagaboxError" } });
+  expect(toFailedOutcome(error)).toMatchObject({ kind, error: { name: "SagaboxError" } });
 });
 
 test.each([
@@ -38,7 +38,7 @@ test.each([
   const text = describeFailure(error);
   expect(text).toMatch(/leader/i);
   expect(text).not.toMatch(/JetStream is (off|not enabled)|deleted/i);
-  const outcome = outcomeOf(error);
+  const outcome = toFailedOutcome(error);
   expect(outcome).toMatchObject({ kind: "unreachable" });
   expect(outcome.error.message).toContain(text);
 });

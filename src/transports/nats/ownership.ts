@@ -9,11 +9,11 @@ import {
 } from "../../runtime/index.ts";
 import type { Subscription } from "@nats-io/transport-node";
 import type { GroupRecord } from "./group-record.ts";
-import { planGroup, type Plan, type Wishes } from "./group-plan.ts";
+import { planGroup, type Plan, type MemberView } from "./group-plan.ts";
 import type { GroupState } from "./group-state.ts";
 import type { Session } from "./link.ts";
 import type { PartitionReader } from "./partition-reader.ts";
-import { say } from "./say.ts";
+import { trySend } from "./try-send.ts";
 import type { Term, TermOpener } from "./term.ts";
 
 export interface OwnershipParts {
@@ -32,7 +32,7 @@ export interface OwnershipParts {
   readonly fine: () => void;
 }
 
-const mostTries = 20;
+const MAX_TRIES = 20;
 
 /**
  * One member of a group: keeps its place in the record, takes its share of the partitions and hands over what is too
@@ -64,12 +64,12 @@ export class Ownership {
     return this.#terms.size;
   }
 
-  valid(): boolean {
+  isValid(): boolean {
     return systemClock.monotonicMs() < this.#validUntilMs;
   }
 
   /** Joins, and takes what is free; then goes on by itself. */
-  async begin(session: Session): Promise<void> {
+  async start(session: Session): Promise<void> {
     this.#session = session;
     this.#seen.clear(); // while nobody could be seen, nobody can be said to have been silent
     this.#hints = session.nc.subscribe(this.#parts.hint, {
@@ -83,19 +83,19 @@ export class Ownership {
   }
 
   /** The connection is gone, and with it everything that came through it. */
-  cut(): void {
+  dropConnection(): void {
     this.#session = undefined;
     this.#dropAll();
   }
 
   /** The consumer of a term is gone: the record tells whether that was a successor. */
-  gone(key: string): void {
+  dropTerm(key: string): void {
     this.#drop(key);
     this.#loop.wake();
   }
 
   /** A delivery was settled: something may be ready to hand over. */
-  settled(): void {
+  checkDrained(): void {
     for (const term of this.#terms.values()) {
       if (term.draining && !term.drained && !this.#parts.holds(term.reader)) {
         term.drained = true;
@@ -112,8 +112,8 @@ export class Ownership {
     for (const term of this.#terms.values()) term.reader.drain();
     try {
       if (session !== undefined) {
-        await this.#agree(session, true);
-        this.#tell(session);
+        await this.#updateRecord(session, true);
+        this.#publishHint(session);
       }
     } finally {
       this.#dropAll();
@@ -124,48 +124,48 @@ export class Ownership {
   async #step(): Promise<number> {
     const session = this.#session;
     if (session === undefined) return Infinity;
-    const plan = await this.#agree(session, false);
+    const plan = await this.#updateRecord(session, false);
     if (this.#session !== session) return 0;
-    const opened = await this.#apply(session, plan);
-    if (plan.changed) this.#tell(session);
+    const opened = await this.#applyPlan(session, plan);
+    if (plan.changed) this.#publishHint(session);
     this.#parts.fine();
     return opened ? 0 : this.#parts.leaseMs / 4;
   }
 
   /** Reads the record, decides, and writes it unless somebody else was faster; then all over again. */
-  async #agree(session: Session, leaving: boolean): Promise<Plan> {
+  async #updateRecord(session: Session, leaving: boolean): Promise<Plan> {
     const { record, leaseMs } = this.#parts;
     for (let tries = 1; ; tries++) {
       const { value, revision } = await record.read(session);
-      const wishes = this.#wishes(value, leaving);
+      const wishes = this.#buildView(value, leaving);
       const plan = planGroup(value, wishes);
       const nowMs = systemClock.monotonicMs();
       if (!plan.changed && !leaving && nowMs - this.#beatMs < leaseMs / 8) return plan;
       if (await record.write(session, plan.state, revision)) {
-        this.#confirmed(wishes, session, nowMs);
+        this.#extendLease(wishes, session, nowMs);
         return plan;
       }
-      if (tries === mostTries) throw new Error("the record of the group changes too often");
+      if (tries === MAX_TRIES) throw new Error("the record of the group changes too often");
       await sleep(random() * 5 * tries);
     }
   }
 
-  #wishes(state: GroupState, leaving: boolean): Wishes {
+  #buildView(state: GroupState, leaving: boolean): MemberView {
     const terms = [...this.#terms];
     const give = ([, term]: [string, Term]): boolean => leaving || term.drained;
     return {
       me: this.#me,
       topics: this.#parts.topics,
-      dead: this.#deadIn(state),
+      dead: this.#findDead(state),
       running: new Map(terms.map(([key, { epoch }]) => [key, epoch])),
       draining: new Set(terms.flatMap(([key, { draining }]) => (draining ? [key] : []))),
       opened: new Map(terms.map(([key, { epoch, at }]) => [key, { epoch, at }])),
-      released: new Map(terms.filter(give).map(([key, { reader }]) => [key, reader.position()])),
+      released: new Map(terms.filter(give).map(([key, { reader }]) => [key, reader.readPosition()])),
       leaving,
     };
   }
 
-  #deadIn({ members }: GroupState): Set<string> {
+  #findDead({ members }: GroupState): Set<string> {
     const nowMs = systemClock.monotonicMs();
     const dead = new Set<string>();
     for (const [id, { beat }] of Object.entries(members)) {
@@ -177,7 +177,7 @@ export class Ownership {
     return dead;
   }
 
-  #confirmed(wishes: Wishes, session: Session, sentMs: number): void {
+  #extendLease(wishes: MemberView, session: Session, sentMs: number): void {
     const validMs = this.#parts.leaseMs * 0.8;
     this.#beatMs = sentMs;
     this.#validUntilMs = sentMs + validMs;
@@ -187,20 +187,20 @@ export class Ownership {
     });
     for (const [key, { epoch }] of wishes.opened) {
       const term = this.#terms.get(key);
-      if (term?.epoch === epoch) void this.#parts.opener.forget(session, term);
+      if (term?.epoch === epoch) void this.#parts.opener.removeFormer(session, term);
     }
     for (const key of wishes.released.keys()) this.#drop(key);
   }
 
   /** True when consumers were made, which the record should know soon. */
-  async #apply(session: Session, { taken, shed, lost }: Plan): Promise<boolean> {
+  async #applyPlan(session: Session, { taken, shed, lost }: Plan): Promise<boolean> {
     for (const key of lost) this.#drop(key);
-    for (const key of shed) this.#shed(key);
+    for (const key of shed) this.#startDrain(key);
     if (taken.length > 0 && (await this.#parts.checkStream(session))) return true;
     const results = await Promise.allSettled(
       taken.map(async ({ key, slot, before }) => {
         const term = await this.#parts.opener.open(session, key, slot, before);
-        if (this.#session !== session || !this.valid()) return term.reader.stop();
+        if (this.#session !== session || !this.isValid()) return term.reader.stop();
         this.#terms.set(key, term);
         this.#parts.begin(term.reader);
         await term.reader.start().catch((error: unknown) => {
@@ -214,12 +214,12 @@ export class Ownership {
     return taken.some(({ slot }) => slot.base !== slot.epoch);
   }
 
-  #shed(key: string): void {
+  #startDrain(key: string): void {
     const term = this.#terms.get(key);
     if (term === undefined || term.draining) return;
     term.draining = true;
     term.reader.drain();
-    this.settled();
+    this.checkDrained();
   }
 
   #drop(key: string): void {
@@ -236,7 +236,7 @@ export class Ownership {
     this.#loop.wake();
   }
 
-  #tell({ nc }: Session): void {
-    say(() => nc.publish(this.#parts.hint, this.#me));
+  #publishHint({ nc }: Session): void {
+    trySend(() => nc.publish(this.#parts.hint, this.#me));
   }
 }

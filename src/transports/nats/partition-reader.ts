@@ -3,7 +3,7 @@ import { apiCodes } from "./client.ts";
 import { findConsumer } from "./consumers.ts";
 import type { Source } from "./delivery.ts";
 import type { Session } from "./link.ts";
-import { say } from "./say.ts";
+import { trySend } from "./try-send.ts";
 import { isApiError } from "./streams.ts";
 
 export interface PartitionReaderParts {
@@ -25,7 +25,7 @@ export interface PartitionReaderParts {
   readonly gone: () => void;
 }
 
-const rememberedMost = 2_000;
+const MAX_REMEMBERED = 2_000;
 
 /**
  * Reads one partition of one topic during one term of office. Messages come in the order of the stream; whatever the
@@ -71,18 +71,18 @@ export class PartitionReader implements Source {
     void this.#watch(messages);
   }
 
-  take(): JsMsg | undefined {
+  takeNext(): JsMsg | undefined {
     if (this.#draining || this.#over || !this.#parts.valid()) return undefined;
     return this.#waiting.shift();
   }
 
-  done(msg: JsMsg): void {
+  complete(msg: JsMsg): void {
     if (this.#over || !this.#unsettled.delete(msg.seq)) return;
     this.#remember(msg.seq);
     this.#acknowledge(msg);
   }
 
-  back(msg: JsMsg): void {
+  putBack(msg: JsMsg): void {
     if (this.#over || !this.#unsettled.has(msg.seq)) return;
     const place = this.#waiting.findIndex((later) => later.seq > msg.seq);
     this.#waiting.splice(place < 0 ? this.#waiting.length : place, 0, msg);
@@ -90,7 +90,7 @@ export class PartitionReader implements Source {
 
   /** Tells the server that the messages here are being worked on. */
   keepAlive(): void {
-    for (const msg of this.#unsettled.values()) say(() => msg.working());
+    for (const msg of this.#unsettled.values()) trySend(() => msg.working());
   }
 
   /** Hands out nothing more. */
@@ -100,8 +100,8 @@ export class PartitionReader implements Source {
   }
 
   /** Where a successor has to begin, and what it need not do again. */
-  position(): { readonly at: number; readonly done: readonly number[] } {
-    const at = this.#first() ?? this.#seen + 1;
+  readPosition(): { readonly at: number; readonly done: readonly number[] } {
+    const at = this.#firstUnsettled() ?? this.#seen + 1;
     return { at, done: [...this.#settled].filter((seq) => seq > at) };
   }
 
@@ -126,16 +126,16 @@ export class PartitionReader implements Source {
     this.#parts.arrived();
   }
 
-  #first(): number | undefined {
+  #firstUnsettled(): number | undefined {
     const { value } = this.#unsettled.keys().next();
     return value;
   }
 
   // Only what lies behind something unsettled needs to be remembered.
   #remember(seq: number): void {
-    const first = this.#first() ?? Infinity;
+    const first = this.#firstUnsettled() ?? Infinity;
     if (seq > first) {
-      if (this.#settled.size < rememberedMost) this.#settled.add(seq);
+      if (this.#settled.size < MAX_REMEMBERED) this.#settled.add(seq);
       return;
     }
     for (const old of this.#settled) if (old < first && old <= this.#seen) this.#settled.delete(old);
@@ -163,20 +163,20 @@ export class PartitionReader implements Source {
     } catch (error) {
       return !isApiError(error, apiCodes.streamNotFound); // without an answer the next missed heartbeat asks again
     }
-    for (const subject of this.#acknowledged) say(() => session.nc.publish(subject, "+ACK"));
+    for (const subject of this.#acknowledged) trySend(() => session.nc.publish(subject, "+ACK"));
     return true;
   }
 
   #acknowledge(msg: JsMsg): void {
-    const subject = ackSubjectOf(msg);
+    const subject = readAckSubject(msg);
     if (subject !== undefined && this.#acknowledged.push(subject) > this.#parts.window)
       this.#acknowledged.shift();
-    say(() => msg.ack());
+    trySend(() => msg.ack());
   }
 }
 
 // The client acknowledges a message once at most, and keeps the subject out of its types.
-function ackSubjectOf(msg: JsMsg): string | undefined {
+function readAckSubject(msg: JsMsg): string | undefined {
   const { reply } = msg as JsMsg & { readonly reply?: string };
   return reply === "" ? undefined : reply;
 }

@@ -1,5 +1,5 @@
 import { rejectUnknownKeys, text } from "../../options/index.ts";
-import { streamNames, token } from "./topology.ts";
+import { streamNames, toToken } from "./topology.ts";
 
 export interface NatsPermissionOptions {
   /** Whose permissions these are. */
@@ -32,7 +32,7 @@ export function natsPermissions(options: NatsPermissionOptions): NatsPermissions
   if (options.role === "publisher") {
     return { publish: { allow: publisher }, subscribe: { allow: [inbox] } };
   }
-  const service = token(text("natsPermissions.service", options.service));
+  const service = toToken(text("natsPermissions.service", options.service));
   const own = ["retry", "dlq", "group", "hint"].map((kind) => `${prefix}.${kind}.${service}.>`);
   const consumers = [streams.messages, streams.retries].flatMap((stream) => [
     `$JS.API.CONSUMER.CREATE.${stream}.>`,

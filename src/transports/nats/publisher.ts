@@ -9,14 +9,14 @@ import {
 } from "../../transport/index.ts";
 import { Confirms } from "./confirms.ts";
 import { encodeValue, headerBytes, toNatsHeaders } from "./header-mapping.ts";
-import { unreachable, type Link, type Session } from "./link.ts";
+import { unreachableError, type Link, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
-import { timedOut, tooLarge } from "./outcome.ts";
-import { messageSubject, partitionOf, streamNames } from "./topology.ts";
+import { timeoutError, tooLargeError } from "./outcome.ts";
+import { messageSubject, partitionFor, streamNames } from "./topology.ts";
 
 /** A copy for a retry or a dead letter carries more headers than the original. */
-const copyBytes = 2_048;
-const mostInFlight = 500;
+const COPY_HEADER_BYTES = 2_048;
+const MAX_IN_FLIGHT = 500;
 
 type Sending = ReturnType<Confirms["send"]>;
 
@@ -35,20 +35,21 @@ export class Publisher {
   async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<PublishOutcome[]> {
     const outcomes: PublishOutcome[] = [];
     while (outcomes.length < batch.length) {
-      const some = batch.slice(outcomes.length, outcomes.length + mostInFlight);
-      outcomes.push(...(await this.#publishSome(some, signal)));
+      const some = batch.slice(outcomes.length, outcomes.length + MAX_IN_FLIGHT);
+      outcomes.push(...(await this.#publishChunk(some, signal)));
     }
     return outcomes;
   }
 
-  async #publishSome(batch: readonly Message[], signal: AbortSignal): Promise<PublishOutcome[]> {
+  async #publishChunk(batch: readonly Message[], signal: AbortSignal): Promise<PublishOutcome[]> {
     const { session } = this.#link;
     if (session === undefined || signal.aborted) {
-      const error = session === undefined ? this.#link.trouble : unreachable("Nobody waits for it any more.");
+      const error =
+        session === undefined ? this.#link.trouble : unreachableError("Nobody waits for it any more.");
       return batch.map(() => ({ kind: "unreachable", error }));
     }
-    const confirms = this.#confirmsOf(session);
-    const { givenUp, done } = giveUp([signal, session.over], this.#settings.timeoutMs);
+    const confirms = this.#confirmsFor(session);
+    const { givenUp, done } = giveUpOnAbort([signal, session.over], this.#settings.timeoutMs);
     const sent = batch.map((message) => this.#send(session, confirms, message));
     try {
       const outcomes = await Promise.all(
@@ -65,7 +66,7 @@ export class Publisher {
     }
   }
 
-  #confirmsOf({ nc }: Session): Confirms {
+  #confirmsFor({ nc }: Session): Confirms {
     if (this.#confirms?.nc !== nc) {
       this.#confirms = { nc, confirms: new Confirms(nc, this.#settings.inboxPrefix) };
     }
@@ -74,35 +75,35 @@ export class Publisher {
 
   #send(session: Session, confirms: Confirms, message: Message): PublishOutcome | Sending {
     const { prefix, partitions } = this.#settings;
-    if (!isValidTopic(message.topic)) return { kind: "refused", error: noTopic() };
+    if (!isValidTopic(message.topic)) return { kind: "refused", error: noTopicError() };
     const { body, headers } = toWire(message, {
       format: this.#settings.format,
       binding: cloudEventBindings.nats,
     });
-    const bytes = body.length + headerBytes(headers) + copyBytes;
+    const bytes = body.length + headerBytes(headers) + COPY_HEADER_BYTES;
     if (bytes > session.maxPayload) {
-      return { kind: "refused", error: tooLarge(bytes, session.maxPayload) };
+      return { kind: "refused", error: tooLargeError(bytes, session.maxPayload) };
     }
     const given = toNatsHeaders(headers);
     given.set("Nats-Msg-Id", encodeValue(message.id));
     given.set("Nats-Expected-Stream", this.#stream);
-    const subject = messageSubject(prefix, message.topic, partitionOf(message, partitions));
+    const subject = messageSubject(prefix, message.topic, partitionFor(message, partitions));
     return confirms.send(subject, body, given);
   }
 }
 
-function noTopic(): SagaboxError {
+function noTopicError(): SagaboxError {
   return new SagaboxError("TOPIC_INVALID", "The topic of the message is no subject that NATS can carry.");
 }
 
 // A connection that dies need not answer anybody, so nobody waits for it.
-function giveUp(
+function giveUpOnAbort(
   signals: readonly AbortSignal[],
   ms: number,
 ): { readonly givenUp: Promise<PublishOutcome>; readonly done: () => void } {
   let done = (): void => undefined;
   const givenUp = new Promise<PublishOutcome>((resolve) => {
-    const end = (): void => resolve({ kind: "unknown", error: timedOut() });
+    const end = (): void => resolve({ kind: "unknown", error: timeoutError() });
     const cancel = after(ms, end);
     for (const signal of signals) signal.addEventListener("abort", end, { once: true });
     done = () => {

@@ -3,7 +3,7 @@ import { Loop, systemClock } from "../../runtime/index.ts";
 import type { Source } from "./delivery.ts";
 import { transportHeaders } from "./header-mapping.ts";
 import type { Session } from "./link.ts";
-import { say } from "./say.ts";
+import { trySend } from "./try-send.ts";
 
 export interface SharedReaderParts {
   readonly session: Session;
@@ -19,7 +19,7 @@ export interface SharedReaderParts {
   readonly fine: () => void;
 }
 
-const EXPIRES_MS = 10_000;
+const PULL_EXPIRES_MS = 10_000;
 
 /** Reads a consumer that all members share: retries, and topics of groups that gave up order. */
 export class SharedReader implements Source {
@@ -53,23 +53,23 @@ export class SharedReader implements Source {
     await this.#loop.start();
   }
 
-  take(): JsMsg | undefined {
+  takeNext(): JsMsg | undefined {
     if (this.#over) return undefined;
     const msg = this.#waiting.shift();
     if (msg !== undefined && this.#waiting.length === 0) this.#loop.wake();
     return msg;
   }
 
-  done(msg: JsMsg): void {
-    if (this.#unsettled.delete(msg) && !this.#over) say(() => msg.ack());
+  complete(msg: JsMsg): void {
+    if (this.#unsettled.delete(msg) && !this.#over) trySend(() => msg.ack());
   }
 
-  back(msg: JsMsg): void {
-    if (this.#unsettled.delete(msg) && !this.#over) say(() => msg.nak());
+  putBack(msg: JsMsg): void {
+    if (this.#unsettled.delete(msg) && !this.#over) trySend(() => msg.nak());
   }
 
   keepAlive(): void {
-    for (const msg of this.#unsettled) say(() => msg.working());
+    for (const msg of this.#unsettled) trySend(() => msg.working());
   }
 
   /** Asks for nothing more. */
@@ -80,7 +80,7 @@ export class SharedReader implements Source {
 
   /** Gives everything back. */
   async close(): Promise<void> {
-    for (const msg of this.#unsettled) say(() => msg.nak());
+    for (const msg of this.#unsettled) trySend(() => msg.nak());
     await this.stop();
   }
 
@@ -99,7 +99,7 @@ export class SharedReader implements Source {
     const { session, batch, heartbeatMs, declare, fine } = this.#parts;
     this.#info ??= await declare();
     const consumer = session.js.consumers.getConsumerFromInfo(this.#info);
-    const pull = { max_messages: batch, expires: EXPIRES_MS, idle_heartbeat: heartbeatMs };
+    const pull = { max_messages: batch, expires: PULL_EXPIRES_MS, idle_heartbeat: heartbeatMs };
     const messages = await consumer.fetch(pull);
     this.#messages = messages;
     try {
@@ -116,8 +116,8 @@ export class SharedReader implements Source {
   // The server has no clock for us before 2.12: a copy that has to wait is sent back, and comes after its delay.
   #receive(msg: JsMsg): void {
     if (this.#over) return;
-    const waitMs = stillToWait(msg);
-    if (waitMs > 0) return say(() => msg.nak(waitMs));
+    const waitMs = remainingDelayMs(msg);
+    if (waitMs > 0) return trySend(() => msg.nak(waitMs));
     this.#unsettled.add(msg);
     this.#waiting.push(msg);
     this.#parts.arrived();
@@ -131,7 +131,7 @@ function hasLostLeader(error: unknown): boolean {
 
 // The first time no clocks are compared. Later it may have come too soon, since a member died before it had sent the copy
 // back, or the server was restarted and forgot for how long; what is left is told by when the copy was stored.
-function stillToWait({ headers, info }: JsMsg): number {
+function remainingDelayMs({ headers, info }: JsMsg): number {
   const delayMs = Number(headers?.get(transportHeaders.delay) || "0");
   if (!(delayMs > 0) || info.deliveryCount === 1) return delayMs;
   const storedMs = info.timestampNanos / 1_000_000;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { natsSettings } from "./options.ts";
-import { featuresOf, streamConfigs } from "./streams.ts";
+import { findFeatures, streamConfigs } from "./streams.ts";
 
 test("B4: streams keep files, refuse when full, and remember for how many partitions they were made", () => {
   const configs = streamConfigs(
@@ -19,8 +19,8 @@ test("B4: streams keep files, refuse when full, and remember for how many partit
 });
 
 test("B4: what a server does not know is not asked of it", () => {
-  const compressed = (version: string): boolean =>
+  const isCompressed = (version: string): boolean =>
     streamConfigs(natsSettings({ compress: true }), version).every(({ compression }) => compression === "s2");
-  expect(["2.9.10", "2.10.0", "2.11.3-beta", "3.0.0"].map(compressed)).toEqual([false, true, true, true]);
-  expect(featuresOf("unknown")).toEqual({ compression: false });
+  expect(["2.9.10", "2.10.0", "2.11.3-beta", "3.0.0"].map(isCompressed)).toEqual([false, true, true, true]);
+  expect(findFeatures("unknown")).toEqual({ compression: false });
 });

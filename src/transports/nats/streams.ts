@@ -4,26 +4,26 @@ import { apiCodes, nanos, natsClient } from "./client.ts";
 import type { NatsSettings } from "./options.ts";
 import { streamNames } from "./topology.ts";
 
-type Declared = Partial<StreamConfig> & { readonly name: string; readonly description: string };
+type DeclaredStream = Partial<StreamConfig> & { readonly name: string; readonly description: string };
 
-const marker = (partitions: number): string => `sagabox, partitions: ${partitions}`;
+const formatMarker = (partitions: number): string => `sagabox, partitions: ${partitions}`;
 
 /** What a server of this version can do beyond 2.9. */
-export function featuresOf(version: string): { readonly compression: boolean } {
+export function findFeatures(version: string): { readonly compression: boolean } {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   return { compression: major > 2 || (major === 2 && minor >= 10) };
 }
 
 /** The four streams of a prefix, as they are made. Full ones refuse instead of forgetting what nobody has read. */
-export function streamConfigs(settings: NatsSettings, version: string): readonly Declared[] {
+export function streamConfigs(settings: NatsSettings, version: string): readonly DeclaredStream[] {
   const { prefix, replicas, partitions, compress } = settings;
   const names = streamNames(prefix);
   const common = {
     storage: "file",
     num_replicas: replicas,
     discard: "new",
-    description: marker(partitions),
-    ...(compress && featuresOf(version).compression ? { compression: "s2" as const } : {}),
+    description: formatMarker(partitions),
+    ...(compress && findFeatures(version).compression ? { compression: "s2" as const } : {}),
   } as const;
   return [
     {
@@ -73,7 +73,7 @@ export async function declareStreams(
   settings: NatsSettings,
   version: string,
 ): Promise<CreationTimes> {
-  const declare = async (config: Declared): Promise<[string, string]> => [
+  const declare = async (config: DeclaredStream): Promise<[string, string]> => [
     config.name,
     await declareStream(jsm, config, settings),
   ];
@@ -97,7 +97,7 @@ function findStream(jsm: JetStreamManager, name: string): Promise<StreamInfo | u
 /** Returns when the stream was created. */
 async function declareStream(
   jsm: JetStreamManager,
-  config: Declared,
+  config: DeclaredStream,
   settings: NatsSettings,
 ): Promise<string> {
   const found = (await findStream(jsm, config.name)) ?? (await jsm.streams.add(config));
@@ -113,7 +113,7 @@ async function declareStream(
 }
 
 /** Warns of the streams that were deleted and created again since they were last seen. */
-export function warnOfRecreated(before: CreationTimes, now: CreationTimes, settings: NatsSettings): void {
+export function warnAboutRecreated(before: CreationTimes, now: CreationTimes, settings: NatsSettings): void {
   for (const [name, created] of now) {
     const last = before.get(name);
     if (last === undefined || last === created) continue;

@@ -8,8 +8,8 @@ import type {
   TopicRequest,
 } from "../../transport/index.ts";
 import type { ConsumerInfo, JsMsg } from "@nats-io/jetstream";
-import { heartbeatOf } from "./consumers.ts";
-import { Copies } from "./copies.ts";
+import { heartbeatMsFor } from "./consumers.ts";
+import { MessageCopier } from "./message-copier.ts";
 import {
   checkStream,
   declareRetries,
@@ -20,7 +20,7 @@ import {
 import { Dispatcher } from "./dispatcher.ts";
 import { describeFailure } from "./failure.ts";
 import { groupRecord } from "./group-record.ts";
-import { unreachable, type Link, type Session } from "./link.ts";
+import { unreachableError, type Link, type Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
 import { Ownership } from "./ownership.ts";
 import type { PartitionReader } from "./partition-reader.ts";
@@ -36,22 +36,22 @@ export interface SubscriberParts {
   readonly closed: (subscriber: Subscriber) => void;
 }
 
-const mostAtOnce = 100;
+const MAX_CONCURRENT = 100;
 
 /** One member of a consumer group, through as many connections as it takes. */
 export class Subscriber implements Consumption {
   readonly #parts: SubscriberParts;
   readonly #group: GroupParts;
-  readonly #copies: Copies;
+  readonly #copies: MessageCopier;
   readonly #dispatcher: Dispatcher;
   readonly #ownership: Ownership | undefined;
   readonly #partitions = new Set<PartitionReader>();
-  readonly #tending: Loop;
+  readonly #loop: Loop;
   readonly #stopListening: () => void;
   readonly #stopTicking: CancelTimer;
   #shared: SharedReader[] = [];
   #session: Session | undefined;
-  #trouble: string | undefined;
+  #lastError: string | undefined;
   /** When the stream of messages was created that this member reads. */
   #streamCreated: string | undefined;
   #closed: Promise<void> | undefined;
@@ -64,40 +64,40 @@ export class Subscriber implements Consumption {
     const window = Math.max(4, Math.ceil((2 * prefetch) / settings.partitions));
     this.#parts = parts;
     this.#group = { settings, names, record, topics, window, streamCreated: () => this.#streamCreated };
-    this.#copies = new Copies(settings, names);
+    this.#copies = new MessageCopier(settings, names);
     this.#dispatcher = new Dispatcher({
       prefetch,
       ordered,
       receive: parts.receive,
       maxBytes: () => 2 * link.maxPayload,
-      settled: () => this.#ownership?.settled(),
-      copyToRetry: (...of) => this.#retry(...of),
-      copyToDead: (msg, note) => this.#bury(msg, note),
+      settled: () => this.#ownership?.checkDrained(),
+      copyToRetry: (...of) => this.#copyToRetry(...of),
+      copyToDeadLetters: (msg, note) => this.#copyToDeadLetters(msg, note),
     });
-    this.#ownership = ordered ? this.#own() : undefined;
-    this.#tending = new Loop({
-      step: () => this.#tend(),
-      onError: (error) => this.#failed(error),
+    this.#ownership = ordered ? this.#createOwnership() : undefined;
+    this.#loop = new Loop({
+      step: () => this.#runStep(),
+      onError: (error) => this.#recordError(error),
       maxBackoffMs: 2_000,
     });
-    this.#stopListening = link.onChange(() => this.#changed());
+    this.#stopListening = link.onChange(() => this.#onLinkChange());
     this.#stopTicking = every(settings.ackWaitMs / 3, () => this.#keepAlive(), { unref: true });
   }
 
   /** Fails when the broker cannot be asked now; afterwards it helps itself. */
   async start(): Promise<void> {
     try {
-      await this.#tend();
+      await this.#runStep();
       if (this.#session === undefined) throw this.#parts.link.trouble;
     } catch (error) {
       await this.close();
       throw error;
     }
-    await this.#tending.start();
+    await this.#loop.start();
   }
 
   async deadLetter(message: Message, note: DeadLetterNote): Promise<void> {
-    await this.#copies.deadMessage(this.#connected(), message, note);
+    await this.#copies.copyMessageToDeadLetters(this.#requireSession(), message, note);
   }
 
   async pause(): Promise<void> {
@@ -113,23 +113,23 @@ export class Subscriber implements Consumption {
   health(): { readonly ok: boolean; readonly detail?: string } {
     const { link } = this.#parts;
     if (link.session === undefined) return { ok: false, detail: link.trouble.message };
-    if (this.#trouble !== undefined) return { ok: false, detail: this.#trouble };
+    if (this.#lastError !== undefined) return { ok: false, detail: this.#lastError };
     if (this.#session === undefined) return { ok: false, detail: "connected, and about to subscribe again" };
     if (this.#ownership === undefined) return { ok: true };
-    if (!this.#ownership.valid()) return { ok: false, detail: "its lease is over, and not yet renewed" };
+    if (!this.#ownership.isValid()) return { ok: false, detail: "its lease is over, and not yet renewed" };
     if (this.#ownership.partitions > 0) return { ok: true };
     return { ok: true, detail: "stands by: other members serve all partitions" };
   }
 
-  #own(): Ownership {
+  #createOwnership(): Ownership {
     const { settings, names, record, topics, window } = this.#group;
     const opener = new TermOpener({
       settings,
       names,
       window,
-      valid: () => this.#ownership?.valid() === true,
-      arrived: () => this.#dispatcher.pump(),
-      gone: (key) => this.#ownership?.gone(key),
+      valid: () => this.#ownership?.isValid() === true,
+      arrived: () => this.#dispatcher.dispatch(),
+      gone: (key) => this.#ownership?.dropTerm(key),
     });
     return new Ownership({
       record,
@@ -147,70 +147,70 @@ export class Subscriber implements Consumption {
         this.#dispatcher.remove(reader);
       },
       holds: (reader) => this.#dispatcher.holds(reader),
-      failed: (error) => this.#failed(error),
-      fine: () => (this.#trouble = undefined),
+      failed: (error) => this.#recordError(error),
+      fine: () => (this.#lastError = undefined),
     });
   }
 
   /** Declares and reads everything anew whenever there is another connection. */
-  async #tend(): Promise<number> {
+  async #runStep(): Promise<number> {
     const { session } = this.#parts.link;
     if (session === undefined || session === this.#session) return Infinity;
-    await this.#begin(session);
+    await this.#startReading(session);
     if (session.over.aborted) return 0;
     this.#session = session;
-    this.#trouble = undefined;
+    this.#lastError = undefined;
     return Infinity;
   }
 
-  async #begin(session: Session): Promise<void> {
+  async #startReading(session: Session): Promise<void> {
     const { topics, settings } = this.#group;
-    this.#cut();
+    this.#dropConnection();
     const { created } = await session.jsm.streams.info(streamNames(settings.prefix).messages);
-    const readers = topics.flatMap((request) => this.#readers(session, request));
+    const readers = topics.flatMap((request) => this.#createReaders(session, request));
     await Promise.all(readers.map((reader) => reader.declare()));
     if (this.#ownership !== undefined) await declareSlots(session, this.#group);
     if (session.over.aborted || this.#closed !== undefined) return;
     for (const reader of readers) this.#dispatcher.add(reader);
     this.#shared = readers;
     for (const reader of readers) await reader.start();
-    await this.#ownership?.begin(session);
+    await this.#ownership?.start(session);
     this.#streamCreated = created;
   }
 
-  #readers(session: Session, request: TopicRequest): SharedReader[] {
+  #createReaders(session: Session, request: TopicRequest): SharedReader[] {
     const { topic } = request;
-    const retries = this.#reader(session, topic, () => declareRetries(session, this.#group, topic));
+    const retries = this.#createReader(session, topic, () => declareRetries(session, this.#group, topic));
     if (this.#ownership !== undefined) return [retries];
-    return [retries, this.#reader(session, topic, () => declareShared(session, this.#group, request))];
+    return [retries, this.#createReader(session, topic, () => declareShared(session, this.#group, request))];
   }
 
-  #reader(session: Session, topic: string, declare: () => Promise<ConsumerInfo>): SharedReader {
+  #createReader(session: Session, topic: string, declare: () => Promise<ConsumerInfo>): SharedReader {
     return new SharedReader({
       session,
       topic,
       declare,
-      heartbeatMs: heartbeatOf(this.#parts.settings),
-      batch: Math.min(mostAtOnce, this.#parts.subscription.prefetch),
-      arrived: () => this.#dispatcher.pump(),
-      failed: (error) => this.#failed(error),
-      fine: () => (this.#trouble = undefined),
+      heartbeatMs: heartbeatMsFor(this.#parts.settings),
+      batch: Math.min(MAX_CONCURRENT, this.#parts.subscription.prefetch),
+      arrived: () => this.#dispatcher.dispatch(),
+      failed: (error) => this.#recordError(error),
+      fine: () => (this.#lastError = undefined),
     });
   }
 
-  #changed(): void {
-    if (this.#parts.link.session !== this.#session) this.#cut();
-    this.#tending.wake();
+  #onLinkChange(): void {
+    if (this.#parts.link.session !== this.#session) this.#dropConnection();
+    this.#loop.wake();
   }
 
   // What came through a connection that is gone is no longer ours, wherever it is now.
-  #cut(): void {
+  #dropConnection(): void {
     this.#session = undefined;
     for (const reader of this.#shared.splice(0)) {
       void reader.stop();
       this.#dispatcher.remove(reader);
     }
-    this.#ownership?.cut();
+    this.#ownership?.dropConnection();
   }
 
   async #close(): Promise<void> {
@@ -220,13 +220,13 @@ export class Subscriber implements Consumption {
     this.#stopTicking();
     const session = this.#session;
     const ended = (async () => {
-      await this.#tending.stop();
+      await this.#loop.stop();
       await this.#ownership?.leave();
       await Promise.all(this.#shared.map((reader) => reader.close()));
       await session?.nc.flush();
     })();
     await withDeadline(ended, settings.timeoutMs, () => undefined).catch(() => undefined);
-    this.#cut();
+    this.#dropConnection();
     closed(this);
   }
 
@@ -235,23 +235,23 @@ export class Subscriber implements Consumption {
     for (const reader of [...this.#shared, ...this.#partitions]) reader.keepAlive();
   }
 
-  async #retry(msg: JsMsg, topic: string, attempt: number, delayMs: number): Promise<void> {
-    await this.#copies.retry(this.#connected(), msg, topic, attempt, delayMs);
+  async #copyToRetry(msg: JsMsg, topic: string, attempt: number, delayMs: number): Promise<void> {
+    await this.#copies.copyToRetry(this.#requireSession(), msg, topic, attempt, delayMs);
   }
 
-  async #bury(msg: JsMsg, note: DeadLetterNote): Promise<void> {
-    await this.#copies.deadLetter(this.#connected(), msg, note);
+  async #copyToDeadLetters(msg: JsMsg, note: DeadLetterNote): Promise<void> {
+    await this.#copies.copyToDeadLetters(this.#requireSession(), msg, note);
   }
 
-  #connected(): Session {
+  #requireSession(): Session {
     const { link } = this.#parts;
-    if (link.session === undefined) throw unreachable("The connection to NATS is lost.");
+    if (link.session === undefined) throw unreachableError("The connection to NATS is lost.");
     return link.session;
   }
 
-  #failed(error: unknown): void {
+  #recordError(error: unknown): void {
     const { link } = this.#parts;
-    this.#trouble = link.missingStream?.message ?? describeFailure(error);
+    this.#lastError = link.missingStream?.message ?? describeFailure(error);
     if (link.session !== undefined) link.checkStreams(link.session);
   }
 }

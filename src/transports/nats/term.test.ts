@@ -24,7 +24,7 @@ const answer = (err_code: number): Error =>
   new JetStreamApiError({ err_code, code: 503, description: "said by the server" });
 
 /** A session whose server answers each request to delete a consumer with the next of these. */
-function sessionOf(answers: (Error | true)[]): { session: Session; asked: string[] } {
+function fakeSession(answers: (Error | true)[]): { session: Session; asked: string[] } {
   const asked: string[] = [];
   const remove = async (_: string, name: string): Promise<boolean> => {
     asked.push(name);
@@ -49,11 +49,11 @@ test.each([
   ["no responder", new errors.NoRespondersError("$JS.API.CONSUMER.DELETE")],
   ["no answer in time", new errors.TimeoutError()],
 ])("B4: a consumer of a former term that could not be deleted (%s) is deleted later", async (_, failure) => {
-  const { session, asked } = sessionOf([failure]);
+  const { session, asked } = fakeSession([failure]);
   const term = termWith(["former"]);
-  await opener.forget(session, term);
-  await opener.forget(session, term);
-  await opener.forget(session, term);
+  await opener.removeFormer(session, term);
+  await opener.removeFormer(session, term);
+  await opener.removeFormer(session, term);
   expect(asked).toEqual(["former", "former"]);
 });
 
@@ -61,9 +61,9 @@ test.each([
   ["gone already", answer(10_014)],
   ["a missing right", new errors.PermissionViolationError("no", "publish", "s")],
 ])("B4: a consumer is not asked for again after an answer that stays the same (%s)", async (_, failure) => {
-  const { session, asked } = sessionOf([failure]);
+  const { session, asked } = fakeSession([failure]);
   const term = termWith(["former"]);
-  await opener.forget(session, term);
-  await opener.forget(session, term);
+  await opener.removeFormer(session, term);
+  await opener.removeFormer(session, term);
   expect(asked).toEqual(["former"]);
 });

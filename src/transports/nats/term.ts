@@ -1,5 +1,5 @@
 import type { ConsumerInfo } from "@nats-io/jetstream";
-import { beginningOf, findConsumer, heartbeatOf, makeConsumer } from "./consumers.ts";
+import { firstSequence, findConsumer, heartbeatMsFor, createConsumer } from "./consumers.ts";
 import { isWithoutAnswer } from "./failure.ts";
 import { readSlotKey, type Slot } from "./group-state.ts";
 import type { Session } from "./link.ts";
@@ -29,7 +29,7 @@ interface TermOpenerParts {
 }
 
 // Terms that ended before their consumer was made leave gaps.
-const gapsMost = 8;
+const MAX_FORMER_TERMS = 8;
 
 /**
  * Begins terms. The new consumer starts at the first message that the last one has not seen acknowledged, so what a
@@ -44,10 +44,10 @@ export class TermOpener {
 
   async open(session: Session, key: string, slot: Slot, before: Slot): Promise<Term> {
     const { settings, window, valid, arrived, gone } = this.#parts;
-    const former = before.fresh === true ? [] : this.#formerOf(key, slot);
-    const at = Math.max(slot.at, await this.#firstUnsettled(session, former));
-    const info = await this.#consumer(session, key, slot.epoch, at);
-    const from = Math.min(at, beginningOf(info)); // the server may have lost its last messages in a crash
+    const former = before.fresh === true ? [] : this.#formerConsumers(key, slot);
+    const at = Math.max(slot.at, await this.#findFirstUnsettled(session, former));
+    const info = await this.#createConsumer(session, key, slot.epoch, at);
+    const from = Math.min(at, firstSequence(info)); // the server may have lost its last messages in a crash
     const reader = new PartitionReader({
       session,
       topic: readSlotKey(key).topic,
@@ -55,7 +55,7 @@ export class TermOpener {
       at: from,
       settled: slot.done ?? [],
       window,
-      heartbeatMs: heartbeatOf(settings),
+      heartbeatMs: heartbeatMsFor(settings),
       valid,
       arrived,
       gone: () => gone(key),
@@ -67,7 +67,7 @@ export class TermOpener {
    * Deletes the consumers of former terms, once the record knows of this one. A consumer that cannot be deleted during
    * an election stays in `former`, so that the next call deletes it. Never rejects.
    */
-  async forget({ jsm }: Session, term: Term): Promise<void> {
+  async removeFormer({ jsm }: Session, term: Term): Promise<void> {
     const { messages } = streamNames(this.#parts.settings.prefix);
     const names = term.former;
     term.former = [];
@@ -81,17 +81,17 @@ export class TermOpener {
     await Promise.all(names.map(remove));
   }
 
-  #formerOf(key: string, { epoch, base }: Slot): string[] {
+  #formerConsumers(key: string, { epoch, base }: Slot): string[] {
     const { topic, partition } = readSlotKey(key);
     const epochs = new Set([base]);
-    for (let e = epoch - 1; e > base && epochs.size < gapsMost; e--) epochs.add(e);
+    for (let e = epoch - 1; e > base && epochs.size < MAX_FORMER_TERMS; e--) epochs.add(e);
     return [...epochs]
       .filter((e) => e < epoch)
       .sort((a, b) => b - a)
       .map((e) => this.#parts.names.partitionConsumer(topic, partition, e));
   }
 
-  async #firstUnsettled({ jsm }: Session, former: readonly string[]): Promise<number> {
+  async #findFirstUnsettled({ jsm }: Session, former: readonly string[]): Promise<number> {
     const { messages } = streamNames(this.#parts.settings.prefix);
     for (const name of former) {
       const info = await findConsumer(jsm, messages, name);
@@ -100,10 +100,10 @@ export class TermOpener {
     return 1;
   }
 
-  #consumer(session: Session, key: string, epoch: number, at: number): Promise<ConsumerInfo> {
+  #createConsumer(session: Session, key: string, epoch: number, at: number): Promise<ConsumerInfo> {
     const { settings, names, window } = this.#parts;
     const { topic, partition } = readSlotKey(key);
-    return makeConsumer(session, settings, {
+    return createConsumer(session, settings, {
       stream: streamNames(settings.prefix).messages,
       name: names.partitionConsumer(topic, partition, epoch),
       filter: messageSubject(settings.prefix, topic, partition),

@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { groupNames, messageSubject, partitionOf, readConsumerName, streamNames, token } from "./topology.ts";
+import {
+  groupNames,
+  messageSubject,
+  partitionFor,
+  readConsumerName,
+  streamNames,
+  toToken,
+} from "./topology.ts";
 
 test("B4, B6: names are made of the prefix, the topic, the service and the group", () => {
   const names = groupNames("dp", "billing", "orders");
@@ -20,7 +27,7 @@ test.each([
 
 test("B4: whatever a group is called, its words are words of a subject, and differ", () => {
   const groups = ["a.b", "a b", "a*", "a>", "a/b", "ä", "a_b", "a-b", "a=b", "", "😀"];
-  const tokens = groups.map(token);
+  const tokens = groups.map(toToken);
   expect(new Set(tokens).size).toBe(groups.length);
   for (const word of tokens) expect(word).toMatch(/^[A-Za-z0-9_=-]+$/);
 });
@@ -50,8 +57,8 @@ test("B4: a consumer's name tells its group, partition and term; a stranger's te
 });
 
 test("B4: one key has one partition; messages without a key are spread", () => {
-  const keyed = Array.from({ length: 50 }, (_, n) => partitionOf({ key: "k", id: String(n) }, 8));
+  const keyed = Array.from({ length: 50 }, (_, n) => partitionFor({ key: "k", id: String(n) }, 8));
   expect(new Set(keyed).size).toBe(1);
-  const unkeyed = Array.from({ length: 200 }, (_, n) => partitionOf({ key: null, id: String(n) }, 8));
+  const unkeyed = Array.from({ length: 200 }, (_, n) => partitionFor({ key: null, id: String(n) }, 8));
   expect(new Set(unkeyed)).toEqual(new Set([0, 1, 2, 3, 4, 5, 6, 7]));
 });

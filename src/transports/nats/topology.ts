@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { laneOf } from "../../message/index.ts";
+import { laneFor } from "../../message/index.ts";
 
 /** The streams of one prefix. */
 export interface StreamNames {
@@ -22,8 +22,8 @@ export function streamNames(prefix: string): StreamNames {
 }
 
 /** Messages of one key share a partition; those without a key are spread by their id. */
-export function partitionOf(message: { key: string | null; id: string }, partitions: number): number {
-  return laneOf(message.key ?? message.id) % partitions;
+export function partitionFor(message: { key: string | null; id: string }, partitions: number): number {
+  return laneFor(message.key ?? message.id) % partitions;
 }
 
 /** `dp.msg.events.order.created.3`; "*" for all partitions. */
@@ -50,9 +50,9 @@ export interface GroupNames {
 }
 
 export function groupNames(prefix: string, service: string, group: string): GroupNames {
-  const tokens = `${token(service)}.${token(group)}`;
+  const tokens = `${toToken(service)}.${toToken(group)}`;
   const consumer = (topic: string, suffix: string): string =>
-    `${[service, group, topic].map(readable).join("-")}-${digest(service, group, topic)}-${suffix}`;
+    `${[service, group, topic].map(toReadable).join("-")}-${digest(service, group, topic)}-${suffix}`;
   return {
     record: `${prefix}.group.${tokens}`,
     hint: `${prefix}.hint.${tokens}`,
@@ -83,7 +83,7 @@ function topicTokens(topic: string): string {
 }
 
 /** One word of a subject for any text, different for different texts. */
-export function token(name: string): string {
+export function toToken(name: string): string {
   if (name === "") return "=";
   return name.replace(/[^A-Za-z0-9_-]/gu, (letter) =>
     [...Buffer.from(letter)].map((byte) => `=${byte.toString(16).padStart(2, "0")}`).join(""),
@@ -91,7 +91,7 @@ export function token(name: string): string {
 }
 
 // For people; what tells names apart is the digest behind.
-function readable(name: string): string {
+function toReadable(name: string): string {
   return name.replace(/[^A-Za-z0-9_]+/g, "_").slice(0, 50);
 }
 

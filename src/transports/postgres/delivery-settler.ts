@@ -1,20 +1,20 @@
 import {
   LockTolerantSettling,
-  placesOf,
+  rowKeyParams,
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
-  type Settled,
+  type SettleResult,
 } from "../../lanes/index.ts";
 import { random, sleep } from "../../runtime/index.ts";
 import {
   limitLockWait,
-  quotedSchema,
+  quoteSchema,
   SessionHolder,
   SETTLE_LOCK_WAIT_MS,
   settlingPlans,
-  storable,
-  textArray,
+  replaceNul,
+  toArrayLiteral,
   type Database,
 } from "../../storage/index.ts";
 import type { Param, Statement } from "../../storage/index.ts";
@@ -22,7 +22,7 @@ import type { Observer } from "../../telemetry/index.ts";
 import type { RetryOptions } from "../../transport/index.ts";
 import { deliveryStatements } from "./statements.ts";
 
-interface Retried extends RetryOptions {
+interface RetryRequest extends RetryOptions {
   readonly row: LaneRow;
 }
 
@@ -45,75 +45,75 @@ export class DeliverySettler {
   readonly #acking: SessionHolder;
   readonly #retrying: SessionHolder;
   readonly #locks: LockTolerantSettling;
-  readonly #acked: Batch<LaneRow>;
-  readonly #retried: Batch<Retried>;
+  readonly #ackBatch: WorkBatch<LaneRow>;
+  readonly #retryBatch: WorkBatch<RetryRequest>;
   /** How each of these rows is to be retried, for as long as it takes to note that. */
-  readonly #retries = new WeakMap<LaneRow, Retried>();
+  readonly #retries = new WeakMap<LaneRow, RetryRequest>();
 
   constructor(options: DeliverySettlerOptions) {
     const { database, schema, reader } = options;
     this.#reader = reader;
-    this.#sql = deliveryStatements(quotedSchema(schema));
+    this.#sql = deliveryStatements(quoteSchema(schema));
     const careful = { ...settlingPlans, ...limitLockWait(SETTLE_LOCK_WAIT_MS) };
     this.#acking = new SessionHolder(database, "ack", { ...careful, synchronous_commit: "off" });
     this.#retrying = new SessionHolder(database, "retry", careful);
     this.#locks = new LockTolerantSettling({ ...options, table: "queue", probe: this.#retrying });
-    this.#acked = new Batch((rows) => this.#ackAll(rows));
-    this.#retried = new Batch((failures) => this.#retryAll(failures));
+    this.#ackBatch = new WorkBatch((rows) => this.#ackAll(rows));
+    this.#retryBatch = new WorkBatch((failures) => this.#retryAll(failures));
   }
 
   ack(row: LaneRow): Promise<void> {
-    return this.#acked.add(row);
+    return this.#ackBatch.add(row);
   }
 
   retry(row: LaneRow, options: RetryOptions): Promise<void> {
-    return this.#retried.add({ row, ...options });
+    return this.#retryBatch.add({ row, ...options });
   }
 
   async close(): Promise<void> {
     await this.#locks.close();
-    await Promise.all([this.#acked.idle(), this.#retried.idle()]);
+    await Promise.all([this.#ackBatch.waitUntilIdle(), this.#retryBatch.waitUntilIdle()]);
     await Promise.all([this.#acking.close(), this.#retrying.close()]);
   }
 
   async #ackAll(rows: readonly LaneRow[]): Promise<void> {
-    const left = await insist(() => this.#settleAcked(rows));
-    if (left.length > 0) await this.#locks.keepTrying(left, this.#settleAcked);
+    const left = await retryForever(() => this.#writeAcks(rows));
+    if (left.length > 0) await this.#locks.keepTrying(left, this.#writeAcks);
   }
 
-  async #retryAll(failures: readonly Retried[]): Promise<void> {
+  async #retryAll(failures: readonly RetryRequest[]): Promise<void> {
     for (const failure of failures) this.#retries.set(failure.row, failure);
-    const left = await insist(() => this.#settleRetried(failures.map(({ row }) => row)));
-    if (left.length > 0) await this.#locks.keepTrying(left, this.#settleRetried);
+    const left = await retryForever(() => this.#writeRetries(failures.map(({ row }) => row)));
+    if (left.length > 0) await this.#locks.keepTrying(left, this.#writeRetries);
   }
 
-  readonly #settleAcked = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
+  readonly #writeAcks = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
     const { acked, ackedPast } = this.#sql;
-    const settled = await this.#settle(this.#acking, rows, [acked, ackedPast], placesOf);
-    this.#reader.settled(settled.rows, settled.xid);
+    const settled = await this.#settleRows(this.#acking, rows, [acked, ackedPast], rowKeyParams);
+    this.#reader.settle(settled.rows, settled.xid);
     return settled.left;
   };
 
-  readonly #settleRetried = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
+  readonly #writeRetries = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
     const { retried, retriedPast } = this.#sql;
-    const how = (row: LaneRow): Retried | undefined => this.#retries.get(row);
+    const findRetry = (row: LaneRow): RetryRequest | undefined => this.#retries.get(row);
     const params = (own: readonly LaneRow[]): Param[] => [
-      ...placesOf(own),
-      textArray(own.map((row) => how(row)?.delayMs ?? 0)),
-      textArray(own.map((row) => (how(row)?.charged === false ? 0 : 1))),
-      textArray(own.map((row) => storable(how(row)?.error.slice(0, 2_000) ?? ""))),
+      ...rowKeyParams(own),
+      toArrayLiteral(own.map((row) => findRetry(row)?.delayMs ?? 0)),
+      toArrayLiteral(own.map((row) => (findRetry(row)?.charged === false ? 0 : 1))),
+      toArrayLiteral(own.map((row) => replaceNul(findRetry(row)?.error.slice(0, 2_000) ?? ""))),
     ];
-    const settled = await this.#settle(this.#retrying, rows, [retried, retriedPast], params);
-    for (const row of settled.rows) this.#reader.back([row], how(row)?.delayMs ?? 0);
+    const settled = await this.#settleRows(this.#retrying, rows, [retried, retriedPast], params);
+    for (const row of settled.rows) this.#reader.putBack([row], findRetry(row)?.delayMs ?? 0);
     return settled.left;
   };
 
-  #settle(
+  #settleRows(
     holder: SessionHolder,
     rows: readonly LaneRow[],
     [plain, past]: readonly [Statement, Statement],
     params: (rows: readonly LaneRow[]) => Param[],
-  ): Promise<Settled> {
+  ): Promise<SettleResult> {
     return this.#locks.settle(holder, rows, {
       plain: (own) => ({ statement: plain, params: params(own) }),
       past: (own) => ({ statement: past, params: params(own) }),
@@ -121,7 +121,7 @@ export class DeliverySettler {
   }
 }
 
-async function insist<T>(work: () => Promise<T>): Promise<T> {
+async function retryForever<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work();
@@ -132,7 +132,7 @@ async function insist<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /** Gathers what arrives while the last lot is being worked on. */
-class Batch<T> {
+class WorkBatch<T> {
   readonly #work: (items: readonly T[]) => Promise<void>;
   #waiting: T[] = [];
   #next: Promise<void> | undefined;
@@ -155,7 +155,7 @@ class Batch<T> {
     return this.#next;
   }
 
-  async idle(): Promise<void> {
+  async waitUntilIdle(): Promise<void> {
     while (this.#next !== undefined) await this.#next.catch(() => undefined);
     await this.#running;
   }

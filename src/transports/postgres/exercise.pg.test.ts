@@ -15,7 +15,7 @@ async function make(leaseMs: number) {
   const another = async () => {
     const database = new ScriptedDatabase(pgDatabase(pool));
     const transport = postgres({ pollInterval: 50 });
-    transport.settleIn({
+    transport.attach({
       database,
       schema: "sagabox",
       channel: "c",
@@ -41,14 +41,14 @@ async function make(leaseMs: number) {
 }
 
 const { capabilities } = postgres();
-const named = (name: string, run: () => Promise<void>): void => test(caseTitle(name, "B5"), run);
+const runNamed = (name: string, run: () => Promise<void>): void => test(caseTitle(name, "B5"), run);
 
 const skip = {
   "groups of two services that have the same name each get a copy": "tables belong to one service",
 };
 
 // With a lease longer than any case waits, whatever arrives was given back and did not just run out.
-const skipped = exerciseTransport({ test: named }, () => make(60_000), {
+const skipped = exerciseTransport({ test: runNamed }, () => make(60_000), {
   capabilities,
   offers: ["cutConnections"],
   skip,
@@ -57,7 +57,8 @@ const skipped = exerciseTransport({ test: named }, () => make(60_000), {
 exerciseTransport(
   {
     test: (name, run) =>
-      skipped.some((left) => left.name === name && left.reason.startsWith("no process")) && named(name, run),
+      skipped.some((left) => left.name === name && left.reason.startsWith("no process")) &&
+      runNamed(name, run),
   },
   () => make(1_000),
   { capabilities, offers: ["abandon"] },

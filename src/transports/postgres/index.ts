@@ -3,5 +3,5 @@
 // When the outbox is in the same database, the hop from outbox to queue is one transaction.
 export { postgres, PostgresTransport } from "./postgres-transport.ts";
 export { retireGroup, type RetiredGroup } from "./retire-group.ts";
-export type { Parked, ParkingLot } from "./parking-lot.ts";
+export type { ParkedMessage, ParkedKeys } from "./parked-keys.ts";
 export type { PostgresTransportOptions } from "./options.ts";

@@ -1,7 +1,7 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { laneSettings, WakeUp } from "../../lanes/index.ts";
 import type { Message } from "../../message/index.ts";
-import { assertMigrated, quotedSchema } from "../../storage/index.ts";
+import { assertMigrated, quoteSchema } from "../../storage/index.ts";
 import type {
   Capabilities,
   Consumption,
@@ -18,7 +18,7 @@ import {
   type PostgresTransportOptions,
   type PostgresTransportSettings,
 } from "./options.ts";
-import { ParkingLot } from "./parking-lot.ts";
+import { ParkedKeys } from "./parked-keys.ts";
 import { publishToQueue } from "./publisher.ts";
 import { hopStatements } from "./statements.ts";
 import { Subscriber } from "./subscriber.ts";
@@ -51,33 +51,33 @@ export class PostgresTransport implements LocalTransport {
     this.#settings = settings;
   }
 
-  settleIn(home: HomeDatabase): LocalHop {
+  attach(home: HomeDatabase): LocalHop {
     this.#home = home;
     const { database, channel, schema } = home;
-    const wakeUp = new WakeUp({ database, channel, local: (lanes) => this.#tellSubscribers(lanes) });
+    const wakeUp = new WakeUp({ database, channel, local: (lanes) => this.#hintSubscribers(lanes) });
     this.#wakeUp = wakeUp;
-    return { ...hopStatements(quotedSchema(schema)), wake: (lanes) => wakeUp.now(lanes) };
+    return { ...hopStatements(quoteSchema(schema)), wake: (lanes) => wakeUp.notifyNow(lanes) };
   }
 
   async open(): Promise<void> {
-    const { database, schema } = this.#lent();
+    const { database, schema } = this.#requireHome();
     await assertMigrated(database, schema);
     this.#closed = false;
   }
 
   async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
-    if (this.#closed) return batch.map(() => ({ kind: "unreachable", error: closed() }));
-    const writing = publishToQueue(this.#lent(), batch).then(({ outcomes, woken }) => {
+    if (this.#closed) return batch.map(() => ({ kind: "unreachable", error: closedError() }));
+    const writing = publishToQueue(this.#requireHome(), batch).then(({ outcomes, woken }) => {
       this.#writing.delete(writing);
-      if (woken.length > 0) this.#wakeUp?.now(woken);
+      if (woken.length > 0) this.#wakeUp?.notifyNow(woken);
       return outcomes;
     });
     this.#writing.add(writing);
-    return orUnknown(writing, batch.length, signal);
+    return unknownOnAbort(writing, batch.length, signal);
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
-    const { database, schema, leaseMs, observer } = this.#lent();
+    const { database, schema, leaseMs, observer } = this.#requireHome();
     const { id, begun } = await subscribeGroup(database, schema, subscription.group, subscription.topics);
     const subscriber = new Subscriber({
       database,
@@ -103,10 +103,10 @@ export class PostgresTransport implements LocalTransport {
   }
 
   /** Where the group keeps what a broker must not hold up. The group is made if it is new. */
-  async parkingLot(group: string): Promise<ParkingLot> {
-    const home = this.#lent();
+  async openParkedKeys(group: string): Promise<ParkedKeys> {
+    const home = this.#requireHome();
     const { id } = await subscribeGroup(home.database, home.schema, group, []);
-    return new ParkingLot(home, id, (lanes) => this.#wakeUp?.now(lanes));
+    return new ParkedKeys(home, id, (lanes) => this.#wakeUp?.notifyNow(lanes));
   }
 
   hint(lanes: readonly number[] | undefined, changed = false): void {
@@ -124,13 +124,13 @@ export class PostgresTransport implements LocalTransport {
     this.#subscribers.clear();
   }
 
-  #tellSubscribers(lanes: readonly number[]): boolean {
+  #hintSubscribers(lanes: readonly number[]): boolean {
     const left = new Set(lanes);
     for (const subscriber of this.#subscribers) for (const lane of subscriber.hint(lanes)) left.delete(lane);
     return left.size === 0;
   }
 
-  #lent(): HomeDatabase {
+  #requireHome(): HomeDatabase {
     if (this.#home !== undefined) return this.#home;
     throw new SagaboxError(
       "TRANSPORT_UNREACHABLE",
@@ -140,7 +140,7 @@ export class PostgresTransport implements LocalTransport {
 }
 
 // When the sender gives up, nobody knows what the server makes of the statement.
-function orUnknown(
+function unknownOnAbort(
   writing: Promise<readonly PublishOutcome[]>,
   count: number,
   signal: AbortSignal,
@@ -154,7 +154,7 @@ function orUnknown(
   });
 }
 
-function closed(): SagaboxError {
+function closedError(): SagaboxError {
   return new SagaboxError("TRANSPORT_UNREACHABLE", "The Postgres transport is closed.");
 }
 

@@ -1,6 +1,6 @@
 import { toError } from "../../errors/index.ts";
-import { laneOf, streamOf, type Message } from "../../message/index.ts";
-import { quotedSchema, sqlState, textArray } from "../../storage/index.ts";
+import { laneFor, streamFor, type Message } from "../../message/index.ts";
+import { quoteSchema, sqlState, toArrayLiteral } from "../../storage/index.ts";
 import type { HomeDatabase, PublishOutcome } from "../../transport/index.ts";
 import { queueStatements } from "./statements.ts";
 
@@ -11,46 +11,47 @@ export async function publishToQueue(
 ): Promise<{ outcomes: PublishOutcome[]; woken: number[] }> {
   if (batch.length === 0) return { outcomes: [], woken: [] };
   try {
-    const { publish } = queueStatements(quotedSchema(schema));
+    const { publish } = queueStatements(quoteSchema(schema));
     const { rows } = await database.run<{ lane: number }>(publish, messageParams(batch));
     const woken = [...new Set(rows.map((row) => row.lane))];
     return { outcomes: batch.map(() => ({ kind: "published" })), woken };
   } catch (thrown) {
-    const outcome = outcomeOf(thrown);
+    const outcome = toFailedOutcome(thrown);
     return { outcomes: batch.map(() => outcome), woken: [] };
   }
 }
 
 /** The messages as the first parameters of a statement that stores them. */
 export function messageParams(batch: readonly Message[]): string[] {
-  const list = (pick: (message: Message) => string | number | null): string => textArray(batch.map(pick));
+  const toColumn = (pick: (message: Message) => string | number | null): string =>
+    toArrayLiteral(batch.map(pick));
   return [
-    list((message) => message.id),
-    list((message) => laneOf(message.key ?? message.id)),
-    list((message) => (message.key === null ? null : streamOf(message.topic, message.key))),
-    list((message) => message.kind),
-    list((message) => message.type),
-    list((message) => message.schemaVersion),
-    list((message) => message.topic),
-    list((message) => message.key),
-    list((message) => message.aggregateType),
-    list((message) => message.aggregateId),
-    list((message) => message.sagaId),
-    list((message) => message.correlationId),
-    list((message) => message.causationId),
-    list((message) => message.traceparent),
-    list((message) => message.source),
-    list((message) => message.target),
-    list((message) => message.priority),
-    list((message) => JSON.stringify(message.headers)),
-    list((message) => message.data),
-    list((message) => message.writtenAt),
-    list((message) => message.expiresAt),
+    toColumn((message) => message.id),
+    toColumn((message) => laneFor(message.key ?? message.id)),
+    toColumn((message) => (message.key === null ? null : streamFor(message.topic, message.key))),
+    toColumn((message) => message.kind),
+    toColumn((message) => message.type),
+    toColumn((message) => message.schemaVersion),
+    toColumn((message) => message.topic),
+    toColumn((message) => message.key),
+    toColumn((message) => message.aggregateType),
+    toColumn((message) => message.aggregateId),
+    toColumn((message) => message.sagaId),
+    toColumn((message) => message.correlationId),
+    toColumn((message) => message.causationId),
+    toColumn((message) => message.traceparent),
+    toColumn((message) => message.source),
+    toColumn((message) => message.target),
+    toColumn((message) => message.priority),
+    toColumn((message) => JSON.stringify(message.headers)),
+    toColumn((message) => message.data),
+    toColumn((message) => message.writtenAt),
+    toColumn((message) => message.expiresAt),
   ];
 }
 
 // An answer with an SQLSTATE says that nothing was written; silence says nothing.
-function outcomeOf(thrown: unknown): PublishOutcome {
+function toFailedOutcome(thrown: unknown): PublishOutcome {
   const error = toError(thrown);
   const state = sqlState(thrown);
   if (state === undefined) return { kind: "unknown", error };

@@ -4,16 +4,16 @@ import type { Message } from "../../message/index.ts";
 import type { Statement } from "../../storage/index.ts";
 import type { AckWith, Delivery, RetryOptions } from "../../transport/index.ts";
 
-interface Ways {
+interface DeliveryCallbacks {
   readonly ackInside: Statement;
   readonly ackInsideAll: Statement;
   ack(): Promise<void>;
   retry(options: RetryOptions): Promise<void>;
-  acked(): void;
+  onAcked(): void;
   release(): void;
   /** However it was settled: it no longer counts against the prefetch. */
-  closed(): void;
-  lost(): boolean;
+  onClosed(): void;
+  isLost(): boolean;
 }
 
 /** A row of the queue in a consumer's hands. */
@@ -21,13 +21,13 @@ export class QueueDelivery implements Delivery {
   readonly attempt: number;
   readonly orderKey: string | null;
   readonly #row: LaneRow;
-  readonly #ways: Ways;
+  readonly #callbacks: DeliveryCallbacks;
   readonly #abort = new AbortController();
   #settled = false;
 
-  constructor(row: LaneRow, ordered: boolean, ways: Ways) {
+  constructor(row: LaneRow, ordered: boolean, ways: DeliveryCallbacks) {
     this.#row = row;
-    this.#ways = ways;
+    this.#callbacks = ways;
     this.attempt = row.attempts + 1;
     this.orderKey = ordered ? row.stream : null;
   }
@@ -46,45 +46,45 @@ export class QueueDelivery implements Delivery {
   }
 
   get signal(): AbortSignal {
-    if (this.#ways.lost()) this.#abort.abort();
+    if (this.#callbacks.isLost()) this.#abort.abort();
     return this.#abort.signal;
   }
 
   async ack(): Promise<void> {
-    if (!this.#settle()) return;
-    await this.#ways.ack().finally(() => this.#ways.closed());
+    if (!this.#markSettled()) return;
+    await this.#callbacks.ack().finally(() => this.#callbacks.onClosed());
   }
 
   get ackWith(): AckWith {
     const { lane, seq, messageId } = this.#row;
-    const { ackInside, ackInsideAll } = this.#ways;
+    const { ackInside, ackInsideAll } = this.#callbacks;
     return { statement: ackInside, params: [lane, String(seq), messageId], together: ackInsideAll };
   }
 
-  readonly acked = (): void => {
-    if (!this.#settle()) return;
-    this.#ways.acked();
-    this.#ways.closed();
+  readonly confirmAck = (): void => {
+    if (!this.#markSettled()) return;
+    this.#callbacks.onAcked();
+    this.#callbacks.onClosed();
   };
 
   async retry(options: RetryOptions): Promise<void> {
-    if (!this.#settle()) return;
-    await this.#ways.retry(options).finally(() => this.#ways.closed());
+    if (!this.#markSettled()) return;
+    await this.#callbacks.retry(options).finally(() => this.#callbacks.onClosed());
   }
 
   async release(): Promise<void> {
-    if (!this.#settle()) return;
-    this.#ways.release();
-    this.#ways.closed();
+    if (!this.#markSettled()) return;
+    this.#callbacks.release();
+    this.#callbacks.onClosed();
   }
 
   /** Another member has it now. Nobody settles it here any more, so this is the end that gives its place free. */
-  lose(): void {
+  abandon(): void {
     this.#abort.abort();
-    if (this.#settle()) this.#ways.closed();
+    if (this.#markSettled()) this.#callbacks.onClosed();
   }
 
-  #settle(): boolean {
+  #markSettled(): boolean {
     if (this.#settled) return false;
     this.#settled = true;
     return true;

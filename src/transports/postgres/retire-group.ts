@@ -1,5 +1,5 @@
-import { quotedSchema, type OwnedTransaction } from "../../storage/index.ts";
-import { keepHopsOut } from "./keep-hops-out.ts";
+import { quoteSchema, type OwnedTransaction } from "../../storage/index.ts";
+import { blockLocalHops } from "./block-local-hops.ts";
 import { subscribeStatements } from "./subscribe-statements.ts";
 
 /** How much of a group was taken away. */
@@ -18,10 +18,10 @@ export async function retireGroup(
   schema: string,
   group: number,
 ): Promise<RetiredGroup | undefined> {
-  const sql = subscribeStatements(quotedSchema(schema));
+  const sql = subscribeStatements(quoteSchema(schema));
   const [most] = (await tx.run<RetiredGroup>(sql.retire, [group])).rows;
   if (most === undefined) return undefined;
-  await keepHopsOut(tx, sql);
+  await blockLocalHops(tx, sql);
   const [rest] = (await tx.run<RetiredGroup>(sql.retire, [group])).rows;
   if (rest === undefined) return undefined;
   return {

@@ -8,11 +8,11 @@ import {
   sameRow,
   sameStream,
 } from "../../lanes/index.ts";
-import { SETTLE_LOCK_WAIT_MS, statement } from "../../storage/index.ts";
+import { SETTLE_LOCK_WAIT_MS, defineStatement } from "../../storage/index.ts";
 
 // Sorted after the join, and only then numbered: a join may turn the order of its input round.
 /** One delivery per subscribed group from the rows in `gone`, in their order; a group's lanes mirror the outbox's. */
-function fanOut(schema: string): string {
+function fanOutSql(schema: string): string {
   return `copied as (
          insert into ${schema}.queue
                 (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at)
@@ -27,7 +27,7 @@ function fanOut(schema: string): string {
        )`;
 }
 
-function receipts(schema: string, relay: string): string {
+function receiptsSql(schema: string, relay: string): string {
   return `noted as (
          insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on, again_seqs, again_ids)
          select lane, min(seq), max(seq), array_agg(seq order by seq), ${relay}::text, clock_timestamp(),
@@ -37,59 +37,59 @@ function receipts(schema: string, relay: string): string {
        )`;
 }
 
-const GONE = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
+const SETTLED_COLUMNS = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
                 row.max_attempts, row.expires_at, row.again`;
-const WOKEN = "(select coalesce(array_agg(distinct lane), '{}') from copied) as woken";
+const WOKEN_COLUMN = "(select coalesce(array_agg(distinct lane), '{}') from copied) as woken";
 
 /** The hop from outbox to queue: the delete takes the writer's transaction number, then the deliveries draw theirs. */
 export function hopStatements(schema: string) {
   const settled = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
   const leased = "unnest($1::text::integer[], $2::text::bigint[], $3::text::text[])";
   return {
-    settle: statement(
+    settle: defineStatement(
       "sagabox.queue.hop",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.outbox as row
           using unnest($4::text::integer[], $5::text::bigint[], $6::text::text[]) as done (lane, seq, id)
           where ${sameRow("done")} and ${FENCED}
-         returning ${GONE}
-       ), ${fanOut(schema)}, ${receipts(schema, "$7")}
-       select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN}`,
+         returning ${SETTLED_COLUMNS}
+       ), ${fanOutSql(schema)}, ${receiptsSql(schema, "$7")}
+       select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN_COLUMN}`,
     ),
-    settlePast: statement(
+    settlePast: defineStatement(
       "sagabox.queue.hop_past_locks",
       `with ${pastLocks(schema, "outbox", settled, { keepOrder: true })}, gone as (
          delete from ${schema}.outbox as row using going
           where row.lane = going.lane and row.seq = going.seq
-         returning ${GONE}
-       ), ${fanOut(schema)}, ${receipts(schema, "$7")}
-       select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN},
+         returning ${SETTLED_COLUMNS}
+       ), ${fanOutSql(schema)}, ${receiptsSql(schema, "$7")}
+       select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned, ${WOKEN_COLUMN},
               ${LEFT_OUT}`,
     ),
-    settleLeasedPast: statement(
+    settleLeasedPast: defineStatement(
       "sagabox.queue.hop_leased_past_locks",
       `with ${freeRows(schema, "outbox", leased, { keepOrder: true })}, gone as (
          delete from ${schema}.outbox as row using going
           where row.lane = going.lane and row.seq = going.seq
-         returning ${GONE}
-       ), ${fanOut(schema)}, ${receipts(schema, "$4")}
-       select ${WOKEN}, ${leftRows()}`,
+         returning ${SETTLED_COLUMNS}
+       ), ${fanOutSql(schema)}, ${receiptsSql(schema, "$4")}
+       select ${WOKEN_COLUMN}, ${leftRows()}`,
     ),
-    settleLeased: statement(
+    settleLeased: defineStatement(
       "sagabox.queue.hop_leased",
       `with gone as (
          delete from ${schema}.outbox as row
           using unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
           where ${sameRow("done")}
-         returning ${GONE}
-       ), ${fanOut(schema)}, ${receipts(schema, "$4")}
-       select ${WOKEN}`,
+         returning ${SETTLED_COLUMNS}
+       ), ${fanOutSql(schema)}, ${receiptsSql(schema, "$4")}
+       select ${WOKEN_COLUMN}`,
     ),
   };
 }
 
 /** Messages that come as parameters 1 to 21, kept in the history; the transaction's number is drawn before any place. */
-function givenMessages(schema: string): string {
+function givenMessagesSql(schema: string): string {
   return `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), given as materialized (
          select listed.*, (moment.at at time zone 'utc')::date as written_on
            from moment,
@@ -118,9 +118,9 @@ function givenMessages(schema: string): string {
 export function queueStatements(schema: string) {
   return {
     // For publishers without an outbox of their own in this database: the message comes along.
-    publish: statement(
+    publish: defineStatement(
       "sagabox.queue.publish",
-      `with ${givenMessages(schema)}
+      `with ${givenMessagesSql(schema)}
        insert into ${schema}.queue
               (lane, seq, stream, topic, type, message_id, written_on, priority, due_at, expires_at)
        select lane, nextval('${schema}.queue_seq'), stream, topic, type, id, written_on, priority, clock_timestamp(), expires_at
@@ -133,9 +133,9 @@ export function queueStatements(schema: string) {
     ),
     // For one group alone, with what is known of its failures. A second copy of what waits there already is let go. As a
     // subquery that returns a value, the lookup cannot become a join that reads the whole queue.
-    park: statement(
+    park: defineStatement(
       "sagabox.queue.park",
-      `with ${givenMessages(schema)}
+      `with ${givenMessagesSql(schema)}
        insert into ${schema}.queue
               (lane, seq, stream, topic, type, message_id, written_on, priority, attempts, last_error, due_at, expires_at)
        select lane, nextval('${schema}.queue_seq'), stream, topic, type, id, written_on, 5, attempts, error,
@@ -152,7 +152,7 @@ export function queueStatements(schema: string) {
                 order by given.turn) as sorted
        returning lane`,
     ),
-    parked: statement(
+    parked: defineStatement(
       "sagabox.queue.parked",
       `select asked.stream::text as stream
          from unnest($2::text::integer[], $3::text::bigint[]) as asked (lane, stream)
@@ -171,7 +171,7 @@ const LIMIT_LOCK_WAIT = `(select set_config('lock_timeout', '${SETTLE_LOCK_WAIT_
 export function deliveryStatements(schema: string) {
   const answer = `select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned`;
   const settled = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
-  const retrying = (condition: string): string => `kept as (
+  const retrySql = (condition: string): string => `kept as (
          update ${schema}.queue as row
             set attempts = row.attempts + failure.charge, last_error = failure.error,
                 due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
@@ -181,7 +181,7 @@ export function deliveryStatements(schema: string) {
           where ${sameRow("failure")} and ${condition}
        )`;
   return {
-    acked: statement(
+    acked: defineStatement(
       "sagabox.queue.acked",
       `with ${ownedLanes(schema)}, gone as (
          delete from ${schema}.queue as row
@@ -190,7 +190,7 @@ export function deliveryStatements(schema: string) {
        )
        ${answer}`,
     ),
-    ackInside: statement(
+    ackInside: defineStatement(
       "sagabox.queue.ack_inside",
       // A delivery that is gone belonged to somebody else by now: the division fails the whole transaction.
       `with gone as (
@@ -201,7 +201,7 @@ export function deliveryStatements(schema: string) {
        select 1 / count(*) as acked from gone`,
     ),
     // Each is looked up by itself, whatever the server thinks of the size of the table; one that is gone fails them all.
-    ackInsideAll: statement(
+    ackInsideAll: defineStatement(
       "sagabox.queue.ack_inside_all",
       `with gone as (
          delete from ${schema}.queue
@@ -215,7 +215,7 @@ export function deliveryStatements(schema: string) {
        )
        select 1 / (count(*) = cardinality($1::text::integer[]))::integer as acked from gone`,
     ),
-    ackedPast: statement(
+    ackedPast: defineStatement(
       "sagabox.queue.acked_past_locks",
       `with ${pastLocks(schema, "queue", settled)}, gone as (
          delete from ${schema}.queue as row using going
@@ -223,11 +223,14 @@ export function deliveryStatements(schema: string) {
        )
        ${answer}, ${LEFT_OUT}`,
     ),
-    retried: statement("sagabox.queue.retried", `with ${ownedLanes(schema)}, ${retrying(FENCED)} ${answer}`),
-    retriedPast: statement(
+    retried: defineStatement(
+      "sagabox.queue.retried",
+      `with ${ownedLanes(schema)}, ${retrySql(FENCED)} ${answer}`,
+    ),
+    retriedPast: defineStatement(
       "sagabox.queue.retried_past_locks",
       `with ${pastLocks(schema, "queue", settled)},
-            ${retrying("(row.lane, row.seq) in (select lane, seq from going)")}
+            ${retrySql("(row.lane, row.seq) in (select lane, seq from going)")}
        ${answer}, ${LEFT_OUT}`,
     ),
   };

@@ -1,15 +1,15 @@
-import { statement } from "../../storage/index.ts";
+import { defineStatement } from "../../storage/index.ts";
 
 const COLUMNS =
   "(lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at)";
-const NARROW = `message.id, message.lane, message.stream, message.topic, message.type, message.written_on, message.priority,
+const NARROW_COLUMNS = `message.id, message.lane, message.stream, message.topic, message.type, message.written_on, message.priority,
                 message.max_attempts, message.expires_at, message.seq, message.written_at`;
-const MOMENT = "moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)";
+const MOMENT_CTE = "moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)";
 
 /** Making consumer groups and their subscriptions, and taking them away. `schema` is quoted already. */
 export function subscribeStatements(schema: string) {
   // In the order of the outbox. What others put here without one has no number and comes first, by its time.
-  const copy = (from: string) => `insert into ${schema}.queue ${COLUMNS}
+  const copySql = (from: string) => `insert into ${schema}.queue ${COLUMNS}
        select $2::integer * 256 + past.lane, nextval('${schema}.queue_seq'), past.stream, past.topic, past.type, past.id,
               past.written_on, past.priority, past.max_attempts, moment.at, past.expires_at
          from moment, (
@@ -21,54 +21,54 @@ export function subscribeStatements(schema: string) {
   const ofTopic = `message.topic = $1::text and message.written_at >= $3::text::timestamptz
               and message.written_on >= ($3::text::timestamptz at time zone 'utc')::date - 1`;
   return {
-    createGroup: statement(
+    createGroup: defineStatement(
       "sagabox.queue.create_group",
       `insert into ${schema}.consumer_group (name) values ($1::text) on conflict (name) do nothing`,
     ),
-    findGroup: statement(
+    findGroup: defineStatement(
       "sagabox.queue.find_group",
       `select id from ${schema}.consumer_group where name = $1::text`,
     ),
-    createLanes: statement(
+    createLanes: defineStatement(
       "sagabox.queue.create_lanes",
       `insert into ${schema}.relay_lane (lane, scope)
        select $1::integer * 256 + n, $1::integer from generate_series(0, 255) as n
        on conflict do nothing`,
     ),
-    standing: statement(
+    standing: defineStatement(
       "sagabox.queue.standing",
       `select coalesce(bool_or(group_id = $2::integer), false) as present, count(*) > 0 as claimed,
               (select to_char(retired_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
                  from ${schema}.retired_subscription where topic = $1::text) as retired_at
          from ${schema}.subscription where topic = $1::text`,
     ),
-    subscribe: statement(
+    subscribe: defineStatement(
       "sagabox.queue.subscribe",
       `insert into ${schema}.subscription (topic, group_id) values ($1::text, $2::integer)
        on conflict do nothing
        returning (select count(*)::integer from ${schema}.subscription where topic = $1::text) as others`,
     ),
     // One looks through the history at a time: the transaction of another would be a writer that does not end.
-    inTurn: statement(
+    inTurn: defineStatement(
       "sagabox.queue.in_turn",
       `select pg_advisory_xact_lock(hashtextextended('sagabox.subscribe.' || $1::text, 0))`,
     ),
     // Whoever draws a transaction number from here on writes under this day or a later one; a day for clocks that are set.
-    horizon: statement(
+    horizon: defineStatement(
       "sagabox.queue.horizon",
       `select pg_snapshot_xmax(pg_current_snapshot())::text as xid,
               ((clock_timestamp() at time zone 'utc')::date - 1)::text as day`,
     ),
-    passed: statement(
+    passed: defineStatement(
       "sagabox.queue.passed",
       `select pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8 as passed`,
     ),
     // Everything of the topic since that time which has left the outbox, in its order; what is still there will come by
     // itself. Answers what is still there from before the day, dead letters of the outbox included.
-    copyPast: statement(
+    copyPast: defineStatement(
       "sagabox.queue.copy_past",
-      `with ${MOMENT}, message as materialized (
-         select ${NARROW},
+      `with ${MOMENT_CTE}, message as materialized (
+         select ${NARROW_COLUMNS},
                 outbox.seq is not null or dead.message_id is not null as stays
            from ${schema}.message
            left join ${schema}.outbox on outbox.lane = message.lane and outbox.seq = message.seq
@@ -76,17 +76,17 @@ export function subscribeStatements(schema: string) {
                        where origin = 'outbox' and closed_at is null) as dead on dead.message_id = message.id
           where ${ofTopic}
        ), copied as (
-         ${copy("select message.* from message where not message.stays")}
+         ${copySql("select message.* from message where not message.stays")}
        )
        select coalesce(array_agg(id), '{}') as stayed from message where stays and written_on < $4::text::date`,
     ),
     // The same for what has left since, while no hop is under way: written on that day or later, or known to have stayed.
-    copyRest: statement(
+    copyRest: defineStatement(
       "sagabox.queue.copy_rest",
-      `with ${MOMENT}, message as materialized (
-         select ${NARROW} from ${schema}.message where ${ofTopic} and message.written_on >= $4::text::date
+      `with ${MOMENT_CTE}, message as materialized (
+         select ${NARROW_COLUMNS} from ${schema}.message where ${ofTopic} and message.written_on >= $4::text::date
          union all
-         select ${NARROW} from ${schema}.message
+         select ${NARROW_COLUMNS} from ${schema}.message
           where message.id = any($5::text::text[]) and ${ofTopic} and message.written_on < $4::text::date
        ), missing as materialized (
          select id from message
@@ -94,7 +94,7 @@ export function subscribeStatements(schema: string) {
          select queue.message_id from ${schema}.queue
           where queue.lane >= $2::integer * 256 and queue.lane < ($2::integer + 1) * 256 and queue.topic = $1::text
        )
-       ${copy(`select message.*
+       ${copySql(`select message.*
              from message
             where message.id in (select id from missing)
               and not exists (select 1 from ${schema}.outbox
@@ -104,18 +104,21 @@ export function subscribeStatements(schema: string) {
     ),
     // Waits for every hop that is under way and keeps new ones out, so that none falls between copy and subscription. All
     // hops wait behind it, so it does not wait for long itself: a dump holds the table for as long as it runs.
-    lockSubscriptions: statement("sagabox.queue.lock_subscriptions", `select ${schema}.lock_subscriptions()`),
+    lockSubscriptions: defineStatement(
+      "sagabox.queue.lock_subscriptions",
+      `select ${schema}.lock_subscriptions()`,
+    ),
     // Answers no row while a member of the group lives.
-    retire: statement(
+    retire: defineStatement(
       "sagabox.queue.retire",
       `select subscriptions, deliveries from ${schema}.retire_consumer($1::integer)`,
     ),
-    patience: statement(
+    patience: defineStatement(
       "sagabox.queue.patience",
       "select set_config('lock_timeout', $1::integer::text || 'ms', true)",
     ),
-    mark: statement("sagabox.queue.mark", "savepoint before_lock"),
-    backToMark: statement("sagabox.queue.back_to_mark", "rollback to savepoint before_lock"),
+    mark: defineStatement("sagabox.queue.mark", "savepoint before_lock"),
+    backToMark: defineStatement("sagabox.queue.back_to_mark", "rollback to savepoint before_lock"),
   };
 }
 

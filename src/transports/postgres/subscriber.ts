@@ -10,7 +10,7 @@ import { Loop, systemClock } from "../../runtime/index.ts";
 import {
   LEASE_LOCK_WAIT_MS,
   limitLockWait,
-  quotedSchema,
+  quoteSchema,
   SessionHolder,
   steadyPlans,
   type Database,
@@ -34,7 +34,7 @@ export interface SubscriberOptions {
 
 const FIRST_POLL_MS = 25;
 /** A low priority rises by one for each of these that it has waited. */
-const AGEING_MS = 10_000;
+const PRIORITY_AGEING_MS = 10_000;
 
 /** One member of a consumer group: reads the deliveries of the lanes it owns and hands them out, a few at a time. */
 export class Subscriber implements Consumption {
@@ -42,24 +42,24 @@ export class Subscriber implements Consumption {
   readonly #ownership: LaneOwnership;
   readonly #reader: LaneReader;
   readonly #settler: DeliverySettler;
-  readonly #reading: SessionHolder;
+  readonly #isReading: SessionHolder;
   readonly #loop: Loop;
   readonly #open = new Map<number, QueueDelivery>();
   readonly #sql: ReturnType<typeof deliveryStatements>;
   #idleMs = FIRST_POLL_MS;
   #sweepAtMs = 0;
-  #trouble: string | undefined;
+  #lastError: string | undefined;
 
   constructor(options: SubscriberOptions) {
     const { database, schema, group, subscription, lanes, observer } = options;
     this.#options = options;
-    this.#reading = new SessionHolder(database, `consume ${subscription.group}`, {
+    this.#isReading = new SessionHolder(database, `consume ${subscription.group}`, {
       ...steadyPlans,
       ...limitLockWait(LEASE_LOCK_WAIT_MS),
     });
     this.#ownership = new LaneOwnership({
       database,
-      session: () => this.#reading.get(),
+      session: () => this.#isReading.get(),
       schema,
       scope: group,
       scopeName: subscription.group,
@@ -72,10 +72,10 @@ export class Subscriber implements Consumption {
       table: "queue",
       messages: true,
       ownership: this.#ownership,
-      ageingMs: AGEING_MS,
+      ageingMs: PRIORITY_AGEING_MS,
       onIdle: () => this.#ownership.wake(),
     });
-    this.#ownership.attach(this.#laneWorker());
+    this.#ownership.attach(this.#createLaneWorker());
     this.#settler = new DeliverySettler({
       database,
       schema,
@@ -83,10 +83,10 @@ export class Subscriber implements Consumption {
       reader: this.#reader,
       observer,
     });
-    this.#sql = deliveryStatements(quotedSchema(schema));
+    this.#sql = deliveryStatements(quoteSchema(schema));
     this.#loop = new Loop({
       step: () => this.#step(),
-      onError: (error) => this.#troubled(error),
+      onError: (error) => this.#recordError(error),
       maxBackoffMs: 2_000,
     });
   }
@@ -123,11 +123,11 @@ export class Subscriber implements Consumption {
     await this.#settler.close();
     await this.#ownership.stop();
     await this.#settler.close(); // what was settled in between opened a connection; from here on nothing has a claim
-    await this.#reading.close();
+    await this.#isReading.close();
   }
 
   health(): { readonly ok: boolean; readonly detail?: string } {
-    if (this.#trouble !== undefined) return { ok: false, detail: this.#trouble };
+    if (this.#lastError !== undefined) return { ok: false, detail: this.#lastError };
     return this.#ownership.remainingMs() > 0 ? { ok: true } : { ok: false, detail: "no lease yet" };
   }
 
@@ -137,17 +137,17 @@ export class Subscriber implements Consumption {
     // Half a prefetch at a time: one read per settled delivery would cost more than the delivery. Settling wakes us.
     if (room < prefetch / 2 && this.#open.size > 0) return Infinity;
     if (systemClock.monotonicMs() >= this.#sweepAtMs) this.#reader.sweep();
-    const rows = await this.#reader.fetch(await this.#reading.get(), room);
-    this.#trouble = undefined;
-    for (const row of rows) this.#hand(row);
+    const rows = await this.#reader.fetch(await this.#isReading.get(), room);
+    this.#lastError = undefined;
+    for (const row of rows) this.#deliver(row);
     if (rows.length > 0) {
       this.#idleMs = FIRST_POLL_MS;
       return 0;
     }
-    return this.#idle();
+    return this.#nextIdleMs();
   }
 
-  #idle(): number {
+  #nextIdleMs(): number {
     const nowMs = systemClock.monotonicMs();
     if (nowMs >= this.#sweepAtMs) {
       this.#sweepAtMs = nowMs + this.#idleMs;
@@ -157,44 +157,44 @@ export class Subscriber implements Consumption {
   }
 
   // The reader forgets rows of lost lanes; the deliveries made of them would fill the prefetch for ever.
-  #laneWorker(): LaneWorker {
+  #createLaneWorker(): LaneWorker {
     const reader = this.#reader;
     return {
-      gained: (lanes) => reader.gained(lanes),
-      drained: (lane) => reader.drained(lane),
+      onLanesGained: (lanes) => reader.onLanesGained(lanes),
+      isDrained: (lane) => reader.isDrained(lane),
       reads: () => reader.reads(),
-      saw: (xid, reads) => reader.saw(xid, reads),
-      lost: (lanes) => {
-        reader.lost(lanes);
+      confirmReads: (xid, reads) => reader.confirmReads(xid, reads),
+      onLanesLost: (lanes) => {
+        reader.onLanesLost(lanes);
         const gone = new Set(lanes);
-        for (const delivery of this.#open.values()) if (gone.has(delivery.lane)) delivery.lose();
+        for (const delivery of this.#open.values()) if (gone.has(delivery.lane)) delivery.abandon();
       },
     };
   }
 
-  #hand(row: LaneRow): void {
+  #deliver(row: LaneRow): void {
     const delivery: QueueDelivery = new QueueDelivery(row, this.#options.subscription.ordered, {
       ackInside: this.#sql.ackInside,
       ackInsideAll: this.#sql.ackInsideAll,
       ack: () => this.#settler.ack(row),
       retry: (options) => this.#settler.retry(row, options),
-      acked: () => this.#reader.settled([row]),
-      release: () => this.#reader.back([row], 0),
-      closed: () => {
+      onAcked: () => this.#reader.settle([row]),
+      release: () => this.#reader.putBack([row], 0),
+      onClosed: () => {
         if (this.#open.get(row.seq) === delivery) this.#open.delete(row.seq);
         this.#loop.wake();
       },
-      lost: () => this.#ownership.claimToSettle(row.lane) === undefined,
+      isLost: () => this.#ownership.claimToSettle(row.lane) === undefined,
     });
     this.#open.set(row.seq, delivery);
     this.#options.receive(delivery);
   }
 
-  #troubled(error: unknown): void {
-    this.#trouble = errorText(error);
-    this.#options.observer.tell("storage.failed", {
+  #recordError(error: unknown): void {
+    this.#lastError = errorText(error);
+    this.#options.observer.emit("storage.failed", {
       doing: `reading deliveries for ${this.#options.subscription.group}`,
-      error: this.#trouble,
+      error: this.#lastError,
       retryInMs: 100,
     });
   }

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { outgoing, relays, type Relays } from "../../../test/support/relays.ts";
 import { deadLetterStore, replayDeadLetter } from "../../dead-letter/index.ts";
-import { quotedSchema, type Database, type OwnedTransaction } from "../../storage/index.ts";
+import { quoteSchema, type Database, type OwnedTransaction } from "../../storage/index.ts";
 import type { TopicRequest } from "../../transport/index.ts";
 import { postgres, retireGroup } from "./index.ts";
 import { subscribeStatements } from "./subscribe-statements.ts";
@@ -12,10 +12,10 @@ const fromBeginning = [{ topic: TOPIC, kind: "event", from: "beginning" }] as co
 const unclaimed = [{ topic: TOPIC, kind: "command", from: "unclaimed" }] as const;
 
 /** A relay whose hops land in the queue of this database. */
-function hopping(house: Relays) {
+function startHopping(house: Relays) {
   const transport = postgres();
   const { database, observer } = house;
-  const hop = transport.settleIn({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
+  const hop = transport.attach({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
   onTestFinished(() => transport.close());
   return house.relay({ transport, hop });
 }
@@ -42,43 +42,43 @@ function after(database: Database, name: string, act: () => Promise<void>): Data
   };
 }
 
-async function queued(house: Relays): Promise<string[]> {
+async function listQueued(house: Relays): Promise<string[]> {
   const rows = await house.rows<{ message_id: string }>("select message_id from sagabox.queue order by seq");
   return rows.map((row) => row.message_id);
 }
 
-const wish = (id: string) => outgoing({ id, key: "k" });
+const createOutgoing = (id: string) => outgoing({ id, key: "k" });
 
 test("from the beginning: what leaves the outbox between the long copy and the lock is there once, in its order", async () => {
   const house = await relays();
-  const relay = hopping(house);
+  const relay = startHopping(house);
   await relay.start();
-  await house.publish(wish("1"));
+  await house.publish(createOutgoing("1"));
   await house.drained();
   await relay.stop();
-  await house.publish(wish("2"));
+  await house.publish(createOutgoing("2"));
   const writer = await house.database.begin();
-  const second = hopping(house);
+  const second = startHopping(house);
   const seam = after(house.database, "sagabox.queue.copy_past", async () => {
     await writer.commit();
-    await house.publish(wish("4"));
+    await house.publish(createOutgoing("4"));
     await second.start();
     await house.drained();
   });
   // The writer begins after everybody of before has ended, and is not visible to the copy.
   const database = after(seam, "sagabox.queue.horizon", async () => {
-    await house.writer.write(writer, [wish("3")]);
+    await house.writer.write(writer, [createOutgoing("3")]);
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  await house.publish(wish("5"));
+  await house.publish(createOutgoing("5"));
   await house.drained();
-  expect(await queued(house)).toEqual(["1", "2", "3", "4", "5"]);
+  expect(await listQueued(house)).toEqual(["1", "2", "3", "4", "5"]);
 });
 
 test("from the beginning: an old message that leaves the outbox in between is known by its name", async () => {
   const house = await relays();
-  const relay = hopping(house);
-  await house.publish(wish("old"), outgoing({ id: "stays", key: "o", holdsOnDeath: true }));
+  const relay = startHopping(house);
+  await house.publish(createOutgoing("old"), outgoing({ id: "stays", key: "o", holdsOnDeath: true }));
   await house.tamper(
     "update sagabox.message set written_on = written_on - 9; update sagabox.outbox set written_on = written_on - 9",
   );
@@ -87,19 +87,19 @@ test("from the beginning: an old message that leaves the outbox in between is kn
     await house.drained();
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  expect((await queued(house)).toSorted()).toEqual(["old", "stays"]);
+  expect((await listQueued(house)).toSorted()).toEqual(["old", "stays"]);
 });
 
 test("from the beginning: an old dead letter that is replayed in between is there once", async () => {
   const house = await relays();
   house.transport.answer = () => "refused";
   const broker = house.relay();
-  await house.publish(wish("dead"));
+  await house.publish(createOutgoing("dead"));
   await broker.start();
   await house.drained();
   await broker.stop();
   await house.tamper("update sagabox.message set written_on = written_on - 9");
-  const relay = hopping(house);
+  const relay = startHopping(house);
   const database = after(house.database, "sagabox.queue.copy_past", async () => {
     const [letter] = await house.rows<{ id: string }>("select id::text from sagabox.dead_letter");
     await replayDeadLetter(deadLetterStore(house.database, "sagabox"), letter?.id ?? "");
@@ -107,14 +107,14 @@ test("from the beginning: an old dead letter that is replayed in between is ther
     await house.drained();
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  expect(await queued(house)).toEqual(["dead"]);
+  expect(await listQueued(house)).toEqual(["dead"]);
 });
 
 test("a writer that does not end keeps no consumer from starting, and nothing of it is missed", async () => {
   const house = await relays();
-  const relay = hopping(house);
+  const relay = startHopping(house);
   const writer = await house.database.begin();
-  await house.writer.write(writer, [wish("slow")]);
+  await house.writer.write(writer, [createOutgoing("slow")]);
   const database = after(house.database, "sagabox.queue.copy_past", async () => {
     await writer.commit();
     await house.tamper(
@@ -124,7 +124,7 @@ test("a writer that does not end keeps no consumer from starting, and nothing of
     await house.drained();
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  expect(await queued(house)).toEqual(["slow"]);
+  expect(await listQueued(house)).toEqual(["slow"]);
 }, 20_000);
 
 test("while a dump holds the table a new consumer does not get in, says why, and no hop waits behind it", async () => {
@@ -133,7 +133,7 @@ test("while a dump holds the table a new consumer does not get in, says why, and
     `insert into sagabox.consumer_group (name) values ('others');
      insert into sagabox.subscription (topic, group_id) values ('${TOPIC}', 1)`,
   );
-  await hopping(house).start();
+  await startHopping(house).start();
   const dump = await house.pool.connect();
   onTestFinished(() => dump.release(true));
   await dump.query("begin; lock table sagabox.subscription in access share mode");
@@ -143,14 +143,14 @@ test("while a dump holds the table a new consumer does not get in, says why, and
   );
   const told = expect(refused).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
   for (const id of ["1", "2", "3", "4", "5"]) {
-    await house.publish(wish(id));
+    await house.publish(createOutgoing(id));
     await house.drained();
   }
   expect(ended).toBe(false);
   await told;
   await dump.query("commit");
   await subscribeGroup(house.fresh(), "sagabox", "books", fromBeginning);
-  expect(await queued(house)).toEqual(["1", "2", "3", "4", "5", "1", "2", "3", "4", "5"]);
+  expect(await listQueued(house)).toEqual(["1", "2", "3", "4", "5", "1", "2", "3", "4", "5"]);
 }, 30_000);
 
 test("a command that another group has claimed is subscribed to without a look at the history or a lock", async () => {
@@ -169,13 +169,13 @@ test("a command that another group has claimed is subscribed to without a look a
 
 test("members of one new group that begin together copy the history once", async () => {
   const house = await relays();
-  const relay = hopping(house);
+  const relay = startHopping(house);
   await relay.start();
-  await house.publish(wish("1"), wish("2"));
+  await house.publish(createOutgoing("1"), createOutgoing("2"));
   await house.drained();
   const members = [house.fresh(), house.fresh(), house.fresh()];
   await Promise.all(members.map((database) => subscribeGroup(database, "sagabox", "books", fromBeginning)));
-  expect(await queued(house)).toEqual(["1", "2"]);
+  expect(await listQueued(house)).toEqual(["1", "2"]);
 });
 
 test("a group hears once that it is new to a topic, and where it begins; of those that come together one does", async () => {
@@ -202,7 +202,7 @@ test("what is looked through under the lock are the partitions of the last days;
   const client = await house.pool.connect();
   onTestFinished(() => client.release(true));
   await client.query("set enable_seqscan = off"); // what is small is read whole otherwise
-  const { text } = subscribeStatements(quotedSchema("sagabox")).copyRest;
+  const { text } = subscribeStatements(quoteSchema("sagabox")).copyRest;
   const day = new Date().toISOString().slice(0, 10);
   const { rows: plan } = await client.query<{ "QUERY PLAN": string }>(`explain ${text}`, [
     TOPIC,
@@ -219,22 +219,22 @@ test("what is looked through under the lock are the partitions of the last days;
 
 test("a group that is retired gets nothing more, also what left the outbox meanwhile", async () => {
   const house = await relays();
-  const relay = hopping(house);
+  const relay = startHopping(house);
   const { id } = await subscribeGroup(house.database, "sagabox", "books", fromBeginning);
   await relay.start();
-  await house.publish(wish("1"));
+  await house.publish(createOutgoing("1"));
   await house.drained();
   let hopped = false;
   const database = after(house.database, "sagabox.queue.retire", async () => {
     if (hopped) return;
     hopped = true;
-    await house.publish(wish("2"));
+    await house.publish(createOutgoing("2"));
     await house.drained();
   });
   const tx = await database.begin();
   expect(await retireGroup(tx, "sagabox", id)).toEqual({ subscriptions: 1, deliveries: 2 });
   await tx.commit();
-  await house.publish(wish("3"));
+  await house.publish(createOutgoing("3"));
   await house.drained();
-  expect(await queued(house)).toEqual([]);
+  expect(await listQueued(house)).toEqual([]);
 });

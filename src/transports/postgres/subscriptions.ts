@@ -1,15 +1,15 @@
 import {
-  quotedSchema,
-  textArray,
+  quoteSchema,
+  toArrayLiteral,
   type Database,
   type OwnedTransaction,
   type Queryable,
 } from "../../storage/index.ts";
 import type { Beginning, TopicRequest } from "../../transport/index.ts";
-import { askHorizon, keepHopsOut } from "./keep-hops-out.ts";
+import { readHorizon, blockLocalHops } from "./block-local-hops.ts";
 import { subscribeStatements, type SubscribeStatements } from "./subscribe-statements.ts";
 
-interface Joining {
+interface SubscribeContext {
   readonly database: Database;
   readonly schema: string;
   readonly sql: SubscribeStatements;
@@ -19,7 +19,7 @@ interface Joining {
 }
 
 /** A group by its number, and the topics that it is new to. */
-export interface Subscribed {
+export interface GroupSubscription {
   readonly id: number;
   readonly begun: readonly Beginning[];
 }
@@ -30,8 +30,8 @@ export async function subscribeGroup(
   schema: string,
   group: string,
   topics: readonly TopicRequest[],
-): Promise<Subscribed> {
-  const sql = subscribeStatements(quotedSchema(schema));
+): Promise<GroupSubscription> {
+  const sql = subscribeStatements(quoteSchema(schema));
   await database.run(sql.createGroup, [group]);
   const { rows } = await database.run<{ id: number }>(sql.findGroup, [group]);
   const id = rows[0]?.id;
@@ -43,9 +43,12 @@ export async function subscribeGroup(
   return { id, begun };
 }
 
-async function subscribeTopic(joining: Joining, { topic, from }: TopicRequest): Promise<Beginning[]> {
+async function subscribeTopic(
+  joining: SubscribeContext,
+  { topic, from }: TopicRequest,
+): Promise<Beginning[]> {
   const { database, sql, group } = joining;
-  const standing = await standingOf(database, joining, topic);
+  const standing = await readSubscriptionState(database, joining, topic);
   if (standing.now === "subscribed") return [];
   if (from !== "now" && wantsPast(from, standing)) {
     const past = await subscribeWithPast(joining, topic, from);
@@ -55,31 +58,35 @@ async function subscribeTopic(joining: Joining, { topic, from }: TopicRequest): 
   return rows.length > 0 ? [{ topic, from: "now" }] : [];
 }
 
-interface Standing {
+interface SubscriptionState {
   readonly now: "subscribed" | "claimed by others" | "unclaimed";
   /** Until then the topic had a consumer, which was retired. */
   readonly retiredAt: string | null;
 }
 type WithPast = Exclude<TopicRequest["from"], "now">;
 
-async function standingOf(asked: Queryable, { sql, group }: Joining, topic: string): Promise<Standing> {
-  const [row] = (await asked.run<StandingRow>(sql.standing, [topic, group])).rows;
+async function readSubscriptionState(
+  asked: Queryable,
+  { sql, group }: SubscribeContext,
+  topic: string,
+): Promise<SubscriptionState> {
+  const [row] = (await asked.run<SubscriptionStateRow>(sql.standing, [topic, group])).rows;
   const others = row?.claimed === true ? "claimed by others" : "unclaimed";
   return { now: row?.present === true ? "subscribed" : others, retiredAt: row?.retired_at ?? null };
 }
 
-interface StandingRow {
+interface SubscriptionStateRow {
   readonly present: boolean;
   readonly claimed: boolean;
   readonly retired_at: string | null;
 }
 
-function wantsPast(from: WithPast, { now }: Standing): boolean {
+function wantsPast(from: WithPast, { now }: SubscriptionState): boolean {
   return now === "unclaimed" || (now === "claimed by others" && from !== "unclaimed");
 }
 
 // What was sent to a consumer that was retired since is not unclaimed: it would be carried out a second time.
-function sinceOf(from: WithPast, { retiredAt }: Standing): string {
+function findHistoryStart(from: WithPast, { retiredAt }: SubscriptionState): string {
   if (typeof from === "object") return from.time.toISOString();
   return from === "unclaimed" ? (retiredAt ?? "-infinity") : "-infinity";
 }
@@ -90,7 +97,7 @@ function sinceOf(from: WithPast, { retiredAt }: Standing): string {
  * has left the outbox since is copied while no hop is under way, and that is looked for in the last days alone.
  */
 async function subscribeWithPast(
-  joining: Joining,
+  joining: SubscribeContext,
   topic: string,
   from: WithPast,
 ): Promise<Beginning["from"] | "others came first"> {
@@ -98,16 +105,16 @@ async function subscribeWithPast(
   const tx = await database.begin();
   try {
     await tx.run(sql.inTurn, [schema]);
-    const standing = await standingOf(tx, joining, topic);
-    if (!wantsPast(from, standing)) return await othersCameFirst(tx);
-    const since = sinceOf(from, standing);
-    const day = (horizon.day ??= await askHorizon(tx, sql));
+    const standing = await readSubscriptionState(tx, joining, topic);
+    if (!wantsPast(from, standing)) return await rollBackLateJoin(tx);
+    const since = findHistoryStart(from, standing);
+    const day = (horizon.day ??= await readHorizon(tx, sql));
     const past = await tx.run<{ stayed: readonly string[] }>(sql.copyPast, [topic, group, since, day]);
-    await keepHopsOut(tx, sql);
+    await blockLocalHops(tx, sql);
     const { rows: made } = await tx.run<{ others: number }>(sql.subscribe, [topic, group]);
     const [mine] = made;
-    if (mine === undefined || (from === "unclaimed" && mine.others > 0)) return await othersCameFirst(tx);
-    const stayed = textArray(past.rows[0]?.stayed ?? []);
+    if (mine === undefined || (from === "unclaimed" && mine.others > 0)) return await rollBackLateJoin(tx);
+    const stayed = toArrayLiteral(past.rows[0]?.stayed ?? []);
     await tx.run(sql.copyRest, [topic, group, since, day, stayed]);
     await tx.commit();
     return since === "-infinity" ? "beginning" : { time: new Date(since) };
@@ -118,7 +125,7 @@ async function subscribeWithPast(
 }
 
 // Another member of this group, or a group that claimed the topic first: no copy is wanted.
-async function othersCameFirst(tx: OwnedTransaction): Promise<"others came first"> {
+async function rollBackLateJoin(tx: OwnedTransaction): Promise<"others came first"> {
   await tx.rollback();
   return "others came first";
 }

@@ -15,28 +15,31 @@ interface AddressRules {
 }
 
 /** Addresses are never repeated in an error: they may hold a password. */
-export function brokerAddresses(
+export function parseAddresses(
   url: string | readonly string[] | undefined,
   rules: AddressRules,
 ): readonly BrokerAddress[] {
   if (url === undefined) {
-    throw invalid('rabbitmq needs an address: rabbitmq({ url: "amqps://…" }), or SAGABOX_RABBITMQ_URL.');
+    throw invalidAddress(
+      'rabbitmq needs an address: rabbitmq({ url: "amqps://…" }), or SAGABOX_RABBITMQ_URL.',
+    );
   }
   const urls: readonly unknown[] = Array.isArray(url) ? url : [url];
-  if (urls.length === 0) throw invalid("rabbitmq.url must name at least one broker.");
-  return Object.freeze(urls.map((one) => addressOf(one, rules)));
+  if (urls.length === 0) throw invalidAddress("rabbitmq.url must name at least one broker.");
+  return Object.freeze(urls.map((one) => parseAddress(one, rules)));
 }
 
-function addressOf(written: unknown, rules: AddressRules): BrokerAddress {
-  const url = parse(text("rabbitmq.url", written, { max: 2_048 }));
+function parseAddress(written: unknown, rules: AddressRules): BrokerAddress {
+  const url = parseUrl(text("rabbitmq.url", written, { max: 2_048 }));
   const hostname = url.hostname.replaceAll(/^\[|\]$/g, "");
   const secure = url.protocol === "amqps:";
   if (!secure && !isLoopback(hostname) && !rules.allowInsecure) {
-    throw invalid(
+    throw invalidAddress(
       `rabbitmq.url leads to another machine without encryption. Use amqps://, or set allowInsecure: true.`,
     );
   }
-  if (url.search !== "") throw invalid("rabbitmq.url must not have parameters; they are options here.");
+  if (url.search !== "")
+    throw invalidAddress("rabbitmq.url must not have parameters; they are options here.");
   const vhost = rules.vhost ?? (url.pathname.length > 1 ? decodeURIComponent(url.pathname.slice(1)) : "/");
   return Object.freeze({
     secure,
@@ -50,18 +53,18 @@ function addressOf(written: unknown, rules: AddressRules): BrokerAddress {
   });
 }
 
-function parse(written: string): URL {
+function parseUrl(written: string): URL {
   const url = URL.canParse(written) ? new URL(written) : undefined;
   if (url !== undefined && (url.protocol === "amqp:" || url.protocol === "amqps:") && url.hostname !== "") {
     return url;
   }
-  throw invalid("rabbitmq.url must look like amqps://user:password@host:5671/vhost.");
+  throw invalidAddress("rabbitmq.url must look like amqps://user:password@host:5671/vhost.");
 }
 
 export function isLoopback(hostname: string): boolean {
   return hostname === "localhost" || hostname === "::1" || /^127(\.\d{1,3}){3}$/.test(hostname);
 }
 
-function invalid(message: string): SagaboxError {
+function invalidAddress(message: string): SagaboxError {
   return new SagaboxError("OPTIONS_INVALID", message);
 }

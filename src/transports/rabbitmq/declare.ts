@@ -1,6 +1,6 @@
 import type { Channel, Options } from "amqplib";
-import type { Link, Live } from "./connection.ts";
-import { backBinding, type WaitingQueue } from "./ladder.ts";
+import type { Link, LiveConnection } from "./link.ts";
+import { returnBinding, type WaitingQueue } from "./delay-steps.ts";
 import { laneBindings } from "./names.ts";
 import type { RabbitSettings } from "./options.ts";
 import { sharedExchanges, type GroupNames, type Route } from "./topology.ts";
@@ -8,14 +8,14 @@ import { sharedExchanges, type GroupNames, type Route } from "./topology.ts";
 const durable = { durable: true, autoDelete: false };
 
 /** Declares on a channel of its own: a refusal closes the channel it came on. */
-export async function declaring<T>(
+export async function withDeclareChannel<T>(
   link: Link,
-  live: Live,
+  live: LiveConnection,
   declare: (channel: Channel) => Promise<T>,
 ): Promise<T> {
-  const channel = await link.channel(live);
-  const result = await link.ask(live, "declaring", declare(channel));
-  await link.ask(live, "closing a channel", channel.close());
+  const channel = await link.openChannel(live);
+  const result = await link.request(live, "declaring", declare(channel));
+  await link.request(live, "closing a channel", channel.close());
   return result;
 }
 
@@ -44,14 +44,14 @@ export async function declareGroup(
   await channel.assertExchange(shared.deadLetter, "direct", durable);
   await channel.assertExchange(shared.retry, "topic", durable);
   await channel.assertExchange(shared.back, "topic", durable);
-  await channel.assertQueue(names.deadLetterQueue, { ...durable, arguments: safeQueue(settings) });
+  await channel.assertQueue(names.deadLetterQueue, { ...durable, arguments: queueTypeArguments(settings) });
   await channel.bindQueue(names.deadLetterQueue, shared.deadLetter, names.id);
   await declareGroupExchange(channel, names);
   for (const queue of names.queues) {
-    await channel.assertQueue(queue, groupQueue(names, settings));
-    await channel.bindQueue(queue, shared.back, backBinding(queue));
+    await channel.assertQueue(queue, groupQueueOptions(names, settings));
+    await channel.bindQueue(queue, shared.back, returnBinding(queue));
   }
-  await spread(channel, names);
+  await bindQueues(channel, names);
   for (const route of routes) {
     await declareRoute(channel, route, settings);
     if (route.streamQueue === undefined) {
@@ -70,7 +70,7 @@ async function declareGroupExchange(channel: Channel, { exchange, restExchange }
   await channel.assertExchange(restExchange, "fanout", durable);
 }
 
-async function spread(channel: Channel, { exchange, restExchange, queues }: GroupNames): Promise<void> {
+async function bindQueues(channel: Channel, { exchange, restExchange, queues }: GroupNames): Promise<void> {
   for (const [n, queue] of queues.entries()) {
     const bindings = restExchange === undefined ? [""] : laneBindings(n, queues.length);
     for (const binding of bindings) await channel.bindQueue(queue, exchange, binding);
@@ -79,13 +79,13 @@ async function spread(channel: Channel, { exchange, restExchange, queues }: Grou
   if (restExchange !== undefined && first !== undefined) await channel.bindQueue(first, restExchange, "");
 }
 
-function groupQueue({ id, restExchange }: GroupNames, settings: RabbitSettings): Options.AssertQueue {
+function groupQueueOptions({ id, restExchange }: GroupNames, settings: RabbitSettings): Options.AssertQueue {
   const { queues, maxLength, deliveryLimit, prefix } = settings;
   const ordered = restExchange !== undefined;
   return {
     ...durable,
     arguments: {
-      ...deadLettering(settings, sharedExchanges(prefix).deadLetter),
+      ...deadLetterArguments(settings, sharedExchanges(prefix).deadLetter),
       "x-dead-letter-routing-key": id,
       ...(queues === "quorum" ? { "x-delivery-limit": deliveryLimit } : {}),
       ...(maxLength === undefined ? {} : { "x-max-length": maxLength }),
@@ -96,14 +96,14 @@ function groupQueue({ id, restExchange }: GroupNames, settings: RabbitSettings):
   };
 }
 
-function safeQueue({ queues }: RabbitSettings): Record<string, unknown> {
+function queueTypeArguments({ queues }: RabbitSettings): Record<string, unknown> {
   return { "x-queue-type": queues };
 }
 
 // A quorum queue keeps a dead letter until the place it goes to has confirmed it.
-function deadLettering(settings: RabbitSettings, exchange: string): Record<string, unknown> {
+function deadLetterArguments(settings: RabbitSettings, exchange: string): Record<string, unknown> {
   return {
-    ...safeQueue(settings),
+    ...queueTypeArguments(settings),
     "x-dead-letter-exchange": exchange,
     "x-overflow": "reject-publish",
     ...(settings.queues === "quorum" ? { "x-dead-letter-strategy": "at-least-once" } : {}),
@@ -120,7 +120,7 @@ export async function declareWaiting(
     ...durable,
     arguments: {
       // Replicated whatever the others are: a classic one would drop what finds its way back full.
-      ...deadLettering({ ...settings, queues: "quorum" }, back),
+      ...deadLetterArguments({ ...settings, queues: "quorum" }, back),
       "x-message-ttl": waiting.delayMs,
       "x-expires": waiting.expiresMs,
     },

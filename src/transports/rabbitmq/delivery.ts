@@ -1,18 +1,18 @@
 import type { Message } from "../../message/index.ts";
 import type { DeadLetterNote, Delivery, RetryOptions } from "../../transport/index.ts";
 
-export interface Ways {
+export interface DeliveryCallbacks {
   /** Tells the broker that it is done. */
   ack(): void;
   /** Puts a copy where it waits, and returns when the broker has it. */
-  again(options: RetryOptions): Promise<void>;
-  giveBack(): Promise<void>;
-  bury(note: DeadLetterNote): Promise<void>;
+  retry(options: RetryOptions): Promise<void>;
+  release(): Promise<void>;
+  deadLetter(note: DeadLetterNote): Promise<void>;
   /** However it ended: it no longer counts against the prefetch. */
-  closed(): void;
+  onClosed(): void;
 }
 
-interface Contents {
+interface DeliveryContents {
   readonly message: Message;
   readonly flaw?: Error;
   readonly attempt: number;
@@ -25,16 +25,16 @@ export class RabbitDelivery implements Delivery {
   readonly flaw?: Error;
   readonly attempt: number;
   readonly orderKey: string | null;
-  readonly #ways: Ways;
+  readonly #callbacks: DeliveryCallbacks;
   readonly #lost = new AbortController();
   #state: "open" | "settling" | "settled" = "open";
 
-  constructor(contents: Contents, ways: Ways) {
+  constructor(contents: DeliveryContents, ways: DeliveryCallbacks) {
     this.message = contents.message;
     if (contents.flaw !== undefined) this.flaw = contents.flaw;
     this.attempt = contents.attempt;
     this.orderKey = contents.orderKey;
-    this.#ways = ways;
+    this.#callbacks = ways;
   }
 
   get signal(): AbortSignal {
@@ -42,34 +42,34 @@ export class RabbitDelivery implements Delivery {
   }
 
   ack(): Promise<void> {
-    return this.#settle(async () => this.#ways.ack());
+    return this.#settle(async () => this.#callbacks.ack());
   }
 
   retry(options: RetryOptions): Promise<void> {
     return this.#settle(async () => {
-      await this.#ways.again(options);
-      this.#ways.ack();
+      await this.#callbacks.retry(options);
+      this.#callbacks.ack();
     });
   }
 
   release(): Promise<void> {
-    return this.#settle(() => this.#ways.giveBack());
+    return this.#settle(() => this.#callbacks.release());
   }
 
   deadLetter(note: DeadLetterNote): Promise<void> {
     return this.#settle(async () => {
-      await this.#ways.bury(note);
-      this.#ways.ack();
+      await this.#callbacks.deadLetter(note);
+      this.#callbacks.ack();
     });
   }
 
   /** The broker gives it to somebody else: nothing said here counts any more. */
-  lose(): void {
+  abandon(): void {
     if (this.#state === "settled") return;
     const settling = this.#state === "settling";
     this.#state = "settled";
     this.#lost.abort();
-    if (!settling) this.#ways.closed();
+    if (!settling) this.#callbacks.onClosed();
   }
 
   async #settle(end: () => Promise<void>): Promise<void> {
@@ -84,6 +84,6 @@ export class RabbitDelivery implements Delivery {
       }
     }
     this.#state = "settled";
-    this.#ways.closed();
+    this.#callbacks.onClosed();
   }
 }

@@ -2,36 +2,37 @@ import type { ConfirmChannel } from "amqplib";
 import { SagaboxError } from "../../errors/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
-import { unreachable } from "./connection.ts";
-import type { Parcel } from "./properties.ts";
+import { unreachableError } from "./link.ts";
+import type { OutgoingMessage } from "./properties.ts";
 
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
 
 /** One message between its sending and its outcome; the first outcome counts. */
-class Sent {
-  readonly parcel: Parcel;
+class SentMessage {
+  readonly parcel: OutgoingMessage;
   readonly outcome: Promise<PublishOutcome>;
   returned: string | undefined;
   #settle: (outcome: PublishOutcome) => void = () => undefined;
 
-  constructor(parcel: Parcel) {
+  constructor(parcel: OutgoingMessage) {
     this.parcel = parcel;
     this.outcome = new Promise((resolve) => (this.#settle = resolve));
   }
 
   /** Answered by the broker, or given up by its channel. */
-  answered(error: unknown): void {
-    if (error === null) this.#settle(this.returned === undefined ? PUBLISHED : unrouted(this.returned));
-    else if (error instanceof Error && error.message === "message nacked") this.#settle(nacked());
-    else this.giveUp(unknownFate("The connection to RabbitMQ was lost before it confirmed.", error));
+  settleWithAnswer(error: unknown): void {
+    if (error === null)
+      this.#settle(this.returned === undefined ? PUBLISHED : unroutedOutcome(this.returned));
+    else if (error instanceof Error && error.message === "message nacked") this.#settle(nackedOutcome());
+    else this.settleUnknown(timeoutError("The connection to RabbitMQ was lost before it confirmed.", error));
   }
 
-  refuse(cause: Error): void {
+  settleRefused(cause: Error): void {
     const text = `RabbitMQ's protocol cannot carry this message: ${cause.message}`;
     this.#settle({ kind: "refused", error: new SagaboxError("ENVELOPE_INVALID", text, { cause }) });
   }
 
-  giveUp(error: SagaboxError): void {
+  settleUnknown(error: SagaboxError): void {
     this.#settle({ kind: "unknown", error });
   }
 }
@@ -39,9 +40,9 @@ class Sent {
 /** What one confirm channel has sent and not yet heard of. */
 export class InFlight {
   readonly #channel: ConfirmChannel;
-  readonly #unanswered = new Set<Sent>();
+  readonly #unanswered = new Set<SentMessage>();
   #full = false;
-  #open = true;
+  #isOpen = true;
   #answeredAtMs = systemClock.monotonicMs();
   #wake: (() => void)[] = [];
 
@@ -58,13 +59,13 @@ export class InFlight {
       this.wake();
     });
     channel.on("close", () => {
-      this.#open = false;
+      this.#isOpen = false;
       this.wake();
     });
   }
 
   get open(): boolean {
-    return this.#open;
+    return this.#isOpen;
   }
 
   /** Something is owed, and not one answer came for so long. */
@@ -74,7 +75,7 @@ export class InFlight {
 
   /** All it holds becomes unknown. */
   abandon(): void {
-    if (this.#open) this.#channel.close().catch(() => undefined);
+    if (this.#isOpen) this.#channel.close().catch(() => undefined);
   }
 
   hasRoom(most: number): boolean {
@@ -82,7 +83,7 @@ export class InFlight {
   }
 
   /** Resolves when anything may have changed. */
-  change(): Promise<void> {
+  waitForChange(): Promise<void> {
     return new Promise((resolve) => this.#wake.push(resolve));
   }
 
@@ -91,8 +92,8 @@ export class InFlight {
     for (const wake of this.#wake.splice(0)) wake();
   }
 
-  send(parcel: Parcel): Sent {
-    const sent = new Sent(parcel);
+  send(parcel: OutgoingMessage): SentMessage {
+    const sent = new SentMessage(parcel);
     this.#unanswered.add(sent);
     try {
       const { exchange, routingKey, body, properties } = parcel;
@@ -101,28 +102,28 @@ export class InFlight {
       this.#full = !this.#channel.publish(exchange, routingKey, body, properties, (error: unknown) => {
         this.#answeredAtMs = systemClock.monotonicMs();
         this.#forget(sent);
-        sent.answered(error);
+        sent.settleWithAnswer(error);
       });
     } catch (error) {
       this.#forget(sent);
       // What the client cannot write, it never will: a header or a text that does not fit.
-      if (error instanceof RangeError || error instanceof TypeError) sent.refuse(error);
-      else sent.answered(error);
+      if (error instanceof RangeError || error instanceof TypeError) sent.settleRefused(error);
+      else sent.settleWithAnswer(error);
     }
     return sent;
   }
 
-  #forget(sent: Sent): void {
+  #forget(sent: SentMessage): void {
     if (this.#unanswered.delete(sent)) this.wake();
   }
 }
 
-export type { Sent };
+export type { SentMessage };
 
-type Carried = Pick<Parcel, "exchange" | "routingKey" | "properties">;
+type ReturnedFields = Pick<OutgoingMessage, "exchange" | "routingKey" | "properties">;
 
 // A returned message is known by what it carries; two that are equal in this have the same fate.
-function isSame(one: Carried, other: Carried): boolean {
+function isSame(one: ReturnedFields, other: ReturnedFields): boolean {
   return (
     (one.properties.messageId ?? "") === (other.properties.messageId ?? "") &&
     one.routingKey === other.routingKey &&
@@ -130,16 +131,16 @@ function isSame(one: Carried, other: Carried): boolean {
   );
 }
 
-export function unknownFate(message: string, cause?: unknown): SagaboxError {
+export function timeoutError(message: string, cause?: unknown): SagaboxError {
   return new SagaboxError("TRANSPORT_TIMEOUT", message, cause === undefined ? {} : { cause });
 }
 
-function unrouted(where: string): PublishOutcome {
+function unroutedOutcome(where: string): PublishOutcome {
   const text = `RabbitMQ has no queue for the message: no consumer group has ever subscribed to it (${where}).`;
   return { kind: "rejected", error: new SagaboxError("TRANSPORT_UNROUTABLE", text) };
 }
 
-function nacked(): PublishOutcome {
+function nackedOutcome(): PublishOutcome {
   const text = "RabbitMQ did not take the message over: a queue it belongs to is full or not available.";
-  return { kind: "unreachable", error: unreachable(text) };
+  return { kind: "unreachable", error: unreachableError(text) };
 }

@@ -1,24 +1,28 @@
 import type { Channel } from "amqplib";
-import type { Link, Live } from "./connection.ts";
+import type { Link, LiveConnection } from "./link.ts";
 
 /**
  * Counts the members of a group: each is a consumer of a queue that stays empty. The queue is replicated, so that the
  * count survives the loss of a node.
  */
-export class Members {
+export class MemberCounter {
   readonly #link: Link;
   readonly #queue: string;
   #channel: Channel | undefined;
-  #live: Live | undefined;
+  #live: LiveConnection | undefined;
 
   constructor(link: Link, queue: string) {
     this.#link = link;
     this.#queue = queue;
   }
 
-  async count(live: Live): Promise<number> {
-    const channel = await this.#joined(live);
-    const { consumerCount } = await this.#link.ask(live, "counting members", declare(channel, this.#queue));
+  async count(live: LiveConnection): Promise<number> {
+    const channel = await this.#join(live);
+    const { consumerCount } = await this.#link.request(
+      live,
+      "counting members",
+      declare(channel, this.#queue),
+    );
     return Math.max(1, consumerCount);
   }
 
@@ -27,17 +31,17 @@ export class Members {
     const live = this.#live;
     this.#channel = undefined;
     if (channel === undefined || live === undefined || live.lost.aborted) return;
-    await this.#link.ask(live, "closing a channel", channel.close()).catch(() => undefined);
+    await this.#link.request(live, "closing a channel", channel.close()).catch(() => undefined);
   }
 
-  async #joined(live: Live): Promise<Channel> {
+  async #join(live: LiveConnection): Promise<Channel> {
     if (this.#channel !== undefined) return this.#channel;
-    const channel = await this.#link.channel(live);
+    const channel = await this.#link.openChannel(live);
     channel.on("close", () => {
       if (this.#channel === channel) this.#channel = undefined;
     });
-    await this.#link.ask(live, "joining a group", declare(channel, this.#queue));
-    await this.#link.ask(
+    await this.#link.request(live, "joining a group", declare(channel, this.#queue));
+    await this.#link.request(
       live,
       "joining a group",
       channel.consume(this.#queue, () => undefined, { noAck: true }),

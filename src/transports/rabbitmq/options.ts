@@ -12,7 +12,7 @@ import {
   type Duration,
 } from "../../options/index.ts";
 import type { MessageFormat } from "../../transport/index.ts";
-import { brokerAddresses, isLoopback, type BrokerAddress } from "./address.ts";
+import { parseAddresses, isLoopback, type BrokerAddress } from "./address.ts";
 
 export interface RabbitCredentials {
   readonly username: string;
@@ -136,38 +136,38 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
   rejectUnknownKeys("rabbitmq", options, known);
   const { maxLength } = options;
   const allowInsecure = flag("rabbitmq.allowInsecure", options.allowInsecure ?? false);
-  const addresses = inPart(() => brokerAddresses(options.url, { vhost: options.vhost, allowInsecure }), []);
+  const addresses = inPart(() => parseAddresses(options.url, { vhost: options.vhost, allowInsecure }), []);
   return Object.freeze({
     addresses,
-    credentials: credentialsOf(options, addresses),
-    tls: tlsOf(options.tls, addresses),
+    credentials: resolveCredentials(options, addresses),
+    tls: resolveTls(options.tls, addresses),
     prefix: text("rabbitmq.prefix", options.prefix ?? "dp", { pattern: prefixPattern }),
-    broadcasts: topicsOf(options.broadcasts),
+    broadcasts: checkTopics(options.broadcasts),
     unrouted: oneOf("rabbitmq.unrouted", options.unrouted ?? "reject", ["reject", "drop"]),
     queues: oneOf("rabbitmq.queues", options.queues ?? "quorum", ["quorum", "classic"]),
     format: oneOf("rabbitmq.format", options.format ?? "sagabox", messageFormats),
-    partitions: partitionsOf(options.partitions ?? 8),
-    watch: watchedGroups(options.watch),
+    partitions: checkPartitions(options.partitions ?? 8),
+    watch: checkWatchedGroups(options.watch),
     maxLength: maxLength === undefined ? undefined : wholeNumber("rabbitmq.maxLength", maxLength, { min: 1 }),
     deliveryLimit: wholeNumber("rabbitmq.deliveryLimit", options.deliveryLimit ?? 1_000_000, { min: 20 }),
-    streamRetentionMs: span("streamRetention", options.streamRetention ?? "7d", 60_000),
+    streamRetentionMs: parseDuration("streamRetention", options.streamRetention ?? "7d", 60_000),
     maxBytes: wholeNumber("rabbitmq.maxBytes", options.maxBytes ?? 16 * 1_048_576, {
       min: 1_024,
       max: 120 * 1_048_576,
     }),
     maxInFlight: wholeNumber("rabbitmq.maxInFlight", options.maxInFlight ?? 1_000, { min: 1, max: 65_535 }),
-    confirmMs: span("confirmTimeout", options.confirmTimeout ?? "10s", 10),
-    timeoutMs: span("timeout", options.timeout ?? "10s", 10),
-    heartbeatMs: span("heartbeat", options.heartbeat ?? "10s", 1_000),
-    rebalanceMs: span("rebalanceInterval", options.rebalanceInterval ?? "5s", 50),
+    confirmMs: parseDuration("confirmTimeout", options.confirmTimeout ?? "10s", 10),
+    timeoutMs: parseDuration("timeout", options.timeout ?? "10s", 10),
+    heartbeatMs: parseDuration("heartbeat", options.heartbeat ?? "10s", 1_000),
+    rebalanceMs: parseDuration("rebalanceInterval", options.rebalanceInterval ?? "5s", 50),
   });
 }
 
-const span = (name: string, value: Duration | number, min: number): number =>
+const parseDuration = (name: string, value: Duration | number, min: number): number =>
   milliseconds(`rabbitmq.${name}`, value, { min });
 
 /** Groups read whole bits of the lane, so only powers of two can be had. */
-export function partitionsOf(value: unknown): number {
+export function checkPartitions(value: unknown): number {
   const partitions = wholeNumber("rabbitmq.partitions", value, { min: 1, max: 256 });
   if (Number.isInteger(Math.log2(partitions))) return partitions;
   throw new SagaboxError(
@@ -176,7 +176,7 @@ export function partitionsOf(value: unknown): number {
   );
 }
 
-function watchedGroups(watch: readonly WatchedGroup[] = []): readonly WatchedGroup[] {
+function checkWatchedGroups(watch: readonly WatchedGroup[] = []): readonly WatchedGroup[] {
   if (!Array.isArray(watch)) throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.watch must be a list.");
   return watch.map((group: WatchedGroup, n) => {
     const where = `rabbitmq.watch[${n}]`;
@@ -190,13 +190,13 @@ function watchedGroups(watch: readonly WatchedGroup[] = []): readonly WatchedGro
   });
 }
 
-function topicsOf(topics: readonly string[] = []): ReadonlySet<string> {
+function checkTopics(topics: readonly string[] = []): ReadonlySet<string> {
   if (!Array.isArray(topics))
     throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.broadcasts must be a list.");
   return new Set(topics.map((topic, n) => text(`rabbitmq.broadcasts[${n}]`, topic, { max: 249 })));
 }
 
-function tlsOf(tls: RabbitTls | undefined, addresses: readonly BrokerAddress[]): RabbitTls {
+function resolveTls(tls: RabbitTls | undefined, addresses: readonly BrokerAddress[]): RabbitTls {
   if (tls === undefined) return Object.freeze({});
   if (addresses.some(({ secure }) => !secure)) {
     throw new SagaboxError(
@@ -209,15 +209,15 @@ function tlsOf(tls: RabbitTls | undefined, addresses: readonly BrokerAddress[]):
 }
 
 // Asked for at each connection, so a rotated password is used at the next one.
-function credentialsOf(
+function resolveCredentials(
   { credentials }: RabbitMQOptions,
   addresses: readonly BrokerAddress[],
 ): RabbitSettings["credentials"] {
-  const checked = ({ username, password }: RabbitCredentials): RabbitCredentials => ({
+  const checkCredentials = ({ username, password }: RabbitCredentials): RabbitCredentials => ({
     username: text("rabbitmq.credentials.username", username),
     password: text("rabbitmq.credentials.password", password, { max: 4_096 }),
   });
-  if (typeof credentials === "function") return async () => checked(await credentials());
+  if (typeof credentials === "function") return async () => checkCredentials(await credentials());
   const named = addresses.map((address) => address.credentials);
   if (new Set(named.map((one) => JSON.stringify(one))).size > 1 && credentials === undefined) {
     throw new SagaboxError(
@@ -239,6 +239,6 @@ function credentialsOf(
   if (credentials !== undefined) {
     rejectUnknownKeys("rabbitmq.credentials", credentials, ["username", "password"]);
   }
-  const fixed = checked(given);
+  const fixed = checkCredentials(given);
   return () => fixed;
 }

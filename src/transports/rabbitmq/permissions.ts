@@ -1,8 +1,8 @@
 import type { MessageKind } from "../../message/index.ts";
 import { rejectUnknownKeys, text } from "../../options/index.ts";
-import { word } from "./names.ts";
-import { partitionsOf, prefixPattern } from "./options.ts";
-import { groupNames, offsetQueue, routeOf, sharedExchanges, type Route } from "./topology.ts";
+import { toWord } from "./names.ts";
+import { checkPartitions, prefixPattern } from "./options.ts";
+import { groupNames, offsetQueue, routeFor, sharedExchanges, type Route } from "./topology.ts";
 
 export interface PermissionTopic {
   readonly topic: string;
@@ -42,13 +42,13 @@ export function rabbitPermissions(request: PermissionRequest): RabbitPermissions
     "partitions",
     "broadcasts",
   ]);
-  const rights = new Rights(request);
+  const rights = new PermissionSet(request);
   for (const { topic, kind } of request.publishes ?? []) rights.publish(topic, kind);
   for (const { group, topics, ordered } of request.consumes ?? []) rights.consume(group, topics, ordered);
-  return rights.patterns();
+  return rights.toPatterns();
 }
 
-class Rights {
+class PermissionSet {
   readonly #service: string;
   readonly #prefix: string;
   readonly #partitions: number;
@@ -60,12 +60,12 @@ class Rights {
   constructor({ service, prefix = "dp", partitions = 8, broadcasts = [] }: PermissionRequest) {
     this.#service = text("rabbitPermissions.service", service);
     this.#prefix = text("rabbitPermissions.prefix", prefix, { pattern: prefixPattern });
-    this.#partitions = partitionsOf(partitions);
+    this.#partitions = checkPartitions(partitions);
     this.#broadcasts = new Set(broadcasts);
   }
 
   publish(topic: string, kind?: MessageKind): void {
-    this.#grant([this.#declared(topic, kind).exchange], { write: true });
+    this.#grant([this.#grantDeclare(topic, kind).exchange], { write: true });
   }
 
   consume(group: string, topics: readonly PermissionTopic[], ordered = true): void {
@@ -77,9 +77,9 @@ class Rights {
     this.#grant([deadLetter, retry, back, names.exchange, ...rest, ...names.queues], all);
     this.#grant([names.deadLetterQueue], { configure: true, write: true });
     this.#grant([names.membersQueue], { configure: true, read: true });
-    this.#grantPattern(`${escape(`${this.#prefix}.retry.${word(service)}.`)}[0-9]+ms\\.[0-9]{8}`);
+    this.#grantPattern(`${escape(`${this.#prefix}.retry.${toWord(service)}.`)}[0-9]+ms\\.[0-9]{8}`);
     for (const { topic, kind } of topics) {
-      const { exchange, streamQueue } = this.#declared(topic, kind);
+      const { exchange, streamQueue } = this.#grantDeclare(topic, kind);
       this.#grant([exchange], { read: true });
       if (streamQueue === undefined) continue;
       this.#grant([streamQueue], { read: true });
@@ -87,7 +87,7 @@ class Rights {
     }
   }
 
-  patterns(): RabbitPermissions {
+  toPatterns(): RabbitPermissions {
     const pattern = (names: Set<string>): string =>
       names.size === 0 ? "^$" : `^(${[...names].toSorted().join("|")})$`;
     return {
@@ -98,8 +98,8 @@ class Rights {
   }
 
   // Publishers and consumers both declare where a topic lives, so that it does not matter who comes first.
-  #declared(topic: string, kind: MessageKind = "event"): Route {
-    const route = routeOf(topic, kind, { prefix: this.#prefix, broadcasts: this.#broadcasts });
+  #grantDeclare(topic: string, kind: MessageKind = "event"): Route {
+    const route = routeFor(topic, kind, { prefix: this.#prefix, broadcasts: this.#broadcasts });
     this.#grant([route.exchange], { configure: true });
     if (route.streamQueue !== undefined) {
       this.#grant([route.streamQueue], { configure: true, write: true });

@@ -1,31 +1,31 @@
 import { expect, test } from "vitest";
 import { aMessage } from "../../../test/support/messages.ts";
 import { fromWire } from "../../transport/index.ts";
-import { parcelOf, textHeaders } from "./properties.ts";
+import { encodeMessage, toTextHeaders } from "./properties.ts";
 
 const formats = ["sagabox", "cloudevents-structured", "cloudevents-binary"] as const;
 
-function received({ body, properties }: ReturnType<typeof parcelOf>) {
-  const headers = textHeaders(properties.headers as Record<string, string>);
+function toReceived({ body, properties }: ReturnType<typeof encodeMessage>) {
+  const headers = toTextHeaders(properties.headers as Record<string, string>);
   return fromWire({ body, headers, contentType: properties.contentType, topic: "t", key: null });
 }
 
 test.each(formats)("C2: a message in %s comes back with its reserved headers too", (format) => {
   const headers = { "sagabox-claim": "store 1", "sagabox-sealed": "name", "x-tenant": "acme" };
   const message = aMessage({ headers, key: "k" });
-  expect(received(parcelOf(message, format))).toEqual({ message });
+  expect(toReceived(encodeMessage(message, format))).toEqual({ message });
 });
 
 test.each(formats)("C2: headers that fill more than one frame still travel in %s", (format) => {
   const names = Array.from({ length: 30 }, (_, n) => [`h${n}`, "x".repeat(4_000)]);
   const message = aMessage({ headers: Object.fromEntries(names) as Record<string, string> });
-  const parcel = parcelOf(message, format);
+  const parcel = encodeMessage(message, format);
   expect(Buffer.byteLength(JSON.stringify(parcel.properties.headers))).toBeLessThan(50_000);
-  expect(received(parcel)).toEqual({ message });
+  expect(toReceived(parcel)).toEqual({ message });
 });
 
 test("C2: the content type is where AMQP has a place for it", () => {
-  const types = formats.map((format) => parcelOf(aMessage(), format).properties.contentType);
+  const types = formats.map((format) => encodeMessage(aMessage(), format).properties.contentType);
   expect(types).toEqual([
     "application/json",
     "application/cloudevents+json; charset=utf-8",
@@ -40,7 +40,7 @@ test("C2: attributes may have the types of AMQP", () => {
     "cloudEvents:flag": true,
     "cloudEvents:odd": { "!": "timestamp", value: "x" },
   };
-  expect(textHeaders(headers as never)).toEqual({
+  expect(toTextHeaders(headers as never)).toEqual({
     "cloudEvents:time": "2026-01-02T03:04:05.000Z",
     "cloudEvents:count": "7",
     "cloudEvents:flag": "true",

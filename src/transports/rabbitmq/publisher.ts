@@ -2,28 +2,29 @@ import { SagaboxError, toError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { after } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
-import { Addresses } from "./addresses.ts";
-import { unreachable, type Link, type Live } from "./connection.ts";
-import { declareRoute, declaring } from "./declare.ts";
-import { InFlight, unknownFate, type Sent } from "./in-flight.ts";
+import { MessageRoutes } from "./message-routes.ts";
+import { unreachableError, type Link, type LiveConnection } from "./link.ts";
+import { declareRoute, withDeclareChannel } from "./declare.ts";
+import { InFlight, timeoutError, type SentMessage } from "./in-flight.ts";
 import type { RabbitSettings } from "./options.ts";
-import { parcelOf, type Parcel } from "./properties.ts";
+import { encodeMessage, type OutgoingMessage } from "./properties.ts";
 import type { Route } from "./topology.ts";
 
 /** What holds as long as one channel lives. */
 interface Session {
-  readonly live: Live;
+  readonly live: LiveConnection;
   readonly inFlight: InFlight;
   readonly declared: Map<string, Promise<void>>;
   /** Those of them that are done. */
   readonly ready: Set<string>;
 }
 
-type Item = { readonly parcel: Parcel; readonly route?: Route } | { readonly outcome: PublishOutcome };
+type Item =
+  { readonly parcel: OutgoingMessage; readonly route?: Route } | { readonly outcome: PublishOutcome };
 
 /** One call of publish: when its time is over, what was sent is unknown and nothing more is sent. */
-interface Round {
-  readonly sent: Sent[];
+interface PublishCall {
+  readonly sent: SentMessage[];
   readonly over: AbortSignal;
   readonly ended: Promise<void>;
   /** Rejects then, for what must not be waited for any longer. */
@@ -34,14 +35,14 @@ interface Round {
 export class Publisher {
   readonly #link: Link;
   readonly #settings: RabbitSettings;
-  readonly #addresses: Addresses;
+  readonly #addresses: MessageRoutes;
   #session: Promise<Session> | undefined;
   #inUse: Session | undefined;
 
   constructor(link: Link, settings: RabbitSettings) {
     this.#link = link;
     this.#settings = settings;
-    this.#addresses = new Addresses(settings);
+    this.#addresses = new MessageRoutes(settings);
   }
 
   publish(batch: readonly Message[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
@@ -52,7 +53,7 @@ export class Publisher {
   }
 
   /** A copy of something that came from the broker, to a place that is declared. Throws unless it was confirmed. */
-  async forward(parcel: Parcel): Promise<void> {
+  async forward(parcel: OutgoingMessage): Promise<void> {
     const [outcome] = await this.#sendAll([{ parcel }], new AbortController().signal);
     if (outcome !== undefined && outcome.kind !== "published") throw outcome.error;
   }
@@ -64,23 +65,23 @@ export class Publisher {
       const text = `The data of the message has ${bytes} bytes; at most ${maxBytes} are sent to RabbitMQ.`;
       return { outcome: { kind: "refused", error: new SagaboxError("PAYLOAD_TOO_LARGE", text) } };
     }
-    const { route, routingKey } = this.#addresses.of(message);
+    const { route, routingKey } = this.#addresses.findRoute(message);
     const mandatory = message.kind !== "event" || unrouted === "reject";
-    const { body, properties } = parcelOf(message, format, mandatory);
+    const { body, properties } = encodeMessage(message, format, mandatory);
     return { route, parcel: { body, properties, exchange: route.exchange, routingKey } };
   }
 
   async #sendAll(items: readonly Item[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
     const over = new AbortController();
-    const sent: Sent[] = [];
+    const sent: SentMessage[] = [];
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
-    const late = ended.then(() => Promise.reject<never>(tooLate()));
+    const late = ended.then(() => Promise.reject<never>(tooLateError()));
     late.catch(() => undefined);
     const stop = (): void => {
       over.abort();
       end();
-      for (const one of sent) one.giveUp(unknownFate("RabbitMQ did not confirm in time."));
+      for (const one of sent) one.settleUnknown(timeoutError("RabbitMQ did not confirm in time."));
     };
     const cancel = after(this.#settings.confirmMs, () => {
       stop();
@@ -104,24 +105,24 @@ export class Publisher {
   }
 
   /** If nothing has to be waited for, which is the rule. */
-  #sendNow(item: Item, { sent, over }: Round): Sent | undefined {
+  #sendNow(item: Item, { sent, over }: PublishCall): SentMessage | undefined {
     const session = this.#inUse;
     if ("outcome" in item || session === undefined || over.aborted) return undefined;
     const { live, blocked } = this.#link;
     if (live !== session.live || blocked !== undefined || !session.inFlight.open) return undefined;
-    if (item.route !== undefined && !session.ready.has(nameOf(item.route))) return undefined;
+    if (item.route !== undefined && !session.ready.has(routeKey(item.route))) return undefined;
     if (!session.inFlight.hasRoom(this.#settings.maxInFlight)) return undefined;
     const one = session.inFlight.send(item.parcel);
     sent.push(one);
     return one;
   }
 
-  async #send(item: Item, round: Round): Promise<{ readonly outcome: Promise<PublishOutcome> }> {
+  async #send(item: Item, round: PublishCall): Promise<{ readonly outcome: Promise<PublishOutcome> }> {
     if ("outcome" in item) return { outcome: Promise.resolve(item.outcome) };
     try {
       // What is being opened or declared goes on: the next round finds it done, or is told why it was not.
-      const session = await Promise.race([this.#ready(item.route), round.late]);
-      await this.#room(session, round);
+      const session = await Promise.race([this.#prepareSession(item.route), round.late]);
+      await this.#waitForRoom(session, round);
       const one = session.inFlight.send(item.parcel);
       round.sent.push(one);
       return { outcome: one.outcome };
@@ -130,15 +131,15 @@ export class Publisher {
     }
   }
 
-  async #ready(route: Route | undefined): Promise<Session> {
+  async #prepareSession(route: Route | undefined): Promise<Session> {
     this.#assertUsable();
-    this.#session ??= this.#open();
+    this.#session ??= this.#openSession();
     const session = await this.#session;
     if (route === undefined) return session;
-    const name = nameOf(route);
+    const name = routeKey(route);
     let declared = session.declared.get(name);
     if (declared === undefined) {
-      declared = declaring(this.#link, session.live, (channel) =>
+      declared = withDeclareChannel(this.#link, session.live, (channel) =>
         declareRoute(channel, route, this.#settings),
       );
       session.declared.set(name, declared);
@@ -151,17 +152,17 @@ export class Publisher {
     return session;
   }
 
-  async #open(): Promise<Session> {
+  async #openSession(): Promise<Session> {
     try {
       const { live } = this.#link;
-      if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${this.#link.trouble}`);
-      const channel = await this.#link.confirmChannel(live);
+      if (live === undefined) throw unreachableError(`RabbitMQ cannot be reached: ${this.#link.trouble}`);
+      const channel = await this.#link.openConfirmChannel(live);
       const inFlight = new InFlight(channel);
       const unhear = this.#link.onChange(() => inFlight.wake());
       const session: Session = { live, inFlight, declared: new Map(), ready: new Set() };
       channel.on("close", () => {
         unhear();
-        if (this.#inUse === session) this.#forget();
+        if (this.#inUse === session) this.#dropSession();
       });
       this.#inUse = session;
       return session;
@@ -175,35 +176,36 @@ export class Publisher {
   async #dropStuck(): Promise<void> {
     const session = await this.#session?.catch(() => undefined);
     if (session?.inFlight.isStuck(this.#settings.confirmMs) !== true) return;
-    this.#forget();
+    this.#dropSession();
     session.inFlight.abandon();
   }
 
-  #forget(): void {
+  #dropSession(): void {
     this.#session = undefined;
     this.#inUse = undefined;
   }
 
-  async #room({ inFlight }: Session, { over, ended }: Round): Promise<void> {
+  async #waitForRoom({ inFlight }: Session, { over, ended }: PublishCall): Promise<void> {
     while (!inFlight.hasRoom(this.#settings.maxInFlight) && inFlight.open && !over.aborted) {
-      await Promise.race([inFlight.change(), ended]);
+      await Promise.race([inFlight.waitForChange(), ended]);
       this.#assertUsable();
     }
-    if (over.aborted) throw tooLate();
-    if (!inFlight.open) throw unreachable("The connection to RabbitMQ was lost before it was sent.");
+    if (over.aborted) throw tooLateError();
+    if (!inFlight.open) throw unreachableError("The connection to RabbitMQ was lost before it was sent.");
     this.#assertUsable();
   }
 
   // A blocked broker reads nothing: what was written now would only pile up here.
   #assertUsable(): void {
     const { live, blocked, trouble } = this.#link;
-    if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${trouble}`);
-    if (blocked !== undefined) throw unreachable(`RabbitMQ takes no messages at the moment: ${blocked}.`);
+    if (live === undefined) throw unreachableError(`RabbitMQ cannot be reached: ${trouble}`);
+    if (blocked !== undefined)
+      throw unreachableError(`RabbitMQ takes no messages at the moment: ${blocked}.`);
   }
 }
 
-const nameOf = ({ exchange, streamQueue }: Route): string => `${exchange} ${streamQueue ?? ""}`;
+const routeKey = ({ exchange, streamQueue }: Route): string => `${exchange} ${streamQueue ?? ""}`;
 
-function tooLate(): SagaboxError {
-  return unreachable("The time to publish was over before it was this message's turn.");
+function tooLateError(): SagaboxError {
+  return unreachableError("The time to publish was over before it was this message's turn.");
 }

@@ -1,5 +1,5 @@
 import type { Channel, ConsumeMessage } from "amqplib";
-import type { Link, Live } from "./connection.ts";
+import type { Link, LiveConnection } from "./link.ts";
 import type { RabbitDelivery } from "./delivery.ts";
 
 export interface Reader {
@@ -9,7 +9,7 @@ export interface Reader {
   readonly active: boolean;
   /** How many wait to be taken. */
   readonly waiting: number;
-  start(live: Live): Promise<void>;
+  start(live: LiveConnection): Promise<void>;
   take(): RabbitDelivery | undefined;
   /** Hands out nothing more and lets go of the queue as soon as nothing of it is in anybody's hands. */
   retire(): void;
@@ -28,12 +28,12 @@ interface QueueReaderParts {
 /** One queue on one channel of its own: closing that gives everything back in one piece, in order. */
 export class QueueReader implements Reader {
   readonly #parts: QueueReaderParts;
-  readonly #handed = new Set<RabbitDelivery>();
+  readonly #inFlight = new Set<RabbitDelivery>();
   #channel: Channel | undefined;
-  #live: Live | undefined;
+  #live: LiveConnection | undefined;
   #arrived: ConsumeMessage[] = [];
-  #active = false;
-  #retiring = false;
+  #isActive = false;
+  #isRetiring = false;
 
   constructor(parts: QueueReaderParts) {
     this.#parts = parts;
@@ -44,72 +44,72 @@ export class QueueReader implements Reader {
   }
 
   get active(): boolean {
-    return this.#active && !this.#retiring;
+    return this.#isActive && !this.#isRetiring;
   }
 
   get waiting(): number {
-    return this.#retiring ? 0 : this.#arrived.length;
+    return this.#isRetiring ? 0 : this.#arrived.length;
   }
 
-  async start(live: Live): Promise<void> {
+  async start(live: LiveConnection): Promise<void> {
     const { link, queue, prefetch } = this.#parts;
-    const channel = await link.channel(live);
+    const channel = await link.openChannel(live);
     this.#channel = channel;
     this.#live = live;
-    this.#active = false;
-    this.#retiring = false;
-    channel.on("close", () => this.#gone(channel));
-    await link.ask(live, "setting the prefetch", channel.prefetch(prefetch));
+    this.#isActive = false;
+    this.#isRetiring = false;
+    channel.on("close", () => this.#onClosed(channel));
+    await link.request(live, "setting the prefetch", channel.prefetch(prefetch));
     const consuming = channel.consume(queue, (raw) => {
       if (raw === null) void this.close();
-      else this.#came(raw);
+      else this.#onMessage(raw);
     });
-    await link.ask(live, `consuming ${queue}`, consuming);
+    await link.request(live, `consuming ${queue}`, consuming);
   }
 
   take(): RabbitDelivery | undefined {
     const channel = this.#channel;
-    const raw = this.#retiring ? undefined : this.#arrived.shift();
+    const raw = this.#isRetiring ? undefined : this.#arrived.shift();
     if (raw === undefined || channel === undefined) return undefined;
     const delivery: RabbitDelivery = this.#parts.read(raw, channel, () => {
-      this.#handed.delete(delivery);
-      this.#letGoWhenIdle();
+      this.#inFlight.delete(delivery);
+      this.#closeWhenIdle();
       this.#parts.changed();
     });
-    this.#handed.add(delivery);
+    this.#inFlight.add(delivery);
     return delivery;
   }
 
   retire(): void {
-    this.#retiring = true;
-    this.#letGoWhenIdle();
+    this.#isRetiring = true;
+    this.#closeWhenIdle();
   }
 
   async close(): Promise<void> {
     const channel = this.#channel;
     const live = this.#live;
     if (channel === undefined || live === undefined || live.lost.aborted) return;
-    const closed = this.#parts.link.ask(live, "closing a channel", channel.close());
-    this.#gone(channel);
+    const closed = this.#parts.link.request(live, "closing a channel", channel.close());
+    this.#onClosed(channel);
     await closed.catch(() => undefined);
   }
 
-  #came(raw: ConsumeMessage): void {
-    this.#active = true;
+  #onMessage(raw: ConsumeMessage): void {
+    this.#isActive = true;
     this.#arrived.push(raw);
     this.#parts.changed();
   }
 
-  #letGoWhenIdle(): void {
-    if (this.#retiring && this.#handed.size === 0) void this.close();
+  #closeWhenIdle(): void {
+    if (this.#isRetiring && this.#inFlight.size === 0) void this.close();
   }
 
-  #gone(channel: Channel): void {
+  #onClosed(channel: Channel): void {
     if (this.#channel !== channel) return;
     this.#channel = undefined;
-    this.#active = false;
+    this.#isActive = false;
     this.#arrived = [];
-    for (const delivery of this.#handed) delivery.lose();
+    for (const delivery of this.#inFlight) delivery.abandon();
     this.#parts.changed();
   }
 }

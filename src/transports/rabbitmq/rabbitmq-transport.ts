@@ -12,11 +12,11 @@ import {
   type Subscription,
   type Transport,
 } from "../../transport/index.ts";
-import { rabbitTopology } from "./declared.ts";
+import { planRabbitTopology } from "./planned-topology.ts";
 import { amqp } from "./client.ts";
-import { Link } from "./connection.ts";
-import { Courier } from "./courier.ts";
-import { depthsOf } from "./depths.ts";
+import { Link } from "./link.ts";
+import { MessageCopier } from "./message-copier.ts";
+import { readDepths } from "./depths.ts";
 import { withEnvironment } from "./environment.ts";
 import { rabbitSettings, type RabbitMQOptions, type RabbitSettings } from "./options.ts";
 import { Publisher } from "./publisher.ts";
@@ -31,7 +31,7 @@ export class RabbitMQTransport implements Transport {
   readonly #publishing: Link;
   readonly #consuming: Link;
   readonly #publisher: Publisher;
-  readonly #courier: Courier;
+  readonly #courier: MessageCopier;
   readonly #subscribers = new Set<Subscriber>();
 
   constructor(settings: RabbitSettings) {
@@ -41,7 +41,7 @@ export class RabbitMQTransport implements Transport {
     this.#publisher = new Publisher(this.#publishing, settings);
     // On a channel of its own: a queue that does not answer holds up everything behind it.
     const copies = new Publisher(this.#publishing, settings);
-    this.#courier = new Courier({ link: this.#publishing, publisher: copies, settings });
+    this.#courier = new MessageCopier({ link: this.#publishing, publisher: copies, settings });
     this.capabilities = Object.freeze({
       ordersByKey: true,
       ordersRetries: false,
@@ -57,7 +57,7 @@ export class RabbitMQTransport implements Transport {
   }
 
   declares(groups: readonly PlannedGroup[]): BrokerTopology {
-    return rabbitTopology(this.#settings, groups);
+    return planRabbitTopology(this.#settings, groups);
   }
 
   async open(): Promise<void> {
@@ -101,7 +101,7 @@ export class RabbitMQTransport implements Transport {
       topics: group.topics,
       queues: groupNames(prefix, group, group.ordered === false ? undefined : partitions).queues,
     }));
-    return depthsOf(this.#publishing, topics, [...this.#subscribers, ...watched]);
+    return readDepths(this.#publishing, topics, [...this.#subscribers, ...watched]);
   }
 
   async close(): Promise<void> {

@@ -2,11 +2,11 @@ import type { ConsumeMessage } from "amqplib";
 import type { Message } from "../../message/index.ts";
 import { fromWire, type Subscription } from "../../transport/index.ts";
 import type { RabbitSettings } from "./options.ts";
-import { attemptHeader, countIn, textHeaders, topicHeader } from "./properties.ts";
+import { attemptHeader, readCount, toTextHeaders, topicHeader } from "./properties.ts";
 import type { Route } from "./topology.ts";
 
 /** What came from a queue, as far as a delivery needs it. */
-export interface ReceivedRaw {
+export interface ReceivedDelivery {
   readonly message: Message;
   readonly flaw?: Error;
   readonly attempt: number;
@@ -24,21 +24,21 @@ interface Context {
   readonly settings: RabbitSettings;
 }
 
-export function readRaw(raw: ConsumeMessage, context: Context): ReceivedRaw {
+export function readRaw(raw: ConsumeMessage, context: Context): ReceivedDelivery {
   const { subscription, settings } = context;
   const { headers } = raw.properties;
   const contentType = raw.properties.contentType as string | undefined;
-  const topic = topicOf(raw, context);
-  const texts = textHeaders(headers);
+  const topic = findTopic(raw, context);
+  const texts = toTextHeaders(headers);
   const { message, flaw } = fromWire({ body: raw.content, headers: texts, contentType, topic, key: null });
-  const redeliveries = countIn(headers, "x-delivery-count");
-  const attempts = Math.max(1, countIn(headers, attemptHeader));
+  const redeliveries = readCount(headers, "x-delivery-count");
+  const attempts = Math.max(1, readCount(headers, attemptHeader));
   const keyed = subscription.ordered && message.key !== null && flaw === undefined;
   return {
     message,
     ...(flaw === undefined ? {} : { flaw }),
     // Long before the broker puts a message aside that nobody ever settles, each redelivery is charged.
-    attempt: attempts + Math.max(0, redeliveries - halfway(settings)),
+    attempt: attempts + Math.max(0, redeliveries - halfDeliveryLimit(settings)),
     orderKey: keyed ? `${message.topic}/${message.key}` : null,
     attempts,
     redeliveries,
@@ -47,10 +47,10 @@ export function readRaw(raw: ConsumeMessage, context: Context): ReceivedRaw {
 }
 
 /** So many redeliveries are free. */
-export const halfway = ({ deliveryLimit }: RabbitSettings): number => Math.floor(deliveryLimit / 2);
+export const halfDeliveryLimit = ({ deliveryLimit }: RabbitSettings): number => Math.floor(deliveryLimit / 2);
 
 // Only foreign messages need it, whose body does not name a topic: what they are called must not change on the way.
-function topicOf({ fields, properties }: ConsumeMessage, { subscription, routes }: Context): string {
+function findTopic({ fields, properties }: ConsumeMessage, { subscription, routes }: Context): string {
   const kept: unknown = properties.headers?.[topicHeader];
   if (typeof kept === "string") return kept;
   const { exchange, routingKey } = fields;

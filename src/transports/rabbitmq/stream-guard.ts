@@ -1,18 +1,18 @@
 import type { Channel, ConsumeMessage } from "amqplib";
 import { randomToken, withDeadline } from "../../runtime/index.ts";
-import type { Link, Live } from "./connection.ts";
-import type { Courier } from "./courier.ts";
+import type { Link, LiveConnection } from "./link.ts";
+import type { MessageCopier } from "./message-copier.ts";
 import type { RabbitSettings } from "./options.ts";
-import { furthest, readPosition, writePosition, type Position } from "./stream-position.ts";
+import { maxPosition, readPosition, writePosition, type Position } from "./stream-position.ts";
 
 interface StreamGuardParts {
   readonly link: Link;
-  readonly courier: Courier;
+  readonly courier: MessageCopier;
   readonly settings: RabbitSettings;
   /** Where the group's position lies. Its broker gives it to one member at a time. */
   readonly queue: string;
   /** This member is the one that reads, from here on. */
-  readonly chosen: (live: Live, position: Position) => Promise<void>;
+  readonly chosen: (live: LiveConnection, position: Position) => Promise<void>;
   readonly lost: () => void;
 }
 
@@ -24,7 +24,7 @@ interface StreamGuardParts {
 export class StreamGuard {
   readonly #parts: StreamGuardParts;
   #channel: Channel | undefined;
-  #live: Live | undefined;
+  #live: LiveConnection | undefined;
   #held: { readonly raw: ConsumeMessage; readonly position: Position } | undefined;
   /** Its return tells that everything that lay in the queue has been seen. */
   #probe: string | undefined;
@@ -41,23 +41,23 @@ export class StreamGuard {
   }
 
   /** When nobody reads yet, returns once this member does. */
-  async join(live: Live, beginning: Position): Promise<void> {
+  async join(live: LiveConnection, beginning: Position): Promise<void> {
     const { link, courier, settings, queue } = this.#parts;
-    const channel = await link.channel(live);
+    const channel = await link.openChannel(live);
     this.#channel = channel;
     this.#live = live;
     this.#held = undefined;
     this.#probe = undefined;
     this.#done = -1;
-    let chosen = (): void => undefined;
-    const first = new Promise<void>((resolve) => (chosen = resolve));
-    channel.on("close", () => this.#gone(channel));
-    const { consumerCount } = await link.ask(live, "declaring", declareOffsets(channel, queue, settings));
+    let resolveElected = (): void => undefined;
+    const first = new Promise<void>((resolve) => (resolveElected = resolve));
+    channel.on("close", () => this.#onClosed(channel));
+    const { consumerCount } = await link.request(live, "declaring", declareOffsets(channel, queue, settings));
     const consuming = channel.consume(queue, (raw) => {
-      if (raw !== null) this.#came(raw, channel, live, chosen);
+      if (raw !== null) this.#onMessage(raw, channel, live, resolveElected);
     });
-    await link.ask(live, `consuming ${queue}`, consuming);
-    await courier.note(queue, writePosition(beginning), randomToken());
+    await link.request(live, `consuming ${queue}`, consuming);
+    await courier.writePosition(queue, writePosition(beginning), randomToken());
     if (consumerCount === 0) await withDeadline(first, settings.timeoutMs, () => undefined);
     await this.#reading;
   }
@@ -65,7 +65,7 @@ export class StreamGuard {
   /** Everything up to here is settled; written down as soon as what is being written has arrived. */
   advance(offset: number): void {
     if (offset > this.#done) this.#done = offset;
-    this.#writing ??= this.#write().finally(() => (this.#writing = undefined));
+    this.#writing ??= this.#writePosition().finally(() => (this.#writing = undefined));
   }
 
   async leave(): Promise<void> {
@@ -75,58 +75,58 @@ export class StreamGuard {
     await this.#writing;
     this.#channel = undefined;
     if (!live.lost.aborted) {
-      await this.#parts.link.ask(live, "closing a channel", channel.close()).catch(() => undefined);
+      await this.#parts.link.request(live, "closing a channel", channel.close()).catch(() => undefined);
     }
   }
 
-  async #write(): Promise<void> {
+  async #writePosition(): Promise<void> {
     const { courier, queue } = this.#parts;
     let written = this.#held?.position.offset ?? -1;
     while (this.#done > written && this.#channel !== undefined) {
       written = this.#done;
       // A position that cannot be written now is written with the next; until then more is repeated after a crash.
       await courier
-        .note(queue, writePosition({ offset: written, sinceMs: 0 }), randomToken())
+        .writePosition(queue, writePosition({ offset: written, sinceMs: 0 }), randomToken())
         .catch(() => undefined);
     }
   }
 
-  #came(raw: ConsumeMessage, channel: Channel, live: Live, chosen: () => void): void {
+  #onMessage(raw: ConsumeMessage, channel: Channel, live: LiveConnection, chosen: () => void): void {
     const id = String(raw.properties.messageId);
     if (id === this.#probe) {
       channel.ack(raw);
       const position = this.#held?.position ?? { offset: -1, sinceMs: 0 };
       this.#done = position.offset;
-      this.#reading = this.#parts.chosen(live, position).catch(() => this.#giveUp(channel));
+      this.#reading = this.#parts.chosen(live, position).catch(() => this.#closeChannel(channel));
       void this.#reading.then(chosen);
       return;
     }
-    this.#hold(raw, channel);
+    this.#holdPosition(raw, channel);
     if (this.#probe !== undefined) return;
     this.#probe = randomToken();
     this.#parts.courier
-      .note(this.#parts.queue, Buffer.from("probe"), this.#probe)
-      .catch(() => this.#giveUp(channel));
+      .writePosition(this.#parts.queue, Buffer.from("probe"), this.#probe)
+      .catch(() => this.#closeChannel(channel));
   }
 
   // Of several positions the furthest is kept; probes of members that died in between are thrown away.
-  #hold(raw: ConsumeMessage, channel: Channel): void {
+  #holdPosition(raw: ConsumeMessage, channel: Channel): void {
     const position = readPosition(raw.content);
     const held = this.#held;
     if (position === undefined) channel.ack(raw);
     else if (held === undefined) this.#held = { raw, position };
-    else if (furthest(held.position, position) === held.position) channel.ack(raw);
+    else if (maxPosition(held.position, position) === held.position) channel.ack(raw);
     else {
       this.#held = { raw, position };
       channel.ack(held.raw);
     }
   }
 
-  #giveUp(channel: Channel): void {
+  #closeChannel(channel: Channel): void {
     channel.close().catch(() => undefined);
   }
 
-  #gone(channel: Channel): void {
+  #onClosed(channel: Channel): void {
     if (this.#channel !== channel) return;
     this.#channel = undefined;
     this.#parts.lost();

@@ -9,13 +9,13 @@ export interface Position {
 export type StreamOffset = number | "first" | "next" | { readonly "!": "timestamp"; readonly value: number };
 
 /** The furthest one counts: an older one may still lie there when a process died between writing and removing. */
-export function furthest(a: Position, b: Position): Position {
+export function maxPosition(a: Position, b: Position): Position {
   if (a.offset !== b.offset) return a.offset > b.offset ? a : b;
   return a.sinceMs <= b.sinceMs ? a : b;
 }
 
 /** A time is known to the broker in whole seconds, so whoever has only just come asks for what is next instead. */
-export function startOf({ offset, sinceMs }: Position, arrivedMs: number): StreamOffset {
+export function toStreamOffset({ offset, sinceMs }: Position, arrivedMs: number): StreamOffset {
   if (offset >= 0) return offset + 1;
   if (sinceMs !== 0 && sinceMs === arrivedMs) return "next";
   return sinceMs === 0 ? "first" : { "!": "timestamp", value: Math.floor(sinceMs / 1_000) };
@@ -41,14 +41,14 @@ export class Progress {
   }
 
   /** False for what was settled before. */
-  arrived(offset: number): boolean {
+  add(offset: number): boolean {
     if (offset <= this.#seen) return false;
     this.#seen = offset;
     this.#open.add(offset);
     return true;
   }
 
-  settled(offset: number): void {
+  settle(offset: number): void {
     this.#open.delete(offset);
   }
 

@@ -1,21 +1,21 @@
 import type { Channel, ConsumeMessage } from "amqplib";
-import { laneOf } from "../../message/index.ts";
+import { laneFor } from "../../message/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import type { Subscription, TopicRequest } from "../../transport/index.ts";
-import type { Link, Live } from "./connection.ts";
-import type { Courier } from "./courier.ts";
+import type { Link, LiveConnection } from "./link.ts";
+import type { MessageCopier } from "./message-copier.ts";
 import { RabbitDelivery } from "./delivery.ts";
 import type { RabbitSettings } from "./options.ts";
-import { countIn } from "./properties.ts";
+import { readCount } from "./properties.ts";
 import type { Reader } from "./queue-reader.ts";
 import { readRaw } from "./read-raw.ts";
 import { StreamGuard } from "./stream-guard.ts";
-import { Progress, startOf, type Position } from "./stream-position.ts";
+import { Progress, toStreamOffset, type Position } from "./stream-position.ts";
 import { offsetQueue, type GroupNames, type Route } from "./topology.ts";
 
 interface StreamReaderParts {
   readonly link: Link;
-  readonly courier: Courier;
+  readonly courier: MessageCopier;
   readonly settings: RabbitSettings;
   readonly subscription: Subscription;
   readonly routes: readonly Route[];
@@ -34,12 +34,12 @@ export class StreamReader implements Reader {
   readonly active = false;
   readonly #parts: StreamReaderParts;
   readonly #guard: StreamGuard;
-  readonly #handed = new Set<RabbitDelivery>();
-  #live: Live | undefined;
+  readonly #inFlight = new Set<RabbitDelivery>();
+  #live: LiveConnection | undefined;
   #channel: Channel | undefined;
   #arrived: ConsumeMessage[] = [];
   #progress = new Progress(-1);
-  #retiring = false;
+  #isRetiring = false;
   #arrivedMs = 0;
 
   constructor(parts: StreamReaderParts) {
@@ -51,7 +51,7 @@ export class StreamReader implements Reader {
       settings,
       queue: offsetQueue(settings.prefix, names.id, streamQueue),
       chosen: (live, position) => this.#consume(live, position),
-      lost: () => void this.#gone(),
+      lost: () => void this.#onClosed(),
     });
   }
 
@@ -60,11 +60,11 @@ export class StreamReader implements Reader {
   }
 
   get waiting(): number {
-    return this.#retiring ? 0 : this.#arrived.length;
+    return this.#isRetiring ? 0 : this.#arrived.length;
   }
 
-  async start(live: Live): Promise<void> {
-    this.#retiring = false;
+  async start(live: LiveConnection): Promise<void> {
+    this.#isRetiring = false;
     const { from } = this.#parts;
     this.#arrivedMs = from === "now" ? systemClock.wallMs() : 0;
     const sinceMs = typeof from === "object" ? Math.max(0, from.time.getTime()) : this.#arrivedMs;
@@ -73,93 +73,97 @@ export class StreamReader implements Reader {
 
   take(): RabbitDelivery | undefined {
     const channel = this.#channel;
-    const raw = this.#retiring ? undefined : this.#arrived.shift();
+    const raw = this.#isRetiring ? undefined : this.#arrived.shift();
     if (raw === undefined || channel === undefined) return undefined;
-    const delivery: RabbitDelivery = this.#read(raw, channel, () => {
-      this.#handed.delete(delivery);
+    const delivery: RabbitDelivery = this.#createDelivery(raw, channel, () => {
+      this.#inFlight.delete(delivery);
       this.#parts.settled();
-      this.#letGoWhenIdle();
+      this.#closeWhenIdle();
       this.#parts.changed();
     });
-    this.#handed.add(delivery);
+    this.#inFlight.add(delivery);
     return delivery;
   }
 
   retire(): void {
-    this.#retiring = true;
-    this.#letGoWhenIdle();
+    this.#isRetiring = true;
+    this.#closeWhenIdle();
   }
 
   async close(): Promise<void> {
-    this.#retiring = true;
+    this.#isRetiring = true;
     await this.#guard.leave();
-    await this.#gone();
+    await this.#onClosed();
   }
 
-  async #consume(live: Live, position: Position): Promise<void> {
+  async #consume(live: LiveConnection, position: Position): Promise<void> {
     const { link, subscription, streamQueue } = this.#parts;
-    const channel = await link.channel(live);
+    const channel = await link.openChannel(live);
     this.#channel = channel;
     this.#live = live;
     this.#progress = new Progress(position.offset);
     channel.on("close", () => {
       if (this.#channel === channel) void this.close();
     });
-    await link.ask(live, "setting the prefetch", channel.prefetch(Math.min(subscription.prefetch, 65_535)));
-    const consuming = channel.consume(streamQueue, (raw) => raw !== null && this.#came(raw, channel), {
-      arguments: { "x-stream-offset": startOf(position, this.#arrivedMs) },
+    await link.request(
+      live,
+      "setting the prefetch",
+      channel.prefetch(Math.min(subscription.prefetch, 65_535)),
+    );
+    const consuming = channel.consume(streamQueue, (raw) => raw !== null && this.#onMessage(raw, channel), {
+      arguments: { "x-stream-offset": toStreamOffset(position, this.#arrivedMs) },
     });
-    await link.ask(live, `consuming ${streamQueue}`, consuming);
+    await link.request(live, `consuming ${streamQueue}`, consuming);
   }
 
-  #came(raw: ConsumeMessage, channel: Channel): void {
+  #onMessage(raw: ConsumeMessage, channel: Channel): void {
     // A stream is sent in chunks, so something from before the offset may come first.
-    if (!this.#progress.arrived(countIn(raw.properties.headers, "x-stream-offset"))) channel.ack(raw);
+    if (!this.#progress.add(readCount(raw.properties.headers, "x-stream-offset"))) channel.ack(raw);
     else {
       this.#arrived.push(raw);
       this.#parts.changed();
     }
   }
 
-  #read(raw: ConsumeMessage, channel: Channel, closed: () => void): RabbitDelivery {
+  #createDelivery(raw: ConsumeMessage, channel: Channel, closed: () => void): RabbitDelivery {
     const { courier, names } = this.#parts;
     const received = readRaw(raw, this.#parts);
     const { attempts, topic, message } = received;
-    const lane = laneOf(message.key ?? message.id);
+    const lane = laneFor(message.key ?? message.id);
     const queue = names.queues[lane % names.queues.length] ?? "";
     const to = { service: this.#parts.subscription.service, queue };
     return new RabbitDelivery(received, {
       ack: () => {
         channel.ack(raw);
-        this.#progress.settled(countIn(raw.properties.headers, "x-stream-offset"));
+        this.#progress.settle(readCount(raw.properties.headers, "x-stream-offset"));
         this.#guard.advance(this.#progress.done);
       },
       // A stream cannot be put in another order: what is tried again comes through the group's own queue.
-      again: ({ delayMs, charged }) =>
-        courier.again(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
-      giveBack: async () => {
+      retry: ({ delayMs, charged }) =>
+        courier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
+      release: async () => {
         this.#arrived.unshift(raw);
       },
-      bury: (note) => courier.bury(raw, names.id, note),
-      closed,
+      deadLetter: (note) => courier.copyToDeadLetters(raw, names.id, note),
+      onClosed: closed,
     });
   }
 
-  #letGoWhenIdle(): void {
-    if (this.#retiring && this.#handed.size === 0) void this.close();
+  #closeWhenIdle(): void {
+    if (this.#isRetiring && this.#inFlight.size === 0) void this.close();
   }
 
-  async #gone(): Promise<void> {
+  async #onClosed(): Promise<void> {
     const channel = this.#channel;
     const live = this.#live;
     this.#channel = undefined;
     this.#arrived = [];
-    for (const delivery of this.#handed) delivery.lose();
+    for (const delivery of this.#inFlight) delivery.abandon();
     this.#parts.changed();
     if (channel === undefined || live === undefined || live.lost.aborted) return;
     const { link } = this.#parts;
     await Promise.resolve()
-      .then(() => link.ask(live, "closing a channel", channel.close()))
+      .then(() => link.request(live, "closing a channel", channel.close()))
       .catch(() => undefined);
   }
 }

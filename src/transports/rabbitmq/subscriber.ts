@@ -3,21 +3,21 @@ import { errorText, SagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { Loop, systemClock } from "../../runtime/index.ts";
 import type { Consumption, DeadLetterNote, Delivery, Subscription } from "../../transport/index.ts";
-import { unreachable, type Link, type Live } from "./connection.ts";
-import type { Courier } from "./courier.ts";
-import { declareGroup, declaring } from "./declare.ts";
+import { unreachableError, type Link, type LiveConnection } from "./link.ts";
+import type { MessageCopier } from "./message-copier.ts";
+import { declareGroup, withDeclareChannel } from "./declare.ts";
 import { RabbitDelivery } from "./delivery.ts";
-import { Members } from "./members.ts";
+import { MemberCounter } from "./members.ts";
 import type { RabbitSettings } from "./options.ts";
 import { QueueReader, type Reader } from "./queue-reader.ts";
-import { halfway, readRaw } from "./read-raw.ts";
+import { halfDeliveryLimit, readRaw } from "./read-raw.ts";
 import { StreamReader } from "./stream-reader.ts";
-import { groupNames, routeOf, type GroupNames, type Route } from "./topology.ts";
+import { groupNames, routeFor, type GroupNames, type Route } from "./topology.ts";
 
 export interface SubscriberParts {
   /** The one that consumes. */
   readonly link: Link;
-  readonly courier: Courier;
+  readonly courier: MessageCopier;
   readonly settings: RabbitSettings;
   readonly subscription: Subscription;
   readonly receive: (delivery: Delivery) => void;
@@ -31,18 +31,18 @@ export class Subscriber implements Consumption {
   readonly #names: GroupNames;
   readonly #routes: readonly Route[];
   readonly #readers: readonly Reader[];
-  readonly #members: Members;
+  readonly #members: MemberCounter;
   readonly #loop: Loop;
-  readonly #unhear: () => void;
+  readonly #stopListening: () => void;
   #first: ((failure?: Error) => void) | undefined;
-  #declaredOn: Live | undefined;
+  #declaredOn: LiveConnection | undefined;
   #declaredAtMs = 0;
-  #trouble: string | undefined = "not subscribed yet";
+  #lastError: string | undefined = "not subscribed yet";
   /** Why the members could not be counted. Messages flow all the same, only less evenly. */
   #unshared: string | undefined;
   #handedOut = 0;
   #next = 0;
-  #pumping = false;
+  #isDispatching = false;
   #paused = false;
 
   constructor(parts: SubscriberParts) {
@@ -53,15 +53,18 @@ export class Subscriber implements Consumption {
       subscription,
       subscription.ordered ? settings.partitions : undefined,
     );
-    this.#routes = subscription.topics.map(({ topic, kind }) => routeOf(topic, kind, settings));
-    this.#readers = [...this.#names.queues.map((queue) => this.#reader(queue)), ...this.#streamReaders()];
-    this.#members = new Members(link, this.#names.membersQueue);
+    this.#routes = subscription.topics.map(({ topic, kind }) => routeFor(topic, kind, settings));
+    this.#readers = [
+      ...this.#names.queues.map((queue) => this.#createReader(queue)),
+      ...this.#createStreamReaders(),
+    ];
+    this.#members = new MemberCounter(link, this.#names.membersQueue);
     this.#loop = new Loop({
       step: () => this.#step(),
-      onError: (error) => this.#failed(error),
+      onError: (error) => this.#recordError(error),
       maxBackoffMs: 2_000,
     });
-    this.#unhear = link.onChange(() => this.#loop.wake());
+    this.#stopListening = link.onChange(() => this.#loop.wake());
   }
 
   get topics(): readonly string[] {
@@ -83,7 +86,7 @@ export class Subscriber implements Consumption {
   }
 
   deadLetter(message: Message, note: DeadLetterNote): Promise<void> {
-    return this.#parts.courier.buryMessage(message, this.#names.id, note);
+    return this.#parts.courier.copyMessageToDeadLetters(message, this.#names.id, note);
   }
 
   async pause(): Promise<void> {
@@ -93,7 +96,7 @@ export class Subscriber implements Consumption {
 
   async close(): Promise<void> {
     this.#paused = true;
-    this.#unhear();
+    this.#stopListening();
     await this.#loop.stop();
     await Promise.all([...this.#readers.map((reader) => reader.close()), this.#members.close()]);
   }
@@ -101,7 +104,7 @@ export class Subscriber implements Consumption {
   health(): { readonly ok: boolean; readonly detail?: string } {
     const { live, trouble } = this.#parts.link;
     if (live === undefined) return { ok: false, detail: `no connection to RabbitMQ: ${trouble}` };
-    if (this.#trouble !== undefined) return { ok: false, detail: this.#trouble };
+    if (this.#lastError !== undefined) return { ok: false, detail: this.#lastError };
     if (this.#unshared === undefined) return { ok: true };
     return { ok: true, detail: `partitions are not shared out at the moment: ${this.#unshared}` };
   }
@@ -110,14 +113,14 @@ export class Subscriber implements Consumption {
     const { link, settings } = this.#parts;
     if (this.#paused) return Infinity;
     const { live } = link;
-    if (live === undefined) throw unreachable(`RabbitMQ cannot be reached: ${link.trouble}`);
+    if (live === undefined) throw unreachableError(`RabbitMQ cannot be reached: ${link.trouble}`);
     await this.#declare(live);
     for (const reader of this.#readers) {
       if (reader.open || this.#paused) continue;
       await reader.start(live);
       if (this.#paused) reader.retire(); // told to the others while this one was not open yet
     }
-    this.#trouble = undefined;
+    this.#lastError = undefined;
     this.#first?.();
     if (this.#names.queues.length === 1) return REDECLARE_MS;
     this.#unshared = await this.#share(live).then(() => undefined, errorText);
@@ -125,42 +128,44 @@ export class Subscriber implements Consumption {
   }
 
   // Again from time to time: somebody may have removed a binding, and nobody is told.
-  async #declare(live: Live): Promise<void> {
+  async #declare(live: LiveConnection): Promise<void> {
     const { link, settings } = this.#parts;
     const nowMs = systemClock.monotonicMs();
     if (this.#declaredOn === live && nowMs - this.#declaredAtMs < REDECLARE_MS) return;
-    await declaring(link, live, (channel) => declareGroup(channel, this.#names, this.#routes, settings));
+    await withDeclareChannel(link, live, (channel) =>
+      declareGroup(channel, this.#names, this.#routes, settings),
+    );
     this.#declaredOn = live;
     this.#declaredAtMs = nowMs;
   }
 
   // The broker gives every queue to whoever came first. Those who have more than their share let some go; the one that
   // waits longest for a queue gets it, so all members soon have as many.
-  async #share(live: Live): Promise<void> {
+  async #share(live: LiveConnection): Promise<void> {
     const members = await this.#members.count(live);
     const active = this.#readers.filter((reader) => reader.active);
     const share = Math.ceil(this.#names.queues.length / members);
     for (const reader of active.slice(share)) reader.retire();
   }
 
-  #failed(error: unknown): void {
+  #recordError(error: unknown): void {
     this.#declaredOn = undefined;
-    this.#trouble = errorText(error);
-    this.#first?.(refusalOf(error, this.#parts.subscription.group));
+    this.#lastError = errorText(error);
+    this.#first?.(findRefusal(error, this.#parts.subscription.group));
   }
 
-  #reader(queue: string): Reader {
+  #createReader(queue: string): Reader {
     const { link, subscription } = this.#parts;
     return new QueueReader({
       link,
       queue,
       prefetch: Math.min(subscription.prefetch, 65_535),
-      read: (raw, channel, closed) => this.#read({ raw, channel, queue, closed }),
-      changed: () => this.#changed(),
+      read: (raw, channel, closed) => this.#createDelivery({ raw, channel, queue, closed }),
+      changed: () => this.#onChange(),
     });
   }
 
-  #streamReaders(): Reader[] {
+  #createStreamReaders(): Reader[] {
     const { link, courier, settings, subscription } = this.#parts;
     return subscription.topics.flatMap(({ from }, n) => {
       const streamQueue = this.#routes[n]?.streamQueue;
@@ -175,21 +180,21 @@ export class Subscriber implements Consumption {
         streamQueue,
         from,
         settled: () => (this.#handedOut -= 1),
-        changed: () => this.#changed(),
+        changed: () => this.#onChange(),
       });
       return [reader];
     });
   }
 
-  #changed(): void {
-    this.#pump();
+  #onChange(): void {
+    this.#dispatch();
     if (!this.#paused && this.#readers.some((reader) => !reader.open)) this.#loop.wake();
   }
 
   // Each queue may fill the prefetch alone, so what came is handed out from all of them in turn.
-  #pump(): void {
-    if (this.#pumping) return;
-    this.#pumping = true;
+  #dispatch(): void {
+    if (this.#isDispatching) return;
+    this.#isDispatching = true;
     try {
       while (!this.#paused && this.#handedOut < this.#parts.subscription.prefetch) {
         const delivery = this.#takeNext();
@@ -198,7 +203,7 @@ export class Subscriber implements Consumption {
         this.#parts.receive(delivery);
       }
     } finally {
-      this.#pumping = false;
+      this.#isDispatching = false;
     }
   }
 
@@ -210,7 +215,12 @@ export class Subscriber implements Consumption {
     return undefined;
   }
 
-  #read(from: { raw: ConsumeMessage; channel: Channel; queue: string; closed: () => void }): RabbitDelivery {
+  #createDelivery(from: {
+    raw: ConsumeMessage;
+    channel: Channel;
+    queue: string;
+    closed: () => void;
+  }): RabbitDelivery {
     const { courier, settings, subscription } = this.#parts;
     const { raw, channel, queue } = from;
     const received = readRaw(raw, { subscription, settings, routes: this.#routes });
@@ -218,20 +228,20 @@ export class Subscriber implements Consumption {
     const to = { service: subscription.service, queue };
     return new RabbitDelivery(received, {
       ack: () => channel.ack(raw),
-      again: ({ delayMs, charged }) =>
-        courier.again(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
-      giveBack: async () => {
+      retry: ({ delayMs, charged }) =>
+        courier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
+      release: async () => {
         // When the channel closes everything goes back in its order; said one by one, a quorum queue mixes it up.
         if (this.#paused) return;
-        if (redeliveries < halfway(settings)) channel.nack(raw, false, true);
+        if (redeliveries < halfDeliveryLimit(settings)) channel.nack(raw, false, true);
         else {
           // A copy begins to count anew; the broker would put this one aside some day.
-          await courier.again(raw, to, { attempt: attempts, delayMs: 0, topic });
+          await courier.copyToRetry(raw, to, { attempt: attempts, delayMs: 0, topic });
           channel.ack(raw);
         }
       },
-      bury: (note) => courier.bury(raw, this.#names.id, note),
-      closed: () => {
+      deadLetter: (note) => courier.copyToDeadLetters(raw, this.#names.id, note),
+      onClosed: () => {
         this.#handedOut -= 1;
         from.closed();
       },
@@ -240,7 +250,7 @@ export class Subscriber implements Consumption {
 }
 
 // Answers of the broker about what we asked for; anything else may pass.
-function refusalOf(error: unknown, group: string): Error | undefined {
+function findRefusal(error: unknown, group: string): Error | undefined {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code !== 403 && code !== 405 && code !== 406) return undefined;
   return new SagaboxError(

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import { aMessage } from "../../../test/support/messages.ts";
-import { laneOf } from "../../message/index.ts";
-import { backBinding, delayStep, waitingQueue } from "./ladder.ts";
+import { laneFor } from "../../message/index.ts";
+import { returnBinding, roundToDelayStep, planWaitingQueue } from "./delay-steps.ts";
 import { laneBindings, laneKey } from "./names.ts";
-import { groupNames, routeOf, routingKeyOf } from "./topology.ts";
+import { groupNames, routeFor, routingKeyFor } from "./topology.ts";
 
 const settings = { prefix: "dp", broadcasts: new Set(["events.config.changed"]) };
 
 test("B6: an event goes through the topic exchange of its domain, with service, type and severity as its key", () => {
-  const route = routeOf("events.order.created", "event", settings);
+  const route = routeFor("events.order.created", "event", settings);
   expect(route).toEqual({
     kind: "event",
     exchange: "dp.event.order",
@@ -16,30 +16,30 @@ test("B6: an event goes through the topic exchange of its domain, with service, 
     binding: "*.order.created.*",
   });
   const message = aMessage({ topic: "events.order.created", source: "shop" });
-  expect(routingKeyOf(message, route)).toBe("shop.order.created.info");
-  expect(routingKeyOf({ ...message, headers: { severity: "critical" } }, route)).toBe(
+  expect(routingKeyFor(message, route)).toBe("shop.order.created.info");
+  expect(routingKeyFor({ ...message, headers: { severity: "critical" } }, route)).toBe(
     "shop.order.created.critical",
   );
 });
 
 test("B6: a command goes through the direct exchange of its service, with service and operation as its key", () => {
-  const route = routeOf("commands.stock.reserve", "command", settings);
+  const route = routeFor("commands.stock.reserve", "command", settings);
   expect(route).toMatchObject({ exchange: "dp.command.stock", exchangeType: "direct" });
-  expect(routingKeyOf(aMessage({ topic: "commands.stock.reserve", kind: "command" }), route)).toBe(
+  expect(routingKeyFor(aMessage({ topic: "commands.stock.reserve", kind: "command" }), route)).toBe(
     "stock.reserve",
   );
-  expect(routeOf("commands.reindex", "command", settings).binding).toBe("reindex.reindex");
+  expect(routeFor("commands.reindex", "command", settings).binding).toBe("reindex.reindex");
 });
 
 test("B6: a topic that is listed as a broadcast goes through a fanout exchange", () => {
-  expect(routeOf("events.config.changed", "event", settings)).toMatchObject({
+  expect(routeFor("events.config.changed", "event", settings)).toMatchObject({
     exchange: "dp.broadcast.config.changed",
     exchangeType: "fanout",
   });
 });
 
 test("B6: a stream has a queue of its own", () => {
-  expect(routeOf("streams.clicks", "stream", settings)).toMatchObject({
+  expect(routeFor("streams.clicks", "stream", settings)).toMatchObject({
     exchange: "dp.stream",
     binding: "clicks",
     streamQueue: "dp.stream.clicks",
@@ -75,12 +75,12 @@ test("no two groups share a name, whatever their services are called", () => {
 test("names and keys stay within what the broker allows, and long ones stay different", () => {
   const long = `${"x".repeat(60)}.`.repeat(4);
   const topics = [`${long}a`, `${long}b`];
-  const routes = topics.map((topic) => routeOf(topic, "event", settings));
+  const routes = topics.map((topic) => routeFor(topic, "event", settings));
   expect(routes[0]?.binding).not.toBe(routes[1]?.binding);
   for (const [n, topic] of topics.entries()) {
-    const route = routes[n] ?? routeOf(topic, "event", settings);
+    const route = routes[n] ?? routeFor(topic, "event", settings);
     const source = "語".repeat(255);
-    const key = routingKeyOf(aMessage({ topic, source, headers: { severity: long } }), route);
+    const key = routingKeyFor(aMessage({ topic, source, headers: { severity: long } }), route);
     expect(Buffer.byteLength(key)).toBeLessThanOrEqual(255);
     expect(Buffer.byteLength(route.exchange)).toBeLessThanOrEqual(255);
   }
@@ -97,7 +97,7 @@ test.each([1, 2, 8, 16, 32, 64, 256])(
       const bound = Array.from({ length: partitions }, (_, p) => p).filter((partition) =>
         laneBindings(partition, partitions).some((binding) => matches(binding, key)),
       );
-      expect(bound).toEqual([laneOf(`key-${n}`) % partitions]);
+      expect(bound).toEqual([laneFor(`key-${n}`) % partitions]);
     }
   },
 );
@@ -125,19 +125,19 @@ test.each([
   [86_400_001, 172_800_000],
   [1e15, 30 * 86_400_000],
 ])("a delay of %i ms waits %i ms", (asked, waits) => {
-  expect(delayStep(asked)).toBe(waits);
+  expect(roundToDelayStep(asked)).toBe(waits);
 });
 
 test("the rungs of the ladder are few", () => {
-  const steps = new Set(Array.from({ length: 36_000 }, (_, n) => delayStep((n + 1) * 100)));
+  const steps = new Set(Array.from({ length: 36_000 }, (_, n) => roundToDelayStep((n + 1) * 100)));
   expect(steps.size).toBeLessThan(70);
 });
 
 test("a waiting queue belongs to one day, and is removed after its last message has left", () => {
-  const waiting = waitingQueue("dp", "shop", 600, Date.UTC(2026, 10, 3, 23, 59));
+  const waiting = planWaitingQueue("dp", "shop", 600, Date.UTC(2026, 10, 3, 23, 59));
   expect(waiting.queue).toBe("dp.retry.shop.600ms.20261103");
   expect(waiting.binding).toBe("600ms.20261103.dp.queue.shop.#");
   expect(waiting.routingKey("dp.queue.shop.billing:3")).toBe("600ms.20261103.dp.queue.shop.billing:3");
-  expect(backBinding("dp.queue.shop.billing:3")).toBe("*.*.dp.queue.shop.billing:3");
+  expect(returnBinding("dp.queue.shop.billing:3")).toBe("*.*.dp.queue.shop.billing:3");
   expect(waiting.expiresMs).toBeGreaterThan(86_400_000 + 600);
 });

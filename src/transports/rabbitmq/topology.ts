@@ -1,5 +1,5 @@
 import type { Message, MessageKind } from "../../message/index.ts";
-import { fit, groupId, word } from "./names.ts";
+import { fitName, formatGroupId, toWord } from "./names.ts";
 
 export interface TopologySettings {
   readonly prefix: string;
@@ -19,9 +19,9 @@ export interface Route {
 }
 
 /** A topic may carry messages of several kinds; only streams are told by the kind, since they live in another place. */
-export function routeOf(topic: string, kind: MessageKind, { prefix, broadcasts }: TopologySettings): Route {
+export function routeFor(topic: string, kind: MessageKind, { prefix, broadcasts }: TopologySettings): Route {
   if (kind === "stream") {
-    const name = fit(withoutPrefix(topic, "streams."), 200);
+    const name = fitName(withoutPrefix(topic, "streams."), 200);
     return {
       kind,
       exchange: `${prefix}.stream`,
@@ -34,7 +34,7 @@ export function routeOf(topic: string, kind: MessageKind, { prefix, broadcasts }
     const command = commandKey(topic);
     return {
       kind: "command",
-      exchange: `${prefix}.command.${firstOf(command)}`,
+      exchange: `${prefix}.command.${firstWord(command)}`,
       exchangeType: "direct",
       binding: command,
     };
@@ -44,32 +44,32 @@ export function routeOf(topic: string, kind: MessageKind, { prefix, broadcasts }
     const exchange = `${prefix}.broadcast.${type}`;
     return { kind: "broadcast", exchange, exchangeType: "fanout", binding: "" };
   }
-  const exchange = `${prefix}.event.${firstOf(type)}`;
+  const exchange = `${prefix}.event.${firstWord(type)}`;
   return { kind: "event", exchange, exchangeType: "topic", binding: `*.${type}.*` };
 }
 
-export function routingKeyOf(message: Message, route: Route): string {
+export function routingKeyFor(message: Message, route: Route): string {
   if (route.kind === "command" || route.kind === "stream") return route.binding;
-  return `${word(message.source)}.${eventType(message.topic)}.${severityOf(message)}`;
+  return `${toWord(message.source)}.${eventType(message.topic)}.${readSeverity(message)}`;
 }
 
-function severityOf({ headers }: Message): string {
+function readSeverity({ headers }: Message): string {
   const severity = headers["severity"];
-  return severity === undefined || severity === "" ? "info" : word(severity, 20);
+  return severity === undefined || severity === "" ? "info" : toWord(severity, 20);
 }
 
-const eventType = (topic: string): string => fit(withoutPrefix(topic, "events."), 180);
+const eventType = (topic: string): string => fitName(withoutPrefix(topic, "events."), 180);
 
 // `{service}.{operation}`; a command of one word is its own service.
 function commandKey(topic: string): string {
-  const key = fit(withoutPrefix(topic, "commands."), 200);
+  const key = fitName(withoutPrefix(topic, "commands."), 200);
   return key.includes(".") ? key : `${key}.${key}`;
 }
 
 const withoutPrefix = (topic: string, prefix: string): string =>
   topic.startsWith(prefix) && topic.length > prefix.length ? topic.slice(prefix.length) : topic;
 
-const firstOf = (key: string): string => key.split(".", 1)[0] ?? key;
+const firstWord = (key: string): string => key.split(".", 1)[0] ?? key;
 
 /** Everything that belongs to one consumer group. */
 export interface GroupNames {
@@ -90,7 +90,7 @@ export function groupNames(
   /** How many queues share the keys, or undefined for a group that gave up order. */
   partitions: number | undefined,
 ): GroupNames {
-  const id = groupId(group.service, group.group);
+  const id = formatGroupId(group.service, group.group);
   const queue = `${prefix}.queue.${id}`;
   return {
     id,
@@ -114,5 +114,5 @@ export function sharedExchanges(prefix: string): {
 
 /** Where a group keeps how far it has read a stream. */
 export function offsetQueue(prefix: string, id: string, streamQueue: string): string {
-  return fit(`${prefix}.offset.${id}.${streamQueue.slice(prefix.length + ".stream.".length)}`, 250);
+  return fitName(`${prefix}.offset.${id}.${streamQueue.slice(prefix.length + ".stream.".length)}`, 250);
 }

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { createBus, event, permanent } from "sagabox";
 import { temporaryDatabase } from "../../support/database.ts";
-import { eventually, missing, newPrefix, transportOf } from "./harness.ts";
+import { eventually, missing, newPrefix, createTransport } from "./harness.ts";
 
 const Counted = event("test.counted", {
   schema: z.object({ key: z.string(), n: z.number() }),
@@ -19,7 +19,7 @@ describe.skipIf(missing)("a bus over Kafka", () => {
         service: "shop",
         database: pool,
         log: false,
-        transport: transportOf({ prefix }),
+        transport: createTransport({ prefix }),
       });
       onTestFinished(async () => void (await bus.stop()));
       bus.on(

@@ -1,13 +1,13 @@
 import { describe, inject } from "vitest";
-import { canaryStory } from "../../support/canary-story.ts";
-import { transportOf } from "./harness.ts";
+import { canarySuite } from "../../support/canary-suite.ts";
+import { createTransport } from "./harness.ts";
 
 const found = inject("kafka");
 
 describe.skipIf("missing" in found)("personal values over Kafka", () => {
   // Not compressed: what is could not be looked through.
-  canaryStory(() => ({
-    transport: transportOf({ compression: "none" }),
+  canarySuite(() => ({
+    transport: createTransport({ compression: "none" }),
     brokerFolder: "folder" in found ? found.folder : "",
   }));
 });

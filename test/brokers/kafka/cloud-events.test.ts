@@ -1,17 +1,17 @@
 import { Kafka, type CloudEventV1, type KafkaMessage } from "cloudevents";
 import { describe } from "vitest";
-import { cloudEventSdkStory, cloudEventStory, cloudEventTopic } from "../../support/cloud-event-story.ts";
-import { missing, newPrefix, transportOf, rawTopic } from "./harness.ts";
-import { headersOf } from "./raw-topic.ts";
+import { cloudEventSdkSuite, cloudEventSuite, cloudEventTopic } from "../../support/cloud-event-suite.ts";
+import { missing, newPrefix, createTransport, rawTopic } from "./harness.ts";
+import { readHeaders } from "./raw-topic.ts";
 
 describe.skipIf(missing)("CloudEvents at Kafka", () => {
-  cloudEventStory(() => {
+  cloudEventSuite(() => {
     const prefix = newPrefix();
     const topic = rawTopic(`${prefix}${cloudEventTopic}`);
     const dead = rawTopic(`${prefix}${cloudEventTopic}.dlq`);
     return {
       prefix: "ce_",
-      transport: (format) => transportOf({ prefix, format, retrySteps: [100] }),
+      transport: (format) => createTransport({ prefix, format, retrySteps: [100] }),
       putForeign: ({ body, headers, contentType = "" }) => {
         const all = Object.entries({ ...headers, "content-type": contentType });
         return topic.write(
@@ -20,20 +20,20 @@ describe.skipIf(missing)("CloudEvents at Kafka", () => {
         );
       },
       deadLetters: async () =>
-        (await dead.read()).map((record) => ({ body: record.value, headers: headersOf(record) })),
+        (await dead.read()).map((record) => ({ body: record.value, headers: readHeaders(record) })),
     };
   });
 
-  cloudEventSdkStory(() => {
+  cloudEventSdkSuite(() => {
     const prefix = newPrefix();
     const topic = rawTopic(`${prefix}${cloudEventTopic}`);
     return {
-      transport: (format) => transportOf({ prefix, format }),
+      transport: (format) => createTransport({ prefix, format }),
       readBySdk: async () =>
         (await topic.read()).map((record) => {
           const body = record.value.toString();
           const message = {
-            headers: headersOf(record),
+            headers: readHeaders(record),
             key: record.key?.toString() ?? "",
             value: body,
             body,

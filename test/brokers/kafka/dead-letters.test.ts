@@ -1,18 +1,18 @@
 import { describe } from "vitest";
-import { deadLetterStory } from "../../support/dead-letter-story.ts";
-import { missing, newPrefix, transportOf, rawTopic } from "./harness.ts";
-import { headersOf } from "./raw-topic.ts";
+import { deadLetterSuite } from "../../support/dead-letter-suite.ts";
+import { missing, newPrefix, createTransport, rawTopic } from "./harness.ts";
+import { readHeaders } from "./raw-topic.ts";
 
 describe.skipIf(missing)("dead letters at Kafka", () => {
-  deadLetterStory(() => {
+  deadLetterSuite(() => {
     const prefix = newPrefix();
     const topic = rawTopic(`${prefix}events.story.order.placed.dlq`);
     return {
-      transport: transportOf({ prefix }),
+      transport: createTransport({ prefix }),
       letters: async () =>
         (await topic.read()).map((record) => ({
           body: record.value?.toString() ?? "",
-          headers: headersOf(record),
+          headers: readHeaders(record),
         })),
     };
   });

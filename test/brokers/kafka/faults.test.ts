@@ -12,7 +12,7 @@ import {
   newPrefix,
   ownServer,
   publish,
-  transportOf,
+  createTransport,
 } from "./harness.ts";
 import { Wire } from "../../support/wire.ts";
 
@@ -32,7 +32,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
   });
 
   test("P-02, P-09: killed with confirms outstanding, it takes the rest after its return, and nothing confirmed is lost", async () => {
-    const transport = transportOf({ brokers, timeout: "20s" });
+    const transport = createTransport({ brokers, timeout: "20s" });
     await transport.open();
     await publish(transport, aMessage({ id: "first" }));
     const outcomes = new Map<string, PublishOutcome["kind"]>();
@@ -63,7 +63,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
 
   test("down at the start, it is unreachable; once it is up, all goes on by itself", async () => {
     await server.kill();
-    const transport = transportOf({ brokers, connectTimeout: 500 });
+    const transport = createTransport({ brokers, connectTimeout: 500 });
     await expect(transport.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
     expect((await publish(transport, aMessage()))[0]?.kind).toBe("unreachable");
     const member = await Member.of(transport, { receive: ackAll });
@@ -77,7 +77,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
   });
 
   test("P-09: cut again and again, each message is stored once, in order, and the member keeps what it holds", async () => {
-    const transport = transportOf({ brokers });
+    const transport = createTransport({ brokers });
     const member = await Member.of(transport, { prefetch: 5 });
     const published: string[] = [];
     for (let n = 0; n < 40; n++) {
@@ -95,7 +95,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
   });
 
   test("P-07: in a black hole a publish ends with its sender's patience; then sender and member find a way again", async () => {
-    const transport = transportOf({ brokers, timeout: "2s", connectTimeout: 500, sessionTimeout: "6s" });
+    const transport = createTransport({ brokers, timeout: "2s", connectTimeout: 500, sessionTimeout: "6s" });
     const member = await Member.of(transport, { receive: ackAll });
     await publish(transport, aMessage({ id: "before" }));
     await member.got(1);
@@ -118,15 +118,15 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
   test("when the log has lost what was read, an old delivery is lost too and settles no new record in its place", async () => {
     const warnings: string[] = [];
     const options = { brokers, prefix: newPrefix(), sessionTimeout: "60s" as const };
-    const reading = transportOf({ ...options, warn: (warning) => warnings.push(warning) });
+    const reading = createTransport({ ...options, warn: (warning) => warnings.push(warning) });
     const member = await Member.of(reading);
-    await publish(transportOf(options), aMessage({ id: "old", key: "k" }));
+    await publish(createTransport(options), aMessage({ id: "old", key: "k" }));
     const [old] = await member.got(1);
     await server.kill();
     await emptyLogs(server.data, `${options.prefix}events.order.placed`);
     await server.start();
     await eventually(() => warnings.some((warning) => warning.includes("not in the log any more")));
-    const again = transportOf(options);
+    const again = createTransport(options);
     expect(await publish(again, aMessage({ id: "new", key: "k" }))).toEqual([{ kind: "published" }]);
     await member.until(() => member.ids.includes("new"));
     await old?.ack();
@@ -137,7 +137,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
   });
 
   test("a transport that was closed answers at once", async () => {
-    const transport = transportOf({ brokers, prefix: newPrefix() });
+    const transport = createTransport({ brokers, prefix: newPrefix() });
     await publish(transport, aMessage());
     await transport.close();
     expect((await publish(transport, aMessage()))[0]?.kind).toBe("unreachable");

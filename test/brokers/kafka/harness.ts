@@ -27,7 +27,7 @@ export async function ownServer(options: KafkaTestOptions = {}): Promise<KafkaSe
   return started.server;
 }
 
-export function transportOf(options: Partial<KafkaOptions> = {}): Transport {
+export function createTransport(options: Partial<KafkaOptions> = {}): Transport {
   const transport = kafka({
     brokers: [sharedUrl],
     prefix: newPrefix(),
@@ -46,7 +46,7 @@ export function publish(
   return transport.publish(batch, { signal: AbortSignal.timeout(30_000) });
 }
 
-export interface MemberWishes {
+export interface MemberOptions {
   readonly topic?: string;
   readonly group?: string;
   readonly prefetch?: number;
@@ -59,14 +59,14 @@ export interface MemberWishes {
 export class Member {
   readonly received: Delivery[] = [];
   readonly #waiting = new Set<() => void>();
-  readonly #receive: MemberWishes["receive"];
+  readonly #receive: MemberOptions["receive"];
   consumption: Consumption | undefined;
 
-  constructor(receive?: MemberWishes["receive"]) {
+  constructor(receive?: MemberOptions["receive"]) {
     this.#receive = receive;
   }
 
-  static async of(transport: Transport, wishes: MemberWishes = {}): Promise<Member> {
+  static async of(transport: Transport, wishes: MemberOptions = {}): Promise<Member> {
     const member = new Member(wishes.receive);
     const { topic = "events.order.placed", group = "billing", from = "beginning" } = wishes;
     const { prefetch = 10, ordered = true } = wishes;

@@ -3,11 +3,11 @@ import { missing, sharedUrl } from "./harness.ts";
 import { capabilities, underTest } from "./under-test.ts";
 import { exerciseTransport } from "../../../src/testing/index.ts";
 import { caseTitle } from "../../support/case-title.ts";
-import { ofParking, parked } from "../../support/parking.ts";
+import { ofParking, withParking } from "../../support/parking.ts";
 
 const skipped = exerciseTransport(
   { test: (name, run) => test.skipIf(missing)(caseTitle(name, "B2", "rule 18"), run) },
-  async () => parked(await underTest(sharedUrl), 1_500),
+  async () => withParking(await underTest(sharedUrl), 1_500),
   {
     capabilities: { ...capabilities, ordersRetries: true },
     offers: ["abandon", "cutConnections", "putForeign", "deadLetters"],

@@ -1,7 +1,7 @@
 import { describe } from "vitest";
-import { payloadStory } from "../../support/stores/payload-story.ts";
-import { missing, newPrefix, transportOf } from "./harness.ts";
+import { payloadSuite } from "../../support/stores/payload-suite.ts";
+import { missing, newPrefix, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("large payloads over Kafka", () => {
-  payloadStory(() => transportOf({ prefix: newPrefix() }));
+  payloadSuite(() => createTransport({ prefix: newPrefix() }));
 });

@@ -7,7 +7,7 @@ import {
 } from "@platformatic/kafka";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { aMessage } from "../../support/messages.ts";
-import { ackAll, Member, missing, newPrefix, publish, sharedUrl, transportOf } from "./harness.ts";
+import { ackAll, Member, missing, newPrefix, publish, sharedUrl, createTransport } from "./harness.ts";
 
 // Incompressible, so that the broker sees its full size.
 const text = (bytes: number): string =>
@@ -23,7 +23,7 @@ async function admin(): Promise<Connection> {
 
 describe.skipIf(missing)("publishing to Kafka", () => {
   test("P-12: what is too large for the topic is refused, and what comes behind it on another partition is not", async () => {
-    const transport = transportOf();
+    const transport = createTransport();
     const sizes = [0.9, 1.1, 16].map((mega) => Math.floor(mega * 1_000_000));
     const kinds: string[] = [];
     for (const bytes of sizes)
@@ -38,7 +38,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
   });
 
   test("a refused message fails what comes behind it on its key, so that nobody overtakes it", async () => {
-    const transport = transportOf();
+    const transport = createTransport();
     const batch = [
       aMessage({ id: "1", key: "k" }),
       aMessage({ id: "2", key: "k", data: text(1_200_000) }),
@@ -54,7 +54,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
 
   test("P-12: small messages that are too large together go one by one", async () => {
     const prefix = newPrefix();
-    const transport = transportOf({ prefix, topics: { partitions: 1 } });
+    const transport = createTransport({ prefix, topics: { partitions: 1 } });
     await publish(transport, aMessage());
     await limitTopic(`${prefix}events.order.placed`, 3_000);
     const batch = [
@@ -71,7 +71,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
 
   test("B2: headers and key travel as bytes of their own, whatever the compression", async () => {
     for (const compression of ["none", "gzip", "snappy", "lz4"] as const) {
-      const transport = transportOf({ compression });
+      const transport = createTransport({ compression });
       const member = await Member.of(transport, { receive: ackAll });
       const message = aMessage({ key: "Schlüssel 😀", headers: { "x-note": "ä\tb" }, data: text(5_000) });
       await publish(
@@ -88,20 +88,20 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     const prefix = newPrefix();
     const warnings: string[] = [];
     const topics = { partitions: 2 };
-    const transport = transportOf({ prefix, topics, warn: (warning) => warnings.push(warning) });
+    const transport = createTransport({ prefix, topics, warn: (warning) => warnings.push(warning) });
     const member = await Member.of(transport, { receive: ackAll, from: "now" });
-    const wave = (name: string) =>
+    const createBatch = (name: string) =>
       Array.from({ length: 20 }, (_, n) => aMessage({ id: `${name}${n}`, key: `k${n}` }));
-    await publish(transport, ...wave("a"));
+    await publish(transport, ...createBatch("a"));
     await member.got(20);
     const name = `${prefix}events.order.placed`;
     const assignments = Array.from({ length: 4 }, () => ({ brokerIds: [1] }));
     await createPartitionsV3.api.async(await admin(), [{ name, count: 6, assignments }], 5_000, false);
-    const other = transportOf({ prefix, topics });
+    const other = createTransport({ prefix, topics });
     await expect
-      .poll(async () => (await publish(other, ...wave("b"))).every(({ kind }) => kind === "published"))
+      .poll(async () => (await publish(other, ...createBatch("b"))).every(({ kind }) => kind === "published"))
       .toBe(true);
-    await member.until(() => wave("b").every(({ id }) => member.ids.includes(id)));
+    await member.until(() => createBatch("b").every(({ id }) => member.ids.includes(id)));
     expect(
       warnings.filter((warning) => warning.includes("6 partitions now, it had 2")).length,
     ).toBeGreaterThan(0);
@@ -109,7 +109,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
 
   test("P-11: a topic that was deleted under our hands is made again, and no message is blamed", async () => {
     const prefix = newPrefix();
-    const transport = transportOf({ prefix });
+    const transport = createTransport({ prefix });
     await publish(transport, aMessage());
     const topic = { name: `${prefix}events.order.placed` };
     await deleteTopicsV6.api.async(await admin(), [topic], 5_000);
@@ -118,14 +118,14 @@ describe.skipIf(missing)("publishing to Kafka", () => {
   });
 
   test("P-11: a topic that is missing and may not be made is unreachable, and the reason says what to do", async () => {
-    const transport = transportOf({ topics: { create: false } });
+    const transport = createTransport({ topics: { create: false } });
     const [outcome] = await publish(transport, aMessage());
     expect(outcome).toMatchObject({ kind: "unreachable" });
     expect(outcome).toHaveProperty("error.message", expect.stringContaining("making topics is switched off"));
   });
 
   test("a topic tells how many messages wait for its slowest group", async () => {
-    const transport = transportOf();
+    const transport = createTransport();
     const topic = "events.order.placed";
     expect(await transport.depths?.([topic])).toEqual(new Map());
     const quick = await Member.of(transport, { group: "quick", receive: ackAll });
@@ -138,7 +138,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
   });
 
   test("the buffer has an end: what does not fit is unreachable instead of filling the memory", async () => {
-    const transport = transportOf({ bufferBytes: 65_536, linger: 200 });
+    const transport = createTransport({ bufferBytes: 65_536, linger: 200 });
     await publish(transport, aMessage());
     const batch = Array.from({ length: 10 }, () => aMessage({ data: text(10_000) }));
     const kinds = (await publish(transport, ...batch)).map(({ kind }) => kind);

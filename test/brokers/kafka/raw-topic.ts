@@ -1,7 +1,7 @@
 import { onTestFinished } from "vitest";
 import type { IncomingRecord } from "../../../src/transports/kafka/driver.ts";
 import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
-import { recordOf } from "../../../src/transports/kafka/record-room.ts";
+import { encodeRecord } from "../../../src/transports/kafka/record-buffer.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
 
 /** A topic as somebody sees it who knows nothing of us. */
@@ -44,13 +44,13 @@ export class RawTopic {
           topic: this.#name,
           partition: 0,
           sequence: 0,
-          records: [recordOf({ key, value, headers: headers.flat() }, 1_700_000_000_000)],
+          records: [encodeRecord({ key, value, headers: headers.flat() }, 1_700_000_000_000)],
         },
       ],
     });
   }
 }
 
-export function headersOf({ headers }: IncomingRecord): Record<string, string> {
+export function readHeaders({ headers }: IncomingRecord): Record<string, string> {
   return Object.fromEntries(headers.map(([name, value]) => [name.toString(), value.toString()]));
 }

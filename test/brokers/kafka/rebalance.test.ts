@@ -13,7 +13,7 @@ import {
   newPrefix,
   publish,
   sharedUrl,
-  transportOf,
+  createTransport,
 } from "./harness.ts";
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -21,7 +21,7 @@ const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(
 describe.skipIf(missing)("members that come and go", () => {
   test("I-08c: while members join and leave, nothing is lost, nothing comes twice, and every key keeps its order", async () => {
     const prefix = newPrefix();
-    const sender = transportOf({ prefix, topics: { partitions: 8 } });
+    const sender = createTransport({ prefix, topics: { partitions: 8 } });
     const running = new Set<string>();
     const handled: string[] = [];
     const overlaps: string[] = [];
@@ -46,7 +46,7 @@ describe.skipIf(missing)("members that come and go", () => {
       );
     };
     const join = (): Promise<Member> =>
-      Member.of(transportOf({ prefix, topics: { partitions: 8 } }), { prefetch: 20, receive });
+      Member.of(createTransport({ prefix, topics: { partitions: 8 } }), { prefetch: 20, receive });
     const members = [await join(), await join()];
     const sending = (async () => {
       for (let n = 0; n < 120; n++) {
@@ -81,12 +81,12 @@ describe.skipIf(missing)("members that come and go", () => {
   test("I-08c: what cannot be finished before its partition moves is aborted, and comes again at the new owner", async () => {
     const prefix = newPrefix();
     const settings = { prefix, topics: { partitions: 2 }, handOver: 500 };
-    const slow = await Member.of(transportOf(settings), { prefetch: 100 });
-    const sender = transportOf(settings);
+    const slow = await Member.of(createTransport(settings), { prefetch: 100 });
+    const sender = createTransport(settings);
     const batch = Array.from({ length: 20 }, (_, n) => aMessage({ id: `m-${n}`, key: `key-${n}` }));
     await publish(sender, ...batch);
     await slow.got(20);
-    const quick = await Member.of(transportOf(settings), { receive: ackAll });
+    const quick = await Member.of(createTransport(settings), { receive: ackAll });
     await eventually(() => slow.received.some(({ signal }) => signal.aborted));
     const moved = slow.received.filter(({ signal }) => signal.aborted).map(({ message }) => message.id);
     await quick.got(moved.length);
@@ -116,7 +116,7 @@ describe.skipIf(missing)("members that come and go", () => {
     for (const n of [29, 3, 0, 17, 1, 2, 5, 4]) await received[n]?.ack();
     await wait(500);
     driver.silence();
-    const heir = await Member.of(transportOf({ prefix }), { receive: ackAll, prefetch: 50 });
+    const heir = await Member.of(createTransport({ prefix }), { receive: ackAll, prefetch: 50 });
     await heir.until(() => heir.ids.includes("m-29"));
     // 0 to 5 were committed; 17 and 29 were done behind an open record, so they come again.
     expect(heir.ids).toEqual(Array.from({ length: 24 }, (_, n) => `m-${n + 6}`));
@@ -137,7 +137,7 @@ describe.skipIf(missing)("members that come and go", () => {
     await eventually(() => held?.signal.aborted === true, 10_000);
     await held?.ack();
     expect(member.consumption?.health().ok).toBe(false);
-    const heir = await Member.of(transportOf({ prefix }), { receive: ackAll });
+    const heir = await Member.of(createTransport({ prefix }), { receive: ackAll });
     await heir.got(1);
     expect(heir.ids).toEqual(["m-1"]);
     await stopped.close();

@@ -1,10 +1,10 @@
 import { describe } from "vitest";
-import { requestStory } from "../../support/request-story.ts";
-import { missing, newPrefix, transportOf } from "./harness.ts";
+import { requestSuite } from "../../support/request-suite.ts";
+import { missing, newPrefix, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("requests over Kafka", () => {
-  requestStory(() => {
+  requestSuite(() => {
     const options = { prefix: newPrefix() };
-    return [transportOf(options), transportOf(options)];
+    return [createTransport(options), createTransport(options)];
   });
 });

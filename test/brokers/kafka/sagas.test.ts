@@ -1,10 +1,10 @@
 import { describe } from "vitest";
-import { sagaStory } from "../../support/saga-story.ts";
-import { missing, newPrefix, transportOf } from "./harness.ts";
+import { sagaSuite } from "../../support/saga-suite.ts";
+import { missing, newPrefix, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("sagas over Kafka", () => {
-  sagaStory(() => {
+  sagaSuite(() => {
     const options = { prefix: newPrefix() };
-    return [transportOf(options), transportOf(options)];
+    return [createTransport(options), createTransport(options)];
   });
 });

@@ -4,7 +4,7 @@ import { kafka, kafkaPermissions, type KafkaOptions } from "../../../src/transpo
 import { makeCertificates, type Certificates } from "../../support/brokers/kafka/certificates.ts";
 import type { KafkaServer } from "../../support/brokers/kafka-server.ts";
 import { aMessage } from "../../support/messages.ts";
-import { eventually, Member, missing, newPrefix, ownServer, publish, transportOf } from "./harness.ts";
+import { eventually, Member, missing, newPrefix, ownServer, publish, createTransport } from "./harness.ts";
 
 const alice = { username: "alice", password: "alice-s secret" };
 const TOPIC = 2;
@@ -49,7 +49,7 @@ describe.skipIf(missing)("security", () => {
   };
 
   const roundTrip = async (options: Partial<KafkaOptions>): Promise<void> => {
-    const transport = transportOf(options);
+    const transport = createTransport(options);
     await transport.open();
     const member = await Member.of(transport);
     await publish(transport, aMessage({ id: "m" }));
@@ -71,7 +71,7 @@ describe.skipIf(missing)("security", () => {
     const prefix = newPrefix();
     await may(prefix);
     let current = { ...alice, password: "the old one" };
-    const transport = transportOf({
+    const transport = createTransport({
       prefix,
       brokers: [server.addresses.saslTls],
       tls: { ca: certificates.ca },
@@ -89,12 +89,12 @@ describe.skipIf(missing)("security", () => {
   });
 
   test("SEC-30: an authority that nobody named is not trusted", async () => {
-    const transport = transportOf({ brokers: [server.addresses.tls], tls: true });
+    const transport = createTransport({ brokers: [server.addresses.tls], tls: true });
     await expect(transport.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
   });
 
   test("SEC-30: a certificate for another host is refused", async () => {
-    const transport = transportOf({
+    const transport = createTransport({
       brokers: [server.addresses.tls],
       tls: { ca: certificates.ca, servername: "kafka.example" },
     });
@@ -104,7 +104,7 @@ describe.skipIf(missing)("security", () => {
   test("SEC-34: reading, writing, retrying and burying need the prefix alone, and nothing of the cluster", async () => {
     const prefix = newPrefix();
     await may(prefix);
-    const transport = transportOf({
+    const transport = createTransport({
       prefix,
       brokers: [server.addresses.sasl],
       sasl: { mechanism: "PLAIN", credentials: alice },
@@ -132,7 +132,7 @@ describe.skipIf(missing)("security", () => {
     expect(member.consumption?.health().detail).toMatch(/denied|authoriz/i);
     const mine = newPrefix();
     await may(mine);
-    await publish(transportOf({ ...options, prefix: mine }), aMessage());
+    await publish(createTransport({ ...options, prefix: mine }), aMessage());
     const connection = new Connection("test", {
       sasl: { mechanism: "PLAIN", ...alice },
     });

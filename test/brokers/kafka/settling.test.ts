@@ -1,8 +1,17 @@
 import { describe, expect, test } from "vitest";
 import { encodeEnvelope } from "../../../src/message/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { ackAll, eventually, Member, missing, newPrefix, publish, transportOf, rawTopic } from "./harness.ts";
-import { headersOf } from "./raw-topic.ts";
+import {
+  ackAll,
+  eventually,
+  Member,
+  missing,
+  newPrefix,
+  publish,
+  createTransport,
+  rawTopic,
+} from "./harness.ts";
+import { readHeaders } from "./raw-topic.ts";
 
 const note = {
   error_type: "CardClosed",
@@ -18,7 +27,7 @@ const note = {
 describe.skipIf(missing)("settling at Kafka", () => {
   test("E3: a dead letter keeps its body, byte for byte, and says why in its headers", async () => {
     const prefix = newPrefix();
-    const transport = transportOf({ prefix });
+    const transport = createTransport({ prefix });
     const member = await Member.of(transport);
     const message = aMessage({ id: "dead", key: "k", headers: { "x-tenant": "acme" } });
     await publish(transport, message);
@@ -27,7 +36,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
     const [buried] = await rawTopic(`${prefix}events.order.placed.dlq`).read();
     expect(buried?.value.toString()).toBe(encodeEnvelope(message));
     expect(buried?.key?.toString()).toBe("k");
-    expect(headersOf(buried as never)).toMatchObject({ ...note, "x-tenant": "acme", message_id: "dead" });
+    expect(readHeaders(buried as never)).toMatchObject({ ...note, "x-tenant": "acme", message_id: "dead" });
     await member.consumption?.close();
     const again = await Member.of(transport, { receive: ackAll });
     await publish(transport, aMessage({ id: "next" }));
@@ -37,7 +46,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
 
   test("B2: a retry waits in the topic of its step, with the bytes of foreign headers as they were", async () => {
     const prefix = newPrefix();
-    const transport = transportOf({ prefix, retrySteps: [500, "60s", "300s"] });
+    const transport = createTransport({ prefix, retrySteps: [500, "60s", "300s"] });
     const member = await Member.of(transport, { ordered: false });
     const topic = rawTopic(`${prefix}events.order.placed`);
     const bytes = Buffer.from([0, 255, 128, 10]);
@@ -50,11 +59,11 @@ describe.skipIf(missing)("settling at Kafka", () => {
     const [first, later] = await Promise.all(steps.map((step) => step.read()));
     expect([first?.length, later?.length]).toEqual([1, 1]);
     expect(later?.[0]?.headers.find(([name]) => name.toString() === "x-raw")?.[1]).toEqual(bytes);
-    expect(headersOf(later?.[0] as never)).toMatchObject({ "sagabox-attempt": "3" });
+    expect(readHeaders(later?.[0] as never)).toMatchObject({ "sagabox-attempt": "3" });
   });
 
   test("B7: a retry of one group is not seen by another", async () => {
-    const transport = transportOf();
+    const transport = createTransport();
     const failing = await Member.of(transport, { group: "failing" });
     const other = await Member.of(transport, { group: "other", receive: ackAll });
     await publish(transport, aMessage({ id: "m" }));
@@ -66,13 +75,13 @@ describe.skipIf(missing)("settling at Kafka", () => {
   });
 
   test("a short delay is not held up by a longer one before it", async () => {
-    const transport = transportOf();
+    const transport = createTransport();
     const member = await Member.of(transport, { ordered: false });
     await publish(transport, aMessage({ id: "slow" }), aMessage({ id: "quick" }));
     const deliveries = await member.got(2);
-    const named = (id: string) => deliveries.find(({ message }) => message.id === id);
-    await named("slow")?.retry({ delayMs: 9_000, charged: true, error: "no" });
-    await named("quick")?.retry({ delayMs: 50, charged: true, error: "no" });
+    const findDelivery = (id: string) => deliveries.find(({ message }) => message.id === id);
+    await findDelivery("slow")?.retry({ delayMs: 9_000, charged: true, error: "no" });
+    await findDelivery("quick")?.retry({ delayMs: 50, charged: true, error: "no" });
     const began = Date.now();
     const [, , again] = await member.got(3);
     expect(again?.message.id).toBe("quick");
@@ -81,7 +90,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
 
   test("E1: bytes that are no message of ours come with the reason, and can be buried", async () => {
     const prefix = newPrefix();
-    const transport = transportOf({ prefix });
+    const transport = createTransport({ prefix });
     const member = await Member.of(transport);
     const topic = rawTopic(`${prefix}events.order.placed`);
     await topic.write(Buffer.from([0xff, 0xfe, 0]), [["x-raw", Buffer.from([0])]], "their key");
@@ -97,18 +106,18 @@ describe.skipIf(missing)("settling at Kafka", () => {
 
   test("a group that begins now misses nothing that is published after it has subscribed, though it crashes at once", async () => {
     const prefix = newPrefix();
-    const first = transportOf({ prefix });
+    const first = createTransport({ prefix });
     await publish(first, aMessage({ id: "before", key: "a" }), aMessage({ id: "before too", key: "b" }));
     const crashed = await Member.of(first, { from: "now" });
     await publish(first, aMessage({ id: "after", key: "a" }));
     await crashed.consumption?.close();
-    const heir = await Member.of(transportOf({ prefix }), { from: "now", receive: ackAll });
+    const heir = await Member.of(createTransport({ prefix }), { from: "now", receive: ackAll });
     await heir.got(1);
     expect(heir.ids).toEqual(["after"]);
   });
 
   test("a running group that takes up one more topic begins it where it asked to", async () => {
-    const transport = transportOf();
+    const transport = createTransport();
     await publish(transport, aMessage({ id: "old", topic: "new.topic" }));
     const running = await Member.of(transport, { receive: ackAll });
     const second = await Member.of(transport, { topic: "new.topic", from: "now", receive: ackAll });
@@ -118,7 +127,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
   });
 
   test("A19, E2: through several retries the attempts are counted and the message stays as it was", async () => {
-    const transport = transportOf();
+    const transport = createTransport();
     const member = await Member.of(transport, { prefetch: 1 });
     const message = aMessage({ id: "m", expiresAt: "2126-01-02T03:04:05Z" });
     await publish(transport, message);

@@ -1,10 +1,10 @@
 import { describe, test } from "vitest";
 import { expectTakeOverAndReturn } from "../../support/silent-database.ts";
-import { missing, newPrefix, transportOf } from "./harness.ts";
+import { missing, newPrefix, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("a silent database", () => {
   test("a worker that cannot reach its database leaves its messages to others and comes back by itself", async () => {
     const prefix = newPrefix();
-    await expectTakeOverAndReturn(() => transportOf({ prefix }));
+    await expectTakeOverAndReturn(() => createTransport({ prefix }));
   }, 240_000);
 });

@@ -1,11 +1,11 @@
 import { describe } from "vitest";
-import { tracingStory, type TracingPlace } from "../../support/tracing-story.ts";
-import { missing, newPrefix, transportOf } from "./harness.ts";
+import { tracingSuite, type TracingFixture } from "../../support/tracing-suite.ts";
+import { missing, newPrefix, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("traces over Kafka", () => {
-  const place = (): TracingPlace => {
+  const tracingFixture = (): TracingFixture => {
     const options = { prefix: newPrefix() };
-    return { transports: [transportOf(options), transportOf(options)], system: "kafka" };
+    return { transports: [createTransport(options), createTransport(options)], system: "kafka" };
   };
-  tracingStory("relay", place, "writer");
+  tracingSuite("relay", tracingFixture, "writer");
 });

@@ -4,7 +4,7 @@ import { KafkaTransport } from "../../../src/transports/kafka/index.ts";
 import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
 import { SilencedDriver } from "../../support/brokers/kafka/silenced-driver.ts";
-import { headersOf, RawTopic } from "./raw-topic.ts";
+import { readHeaders, RawTopic } from "./raw-topic.ts";
 
 const settingsFor = (url: string): ReturnType<typeof kafkaSettings> =>
   kafkaSettings({ brokers: url.split(","), topics: { partitions: 4 }, warn: () => undefined });
@@ -29,7 +29,7 @@ export async function underTest(url: string): Promise<TransportUnderTest> {
     putForeign: (topic: string, body: Uint8Array) => new RawTopic(url, topic).write(Buffer.from(body)),
     deadLetters: async (topic: string) => {
       const dead = await new RawTopic(url, `${topic}.dlq`).read();
-      return dead.map((record) => ({ body: record.value, headers: headersOf(record) }));
+      return dead.map((record) => ({ body: record.value, headers: readHeaders(record) }));
     },
     close: async () => {
       await Promise.all([...processes.keys()].map((transport) => transport.close()));

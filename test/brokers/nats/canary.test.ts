@@ -1,12 +1,12 @@
 import { describe, inject } from "vitest";
-import { canaryStory } from "../../support/canary-story.ts";
-import { newPrefix, sharedUrl, transportOf } from "./harness.ts";
+import { canarySuite } from "../../support/canary-suite.ts";
+import { newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 const found = inject("nats");
 
 describe.skipIf("missing" in found)("personal values over NATS", () => {
-  canaryStory(() => ({
-    transport: transportOf({ servers: sharedUrl, prefix: newPrefix() }),
+  canarySuite(() => ({
+    transport: createTransport({ servers: sharedUrl, prefix: newPrefix() }),
     brokerFolder: "folder" in found ? found.folder : "",
   }));
 });

@@ -5,20 +5,20 @@ import { describe } from "vitest";
 import { fromNatsHeaders } from "../../../src/transports/nats/header-mapping.ts";
 import { messageSubject, streamNames } from "../../../src/transports/nats/topology.ts";
 import {
-  cloudEventSdkStory,
-  cloudEventStory,
+  cloudEventSdkSuite,
+  cloudEventSuite,
   cloudEventTopic,
   type RawCopy,
-} from "../../support/cloud-event-story.ts";
-import { client, missing, newPrefix, sharedUrl, transportOf } from "./harness.ts";
+} from "../../support/cloud-event-suite.ts";
+import { connectClient, missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("CloudEvents at NATS", () => {
-  cloudEventStory(() => {
+  cloudEventSuite(() => {
     const prefix = newPrefix();
-    const looking = client();
+    const looking = connectClient();
     return {
       prefix: "ce-",
-      transport: (format) => transportOf({ servers: sharedUrl, prefix, format }),
+      transport: (format) => createTransport({ servers: sharedUrl, prefix, format }),
       putForeign: async ({ body, headers, contentType = "" }) => {
         const written = natsHeaders();
         for (const [name, value] of Object.entries(headers)) written.append(name, value);
@@ -26,18 +26,18 @@ describe.skipIf(missing)("CloudEvents at NATS", () => {
         const { js } = await looking;
         await js.publish(messageSubject(prefix, cloudEventTopic, 0), body, { headers: written });
       },
-      deadLetters: async () => kept((await looking).jsm, streamNames(prefix).dead),
+      deadLetters: async () => readCopies((await looking).jsm, streamNames(prefix).dead),
     };
   });
 
   // The SDK has no binding for NATS; that of HTTP has the same names.
-  cloudEventSdkStory(() => {
+  cloudEventSdkSuite(() => {
     const prefix = newPrefix();
-    const looking = client();
+    const looking = connectClient();
     return {
-      transport: (format) => transportOf({ servers: sharedUrl, prefix, format }),
+      transport: (format) => createTransport({ servers: sharedUrl, prefix, format }),
       readBySdk: async () =>
-        (await kept((await looking).jsm, streamNames(prefix).messages)).map(({ body, headers }) => {
+        (await readCopies((await looking).jsm, streamNames(prefix).messages)).map(({ body, headers }) => {
           const type = { "content-type": headers["content-type"] ?? "application/json" };
           const message = { headers: { ...headers, ...type }, body: Buffer.from(body).toString() };
           return HTTP.toEvent(message) as CloudEventV1<unknown>;
@@ -46,7 +46,7 @@ describe.skipIf(missing)("CloudEvents at NATS", () => {
   });
 });
 
-async function kept({ streams }: JetStreamManager, stream: string): Promise<readonly RawCopy[]> {
+async function readCopies({ streams }: JetStreamManager, stream: string): Promise<readonly RawCopy[]> {
   const { state } = await streams.info(stream);
   const found = Array.from({ length: state.messages }, (_, n) =>
     streams.getMessage(stream, { seq: state.first_seq + n }),

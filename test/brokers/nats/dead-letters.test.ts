@@ -1,14 +1,14 @@
 import { describe } from "vitest";
 import { fromNatsHeaders } from "../../../src/transports/nats/header-mapping.ts";
-import { deadLetterStory } from "../../support/dead-letter-story.ts";
-import { client, missing, newPrefix, sharedUrl, transportOf } from "./harness.ts";
+import { deadLetterSuite } from "../../support/dead-letter-suite.ts";
+import { connectClient, missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("dead letters at NATS", () => {
-  deadLetterStory(() => {
+  deadLetterSuite(() => {
     const prefix = newPrefix();
-    const looking = client();
+    const looking = connectClient();
     return {
-      transport: transportOf({ servers: sharedUrl, prefix }),
+      transport: createTransport({ servers: sharedUrl, prefix }),
       letters: async () => {
         const { jsm } = await looking;
         const { state } = await jsm.streams.info(`${prefix}_dead`);

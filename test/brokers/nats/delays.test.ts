@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest";
 import { groupNames, streamNames } from "../../../src/transports/nats/topology.ts";
 import { aMessage } from "../../support/messages.ts";
 import {
-  client,
+  connectClient,
   eventually,
   member,
   missing,
   newPrefix,
-  opened,
+  openTransport,
   ownServer,
   publish,
   sharedUrl,
@@ -22,7 +22,7 @@ const consumerName = (prefix: string): string => groupNames(prefix, "test", "gro
 
 /** Resolves when a member has been given the copy, which it sends back at once. */
 async function handedOut(prefix: string, url?: string): Promise<void> {
-  const { jsm } = await client(url);
+  const { jsm } = await connectClient(url);
   const pending = async (): Promise<number> =>
     (await jsm.consumers.info(streamNames(prefix).retries, consumerName(prefix))).num_ack_pending;
   await eventually(async () => (await pending()) === 1);
@@ -32,7 +32,7 @@ describe.skipIf(missing)("delays of retries at JetStream", () => {
   test("the delay of a retry holds although the member that was given the copy first has died", async () => {
     const prefix = newPrefix();
     const options = { servers: sharedUrl, prefix, ackWait: 1_000 };
-    const first = await opened(options);
+    const first = await openTransport(options);
     const reader = await member(first, { topic: "t", ordered: false });
     await publish(first, aMessage({ topic: "t", id: "m" }));
     const [delivery] = await reader.until(1);
@@ -40,11 +40,11 @@ describe.skipIf(missing)("delays of retries at JetStream", () => {
     const began = performance.now();
     await delivery?.retry(again);
     await first.close();
-    const { js } = await client();
+    const { js } = await connectClient();
     const copies = await js.consumers.get(streamNames(prefix).retries, consumerName(prefix));
     const taken = await copies.next({ expires: 5_000 });
     expect(taken?.info.deliveryCount).toBe(1);
-    const heir = await member(await opened(options), { topic: "t", ordered: false });
+    const heir = await member(await openTransport(options), { topic: "t", ordered: false });
     const [late] = await heir.until(1);
     expect([late?.message.id, late?.attempt, early(began)]).toEqual(["m", 2, 0]);
     await late?.ack();
@@ -53,14 +53,14 @@ describe.skipIf(missing)("delays of retries at JetStream", () => {
   test("the delay of a retry holds although its member leaves while the server counts", async () => {
     const prefix = newPrefix();
     const options = { servers: sharedUrl, prefix, ackWait: 1_000 };
-    const first = await opened(options);
+    const first = await openTransport(options);
     const reader = await member(first, { topic: "t", ordered: false });
     await publish(first, aMessage({ topic: "t", id: "m" }));
     const began = performance.now();
     await (await reader.until(1))[0]?.retry(again);
     await handedOut(prefix);
     await first.close();
-    const heir = await member(await opened(options), { topic: "t", ordered: false });
+    const heir = await member(await openTransport(options), { topic: "t", ordered: false });
     const [late] = await heir.until(1);
     expect([late?.message.id, early(began)]).toEqual(["m", 0]);
     await late?.ack();
@@ -76,7 +76,7 @@ describe.skipIf(missing)("delays of retries at JetStream", () => {
       timeout: 1_000,
       lease: 2_000,
     };
-    const transport = await opened(options);
+    const transport = await openTransport(options);
     const reader = await member(transport, { topic: "t", ordered: false });
     await publish(transport, aMessage({ topic: "t", id: "m" }));
     const began = performance.now();

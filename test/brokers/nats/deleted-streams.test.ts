@@ -2,9 +2,18 @@ import { describe, expect, test } from "vitest";
 import type { Message } from "../../../src/message/index.ts";
 import type { Transport } from "../../../src/transport/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { client, eventually, member, missing, newPrefix, opened, publish, sharedUrl } from "./harness.ts";
+import {
+  connectClient,
+  eventually,
+  member,
+  missing,
+  newPrefix,
+  openTransport,
+  publish,
+  sharedUrl,
+} from "./harness.ts";
 
-const batchOf = (name: string): Message[] =>
+const createBatch = (name: string): Message[] =>
   Array.from({ length: 20 }, (_, n) => aMessage({ topic: "t", key: `k${n}`, id: `${name}${n}` }));
 
 /** As the relay does: what is not published is sent again. */
@@ -32,13 +41,13 @@ describe.skipIf(missing)("streams of NATS that are deleted", () => {
       const prefix = newPrefix();
       const warnings: string[] = [];
       const warn = (warning: string): void => void warnings.push(warning);
-      const transport = await opened({ servers: sharedUrl, prefix, lease: 1_000, warn });
+      const transport = await openTransport({ servers: sharedUrl, prefix, lease: 1_000, warn });
       const reader = await member(transport, { topic: "t", ordered, receive: (delivery) => delivery.ack() });
-      await publishAll(transport, batchOf("old"));
+      await publishAll(transport, createBatch("old"));
       await reader.until(20);
-      const { jsm } = await client();
+      const { jsm } = await connectClient();
       await jsm.streams.delete(`${prefix}_${name}`);
-      const texts = await publishAll(transport, batchOf("new"));
+      const texts = await publishAll(transport, createBatch("new"));
       const all = await reader.until(20, ({ message }) => message.id.startsWith("new"));
       expect(new Set(all.map(({ message }) => message.id)).size).toBe(20);
       await eventually(() => warnings.length > 0 && reader.consumption.health().ok);
@@ -56,18 +65,18 @@ describe.skipIf(missing)("streams of NATS that are deleted", () => {
   test("P-11: a group that is elsewhere when its stream is created again reads all that came meanwhile", async () => {
     const prefix = newPrefix();
     const options = { servers: sharedUrl, prefix, lease: 1_000, warn: () => undefined };
-    const transport = await opened(options);
+    const transport = await openTransport(options);
     const reader = await member(transport, {
       topic: "t",
       ordered: false,
       receive: (delivery) => delivery.ack(),
     });
-    await publishAll(transport, batchOf("old"));
+    await publishAll(transport, createBatch("old"));
     await reader.until(20);
-    const { jsm } = await client();
+    const { jsm } = await connectClient();
     await jsm.streams.delete(`${prefix}_messages`);
-    const another = await opened(options); // creates the stream before the reader has looked
-    await publishAll(another, batchOf("new"));
+    const another = await openTransport(options); // creates the stream before the reader has looked
+    await publishAll(another, createBatch("new"));
     const all = await reader.until(20, ({ message }) => message.id.startsWith("new"));
     expect(new Set(all.map(({ message }) => message.id)).size).toBe(20);
   });

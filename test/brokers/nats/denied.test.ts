@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { natsPermissions } from "../../../src/transports/nats/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { missing, opened, ownServer, publish } from "./harness.ts";
+import { missing, openTransport, ownServer, publish } from "./harness.ts";
 
 describe.skipIf(missing)("a subject that NATS denies", () => {
   test("SEC-33, B10: answers long before its time is over, and its neighbours go through", async () => {
@@ -15,8 +15,12 @@ describe.skipIf(missing)("a subject that NATS denies", () => {
       ] }`,
     });
     const servers = server.url;
-    await (await opened({ servers, credentials: { user: "admin", password: "a" } })).close();
-    const sender = await opened({ servers, credentials: { user: "web", password: "b" }, timeout: "60s" });
+    await (await openTransport({ servers, credentials: { user: "admin", password: "a" } })).close();
+    const sender = await openTransport({
+      servers,
+      credentials: { user: "web", password: "b" },
+      timeout: "60s",
+    });
     const outcomes = await publish(
       sender,
       aMessage({ topic: "open" }),

@@ -7,11 +7,11 @@ import {
   member,
   missing,
   newPrefix,
-  opened,
+  openTransport,
   ownServer,
   publish,
   sharedUrl,
-  transportOf,
+  createTransport,
 } from "./harness.ts";
 import { Wire } from "../../support/wire.ts";
 
@@ -26,7 +26,7 @@ async function wire() {
 describe.skipIf(missing)("faults of NATS", () => {
   test("B10: killed with publishes outstanding, it leaves no answer open; afterwards all arrive", async () => {
     const server = await ownServer();
-    const transport = await opened({ servers: server.url, timeout: 2_000, lease: 2_000 });
+    const transport = await openTransport({ servers: server.url, timeout: 2_000, lease: 2_000 });
     const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });
     const batch = Array.from({ length: 2_000 }, (_, n) =>
       aMessage({ topic: "t", id: `m${n}`, data: JSON.stringify("x".repeat(2_000)) }),
@@ -54,7 +54,7 @@ describe.skipIf(missing)("faults of NATS", () => {
 
   test("B4: killed with work unsettled and started again, it delivers that first, in order", async () => {
     const server = await ownServer();
-    const transport = await opened({ servers: server.url, timeout: 2_000, lease: 2_000 });
+    const transport = await openTransport({ servers: server.url, timeout: 2_000, lease: 2_000 });
     const reader = await member(transport, { topic: "t", prefetch: 3 });
     const batch = Array.from({ length: 6 }, (_, n) => aMessage({ topic: "t", key: "k", id: `m${n}` }));
     for (const message of batch) await publish(transport, message);
@@ -82,7 +82,7 @@ describe.skipIf(missing)("faults of NATS", () => {
   test("B4: down at the start, it fails the first try and is found when it comes", async () => {
     const server = await ownServer();
     await server.kill();
-    const transport = transportOf({ servers: server.url, timeout: 1_000 });
+    const transport = createTransport({ servers: server.url, timeout: 1_000 });
     await expect(transport.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
     await expect(member(transport, { topic: "t" })).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
     expect(kinds(await publish(transport, aMessage({ topic: "t" })))).toEqual(["unreachable"]);
@@ -100,7 +100,7 @@ describe.skipIf(missing)("faults of NATS", () => {
 
   test("B4: a connection that is cut is made again, by publisher and consumer, and retries go on", async () => {
     const line = await wire();
-    const transport = await opened({ servers: line.url, prefix: newPrefix(), lease: 2_000 });
+    const transport = await openTransport({ servers: line.url, prefix: newPrefix(), lease: 2_000 });
     const reader = await member(transport, { topic: "t", prefetch: 1 });
     await publish(
       transport,
@@ -123,7 +123,12 @@ describe.skipIf(missing)("faults of NATS", () => {
 
   test("P-07: in a black hole a publish ends within its time, the dead wire is noticed, and all goes on", async () => {
     const line = await wire();
-    const transport = await opened({ servers: line.url, prefix: newPrefix(), lease: 2_000, timeout: 1_000 });
+    const transport = await openTransport({
+      servers: line.url,
+      prefix: newPrefix(),
+      lease: 2_000,
+      timeout: 1_000,
+    });
     const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });
     line.swallow();
     const began = performance.now();
@@ -141,7 +146,7 @@ describe.skipIf(missing)("faults of NATS", () => {
 
   test("B10: a sender that gives up gets its answer at once: unknown", async () => {
     const line = await wire();
-    const transport = await opened({
+    const transport = await openTransport({
       servers: line.url,
       prefix: newPrefix(),
       timeout: 60_000,
@@ -158,7 +163,12 @@ describe.skipIf(missing)("faults of NATS", () => {
 
   test("P-02: nothing that was handed out is settled twice when the answer to a copy is lost", async () => {
     const line = await wire();
-    const transport = await opened({ servers: line.url, prefix: newPrefix(), lease: 2_000, timeout: 500 });
+    const transport = await openTransport({
+      servers: line.url,
+      prefix: newPrefix(),
+      lease: 2_000,
+      timeout: 500,
+    });
     const reader = await member(transport, { topic: "t" });
     await publish(transport, aMessage({ topic: "t", id: "a" }));
     const [delivery] = await reader.until(1);

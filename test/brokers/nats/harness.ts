@@ -11,7 +11,7 @@ import type {
   Transport,
 } from "../../../src/transport/index.ts";
 import type { Message } from "../../../src/message/index.ts";
-import { startNATS, type NatsServerWishes } from "../../support/brokers/nats-server.ts";
+import { startNATS, type NatsServerOptions } from "../../support/brokers/nats-server.ts";
 import type { BrokerServer } from "../../support/brokers/broker-server.ts";
 
 const found = inject("nats");
@@ -22,7 +22,7 @@ export const missing = "missing" in found;
 export const sharedUrl = "url" in found ? found.url : "";
 
 /** The raw client, to look at what is there. */
-export async function client(url = sharedUrl) {
+export async function connectClient(url = sharedUrl) {
   const nc = await connect({ servers: url.replace("nats://", "") });
   onTestFinished(() => nc.close());
   return { js: jetstream(nc), jsm: await jetstreamManager(nc) };
@@ -33,21 +33,21 @@ let count = 0;
 export const newPrefix = (): string => `t${process.pid}_${++count}`;
 
 /** A server for one test, that may be killed. */
-export async function ownServer(wishes: NatsServerWishes = {}): Promise<BrokerServer> {
+export async function ownServer(wishes: NatsServerOptions = {}): Promise<BrokerServer> {
   const started = await startNATS(wishes);
   if ("missing" in started) throw new Error(started.missing);
   onTestFinished(() => started.server.stop());
   return started.server;
 }
 
-export function transportOf(options: NatsOptions): Transport {
+export function createTransport(options: NatsOptions): Transport {
   const transport = nats(options);
   onTestFinished(() => transport.close());
   return transport;
 }
 
-export async function opened(options: NatsOptions): Promise<Transport> {
-  const transport = transportOf(options);
+export async function openTransport(options: NatsOptions): Promise<Transport> {
+  const transport = createTransport(options);
   await transport.open();
   return transport;
 }

@@ -3,10 +3,10 @@ import { connect } from "@nats-io/transport-node";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../../src/transport/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { eventually, member, missing, newPrefix, opened, publish, sharedUrl } from "./harness.ts";
+import { eventually, member, missing, newPrefix, openTransport, publish, sharedUrl } from "./harness.ts";
 import { Wire } from "../../support/wire.ts";
 
-async function consumersOf(prefix: string) {
+async function listConsumers(prefix: string) {
   const nc = await connect({ servers: sharedUrl.replace("nats://", "") });
   onTestFinished(() => nc.close());
   const jsm = await jetstreamManager(nc);
@@ -31,11 +31,11 @@ function handler(log: { id: string; by: string }[], by: string) {
 describe.skipIf(missing)("members of a group on JetStream", () => {
   test("B7: members come and go under load: nothing is lost, nothing twice, each key in order", async () => {
     const prefix = newPrefix();
-    const names = await consumersOf(prefix);
-    const publisher = await opened({ servers: sharedUrl, prefix, lease: 20_000 });
+    const names = await listConsumers(prefix);
+    const publisher = await openTransport({ servers: sharedUrl, prefix, lease: 20_000 });
     const log: { id: string; by: string }[] = [];
     const join = async (by: string) => {
-      const transport = await opened({ servers: sharedUrl, prefix, lease: 20_000 });
+      const transport = await openTransport({ servers: sharedUrl, prefix, lease: 20_000 });
       // One at a time for each key, as the inbox does it: a prefetch of one for this test.
       return member(transport, { topic: "t", prefetch: 1, receive: handler(log, by) });
     };
@@ -69,8 +69,8 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
     const prefix = newPrefix();
     const wire = await Wire.to(sharedUrl);
     onTestFinished(() => wire.close());
-    const doomed = await opened({ servers: wire.url, prefix, lease: 1_500 });
-    const heirs = await opened({ servers: sharedUrl, prefix, lease: 1_500 });
+    const doomed = await openTransport({ servers: wire.url, prefix, lease: 1_500 });
+    const heirs = await openTransport({ servers: sharedUrl, prefix, lease: 1_500 });
     const held = await member(doomed, { topic: "t", prefetch: 3 });
     await publish(heirs, ...[0, 1, 2, 3].map((n) => aMessage({ topic: "t", key: "k", id: `m${n}` })));
     const deliveries = await held.until(3);
@@ -98,7 +98,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
 
   test("B7: more members than partitions stand by, and say so", async () => {
     const prefix = newPrefix();
-    const transport = await opened({ servers: sharedUrl, prefix, partitions: 1 });
+    const transport = await openTransport({ servers: sharedUrl, prefix, partitions: 1 });
     const first = await member(transport, { topic: "t" });
     const second = await member(transport, { topic: "t" });
     const standing = [first, second].filter(({ consumption }) => consumption.health().detail !== undefined);
@@ -111,7 +111,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
 
   test("P-11: a stream that is deleted and made anew is read from its first message", async () => {
     const prefix = newPrefix();
-    const transport = await opened({ servers: sharedUrl, prefix, lease: 1_000 });
+    const transport = await openTransport({ servers: sharedUrl, prefix, lease: 1_000 });
     const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });
     const batch = (name: string) =>
       Array.from({ length: 20 }, (_, n) => aMessage({ topic: "t", key: `k${n}`, id: `${name}${n}` }));
@@ -121,7 +121,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
     onTestFinished(() => nc.close());
     await (await jetstreamManager(nc)).streams.delete(`${prefix}_messages`);
     await eventually(() => !reader.consumption.health().ok);
-    const another = await opened({ servers: sharedUrl, prefix }); // which makes it again
+    const another = await openTransport({ servers: sharedUrl, prefix }); // which makes it again
     for (const outcome of await publish(another, ...batch("new"))) expect(outcome.kind).toBe("published");
     const all = await reader.until(20, ({ message }) => message.id.startsWith("new"));
     expect(all.map(({ message }) => message.id).toSorted()).toEqual(
@@ -134,7 +134,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
 
   test("D6: a consumer that somebody deletes is made again, and its group goes on", async () => {
     const prefix = newPrefix();
-    const transport = await opened({ servers: sharedUrl, prefix, lease: 1_000 });
+    const transport = await openTransport({ servers: sharedUrl, prefix, lease: 1_000 });
     const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });
     await publish(transport, aMessage({ topic: "t", id: "before" }));
     await reader.until(1);

@@ -11,7 +11,7 @@ test.skipIf(missing)(
     expect(demo.told).toMatch(/messages go by +NATS.*started for this run/i);
     const broker = demo.program("nats-server");
     expect(demo.isInReach(broker)).toBe(false); // so that Ctrl-C cannot end it before the shop
-    const id = await demo.place();
+    const id = await demo.placeOrder();
     await until(async () => (await demo.order(id)).shipped > 0, 30_000);
     expect(await demo.order(id)).toMatchObject({ billed: 1, shipped: 1 });
     expect([await demo.interrupt(), demo.isAlive, await demo.postmaster()], demo.told).toEqual([

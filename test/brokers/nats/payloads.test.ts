@@ -1,7 +1,7 @@
 import { describe } from "vitest";
-import { payloadStory } from "../../support/stores/payload-story.ts";
-import { missing, newPrefix, sharedUrl, transportOf } from "./harness.ts";
+import { payloadSuite } from "../../support/stores/payload-suite.ts";
+import { missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("large payloads over NATS", () => {
-  payloadStory(() => transportOf({ servers: sharedUrl, prefix: newPrefix() }));
+  payloadSuite(() => createTransport({ servers: sharedUrl, prefix: newPrefix() }));
 });

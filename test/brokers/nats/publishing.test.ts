@@ -2,7 +2,16 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { aMessage } from "../../support/messages.ts";
-import { ids, member, missing, newPrefix, opened, publish, sharedUrl, transportOf } from "./harness.ts";
+import {
+  ids,
+  member,
+  missing,
+  newPrefix,
+  openTransport,
+  publish,
+  sharedUrl,
+  createTransport,
+} from "./harness.ts";
 
 async function manager() {
   const nc = await connect({ servers: sharedUrl.replace("nats://", "") });
@@ -13,7 +22,7 @@ async function manager() {
 describe.skipIf(missing)("publishing to JetStream", () => {
   test("B4, B10: a message sent twice is confirmed twice and stored once", async () => {
     const prefix = newPrefix();
-    const transport = await opened({ servers: sharedUrl, prefix });
+    const transport = await openTransport({ servers: sharedUrl, prefix });
     const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });
     const message = aMessage({ topic: "t" });
     expect(await publish(transport, message, message)).toEqual([
@@ -29,7 +38,7 @@ describe.skipIf(missing)("publishing to JetStream", () => {
   });
 
   test("B4: what the server's max_payload does not hold is refused, and its neighbours go through", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const data = (bytes: number): string => JSON.stringify("x".repeat(bytes));
     const { maxBytes } = transport.capabilities;
     const outcomes = await publish(
@@ -44,14 +53,14 @@ describe.skipIf(missing)("publishing to JetStream", () => {
   });
 
   test("B4: a topic that is no subject is refused", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const outcomes = await publish(transport, aMessage({ topic: "a b" }), aMessage({ topic: "a.>" }));
     expect(outcomes.map(({ kind }) => kind)).toEqual(["refused", "refused"]);
   });
 
   test("B10: a stream that is full or gone charges nobody", async () => {
     const prefix = newPrefix();
-    const transport = await opened({ servers: sharedUrl, prefix, maxStreamBytes: 2_000 });
+    const transport = await openTransport({ servers: sharedUrl, prefix, maxStreamBytes: 2_000 });
     const many = Array.from({ length: 6 }, () => aMessage({ topic: "t" }));
     const outcomes = await publish(transport, ...many);
     expect(new Set(outcomes.map(({ kind }) => kind))).toEqual(new Set(["published", "unreachable"]));
@@ -62,7 +71,7 @@ describe.skipIf(missing)("publishing to JetStream", () => {
   });
 
   test("B10: before it is connected, and after it is closed, nothing is sent and nothing thrown", async () => {
-    const transport = transportOf({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = createTransport({ servers: sharedUrl, prefix: newPrefix() });
     expect(await publish(transport, aMessage())).toMatchObject([{ kind: "unreachable" }]);
     await transport.open();
     await transport.open();
@@ -73,13 +82,13 @@ describe.skipIf(missing)("publishing to JetStream", () => {
 
   test("B4: another number of partitions than the stream was made for is refused", async () => {
     const prefix = newPrefix();
-    await opened({ servers: sharedUrl, prefix, partitions: 4 });
-    const other = transportOf({ servers: sharedUrl, prefix, partitions: 8 });
+    await openTransport({ servers: sharedUrl, prefix, partitions: 4 });
+    const other = createTransport({ servers: sharedUrl, prefix, partitions: 8 });
     await expect(other.open()).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
   });
 
   test("A17: the depth of a topic is what its slowest group has not settled", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     await member(transport, { topic: "t", group: "quick", receive: (delivery) => delivery.ack() });
     const slow = await member(transport, { topic: "t", group: "slow", prefetch: 1 });
     await member(transport, { topic: "u", group: "loose", ordered: false, prefetch: 1 });

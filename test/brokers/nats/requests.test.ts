@@ -1,10 +1,10 @@
 import { describe } from "vitest";
-import { requestStory } from "../../support/request-story.ts";
-import { missing, newPrefix, sharedUrl, transportOf } from "./harness.ts";
+import { requestSuite } from "../../support/request-suite.ts";
+import { missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("requests over NATS", () => {
-  requestStory(() => {
+  requestSuite(() => {
     const options = { servers: sharedUrl, prefix: newPrefix() };
-    return [transportOf(options), transportOf(options)];
+    return [createTransport(options), createTransport(options)];
   });
 });

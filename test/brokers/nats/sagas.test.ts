@@ -1,15 +1,15 @@
 import { describe } from "vitest";
-import { sagaRows } from "../../support/saga-rows-story.ts";
-import { sagaStory } from "../../support/saga-story.ts";
-import { missing, newPrefix, sharedUrl, transportOf } from "./harness.ts";
+import { sagaRequirementsSuite } from "../../support/saga-requirements-suite.ts";
+import { sagaSuite } from "../../support/saga-suite.ts";
+import { missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("sagas over NATS", () => {
-  sagaStory(() => {
+  sagaSuite(() => {
     const options = { servers: sharedUrl, prefix: newPrefix() };
-    return [transportOf(options), transportOf(options)];
+    return [createTransport(options), createTransport(options)];
   });
-  sagaRows(() => {
+  sagaRequirementsSuite(() => {
     const options = { servers: sharedUrl, prefix: newPrefix() };
-    return () => transportOf(options);
+    return () => createTransport(options);
   });
 });

@@ -8,14 +8,22 @@ import {
 } from "../../../src/transports/nats/index.ts";
 import { aMessage } from "../../support/messages.ts";
 import { certificates } from "./certificates.ts";
-import { eventually, member, missing, opened, ownServer, publish, transportOf } from "./harness.ts";
+import {
+  eventually,
+  member,
+  missing,
+  openTransport,
+  ownServer,
+  publish,
+  createTransport,
+} from "./harness.ts";
 import { Wire } from "../../support/wire.ts";
 
 const published = [{ kind: "published" }];
 
 /** What opening fails with, as a person would see it. */
 async function failure(options: NatsOptions): Promise<string> {
-  const thrown: unknown = await transportOf(options)
+  const thrown: unknown = await createTransport(options)
     .open()
     .then(
       () => "it opened",
@@ -38,7 +46,7 @@ describe.skipIf(missing)("security of NATS", () => {
       [tokens.url, { token: "secret2" }],
     ];
     for (const [servers, credentials] of allowed) {
-      expect(await publish(await opened({ servers, credentials }), aMessage())).toEqual(published);
+      expect(await publish(await openTransport({ servers, credentials }), aMessage())).toEqual(published);
     }
     const denied: [string, NatsCredentials | undefined][] = [
       [users.url, { user: "u", password: "wrong-secret" }],
@@ -68,7 +76,7 @@ describe.skipIf(missing)("security of NATS", () => {
       () => Promise.resolve({ user: "v", password: "new" }),
     ];
     let asked = 0;
-    const transport = await opened({
+    const transport = await openTransport({
       servers: wire.url,
       credentials: () => (answers[asked++] ?? answers[2])?.() ?? {},
     });
@@ -92,14 +100,14 @@ describe.skipIf(missing)("security of NATS", () => {
       config: `tls { cert_file: "${folder}/server.pem", key_file: "${folder}/server.key" }`,
     });
     const servers = server.url.replace("nats:", "tls:");
-    const transport = await opened({ servers, tls: { ca: pem.ca } });
+    const transport = await openTransport({ servers, tls: { ca: pem.ca } });
     expect(await publish(transport, aMessage())).toEqual(published);
     expect(await failure({ servers, tls: true })).toMatch(/certificate|authority|verify/i);
     expect(await failure({ servers, tls: { ca: stranger.pem.ca } })).toMatch(/certificate|authority|verify/i);
     expect(await failure({ servers, tls: { ca: pem.ca, servername: "elsewhere.test" } })).toMatch(
       /altnames/i,
     );
-    await opened({ servers, tls: { ca: pem.ca, servername: "nats.test" } });
+    await openTransport({ servers, tls: { ca: pem.ca, servername: "nats.test" } });
     const plain = await ownServer();
     expect(await failure({ servers: plain.url, tls: { ca: pem.ca } })).toMatch(/does not support 'tls'/);
   });
@@ -110,7 +118,7 @@ describe.skipIf(missing)("security of NATS", () => {
       config: `tls { cert_file: "${folder}/server.pem", key_file: "${folder}/server.key", ca_file: "${folder}/ca.pem", verify: true }`,
     });
     const { ca, client } = pem;
-    const transport = await opened({ servers: server.url, tls: { ca, ...client } });
+    const transport = await openTransport({ servers: server.url, tls: { ca, ...client } });
     expect(await publish(transport, aMessage())).toEqual(published);
     expect(await failure({ servers: server.url, tls: { ca }, timeout: 1_000 })).not.toBe("it opened");
   });
@@ -133,10 +141,10 @@ describe.skipIf(missing)("security of NATS", () => {
       ...more,
     });
     expect(await failure(as("billing", "b", { inboxPrefix }))).toMatch(/permission/i);
-    await (await opened(as("admin", "a"))).close();
+    await (await openTransport(as("admin", "a"))).close();
 
-    const consumer = await opened(as("billing", "b", { inboxPrefix }));
-    const sender = await opened(as("web", "c"));
+    const consumer = await openTransport(as("billing", "b", { inboxPrefix }));
+    const sender = await openTransport(as("web", "c"));
     const service = "billing";
     const fates = ["retry", "dead"];
     const ordered = await member(consumer, {

@@ -3,13 +3,13 @@ import { fromNatsHeaders } from "../../../src/transports/nats/header-mapping.ts"
 import { toWire, type Delivery } from "../../../src/transport/index.ts";
 import { aMessage } from "../../support/messages.ts";
 import {
-  client,
+  connectClient,
   eventually,
   ids,
   member,
   missing,
   newPrefix,
-  opened,
+  openTransport,
   publish,
   sharedUrl,
 } from "./harness.ts";
@@ -28,13 +28,13 @@ const note = {
 describe.skipIf(missing)("settling deliveries of JetStream", () => {
   test("E3: a dead letter has its body unchanged, its own headers and the note, once", async () => {
     const prefix = newPrefix();
-    const transport = await opened({ servers: sharedUrl, prefix });
+    const transport = await openTransport({ servers: sharedUrl, prefix });
     const reader = await member(transport, { topic: "t" });
     const message = aMessage({ topic: "t", headers: { "x-note": " ä % \t" }, key: "k" });
     await publish(transport, message);
     const [delivery] = await reader.until(1);
     await Promise.all([delivery?.deadLetter?.(note), delivery?.deadLetter?.(note)]);
-    const { jsm } = await client();
+    const { jsm } = await connectClient();
     const letter = await jsm.streams.getMessage(`${prefix}_dead`, {
       last_by_subj: `${prefix}.dlq.test.group`,
     });
@@ -46,7 +46,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
   });
 
   test("E2: charged retries count, others do not, and body and headers stay as they were", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const message = aMessage({ topic: "t", headers: { "x-tenant": "acme" } });
     const charges = [true, false, true];
     const reader = await member(transport, {
@@ -64,7 +64,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
   });
 
   test("E2: a retry belongs to its group alone", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const other = await member(transport, {
       topic: "t",
       group: "other",
@@ -85,7 +85,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
   });
 
   test("I-09c: a handler that takes three times the server's patience gets its message once", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix(), ackWait: 1_000 });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix(), ackWait: 1_000 });
     const ordered = await member(transport, { topic: "t", group: "ordered" });
     const loose = await member(transport, { topic: "t", group: "loose", ordered: false });
     await publish(transport, aMessage({ topic: "t", key: "k" }));
@@ -103,8 +103,8 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
   test("B7: a group that gave up order shares one consumer, and no delivery has an order key", async () => {
     const prefix = newPrefix();
     const [one, two] = [
-      await opened({ servers: sharedUrl, prefix }),
-      await opened({ servers: sharedUrl, prefix }),
+      await openTransport({ servers: sharedUrl, prefix }),
+      await openTransport({ servers: sharedUrl, prefix }),
     ];
     const all: string[] = [];
     const receive = (delivery: Delivery): void => {
@@ -124,7 +124,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
   });
 
   test("B7: a group without order gives back what it holds when it closes", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const first = await member(transport, { topic: "t", ordered: false });
     await publish(transport, aMessage({ topic: "t", id: "a" }), aMessage({ topic: "t", id: "b" }));
     await (await first.until(2)).find(({ message }) => message.id === "a")?.ack();
@@ -135,7 +135,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
   });
 
   test("D6: a group that gives up order, and one that takes it up, go on where they were", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const seen: string[] = [];
     let round = 0;
     for (const ordered of [true, false, true, false]) {
@@ -158,7 +158,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
   });
 
   test("D6: a group that began at a time and takes up order before it has settled anything begins there again", async () => {
-    const transport = await opened({ servers: sharedUrl, prefix: newPrefix() });
+    const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     await publish(transport, aMessage({ topic: "t", id: "old", key: "k" }));
     await new Promise((resolve) => setTimeout(resolve, 50));
     const topics = [{ topic: "t", kind: "event", from: { time: new Date() } }] as const;
@@ -172,14 +172,14 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
 
   test("E1: bytes that are no message of ours come with the reason, from whoever sent them", async () => {
     const prefix = newPrefix();
-    const transport = await opened({ servers: sharedUrl, prefix });
+    const transport = await openTransport({ servers: sharedUrl, prefix });
     const reader = await member(transport, { topic: "t" });
-    const { js } = await client();
+    const { js } = await connectClient();
     await js.publish(`${prefix}.msg.t.0`, Buffer.from([0xff, 0x00, 0x0d, 0x0a]));
     const [delivery] = await reader.until(1);
     expect(delivery).toMatchObject({ flaw: { code: "ENVELOPE_INVALID" }, orderKey: null, attempt: 1 });
     await delivery?.deadLetter?.(note);
-    const { jsm } = await client();
+    const { jsm } = await connectClient();
     const letter = await jsm.streams.getMessage(`${prefix}_dead`, { seq: 1 });
     expect([...(letter?.data ?? [])]).toEqual([0xff, 0x00, 0x0d, 0x0a]);
   });

@@ -3,7 +3,16 @@ import type { Delivery } from "../../../src/transport/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
 import { aMessage } from "../../support/messages.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
-import { eventually, member, missing, newPrefix, opened, ownServer, publish, sharedUrl } from "./harness.ts";
+import {
+  eventually,
+  member,
+  missing,
+  newPrefix,
+  openTransport,
+  ownServer,
+  publish,
+  sharedUrl,
+} from "./harness.ts";
 import { Wire } from "../../support/wire.ts";
 
 /** As the inbox does it: one after the other for each key, each message once, nothing for a delivery that was lost. */
@@ -37,7 +46,7 @@ describe.skipIf(missing)("a storm over the members of a group", () => {
   test("D6: members die, go deaf, leave and come: nothing is lost, and each key stays in order", async () => {
     const prefix = newPrefix();
     const random = seededRandom(7);
-    const publisher = await opened({ servers: sharedUrl, prefix });
+    const publisher = await openTransport({ servers: sharedUrl, prefix });
     const handling = new Handling();
     const crew: (() => Promise<unknown>)[] = [];
     const ends: (() => Promise<unknown>)[] = [];
@@ -74,10 +83,10 @@ describe.skipIf(missing)("a storm over the members of a group", () => {
   test("G6: the server is killed five times under load: nothing is lost, and each key stays in order", async () => {
     const server = await ownServer();
     const options = { servers: server.url, lease: 2_000, timeout: 1_000 };
-    const publisher = await opened(options);
+    const publisher = await openTransport(options);
     const handling = new Handling();
     for (let n = 0; n < 2; n++) {
-      await member(await opened(options), { topic: "t", prefetch: 20, receive: handling.worker() });
+      await member(await openTransport(options), { topic: "t", prefetch: 20, receive: handling.worker() });
     }
     const keys = Array.from({ length: 24 }, (_, n) => `k${n}`);
     const rounds = 50;

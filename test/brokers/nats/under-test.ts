@@ -1,7 +1,7 @@
 import type { TransportUnderTest } from "../../../src/testing/index.ts";
 import type { Transport } from "../../../src/transport/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
-import { deadLettersOf, putBytes } from "./stranger.ts";
+import { readDeadLetters, putBytes } from "./foreign-client.ts";
 import { Wires } from "../../support/wires.ts";
 
 const prefix = "exercise";
@@ -28,7 +28,7 @@ export async function underTest(url: string, lease: number): Promise<TransportUn
       for (const wire of wires.values()) wire.cut();
     },
     putForeign: (topic: string, body: Uint8Array) => putBytes(url, prefix, topic, body),
-    deadLetters: (topic: string) => deadLettersOf(url, prefix, topic),
+    deadLetters: (topic: string) => readDeadLetters(url, prefix, topic),
     close: async () => {
       for (const [transport, wire] of wires) {
         await transport.close();

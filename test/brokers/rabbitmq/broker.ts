@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { inject } from "vitest";
 import { rabbitmq, type RabbitMQOptions, type RabbitMQTransport } from "sagabox/rabbitmq";
-import { strangerAt } from "./stranger.ts";
+import { connectForeignClient } from "./foreign-client.ts";
 import { rabbitServerAt, type RabbitServer } from "../../support/brokers/rabbitmq-server.ts";
 
 const found = inject("rabbitmq");
@@ -10,7 +10,7 @@ const found = inject("rabbitmq");
 export const missing = "missing" in found ? found.missing : undefined;
 export const brokerUrl = "missing" in found ? "amqp://127.0.0.1:1" : found.url;
 
-export const { directly, putBytes, lookInto } = strangerAt(brokerUrl);
+export const { directly, putBytes, lookInto } = connectForeignClient(brokerUrl);
 
 /** The server of the run, to be killed or told what to do. */
 export function server(): RabbitServer {

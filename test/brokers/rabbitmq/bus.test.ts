@@ -56,10 +56,10 @@ describe.skipIf(missing !== undefined)("a bus over RabbitMQ", () => {
           for (const key of keys) await tx.publish(Counted, { key, n });
         });
       }
-      const counted = async (): Promise<{ key: string; n: number }[]> =>
+      const countByKey = async (): Promise<{ key: string; n: number }[]> =>
         (await pool.query<{ key: string; n: number }>("select key, n from counted order by id")).rows;
-      await until(async () => (await counted()).length >= keys.length * 19, "all effects");
-      const rows = await counted();
+      await until(async () => (await countByKey()).length >= keys.length * 19, "all effects");
+      const rows = await countByKey();
       const expected = Array.from({ length: 20 }, (_, n) => n).filter((n) => n !== 7);
       for (const key of keys) {
         const seen = rows.filter((row) => row.key === key).map(({ n }) => n);

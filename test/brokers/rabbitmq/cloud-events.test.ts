@@ -1,12 +1,12 @@
 import { afterEach, describe } from "vitest";
-import { textHeaders } from "../../../src/transports/rabbitmq/properties.ts";
-import { cloudEventStory } from "../../support/cloud-event-story.ts";
+import { toTextHeaders } from "../../../src/transports/rabbitmq/properties.ts";
+import { cloudEventSuite } from "../../support/cloud-event-suite.ts";
 import { closeAll, directly, lookInto, missing, ownPrefix, transport } from "./broker.ts";
 
 describe.skipIf(missing)("CloudEvents at RabbitMQ", () => {
   afterEach(closeAll);
 
-  cloudEventStory(() => {
+  cloudEventSuite(() => {
     const prefix = ownPrefix();
     return {
       prefix: "cloudEvents:",
@@ -23,7 +23,7 @@ describe.skipIf(missing)("CloudEvents at RabbitMQ", () => {
       deadLetters: async () =>
         (await lookInto(`${prefix}.dlq.shop.books`)).map(({ content, properties }) => ({
           body: content,
-          headers: textHeaders(properties.headers),
+          headers: toTextHeaders(properties.headers),
           contentType: properties.contentType as string,
         })),
     };

@@ -1,17 +1,17 @@
 import { describe } from "vitest";
-import { textHeaders } from "../../../src/transports/rabbitmq/properties.ts";
-import { deadLetterStory } from "../../support/dead-letter-story.ts";
+import { toTextHeaders } from "../../../src/transports/rabbitmq/properties.ts";
+import { deadLetterSuite } from "../../support/dead-letter-suite.ts";
 import { lookInto, missing, ownPrefix, transport } from "./broker.ts";
 
 describe.skipIf(missing)("dead letters at RabbitMQ", () => {
-  deadLetterStory(() => {
+  deadLetterSuite(() => {
     const prefix = ownPrefix();
     return {
       transport: transport({ prefix }),
       letters: async () =>
         (await lookInto(`${prefix}.dlq.shop.books`)).map(({ content, properties }) => ({
           body: content.toString(),
-          headers: textHeaders(properties.headers),
+          headers: toTextHeaders(properties.headers),
         })),
     };
   });

@@ -6,7 +6,7 @@ import { Wire } from "../../support/wire.ts";
 
 const wires: Wire[] = [];
 
-async function wired(): Promise<Wire> {
+async function openWire(): Promise<Wire> {
   const wire = await Wire.to(brokerUrl);
   wires.push(wire);
   return wire;
@@ -31,7 +31,7 @@ async function persist(to: Parameters<typeof publishIds>[0], ids: readonly strin
 
 describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
   test("a broker that is down at the start fails nothing but the first try, and is found when it comes", async () => {
-    const wire = await wired();
+    const wire = await openWire();
     wire.sever();
     const shop = transport({ url: wire.url, timeout: "1s" });
     await expect(shop.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
@@ -56,7 +56,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
   });
 
   test("a cut connection: open deliveries are lost, everything is declared again, nothing is missing", async () => {
-    const wire = await wired();
+    const wire = await openWire();
     const shop = transport({ url: wire.url });
     const member = await Member.of(shop, { receive: keep });
     await persist(shop, ["a", "b"]);
@@ -75,7 +75,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
   });
 
   test("P-07: confirmTimeout bounds the opening of a channel and what is declared on it, not the confirm alone", async () => {
-    const wire = await wired();
+    const wire = await openWire();
     const shop = transport({ url: wire.url, confirmTimeout: "300ms", timeout: "20s", unrouted: "drop" });
     await shop.open();
     const outcome = async (change: Parameters<typeof aMessage>[0]): Promise<unknown> => {
@@ -98,7 +98,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
   });
 
   test("P-07: in a black hole publishing ends within its time, and afterwards publishing and consuming go on", async () => {
-    const wire = await wired();
+    const wire = await openWire();
     const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "2s", heartbeat: "1s" });
     const member = await Member.of(shop);
     await persist(shop, ["before"]);
@@ -142,7 +142,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
   });
 
   test("a retry whose copy cannot be sent fails, and may be tried again", async () => {
-    const wire = await wired();
+    const wire = await openWire();
     // Only the confirm is waited for so shortly: the consumer must not find its own connection dead meanwhile.
     const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "30s" });
     const member = await Member.of(shop, { receive: keep });
@@ -161,7 +161,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
   });
 
   test("a connection given up as silent loses its deliveries at once, long before a heartbeat is missed", async () => {
-    const wire = await wired();
+    const wire = await openWire();
     const patience = { timeout: "500ms", rebalanceInterval: "100ms", heartbeat: "60s" } as const;
     const shop = transport({ url: wire.url, ...patience });
     const member = await Member.of(shop, { receive: keep });
@@ -179,7 +179,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
   });
 
   test("closing a transport whose broker is gone does not hang", async () => {
-    const wire = await wired();
+    const wire = await openWire();
     const shop = transport({ url: wire.url, timeout: "500ms" });
     const member = await Member.of(shop);
     wire.swallow();

@@ -4,7 +4,7 @@ import { aMessage } from "../../support/messages.ts";
 
 const PATIENCE_MS = 30_000;
 
-interface Wishes extends Partial<Omit<Subscription, "topics">> {
+interface MemberOptions extends Partial<Omit<Subscription, "topics">> {
   readonly topics?: Subscription["topics"];
   /** Default: acknowledge everything. */
   readonly receive?: (delivery: Delivery) => unknown;
@@ -16,7 +16,7 @@ export class Member {
   consumption: Consumption | undefined;
   #wake: (() => void)[] = [];
 
-  static async of(transport: Transport, wishes: Wishes = {}): Promise<Member> {
+  static async of(transport: Transport, wishes: MemberOptions = {}): Promise<Member> {
     const member = new Member();
     const { receive = (delivery: Delivery) => delivery.ack(), ...rest } = wishes;
     member.consumption = await transport.subscribe(

@@ -1,10 +1,10 @@
 import { describe } from "vitest";
 import { rabbitmq } from "sagabox/rabbitmq";
 import { maxMessageBytes } from "../../support/brokers/rabbitmq/rabbitmq-config.ts";
-import { payloadStory } from "../../support/stores/payload-story.ts";
+import { payloadSuite } from "../../support/stores/payload-suite.ts";
 import { brokerUrl, missing, ownPrefix } from "./broker.ts";
 
 describe.skipIf(missing !== undefined)("large payloads over RabbitMQ", () => {
   // What the transport takes must be what the server of the run takes.
-  payloadStory(() => rabbitmq({ url: brokerUrl, prefix: ownPrefix(), maxBytes: maxMessageBytes - 100_000 }));
+  payloadSuite(() => rabbitmq({ url: brokerUrl, prefix: ownPrefix(), maxBytes: maxMessageBytes - 100_000 }));
 });

@@ -112,8 +112,9 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     await publishIds(shop, ["before"]);
     await server().ctl("set_vm_memory_high_watermark", "0.0000001");
     try {
-      const blocked = async (): Promise<boolean> => (await publishIds(shop, ["during"]))[0] === "unreachable";
-      await until(blocked, "the alarm");
+      const isBlocked = async (): Promise<boolean> =>
+        (await publishIds(shop, ["during"]))[0] === "unreachable";
+      await until(isBlocked, "the alarm");
       const before = process.memoryUsage().rss;
       const data = JSON.stringify("x".repeat(100_000));
       for (let n = 0; n < 20; n++) {

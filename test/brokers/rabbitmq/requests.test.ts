@@ -2,7 +2,7 @@ import { command, createBus } from "sagabox";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../support/database.ts";
-import { requestStory } from "../../support/request-story.ts";
+import { requestSuite } from "../../support/request-suite.ts";
 import { Wire } from "../../support/wire.ts";
 import { brokerUrl, closeAll, missing, ownPrefix, transport } from "./broker.ts";
 
@@ -11,7 +11,7 @@ afterEach(closeAll);
 const Ping = command("ask.ping", { schema: z.object({}), reply: z.object({ ok: z.boolean() }) });
 
 describe.skipIf(missing !== undefined)("requests over RabbitMQ", () => {
-  requestStory(() => {
+  requestSuite(() => {
     const prefix = ownPrefix();
     return [transport({ prefix }), transport({ prefix })];
   });

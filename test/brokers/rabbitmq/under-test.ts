@@ -2,16 +2,16 @@ import { randomBytes } from "node:crypto";
 import type { TransportUnderTest } from "../../../src/testing/index.ts";
 import type { Transport } from "../../../src/transport/index.ts";
 import { rabbitmq } from "../../../src/transports/rabbitmq/index.ts";
-import { textHeaders } from "../../../src/transports/rabbitmq/properties.ts";
+import { toTextHeaders } from "../../../src/transports/rabbitmq/properties.ts";
 import { Wires } from "../../support/wires.ts";
-import { strangerAt } from "./stranger.ts";
+import { connectForeignClient } from "./foreign-client.ts";
 
 const maxBytes = 4 * 1_048_576;
 
 /** Processes for the conformance suite. `url` holds one address, or those of a cluster's nodes separated by commas. */
 export async function underTest(url: string, queues: "quorum" | "classic"): Promise<TransportUnderTest> {
   const prefix = `t${randomBytes(5).toString("hex")}`;
-  const { putBytes, lookInto } = strangerAt(url.split(",", 1).join());
+  const { putBytes, lookInto } = connectForeignClient(url.split(",", 1).join());
   const processes = new Map<Transport, Wires>();
   const another = async () => {
     const wires = await Wires.to(url);
@@ -32,7 +32,7 @@ export async function underTest(url: string, queues: "quorum" | "classic"): Prom
       const found = await lookInto(`${prefix}.dlq.${topic}-group`);
       return found.map(({ content, properties }) => ({
         body: content,
-        headers: textHeaders(properties.headers),
+        headers: toTextHeaders(properties.headers),
       }));
     },
     close: async () => {

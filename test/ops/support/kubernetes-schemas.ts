@@ -12,7 +12,7 @@ interface Model {
 
 /** What the Kubernetes schema of its kind says against a resource: wrong types, missing fields, unknown values. */
 export async function schemaProblem(resource: Resource): Promise<string | undefined> {
-  const exported = (await import(modelOf(resource))) as Record<string, Model>;
+  const exported = (await import(findModel(resource))) as Record<string, Model>;
   const model = exported[resource.kind];
   if (model === undefined) throw new Error(`there is no schema for ${resource.kind}`);
   try {
@@ -60,13 +60,13 @@ const compilerOptions = {
 
 function asTypeScript(resources: readonly Resource[]): string {
   const lines = resources.map((resource, index) => {
-    const type = `import("${modelOf(resource)}").I${resource.kind}`;
+    const type = `import("${findModel(resource)}").I${resource.kind}`;
     return `export const r${index} = ${JSON.stringify(resource)} satisfies ${type};`;
   });
   return `${lines.join("\n")}\n`;
 }
 
-function modelOf({ apiVersion, kind }: Resource): string {
+function findModel({ apiVersion, kind }: Resource): string {
   const home = apiVersion.startsWith("external-secrets.io/")
     ? "@kubernetes-models/external-secrets"
     : "kubernetes-models";

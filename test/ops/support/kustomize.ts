@@ -27,28 +27,29 @@ const UNSPACED = ["Namespace"];
  * test compares this with what it builds.
  */
 export function render(folder: string): Resource[] {
-  return built(folder, []);
+  return buildFolder(folder, []);
 }
 
-function built(folder: string, given: readonly Resource[]): Resource[] {
+function buildFolder(folder: string, given: readonly Resource[]): Resource[] {
   const kustomization = parse(readFileSync(join(folder, "kustomization.yaml"), "utf8")) as Kustomization;
   const strange = Object.keys(kustomization).filter((key) => !KNOWN.includes(key));
   if (strange.length > 0) throw new Error(`${folder}: ${strange.join(", ")} cannot be built here`);
-  const own = (kustomization.resources ?? []).flatMap((path) => loaded(join(folder, path)));
+  const own = (kustomization.resources ?? []).flatMap((path) => loadResources(join(folder, path)));
   let resources = [...given, ...own];
-  for (const path of kustomization.components ?? []) resources = built(join(folder, path), resources);
-  for (const { target, patch } of kustomization.patches ?? []) resources = patched(resources, target, patch);
+  for (const path of kustomization.components ?? []) resources = buildFolder(join(folder, path), resources);
+  for (const { target, patch } of kustomization.patches ?? [])
+    resources = applyPatches(resources, target, patch);
   for (const image of kustomization.images ?? []) resources.forEach((resource) => setImage(resource, image));
   const { namespace } = kustomization;
-  return namespace === undefined ? resources : resources.map((resource) => placed(resource, namespace));
+  return namespace === undefined ? resources : resources.map((resource) => setNamespace(resource, namespace));
 }
 
-function loaded(path: string): Resource[] {
+function loadResources(path: string): Resource[] {
   if (statSync(path).isDirectory()) return render(path);
   return parseAllDocuments(readFileSync(path, "utf8")).map((document) => document.toJS() as Resource);
 }
 
-function patched(
+function applyPatches(
   resources: Resource[],
   { kind, name }: { kind: string; name: string },
   patch: string,
@@ -67,7 +68,7 @@ function setImage(value: unknown, image: { name: string; newName: string; newTag
   for (const inner of Object.values(fields)) setImage(inner, image);
 }
 
-function placed(resource: Resource, namespace: string): Resource {
+function setNamespace(resource: Resource, namespace: string): Resource {
   const place = UNSPACED.includes(resource.kind) ? { name: namespace } : { namespace };
   return { ...resource, metadata: { ...resource.metadata, ...place } };
 }

@@ -47,13 +47,13 @@ interface Spec {
 }
 
 /** The pods a resource makes. */
-export function podOf({ spec }: Resource): Pod | undefined {
+export function findPod({ spec }: Resource): Pod | undefined {
   const { template, jobTemplate } = (spec ?? {}) as Spec;
   return template?.spec ?? jobTemplate?.spec.template?.spec;
 }
 
 /** The files of secrets that a pod is given: those it names, as a volume without a list of them would hold every one. */
-export function secretsOf({ volumes = [] }: Pod): readonly string[] {
+export function listSecrets({ volumes = [] }: Pod): readonly string[] {
   return volumes.flatMap(({ secret }) => {
     const { items } = (secret ?? { items: [] }) as { items?: readonly { key: string; path: string }[] };
     if (items === undefined) throw new Error("a pod mounts a whole secret");

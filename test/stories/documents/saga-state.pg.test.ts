@@ -1,14 +1,14 @@
 import { saga } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { until } from "../../support/relays.ts";
-import { Charge, Order, Refund, sagaShop } from "../../support/saga-shop.ts";
+import { Charge, Order, Refund, sagaFixture } from "../../support/saga-fixture.ts";
 
 // Scenarios of the design documents, under their names: what they say about the state of a saga.
 
 // In the documents the second worker is told of the conflict and is left alone with it. Here it decides again on what the
 // first one wrote, so neither answer is lost.
 test("H4, test_optimistic_concurrency_conflict: two workers decide on one version; the slower one decides again", async () => {
-  const { bus, another, pool, ends, lines } = await sagaShop();
+  const { bus, another, pool, ends, lines } = await sagaFixture();
   const printed = signal();
   const charged = signal();
   const begun: string[] = [];
@@ -36,10 +36,10 @@ test("H4, test_optimistic_concurrency_conflict: two workers decide on one versio
   }
   const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
   await until(() => begun.length === 2);
-  const versionOf = async (): Promise<number> =>
+  const readVersion = async (): Promise<number> =>
     (await pool.query<{ version: number }>("select version from sagabox.saga_instance")).rows[0]?.version ??
     0;
-  const version = await versionOf();
+  const version = await readVersion();
 
   // Who heard the reply has written the next version and not committed it when who printed decides on the one before.
   const gate = await pool.connect();
@@ -66,11 +66,11 @@ test("H4, test_optimistic_concurrency_conflict: two workers decide on one versio
   expect(await decisions()).toBe(1);
   printed.give();
   await until(async () => (await decisions()) >= 2);
-  expect(await versionOf()).toBe(version);
+  expect(await readVersion()).toBe(version);
   await gate.query("select pg_advisory_unlock(42)");
 
   await ends(sagaId, "completed");
-  expect(await versionOf()).toBe(version + 2);
+  expect(await readVersion()).toBe(version + 2);
   expect(await decisions()).toBeGreaterThan(2);
   // Each was begun once and is done once.
   const executed = (await lines(sagaId)).filter(({ event_type }) => event_type === "step_executed");

@@ -47,7 +47,7 @@ async function openService(service: string, url: string, transport: MemoryTransp
   return bus;
 }
 
-function asked(url: string) {
+function openClient(url: string) {
   const pool = new pg.Pool({ connectionString: url, max: 2 });
   pool.on("error", () => undefined);
   onTestFinished(() => pool.end());
@@ -61,7 +61,7 @@ const placed = "select id from placed order by id";
 const duplicates = (bus: Bus): number =>
   Number(/^consumer_inbox_duplicates_total\{consumer_name="mail".* (\d+)$/m.exec(bus.metrics())?.[1] ?? 0);
 
-async function place(bus: Bus, id: string): Promise<string> {
+async function placeOrder(bus: Bus, id: string): Promise<string> {
   const published = await bus.transaction(async (tx) => {
     await tx.query("insert into placed values ($1)", [id]);
     return tx.publish(Placed, { id });
@@ -71,25 +71,25 @@ async function place(bus: Bus, id: string): Promise<string> {
 
 test("G7, G14, database fail-over: a standby without the last transactions takes over, and the runbook shows what is missing", async () => {
   const { folder, primary, standby, address, replication } = await twoServers();
-  const [atPrimary, atStandby] = [asked(primary.url), asked(standby.url)];
+  const [atPrimary, atStandby] = [openClient(primary.url), openClient(standby.url)];
   for (const table of ["placed", "handled"]) await atPrimary(`create table ${table} (id text)`);
   const broker = new MemoryTransport();
   const shop = await openService("shop", address.url, broker);
   const outside = await temporaryDatabase({ migrated: true });
   await outside.pool.query("create table handled (id text)");
   const mail = await openService("mail", outside.url, broker);
-  const atMail = asked(outside.url);
+  const atMail = openClient(outside.url);
 
-  await place(shop, "early");
+  await placeOrder(shop, "early");
   await expect.poll(() => atStandby(handled), later).toEqual(["early"]);
   await expect.poll(() => atStandby(unsent), later).toEqual([]);
   // Written and replicated, but sent only after the standby has heard the last of its primary.
   broker.goDown();
-  await place(shop, "kept");
+  await placeOrder(shop, "kept");
   await expect.poll(() => atStandby(placed), later).toEqual(["early", "kept"]);
   replication.sever();
   broker.comeUp();
-  const lost = await place(shop, "lost");
+  const lost = await placeOrder(shop, "lost");
   for (const seen of [atPrimary, atMail]) {
     await expect.poll(() => seen(handled), later).toEqual(["early", "kept", "lost"]);
   }
@@ -127,7 +127,7 @@ test("G7, G14, database fail-over: a standby without the last transactions takes
   });
   await expect.poll(() => duplicates(mail), later).toBeGreaterThanOrEqual(before + 2);
   // Written once more by hand it has a new id, and is another message for those who had seen the first.
-  await place(shop, "lost");
+  await placeOrder(shop, "lost");
   await expect.poll(() => atStandby(handled), later).toEqual(["early", "kept", "lost"]);
   await expect.poll(() => atMail(handled), later).toEqual(["early", "kept", "lost", "lost"]);
 

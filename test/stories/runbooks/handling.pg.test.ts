@@ -9,7 +9,7 @@ vi.setConfig({ testTimeout: 60_000 });
 const id = z.object({ id: z.string() });
 const Placed = event("order.placed", { schema: id, key: (order) => order.id });
 
-function closing(bus: Bus): Bus {
+function closeAfterTest(bus: Bus): Bus {
   onTestFinished(async () => void (await bus.stop()));
   return bus;
 }
@@ -17,7 +17,9 @@ function closing(bus: Bus): Bus {
 test("G7, handler stuck: the hanging message is found, and the fixed handler carries it out", async () => {
   const { url, pool } = await temporaryDatabase({ migrated: true });
   const open = (): Bus =>
-    closing(createBus({ service: "shop", database: url, log: false, lease: "1s", shutdownTimeout: 2_000 }));
+    closeAfterTest(
+      createBus({ service: "shop", database: url, log: false, lease: "1s", shutdownTimeout: 2_000 }),
+    );
   const broken = open();
   const options = {
     consumer: "books",
@@ -29,12 +31,14 @@ test("G7, handler stuck: the hanging message is found, and the fixed handler car
   await broken.run();
   const { id: message } = await broken.transaction((tx) => tx.publish(Placed, { id: "o-1" }));
   const book = new Runbook("handler-stuck", url);
-  const waiting = async (): Promise<{ message_id: string; attempts: number }[]> => {
+  const listWaiting = async (): Promise<{ message_id: string; attempts: number }[]> => {
     const [sql = ""] = book.sql("First look", { consumer: "books" });
     return (await pool.query<{ message_id: string; attempts: number }>(sql)).rows;
   };
-  await expect.poll(async () => (await waiting())[0]?.attempts ?? 0, { timeout: 20_000 }).toBeGreaterThan(0);
-  expect((await waiting())[0]?.message_id).toBe(message);
+  await expect
+    .poll(async () => (await listWaiting())[0]?.attempts ?? 0, { timeout: 20_000 })
+    .toBeGreaterThan(0);
+  expect((await listWaiting())[0]?.message_id).toBe(message);
   expect(await book.done("First look", { consumer: "books" })).toMatch(/^books /m);
   expect(await book.done("Look at one message", { "message-id": message })).toMatch(
     /did not finish within 100 ms/,
@@ -46,7 +50,7 @@ test("G7, handler stuck: the hanging message is found, and the fixed handler car
   await expect
     .poll(async () => (await book.follow("Put it aside", one))[0]?.code, { timeout: 20_000 })
     .toBe(0);
-  expect(await waiting()).toEqual([]);
+  expect(await listWaiting()).toEqual([]);
   expect((await book.follow("Afterwards"))[0]).toMatchObject({ code: 3 });
 
   await broken.stop();
@@ -79,7 +83,9 @@ test("G7, F10, saga stuck: the failed step is found; retry, settle and cancel br
     .tx("reserve", () => "r1")
     .undo(() => undefined)
     .waitFor("payment", Placed, { timeout: "1d" });
-  const bus = closing(createBus({ service: "shop", database: url, log: false, sagas: { pollInterval: 20 } }));
+  const bus = closeAfterTest(
+    createBus({ service: "shop", database: url, log: false, sagas: { pollInterval: 20 } }),
+  );
   bus.register(delivery);
   bus.register(waiting);
   await bus.migrate();

@@ -8,7 +8,7 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
 
-async function shop() {
+async function openService() {
   const { url, pool } = await temporaryDatabase({ migrated: true });
   const bus = createBus({ service: "shop", database: url, log: false });
   onTestFinished(async () => void (await bus.stop()));
@@ -16,9 +16,9 @@ async function shop() {
   await bus.migrate();
   await bus.run();
   const { id } = await bus.transaction((tx) => tx.publish(Placed, { id: "o-1" }));
-  const handled = async (): Promise<number | null> =>
+  const countHandled = async (): Promise<number | null> =>
     (await pool.query("select from sagabox.consumer_inbox where consumer = 'books'")).rowCount;
-  await expect.poll(handled, { timeout: 20_000 }).toBe(1);
+  await expect.poll(countHandled, { timeout: 20_000 }).toBe(1);
   const rows = async (statements: readonly string[]): Promise<unknown[]> =>
     (await Promise.all(statements.map((sql) => pool.query(sql)))).flatMap(
       ({ rows: found }) => found as unknown[],
@@ -27,7 +27,7 @@ async function shop() {
 }
 
 test("G7, archive: a partition that should be gone is found and dropped, and what is young stays", async () => {
-  const { url, pool, rows } = await shop();
+  const { url, pool, rows } = await openService();
   await pool.query(`create table sagabox.message_20200101 partition of sagabox.message
                       for values from ('2020-01-01') to ('2020-01-02')`);
   const book = new Runbook("archive", url);
@@ -42,7 +42,7 @@ test("G7, archive: a partition that should be gone is found and dropped, and wha
 });
 
 test("G7, inbox growth: rows that nothing can bring again are forgotten, others stay", async () => {
-  const { url, pool, rows } = await shop();
+  const { url, pool, rows } = await openService();
   await pool.query(`insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type, consumed_at)
                       select 'books', 'old-' || n, 'events.order.placed', 'order.placed', now() - interval '60 days'
                         from generate_series(1, 25) n`);
@@ -55,7 +55,7 @@ test("G7, inbox growth: rows that nothing can bring again are forgotten, others 
 });
 
 test("G7, high duplicate rate: the runbook finds who sends everything again", async () => {
-  const { url, bus, id, rows } = await shop();
+  const { url, bus, id, rows } = await openService();
   const hour = 3_600_000;
   await bus.republish({
     from: new Date(Date.now() - hour),

@@ -35,7 +35,7 @@ function keepRunning(url: string) {
 test("G7, handler stuck: a message that kills its process is found out and set aside, and the fixed handler carries it out", async () => {
   const { url, pool } = await temporaryDatabase({ migrated: true, leakGuard: false });
   await pool.query("create table booked (id text)");
-  const booked = async (): Promise<string[]> =>
+  const listBooked = async (): Promise<string[]> =>
     (await pool.query<{ id: string }>("select id from booked order by id")).rows.map(({ id }) => id);
   const open = () => {
     const bus = createBus({ service: "shop", database: url, log: false, lease: "1s" });
@@ -58,7 +58,7 @@ test("G7, handler stuck: a message that kills its process is found out and set a
   expect(await book.done("If it kills the process", { ...fill, letter: letters[0]?.id ?? "" })).toContain(
     "MESSAGE_KILLS_PROCESS",
   );
-  await expect.poll(booked, { timeout: 20_000 }).toEqual(["harmless"]);
+  await expect.poll(listBooked, { timeout: 20_000 }).toEqual(["harmless"]);
   const look = await book.done("First look", fill);
   expect(look).toMatch(/poison[^]*MESSAGE_KILLS_PROCESS/);
   for (const sql of book.sql("First look", fill)) expect((await pool.query(sql)).rows).toEqual([]);
@@ -79,7 +79,7 @@ test("G7, handler stuck: a message that kills its process is found out and set a
   await expect
     .poll(async () => (await book.follow("Bring it back", fill))[0]?.code, { timeout: 20_000 })
     .toBe(0);
-  await expect.poll(booked, { timeout: 20_000 }).toEqual(["deadly", "harmless"]);
+  await expect.poll(listBooked, { timeout: 20_000 }).toEqual(["deadly", "harmless"]);
   await expect.poll(() => book.done("Afterwards").catch(String), { timeout: 20_000 }).toContain("healthy");
   // It puts itself aside; doing so by hand is rehearsed with a message that hangs.
   expect(book.forgotten).toEqual([expect.stringMatching(/^Put it aside: /)]);

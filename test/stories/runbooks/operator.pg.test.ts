@@ -1,6 +1,6 @@
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";
-import { rolesHouse } from "../../support/roles-house.ts";
+import { rolesHarness } from "../../support/roles-harness.ts";
 import { readRunbook } from "../../support/runbook.ts";
 
 const pages = readdirSync(new URL("../../../docs/runbooks", import.meta.url)).map((file) =>
@@ -8,7 +8,7 @@ const pages = readdirSync(new URL("../../../docs/runbooks", import.meta.url)).ma
 );
 const fill: Readonly<Record<string, string>> = { day: "2026-11-16" };
 
-function statementsOf(page: string): readonly string[] {
+function parseStatements(page: string): readonly string[] {
   const blocks = [...readRunbook(page).matchAll(/^```sql\n([^]*?)^```/gm)];
   return blocks.map(([, sql = ""]) =>
     sql.replace(/<([a-z-]+)>/g, (_, name: string) => fill[name] ?? "nothing"),
@@ -16,11 +16,11 @@ function statementsOf(page: string): readonly string[] {
 }
 
 test("G7, G10: an operator may run the SQL of every runbook; only the view with payloads is the owner's", async () => {
-  const operator = await (await rolesHouse()).as("operator");
+  const operator = await (await rolesHarness()).as("operator");
   const refused: string[] = [];
   let tried = 0;
   for (const page of pages) {
-    for (const sql of statementsOf(page)) {
+    for (const sql of parseStatements(page)) {
       tried += 1;
       await operator.query(sql).catch((error: unknown) => refused.push(`${page}: ${String(error)}`));
     }

@@ -9,7 +9,7 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
 
-async function shop() {
+async function openService() {
   const database = await temporaryDatabase({ migrated: true });
   const open = (more: Partial<BusOptions> = {}) => {
     const bus = createBus({ service: "shop", database: database.url, log: false, lease: "2s", ...more });
@@ -24,14 +24,14 @@ async function shop() {
 }
 
 // What is found depends on the server the tests run on: most are not safe from a crash, on purpose.
-async function examined(book: Runbook): Promise<void> {
+async function examineOutbox(book: Runbook): Promise<void> {
   const [doctor] = await book.follow("Look at the server");
   expect([0, 3]).toContain(doctor?.code);
   expect(doctor?.stdout).not.toBe("");
 }
 
 test("G7, stuck messages: no worker runs, the runbook says so, and after its fix all is well", async () => {
-  const { url, open, rows } = await shop();
+  const { url, open, rows } = await openService();
   const bus = open({ outbox: { optimistic: false } });
   await bus.migrate();
   const { id } = await bus.transaction((tx) => tx.publish(Placed, { id: "o-1" }));
@@ -55,7 +55,7 @@ test("G7, stuck messages: no worker runs, the runbook says so, and after its fix
 });
 
 test("G7, broker down: messages wait and drain by themselves; what the broker lost is sent again once", async () => {
-  const { url, open } = await shop();
+  const { url, open } = await openService();
   const transport = new MemoryTransport();
   const bus = open({ transport, outbox: { breaker: { cooldown: 50, maxCooldown: 50 } } });
   const seen: string[] = [];
@@ -84,7 +84,7 @@ test("G7, broker down: messages wait and drain by themselves; what the broker lo
 });
 
 test("G7, database fail-over: every connection is cut, work goes on, and the runbook finds nothing to repair", async () => {
-  const { url, open, name } = await shop();
+  const { url, open, name } = await openService();
   const bus = open();
   const seen: string[] = [];
   bus.on(Placed, { consumer: "books" }, ({ data }) => void seen.push(data.id));
@@ -103,14 +103,14 @@ test("G7, database fail-over: every connection is cut, work goes on, and the run
   await expect.poll(publish, { timeout: 20_000 }).toBe(true);
   await expect.poll(() => seen, { timeout: 20_000 }).toContain("after");
   expect(await book.done("Fix")).toContain("Nothing waits");
-  await examined(book);
+  await examineOutbox(book);
   await expect.poll(() => book.done("Afterwards").catch(String), { timeout: 20_000 }).toContain("healthy");
   // A server that lacks something is rehearsed with a standby of its own.
   expect(book.forgotten).toEqual([expect.stringMatching(/^Look for what is missing: /)]);
 });
 
 test("G7, scale: a second worker takes its share of the lanes, and the runbook shows it", async () => {
-  const { url, open, rows } = await shop();
+  const { url, open, rows } = await openService();
   const [one, two] = [open({ worker: "pod-1" }), open({ worker: "pod-2" })];
   await one.migrate();
   await one.run();
@@ -118,7 +118,7 @@ test("G7, scale: a second worker takes its share of the lanes, and the runbook s
   const book = new Runbook("scale", url);
   await expect.poll(() => book.done("First look"), { timeout: 20_000 }).toMatch(/^\S*pod-1.*\b256\b/m);
   await expect.poll(() => rows(book.sql("First look")), { timeout: 20_000 }).toMatchObject([{ sent: "1" }]);
-  await examined(book);
+  await examineOutbox(book);
   await two.run();
   await expect.poll(() => book.done("Fix"), { timeout: 20_000 }).toMatch(/^\S*pod-2.*\b128\b/m);
   expect(await book.done("Afterwards")).toContain("healthy");

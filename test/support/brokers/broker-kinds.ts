@@ -3,7 +3,7 @@ import { kafka } from "sagabox/kafka";
 import { nats } from "sagabox/nats";
 import { rabbitmq } from "sagabox/rabbitmq";
 import type { BrokerFound } from "./broker-server.ts";
-import type { Company } from "./end-with-us.ts";
+import type { ProcessOptions } from "./end-with-parent.ts";
 
 export const brokerKinds = ["rabbitmq", "kafka", "nats"] as const;
 export type BrokerKind = (typeof brokerKinds)[number];
@@ -13,18 +13,18 @@ export function isBrokerKind(name: string): name is BrokerKind {
 }
 
 // Loaded by whoever starts one: a worker that only talks to a broker begins its work twice as soon without them.
-const starts: Readonly<Record<BrokerKind, (company: Company) => Promise<BrokerFound>>> = {
+const starts: Readonly<Record<BrokerKind, (company: ProcessOptions) => Promise<BrokerFound>>> = {
   rabbitmq: async (company) => (await import("./rabbitmq-server.ts")).startRabbitMQ(company),
   kafka: async (company) => (await import("./kafka-server.ts")).startKafka(company),
   nats: async (company) => (await import("./nats-server.ts")).startNATS(company),
 };
 
 /** A server of our own, or why there is none. */
-export function startBroker(kind: BrokerKind, company: Company = {}): Promise<BrokerFound> {
+export function startBroker(kind: BrokerKind, company: ProcessOptions = {}): Promise<BrokerFound> {
   return starts[kind](company);
 }
 
-export interface BrokerWishes {
+export interface BrokerTestOptions {
   /** What a silent member held is given to others after a few seconds. */
   readonly quickly?: boolean;
   /** Whether an event that nobody reads is an error, where the broker does not keep it. Default "reject". */
@@ -32,7 +32,7 @@ export interface BrokerWishes {
 }
 
 /** A transport to it. Several addresses, separated by commas, are those of a cluster: each stream gets a replica per node. */
-export function brokerTransport(kind: BrokerKind, url: string, options: BrokerWishes = {}): Transport {
+export function brokerTransport(kind: BrokerKind, url: string, options: BrokerTestOptions = {}): Transport {
   const { quickly = false, unrouted = "reject" } = options;
   const urls = url.split(",");
   switch (kind) {

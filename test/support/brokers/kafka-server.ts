@@ -5,10 +5,10 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Connection, metadataV12 } from "@platformatic/kafka";
-import { freePort } from "../../../src/embedded/free-port.ts";
+import { findFreePort } from "../../../src/embedded/free-port.ts";
 import { serverFolder } from "../server-folder.ts";
 import type { BrokerServer } from "./broker-server.ts";
-import { endWithUs, type Company } from "./end-with-us.ts";
+import { endWithParent, type ProcessOptions } from "./end-with-parent.ts";
 import { kafkaJars, kafkaVersion } from "./kafka/kafka-jars.ts";
 import { kafkaProperties, type KafkaPorts, type KafkaTestOptions } from "./kafka/kafka-properties.ts";
 
@@ -26,7 +26,7 @@ const JAVA = ["-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
 /** Apache Kafka in KRaft mode: one process, broker and controller in one. */
 export async function startKafka(
-  options: KafkaTestOptions & Company = {},
+  options: KafkaTestOptions & ProcessOptions = {},
 ): Promise<{ readonly server: KafkaServer } | { readonly missing: string }> {
   const jars = await kafkaJars();
   if ("missing" in jars) return jars;
@@ -41,10 +41,10 @@ export async function startKafka(
     await running.stop();
     throw error;
   }
-  return { server: serverOf(running, ports, { jars: jars.folder, data: join(folder, "data") }) };
+  return { server: createServer(running, ports, { jars: jars.folder, data: join(folder, "data") }) };
 }
 
-function serverOf(
+function createServer(
   running: KafkaProcess,
   ports: KafkaPorts,
   folders: Pick<KafkaServer, "jars" | "data">,
@@ -81,7 +81,7 @@ class KafkaProcess {
     jars: string,
     folder: string,
     ports: KafkaPorts,
-    { apart = false, heapMb = 512 }: Company & KafkaTestOptions,
+    { apart = false, heapMb = 512 }: ProcessOptions & KafkaTestOptions,
   ) {
     this.#apart = apart;
     this.#heapMb = heapMb;
@@ -109,13 +109,13 @@ class KafkaProcess {
       detached: this.#apart,
     });
     this.#child = child;
-    if (this.#apart) endWithUs(child, this.#folder);
+    if (this.#apart) endWithParent(child, this.#folder);
     const log = createWriteStream(this.#file("log"), { flags: "a" });
     child.stdout.pipe(log, { end: false });
     child.stderr.pipe(log, { end: false });
     const endsAt = Date.now() + READY_MS;
     while (!(await answers(this.#ports.plain))) {
-      if (child.exitCode !== null || Date.now() > endsAt) throw new Error(await this.#lastWords());
+      if (child.exitCode !== null || Date.now() > endsAt) throw new Error(await this.#readLogTail());
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
@@ -144,7 +144,7 @@ class KafkaProcess {
     clearTimeout(impatient);
   }
 
-  async #lastWords(): Promise<string> {
+  async #readLogTail(): Promise<string> {
     const log = await readFile(this.#file("log"), "utf8");
     return `Kafka did not start:\n${log.split("\n").slice(-20).join("\n")}`;
   }
@@ -181,7 +181,7 @@ export function newClusterId(): string {
 }
 
 async function freePorts({ quorum }: KafkaTestOptions): Promise<KafkaPorts> {
-  const [plain, free, tls, sasl, saslTls] = await Promise.all([1, 2, 3, 4, 5].map(() => freePort()));
+  const [plain, free, tls, sasl, saslTls] = await Promise.all([1, 2, 3, 4, 5].map(() => findFreePort()));
   const controller = quorum?.controllers[quorum.node - 1] ?? free;
   return { plain, controller, tls, sasl, saslTls } as KafkaPorts;
 }

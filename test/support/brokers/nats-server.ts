@@ -5,9 +5,9 @@ import { connect, createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { serverFolder } from "../server-folder.ts";
 import type { BrokerFound, BrokerServer } from "./broker-server.ts";
-import { endWithUs, type Company } from "./end-with-us.ts";
+import { endWithParent, type ProcessOptions } from "./end-with-parent.ts";
 
-export interface NatsServerWishes extends Company {
+export interface NatsServerOptions extends ProcessOptions {
   /** Lines of its configuration beside those for address and storage: users, limits, certificates. */
   readonly config?: string;
 }
@@ -15,7 +15,7 @@ export interface NatsServerWishes extends Company {
 const READY_MS = 20_000;
 
 /** A NATS server with JetStream of our own. */
-export async function startNATS(wishes: NatsServerWishes = {}): Promise<BrokerFound> {
+export async function startNATS(wishes: NatsServerOptions = {}): Promise<BrokerFound> {
   const { stdout, error } = spawnSync("nats-server", ["--version"], { encoding: "utf8" });
   if (error !== undefined) {
     return { missing: "install nats-server (Debian and Ubuntu: apt-get install nats-server)" };
@@ -34,7 +34,7 @@ class NatsServer implements BrokerServer {
   readonly #apart: boolean;
   #process: ChildProcess | undefined;
 
-  constructor(port: number, version: string, { config = "", apart = false }: NatsServerWishes) {
+  constructor(port: number, version: string, { config = "", apart = false }: NatsServerOptions) {
     this.#apart = apart;
     this.url = `nats://127.0.0.1:${port}`;
     this.version = version;
@@ -54,7 +54,7 @@ class NatsServer implements BrokerServer {
       stdio: "ignore",
       detached: this.#apart,
     });
-    if (this.#apart) endWithUs(this.#process, this.folder);
+    if (this.#apart) endWithParent(this.#process, this.folder);
     const giveUpAt = Date.now() + READY_MS;
     while (!(await this.#answers())) {
       if (this.#process.exitCode !== null || Date.now() > giveUpAt) {

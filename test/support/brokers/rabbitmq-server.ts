@@ -16,7 +16,7 @@ import { promisify } from "node:util";
 import { connect } from "amqplib";
 import { serverHome } from "../server-folder.ts";
 import type { BrokerServer } from "./broker-server.ts";
-import { endWithUs, type Company } from "./end-with-us.ts";
+import { endWithParent, type ProcessOptions } from "./end-with-parent.ts";
 import { endGroup, groupLives } from "./rabbitmq/process-group.ts";
 import { certificates, configuration, PASSWORD, USER, type RabbitPorts } from "./rabbitmq/rabbitmq-config.ts";
 
@@ -25,7 +25,7 @@ const READY_MS = 120_000;
 const CTL_MS = 60_000;
 
 /** One node's part in a cluster. All nodes share the port mapper, which the cluster starts and stops. */
-export interface RabbitClusterPlace {
+export interface RabbitClusterNode {
   readonly name: string;
   /** The names of all nodes; the first one must be up before the others start. */
   readonly nodes: readonly string[];
@@ -36,7 +36,7 @@ export interface RabbitClusterPlace {
 interface Written {
   readonly ports: RabbitPorts;
   readonly programs: string;
-  readonly cluster?: RabbitClusterPlace;
+  readonly cluster?: RabbitClusterNode;
 }
 
 /**
@@ -49,11 +49,11 @@ export class RabbitServer implements BrokerServer {
   readonly tlsPort: number;
   readonly #ports: RabbitPorts;
   readonly #programs: string;
-  readonly #cluster: RabbitClusterPlace | undefined;
+  readonly #cluster: RabbitClusterNode | undefined;
   readonly #apart: boolean;
-  readonly #sync: RabbitWishes["sync"];
+  readonly #sync: RabbitServerOptions["sync"];
 
-  constructor(folder: string, { apart = false, sync }: RabbitWishes = {}) {
+  constructor(folder: string, { apart = false, sync }: RabbitServerOptions = {}) {
     this.folder = folder;
     this.#apart = apart;
     this.#sync = sync;
@@ -102,7 +102,7 @@ export class RabbitServer implements BrokerServer {
 
   /** What a person at the server would type after `rabbitmqctl`. */
   async ctl(...words: readonly string[]): Promise<string> {
-    const env = this.#environment();
+    const env = this.#buildEnvironment();
     const { stdout } = await run(join(this.#programs, "rabbitmqctl"), ["-q", ...words], {
       env,
       timeout: CTL_MS,
@@ -110,7 +110,7 @@ export class RabbitServer implements BrokerServer {
     return stdout;
   }
 
-  #environment(): Record<string, string> {
+  #buildEnvironment(): Record<string, string> {
     const { folder } = this;
     const words =
       "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}";
@@ -137,13 +137,13 @@ export class RabbitServer implements BrokerServer {
   async #spawn(name: string, program: string, words: readonly string[]): Promise<void> {
     const log = openSync(join(this.folder, `${name}.log`), "a");
     const child = spawn(program, words, {
-      env: this.#environment(),
+      env: this.#buildEnvironment(),
       cwd: this.folder,
       detached: true,
       stdio: ["ignore", log, log],
     });
     closeSync(log);
-    if (this.#apart) endWithUs(child, this.folder);
+    if (this.#apart) endWithParent(child, this.folder);
     await new Promise<void>((resolve, reject) => {
       child.once("spawn", resolve);
       child.once("error", reject);
@@ -168,31 +168,33 @@ export class RabbitServer implements BrokerServer {
       } catch (error) {
         if (groupLives(join(this.folder, "server.pid")) && Date.now() - began < READY_MS) await delay(200);
         else
-          throw new Error(`RabbitMQ did not start. Its last words:\n${this.#lastWords()}`, { cause: error });
+          throw new Error(`RabbitMQ did not start. Its last words:\n${this.#readLogTail()}`, {
+            cause: error,
+          });
       }
     }
   }
 
-  #lastWords(): string {
+  #readLogTail(): string {
     return readFileSync(join(this.folder, "server.log"), "utf8").split("\n").slice(-25).join("\n");
   }
 }
 
 /** The server of this run, for a test that needs more of it than its address. */
 export function rabbitServerAt(url: string): RabbitServer {
-  return new RabbitServer(folderOf(Number(new URL(url).port)));
+  return new RabbitServer(serverFolder(Number(new URL(url).port)));
 }
 
-const folderOf = (port: number): string => join(serverHome(), `sagabox-rabbitmq-${port}`);
+const serverFolder = (port: number): string => join(serverHome(), `sagabox-rabbitmq-${port}`);
 
-interface RabbitWishes extends Company {
-  readonly cluster?: RabbitClusterPlace;
+interface RabbitServerOptions extends ProcessOptions {
+  readonly cluster?: RabbitClusterNode;
   /** Makes the node of this name write its registers to disk. Default: `rabbitmqctl`, which is slow to start. */
   readonly sync?: (name: string) => Promise<unknown>;
 }
 
 export async function startRabbitMQ(
-  wishes: RabbitWishes = {},
+  wishes: RabbitServerOptions = {},
 ): Promise<{ readonly server: RabbitServer } | { readonly missing: string }> {
   const programs = programFolder();
   if (programs === undefined || found("epmd") === undefined) {
@@ -201,7 +203,7 @@ export async function startRabbitMQ(
   const [amqp, tls, dist, epmd] = await freePorts(4);
   const { cluster } = wishes;
   const ports = { amqp: amqp ?? 0, tls: tls ?? 0, dist: dist ?? 0, epmd: cluster?.epmdPort ?? epmd ?? 0 };
-  const folder = folderOf(ports.amqp);
+  const folder = serverFolder(ports.amqp);
   mkdirSync(folder, { mode: 0o700 });
   writeFileSync(join(folder, "server.json"), JSON.stringify({ ports, programs, cluster }));
   if (cluster !== undefined) writeFileSync(join(folder, ".erlang.cookie"), cluster.cookie, { mode: 0o400 });

@@ -13,7 +13,9 @@ export async function* pieces(...some: readonly Uint8Array[]): AsyncGenerator<Ui
   yield* some;
 }
 
-export async function hashOf(source: AsyncIterable<Uint8Array>): Promise<{ bytes: number; sha256: string }> {
+export async function computeHash(
+  source: AsyncIterable<Uint8Array>,
+): Promise<{ bytes: number; sha256: string }> {
   const hash = createHash("sha256");
   let bytes = 0;
   for await (const piece of source) {
@@ -29,7 +31,7 @@ export async function read(store: BlobStore, key: string): Promise<Buffer> {
   return Buffer.concat(found);
 }
 
-async function keysOf(store: BlobStore, prefix: string): Promise<string[]> {
+async function listKeys(store: BlobStore, prefix: string): Promise<string[]> {
   const keys: string[] = [];
   let cursor: string | undefined;
   do {
@@ -67,7 +69,7 @@ export function exerciseStore(name: string, open: () => Promise<BlobStore>): voi
         for (let at = 0, n = 1; at < size; at += n * 7_919, n += 1) yield bytes.subarray(at, at + n * 7_919);
       };
       await store.put(key, uneven(), never);
-      expect(await hashOf(await store.get(key, never))).toEqual(await hashOf(pieces(bytes)));
+      expect(await computeHash(await store.get(key, never))).toEqual(await computeHash(pieces(bytes)));
     },
   );
 
@@ -98,8 +100,8 @@ export function exerciseStore(name: string, open: () => Promise<BlobStore>): voi
     const others = [newKey("2026-11-14", home), newKey("2026-11-15", randomBytes(6).toString("hex"))];
     const begin = Date.now();
     for (const key of [...keys, ...others]) await store.put(key, pieces(Buffer.from("x")), never);
-    expect(await keysOf(store, `${home}/2026-11-15/`)).toEqual(keys.toSorted());
-    expect(await keysOf(store, `${home}/2026-11-13/`)).toEqual([]);
+    expect(await listKeys(store, `${home}/2026-11-15/`)).toEqual(keys.toSorted());
+    expect(await listKeys(store, `${home}/2026-11-13/`)).toEqual([]);
     const [first] = (await store.list(`${home}/2026-11-15/`, undefined, never)).blobs;
     expect(Math.abs((first?.storedAt.getTime() ?? 0) - begin)).toBeLessThan(60_000);
   });

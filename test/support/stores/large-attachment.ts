@@ -53,4 +53,4 @@ export async function passLargeAttachment(
 
 export const passed = { bytes: SIZE, sameBytes: true };
 /** Far below the 64 MB, and above what pieces on their way, a broker's client and its buffers take. */
-export const MOST_GROWN_MB = 40;
+export const MAX_GROWTH_MB = 40;

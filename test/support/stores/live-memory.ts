@@ -7,15 +7,15 @@ const collectGarbage = runInNewContext("gc") as () => void;
 /** What a process really holds while something large passes through it: garbage does not count. */
 export class LiveMemory {
   readonly #before = LiveMemory.#now();
-  #most = this.#before;
+  #max = this.#before;
 
   look(): void {
-    this.#most = Math.max(this.#most, LiveMemory.#now());
+    this.#max = Math.max(this.#max, LiveMemory.#now());
   }
 
   /** How much more it was at most, in megabytes. */
   get grownMb(): number {
-    return (this.#most - this.#before) / 1_048_576;
+    return (this.#max - this.#before) / 1_048_576;
   }
 
   static #now(): number {

@@ -161,11 +161,11 @@ export class MultipartServer {
 
   // In order of their keys, and of their ids where they share one; whatever the marker names may be gone by now.
   #listUploads(prefix: string, query: URLSearchParams): Answer {
-    const placeOf = (key: string, id: string): string => `${key} ${id}`;
-    const after = placeOf(query.get("key-marker") ?? "", query.get("upload-id-marker") ?? "");
+    const uploadKey = (key: string, id: string): string => `${key} ${id}`;
+    const after = uploadKey(query.get("key-marker") ?? "", query.get("upload-id-marker") ?? "");
     const all = this.uploads
-      .filter(({ key, id }) => key.startsWith(prefix) && placeOf(key, id) > after)
-      .toSorted((a, b) => (placeOf(a.key, a.id) < placeOf(b.key, b.id) ? -1 : 1));
+      .filter(({ key, id }) => key.startsWith(prefix) && uploadKey(key, id) > after)
+      .toSorted((a, b) => (uploadKey(a.key, a.id) < uploadKey(b.key, b.id) ? -1 : 1));
     const page = all.slice(0, PAGE);
     const last = page.at(-1);
     const isCut = all.length > PAGE;

@@ -27,11 +27,11 @@ export function storeCertificates(): StoreCertificates {
     void execFileSync("openssl", args, { cwd: folder, stdio: "pipe" });
   const read = (file: string): string => readFileSync(join(folder, file), "utf8");
   const pair = (name: string): Certificate => ({ cert: read(`${name}.pem`), key: read(`${name}.key`) });
-  const selfSigned = (name: string, ...more: readonly string[]): void => {
+  const createSelfSigned = (name: string, ...more: readonly string[]): void => {
     const files = ["-keyout", `${name}.key`, "-out", `${name}.pem`];
     openssl("req", "-x509", ...newKey, "-days", "2", "-subj", `/CN=${name}`, ...files, ...more);
   };
-  const signed = (name: string, host: string, days: string): Certificate => {
+  const createSigned = (name: string, host: string, days: string): Certificate => {
     writeFileSync(join(folder, "names"), `subjectAltName=${host}\n`);
     openssl("req", ...newKey, "-subj", `/CN=${name}`, "-keyout", `${name}.key`, "-out", `${name}.csr`);
     const by = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names"];
@@ -39,13 +39,13 @@ export function storeCertificates(): StoreCertificates {
     return pair(name);
   };
   try {
-    selfSigned("ca");
-    selfSigned("stranger", "-addext", "subjectAltName=IP:127.0.0.1");
+    createSelfSigned("ca");
+    createSelfSigned("stranger", "-addext", "subjectAltName=IP:127.0.0.1");
     return {
       ca: read("ca.pem"),
-      good: signed("good", "IP:127.0.0.1", "2"),
-      wrongHost: signed("elsewhere", "DNS:elsewhere.test", "2"),
-      expired: signed("expired", "IP:127.0.0.1", "-1"),
+      good: createSigned("good", "IP:127.0.0.1", "2"),
+      wrongHost: createSigned("elsewhere", "DNS:elsewhere.test", "2"),
+      expired: createSigned("expired", "IP:127.0.0.1", "-1"),
       selfSigned: pair("stranger"),
     };
   } finally {

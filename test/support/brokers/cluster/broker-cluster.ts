@@ -45,7 +45,7 @@ export async function untilWhole(cluster: BrokerCluster): Promise<void> {
 }
 
 /** Waits for an election to end and returns one of the leaders. */
-export async function leaderOf(cluster: BrokerCluster, turn = 0): Promise<BrokerServer> {
+export async function findLeader(cluster: BrokerCluster, turn = 0): Promise<BrokerServer> {
   let leader: BrokerServer | undefined;
   const isElected = async (): Promise<boolean> => {
     const leaders = await cluster.leaders().catch(() => []);

@@ -1,5 +1,5 @@
 import { Connection, describeQuorumV2, metadataV12 } from "@platformatic/kafka";
-import { freePort } from "../../../../src/embedded/free-port.ts";
+import { findFreePort } from "../../../../src/embedded/free-port.ts";
 import { newClusterId, startKafka, type KafkaServer } from "../kafka-server.ts";
 import { CLUSTER_SIZE, startNodes, type BrokerCluster, type ClusterFound } from "./broker-cluster.ts";
 
@@ -11,15 +11,15 @@ type Metadata = Awaited<ReturnType<typeof metadataV12.api.async>>;
 /** Three Kafka brokers that are their own controllers; topics have three replicas, two of which must be in sync. */
 export async function startKafkaCluster(): Promise<ClusterFound> {
   const cluster = newClusterId();
-  const controllers = await Promise.all(Array.from({ length: CLUSTER_SIZE }, () => freePort()));
+  const controllers = await Promise.all(Array.from({ length: CLUSTER_SIZE }, () => findFreePort()));
   const start = (_: number, n: number): ReturnType<typeof startKafka> =>
     startKafka({ heapMb: HEAP_MB, quorum: { cluster, node: n + 1, controllers } });
   const started = await startNodes(controllers.map(start));
-  return "missing" in started ? started : { cluster: clusterOf(started.nodes) };
+  return "missing" in started ? started : { cluster: createCluster(started.nodes) };
 }
 
-function clusterOf(nodes: readonly KafkaServer[]): BrokerCluster {
-  const nodeOf = (id: number | undefined): readonly KafkaServer[] => nodes.slice((id ?? 0) - 1, id ?? 0);
+function createCluster(nodes: readonly KafkaServer[]): BrokerCluster {
+  const findNode = (id: number | undefined): readonly KafkaServer[] => nodes.slice((id ?? 0) - 1, id ?? 0);
   const anywhere = <T>(ask: (connection: Connection) => Promise<T>): Promise<T> =>
     Promise.any(nodes.map((node) => askNode(node, ask)));
   return {
@@ -34,7 +34,7 @@ function clusterOf(nodes: readonly KafkaServer[]): BrokerCluster {
         await anywhere(activeController),
         leaderIn(topics.find(({ isInternal }) => isInternal)),
       ];
-      return ids.flatMap((id) => nodeOf(id));
+      return ids.flatMap((id) => findNode(id));
     },
     isWhole: async () => {
       const answers = await Promise.all(

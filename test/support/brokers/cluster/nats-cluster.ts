@@ -1,27 +1,27 @@
 import { jetstreamManager, type StreamInfo } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
-import { freePort } from "../../../../src/embedded/free-port.ts";
+import { findFreePort } from "../../../../src/embedded/free-port.ts";
 import type { BrokerServer } from "../broker-server.ts";
 import { startNATS } from "../nats-server.ts";
 import { CLUSTER_SIZE, startNodes, type BrokerCluster, type ClusterFound } from "./broker-cluster.ts";
 
-const nameOf = (n: number): string => `node-${n}`;
+const nodeName = (n: number): string => `node-${n}`;
 
 /** Three NATS servers with JetStream. Streams of three replicas are the client's choice. */
 export async function startNatsCluster(): Promise<ClusterFound> {
-  const routes = await Promise.all(Array.from({ length: CLUSTER_SIZE }, () => freePort()));
+  const routes = await Promise.all(Array.from({ length: CLUSTER_SIZE }, () => findFreePort()));
   const others = routes.map((port) => `"nats-route://127.0.0.1:${port}"`).join(", ");
   const config = (port: number, n: number): string =>
     [
-      `server_name: ${nameOf(n)}`,
+      `server_name: ${nodeName(n)}`,
       // Clients keep to the addresses they were given, so that a test can put a wire in front of each.
       `cluster { name: sagabox, listen: "127.0.0.1:${port}", routes: [${others}], no_advertise: true }`,
     ].join("\n");
   const started = await startNodes(routes.map((port, n) => startNATS({ config: config(port, n) })));
-  return "missing" in started ? started : { cluster: clusterOf(started.nodes) };
+  return "missing" in started ? started : { cluster: createCluster(started.nodes) };
 }
 
-function clusterOf(nodes: readonly BrokerServer[]): BrokerCluster {
+function createCluster(nodes: readonly BrokerServer[]): BrokerCluster {
   const url = nodes.map((node) => node.url).join(",");
   return {
     url,
@@ -31,7 +31,7 @@ function clusterOf(nodes: readonly BrokerServer[]): BrokerCluster {
       const streams = await askCluster(url, listStreams);
       const led = streams.filter(({ config }) => config.name.endsWith("_messages"));
       const names = new Set([...led, ...streams].flatMap(({ cluster }) => cluster?.leader ?? []));
-      return [...names].flatMap((name) => nodes[Number(name.slice(nameOf(0).length - 1))] ?? []);
+      return [...names].flatMap((name) => nodes[Number(name.slice(nodeName(0).length - 1))] ?? []);
     },
     isWhole: async () => {
       // Each node must answer, not only the one that a client happens to reach.

@@ -35,14 +35,14 @@ export async function startRabbitCluster(): Promise<ClusterFound> {
     }
     const rest = await startNodes(names.slice(1).map(start));
     if ("missing" in rest) throw new Error(rest.missing);
-    return { cluster: clusterOf([...first.nodes, ...rest.nodes], probe, end) };
+    return { cluster: createCluster([...first.nodes, ...rest.nodes], probe, end) };
   } catch (error) {
     await end();
     throw error;
   }
 }
 
-function clusterOf(
+function createCluster(
   nodes: readonly RabbitServer[],
   probe: RabbitProbe,
   end: () => Promise<void>,

@@ -2,7 +2,7 @@ import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createInterface, type Interface } from "node:readline";
-import type { RabbitClusterPlace } from "../rabbitmq-server.ts";
+import type { RabbitClusterNode } from "../rabbitmq-server.ts";
 
 export interface ClusterView {
   /** How many nodes run. */
@@ -62,7 +62,7 @@ export class RabbitProbe {
   readonly #lines: Interface;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor({ cookie, epmdPort }: Pick<RabbitClusterPlace, "cookie" | "epmdPort">) {
+  constructor({ cookie, epmdPort }: Pick<RabbitClusterNode, "cookie" | "epmdPort">) {
     const name = `probe-${randomBytes(4).toString("hex")}@localhost`;
     const words = ["-noshell", "-hidden", "-sname", name, "-setcookie", cookie, "+S", "1:1", "+sbwt", "none"];
     const env = {

@@ -1,4 +1,4 @@
-import { NoAnswer, type KafkaDriver } from "../../../../src/transports/kafka/driver.ts";
+import { NoAnswerError, type KafkaDriver } from "../../../../src/transports/kafka/driver.ts";
 
 /** A driver whose process can die: from then on nothing leaves it and nothing comes in. Or whose connections break. */
 export class SilencedDriver implements KafkaDriver {
@@ -19,33 +19,36 @@ export class SilencedDriver implements KafkaDriver {
     for (const lane of this.#lanes) this.#inner.drop(lane);
   }
 
-  describe: KafkaDriver["describe"] = (...args) => this.#unless(() => this.#inner.describe(...args));
-  version: KafkaDriver["version"] = (...args) => this.#unless(() => this.#inner.version(...args));
+  describe: KafkaDriver["describe"] = (...args) => this.#unlessSilenced(() => this.#inner.describe(...args));
+  version: KafkaDriver["version"] = (...args) => this.#unlessSilenced(() => this.#inner.version(...args));
   createTopics: KafkaDriver["createTopics"] = (...args) =>
-    this.#unless(() => this.#inner.createTopics(...args));
+    this.#unlessSilenced(() => this.#inner.createTopics(...args));
   topicSettings: KafkaDriver["topicSettings"] = (...args) =>
-    this.#unless(() => this.#inner.topicSettings(...args));
-  newIdentity: KafkaDriver["newIdentity"] = () => this.#unless(() => this.#inner.newIdentity());
-  produce: KafkaDriver["produce"] = (...args) => this.#unless(() => this.#inner.produce(...args));
-  fetch: KafkaDriver["fetch"] = (...args) => this.#on(args[0], () => this.#inner.fetch(...args));
-  offsets: KafkaDriver["offsets"] = (...args) => this.#unless(() => this.#inner.offsets(...args));
-  coordinator: KafkaDriver["coordinator"] = (...args) => this.#unless(() => this.#inner.coordinator(...args));
-  heartbeat: KafkaDriver["heartbeat"] = (...args) => this.#on(args[0], () => this.#inner.heartbeat(...args));
-  commit: KafkaDriver["commit"] = (...args) => this.#unless(() => this.#inner.commit(...args));
-  committed: KafkaDriver["committed"] = (...args) => this.#unless(() => this.#inner.committed(...args));
-  groups: KafkaDriver["groups"] = (...args) => this.#unless(() => this.#inner.groups(...args));
+    this.#unlessSilenced(() => this.#inner.topicSettings(...args));
+  newIdentity: KafkaDriver["newIdentity"] = () => this.#unlessSilenced(() => this.#inner.newIdentity());
+  produce: KafkaDriver["produce"] = (...args) => this.#unlessSilenced(() => this.#inner.produce(...args));
+  fetch: KafkaDriver["fetch"] = (...args) => this.#onLane(args[0], () => this.#inner.fetch(...args));
+  offsets: KafkaDriver["offsets"] = (...args) => this.#unlessSilenced(() => this.#inner.offsets(...args));
+  coordinator: KafkaDriver["coordinator"] = (...args) =>
+    this.#unlessSilenced(() => this.#inner.coordinator(...args));
+  heartbeat: KafkaDriver["heartbeat"] = (...args) =>
+    this.#onLane(args[0], () => this.#inner.heartbeat(...args));
+  commit: KafkaDriver["commit"] = (...args) => this.#unlessSilenced(() => this.#inner.commit(...args));
+  committed: KafkaDriver["committed"] = (...args) =>
+    this.#unlessSilenced(() => this.#inner.committed(...args));
+  groups: KafkaDriver["groups"] = (...args) => this.#unlessSilenced(() => this.#inner.groups(...args));
   drop: KafkaDriver["drop"] = (lane) => this.#inner.drop(lane);
   close: KafkaDriver["close"] = () => this.#inner.close();
 
-  #on<T>(lane: string, request: () => Promise<T>): Promise<T> {
+  #onLane<T>(lane: string, request: () => Promise<T>): Promise<T> {
     this.#lanes.add(lane);
-    return this.#unless(request);
+    return this.#unlessSilenced(request);
   }
 
-  async #unless<T>(request: () => Promise<T>): Promise<T> {
-    if (this.#silent) throw new NoAnswer("the process is dead", false, undefined);
+  async #unlessSilenced<T>(request: () => Promise<T>): Promise<T> {
+    if (this.#silent) throw new NoAnswerError("the process is dead", false, undefined);
     const answer = await request();
-    if (this.#silent) throw new NoAnswer("the process is dead", true, undefined);
+    if (this.#silent) throw new NoAnswerError("the process is dead", true, undefined);
     return answer;
   }
 }

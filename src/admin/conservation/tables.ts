@@ -1,0 +1,138 @@
+import type { Queryable } from "../../storage/index.ts";
+import type { Breach, FindingKind } from "./findings.ts";
+import type { tableStatements } from "./statements.ts";
+
+type Sql = ReturnType<typeof tableStatements>;
+
+/** Where a walk over a table stands: what its next page begins behind. Null at the end. */
+export type Cursor = readonly [string, string] | null;
+
+/** Dead letters of consumers. Their messages were sent, and count as that. */
+export interface ConsumerDeadLetters {
+  readonly open: number;
+  readonly discarded: number;
+}
+
+export interface CheckedPage {
+  readonly rows: number;
+  /** Where it is a page of dead letters. */
+  readonly consumerLetters?: ConsumerDeadLetters;
+  readonly breaches: readonly Breach[];
+  readonly next: Cursor;
+}
+
+export type CheckedTable = "outbox" | "queue" | "scheduled" | "letters" | "inbox";
+
+export const checkedTables: readonly CheckedTable[] = ["outbox", "queue", "scheduled", "letters", "inbox"];
+
+interface TableRow {
+  readonly id: string;
+  readonly lane: number | null;
+  readonly seq?: string;
+  readonly letter?: string;
+  readonly of_consumer?: string | null;
+  readonly [flag: string]: unknown;
+}
+
+/** What each true column of a row means. */
+const flags: Readonly<Record<string, FindingKind>> = {
+  orphan: "row_without_message",
+  stranger: "row_of_another",
+  held_by_nobody: "key_held_by_nobody",
+  overlong: "lease_overlong",
+  nobodys: "delivery_to_nobody",
+  written: "scheduled_and_written",
+  lost_place: "place_lost",
+  vanished: "replay_lost",
+};
+
+const PAGE_ROWS: Readonly<Record<Exclude<CheckedTable, "inbox">, number>> = {
+  outbox: 5_000,
+  queue: 5_000,
+  scheduled: 1_000,
+  letters: 2_000,
+};
+const INBOX_PAGES = 512;
+
+export interface PageRequest {
+  readonly after: Cursor;
+  /** Rows of older days are left alone. */
+  readonly oldest: string;
+  /** Quoted. */
+  readonly schema: string;
+}
+
+/** One page of one table, and where the next one begins. */
+export function checkTablePage(
+  tx: Queryable,
+  sql: Sql,
+  name: CheckedTable,
+  wanted: PageRequest,
+): Promise<CheckedPage> {
+  return name === "inbox" ? checkInbox(tx, sql, wanted) : checkRows(tx, sql, name, wanted);
+}
+
+async function checkRows(
+  tx: Queryable,
+  sql: Sql,
+  name: Exclude<CheckedTable, "inbox">,
+  { after, oldest }: PageRequest,
+): Promise<CheckedPage> {
+  const limit = PAGE_ROWS[name];
+  const params =
+    name === "outbox" || name === "queue"
+      ? [Number(after?.[0] ?? -1), after?.[1] ?? "0", limit, oldest]
+      : [after?.[0] ?? (name === "letters" ? "0" : ""), limit];
+  const { rows } = await tx.run<TableRow>(sql[name], params);
+  const last = rows.at(-1);
+  const count = (state: string): number => rows.filter(({ of_consumer: one }) => one === state).length;
+  return {
+    rows: rows.length,
+    ...(name === "letters" && {
+      consumerLetters: { open: count("open"), discarded: count("discarded") },
+    }),
+    breaches: rows.flatMap(toBreaches),
+    next: last === undefined || rows.length < limit ? null : toCursor(name, last),
+  };
+}
+
+function toCursor(name: CheckedTable, { lane, seq, id, letter }: TableRow): Cursor {
+  if (name === "outbox" || name === "queue") return [String(lane), seq ?? "0"];
+  return [name === "letters" ? (letter ?? "0") : id, ""];
+}
+
+function toBreaches(row: TableRow): readonly Breach[] {
+  return Object.entries(flags).flatMap(([flag, kind]) =>
+    row[flag] === true ? [{ kind, lane: row.lane, id: row.id }] : [],
+  );
+}
+
+async function checkInbox(tx: Queryable, sql: Sql, { after, schema }: PageRequest): Promise<CheckedPage> {
+  const from = Number(after?.[0] ?? 0);
+  const size = await tx.run<{ pages: number }>(sql.inboxPages, [schema]);
+  const pages = size.rows[0]?.pages ?? 0;
+  const { rows } = await tx.run<{ rows: number; undone: string; borrowed: string }>(sql.inbox, [
+    `(${from},0)`,
+    `(${from + INBOX_PAGES},0)`,
+  ]);
+  const parseBreaches = (kind: FindingKind, text: string | undefined): Breach[] =>
+    (JSON.parse(text ?? "[]") as { id: string }[]).map(({ id }) => ({ kind, lane: null, id }));
+  return {
+    rows: rows[0]?.rows ?? 0,
+    breaches: [
+      ...parseBreaches("undo_unknown", rows[0]?.undone),
+      ...parseBreaches("effect_unknown", rows[0]?.borrowed),
+    ],
+    next: from + INBOX_PAGES < pages ? [String(from + INBOX_PAGES), ""] : null,
+  };
+}
+
+/** Leases that are older or longer than their term, and sagas whose incident does not fit. */
+export async function checkStanding(tx: Queryable, sql: Sql): Promise<CheckedPage> {
+  const found: Breach[] = [];
+  for (const statement of [sql.leases, sql.sagas]) {
+    const { rows } = await tx.run<{ kind: FindingKind; id: string }>(statement);
+    found.push(...rows.map(({ kind, id }) => ({ kind, lane: null, id })));
+  }
+  return { rows: found.length, breaches: found, next: null };
+}

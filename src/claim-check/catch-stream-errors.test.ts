@@ -1,0 +1,40 @@
+import { EventEmitter, once } from "node:events";
+import { Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { expect, test } from "vitest";
+import { catchStreamErrors } from "./catch-stream-errors.ts";
+
+async function all(source: ReturnType<typeof catchStreamErrors>): Promise<string> {
+  return (await buffer(source as AsyncIterable<Uint8Array>)).toString();
+}
+
+test("a stream that fails before it is read fails whoever reads it, and nobody else", async () => {
+  const source = new Readable({ read: () => undefined });
+  const heard = catchStreamErrors(source);
+  const closed = new Promise<void>((resolve) => source.once("close", resolve));
+  source.destroy(new Error("unplugged"));
+  await closed;
+  await expect(all(heard)).rejects.toThrow("unplugged");
+});
+
+test("a stream of an older kind, which forgets its failure, is not taken for an empty one", async () => {
+  const forgetful = Object.assign(new EventEmitter(), { async *[Symbol.asyncIterator]() {} });
+  const heard = catchStreamErrors(forgetful);
+  forgetful.emit("error", new Error("unplugged"));
+  await expect(all(heard)).rejects.toThrow("unplugged");
+});
+
+test("a stream that was read has no more listeners than if it had been read by itself", async () => {
+  const [plain, source] = [Readable.from([Buffer.from("abc")]), Readable.from([Buffer.from("abc")])];
+  expect(await all(plain)).toBe("abc");
+  expect(await all(catchStreamErrors(source))).toBe("abc");
+  if (!source.closed) await once(source, "close");
+  expect(source.listenerCount("error")).toBe(plain.listenerCount("error"));
+});
+
+test("what is no stream of Node is left as it is", () => {
+  const bytes = new Uint8Array(3);
+  expect(catchStreamErrors(bytes)).toBe(bytes);
+  const generator = (async function* () {})();
+  expect(catchStreamErrors(generator)).toBe(generator);
+});

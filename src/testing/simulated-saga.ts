@@ -1,0 +1,192 @@
+import { SagaboxError } from "../errors/index.ts";
+import { validate, validateReply, type AnyEvent, type Json } from "../message/index.ts";
+import {
+  decide,
+  hasEnded,
+  newState,
+  otherKey,
+  listSteps,
+  type SagaDefinition,
+  type SagaEffect,
+  type SagaInput,
+  type SagaState,
+  type SagaStatus,
+  type StepRecord,
+  type WorkOutcome,
+} from "../saga/index.ts";
+
+export type SentCommand = Extract<SagaEffect, { kind: "send" }>;
+
+const START_MS = Date.UTC(2030, 0, 1);
+/** Almost one: waits between tries are as long as they may be, so that a test knows them. */
+const MAX_RANDOM = 1 - Number.EPSILON;
+
+/** One instance in memory, moved by what a test says has happened. Between two moves its state is stored as JSON. */
+export class SimulatedSaga {
+  readonly definition: SagaDefinition;
+  readonly #input: Json;
+  readonly #key: string;
+  status: SagaStatus = "started";
+  state: SagaState = newState();
+  nowMs = START_MS;
+  /** What followed from the latest move. */
+  effects: SagaEffect[] = [];
+  /** Why the latest move changed nothing. */
+  ignored: string | undefined;
+  /** The steps a person is called for. */
+  incident: readonly string[] = [];
+  readonly history: string[] = [];
+  #ids = 0;
+
+  constructor(definition: SagaDefinition, given: unknown) {
+    this.definition = definition;
+    const checked = definition.input["~standard"].validate(given);
+    if (checked instanceof Promise) {
+      throw testError(
+        `The schema of saga "${definition.name}" answers later; a story needs one that answers at once.`,
+      );
+    }
+    if (checked.issues !== undefined) {
+      const issues = checked.issues.map(formatIssue).join("; ");
+      throw testError(`The input of saga "${definition.name}" does not match its schema: ${issues}`);
+    }
+    this.#input = checked.value as Json;
+    this.#key = definition.key(this.#input);
+    this.move("start", [{ kind: "start" }]);
+  }
+
+  /** Everything that a test says in one breath. */
+  move(what: string, inputs: readonly SagaInput[]): void {
+    this.effects = [];
+    this.ignored = undefined;
+    this.history.push(what);
+    for (const input of inputs) this.#decide(input);
+  }
+
+  /** Time passes, and whatever becomes due on the way happens at its own time. */
+  advance(what: string, byMs: number): void {
+    const untilMs = this.nowMs + byMs;
+    this.move(what, []);
+    for (let dueMs = this.#findNextDue(); dueMs <= untilMs; dueMs = this.#findNextDue()) {
+      this.nowMs = dueMs;
+      this.#decide({ kind: "tick" });
+    }
+    this.nowMs = untilMs;
+  }
+
+  sentCommands(): readonly SentCommand[] {
+    return this.effects.filter((effect) => effect.kind === "send");
+  }
+
+  findRecord(step: string): StepRecord {
+    const record = this.state.records[step];
+    if (record !== undefined) return record;
+    this.checkStep(step);
+    throw testError(`Step "${step}" has not begun. ${this.describeHistory()}`);
+  }
+
+  /** Refuses a name that no step has. */
+  checkStep(step: string): void {
+    const { name, nodes } = this.definition;
+    const known = listSteps(nodes).map(({ path }) => path);
+    // A choice, or a repetition, that failed is known by its own name, and only then.
+    if (this.#findStep(step) !== undefined || step in this.state.records) return;
+    throw testError(`Saga "${name}" has no step "${step}". Its steps: ${known.join(", ")}.`);
+  }
+
+  /** The input that an event is, if it is for this instance. */
+  toEventInput(event: AnyEvent, data: unknown): SagaInput {
+    const checked = validate(event, data);
+    const heard = { type: event.name, data: (checked instanceof Promise ? data : checked) as Json };
+    const other = otherKey(this.definition, this.#key, heard);
+    if (other === undefined) return { kind: "event", id: this.newId(), ...heard };
+    throw testError(
+      `"${event.name}" has the key "${other}" in these data and would not come to this saga, whose key is "${this.#key}". ${this.describeHistory()}`,
+    );
+  }
+
+  /** The input that ends a step, or its undo, whatever its kind. */
+  toOutcomeInput(step: string, undo: boolean, outcome: WorkOutcome): SagaInput {
+    const record = this.findRecord(step);
+    const effort = undo ? record.undo : record;
+    if (effort === undefined)
+      throw testError(`Step "${step}" is not being undone. ${this.describeHistory()}`);
+    const node = this.#findStep(step);
+    const kind = undo ? node?.undo?.kind : node?.work.kind;
+    const id = effort.ids.at(-1);
+    if (kind === "child") {
+      const end = outcome.kind === "done" && !undo ? "completed" : "compensated";
+      const results = outcome.kind === "done" && outcome.result !== undefined ? outcome.result : null;
+      return { kind: "child", childId: record.ids.at(-1) ?? "", end, results };
+    }
+    if (kind !== "send" || id === undefined) {
+      const { epoch, attempt } = effort;
+      return { kind: "worked", place: step, undo, epoch, attempt, outcome };
+    }
+    if (!undo && outcome.kind === "done" && node?.work.kind === "send") {
+      const result = validateReply(node.work.command, outcome.result) as Json | undefined;
+      return { kind: "reply", requestId: id, outcome: { kind: "done", result: result ?? null } };
+    }
+    return { kind: "reply", requestId: id, outcome };
+  }
+
+  /** What has been said so far, for the one who reads why a test failed. */
+  describeHistory(): string {
+    const steps = Object.entries(this.state.records).map(([place, { status }]) => `${place} ${status}`);
+    return `So far: ${this.history.join(" · ")}. It is ${this.status}: ${steps.join(", ")}.`;
+  }
+
+  newId(): string {
+    this.#ids += 1;
+    return `message-${this.#ids}`;
+  }
+
+  #findStep(place: string) {
+    const [path] = place.split("@");
+    return listSteps(this.definition.nodes).find((one) => one.path === path)?.step;
+  }
+
+  #decide(input: SagaInput): void {
+    const { status, state, nowMs } = this;
+    const snapshot = { id: "saga-1", input: this.#input, status, state, parent: null };
+    const ports = { nowMs, newId: () => this.newId(), random: () => MAX_RANDOM };
+    const decision = decide(this.definition, snapshot, input, ports);
+    this.ignored = input.kind === "tick" ? this.ignored : decision.ignored;
+    if (decision.ignored !== undefined) return;
+    this.status = decision.status;
+    this.state = JSON.parse(JSON.stringify(decision.state)) as SagaState;
+    this.effects.push(...decision.effects);
+    for (const effect of decision.effects) {
+      if (effect.kind === "send") void validate(effect.command, effect.data);
+      if (effect.kind === "open incident") this.incident = effect.places;
+      if (effect.kind === "close incident") this.incident = [];
+    }
+  }
+
+  /** The next moment at which something is due by the clock. */
+  #findNextDue(): number {
+    if (hasEnded(this.status)) return Infinity;
+    const times = Object.values(this.state.records).flatMap((record) => {
+      const effort = record.status === "in_progress" ? record : record.undo;
+      return record.status === "in_progress" || record.undo?.status === "in_progress"
+        ? [effort?.nextAtMs, effort?.dueAtMs]
+        : [];
+    });
+    const due = [...times, this.state.deadlineAtMs].filter((atMs) => atMs !== undefined);
+    return Math.min(...due.filter((atMs) => atMs > this.nowMs));
+  }
+}
+
+interface Issue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+function formatIssue({ path = [], message }: Issue): string {
+  const where = path.map((part) => String(typeof part === "object" ? part.key : part)).join(".");
+  return where === "" ? message : `${where}: ${message}`;
+}
+
+export function testError(text: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", text);
+}

@@ -1,0 +1,219 @@
+import type { Duplex } from "node:stream";
+import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
+import { SagaboxError, toError } from "../../errors/index.ts";
+import { Loop, withDeadline } from "../../runtime/index.ts";
+import type { BrokerAddress } from "./address.ts";
+import { amqp } from "./client.ts";
+import { batchWrites, largeWriteBuffer } from "./batch-writes.ts";
+import type { RabbitSettings } from "./options.ts";
+
+/** A connection while it lives. */
+export interface LiveConnection {
+  readonly model: ChannelModel;
+  /** Aborted when the connection is gone. */
+  readonly lost: AbortSignal;
+}
+
+/**
+ * One connection that comes back by itself, for ever. Publishing and consuming have one each: a broker that is short
+ * of memory stops reading from those that publish, and acknowledgements must not be stuck behind that.
+ */
+export class Link {
+  readonly #settings: RabbitSettings;
+  readonly #purpose: string;
+  readonly #loop: Loop;
+  readonly #listeners = new Set<() => void>();
+  #waiting: ((failure?: Error) => void)[] = [];
+  #connection: LiveConnection | undefined;
+  #dropConnection: (() => void) | undefined;
+  #blockedReason: string | undefined;
+  #lastError: Error | undefined;
+  #tries = 0;
+
+  constructor(settings: RabbitSettings, purpose: "publish" | "consume") {
+    this.#settings = settings;
+    this.#purpose = purpose;
+    this.#loop = new Loop({
+      step: (signal) => this.#step(signal),
+      onError: (error) => this.#recordFailure(error),
+      maxBackoffMs: 2_000,
+    });
+  }
+
+  get live(): LiveConnection | undefined {
+    return this.#connection;
+  }
+
+  /** Why the broker takes nothing at the moment. */
+  get blocked(): string | undefined {
+    return this.#blockedReason;
+  }
+
+  /** For people: why there is no connection. */
+  get trouble(): string {
+    return this.#lastError?.message ?? "not connected yet";
+  }
+
+  /** Connected, or an error after the first try; it goes on trying either way. */
+  async open(): Promise<void> {
+    if (this.#connection !== undefined) return;
+    const outcome = new Promise<Error | undefined>((resolve) => this.#waiting.push(resolve));
+    await this.#loop.start();
+    this.#loop.wake();
+    const failure = await outcome;
+    if (failure !== undefined) throw failure;
+  }
+
+  /** Hears of every new, lost, blocked and unblocked connection. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async close(): Promise<void> {
+    await this.#loop.stop();
+    this.#settleWaiting(unreachableError("The transport was closed."));
+    const live = this.#connection;
+    if (live === undefined) return;
+    await withDeadline(
+      live.model.close().catch(() => undefined),
+      Math.min(2_000, this.#settings.timeoutMs),
+      () => undefined,
+    );
+    this.drop(live, new Error("closed"));
+  }
+
+  /** Gives a connection up that does not answer, without waiting for anybody to agree. */
+  drop(live: LiveConnection, reason: Error): void {
+    this.#onDisconnected(live, reason);
+    // The client hears of a socket's end by its error alone; without one its channels wait for a missed heartbeat.
+    findSocket(live.model)?.destroy(reason);
+  }
+
+  /** Every answer is awaited under a deadline; a broker that owes one is given up. */
+  async request<T>(live: LiveConnection, doing: string, answer: Promise<T>): Promise<T> {
+    return withDeadline(answer, this.#settings.timeoutMs, () => {
+      const late = new SagaboxError("TRANSPORT_TIMEOUT", `RabbitMQ did not answer while ${doing}.`);
+      this.drop(live, late);
+      throw late;
+    });
+  }
+
+  async openChannel(live: LiveConnection): Promise<Channel> {
+    return ignoreErrors(await this.request(live, "opening a channel", live.model.createChannel()));
+  }
+
+  async openConfirmChannel(live: LiveConnection): Promise<ConfirmChannel> {
+    return ignoreErrors(await this.request(live, "opening a channel", live.model.createConfirmChannel()));
+  }
+
+  async #step(stopping: AbortSignal): Promise<number> {
+    if (this.#connection !== undefined) return Infinity;
+    const { addresses, timeoutMs } = this.#settings;
+    const address = addresses[this.#tries++ % addresses.length];
+    if (address === undefined) return Infinity;
+    const connecting = this.#connect(address);
+    const model = await withDeadline(connecting, timeoutMs, () => {
+      connecting.then(closeModel, () => undefined);
+      throw new Error(`no answer within ${timeoutMs} ms`);
+    });
+    if (stopping.aborted) closeModel(model);
+    else this.#onConnected(model);
+    return Infinity;
+  }
+
+  async #connect({ secure, hostname, port, vhost }: BrokerAddress): Promise<ChannelModel> {
+    const { timeoutMs, heartbeatMs, tls } = this.#settings;
+    const { connect } = await amqp.load();
+    const { username, password } = await this.#settings.credentials();
+    const model = await connect(
+      {
+        protocol: secure ? "amqps" : "amqp",
+        hostname,
+        port,
+        username,
+        password,
+        vhost: encodeURIComponent(vhost),
+        heartbeat: Math.ceil(heartbeatMs / 1_000),
+        frameMax: 131_072,
+      },
+      {
+        ...(secure ? { ...tls, minVersion: "TLSv1.2" as const, rejectUnauthorized: true } : {}),
+        timeout: timeoutMs,
+        noDelay: true,
+        keepAlive: true,
+        ...largeWriteBuffer,
+        clientProperties: { connection_name: `sagabox ${this.#purpose}` },
+      },
+    );
+    const socket = findSocket(model);
+    if (socket !== undefined) batchWrites(socket);
+    return ignoreErrors(model);
+  }
+
+  #onConnected(model: ChannelModel): void {
+    const end = new AbortController();
+    const live: LiveConnection = { model, lost: end.signal };
+    this.#connection = live;
+    this.#dropConnection = () => end.abort();
+    this.#blockedReason = undefined;
+    this.#lastError = undefined;
+    let failure: Error | undefined;
+    model.on("error", (error) => (failure = error));
+    model.on("close", (error) =>
+      this.#onDisconnected(live, failure ?? error ?? new Error("the connection was closed")),
+    );
+    model.on("blocked", (reason) => this.#setBlocked(live, reason));
+    model.on("unblocked", () => this.#setBlocked(live, undefined));
+    this.#settleWaiting();
+    this.#notifyListeners();
+  }
+
+  #setBlocked(live: LiveConnection, reason: string | undefined): void {
+    if (this.#connection !== live) return;
+    this.#blockedReason = reason;
+    this.#notifyListeners();
+  }
+
+  #onDisconnected(live: LiveConnection, reason: Error): void {
+    if (this.#connection !== live) return;
+    this.#lastError = reason;
+    this.#connection = undefined;
+    this.#blockedReason = undefined;
+    this.#dropConnection?.();
+    this.#notifyListeners();
+    this.#loop.wake();
+  }
+
+  #recordFailure(error: unknown): void {
+    this.#lastError = toError(error);
+    this.#settleWaiting(unreachableError(`RabbitMQ cannot be reached: ${this.trouble}`, error));
+  }
+
+  #settleWaiting(failure?: Error): void {
+    for (const settle of this.#waiting.splice(0)) settle(failure);
+  }
+
+  #notifyListeners(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+export function unreachableError(message: string, cause?: unknown): SagaboxError {
+  return new SagaboxError("TRANSPORT_UNREACHABLE", message, cause === undefined ? {} : { cause });
+}
+
+// An emitter without a listener for errors ends the process; what happened is heard through "close".
+function ignoreErrors<T extends { on(event: "error", listener: () => void): unknown }>(emitter: T): T {
+  emitter.on("error", () => undefined);
+  return emitter;
+}
+
+// The client has it under this name, and tells nobody.
+function findSocket(model: ChannelModel): Duplex | undefined {
+  return (model.connection as { readonly stream?: Duplex }).stream;
+}
+
+function closeModel(model: ChannelModel): void {
+  model.close().catch(() => undefined);
+}

@@ -1,0 +1,246 @@
+import { createHash } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  command,
+  createBus,
+  event,
+  isErased,
+  permanent,
+  saga,
+  type Bus,
+  type BusOptions,
+  type Transport,
+} from "sagabox";
+import { fileStore } from "sagabox/claim-check";
+import { expect, onTestFinished, test } from "vitest";
+import { z } from "zod";
+import { logger } from "../../src/telemetry/index.ts";
+import { openable } from "./canary-keys.ts";
+import { databaseFiles, foundInFiles, newCanaries } from "./canary.ts";
+import type { TemporaryDatabase } from "./database.ts";
+import { subjectsDatabase, testKeyRing, wholeDatabase } from "./data-subjects.ts";
+import { recordedTraces, tracesText } from "./recorded-traces.ts";
+import { until } from "./relays.ts";
+
+const EACH = 12;
+const subject = ({ who }: { who: string }): string => who;
+const Person = z.object({ who: z.string(), email: z.string() });
+
+const Booked = event("canary.booked", {
+  schema: Person.extend({
+    n: z.number(),
+    plan: z.string(),
+    bank: z.object({ iban: z.string() }),
+    guests: z.array(z.object({ name: z.string(), seat: z.number() })),
+    scan: z.string().optional(),
+  }),
+  key: ({ who }) => who,
+  personal: { subject, fields: ["email", "bank", "guests.*.name", "scan"] },
+});
+const Check = command("canary.check", {
+  schema: Person,
+  reply: z.object({ ok: z.boolean() }),
+  personal: { subject, fields: ["email"] },
+});
+const checking = saga("canary-checking", { version: 1, input: Person, key: subject, personal: { subject } })
+  .send("check", Check, ({ input }) => input)
+  .noUndo("nothing was done")
+  .run("card", ({ input }) => {
+    if (input.who === "ada") throw permanent(`the card of ${input.email} was declined`);
+    return { charged: input.email };
+  })
+  .noUndo("a measurement");
+
+export interface CanaryFixture {
+  readonly transport?: Transport;
+  /** Where the broker keeps its data. */
+  readonly brokerFolder?: string;
+}
+
+/**
+ * Personal values are planted in everything that can carry them, and looked for in clear in everything that is written:
+ * tables, the files and the log of the database, the broker's files, the blobs, log lines, metrics, spans. Beside them travels a
+ * text that is not personal: where it is not found, the search itself would be worth nothing.
+ */
+export function canarySuite(place: () => CanaryFixture): void {
+  test(
+    "C6, C-15: planted personal values appear nowhere in clear, and after an erasure no key opens them",
+    { timeout: 180_000 },
+    async () => {
+      const { transport, brokerFolder } = place();
+      const database = await subjectsDatabase(40);
+      const { rows } = await database.pool.query<{ lsn: string }>("select pg_current_wal_lsn()::text as lsn");
+      const plain = newCanaries();
+      const open = `open-${plain.email}`.replace("canary-mail-", ""); // not personal
+      const secrets = Object.values(plain);
+      const house = await openHarness(database, transport);
+      const createData = (who: string, n: number) => ({
+        who,
+        n,
+        plan: open,
+        email: plain.email,
+        bank: { iban: plain.iban },
+        guests: [{ name: plain.guest, seat: n }],
+      });
+      const { bus } = house;
+      for (let n = 0; n < EACH; n++) {
+        for (const who of ["ada", "bob"])
+          await bus.transaction((tx) => tx.publish(Booked, createData(who, n)));
+      }
+      const scan = `${plain.guest} `.repeat(4_000);
+      await bus.transaction(async (tx) => {
+        await tx.publish(Booked, { ...createData("ada", EACH), scan });
+        await tx.publish(Booked, { ...createData("ada", -1) }, { delay: "1h" });
+        for (const who of ["ada", "bob"]) await bus.start(tx, checking, { who, email: plain.email });
+      });
+      await bus.request(Check, { who: "ada", email: plain.email }, { timeout: "30s" });
+      await house.settled({ steady: 2 * EACH + 1, letters: 2 * EACH + 1 });
+
+      const lists = await house.seen("steady");
+      const digest = createHash("sha256").update(plain.email).digest("hex");
+      expect(lists.filter(({ who }) => who === "bob").map(({ n }) => n)).toEqual(count(EACH));
+      expect(lists.filter(({ who }) => who === "ada").map(({ n }) => n)).toEqual(count(EACH + 1));
+      expect(new Set(lists.map(({ email }) => email))).toEqual(new Set([digest]));
+
+      const tables = await wholeDatabase(database);
+      const told = `${house.lines.join("")}\n${bus.metrics()}`;
+      const spans = tracesText(house.traces.spans());
+      const letters = JSON.stringify(
+        await Promise.all(
+          (await bus.deadLetters.list({ limit: 100 })).map((one) => bus.deadLetters.show(one.id)),
+        ),
+      );
+      for (const secret of secrets)
+        expect([tables, told, letters, spans].filter((sink) => sink.includes(secret))).toEqual([]);
+      expect(spans).toContain("[personal]"); // there were errors that named a person
+      expect(tables).toContain(open);
+      expect(letters).toContain("[personal]");
+      const files = await databaseFiles(database.pool, rows[0]?.lsn ?? "0/0");
+      expect([...foundInFiles(files.folder, [...secrets, open], files.isOurs)]).toEqual([open]);
+      expect([...foundInFiles(house.blobs, [...secrets, open])]).toEqual([open]);
+      if (brokerFolder !== undefined) {
+        expect([...foundInFiles(brokerFolder, [...secrets, open])]).toEqual([open]);
+      }
+
+      const folders = { blobs: house.blobs, broker: brokerFolder };
+      const before = await openable(database, folders);
+      const because = { reason: "the test", actor: "canary" };
+      const { erasure } = await bus.privacy.erase("ada", { ...because, force: true });
+      const adas = erasure?.keyIds ?? [];
+      const openedBefore = new Set(adas.flatMap((id) => [...(before.get(id) ?? [])]));
+      // All of this could be read, so that not being able to means something.
+      expect(
+        encryptedFieldPaths(brokerFolder !== undefined).filter((where) => !openedBefore.has(where)),
+      ).toEqual([]);
+      house.repair();
+      const after = await openable(database, folders);
+      expect(adas.flatMap((id) => [...(after.get(id) ?? ["nothing of it was found"])])).toEqual([]);
+      const others = [...before.keys()].filter((id) => !adas.includes(id));
+      expect(others.some((id) => after.get(id)?.has("message: email"))).toBe(true);
+      for (const letter of (await bus.deadLetters.list({ limit: 100 })).toReversed())
+        await bus.deadLetters.replay(letter.id);
+      await house.settled({ strict: 2 * EACH + 1, letters: 0 });
+      const again = await house.seen("strict");
+      expect(again.filter(({ who }) => who === "ada").map(({ n, email, plan }) => [n, email, plan])).toEqual(
+        count(EACH + 1).map((n) => [n, "erased", open]),
+      );
+      expect(again.filter(({ who }) => who === "bob").map(({ n, email }) => [n, email])).toEqual(
+        count(EACH).map((n) => [n, digest]),
+      );
+      const left = await database.pool.query<{ type: string; count: string }>(
+        "select type, count(*) from sagabox.message where type = 'canary.booked' group by type",
+      );
+      expect(left.rows).toEqual([{ type: "canary.booked", count: String(2 * EACH + 1) }]);
+      expect(await bus.audit.verify()).toMatchObject({ ok: true });
+    },
+  );
+}
+
+/** Where what was sealed for ada lies. */
+function encryptedFieldPaths(hasBroker: boolean): string[] {
+  const ofBooking = ["email", "bank", "guests.n.name"];
+  return [
+    ...["message", "scheduled", "dead_letter", "blobs", ...(hasBroker ? ["broker"] : [])].flatMap((where) =>
+      ofBooking.map((field) => `${where}: ${field}`),
+    ),
+    "blobs: scan",
+    "saga_instance: input",
+    "saga_instance: state.n",
+    "saga_audit_log: cause.n",
+  ];
+}
+
+function count(to: number): number[] {
+  return Array.from({ length: to }, (_, n) => n);
+}
+
+async function openHarness(database: TemporaryDatabase, transport: Transport | undefined) {
+  const blobs = mkdtempSync(join(tmpdir(), "sagabox-canary-"));
+  onTestFinished(() => rmSync(blobs, { recursive: true, force: true }));
+  const lines: string[] = [];
+  const traces = recordedTraces();
+  let repaired = false;
+  const options: BusOptions = {
+    service: "canary",
+    database: database.pool,
+    log: false,
+    observers: [logger({ level: "debug", format: "json", write: (line) => void lines.push(line) })],
+    telemetry: traces.telemetry,
+    privacy: { keys: testKeyRing() },
+    claimCheck: { store: fileStore({ folder: blobs }), threshold: 20_000 },
+    ...(transport === undefined ? {} : { transport }),
+  };
+  const bus: Bus = createBus(options);
+  onTestFinished(async () => void (await bus.stop()));
+  await database.pool.query(
+    "create table seen (nr serial, consumer text, who text, n integer, email text, plan text)",
+  );
+  const note = "insert into seen (consumer, who, n, email, plan) values ($1, $2, $3, $4, $5)";
+  const computeDigest = (email: unknown): string =>
+    typeof email === "string"
+      ? createHash("sha256").update(email).digest("hex")
+      : isErased(email)
+        ? "erased"
+        : "sealed";
+  bus.on(Booked, { consumer: "steady" }, async ({ data: { who, n, email, plan } }, { tx, attempt }) => {
+    if (attempt === 1 && n % 4 === 1) throw new Error(`mail to ${JSON.stringify(email)} bounced`);
+    await tx.query(note, ["steady", who, n, computeDigest(email), plan]);
+  });
+  bus.on(Booked, { consumer: "strict" }, async ({ data: { who, n, email, bank, guests, plan } }, { tx }) => {
+    const whose = [
+      email,
+      ...guests.map(({ name }) => name),
+      isErased(bank) || !("iban" in bank) ? "" : bank.iban,
+    ];
+    if (!repaired) throw permanent(`no account for ${JSON.stringify(whose)}`);
+    await tx.query(note, ["strict", who, n, computeDigest(email), plan]);
+  });
+  bus.on(Check, { consumer: "checker" }, () => ({ ok: true }));
+  bus.register(checking);
+  await bus.run();
+  const seen = async (consumer: string) => {
+    const sql = "select who, n, email, plan from seen where consumer = $1 order by nr";
+    type Row = { readonly who: string; readonly n: number; readonly email: string; readonly plan: string };
+    return (await database.pool.query<Row>(sql, [consumer])).rows;
+  };
+  return {
+    bus,
+    blobs,
+    lines,
+    traces,
+    seen,
+    repair: () => void (repaired = true),
+    settled: ({ letters, ...counts }: Readonly<Record<string, number>>) =>
+      until(async () => {
+        for (const [consumer, wanted] of Object.entries(counts))
+          if ((await seen(consumer)).length !== wanted) return false;
+        const sagas = await bus.sagas.list();
+        return (
+          (await bus.deadLetters.list({ limit: 100, open: true })).length === letters &&
+          sagas.every(({ status }) => ["completed", "compensated", "failed"].includes(status))
+        );
+      }, 90_000),
+  };
+}

@@ -1,0 +1,111 @@
+import { decide } from "../../src/saga/index.ts";
+import { newState } from "../../src/saga/index.ts";
+import type { Json } from "../../src/message/index.ts";
+import type {
+  Decision,
+  SagaDefinition,
+  SagaEffect,
+  SagaInput,
+  SagaState,
+  SagaStatus,
+  WorkOutcome,
+} from "../../src/saga/index.ts";
+
+export type Sent = Extract<SagaEffect, { kind: "send" }>;
+
+/** One instance that is moved by hand, its state stored as JSON between two moves. */
+export class ManualSaga {
+  definition: SagaDefinition;
+  readonly parent: { readonly id: string; readonly place: string } | null;
+  status: SagaStatus = "started";
+  state: SagaState = newState();
+  nowMs = 1_000_000;
+  last: Decision | undefined;
+  readonly effects: SagaEffect[] = [];
+  #ids = 0;
+
+  constructor({ definition }: { readonly definition: SagaDefinition }, parent: ManualSaga["parent"] = null) {
+    this.definition = definition;
+    this.parent = parent;
+    this.move({ kind: "start" });
+  }
+
+  /** Continues the instance with another definition, as a worker with changed code does. */
+  deploy({ definition }: { readonly definition: SagaDefinition }): this {
+    this.definition = definition;
+    return this;
+  }
+
+  /** What came of it: the new status, or why it was ignored. */
+  move(input: SagaInput): string {
+    const { state, status, parent, nowMs } = this;
+    const newId = (): string => `m${(this.#ids += 1)}`;
+    const snapshot = { id: "s1", input: { id: "o1" } as Json, status, state, parent };
+    const decision = decide(this.definition, snapshot, input, { nowMs, newId, random: () => 0 });
+    this.last = decision;
+    if (decision.ignored !== undefined) return decision.ignored;
+    this.status = decision.status;
+    this.state = JSON.parse(JSON.stringify(decision.state)) as SagaState;
+    this.effects.push(...decision.effects);
+    return this.status;
+  }
+
+  tick(afterMs: number): string {
+    this.nowMs += afterMs;
+    return this.move({ kind: "tick" });
+  }
+
+  /** The commands sent so far: `do place` or `undo place`. */
+  listSent(): string[] {
+    return this.#sends().map(({ undo, place }) => `${undo ? "undo" : "do"} ${place}`);
+  }
+
+  /** The nth command for a place, counted from one; the latest without it. */
+  command(what: string, nth?: number): Sent {
+    const found = this.#sends().filter(({ undo, place }) => `${undo ? "undo" : "do"} ${place}` === what);
+    const one = found.at(nth === undefined ? -1 : nth - 1);
+    if (one === undefined) throw new Error(`no command "${what}" among: ${this.listSent().join(", ")}`);
+    return one;
+  }
+
+  reply(what: string, outcome: WorkOutcome = { kind: "done", result: {} }, nth?: number): string {
+    return this.move({ kind: "reply", requestId: this.command(what, nth).id, outcome });
+  }
+
+  /** Local work has ended. */
+  finishWork(what: string, outcome: WorkOutcome = { kind: "done", result: {} }): string {
+    const [kind = "", place = ""] = what.split(" ");
+    const record = this.state.records[place];
+    const effort = kind === "undo" ? record?.undo : record;
+    const { epoch = 1, attempt = 1 } = effort ?? {};
+    return this.move({ kind: "worked", place, undo: kind === "undo", epoch, attempt, outcome });
+  }
+
+  by(kind: "cancel" | "compensate"): string {
+    return this.move({ kind, by: { actor: "ann", reason: "test" } });
+  }
+
+  applyDecision(kind: "retry" | "skip" | "settle", place: string): string {
+    return this.move({ kind, place, by: { actor: "ann", reason: "test" } });
+  }
+
+  /** The error of the latest incident. */
+  incidentError(): string | undefined {
+    return this.effects.findLast((effect) => effect.kind === "open incident")?.error;
+  }
+
+  /** The steps of the open incident. */
+  listIncident(): readonly string[] | undefined {
+    const kinds = this.effects.filter(({ kind }) => kind.endsWith("incident"));
+    const latest = kinds.at(-1);
+    return latest?.kind === "open incident" ? latest.places : undefined;
+  }
+
+  step(place: string): string | undefined {
+    return this.state.records[place]?.status;
+  }
+
+  #sends(): Sent[] {
+    return this.effects.filter((effect): effect is Sent => effect.kind === "send");
+  }
+}

@@ -1,0 +1,74 @@
+import type pg from "pg";
+import { command, createBus, event, type Bus, type BusOptions } from "sagabox";
+import { onTestFinished } from "vitest";
+import { z } from "zod";
+import { temporaryDatabase } from "./database.ts";
+import { until } from "./relays.ts";
+
+export const Reserve = command("stock.reserve", {
+  schema: z.object({ orderId: z.string() }),
+  reply: z.object({ reservationId: z.string() }),
+});
+export const Release = command("stock.release", {
+  schema: z.object({ orderId: z.string(), reservationId: z.string().optional() }),
+});
+export const Charge = command("payments.charge", {
+  schema: z.object({ orderId: z.string() }),
+  reply: z.object({ paymentId: z.string() }),
+});
+export const Refund = command("payments.refund", { schema: z.object({ orderId: z.string() }) });
+export const Paid = event("payments.paid", {
+  schema: z.object({ orderId: z.string() }),
+  key: (d) => d.orderId,
+});
+export const Order = z.object({ orderId: z.string() });
+
+export interface SagaFixture {
+  readonly pool: pg.Pool;
+  readonly url: string;
+  readonly bus: Bus;
+  /** Another process of the same service, as far as the database can tell. */
+  readonly another: (options?: Partial<BusOptions>) => Bus;
+  readonly status: (id: string) => Promise<string>;
+  readonly ends: (id: string, status: string) => Promise<void>;
+  readonly lines: (
+    id: string,
+  ) => Promise<{ event_type: string; step: string | null; note: string | null; cause: string }[]>;
+}
+
+/** A database and a bus for stories about sagas. */
+export async function sagaFixture(options: Partial<BusOptions> = {}): Promise<SagaFixture> {
+  const { pool, url } = await temporaryDatabase({ migrated: true });
+  const another = (more: Partial<BusOptions> = {}): Bus => {
+    const made = createBus({
+      service: "shop",
+      database: url,
+      log: false,
+      lease: 2_000,
+      sagas: { pollInterval: 50 },
+      ...options,
+      ...more,
+    });
+    onTestFinished(() => made.stop().then(() => undefined));
+    return made;
+  };
+  const status = async (id: string): Promise<string> => {
+    const sql = "select status from sagabox.saga_instance where id = $1";
+    return (await pool.query<{ status: string }>(sql, [id])).rows[0]?.status ?? "none";
+  };
+  const ends = async (id: string, as: string): Promise<void> => {
+    await until(async () => (await status(id)) === as, 20_000);
+  };
+  const lines = async (id: string) => {
+    const sql =
+      "select event_type, step, note, cause from sagabox.saga_audit_log where saga_id = $1 order by id";
+    return (
+      await pool.query<{ event_type: string; step: string | null; note: string | null; cause: string }>(sql, [
+        id,
+      ])
+    ).rows;
+  };
+  const bus = another();
+  await bus.migrate(); // the partitions too: one that is attached later may get in the way of a message for its day
+  return { pool, url, bus, another, status, ends, lines };
+}

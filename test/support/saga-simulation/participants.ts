@@ -1,0 +1,123 @@
+import type { Json } from "../../../src/message/index.ts";
+import type { SagaEffect, WorkOutcome } from "../../../src/saga/index.ts";
+import type { Ledger } from "./ledger.ts";
+
+export type Command = Extract<SagaEffect, { kind: "send" }> & { readonly sagaId: string };
+
+/** What the handler of a command makes of it when it is asked. */
+export type Handling = "done" | "refuse" | "give up";
+
+interface Seen {
+  effect: boolean;
+  buried?: boolean;
+  effectOf?: string;
+  undoneBy?: string;
+  result?: Json;
+}
+
+const done = (result?: Json): WorkOutcome => ({ kind: "done", result });
+const refused: WorkOutcome = { kind: "refused", error: "the answer is no" };
+const givenUp: WorkOutcome = { kind: "failed", error: "exhausted: it failed too often" };
+
+export function readRound(place: string): number {
+  return Number(/(\d+)$/.exec(place.split("@")[1] ?? "1")?.[1] ?? 1);
+}
+
+/** A consumer as ours are: once per message, undo once, never do after undo, repeat only what was not done. */
+export class OurConsumer {
+  readonly #inbox = new Map<string, Seen>();
+  readonly #ledger: Ledger;
+  readonly #reached: Set<string>;
+
+  constructor(ledger: Ledger, reached: Set<string>) {
+    this.#ledger = ledger;
+    this.#reached = reached;
+  }
+
+  /** The reply; undefined for a duplicate, which is not answered again. */
+  receive(command: Command, handling: Handling): WorkOutcome | undefined {
+    const { id, undoes, supersedes, sagaId, place, undo, epoch } = command;
+    const before = this.#inbox.get(id);
+    if (before?.buried === true) this.#reached.add("a do after its undo");
+    if (before !== undefined) return undefined;
+    const standing = (supersedes?.ids ?? []).map((one) => this.#origin(one)).find((one) => one !== undefined);
+    if (standing !== undefined) {
+      this.#markDead(supersedes?.ids, undoes?.ids);
+      this.#reached.add("a repeated do");
+      this.#inbox.set(id, { effect: true, effectOf: standing.id });
+      return done(standing.seen.result);
+    }
+    const taken = (undoes?.ids ?? []).flatMap((one) => this.#origin(one) ?? []);
+    if (undoes !== undefined && taken.length === 0) {
+      this.#markDead(supersedes?.ids, undoes.ids);
+      this.#inbox.set(id, { effect: false });
+      return done();
+    }
+    if (handling === "give up") return givenUp;
+    if (handling === "refuse") {
+      this.#markDead(supersedes?.ids);
+      this.#inbox.set(id, { effect: false });
+      return refused;
+    }
+    this.#markDead(supersedes?.ids, undoes?.ids);
+    for (const { seen } of taken) seen.undoneBy = id;
+    const result = undo ? undefined : { round: readRound(place) };
+    this.#inbox.set(id, { effect: true, ...(result === undefined ? {} : { result }) });
+    this.#ledger.write(sagaId, place, undo ? "undo" : "do", epoch);
+    return done(result);
+  }
+
+  /** The command that had the effect, if it still stands. */
+  #origin(id: string): { readonly id: string; readonly seen: Seen } | undefined {
+    const origin = this.#inbox.get(id)?.effectOf ?? id;
+    const seen = this.#inbox.get(origin);
+    return seen?.effect === true && seen.undoneBy === undefined ? { id: origin, seen } : undefined;
+  }
+
+  #markDead(...lists: readonly (readonly string[] | undefined)[]): void {
+    for (const id of lists.flatMap((list) => list ?? [])) {
+      if (!this.#inbox.has(id)) this.#inbox.set(id, { effect: false, buried: true });
+    }
+  }
+}
+
+/** Somebody outside, who knows what he is asked for by its key. */
+export class KeyedService {
+  readonly #known = new Map<string, "done" | "refused" | "undone" | "cancelled">();
+  readonly #ledger: Ledger;
+
+  constructor(ledger: Ledger) {
+    this.#ledger = ledger;
+  }
+
+  do(sagaId: string, place: string, handling: Handling): WorkOutcome {
+    const key = `${sagaId}:${place}`;
+    const known = this.#known.get(key);
+    if (known === "cancelled") return { kind: "failed", error: "cancelled before", permanent: true };
+    if (known === "refused") return refused;
+    if (known === undefined) {
+      if (handling === "give up") return givenUp;
+      this.#known.set(key, handling === "refuse" ? "refused" : "done");
+      if (handling === "refuse") return refused;
+      this.#ledger.write(sagaId, place, "do");
+    }
+    return done({ round: readRound(place) });
+  }
+
+  /** `cancels`: what has not come yet will not be done when it comes. */
+  undo(sagaId: string, place: string, handling: Handling, epoch: number, cancels: boolean): WorkOutcome {
+    if (handling !== "done") return handling === "refuse" ? refused : givenUp;
+    const key = `${sagaId}:${place}`;
+    if (this.#known.get(key) === "done") {
+      this.#known.set(key, "undone");
+      this.#ledger.write(sagaId, place, "undo", epoch);
+    } else if (cancels && this.#known.get(key) === undefined) this.#known.set(key, "cancelled");
+    return done();
+  }
+
+  /** A step inside the saga's own transaction. */
+  inside(sagaId: string, place: string): void {
+    this.#known.set(`${sagaId}:${place}`, "done");
+    this.#ledger.write(sagaId, place, "do");
+  }
+}

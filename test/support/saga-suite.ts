@@ -1,0 +1,90 @@
+import { command, event, refuse, saga, type Transport } from "sagabox";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { startBrokerService } from "./broker-service.ts";
+import { until } from "./relays.ts";
+
+const Order = z.object({ orderId: z.string() });
+const Reserve = command("tale.reserve", { schema: Order, reply: z.object({ shelf: z.string() }) });
+const Release = command("tale.release", { schema: Order });
+const Charge = command("tale.charge", { schema: Order, reply: z.object({ paymentId: z.string() }) });
+const Refund = command("tale.refund", { schema: Order });
+const Wrap = command("tale.wrap", { schema: Order, reply: z.object({ paper: z.string() }) });
+const Unwrap = command("tale.unwrap", { schema: Order });
+const Ship = command("tale.ship", { schema: Order, reply: z.object({ parcel: z.string() }) });
+const Delivered = event("tale.delivered", { schema: Order, key: (order) => order.orderId });
+
+const packing = saga("tale-packing", { version: 1, input: Order, key: (order) => order.orderId })
+  .send("wrap", Wrap, (c) => c.input)
+  .undo(Unwrap, (c) => c.input);
+
+const placeOrder = saga("tale-order", { version: 1, input: Order, key: (order) => order.orderId })
+  .all("prepare", (g) =>
+    g
+      .send("reserve", Reserve, (c) => c.input, { undo: [Release, (c) => c.input] })
+      .send("charge", Charge, (c) => c.input, { timeout: "20s", undo: [Refund, (c) => c.input] }),
+  )
+  .child("packing", packing, (c) => c.input)
+  .undoChild()
+  .when(
+    "gift",
+    (c) => c.input.orderId.startsWith("gift"),
+    (s) => s.run("card", (c) => ({ text: `for ${c.input.orderId}` })).noUndo("paper only"),
+  )
+  .send("ship", Ship, (c) => c.input)
+  .pivot()
+  .waitFor("delivered", Delivered, { timeout: "1m" });
+
+/** One saga over two services that share nothing but a broker. */
+export function sagaSuite(transports: () => readonly [Transport, Transport]): void {
+  test("F1, F4, F6: a saga over the broker completes, is refused and undone, between databases of their own", async () => {
+    const [one, two] = transports();
+    const shop = await startBrokerService("tale-shop", one);
+    const others = await startBrokerService("tale-others", two);
+    const did: string[] = [];
+    const act =
+      (what: string) =>
+      async ({ data }: { data: { orderId: string } }) => {
+        did.push(`${what} ${data.orderId}`);
+      };
+    const on = { consumer: "tale-others" };
+    others.bus.on(Reserve, on, async (m) => act("reserve")(m).then(() => ({ shelf: "A" })));
+    others.bus.on(Release, on, act("release"));
+    others.bus.on(Charge, on, async (m) => {
+      if (m.data.orderId.startsWith("declined")) throw refuse("card declined");
+      await act("charge")(m);
+      return { paymentId: "p" };
+    });
+    others.bus.on(Refund, on, act("refund"));
+    others.bus.on(Wrap, on, async (m) => act("wrap")(m).then(() => ({ paper: "red" })));
+    others.bus.on(Unwrap, on, act("unwrap"));
+    others.bus.on(Ship, on, async (m, { publish }) => {
+      if (m.data.orderId.startsWith("lost")) throw refuse("no truck");
+      await act("ship")(m);
+      await publish(Delivered, m.data);
+      return { parcel: "1" };
+    });
+    shop.bus.register(placeOrder);
+    await others.bus.run();
+    await shop.bus.run();
+    const start = (orderId: string) =>
+      shop.bus.transaction((tx) => shop.bus.start(tx, placeOrder, { orderId }));
+    const orders = ["gift-1", "plain-1", "declined-1", "lost-1"];
+    const ids = await Promise.all(orders.map(start));
+    const listEnded = async (): Promise<string[]> => {
+      const sql = "select status from sagabox.saga_instance where id = $1 and ended_at is not null";
+      const found = await Promise.all(
+        ids.map(({ sagaId }) => shop.pool.query<{ status: string }>(sql, [sagaId])),
+      );
+      return found.map(({ rows }) => rows[0]?.status ?? "open");
+    };
+    await until(async () => !(await listEnded()).includes("open"), 60_000);
+    expect(await listEnded()).toEqual(["completed", "completed", "compensated", "compensated"]);
+    const acts = (orderId: string) =>
+      did.filter((line) => line.endsWith(` ${orderId}`)).map((line) => line.split(" ")[0] ?? "");
+    expect(acts("gift-1").toSorted()).toEqual(["charge", "reserve", "ship", "wrap"]);
+    expect(acts("declined-1")).toEqual(["reserve", "release"]);
+    expect(acts("lost-1").slice(2)).toEqual(["wrap", "unwrap", ...acts("lost-1").slice(4)]);
+    expect(acts("lost-1").slice(4).toSorted()).toEqual(["refund", "release"]);
+  });
+}

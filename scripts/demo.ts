@@ -9,7 +9,7 @@ import { serveShop } from "../examples/shop/http.ts";
 import { startLoad } from "../examples/shop/load.ts";
 import { openShop } from "../examples/shop/shop.ts";
 import { showFigures } from "../examples/shop/view.ts";
-import { isPostgresProcess } from "../src/embedded/postmaster-file.ts";
+import { isPostgresProcess } from "../src/embedded/server-process.ts";
 import { demoHelp, demoTransport } from "./demo-transport.ts";
 import { StopRequest } from "./stop-request.ts";
 

@@ -1,50 +1,82 @@
 import type { Readable } from "node:stream";
-import type { AttachOptions, ByteSource } from "../claim-check/index.ts";
-import type { Flows } from "../flow/index.ts";
-import { Inbox, type HandlerRegistry } from "../inbox/index.ts";
 import {
-  currentMessageContext,
-  resolveTopic,
+  buryLiveMessage,
+  type BuryOptions,
+  createDeadLetterAdmin,
+  discardDeadLetters,
+  type DiscardOptions,
+  editDeadLetter,
+  type GroupFilter,
+  listDeadLetterGroups,
+  planReplay,
+  type ReplayFilter,
+  replayInStages,
+  type StagedReplayOptions,
+} from "../admin/index.ts";
+import { type Acting, readActing } from "../audit/index.ts";
+import type { AttachOptions, ByteSource } from "../claim-check/index.ts";
+import {
+  type DeadLetterStore,
+  discardDeadLetter,
+  listDeadLetters,
+  replayDeadLetter,
+  showDeadLetter,
+} from "../dead-letter/index.ts";
+import { SagaboxError } from "../errors/index.ts";
+import type { Flows } from "../flow/index.ts";
+import { type HandlerRegistry, Inbox } from "../inbox/index.ts";
+import type { WakeUp } from "../lanes/index.ts";
+import {
   type AnyCommand,
   type AnyContract,
   type Attachment,
+  currentMessageContext,
   type InputOf,
   type ReplyOf,
+  resolveTopic,
 } from "../message/index.ts";
+import { rejectUnknownKeys } from "../options/index.ts";
 import {
+  canLease,
   ensurePartitions,
-  republish,
   type Outgoing,
   type Published,
   type PublishOptions,
+  republish,
+  toPublished,
 } from "../outbox/index.ts";
-import { SagaboxError } from "../errors/index.ts";
-import { rejectUnknownKeys } from "../options/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
+import { systemClock } from "../runtime/index.ts";
 import type { HasDefinition, Phase, Saga, Started } from "../saga/index.ts";
-import { toQueryable, migrateUp, quoteSchema, type CallerTransaction } from "../storage/index.ts";
-import { explainPostgresError, type Migration, type NeededRole, type Queryable } from "../storage/index.ts";
+import {
+  type CallerTransaction,
+  explainPostgresError,
+  migrateUp,
+  type Migration,
+  type NeededRole,
+  type Queryable,
+  quoteSchema,
+  toQueryable,
+} from "../storage/index.ts";
 import { busAudit, type BusAudit } from "./bus-audit.ts";
-import { busDeadLetters, type BusDeadLetters } from "./bus-dead-letters.ts";
 import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
 import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
   busTransaction,
-  runInsideTransaction,
-  isInsideTransaction,
-  findOwned,
-  findScope,
-  transactionLimits,
   type BusTransaction,
   type BusTransactionOptions,
+  findOwned,
+  findScope,
+  isInsideTransaction,
+  runInsideTransaction,
+  transactionLimits,
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import type { Parts } from "./parts.ts";
 import { composeAll, type PreparedMessage } from "./prepared-message.ts";
 import { startSaga } from "./saga-transaction.ts";
 import type { BusTopology } from "./topology.ts";
-import type { RunOptions, Running, StopResult, Worker } from "./worker.ts";
-import { writeInto } from "./write-into.ts";
+import type { Running, RunOptions, StopResult, Worker } from "./worker.ts";
 
 type RepublishOptions = Parameters<typeof republish>[2];
 
@@ -272,4 +304,132 @@ function requestInTransaction(): SagaboxError {
     "A request must not be made inside a handler or bus.transaction(): it would wait while holding their connection and " +
       "locks. Publish the command instead, or ask before the transaction begins.",
   );
+}
+
+type WriteParts = Pick<Parts, "admission" | "writer" | "wakeUp" | "sender" | "flusher">;
+
+/** Writes messages straight away into a transaction that somebody else will end. */
+async function writeInto(
+  { admission, writer, wakeUp, sender, flusher }: WriteParts,
+  tx: CallerTransaction | BusTransaction,
+  outgoing: readonly Outgoing[],
+): Promise<Published[]> {
+  toQueryable(tx); // refused before anybody waits for room
+  const admitted = await admission.admit(outgoing);
+  return runInTurn(tx, () => writeAdmitted({ writer, wakeUp, sender, flusher }, tx, { outgoing, admitted }));
+}
+
+interface AdmittedMessages {
+  readonly outgoing: readonly Outgoing[];
+  readonly admitted: readonly Outgoing[];
+}
+
+async function writeAdmitted(
+  { writer, wakeUp, sender, flusher }: Omit<WriteParts, "admission">,
+  tx: CallerTransaction | BusTransaction,
+  { outgoing, admitted }: AdmittedMessages,
+): Promise<Published[]> {
+  const caller = toQueryable(tx);
+  const leasable = admitted.length > 0 && admitted.every((one) => one.flush && canLease(one));
+  if (leasable && sender.accepts(admitted)) {
+    const writtenAtMs = systemClock.monotonicMs();
+    flusher.keep(await writer.writeLeased(caller, admitted, sender.leaseMs), writtenAtMs);
+    return toPublished(outgoing, admitted, new Set(admitted.map(({ message }) => message.id)));
+  }
+  const written = await writer.write(caller, admitted);
+  const now = admitted.filter((one) => one.schedule === null);
+  wakeUp.notifySoon(
+    now.map((one) => one.lane),
+    tx,
+  );
+  return toPublished(outgoing, admitted, written);
+}
+
+const turns = new WeakMap<object, Promise<unknown>>();
+
+// A write may take more than one statement, and must not be overtaken in between by one that was asked for later.
+function runInTurn<T>(tx: object, write: () => Promise<T>): Promise<T> {
+  const before = turns.get(tx) ?? Promise.resolve();
+  const turn = before.then(write);
+  turns.set(
+    tx,
+    turn.catch(() => undefined),
+  );
+  return turn;
+}
+
+type DeadLetterFilter = Parameters<typeof listDeadLetters>[1];
+
+type BusDeadLetters = ReturnType<typeof busDeadLetters>;
+
+interface DeadLetterParts {
+  readonly deadLetters: DeadLetterStore;
+  readonly wakeUp: WakeUp;
+  readonly settings: { readonly service: string; readonly schema: string };
+}
+
+/** Looks at what was given up, and lets people decide about it. */
+function busDeadLetters(
+  { deadLetters, wakeUp, settings }: DeadLetterParts,
+  registry: Pick<HandlerRegistry, "consumers">,
+) {
+  const admin = createDeadLetterAdmin(deadLetters.database, settings.schema);
+  const toActor = (where: string, acting: Acting) => {
+    rejectUnknownKeys(where, acting, ["actor", "reason"]);
+    return readActing(where, acting, settings.service);
+  };
+  const explainFailure = <T>(work: Promise<T>): Promise<T> =>
+    work.catch((error: unknown) => {
+      throw explainPostgresError(error, quoteSchema(settings.schema), "operator");
+    });
+  const contracts = (): readonly { readonly consumer: string; readonly contract: AnyContract }[] =>
+    registry
+      .consumers()
+      .flatMap(({ name, handlers }) =>
+        [...handlers.values()].map(({ contract }) => ({ consumer: name, contract })),
+      );
+  return {
+    list: (filter: DeadLetterFilter = {}) => explainFailure(listDeadLetters(deadLetters, filter)),
+    show: (id: string) => explainFailure(showDeadLetter(deadLetters, id)),
+    /** Open letters by their cause. */
+    groups: (filter: GroupFilter = {}) => explainFailure(listDeadLetterGroups(admin, filter)),
+    /** Written to the audit log with who and why; without them, with the name of the service. */
+    replay: async (id: string, acting: Acting = {}) => {
+      const replayed = await explainFailure(
+        replayDeadLetter(deadLetters, id, toActor("deadLetters.replay", acting)),
+      );
+      wakeUp.notifyChanged([replayed.lane]);
+      return replayed;
+    },
+    /** What `replayAll` would do. */
+    planReplay: (filter: ReplayFilter, pace: Pick<StagedReplayOptions, "rate" | "canary"> = {}) =>
+      explainFailure(planReplay(admin, filter, pace)),
+    /** Cause by cause, a few first, then more and more; a cause that shows itself again stops its group. */
+    replayAll: (filter: ReplayFilter, options: StagedReplayOptions) =>
+      explainFailure(replayInStages(admin, filter, options)),
+    /** Replays one letter with other data, held to the contract of its handler here. */
+    edit: (
+      id: string,
+      options: { readonly data: string; readonly actor: string; readonly reason: string },
+    ) => {
+      const findContract = (consumer: string | null, type: string): AnyContract | undefined =>
+        contracts().find((one) => one.contract.name === type && (consumer ?? one.consumer) === one.consumer)
+          ?.contract;
+      return explainFailure(editDeadLetter(admin, id, { ...options, contractOf: findContract }));
+    },
+    discard: async (id: string, acting: Acting = {}) => {
+      const letter = await explainFailure(
+        discardDeadLetter(deadLetters, id, toActor("deadLetters.discard", acting)),
+      );
+      if (letter.held !== null) wakeUp.notifyChanged([letter.held.lane]);
+      return letter;
+    },
+    discardAll: (filter: ReplayFilter, options: DiscardOptions) =>
+      explainFailure(discardDeadLetters(admin, filter, options)),
+    /** Puts a message that still waits among the dead letters. */
+    bury: (messageId: string, options: BuryOptions) =>
+      explainFailure(buryLiveMessage(admin, messageId, options)),
+    /** Every contract that has a handler here, with whose it is. */
+    contracts,
+  };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { connectionsForHandlers } from "./connections.ts";
+import { connectionsForHandlers } from "./worker.ts";
 
 test("X-01: what the engine holds is not given to handlers", () => {
   expect(connectionsForHandlers(40, 2)).toBe(26);

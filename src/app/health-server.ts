@@ -1,8 +1,43 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { SagaboxError } from "../errors/index.ts";
-import { after, systemClock, withDeadline, type Clock, type Service } from "../runtime/index.ts";
-import { NewestConnections } from "./newest-connections.ts";
+import { after, type Clock, type Service, systemClock, withDeadline } from "../runtime/index.ts";
+
+/**
+ * Keeps the newest connections of a server. `maxConnections` of Node refuses the new ones instead, so a client that holds
+ * enough idle connections could keep probes out.
+ */
+class NewestConnections {
+  readonly #max: number;
+  /** From the one that has been silent for longest: a connection counts as new again with each complete request. */
+  readonly #sockets = new Set<Socket>();
+
+  constructor(server: Server, max: number) {
+    this.#max = max;
+    server.on("connection", (socket) => this.#add(socket));
+    server.on("request", ({ socket }) => this.#renew(socket));
+  }
+
+  get count(): number {
+    return this.#sockets.size;
+  }
+
+  #add(socket: Socket): void {
+    if (this.#sockets.size >= this.#max) {
+      for (const oldest of this.#sockets) {
+        this.#sockets.delete(oldest);
+        oldest.destroy();
+        break;
+      }
+    }
+    this.#sockets.add(socket);
+    socket.once("close", () => this.#sockets.delete(socket));
+  }
+
+  #renew(socket: Socket): void {
+    if (this.#sockets.delete(socket)) this.#sockets.add(socket);
+  }
+}
 
 /** What a readiness check found. Only names and yes or no leave the process: reasons belong in the log. */
 export interface Readiness {

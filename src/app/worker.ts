@@ -1,28 +1,39 @@
-import { assertRights, ConservationWatch } from "../admin/index.ts";
-import { Consumer, CrashLedger, type ConsumerDefinition, type HandlerRegistry } from "../inbox/index.ts";
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { assertRights, ConservationWatch, type Extra, type RoleName } from "../admin/index.ts";
+import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { Consumer, type ConsumerDefinition, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
+import { decodeHint, type Hint } from "../lanes/index.ts";
 import type { Notices } from "../notify/index.ts";
+import { oneOf, type WorkerPart, workerParts } from "../options/index.ts";
+import type { OutboxSettings } from "../outbox/index.ts";
 import { Sweeper } from "../privacy/index.ts";
-import { Supervisor, systemClock, withDeadline, type SupervisedService } from "../runtime/index.ts";
-import { assertMigrated, assertOwnSessions, assertWritable } from "../storage/index.ts";
-import type { PrometheusObserver } from "../telemetry/index.ts";
-import { isLocalTransport } from "../transport/index.ts";
+import { parseReplyNotice } from "../requests/index.ts";
+import {
+  Loop,
+  ProcessWatch,
+  type Service,
+  type SupervisedService,
+  Supervisor,
+  systemClock,
+  withDeadline,
+} from "../runtime/index.ts";
+import {
+  assertMigrated,
+  assertOwnSessions,
+  assertWritable,
+  leasedStatementMs,
+  Notifications,
+} from "../storage/index.ts";
+import type { Observer, PrometheusObserver } from "../telemetry/index.ts";
+import { isLocalTransport, type Transport } from "../transport/index.ts";
 import { Backlog, sagaBacklog } from "./backlog.ts";
 import { createAuditSealer, createAuditWatch } from "./bus-audit.ts";
-import { createEraser } from "./bus-privacy.ts";
-import { connectionsForHandlers } from "./connections.ts";
+import { createEraser, parseErasureNotice } from "./bus-privacy.ts";
 import { ConsumerWatch } from "./consumer-watch.ts";
-import { DatabaseProbe } from "./database-health.ts";
 import { drainMs } from "./drain-time.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
-import { hintListener } from "./hint-listener.ts";
-import { openTransport } from "./open-transport.ts";
 import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
-import { Vitals } from "./vitals.ts";
-import { describeTopology, type BusTopology } from "./topology.ts";
-import type { WorkerPart } from "../options/index.ts";
-import { chooseParts, extrasFor, rolesFor } from "./worker-parts.ts";
+import { type BusTopology, describeTopology } from "./topology.ts";
 
 export interface RunOptions {
   /** Serve /health/live, /health/ready and /metrics here; false for no server. Default: SAGABOX_PORT, else no server. */
@@ -300,4 +311,166 @@ export class Worker {
     });
     return result;
   }
+}
+
+/** A broker that is down does not keep the bus from starting: what is published waits in the outbox for it. */
+async function openTransport(transport: Transport, observer: Observer): Promise<void> {
+  try {
+    await transport.open();
+  } catch (error) {
+    if (!isSagaboxError(error, "TRANSPORT_UNREACHABLE")) throw error;
+    observer.emit("transport.unreachable", {
+      transport: transport.name,
+      doing: "opening it",
+      error: error.message,
+      retryInMs: 1_000,
+    });
+  }
+}
+
+/** Listening, reading the outbox, settling, failures, sending at once, counting, and two for whatever is short. */
+const HELD_BY_WORKER = 8;
+/** Reading deliveries, acknowledging, retrying. */
+const HELD_BY_CONSUMER = 3;
+/** Without these nothing moves: listening, reading, settling, sending at once, and one for whatever is short. */
+const MIN_FOR_WORKER = 5;
+
+/**
+ * How many connections are left for handlers. Each running handler has one of its own; the engine keeps the rest, so
+ * that a handler never waits for a connection that only another waiting handler could give back.
+ */
+export function connectionsForHandlers(poolSize: number, consumers: number): number {
+  const held = HELD_BY_WORKER + consumers * HELD_BY_CONSUMER;
+  if (consumers === 0 || poolSize > MIN_FOR_WORKER + consumers) return Math.max(1, poolSize - held);
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    `The pool has ${poolSize} connections, but a worker with ${consumers} consumer(s) needs at least ` +
+      `${MIN_FOR_WORKER + consumers + 1}, and works well with more. Set the pool's \`max\` to ${held + 10} or more.`,
+  );
+}
+
+const EVERY_MS = 5_000;
+
+/** How the process itself does, and the pool that everything in it waits for. */
+class Vitals implements Service {
+  readonly #watch = new ProcessWatch();
+  readonly #loop: Loop;
+
+  constructor({ database, observer }: Pick<Parts, "database" | "observer">) {
+    this.#loop = new Loop({
+      step: async () => {
+        observer.emit("process.measured", this.#watch.read());
+        const usage = database.usage?.();
+        if (usage !== undefined) observer.emit("pool.measured", { max: database.size, ...usage });
+        return EVERY_MS;
+      },
+    });
+  }
+
+  async start(): Promise<void> {
+    this.#watch.start();
+    await this.#loop.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop();
+    this.#watch.stop();
+  }
+}
+
+/** Less than a readiness probe waits, so that its answer still says which check failed. */
+const PROBE_MS = 1_500;
+
+/** Asks whether the database can be worked with, one question at a time: a database that hangs gets no more of them. */
+class DatabaseProbe {
+  readonly #parts: Pick<Parts, "leased" | "settings">;
+  #checking: Promise<string | undefined> | undefined;
+
+  constructor(parts: Pick<Parts, "leased" | "settings">) {
+    this.#parts = parts;
+  }
+
+  /** Why it cannot be worked with now; undefined when it can. */
+  findProblem(): Promise<string | undefined> {
+    this.#checking ??= this.#check().finally(() => (this.#checking = undefined));
+    return withDeadline(this.#checking, PROBE_MS, () => `The database did not answer within ${PROBE_MS} ms.`);
+  }
+
+  async #check(): Promise<string | undefined> {
+    const { leased, settings } = this.#parts;
+    try {
+      await assertWritable(leased);
+      await assertMigrated(leased, settings.schema);
+      return undefined;
+    } catch (error) {
+      return errorText(error);
+    }
+  }
+}
+
+/** Which parts run: all of them unless said otherwise. */
+function chooseParts(given: readonly WorkerPart[] | undefined): ReadonlySet<WorkerPart> {
+  if (given === undefined) return new Set(workerParts);
+  if (!Array.isArray(given) || given.length === 0) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      `\`parts\` must be a list with at least one of ${workerParts.map((part) => `"${part}"`).join(", ")}.`,
+    );
+  }
+  return new Set(given.map((part: unknown) => oneOf("parts", part, workerParts)));
+}
+
+const neededRoles: Readonly<Record<WorkerPart, RoleName>> = {
+  relay: "relay",
+  consumers: "consumer",
+  sagas: "saga",
+  upkeep: "owner",
+};
+
+/** The database roles whose rights these parts need. */
+function rolesFor(parts: ReadonlySet<WorkerPart>): readonly RoleName[] {
+  return [...parts].map((part) => neededRoles[part]);
+}
+
+/** What handlers need beyond that when they publish. */
+function extrasFor({ optimistic, overflow }: OutboxSettings): readonly Extra[] {
+  return [
+    ...(optimistic ? (["optimistic"] as const) : []),
+    ...(overflow === null ? [] : (["overflow"] as const)),
+  ];
+}
+
+/** Wakes those whose work a notification speaks of. */
+function hintListener(parts: Parts): Notifications {
+  const { leased, settings, channel, relay, transport, tables, replies, mover, sagas, observer } = parts;
+  const local = isLocalTransport(transport) ? transport : tables;
+  const onHint = ({ lanes, changed }: Hint): void => {
+    if (lanes === undefined) {
+      relay.sweepAll();
+      replies.wake();
+      mover.wake();
+      sagas.hint();
+    } else if (changed) relay.recheck(lanes);
+    else relay.hint(lanes);
+    local?.hint(lanes, changed);
+  };
+  return new Notifications({
+    database: leased,
+    channel,
+    keepAliveMs: leasedStatementMs(settings.leaseMs),
+    hear: (payload) => {
+      const subject = parseErasureNotice(payload);
+      if (subject !== undefined) return parts.privacy?.cache.forget(subject);
+      const requestId = parseReplyNotice(payload);
+      if (requestId === undefined) onHint(decodeHint(payload));
+      else replies.wake(requestId);
+    },
+    onGap: () => onHint({ lanes: undefined, changed: false }),
+    onError: (error) =>
+      observer.emit("storage.failed", {
+        doing: "listening for hints",
+        error: errorText(error),
+        retryInMs: 1_000,
+      }),
+  });
 }

@@ -1,15 +1,18 @@
 import { Readable } from "node:stream";
-import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { errorText, isSagaboxError, PayloadError, SagaboxError } from "../errors/index.ts";
 import {
   asAttachment,
-  findAttachments,
-  claimHeader,
-  isContentType,
-  noHeaders,
-  decryptedSize,
   type Attachment,
   type BlobReference,
+  claimHeader,
+  decodeJson,
+  decryptedSize,
+  findAttachments,
+  isBlobReference,
+  isContentType,
+  type Json,
   type Message,
+  noHeaders,
   type PackedPayload,
 } from "../message/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
@@ -17,14 +20,54 @@ import { systemClock } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { AttachmentCipher } from "./attachment-cipher.ts";
-import { isLocalStore, type BlobHome, type BlobStore } from "./blob-store.ts";
-import { verifyBytes, collectBytes, corrupt, limitBytes, Meter, tooLarge, type ByteSource } from "./bytes.ts";
-import { GuardedStore } from "./guarded-store.ts";
-import { Ledger, type BlobUser } from "./ledger.ts";
+import { type BlobHome, type BlobStore, isLocalStore } from "./blob-store.ts";
+import { type ByteSource, collectBytes, corrupt, limitBytes, Meter, tooLarge, verifyBytes } from "./bytes.ts";
 import { catchStreamErrors } from "./catch-stream-errors.ts";
+import { GuardedStore } from "./guarded-store.ts";
+import { type BlobUser, Ledger } from "./ledger.ts";
 import type { ClaimCheckSettings } from "./options.ts";
-import { readReference, referenceText } from "./reference.ts";
 import { Uploads } from "./uploads.ts";
+
+/** Longer than any reference of ours. */
+const MAX_BYTES = 1_024;
+
+/** What a message carries in place of its data. */
+export function referenceText({ store, key, bytes, sha256 }: BlobReference): string {
+  return JSON.stringify({ $claim: { store, key, bytes, sha256 } });
+}
+
+/** The reference in what arrived, or an error: it must be one of ours to the letter, whoever sent it. */
+export function readReference(text: string, maxBytes: number): BlobReference {
+  const claim = parseClaim(text);
+  if (!isBlobReference(claim)) throw invalid();
+  if (claim.bytes > maxBytes) {
+    throw new PayloadError(
+      "PAYLOAD_TOO_LARGE",
+      `The payload has ${claim.bytes} bytes; at most ${maxBytes} are fetched. Raise \`claimCheck.maxBytes\` to get it.`,
+    );
+  }
+  return claim;
+}
+
+function parseClaim(text: string): Json | undefined {
+  let value: Json;
+  try {
+    value = decodeJson(text, { maxBytes: MAX_BYTES, maxDepth: 4 });
+  } catch (error) {
+    throw invalid(error);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const { $claim, ...rest } = value as { readonly [key: string]: Json | undefined };
+  return Object.keys(rest).length === 0 ? $claim : undefined;
+}
+
+function invalid(cause?: unknown): SagaboxError<"CLAIM_INVALID"> {
+  return new SagaboxError(
+    "CLAIM_INVALID",
+    "The message says that its payload lies in a store, but its data is no reference to one.",
+    { cause },
+  );
+}
 
 export interface ClaimCheckParts extends BlobHome {
   readonly settings: ClaimCheckSettings;

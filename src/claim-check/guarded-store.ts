@@ -1,9 +1,93 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { systemClock } from "../runtime/index.ts";
-import { storeUnavailable, type BlobPage, type BlobStore } from "./blob-store.ts";
-import { Semaphore } from "./semaphore.ts";
-import { ProgressTimeout } from "./progress-timeout.ts";
-import { startProbe, closedBreaker, countFailure, isClosed } from "./store-breaker.ts";
+import { after, type CancelTimer, systemClock, withDeadline } from "../runtime/index.ts";
+import { type BlobPage, type BlobStore, storeUnavailable } from "./blob-store.ts";
+
+/**
+ * Ends what makes no progress. The time for one step begins anew with each sign of life and stands still while somebody
+ * else is waited for, so that neither a large blob nor a slow reader is taken for a store that hangs.
+ */
+class ProgressTimeout {
+  readonly #ms: number;
+  readonly #abort = new AbortController();
+  readonly #createError: () => Error;
+  #cancel: CancelTimer | undefined;
+
+  constructor(ms: number, late: () => Error) {
+    this.#ms = ms;
+    this.#createError = late;
+  }
+
+  /** Aborts when the time is over. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** Waits for the store, but no longer than it may take without a sign of life. */
+  waitFor<T>(work: () => Promise<T>): Promise<T> {
+    this.reset();
+    return new Promise<T>((resolve, reject) => {
+      const onEnd = (): void => reject(this.#abort.signal.reason as Error);
+      this.#abort.signal.addEventListener("abort", onEnd, { once: true });
+      const working = (async () => work())();
+      working.then(resolve, reject).finally(() => {
+        this.pause();
+        this.#abort.signal.removeEventListener("abort", onEnd);
+      });
+    });
+  }
+
+  reset(): void {
+    this.#cancel?.();
+    this.#cancel = after(this.#ms, () => this.#abort.abort(this.#createError()));
+  }
+
+  pause(): void {
+    this.#cancel?.();
+  }
+
+  /** Ends it now, because nobody wants it any more. */
+  end(): void {
+    this.pause();
+    if (!this.#abort.signal.aborted) this.#abort.abort(this.#createError());
+  }
+}
+
+/** Lets only so many in at once. Whoever waits longer than they may is sent away. */
+class Semaphore {
+  readonly #max: number;
+  readonly #waiting: (() => void)[] = [];
+  #inUse = 0;
+
+  constructor(most: number) {
+    this.#max = most;
+  }
+
+  /** Resolves with what to call when leaving. */
+  async acquire(waitMs: number, sendAway: () => Error): Promise<() => void> {
+    if (this.#inUse < this.#max) this.#inUse += 1;
+    else await this.#wait(waitMs, sendAway);
+    let left = false;
+    return () => {
+      if (left) return;
+      left = true;
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#inUse -= 1;
+      else next();
+    };
+  }
+
+  #wait(waitMs: number, sendAway: () => Error): Promise<void> {
+    let turn: () => void = () => undefined;
+    const called = new Promise<void>((resolve) => (turn = resolve));
+    this.#waiting.push(turn);
+    return withDeadline(called, waitMs, () => {
+      const place = this.#waiting.indexOf(turn);
+      if (place < 0) return; // called in this very moment
+      this.#waiting.splice(place, 1);
+      throw sendAway();
+    });
+  }
+}
 
 export interface GuardOptions {
   /** How long a store may take without a sign of life. */
@@ -154,4 +238,30 @@ function describeReason(error: unknown): string {
   if (!(error instanceof Error)) return "it failed.";
   const { code } = error as { code?: unknown };
   return `${error.name}${typeof code === "string" ? ` (${code})` : ""}.`;
+}
+
+/** Closed: everybody may ask. Open: nobody, until the rest is over; then one asks for all. */
+interface BreakerState {
+  readonly failures: number;
+  /** Until then nobody asks; undefined while it is closed. */
+  readonly restUntilMs: number | undefined;
+}
+
+const MAX_FAILURES = 5;
+const REST_MS = 5_000;
+
+const closedBreaker: BreakerState = Object.freeze({ failures: 0, restUntilMs: undefined });
+
+function isClosed({ restUntilMs }: BreakerState, nowMs: number): boolean {
+  return restUntilMs === undefined || nowMs >= restUntilMs;
+}
+
+/** Somebody asks after the rest: the others wait for what becomes of it. */
+function startProbe(state: BreakerState, nowMs: number): BreakerState {
+  return state.restUntilMs === undefined ? state : { ...state, restUntilMs: nowMs + REST_MS };
+}
+
+function countFailure({ failures }: BreakerState, nowMs: number): BreakerState {
+  const count = failures + 1;
+  return { failures: count, restUntilMs: count >= MAX_FAILURES ? nowMs + REST_MS : undefined };
 }

@@ -4,7 +4,7 @@ import { isSagaboxError } from "../errors/index.ts";
 import { asAttachment, isBlobReference, type BlobReference } from "../message/index.ts";
 import { seededRandom } from "../../test/support/seeded-random.ts";
 import { withoutStacks } from "../../test/support/without-stacks.ts";
-import { readReference, referenceText } from "./reference.ts";
+import { readReference, referenceText } from "./claim-check.ts";
 
 const good: BlobReference = {
   store: "s3",

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { toWords } from "./completion-scripts.ts";
+import { toWords } from "./commands/completion.ts";
 import { allCommands } from "./commands.ts";
 
 const commands = await allCommands();

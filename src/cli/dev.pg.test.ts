@@ -5,7 +5,7 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { startCli } from "../../test/support/run-cli.ts";
-import { findFreePort } from "../embedded/free-port.ts";
+import { findFreePort } from "../embedded/start-embedded-postgres.ts";
 
 function folder(): string {
   const path = mkdtempSync(join(tmpdir(), "sagabox-dev-"));

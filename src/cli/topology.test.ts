@@ -3,9 +3,9 @@ import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import type { BusTopology } from "../app/index.ts";
 import type { PlannedGroup } from "../transport/index.ts";
-import { planKafkaTopology } from "../transports/kafka/planned-topology.ts";
+import { planKafkaTopology } from "../transports/kafka/kafka-transport.ts";
 import { kafkaSettings } from "../transports/kafka/options.ts";
-import { planNatsTopology } from "../transports/nats/planned-topology.ts";
+import { planNatsTopology } from "../transports/nats/nats-transport.ts";
 import { natsSettings } from "../transports/nats/options.ts";
 
 const app = fileURLToPath(new URL("../../test/support/topology-service.ts", import.meta.url));

@@ -8,7 +8,7 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { isRoot } from "./account.ts";
 import { startEmbeddedPostgres, type EmbeddedPostgres, type EmbeddedPostgresOptions } from "./index.ts";
-import { isPostgresProcess } from "./postmaster-file.ts";
+import { isPostgresProcess } from "./server-process.ts";
 
 /** A folder the server's account can enter, removed after the test. */
 function folder(mode = 0o755): string {

@@ -1,13 +1,13 @@
 import { spawn } from "node:child_process";
-import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
+import { closeSync, existsSync, fstatSync, openSync, readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { join } from "node:path";
-import { sleep, systemClock } from "../runtime/index.ts";
+import { sleep, systemClock, withDeadline } from "../runtime/index.ts";
 import type { ServerAccount } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
 import { SUPERUSER } from "./data-folder.ts";
-import { embeddedFailure } from "./failure.ts";
-import { isPostgresProcess, readPostmasterFile } from "./postmaster-file.ts";
-import { isAnswering } from "./probe-server.ts";
+import { embeddedFailure, systemErrorCode } from "./failure.ts";
 import { programEnvironment } from "./run-program.ts";
 
 export interface ServerPlan {
@@ -119,4 +119,72 @@ function serverArguments(plan: ServerPlan): string[] {
   };
   const pairs = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   return ["-D", plan.dataDir, "-p", String(plan.port), ...pairs];
+}
+
+const PROTOCOL_3_0 = 196_608;
+const AUTHENTICATION_REQUEST = "R";
+
+/**
+ * Whether a server on this port takes connections. It begins a session as far as the first answer: a request to
+ * authenticate means yes, an error ("the database system is starting up") or silence means no.
+ */
+async function isAnswering(port: number, user: string, timeoutMs = 2_000): Promise<boolean> {
+  const socket = connect({ host: "127.0.0.1", port });
+  const firstByte = new Promise<string>((resolve) => {
+    socket.once("connect", () => socket.write(startupMessage(user)));
+    socket.once("data", (bytes: Buffer) => resolve(bytes.toString("latin1", 0, 1)));
+    socket.on("error", () => resolve(""));
+    socket.once("close", () => resolve(""));
+  });
+  try {
+    return (await withDeadline(firstByte, timeoutMs, () => "")) === AUTHENTICATION_REQUEST;
+  } finally {
+    socket.destroy();
+  }
+}
+
+function startupMessage(user: string): Buffer {
+  const parameters = Buffer.from(`user\0${user}\0database\0postgres\0\0`);
+  const head = Buffer.alloc(8);
+  head.writeInt32BE(head.length + parameters.length, 0);
+  head.writeInt32BE(PROTOCOL_3_0, 4);
+  return Buffer.concat([head, parameters]);
+}
+
+/** What a running server tells about itself in its data folder. */
+interface PostmasterFile {
+  readonly pid: number;
+  readonly port: number;
+  readonly status: string;
+}
+
+/** Undefined when no server claims the folder, or it is only just writing the file. */
+export async function readPostmasterFile(dataDir: string): Promise<PostmasterFile | undefined> {
+  const content = await readFile(join(dataDir, "postmaster.pid"), "utf8").catch(() => "");
+  const lines = content.split("\n");
+  const [pid, port] = [Number(lines[0]), Number(lines[3])];
+  if (!(pid > 0) || !(port > 0)) return undefined;
+  return { pid, port, status: lines[7]?.trim() ?? "" };
+}
+
+/** Whether this process is a living PostgreSQL server. The number in an old file may be anybody's by now. */
+export function isPostgresProcess(pid: number): boolean {
+  if (!existsSync("/proc/self/stat")) return isProcessAlive(pid);
+  try {
+    const [, name, state] = /\((.*)\) (\w)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8")) ?? [];
+    // Z: it has ended, only its parent has not noticed yet.
+    return name === "postgres" && state !== "Z" && state !== "X";
+  } catch {
+    return false;
+  }
+}
+
+function isProcessAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // Somebody else's process may not be signalled, but it lives.
+    return systemErrorCode(error) === "EPERM";
+  }
 }

@@ -1,16 +1,15 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { dirname } from "node:path";
 import { randomToken } from "../runtime/index.ts";
 import { findServerAccount } from "./account.ts";
 import { findBinaries, fromFolder } from "./binaries.ts";
-import { checkVersion, initialise, isInitialised, findReachableDataDir } from "./data-folder.ts";
+import { checkVersion, findReachableDataDir, initialise, isInitialised } from "./data-folder.ts";
 import { EmbeddedPostgres } from "./embedded-postgres.ts";
-import { embeddedFailure } from "./failure.ts";
-import { readEmbeddedPostgresSettings, type EmbeddedPostgresOptions } from "./options.ts";
+import { embeddedFailure, systemErrorCode } from "./failure.ts";
 import { refuseForeignFolder } from "./native-files.ts";
-import { storePassword, readPassword } from "./password-file.ts";
-import { storePort, findPort } from "./port-file.ts";
-import { launchServer, findRunningServer, type ServerPlan } from "./server-process.ts";
+import { type EmbeddedPostgresOptions, readEmbeddedPostgresSettings } from "./options.ts";
+import { findRunningServer, launchServer, type ServerPlan } from "./server-process.ts";
 
 const ATTEMPTS = 3;
 
@@ -72,4 +71,66 @@ function isPortOrFolderTaken(error: unknown): boolean {
   return (
     error instanceof Error && /Address already in use|postmaster\.pid" already exists/.test(error.message)
   );
+}
+
+// Beside the data rather than in it, like the password: the data may belong to another account.
+const portPath = (dataDir: string): string => `${dataDir}.port`;
+
+/** The port of the last start on this data if nobody has taken it since, so that an address once given stays good. */
+async function findPort(dataDir: string): Promise<number> {
+  const last = Number(await readFile(portPath(dataDir), "utf8").catch(() => ""));
+  const isPort = Number.isInteger(last) && last > 0 && last <= 65_535;
+  return isPort && (await isPortFree(last)) ? last : findFreePort();
+}
+
+/** For the next start. A server that runs is not given up because this cannot be written down. */
+async function storePort(dataDir: string, port: number): Promise<void> {
+  await writeFile(portPath(dataDir), `${port}\n`).catch(() => undefined);
+}
+
+/** Kept beside the data rather than in it: it belongs to the person, the data may belong to another account. */
+function passwordPath(dataDir: string): string {
+  return `${dataDir}.password`;
+}
+
+async function readPassword(dataDir: string): Promise<string | undefined> {
+  const content = await readFile(passwordPath(dataDir), "utf8").catch(() => undefined);
+  return content?.trim();
+}
+
+/** Keeps the password, unless another start was first: then that one counts and is returned. */
+async function storePassword(dataDir: string, password: string): Promise<string> {
+  try {
+    await writeFile(passwordPath(dataDir), `${password}\n`, { mode: 0o600, flag: "wx" });
+    return password;
+  } catch (error) {
+    const first = systemErrorCode(error) === "EEXIST" ? await readPassword(dataDir) : undefined;
+    if (first === undefined) throw error;
+    return first;
+  }
+}
+
+/** A loopback port nobody listens on at this moment. */
+export function findFreePort(): Promise<number> {
+  return listenOnce(0);
+}
+
+/** Whether nobody listens on this loopback port at this moment. */
+function isPortFree(port: number): Promise<boolean> {
+  return listenOnce(port).then(
+    () => true,
+    () => false,
+  );
+}
+
+function listenOnce(wished: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once("error", reject);
+    server.listen(wished, "127.0.0.1", () => {
+      const address = server.address();
+      const port = typeof address === "object" && address !== null ? address.port : 0;
+      server.close(() => resolve(port));
+    });
+  });
 }

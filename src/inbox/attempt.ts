@@ -1,10 +1,15 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { withDeadline, type CancelTimer } from "../runtime/index.ts";
-import { SQLSTATE, sqlState, type CommitStatement, type OwnedTransaction } from "../storage/index.ts";
+import { type CancelTimer, every, withDeadline } from "../runtime/index.ts";
+import {
+  type CommitStatement,
+  type OwnedTransaction,
+  SQLSTATE,
+  sqlState,
+  type Statement,
+} from "../storage/index.ts";
 import type { AckWith } from "../transport/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { OutgoingScope } from "./handler.ts";
-import { idleLimit, stayInside } from "./idle-limit.ts";
 
 export interface AttemptLimits {
   readonly deadlineMs: number;
@@ -165,4 +170,37 @@ function connectionLost(cause: unknown): SagaboxError {
       cause,
     },
   );
+}
+
+interface IdleLimit {
+  /** The server ends a session that sits idle in its transaction for longer. */
+  readonly idleTimeoutMs: number;
+  /** How often a living process must say that it is still there; null where the limit is never reached alive. */
+  readonly stayEveryMs: number | null;
+}
+
+/**
+ * A process that is stopped must not keep its rows locked after others have taken its work over, so the limit is never
+ * more than the lease. A handler may wait longer than that for something else while its lease is renewed.
+ */
+export function idleLimit(deadlineMs: number, leaseMs: number): IdleLimit {
+  if (deadlineMs <= leaseMs) return { idleTimeoutMs: deadlineMs, stayEveryMs: null };
+  return { idleTimeoutMs: leaseMs, stayEveryMs: leaseMs / 4 };
+}
+
+/** Runs an empty statement now and then, so that only a process that cannot do that counts as idle. */
+export function stayInside(
+  tx: Pick<OwnedTransaction, "open" | "run">,
+  statement: Statement,
+  everyMs: number,
+): CancelTimer {
+  let isAsking = false;
+  const stay = async (): Promise<void> => {
+    if (isAsking || !tx.open) return;
+    isAsking = true;
+    // A failure is not ours to tell: whatever the handler does next meets it.
+    await tx.run(statement).catch(() => undefined);
+    isAsking = false;
+  };
+  return every(everyMs, () => void stay(), { unref: true });
 }

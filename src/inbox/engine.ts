@@ -1,11 +1,10 @@
 import { deadLetterStatements, type DeadLetterStatements } from "../dead-letter/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { unpackPlain, type AnyContract, type Unpack } from "../message/index.ts";
-import { systemClock, type Clock } from "../runtime/index.ts";
-import { quoteSchema, type Database, type Queryable } from "../storage/index.ts";
-import { silentObserver, silentSpans, type Observer, type Spans } from "../telemetry/index.ts";
+import { type AnyContract, type Unpack, unpackPlain } from "../message/index.ts";
+import { type Clock, systemClock } from "../runtime/index.ts";
+import { type Database, type Queryable, quoteSchema } from "../storage/index.ts";
+import { type Observer, silentObserver, silentSpans, type Spans } from "../telemetry/index.ts";
 import type { OpenScope } from "./handler.ts";
-import { TransactionPermits } from "./transaction-permits.ts";
 import { inboxStatements, type InboxStatements } from "./statements.ts";
 
 /** What every transaction of the inbox needs; one per process, shared by all its consumers. */
@@ -84,3 +83,35 @@ const noOutbox: OpenScope = () => ({
   lastStatements: () => [],
   handleCommit: () => undefined,
 });
+
+/** Hands out at most `limit` places; who comes later waits in line. */
+export class TransactionPermits {
+  #limit: number;
+  readonly #waiting: (() => void)[] = [];
+  #held = 0;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  /** Known once everything that needs connections has been counted; nobody is turned out. */
+  set limit(limit: number) {
+    this.#limit = limit;
+  }
+
+  async acquire(): Promise<() => void> {
+    if (this.#held < this.#limit) this.#held += 1;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    let held = true;
+    return () => {
+      if (held) this.#release();
+      held = false;
+    };
+  }
+
+  #release(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#held -= 1;
+    else next();
+  }
+}

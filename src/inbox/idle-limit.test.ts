@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import { defineStatement, type Rows } from "../storage/index.ts";
-import { idleLimit, stayInside } from "./idle-limit.ts";
+import { idleLimit, stayInside } from "./attempt.ts";
 
 const stay = defineStatement("stay", "select 1");
 const rows: Rows<never> = { rows: [], rowCount: 0, command: "SELECT" };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { KeyOrder } from "./key-order.ts";
+import { KeyOrder } from "./consuming.ts";
 
 interface Item {
   readonly id: string;

@@ -1,25 +1,24 @@
-import { isSagaboxError, readVerdict } from "../errors/index.ts";
-import { readReplyTopic } from "../message/index.ts";
-import { decideRetry, toFailure } from "../retry/index.ts";
+import { isSagaboxError, readVerdict, SagaboxError } from "../errors/index.ts";
+import { type Json, parseIdTime, readReplyTopic } from "../message/index.ts";
+import { decideRetry, type FailureKind, toFailure } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
+import { type CommitStatement, toArrayLiteral } from "../storage/index.ts";
 import { spanFailure } from "../telemetry/index.ts";
-import { prepareAnswer, encryptedReplyName } from "./answer.ts";
-import { attempt, type Attempt } from "./attempt.ts";
-import { messageExpired, handledElsewhere, handlerMissing, killsProcess } from "./delivery-errors.ts";
+import { encryptedReplyName, prepareAnswer } from "./answer.ts";
+import { ackStatement, attempt, type Attempt } from "./attempt.ts";
+import { claimCommands, findEffect } from "./claim-commands.ts";
 import type { InboxEngine } from "./engine.ts";
+import { batchContext, handlerContext, runInContext } from "./handler-context.ts";
 import type { Received } from "./handler.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
-import { batchContext, handlerContext, runInContext } from "./handler-context.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
-import { redact } from "./redact.ts";
-import { asError, receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
-import { receiveReferring, type ReferringOutcome } from "./receive-referring.ts";
+import { asError, carryOut, type Outcome, recall, type Receipt, receiveOnce } from "./receive-once.ts";
 import { receiveStatement, type StatementCache } from "./receive-statement.ts";
-import { earlierCommands, type EarlierCommands } from "./references.ts";
+import { redact } from "./redact.ts";
+import { type Earlier, earlierCommands, type EarlierCommands } from "./references.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
 import { respond } from "./respond.ts";
-import { telemetryContext, type Fate, type Settlement } from "./settlement.ts";
-import { UncountedFailures } from "./uncounted-failures.ts";
+import { type Fate, type Settlement, telemetryContext } from "./settlement.ts";
 
 export interface ProcessorParts {
   readonly engine: InboxEngine;
@@ -303,4 +302,153 @@ export class DeliveryProcessor {
     this.#uncountedFailures.forget(held.id);
     return this.#settlement.bury(held, "poison", killsProcess(held.crashes));
   }
+}
+
+function messageExpired(expiresAt: string | null): SagaboxError {
+  return new SagaboxError("MESSAGE_EXPIRED", `The message was good until ${expiresAt ?? "an unknown time"}.`);
+}
+
+function killsProcess(crashes: number | undefined): SagaboxError {
+  return new SagaboxError(
+    "MESSAGE_KILLS_PROCESS",
+    `The process died ${crashes} times while it handled nothing but this message.`,
+  );
+}
+
+function handlerMissing(consumer: string, type: string): SagaboxError {
+  return new SagaboxError(
+    "HANDLER_MISSING",
+    `Consumer "${consumer}" has no handler for "${type}". Register one, or set unknown: "ignore".`,
+  );
+}
+
+function handledElsewhere(consumer: string, topic: string): SagaboxError {
+  return new SagaboxError(
+    "HANDLER_MISSING",
+    `This process has no handler of consumer "${consumer}" for topic "${topic}", but another one has. ` +
+      "It waits for that one; register the same handlers in all processes of a consumer.",
+  );
+}
+
+/** More are not counted: those that failed longest ago start again with the shortest wait. */
+const MAX_TRACKED = 10_000;
+
+/**
+ * How often in a row each delivery of a consumer failed without being charged, so that its waits grow although its
+ * attempts do not. Kept in this process alone: whoever takes a delivery over starts anew, and so does the next life.
+ */
+export class UncountedFailures {
+  readonly #inARow = new Map<string, number>();
+  readonly #max: number;
+
+  constructor(most = MAX_TRACKED) {
+    this.#max = most;
+  }
+
+  /** Counts a failure, and tells how many there were right before it. One that is charged ends the row. */
+  count(id: string, kind: FailureKind): number {
+    const before = this.#inARow.get(id) ?? 0;
+    this.#inARow.delete(id); // so that it is the youngest
+    if (kind !== "infrastructure") return before;
+    if (this.#inARow.size >= this.#max) this.#forgetOldest();
+    this.#inARow.set(id, before + 1);
+    return before;
+  }
+
+  /** Hardly any delivery is known here, so this must cost nothing. */
+  forget(id: string | undefined): void {
+    if (this.#inARow.size > 0 && id !== undefined) this.#inARow.delete(id);
+  }
+
+  #forgetOldest(): void {
+    for (const oldest of this.#inARow.keys()) {
+      this.#inARow.delete(oldest);
+      return;
+    }
+  }
+}
+
+/** nothing_to_undo: it was not, and never will be, carried out · already_undone · superseded: it was done before. */
+type SkipReason = "nothing_to_undo" | "already_undone" | "superseded";
+
+/** Skipped: settled and answered as done, without its handler. */
+type ReferringOutcome<R> = Outcome<R> | { readonly kind: "skipped"; readonly reason: SkipReason };
+
+interface Skip {
+  readonly reason: SkipReason;
+  readonly answer: Json | undefined;
+  /** What is noted of the command itself. */
+  readonly note: CommitStatement;
+}
+
+interface ReferringWork<R> {
+  readonly earlier: EarlierCommands;
+  readonly handle: (attempt: Attempt) => R | Promise<R>;
+  /** Answers instead of the handler. */
+  readonly answer: (attempt: Attempt, answer: Json | undefined) => Promise<void>;
+}
+
+/**
+ * Like `receiveOnce`, for a command that takes back or stands for earlier ones. They are claimed first, so that of an
+ * undo and its do, or of two copies of a do, one waits for the other; what they find afterwards decides whether the
+ * handler runs. All of it is one transaction.
+ */
+export function receiveReferring<R>(
+  engine: InboxEngine,
+  receipt: Receipt,
+  { earlier, handle, answer }: ReferringWork<R>,
+): Promise<ReferringOutcome<Awaited<R>>> {
+  return attempt(engine, receipt, async (current) => {
+    const { undoes, supersedes } = earlier;
+    const claimed = await claimCommands(current.tx, engine, receipt, [undoes, supersedes]);
+    if (!claimed) return recall(current, engine, receipt);
+    const skip =
+      (await findSuperseding(current, engine, receipt, supersedes)) ??
+      (await findSkip(current, engine, receipt, undoes));
+    if (skip === undefined) return carryOut(current, engine, receipt, handle);
+    await answer(current, skip.answer);
+    await current.commit([
+      skip.note,
+      ...(receipt.onSuccess ?? []),
+      ...(receipt.ackWith ? [ackStatement(receipt.ackWith)] : []),
+    ]);
+    return { kind: "skipped", reason: skip.reason };
+  });
+}
+
+async function findSuperseding(
+  { tx }: Attempt,
+  engine: InboxEngine,
+  { consumer, id }: Receipt,
+  supersedes: Earlier | undefined,
+): Promise<Skip | undefined> {
+  if (supersedes === undefined) return undefined;
+  const effect = await findEffect(tx, engine, consumer, supersedes);
+  if (effect === undefined) return undefined;
+  const note = { statement: engine.sql.adopt, params: [consumer, id, effect.id, effect.stored] };
+  return { reason: "superseded", answer: effect.result, note };
+}
+
+/** No dedupe row is forgotten earlier than this. */
+const REMEMBERED_MS = 7 * 86_400_000;
+
+// Of a command that old nobody can say that it was not carried out: its undo must look for itself.
+function mayBeForgotten(ids: readonly string[], nowMs: number): boolean {
+  return ids.some((id) => (parseIdTime(id) ?? nowMs) < nowMs - REMEMBERED_MS);
+}
+
+// The update is what two undos of one command meet at: the second finds it taken back.
+async function findSkip(
+  { tx }: Attempt,
+  { sql, clock }: InboxEngine,
+  { consumer, id }: Receipt,
+  undoes: Earlier | undefined,
+): Promise<Skip | undefined> {
+  if (undoes === undefined) return undefined;
+  const ids = toArrayLiteral(undoes.ids);
+  if ((await tx.run(sql.takeBack, [consumer, ids, id])).rowCount > 0) return undefined;
+  const { rowCount: done } = await tx.run(sql.carriedOut, [consumer, ids]);
+  if (done === 0 && mayBeForgotten(undoes.ids, clock.wallMs())) return undefined;
+  const note = { statement: sql.withoutEffect, params: [consumer, id] };
+  return { reason: done > 0 ? "already_undone" : "nothing_to_undo", answer: undefined, note };
 }

@@ -1,18 +1,19 @@
-import { burialParams, describeFailure, type DeadLetterReason } from "../dead-letter/index.ts";
+import { burialParams, type DeadLetterReason, describeFailure } from "../dead-letter/index.ts";
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
-import type { Message } from "../message/index.ts";
+import { type Message, readReplyTopic } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { sleep } from "../runtime/index.ts";
+import type { CommitStatement } from "../storage/index.ts";
 import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote, Delivery } from "../transport/index.ts";
-import type { CommitStatement } from "../storage/index.ts";
 import { ackStatement, attempt, type Attempt } from "./attempt.ts";
+import { claimCommands, findEffect } from "./claim-commands.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
-import { passOver, type PassedMessage } from "./pass-over.ts";
 import { persist } from "./persist.ts";
 import { asError } from "./receive-once.ts";
-import { respondFailed } from "./respond.ts";
+import type { Earlier } from "./references.ts";
+import { type FailureReply, respond, respondFailed } from "./respond.ts";
 
 /** done: settled for good · again: it comes back, so its successors must wait · lost: somebody else has it. */
 export type Fate = "done" | "again" | "lost";
@@ -260,4 +261,43 @@ function withoutRetry(refusal: unknown, cause: Error): SagaboxError {
 
 export function telemetryContext({ traceparent, sagaId }: Message): TelemetryContext {
   return { traceparent, sagaId };
+}
+
+/** A message whose handler decided that nothing is to be done. */
+interface PassedMessage {
+  readonly consumer: string;
+  readonly id: string;
+  readonly message: Message;
+  readonly given: FailureReply;
+  /** False for a stranger's message, whose headers mean nothing to us. */
+  readonly answering: boolean;
+  /** What it stands for must not be done either, should it come late. */
+  readonly supersedes: Earlier | undefined;
+}
+
+/**
+ * Notes that the message was seen without effect, and answers; resolves with what is left to write. The handler's own
+ * transaction is over by now, so another worker may have handled the message, or an earlier copy of it, in between: then
+ * that is what counts.
+ */
+async function passOver(
+  current: Attempt,
+  engine: InboxEngine,
+  { consumer, id, message, given, answering, supersedes }: PassedMessage,
+): Promise<readonly CommitStatement[]> {
+  const { topic, type } = message;
+  const { sql } = engine;
+  const asked = answering && readReplyTopic(message.headers) !== undefined;
+  if (!asked && supersedes === undefined) {
+    return [{ statement: sql.passOver, params: [consumer, id, topic, type] }];
+  }
+  const claim = { consumer, id, topic, type, payload: null, expiresAt: null };
+  if (!(await claimCommands(current.tx, engine, claim, [supersedes]))) return [];
+  const effect = supersedes && (await findEffect(current.tx, engine, consumer, supersedes));
+  if (effect !== undefined) {
+    await respond(current.scope, message, id, effect.result);
+    return [{ statement: sql.adopt, params: [consumer, id, effect.id, effect.stored] }];
+  }
+  await respondFailed(current.scope, message, id, given);
+  return [{ statement: sql.withoutEffect, params: [consumer, id] }];
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { TransactionPermits } from "./transaction-permits.ts";
-import { SoloGate } from "./solo-gate.ts";
+import { TransactionPermits } from "./engine.ts";
+import { SoloGate } from "./crash-ledger.ts";
 
 const soon = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 

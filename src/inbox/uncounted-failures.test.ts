@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { UncountedFailures } from "./uncounted-failures.ts";
+import { UncountedFailures } from "./process-delivery.ts";
 
 test("failures of a delivery are counted until it is forgotten or charged", () => {
   const failures = new UncountedFailures();

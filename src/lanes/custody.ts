@@ -1,6 +1,5 @@
 import { toArrayLiteral } from "../storage/index.ts";
-import { Holds, type Hold } from "./holds.ts";
-import { InFlight } from "./in-flight.ts";
+import { copyString } from "./intern-names.ts";
 import type { LaneRow } from "./lane-row.ts";
 import type { Read } from "./read.ts";
 
@@ -161,4 +160,213 @@ function restDelayMs({ topic }: LaneRow, restMs: ((topic: string) => number) | u
 
 function recheckDelayMs(row: LaneRow): number {
   return Math.min(row.waitMs, row.leased ? LEASED_RECHECK_MS : MAX_HOLD_RECHECK_MS);
+}
+
+/**
+ * What has been handed out and not come back yet. A read does not see what settles while it runs, so it is compared
+ * with everything that was in flight at any moment since it began; otherwise rows are sent twice with no fault at all.
+ */
+export class InFlight {
+  readonly #lanes = new Map<number, BusyLane>();
+  readonly #streams = new Map<string, number>();
+  /** What came back from a lane since it was read last. */
+  readonly #ghosts = new Map<number, Set<number>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** No two reads of a lane run at once. */
+  beginRead(lanes: readonly number[]): void {
+    if (this.#ghosts.size > 0) for (const lane of lanes) this.#ghosts.delete(lane);
+  }
+
+  has({ lane, seq }: LaneRow): boolean {
+    return this.#lanes.get(lane)?.rows.has(seq) === true;
+  }
+
+  /** This very row, as it was handed out, and not what was read in its place since. */
+  holds(row: LaneRow | undefined): boolean {
+    return row !== undefined && this.#lanes.get(row.lane)?.rows.get(row.seq) === row;
+  }
+
+  /** In flight now, or at some moment since the read of its lane began. */
+  knows(row: LaneRow): boolean {
+    return this.has(row) || this.#ghosts.get(row.lane)?.has(row.seq) === true;
+  }
+
+  hasStream(stream: string): boolean {
+    return this.#streams.has(stream);
+  }
+
+  add(row: LaneRow, nowMs: number): void {
+    let lane = this.#lanes.get(row.lane);
+    if (lane === undefined) this.#lanes.set(row.lane, (lane = { sinceMs: nowMs, rows: new Map() }));
+    lane.rows.set(row.seq, row);
+    this.#size += 1;
+    if (row.stream !== null) this.#streams.set(row.stream, (this.#streams.get(row.stream) ?? 0) + 1);
+  }
+
+  /** The same row with its message is handed out in its place. */
+  replace(row: LaneRow, whole: LaneRow): void {
+    if (row !== whole && this.holds(row)) this.#lanes.get(row.lane)?.rows.set(row.seq, whole);
+  }
+
+  /** False for what was handed out before its lane was lost: the row may be on its way again, as another one. */
+  remove(row: LaneRow): boolean {
+    const lane = this.#lanes.get(row.lane);
+    if (lane?.rows.get(row.seq) !== row) return false;
+    lane.rows.delete(row.seq);
+    this.#remember(row);
+    this.#size -= 1;
+    if (lane.rows.size === 0) this.#lanes.delete(row.lane);
+    if (row.stream !== null) this.#leaveStream(row.stream);
+    return true;
+  }
+
+  isIdle(lane: number): boolean {
+    return !this.#lanes.has(lane);
+  }
+
+  /** How long the lane has had something in flight without a pause. */
+  busyMs(lane: number, nowMs: number): number {
+    const busy = this.#lanes.get(lane);
+    return busy === undefined ? 0 : nowMs - busy.sinceMs;
+  }
+
+  rowsIn(lane: number): LaneRow[] {
+    return [...(this.#lanes.get(lane)?.rows.values() ?? [])];
+  }
+
+  forget(lane: number): void {
+    for (const row of this.rowsIn(lane)) this.remove(row);
+  }
+
+  #remember({ lane, seq }: LaneRow): void {
+    const ghosts = this.#ghosts.get(lane);
+    if (ghosts === undefined) this.#ghosts.set(lane, new Set([seq]));
+    else ghosts.add(seq);
+  }
+
+  #leaveStream(stream: string): void {
+    const left = (this.#streams.get(stream) ?? 0) - 1;
+    if (left > 0) this.#streams.set(stream, left);
+    else this.#streams.delete(stream);
+  }
+}
+
+interface BusyLane {
+  readonly sinceMs: number;
+  readonly rows: Map<number, LaneRow>;
+}
+
+/** A stream (or a single row without a key) that must wait, and when to look at it again. */
+interface Hold {
+  readonly lane: number;
+  readonly stream: string | null;
+  readonly seq: number;
+  /** On the monotonic clock; Infinity while rows of it are in flight. */
+  untilMs: number;
+}
+
+/** A lane that is being given up, or whose lease is in doubt, is asked for again after this long. */
+const CLOSED_LANE_MS = 50;
+
+/**
+ * What is held back. A failing head holds its own stream and nothing else: the scan passes it over, so its
+ * successors cost nothing, and it is read again from its beginning, through an index, when it is due.
+ */
+export class Holds {
+  readonly #streams = new Map<string, Hold>();
+  readonly #rows = new Map<number, Hold>();
+  /** No hold ends before this; it may be too early, never too late. */
+  #earliestMs = Infinity;
+
+  get size(): number {
+    return this.#streams.size + this.#rows.size;
+  }
+
+  has(row: RowKey): boolean {
+    if (row.stream === null) return this.#rows.has(row.seq);
+    return this.#streams.size > 0 && this.#streams.has(row.stream);
+  }
+
+  hold(row: RowKey, untilMs: number): void {
+    const { lane, stream, seq } = row;
+    const held = stream === null ? this.#rows.get(seq) : this.#streams.get(stream);
+    this.#earliestMs = Math.min(this.#earliestMs, untilMs);
+    if (held !== undefined) held.untilMs = untilMs;
+    else if (stream === null) this.#rows.set(seq, { lane, stream, seq, untilMs });
+    else this.#holdStream({ lane, stream: copyString(stream), seq, untilMs });
+  }
+
+  #holdStream(hold: Hold & { readonly stream: string }): void {
+    this.#streams.set(hold.stream, hold);
+  }
+
+  /** Somebody changed rows of these lanes by hand: everything held there is looked at again. */
+  recheck(lanes: ReadonlySet<number>, nowMs: number): void {
+    for (const held of this.#all()) {
+      if (lanes.has(held.lane) && held.untilMs < Infinity) held.untilMs = nowMs;
+    }
+    this.#earliestMs = nowMs;
+  }
+
+  /** Its time was changed in place. */
+  updateEarliest(hold: Hold): void {
+    this.#earliestMs = Math.min(this.#earliestMs, hold.untilMs);
+  }
+
+  release(hold: RowKey): void {
+    if (hold.stream === null) this.#rows.delete(hold.seq);
+    else this.#streams.delete(hold.stream);
+  }
+
+  /** Those whose time has come, of lanes that may be worked on; the others of them wait a little and take nobody's place. */
+  due(nowMs: number, limit: number, mayWorkOn: (lane: number) => boolean = () => true): Hold[] {
+    if (this.#earliestMs > nowMs) return [];
+    const due: Hold[] = [];
+    let earliestMs = Infinity;
+    for (const held of this.#all()) {
+      const isDue = held.untilMs <= nowMs;
+      const mayGoOn = !isDue || mayWorkOn(held.lane);
+      if (isDue && mayGoOn && due.length < limit) due.push(held);
+      earliestMs = Math.min(earliestMs, mayGoOn ? held.untilMs : nowMs + CLOSED_LANE_MS);
+    }
+    this.#earliestMs = earliestMs;
+    return due;
+  }
+
+  nextMs(): number {
+    return this.#earliestMs;
+  }
+
+  streamsIn(lanes: ReadonlySet<number>): string[] {
+    const streams: string[] = [];
+    for (const held of this.#streams.values()) {
+      if (held.stream !== null && lanes.has(held.lane)) streams.push(held.stream);
+    }
+    return streams;
+  }
+
+  rowsIn(lanes: ReadonlySet<number>): number[] {
+    return [...this.#rows.values()].filter((held) => lanes.has(held.lane)).map((held) => held.seq);
+  }
+
+  *#all(): Generator<Hold> {
+    yield* this.#rows.values();
+    yield* this.#streams.values();
+  }
+
+  forget(lane: number): void {
+    for (const [stream, held] of this.#streams) if (held.lane === lane) this.#streams.delete(stream);
+    for (const [seq, held] of this.#rows) if (held.lane === lane) this.#rows.delete(seq);
+  }
+}
+
+interface RowKey {
+  readonly lane: number;
+  readonly stream: string | null;
+  readonly seq: number;
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { HistoryDays } from "./days.ts";
+import { HistoryDays } from "./reader.ts";
 import type { ReadRow } from "./read.ts";
 
 const NOON = Date.parse("2026-03-01T12:00:00Z");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { EndedProcesses } from "./ended-processes.ts";
+import { EndedProcesses } from "./ownership.ts";
 
 test("what has just ended is given time, and what is no longer said to have ended begins anew", () => {
   const deaths = new EndedProcesses(30_000);

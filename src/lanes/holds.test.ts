@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { aRow } from "../../test/support/lane-rows.ts";
-import { Holds } from "./holds.ts";
+import { Holds } from "./custody.ts";
 
 const names = (holds: readonly { stream: string | null; seq: number }[]) =>
   holds.map((held) => held.stream ?? held.seq);

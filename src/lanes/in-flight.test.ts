@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { aRow, theRow } from "../../test/support/lane-rows.ts";
-import { InFlight } from "./in-flight.ts";
+import { InFlight } from "./custody.ts";
 
 test("rule 7: what settles while a read runs is still known to that read, and forgotten by the next", () => {
   const inFlight = new InFlight();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { measureProgress } from "./progress.ts";
+import { measureProgress } from "./reader.ts";
 import type { LaneRow } from "./lane-row.ts";
 
 const rowsOf = (...seen: readonly [lane: number, seq: number][]) =>

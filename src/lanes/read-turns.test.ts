@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ReadTurns } from "./read-turns.ts";
+import { ReadTurns } from "./reader.ts";
 
 function anEnd(): { readonly end: Promise<void>; readonly resolve: () => void } {
   let resolve = (): void => undefined;

@@ -1,16 +1,11 @@
-import { systemClock, type Clock } from "../runtime/index.ts";
-import { quoteSchema, toArrayLiteral, type Queryable } from "../storage/index.ts";
+import { type Clock, systemClock } from "../runtime/index.ts";
+import { type Queryable, quoteSchema, type Statement, toArrayLiteral } from "../storage/index.ts";
 import { Custody } from "./custody.ts";
-import type { LaneRow, RawRow } from "./lane-row.ts";
-import { HistoryDays } from "./days.ts";
-import { isLarge, loadMessages } from "./with-messages.ts";
+import { isWhole, type LaneRow, messageFor, packedMessages, type RawRow } from "./lane-row.ts";
 import { Marks } from "./marks.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
-import { measureProgress, type LaneProgress, type Walk } from "./progress.ts";
-import { startRead, DEFAULT_PRIORITY, parseRead, type Read, type ReadRequest } from "./read.ts";
-import { readStatements, type LaneTable, type ReadStatements } from "./statements.ts";
-import { ReadTurns } from "./read-turns.ts";
-import { Unread } from "./unread.ts";
+import { DEFAULT_PRIORITY, parseRead, type Read, type ReadRequest, type ReadRow, startRead } from "./read.ts";
+import { type LaneTable, readStatements, type ReadStatements } from "./statements.ts";
 
 export interface LaneReaderOptions {
   readonly schema: string;
@@ -297,4 +292,198 @@ export class LaneReader implements LaneWorker {
     if (this.#custody.inFlight.isIdle(lane) && this.#options.ownership.claim(lane) === undefined)
       this.#options.onIdle?.();
   }
+}
+
+/**
+ * Which days of the history a read looks into for messages: today, and those of the rows that were read last. Each day costs,
+ * also where nothing is found. A wrong guess, as at midnight or with a clock that is wrong, costs one more read.
+ */
+export class HistoryDays {
+  #oldest: string | undefined;
+  #newest: string | undefined;
+
+  guessRange(wallMs: number): [from: string, to: string] {
+    const today = new Date(wallMs).toISOString().slice(0, 10);
+    const [oldest, newest] = [this.#oldest ?? today, this.#newest ?? today];
+    return [oldest < today ? oldest : today, newest > today ? newest : today];
+  }
+
+  update(rows: readonly ReadRow[]): void {
+    this.#oldest = this.#newest = undefined;
+    for (const { row } of rows) {
+      if (this.#oldest === undefined || row.writtenOn < this.#oldest) this.#oldest = row.writtenOn;
+      if (this.#newest === undefined || row.writtenOn > this.#newest) this.#newest = row.writtenOn;
+    }
+  }
+}
+
+/** The lanes that may hold something new, oldest first: a hint names some, a sweep names all. */
+export class Unread {
+  /** Each with the moment it was last told of. */
+  readonly #lanes = new Map<number, number>();
+  #moment = 0;
+
+  /** Grows with all that is told. */
+  get moment(): number {
+    return this.#moment;
+  }
+
+  add(lanes: Iterable<number>): void {
+    this.#moment += 1;
+    for (const lane of lanes) this.#lanes.set(lane, this.#moment);
+  }
+
+  delete(lane: number): void {
+    this.#lanes.delete(lane);
+  }
+
+  /** Read to its end by a read that began at that moment, and need not have seen what was told since. */
+  done(lane: number, began: number): void {
+    if ((this.#lanes.get(lane) ?? 0) <= began) this.#lanes.delete(lane);
+  }
+
+  /** Read, but not to its end: it comes after the others. */
+  putLast(lane: number): void {
+    this.#lanes.delete(lane);
+    this.#lanes.set(lane, this.#moment);
+  }
+
+  list(fit: (lane: number) => boolean): number[] {
+    return [...this.#lanes.keys()].filter(fit);
+  }
+}
+
+/** The rows with the messages they stand for; a row whose message is gone keeps null. */
+async function withMessages(
+  session: Queryable,
+  statement: Statement,
+  rows: readonly LaneRow[],
+): Promise<LaneRow[]> {
+  const days = rows.map((row) => row.writtenOn).toSorted();
+  const { rows: found } = await session.run<{ messages: string }>(statement, [
+    toArrayLiteral(rows.map((row) => row.messageId)),
+    days[0] ?? "",
+    days.at(-1) ?? "",
+  ]);
+  const messages = packedMessages(found);
+  return rows.map((row) => ({ ...row, ...messageFor(row, messages) }));
+}
+
+/** Those that came without their message get it by a statement of its own. */
+async function loadMessages(session: Queryable, statement: Statement, rows: LaneRow[]): Promise<LaneRow[]> {
+  if (rows.every(isWhole)) return rows;
+  const bare = rows.filter((row) => !isWhole(row));
+  const found = await withMessages(session, statement, bare);
+  return rows.map((row) => (isWhole(row) ? row : (found.shift() ?? row)));
+}
+
+/** A message that did not come along with its row for its size has at least as many characters. */
+const LARGE = 2_700;
+
+function isLarge({ message }: LaneRow): boolean {
+  return message !== null && message.data.length + JSON.stringify(message.headers).length >= LARGE;
+}
+
+/**
+ * Who may read now. Reads that only walk lanes run beside each other, each over lanes of its own; one that looks at what
+ * waits or is urgent, in whatever lane, runs alone.
+ */
+export class ReadTurns {
+  readonly #lanes = new Set<number>();
+  readonly #waiting = new Set<() => void>();
+  #reads = 0;
+  #isAlone = false;
+
+  /** Runs the read when it may; `needsAll` is asked in that moment, and its answer told to the read. */
+  async take<T>(needsAll: () => boolean, read: (isAlone: boolean) => Promise<T>): Promise<T> {
+    while (this.#isAlone || (this.#reads > 0 && needsAll())) {
+      await new Promise<void>((resolve) => this.#waiting.add(resolve));
+    }
+    const isAlone = needsAll();
+    this.#reads += 1;
+    this.#isAlone = isAlone;
+    try {
+      return await read(isAlone);
+    } finally {
+      this.#reads -= 1;
+      if (isAlone) this.#isAlone = false;
+      for (const resolve of this.#waiting) resolve();
+      this.#waiting.clear();
+    }
+  }
+
+  /** Of these lanes, those that no other read is walking: every one, or one in `share`. They are this walk's own. */
+  async walk<T>(
+    lanes: readonly number[],
+    share: number,
+    walk: (own: readonly number[]) => Promise<T>,
+  ): Promise<T> {
+    const own = lanes.filter((lane) => !this.#lanes.has(lane)).filter((_, turn) => turn % share === 0);
+    for (const lane of own) this.#lanes.add(lane);
+    try {
+      return await walk(own);
+    } finally {
+      for (const lane of own) this.#lanes.delete(lane);
+    }
+  }
+}
+
+interface ReadLimits {
+  readonly perLane: number;
+  readonly limit: number;
+}
+
+/** How lanes were read, one after the other. */
+interface Walk {
+  /** What was told of them since need not have been seen. */
+  readonly began: number;
+  /** Rows of destinations at rest were left out. */
+  readonly resting: boolean;
+}
+
+/** How far a read came in one lane. */
+interface LaneProgress {
+  readonly lane: number;
+  /** Nothing more was waiting there. */
+  readonly whole: boolean;
+  /** The last row that was seen, 0 when there was none. */
+  readonly last: number;
+}
+
+/**
+ * How far one read over several lanes came, in their turn. Rows come lane by lane, so a read that reached its limit
+ * says nothing of the lanes behind the one it stopped in.
+ */
+export const measureProgress = (
+  lanes: readonly number[],
+  rows: readonly Pick<ReadRow, "row">[],
+  { perLane, limit }: ReadLimits,
+): LaneProgress[] => {
+  const found = countByLane(rows);
+  const stoppedIn = rows.at(-1)?.row.lane ?? -1;
+  const cutAt = rows.length >= limit ? lanes.indexOf(stoppedIn) : lanes.length;
+  return lanes.slice(0, cutAt + 1).map((lane, turn) => {
+    const { count, last } = found.get(lane) ?? { count: 0, last: 0 };
+    return { lane, whole: turn < cutAt && count < perLane, last };
+  });
+};
+
+interface LaneCount {
+  count: number;
+  last: number;
+}
+
+function countByLane(rows: readonly Pick<ReadRow, "row">[]): Map<number, LaneCount> {
+  const found = new Map<number, LaneCount>();
+  let [current, lane]: [LaneCount | undefined, number] = [undefined, -1];
+  for (const { row } of rows) {
+    if (current === undefined || row.lane !== lane) {
+      lane = row.lane;
+      current = found.get(lane) ?? { count: 0, last: 0 };
+      found.set(lane, current);
+    }
+    current.count += 1;
+    current.last = row.seq;
+  }
+  return found;
 }

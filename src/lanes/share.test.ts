@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { fairShare, LANES, preferredLanes } from "./share.ts";
-import { Unread } from "./unread.ts";
+import { Unread } from "./reader.ts";
 import { decodeHint, encodeHint } from "./wake-up.ts";
 
 test.each([1, 2, 3, 5, 7, 255, 256, 300])(

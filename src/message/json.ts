@@ -1,7 +1,4 @@
 import { PayloadError, type PayloadErrorCode } from "../errors/index.ts";
-import { findTextFlaw, findValueFlaw, FlawFinder, type Flaw } from "./json-flaws.ts";
-import { countMembers } from "./json-duplicates.ts";
-import { describeOddValue } from "./odd-value.ts";
 import { formatPath, formatShortPath } from "./path.ts";
 import { isWellFormed } from "./printable.ts";
 
@@ -87,4 +84,198 @@ function describeFlaw({ code, odd }: Flaw, maxBytes: number): string {
     flawMessages[code] ??
     `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it, up to its \`maxBytes\``
   );
+}
+
+/**
+ * How many members the objects in this JSON text have. JSON.parse keeps the last of two that share a key without a word,
+ * while other readers keep the first; so this is counted against the keys of the parsed value. The text must be valid
+ * JSON, which is why only strings followed by a colon need to be found.
+ */
+function countMembers(text: string): number {
+  let members = 0;
+  let start = text.indexOf('"');
+  while (start !== -1) {
+    let next = findClosingQuote(text, start) + 1;
+    while (isSpace(text.charCodeAt(next))) next++;
+    if (text.charCodeAt(next) === 58) members++;
+    start = text.indexOf('"', next);
+  }
+  return members;
+}
+
+function findClosingQuote(text: string, opening: number): number {
+  let end = text.indexOf('"', opening + 1);
+  while (isEscaped(text, end)) end = text.indexOf('"', end + 1);
+  return end;
+}
+
+function isEscaped(text: string, index: number): boolean {
+  let backslashes = 0;
+  while (text.charCodeAt(index - 1 - backslashes) === 92) backslashes++;
+  return backslashes % 2 === 1;
+}
+
+function isSpace(code: number): boolean {
+  return code === 32 || code === 10 || code === 13 || code === 9;
+}
+
+/** What a value is that JSON cannot carry, and what to send instead. Never what it holds: that may be personal. */
+function describeOddValue(value: unknown): string {
+  const [what, remedy] = classifyOddValue(value);
+  return `is ${what}, which JSON cannot carry unchanged; ${remedy}`;
+}
+
+type OddValue = readonly [what: string, remedy: string];
+
+const oddTypes: Partial<Record<string, OddValue>> = {
+  bigint: ["a BigInt", "send it as text"],
+  function: ["a function", "leave it out"],
+  symbol: ["a symbol", "leave it out"],
+  undefined: ["undefined", "send null"],
+};
+
+const oddClasses: readonly (readonly [is: (value: unknown) => boolean, odd: OddValue])[] = [
+  [(value) => value instanceof Date, ["a Date", "send its toISOString()"]],
+  [(value) => value instanceof Map, ["a Map", "send an object, or a list of pairs"]],
+  [(value) => value instanceof Set, ["a Set", "send a list"]],
+  [(value) => ArrayBuffer.isView(value), ["bytes", "send them as base64, or attach them with bus.attach()"]],
+  [(value) => Array.isArray(value), ["a list with toJSON", "send a plain list"]],
+];
+
+function classifyOddValue(value: unknown): OddValue {
+  if (typeof value === "number") return [String(value), "send null, or leave it out"]; // NaN and the infinities
+  const known = oddTypes[typeof value] ?? oddClasses.find(([is]) => is(value))?.[1];
+  return known ?? [`an instance of ${readClassName(value)}`, "send a plain object"];
+}
+
+// The name of a class is code, not data; but anybody may have put anything there.
+function readClassName(value: unknown): string {
+  const name = (value as { readonly constructor?: { readonly name?: unknown } }).constructor?.name;
+  return typeof name === "string" && /^[\w$]{1,64}$/.test(name) ? name : "a class";
+}
+
+/** Why a value cannot be a payload, and where. */
+interface Flaw {
+  readonly code: PayloadErrorCode;
+  readonly path: readonly (string | number)[];
+  /** The value that JSON cannot carry, with PAYLOAD_NOT_JSON. */
+  readonly odd?: unknown;
+}
+
+interface FlawLimits {
+  readonly maxDepth: number;
+  /** A value takes at least a byte, so more values than bytes are too large; this also ends shared references that unfold without end. */
+  readonly maxNodes: number;
+}
+
+type Trail = (string | number)[];
+
+/** Looks at the shape: kinds of values, depth, keys. This is on the way of every message, so it builds no path until it must. */
+function findValueFlaw(value: unknown, limits: FlawLimits): Flaw | undefined {
+  return new FlawFinder(limits).findFlaw(value);
+}
+
+/** The same, for whoever wants to know more of a value than that. */
+class FlawFinder {
+  /** How many keys the objects have that were looked at. */
+  keys = 0;
+  readonly #maxDepth: number;
+  readonly #maxNodes: number;
+  #nodes = 0;
+  #trail: Trail | undefined;
+  #odd: unknown;
+
+  constructor({ maxDepth, maxNodes }: FlawLimits) {
+    this.#maxDepth = maxDepth;
+    this.#maxNodes = maxNodes;
+  }
+
+  findFlaw(value: unknown): Flaw | undefined {
+    const code = this.#checkValue(value, 0);
+    return code === undefined ? undefined : { code, path: this.#trail?.reverse() ?? [], odd: this.#odd };
+  }
+
+  // Each level adds its key on the way out, so that a clean value costs no path at all.
+  #checkValue(value: unknown, depth: number): PayloadErrorCode | undefined {
+    if (++this.#nodes > this.#maxNodes) return "PAYLOAD_TOO_LARGE";
+    switch (typeof value) {
+      case "string":
+      case "boolean":
+        return undefined;
+      case "number":
+        if (value >= -9_007_199_254_740_991 && value <= 9_007_199_254_740_991) return undefined;
+        return Number.isFinite(value) ? "PAYLOAD_UNSAFE_INTEGER" : this.#rejectValue(value);
+      case "object":
+        if (value === null) return undefined;
+        if (depth >= this.#maxDepth) return "PAYLOAD_TOO_DEEP";
+        return Array.isArray(value)
+          ? this.#checkArray(value, depth + 1)
+          : this.#checkObject(value, depth + 1);
+      default:
+        return this.#rejectValue(value);
+    }
+  }
+
+  #checkArray(list: readonly unknown[], depth: number): PayloadErrorCode | undefined {
+    if ("toJSON" in list) return this.#rejectValue(list);
+    for (let i = 0; i < list.length; i++) {
+      const code = this.#checkValue(list[i], depth);
+      if (code !== undefined) return this.#addToPath(i, code);
+    }
+    return undefined;
+  }
+
+  #checkObject(object: object, depth: number): PayloadErrorCode | undefined {
+    if (!isPlain(object)) return this.#rejectValue(object);
+    for (const key of Object.keys(object)) {
+      this.keys += 1;
+      if (isPrototypeKey(key)) return this.#addToPath(key, "PAYLOAD_PROTOTYPE_KEY");
+      const value = object[key];
+      const code = value === undefined ? undefined : this.#checkValue(value, depth);
+      if (code !== undefined) return this.#addToPath(key, code);
+    }
+    return undefined;
+  }
+
+  #rejectValue(value: unknown): PayloadErrorCode {
+    this.#odd = value;
+    return "PAYLOAD_NOT_JSON";
+  }
+
+  #addToPath(key: string | number, code: PayloadErrorCode): PayloadErrorCode {
+    (this.#trail ??= []).push(key);
+    return code;
+  }
+}
+
+// An object of another realm is plain too; what counts is that its prototype is a root.
+function isPlain(object: object): object is Record<string, unknown> {
+  const prototype: unknown = Object.getPrototypeOf(object);
+  return prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+function isPrototypeKey(key: string): boolean {
+  if (key.length !== 9 && key.length !== 11) return false;
+  return key === "__proto__" || key === "prototype" || key === "constructor";
+}
+
+/** Looks into the texts of a value whose shape is known to be sound. */
+function findTextFlaw(value: unknown, path: Trail = []): Flaw | undefined {
+  if (typeof value === "string") return textFlaw(value, path);
+  if (typeof value !== "object" || value === null) return undefined;
+  const entries: Iterable<readonly [string | number, unknown]> = Array.isArray(value)
+    ? value.entries()
+    : Object.entries(value);
+  for (const [key, item] of entries) {
+    const place = [...path, key];
+    const flaw = (typeof key === "string" ? textFlaw(key, place) : undefined) ?? findTextFlaw(item, place);
+    if (flaw !== undefined) return flaw;
+  }
+  return undefined;
+}
+
+function textFlaw(text: string, path: Trail): Flaw | undefined {
+  if (text.includes("\u0000")) return { code: "PAYLOAD_NUL", path };
+  if (!isWellFormed(text)) return { code: "PAYLOAD_LONE_SURROGATE", path };
+  return undefined;
 }

@@ -1,20 +1,19 @@
 import type { LaneOwnership, LaneReader, LaneRow } from "../lanes/index.ts";
 import type { Message } from "../message/index.ts";
+import { decideRetry, type RetryPolicy } from "../retry/index.ts";
 import { random, sleep, systemClock } from "../runtime/index.ts";
-import { endSend, type Observer, type Spans } from "../telemetry/index.ts";
+import { endSend, type Observer, type Spans, type TelemetryContext } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
+import { recordOutcomes, type SendBatch } from "./batches.ts";
 import { countByType } from "./count-by-type.ts";
 import type { Destinations } from "./destinations.ts";
-import { toDeadRow, printableErrorText } from "./failures.ts";
-import { recordOutcomes, type SendBatch } from "./batches.ts";
+import { printableErrorText, toDeadRow } from "./failures.ts";
 import type { OutboxSettings } from "./options.ts";
-import { publishBatch, sortOutcomes, type SortedOutcomes, type SendOutcome } from "./publish-batch.ts";
-import { emitDeadLettered, emitFailed } from "./relay-events.ts";
-import { retryOrDeadLetter } from "./retry-or-dead-letter.ts";
+import { publishBatch, type SendOutcome, type SortedOutcomes, sortOutcomes } from "./publish-batch.ts";
 import {
-  LOCKED_RECHECK_MS,
   type DeadRow,
   type FailedRow,
+  LOCKED_RECHECK_MS,
   type SettledRows,
   type Settler,
 } from "./settler.ts";
@@ -219,4 +218,56 @@ export class BatchSender {
       retryInMs: 100,
     });
   }
+}
+
+/** Pure: which of a batch's failures get another attempt, and which have had their last. */
+export function retryOrDeadLetter(
+  sorted: Pick<SortedOutcomes, "charged" | "refused">,
+  policy: RetryPolicy,
+  random: () => number,
+): { readonly failed: FailedRow[]; readonly dead: DeadRow[] } {
+  const failed: FailedRow[] = [];
+  const dead: DeadRow[] = sorted.refused.map(({ row, error }) => toDeadRow(row, "rejected", error));
+  for (const { row, error } of sorted.charged) {
+    const own = { ...policy, maxAttempts: row.maxAttempts };
+    const decision = decideRetry(
+      own,
+      { attempt: row.attempts + 1, unchargedBefore: 0 },
+      { kind: "retryable" },
+      random,
+    );
+    if (decision.kind === "dead") dead.push(toDeadRow(row, "exhausted", error));
+    else failed.push({ row, delayMs: decision.delayMs, error: printableErrorText(error) });
+  }
+  return { failed, dead };
+}
+
+/** What people hear of rows that did not get through. */
+function emitFailed(observer: Observer, failures: readonly FailedRow[]): void {
+  for (const { row, delayMs, error } of failures) {
+    const attempt = row.attempts + 1;
+    observer.emit(
+      "relay.failed",
+      { ...messageNames(row), attempt, delayMs, reason: "rejected", error },
+      telemetryContext(row),
+    );
+  }
+}
+
+function emitDeadLettered(observer: Observer, deaths: readonly DeadRow[]): void {
+  for (const { row, reason, errorMessage: error } of deaths) {
+    observer.emit(
+      "dead_letter.buried",
+      { origin: "outbox", consumer: null, ...messageNames(row), reason, error },
+      telemetryContext(row),
+    );
+  }
+}
+
+function messageNames({ messageId, type, topic }: LaneRow): { id: string; type: string; topic: string } {
+  return { id: messageId, type, topic };
+}
+
+function telemetryContext({ message }: LaneRow): TelemetryContext {
+  return { traceparent: message?.traceparent, sagaId: message?.sagaId };
 }

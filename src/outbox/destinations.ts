@@ -1,19 +1,17 @@
-import { after, random as systemRandom, systemClock, type Clock } from "../runtime/index.ts";
+import { after, type Clock, random as systemRandom, systemClock, withDeadline } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import {
-  decideAdmittance,
-  startTrial,
-  maxIdleMs,
-  CLOSED,
-  recordFailure,
-  isOutdated,
-  cancelTrial,
   type Admittance,
   type Breaker,
   type BreakerSettings,
+  cancelTrial,
+  CLOSED,
+  decideAdmittance,
+  isOutdated,
+  maxIdleMs,
+  recordFailure,
+  startTrial,
 } from "./breaker.ts";
-import { SuspectMessages } from "./suspect-messages.ts";
-import { Turns } from "./turns.ts";
 
 export interface DestinationsOptions {
   readonly breaker: BreakerSettings;
@@ -239,5 +237,88 @@ export class Destinations {
 
   #openCount(): number {
     return this.#openedMs.size;
+  }
+}
+
+interface TurnsOptions {
+  /** So long one waits for the one before it: a silent broker must not keep those of others. */
+  readonly patienceMs?: number;
+}
+
+/** Lets one after the other begin, and tells each whether it had the time for itself. */
+export class Turns {
+  readonly #patienceMs: number;
+  #last: Promise<unknown> = Promise.resolve();
+  #begun = 0;
+  #inFlight = 0;
+
+  constructor(options: TurnsOptions = {}) {
+    this.#patienceMs = options.patienceMs ?? 1_000;
+  }
+
+  take<T>(work: () => Promise<T>): Promise<{ readonly result: T; readonly alone: boolean }> {
+    const before = this.#last;
+    const mine = withDeadline(before, this.#patienceMs, () => undefined).then(() => this.#run(work));
+    this.#last = mine.catch(() => undefined);
+    return mine;
+  }
+
+  async #run<T>(work: () => Promise<T>): Promise<{ readonly result: T; readonly alone: boolean }> {
+    const turn = ++this.#begun;
+    const wasFree = this.#inFlight++ === 0;
+    try {
+      const result = await work();
+      return { result, alone: wasFree && turn === this.#begun };
+    } finally {
+      this.#inFlight--;
+    }
+  }
+}
+
+interface SuspectMessage {
+  readonly failures: number;
+  /** On the monotonic clock. */
+  readonly lastMs: number;
+  /** It failed by itself although its broker answered others. */
+  readonly guilty: boolean;
+}
+
+/** More are not remembered; who is forgotten begins anew. */
+const MAX_SUSPECTS = 5_000;
+
+/**
+ * Messages that failed and got no answer. That is the broker's failure until proven otherwise; but a message can be what
+ * ends the connection, and then everything that travels with it fails too.
+ */
+class SuspectMessages {
+  readonly #suspects = new Map<string, SuspectMessage>();
+
+  get isEmpty(): boolean {
+    return this.#suspects.size === 0;
+  }
+
+  recordFailure(id: string, nowMs: number, guilty = this.isConfirmed(id)): void {
+    const failures = this.failureCount(id) + 1;
+    this.#suspects.delete(id); // the one that failed last is forgotten last
+    this.#suspects.set(id, { failures, lastMs: nowMs, guilty });
+    const [oldest] = this.#suspects.keys();
+    if (this.#suspects.size > MAX_SUSPECTS && oldest !== undefined) this.#suspects.delete(oldest);
+  }
+
+  clear(id: string): void {
+    this.#suspects.delete(id);
+  }
+
+  failureCount(id: string): number {
+    return this.#suspects.get(id)?.failures ?? 0;
+  }
+
+  isConfirmed(id: string): boolean {
+    return this.#suspects.get(id)?.guilty === true;
+  }
+
+  /** When it failed last, or undefined if it has not. */
+  lastMs(id: string): number | undefined {
+    return this.#suspects.get(id)?.lastMs;
   }
 }

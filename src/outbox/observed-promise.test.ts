@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ObservedPromise } from "./observed-promise.ts";
+import { ObservedPromise } from "./transaction-scope.ts";
 
 const failing = (): ObservedPromise<never> =>
   ObservedPromise.reject(new Error("no")) as ObservedPromise<never>;

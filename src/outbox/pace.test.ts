@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Pace } from "./pace.ts";
+import { Pace } from "./polling-relay.ts";
 
 const setup = () => new Pace({ pollMs: 1_000, batchSize: 500 });
 

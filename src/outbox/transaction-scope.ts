@@ -4,15 +4,14 @@ import type { AnyContract } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { AfterCommitStatement, OwnedTransaction, Rows } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { ObservedPromise } from "./observed-promise.ts";
 import type { OptimisticSender } from "./optimistic-sender.ts";
 import type { Compose, Outgoing, PublishOptions } from "./outgoing.ts";
 import {
   canLease,
   leasedMessages,
-  WriteBatch,
   type OutboxWriter,
   type PreparedWrite,
+  WriteBatch,
   type WrittenRow,
 } from "./writer.ts";
 
@@ -244,4 +243,32 @@ function tooLate(): SagaboxError {
     "TRANSACTION_CLOSED",
     "This transaction has ended, so the message was not published. Await every publish before the function returns.",
   );
+}
+
+/** A promise that knows whether anybody has asked what becomes of it. */
+export class ObservedPromise<T> extends Promise<T> {
+  #isObserved = false;
+
+  /** What is made of it is somebody's own. */
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise;
+  }
+
+  get isHeard(): boolean {
+    return this.#isObserved;
+  }
+
+  // oxlint-disable-next-line unicorn/no-thenable -- it is a promise; this is how it learns that somebody waits for it
+  override then<R = T, F = never>(
+    kept?: ((value: T) => R | PromiseLike<R>) | null,
+    broken?: ((reason: unknown) => F | PromiseLike<F>) | null,
+  ): Promise<R | F> {
+    this.#isObserved = true;
+    return super.then(kept, broken);
+  }
+
+  /** Tells how it ended, and counts as nobody. */
+  onSettled(kept: () => void, broken: () => void): void {
+    void super.then(kept, broken);
+  }
 }

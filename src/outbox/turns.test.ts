@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Turns } from "./turns.ts";
+import { Turns } from "./destinations.ts";
 
 function open(): { readonly done: Promise<void>; readonly end: () => void } {
   let end = (): void => undefined;

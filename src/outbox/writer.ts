@@ -1,9 +1,8 @@
-import { isGeneratedId, type Message } from "../message/index.ts";
-import { quoteSchema, toArrayLiteral, type Param, type Queryable, type Statement } from "../storage/index.ts";
+import { NotInTransactionError } from "../errors/index.ts";
+import { isGeneratedId, type Message, noHeaders } from "../message/index.ts";
+import { type Param, type Queryable, quoteSchema, type Statement, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { isUsual, singleParams, outgoingParams, usualParams } from "./outgoing-params.ts";
 import type { Outgoing } from "./outgoing.ts";
-import { assertInside, runBorrowed } from "./run-borrowed.ts";
 import { guardedStatements, writeStatements } from "./write-statements.ts";
 
 export interface WrittenRow {
@@ -221,4 +220,117 @@ export function leasedMessages(outgoing: readonly Outgoing[], rows: readonly Wri
 
 function expiry(writtenAt: string, ttlMs: number): string {
   return new Date(Date.parse(writtenAt) + ttlMs).toISOString();
+}
+
+/**
+ * Runs a guarded write in a transaction that somebody else ends. A statement that nobody awaited may arrive behind their ROLLBACK,
+ * where it would be a transaction of its own and stay. The server alone knows: a transaction that has written has a number.
+ *
+ * One trip, as without the guard. Two more where the message is the first thing that its transaction writes: there is no number
+ * yet, so one is taken and the write is repeated. Whoever finds none again was not inside a transaction. Where the driver knows that it is outside of one, it is not tried: the connection may be somebody else's by now.
+ */
+async function runBorrowed<R>(
+  tx: Queryable,
+  { statement, params }: { readonly statement: Statement; readonly params: readonly Param[] },
+  takeNumber: Statement,
+): Promise<R[]> {
+  const first = await tx.run<R>(statement, params);
+  if (first.rowCount > 0) return first.rows;
+  if (tx.isOpen?.() === false) throw transactionEnded();
+  await tx.run(takeNumber); // one after the other: a driver may refuse a question before the last was answered
+  const second = await tx.run<R>(statement, params);
+  if (second.rowCount > 0) return second.rows;
+  throw transactionEnded();
+}
+
+/** Refuses what is not inside a transaction any more, for whoever writes there without a guard of its own. */
+async function assertInside(
+  tx: Queryable,
+  { takeNumber, hasNumber }: { readonly takeNumber: Statement; readonly hasNumber: Statement },
+): Promise<void> {
+  await tx.run(takeNumber);
+  const { rows } = await tx.run<{ inside: boolean }>(hasNumber);
+  if (rows[0]?.inside !== true) throw transactionEnded();
+}
+
+function transactionEnded(): NotInTransactionError {
+  return new NotInTransactionError(
+    "The transaction had ended before this reached it, so nothing was written. " +
+      "Await every publish and start before COMMIT or ROLLBACK, and before the function of sql.begin returns or throws.",
+  );
+}
+
+type ValueReader = (one: Outgoing) => string | number | boolean | null;
+
+/** What the write statements take of a message, in their order. */
+const COLUMN_VALUES: readonly ValueReader[] = [
+  ({ message }) => message.id,
+  ({ lane }) => lane,
+  ({ stream }) => stream,
+  ({ message }) => message.kind,
+  ({ message }) => message.type,
+  ({ message }) => message.schemaVersion,
+  ({ message }) => message.topic,
+  ({ message }) => message.key,
+  ({ message }) => message.aggregateType,
+  ({ message }) => message.aggregateId,
+  ({ message }) => message.sagaId,
+  ({ message }) => message.correlationId,
+  ({ message }) => message.causationId,
+  ({ message }) => message.traceparent,
+  ({ message }) => message.source,
+  ({ message }) => message.target,
+  ({ message }) => message.priority,
+  ({ maxAttempts }) => maxAttempts,
+  ({ holdsOnDeath }) => holdsOnDeath,
+  ({ message }) => (message.headers === noHeaders ? "{}" : JSON.stringify(message.headers)),
+  ({ message }) => message.data,
+  ({ ttlMs }) => ttlMs,
+];
+
+/** Whether it does without what most messages do without. */
+function isUsual({ message, holdsOnDeath, ttlMs }: Outgoing): boolean {
+  return (
+    message.headers === noHeaders &&
+    message.causationId === null &&
+    message.sagaId === null &&
+    message.aggregateType === null &&
+    message.aggregateId === null &&
+    message.target === null &&
+    ttlMs === null &&
+    !holdsOnDeath
+  );
+}
+
+/** A list for each of them. */
+export function outgoingParams(outgoing: readonly Outgoing[]): Param[] {
+  return COLUMN_VALUES.map((pick) => toArrayLiteral(outgoing.map(pick)));
+}
+
+/** The same for a statement that takes one message. */
+export function singleParams(outgoing: Outgoing): Param[] {
+  return COLUMN_VALUES.map((pick) => {
+    const value = pick(outgoing);
+    return value === null ? null : String(value);
+  });
+}
+
+/** The same for one that is usual, without the rest. One by one: this is nearly every message. */
+export function usualParams({ message, lane, stream, maxAttempts }: Outgoing): Param[] {
+  return [
+    message.id,
+    String(lane),
+    stream,
+    message.kind,
+    message.type,
+    String(message.schemaVersion),
+    message.topic,
+    message.key,
+    message.correlationId,
+    message.traceparent,
+    message.source,
+    String(message.priority),
+    String(maxAttempts),
+    message.data,
+  ];
 }

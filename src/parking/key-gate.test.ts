@@ -4,7 +4,7 @@ import { silentObserver } from "../telemetry/index.ts";
 import type { Delivery } from "../transport/index.ts";
 import type { ParkedKeys } from "../transports/postgres/index.ts";
 import { aMessage } from "../../test/support/messages.ts";
-import { KeyGate } from "./key-gate.ts";
+import { KeyGate } from "./parking-transport.ts";
 
 const stream = streamFor("orders", "k");
 

@@ -1,35 +1,51 @@
 import { SagaboxError } from "../errors/index.ts";
 import {
-  erased,
-  isErased,
-  isEncrypted,
+  type AnyContract,
   encryptedHeader,
   encryptedReplyHeader,
-  type AnyContract,
+  erased,
   type Headers,
   type HiddenField,
+  isEncrypted,
+  isErased,
   type Json,
   type Message,
   type PackedMessage,
   type UnpackedPayload,
 } from "../message/index.ts";
 import type { Queryable } from "../storage/index.ts";
-import { checkSubject, type BlindIndex } from "./blind-index.ts";
-import {
-  findErasedPaths,
-  MAX_FIELD_PATHS,
-  findFieldPaths,
-  replaceAt,
-  findEncryptedPaths,
-  valueAt,
-  type FieldPath,
-} from "./field-paths.ts";
+import { type BlindIndex, checkSubject } from "./blind-index.ts";
 import { decryptionFailed } from "./decryption-failed.ts";
 import { formatEncryptedHeader, parseEncryptedHeader } from "./encrypted-header.ts";
 import { parseToken } from "./encrypted-token.ts";
-import { FieldCipher, type Binding } from "./field-cipher.ts";
-import { findSecrets } from "./secrets.ts";
+import { type Binding, FieldCipher } from "./field-cipher.ts";
+import {
+  type FieldPath,
+  findEncryptedPaths,
+  findErasedPaths,
+  findFieldPaths,
+  MAX_FIELD_PATHS,
+  replaceAt,
+  valueAt,
+} from "./field-paths.ts";
 import type { SubjectKeys } from "./subject-keys.ts";
+
+const MAX_SECRETS = 1_000;
+const MIN_NUMBER_LENGTH = 5;
+
+/** The texts in opened values, for taking them out of what is written about their message. */
+function findSecrets(values: readonly unknown[]): readonly string[] {
+  const secrets = new Set<string>();
+  const left = [...values];
+  while (left.length > 0 && secrets.size < MAX_SECRETS) {
+    const value = left.pop();
+    if (typeof value === "string") secrets.add(value);
+    else if (typeof value === "number" && String(value).length >= MIN_NUMBER_LENGTH)
+      secrets.add(String(value));
+    else if (typeof value === "object" && value !== null) left.push(...Object.values(value as object));
+  }
+  return [...secrets].sort((a, b) => b.length - a.length);
+}
 
 type PersonalContract = Pick<AnyContract, "name" | "kind" | "personal">;
 type IdentifiedMessage = Pick<PackedMessage, "id" | "type">;

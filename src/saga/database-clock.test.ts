@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { DatabaseClock } from "./database-clock.ts";
+import { DatabaseClock } from "./engine.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,39 +1,40 @@
 import { isSagaboxError } from "../errors/index.ts";
-import type { Json, UnpackedPayload } from "../message/index.ts";
+import { findAttachments, type Json, type UnpackedPayload } from "../message/index.ts";
 import type { Compose, Outgoing } from "../outbox/index.ts";
 import { classifyFailure } from "../retry/index.ts";
-import { random } from "../runtime/index.ts";
-import type { Queryable } from "../storage/index.ts";
+import { random, systemClock } from "../runtime/index.ts";
+import { type Queryable, toArrayLiteral } from "../storage/index.ts";
 import type { Observer, Spans } from "../telemetry/index.ts";
 import { storableErrorText } from "./begin.ts";
-import { applyFamilyEffect } from "./children.ts";
-import { DatabaseClock } from "./database-clock.ts";
 import { decide } from "./decide.ts";
-import type { SagaDefinition } from "./definition.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
-import { mergeReplayValues, recordPorts } from "./replay-values.ts";
+import type { SagaDefinition } from "./definition.ts";
+import { collectResults } from "./draft.ts";
 import type { SagaInput } from "./input.ts";
-import { addPendingInput } from "./add-pending-input.ts";
-import { sagaCommand } from "./saga-command.ts";
+import { encodePendingInput } from "./pending-input.ts";
 import type { SagaRegistry } from "./registry.ts";
+import { mergeReplayValues, recordPorts } from "./replay-values.ts";
+import { sagaCommand } from "./saga-command.ts";
 import {
-  findActor,
   applyDecision,
-  findReason,
   type Birth,
   type Cause,
+  findActor,
+  findReason,
   type InstanceRow,
   type LoadedInstance,
   openInstance,
+  withoutUndefined,
 } from "./saga-store.ts";
+import { readSeed, startFrom } from "./start.ts";
+import type { SagaStatements } from "./statements.ts";
 import {
-  keyUnavailable,
   ENCRYPTED_TEXT,
   encryptText,
-  type SubjectCipher,
+  keyUnavailable,
   type SagaVault,
+  type SubjectCipher,
 } from "./subject-cipher.ts";
-import type { SagaStatements } from "./statements.ts";
 import { traceTransition } from "./trace-saga.ts";
 import { buildTransition, type Transition } from "./transition.ts";
 import { writeTransition } from "./write-transition.ts";
@@ -298,4 +299,112 @@ function dropLargeResult(cause: Cause, { state }: LoadedInstance): Cause | undef
   }
   if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return undefined;
   return { ...cause, input: { ...input, outcome } };
+}
+
+/** For so long our own steady clock cannot have drifted from the database's by anything that matters. */
+const MAX_READING_AGE_MS = 10_000;
+
+/** The database's clock as far as this process knows it: as it was last read, reckoned on by our own steady clock. */
+export class DatabaseClock {
+  #lastReading: { readonly nowMs: number; readonly atMs: number } | undefined;
+
+  /** A reading took some time to come here. One that is behind what we reckon took longer than the one before. */
+  update(nowMs: number): void {
+    if (nowMs > (this.nowMs ?? 0)) this.#lastReading = { nowMs, atMs: systemClock.monotonicMs() };
+  }
+
+  /** Undefined when it was not read lately. */
+  get nowMs(): number | undefined {
+    const sinceMs =
+      this.#lastReading === undefined ? Infinity : systemClock.monotonicMs() - this.#lastReading.atMs;
+    return this.#lastReading === undefined || sinceMs > MAX_READING_AGE_MS
+      ? undefined
+      : this.#lastReading.nowMs + sinceMs;
+  }
+}
+
+interface NewPendingInput {
+  readonly sagaId: string;
+  readonly id: string;
+  readonly cause: string;
+  readonly input: SagaInput;
+  readonly seal: SubjectCipher | undefined;
+}
+
+/** Leaves something for an instance, with a claim on whatever is attached to it. False when there is no such instance. */
+async function addPendingInput(
+  sql: SagaStatements,
+  tx: Queryable,
+  { sagaId, id, cause, input, seal }: NewPendingInput,
+): Promise<boolean> {
+  const { rows } = await tx.run(sql.post, [sagaId, id, cause, encodePendingInput(seal, id, input)]);
+  const keys = rows.length === 0 ? [] : findAttachments(JSON.stringify(input));
+  if (keys.length > 0) {
+    await tx.run(sql.holdAttached, [sagaId, toArrayLiteral(keys.map(({ $attachment: { key } }) => key))]);
+  }
+  return rows.length > 0;
+}
+
+/** Carries out what a decision means for the children of an instance, or for its parent. */
+async function applyFamilyEffect(
+  engine: SagaEngine,
+  tx: SagaTransaction,
+  before: LoadedInstance,
+  decision: Decision,
+  effect: SagaEffect,
+): Promise<void> {
+  const { newId } = engine.parts;
+  switch (effect.kind) {
+    case "start child":
+      return startChild(engine, tx, before, decision, effect);
+    case "revoke child":
+      return revokeChild(engine, tx, before, effect);
+    case "tell parent": {
+      const results =
+        effect.end === "completed" ? (withoutUndefined(collectResults(decision.state)) as Json) : null;
+      const input = { kind: "child", childId: before.id, end: effect.end, results } as const;
+      await engine.addPendingInput(tx, effect.parentId, newId(), `child:${before.id}`, input, before.seal);
+      return;
+    }
+    default:
+      return undefined;
+  }
+}
+
+async function startChild(
+  engine: SagaEngine,
+  tx: SagaTransaction,
+  before: LoadedInstance,
+  { state }: Decision,
+  { place, id, definition, input }: Extract<SagaEffect, { kind: "start child" }>,
+): Promise<void> {
+  const { correlationId, traceparent } = before;
+  const parent = { id: before.id, place };
+  let error = "an instance of the child saga with this key exists already";
+  const seed = await readSeed(definition, input).catch((thrown: unknown) => ({
+    error: storableErrorText(thrown),
+  }));
+  if ("error" in seed) error = seed.error;
+  else {
+    const origin = { id, parent, correlationId, traceparent };
+    if ((await startFrom(engine, tx, definition, seed, origin)).started) return;
+  }
+  const { epoch = 1, attempt = 1 } = state.records[place] ?? {};
+  const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
+  const failed = { kind: "worked", place, undo: false, epoch, attempt, outcome } as const;
+  await engine.addPendingInput(tx, before.id, engine.parts.newId(), `child:${id}`, failed, before.seal);
+}
+
+// A child that is not there, because its start failed or because it was deleted, would never answer.
+async function revokeChild(
+  engine: SagaEngine,
+  tx: SagaTransaction,
+  before: LoadedInstance,
+  { place, epoch, attempt, id }: Extract<SagaEffect, { kind: "revoke child" }>,
+): Promise<void> {
+  const { newId } = engine.parts;
+  if (await engine.addPendingInput(tx, id, newId(), `parent:${before.id}`, { kind: "revoke" })) return;
+  const outcome = { kind: "refused", error: `the child saga ${id} does not exist` } as const;
+  const failed = { kind: "worked", place, undo: true, epoch, attempt, outcome } as const;
+  await engine.addPendingInput(tx, before.id, newId(), `child:${id}`, failed, before.seal);
 }

@@ -1,21 +1,20 @@
+import { SagaboxError } from "../errors/index.ts";
 import { SUBJECT_ERASED } from "../message/index.ts";
-import { Loop, systemClock, withDeadline, type Service } from "../runtime/index.ts";
-import { toArrayLiteral, type Database, type Statement } from "../storage/index.ts";
+import { Loop, type Service, systemClock, withDeadline } from "../runtime/index.ts";
+import { type Database, type Statement, toArrayLiteral } from "../storage/index.ts";
+import { storableErrorText } from "./begin.ts";
+import {
+  ClaimAheadBuffer,
+  type ClaimedInstance,
+  MAX_CLAIM_AHEAD_MS,
+  maxClaimedAhead,
+} from "./claim-ahead-buffer.ts";
 import type { SagaEngine } from "./engine.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
 import { InstanceTask } from "./instance-task.ts";
-import { storableErrorText } from "./begin.ts";
-import { orphanWatch } from "./orphan-watch.ts";
-import { Semaphore } from "./semaphore.ts";
 import type { Claim, InstanceRow, LoadedInstance } from "./saga-store.ts";
-import { stopTasks } from "./stop-tasks.ts";
+import { Semaphore } from "./semaphore.ts";
 import { TransitionWriter } from "./transition-writer.ts";
-import {
-  MAX_CLAIM_AHEAD_MS,
-  maxClaimedAhead,
-  ClaimAheadBuffer,
-  type ClaimedInstance,
-} from "./claim-ahead-buffer.ts";
 
 export interface SagaRunnerParts {
   readonly engine: SagaEngine;
@@ -308,4 +307,42 @@ export class SagaRunner implements Service {
     }
     return leaseMs / 3;
   }
+}
+
+/** Ends all of them, each within the time. Answers what is to be told of those that had to be cut off. */
+async function stopTasks(
+  tasks: Iterable<InstanceTask>,
+  deadlineMs: number,
+): Promise<SagaboxError | undefined> {
+  let cutOff = 0;
+  const stop = (task: InstanceTask): Promise<void> =>
+    withDeadline(task.stop(), deadlineMs, () => {
+      cutOff += 1;
+      task.lose();
+    });
+  await Promise.all(Array.from(tasks, stop));
+  if (cutOff === 0) return undefined;
+  return new SagaboxError("SHUTDOWN_TIMEOUT", `Local steps of ${cutOff} saga(s) had not ended in time.`);
+}
+
+const EVERY_MS = 30_000;
+
+interface OrphanRow {
+  readonly type: string;
+  readonly definition_version: number;
+  readonly count: number;
+}
+
+/** Looks now and then for instances that wait for a version nobody here has, and says so. */
+function orphanWatch(engine: SagaEngine, database: Database, onError: (error: unknown) => void): Loop {
+  const step = async (): Promise<number> => {
+    const { rows } = await database.run<OrphanRow>(engine.sql.orphans, [
+      toArrayLiteral(engine.listMovableSagas()),
+    ]);
+    for (const { type, definition_version: version, count } of rows) {
+      engine.parts.observer.emit("saga.unknown_version", { type, version, count });
+    }
+    return EVERY_MS;
+  };
+  return new Loop({ step, onError });
 }

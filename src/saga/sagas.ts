@@ -1,19 +1,25 @@
-import { SagaboxError } from "../errors/index.ts";
-import type { HandlerRegistry } from "../inbox/index.ts";
+import { retryAfter, SagaboxError } from "../errors/index.ts";
+import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.ts";
+import { type AnyEvent, type Json, type ReplyBody, replyContract, replyTopicFor } from "../message/index.ts";
 import type { Service } from "../runtime/index.ts";
-import { quoteSchema, type Database, type Sql } from "../storage/index.ts";
-import type { SagaDefinition } from "./definition.ts";
+import { type Database, quoteSchema, type Sql } from "../storage/index.ts";
 import { definitionStatements } from "./definition-statements.ts";
+import type { SagaDefinition } from "./definition.ts";
+import { toStorableText } from "./draft.ts";
 import { SagaEngine, type SagaEngineParts, type SagaTransaction } from "./engine.ts";
-import { checkEventConsumers } from "./event-consumer.ts";
+import type { SagaInput, WorkOutcome } from "./input.ts";
 import type { OpenTransaction } from "./instance-handle.ts";
-import { listen } from "./listen.ts";
 import type { SagaSettings } from "./options.ts";
-import { SagaRegistry } from "./registry.ts";
+import { encodePendingInput, withoutFields } from "./pending-input.ts";
+import { type AwaitedEvent, SagaRegistry } from "./registry.ts";
 import { SagaRunner } from "./runner.ts";
-import { startIn, type Started } from "./start.ts";
+import { sagaReplies } from "./saga-command.ts";
+import type { InstanceRow, LoadedInstance } from "./saga-store.ts";
+import { type Started, startIn } from "./start.ts";
 import { sagaStatements } from "./statements.ts";
 import { registerDefinitions } from "./stored-definitions.ts";
+import { readSubject } from "./subject-cipher.ts";
+import { conflict } from "./write-transition.ts";
 
 export interface SagasParts extends Pick<
   SagaEngineParts,
@@ -149,5 +155,188 @@ function tooLate(name: string): SagaboxError {
     "SAGA_INVALID",
     `Saga "${name}" was registered after bus.run(), when its replies and events could not be heard any more. ` +
       "Register it before.",
+  );
+}
+
+interface ListenParts {
+  readonly engine: SagaEngine;
+  /** The transaction of a handler, able to take messages that are composed already. */
+  readonly transactionOf: (tx: Sql) => SagaTransaction;
+  /** Something of this instance may be due now. */
+  readonly hint: (sagaId: string) => void;
+}
+
+/** Lets sagas hear replies to their commands, and the events they wait for. Call it when all are registered. */
+function listen(registry: HandlerRegistry, parts: ListenParts): void {
+  const { engine } = parts;
+  const { service, registry: sagas } = engine.parts;
+  if (sagas.all().length === 0) return;
+  const replies = replyContract(replyTopicFor(sagaReplies(service)));
+  const consumer = replyConsumer(service);
+  // A reply may be there before its first reader is; of events, all that happened before anybody waited would be too many.
+  registry.on(replies, { consumer, from: "beginning" }, async (message, context) =>
+    handleReply(parts, message, context),
+  );
+  for (const { event, sagas: interested } of sagas.listAwaitedEvents()) {
+    for (const [type, versions] of interested) {
+      // A consumer for each event and saga: whoever runs only versions that wait for others must not be handed this
+      // one, and a saga that fails to find its key in an event keeps it from no other.
+      registry.on(event, { consumer: eventConsumer(service, event.name, type) }, async (message, context) => {
+        const keys = new Map<string, Set<number>>();
+        for (const { version, keyOf } of versions) {
+          const key = keyOf(message.data);
+          keys.set(key, (keys.get(key) ?? new Set()).add(version));
+        }
+        // In one order for all: two events that name the same instances the other way round must not wait for each other.
+        const inOrder = [...keys].sort(([one], [other]) => (one < other ? -1 : 1));
+        for (const [nr, [key, those]] of inOrder.entries()) {
+          // What is left for one instance must not stand in the way of what is left for another.
+          const letterId = nr === 0 ? message.id : `${message.id}+${nr}`;
+          await handleEvent(parts, message, context, { event, type, key, those, letterId });
+        }
+      });
+    }
+  }
+}
+
+async function handleReply(
+  parts: ListenParts,
+  { id, sagaId, data }: Omit<Received, "data"> & { readonly data: ReplyBody },
+  { tx }: HandlerContext,
+): Promise<void> {
+  if (sagaId === null) return; // not for a saga, or its sender did not pass the id on
+  const { engine } = parts;
+  const transaction = parts.transactionOf(tx);
+  const before = await engine.load(transaction, sagaId);
+  if (before === undefined) return; // forgotten long ago
+  const body = await decryptReply(engine, data, transaction);
+  const input: SagaInput = { kind: "reply", requestId: body.requestId, outcome: toWorkOutcome(body) };
+  await applyInput(parts, transaction, before, { id, cause: `message:${id}`, input });
+}
+
+// What is hidden stays so in the state: the steps that come see that there is nothing to be had.
+async function decryptReply(
+  { parts: { openReply } }: SagaEngine,
+  body: ReplyBody,
+  tx: SagaTransaction,
+): Promise<ReplyBody> {
+  if (body.outcome !== "done" || body.sealed === undefined || body.reply === undefined) return body;
+  return openReply === undefined
+    ? body
+    : { ...body, reply: (await openReply(body.sealed, body.reply, tx)).data };
+}
+
+interface EventRoute {
+  readonly event: AnyEvent;
+  readonly type: string;
+  readonly key: string;
+  readonly those: ReadonlySet<number>;
+  /** By which it is known where it is left for an instance. */
+  readonly letterId: string;
+}
+
+async function handleEvent(
+  parts: ListenParts,
+  { id, type, data }: Received,
+  { tx }: HandlerContext,
+  { event, type: saga, key, those, letterId }: EventRoute,
+): Promise<void> {
+  const { engine } = parts;
+  const transaction = parts.transactionOf(tx);
+  await transaction.run(engine.sql.meet, [saga, key]);
+  const { rows } = await transaction.run<InstanceRow>(engine.sql.loadByKey, [saga, key]);
+  const input = { kind: "event", id, type, data: data as Json } as const;
+  const cause = `message:${id}`;
+  if (rows[0] !== undefined) {
+    const before = await engine.open(rows[0], transaction);
+    if (before === undefined) return; // erased
+    const known = engine.parts.registry.get(saga, before.definitionVersion) !== undefined;
+    if (known && !those.has(before.definitionVersion)) return; // its version knows this event by another key
+    return applyInput(parts, transaction, before, { id: letterId, cause, input });
+  }
+  const text = await encodeEarlyEvent(engine, event, letterId, input, transaction);
+  await transaction.run(engine.sql.keep, [letterId, saga, key, cause, text, engine.parts.earlyMs]);
+}
+
+// There is no instance yet whose key could seal it, but the event says itself whose data it carries, unless they were
+// erased: then it may not know any more, and there is nothing left to seal.
+async function encodeEarlyEvent(
+  { parts: { vault } }: SagaEngine,
+  { name, personal }: AnyEvent,
+  letterId: string,
+  input: Extract<SagaInput, { kind: "event" }>,
+  tx: SagaTransaction,
+): Promise<string> {
+  if (personal === null || vault === undefined) return encodePendingInput(undefined, letterId, input);
+  const frame = { ...input, data: withoutFields(input.data, personal.fields) };
+  if (JSON.stringify(frame.data) === JSON.stringify(input.data))
+    return encodePendingInput(undefined, letterId, input);
+  const seal = await vault.forPerson(readSubject(name, personal, input.data), tx);
+  return encodePendingInput(seal, letterId, input, frame);
+}
+
+/** Here if its version is known here, else left for somebody who knows it. */
+async function applyInput(
+  { engine, hint }: ListenParts,
+  tx: SagaTransaction,
+  before: LoadedInstance,
+  { id, cause, input }: { readonly id: string; readonly cause: string; readonly input: SagaInput },
+): Promise<void> {
+  const definition = engine.parts.registry.get(before.type, before.definitionVersion);
+  if (definition === undefined) {
+    await engine.addPendingInput(tx, before.id, id, cause, input, before.seal);
+    const { type, definitionVersion: version } = before;
+    const { observer } = engine.parts;
+    tx.onCommit(() => observer.emit("saga.unknown_version", { type, version, count: 1 }));
+    return;
+  }
+  try {
+    await engine.apply(tx, definition, before, { cause, input });
+  } catch (error) {
+    if ((error as { code?: unknown }).code === conflict("").code) throw retryAfter(20, "the saga was busy");
+    throw error;
+  }
+  tx.onCommit(() => hint(before.id));
+}
+
+/** What a reply says about the step. Only a refusal is certain: whoever gave up may have done something first. */
+function toWorkOutcome(reply: ReplyBody): WorkOutcome {
+  if (reply.outcome === "done") return { kind: "done", result: reply.reply ?? null };
+  const { reason } = reply;
+  const error = toStorableText(reply.error);
+  return reason === "refused" || reason === "ignored"
+    ? { kind: "refused", error }
+    : { kind: "failed", error: `${reason}: ${error}` };
+}
+
+/** As many characters as the name of a consumer group may have in the database. */
+const MAX_NAME_LENGTH = 255;
+
+/** Who hears the replies to the commands of a service's sagas. Named after it: others wait for replies of their own. */
+function replyConsumer(service: string): string {
+  const topic = replyTopicFor(sagaReplies(service));
+  return topic.slice(topic.indexOf(".") + 1);
+}
+
+/** Who hears an event for a saga of a service. */
+function eventConsumer(service: string, event: string, saga: string): string {
+  return `${replyConsumer(service)}.${event}.${saga}`;
+}
+
+/** Refuses, while somebody still looks, names that the database would refuse when the bus runs. */
+function checkEventConsumers(service: string, awaited: readonly AwaitedEvent[]): void {
+  for (const { event, sagas } of awaited) {
+    for (const saga of sagas.keys()) {
+      const consumer = eventConsumer(service, event.name, saga);
+      if (consumer.length > MAX_NAME_LENGTH) throw tooLong(consumer, event.name, saga);
+    }
+  }
+}
+
+function tooLong(consumer: string, event: string, saga: string): SagaboxError {
+  return new SagaboxError(
+    "SAGA_INVALID",
+    `Saga "${saga}" waits for "${event}", and would hear it as the consumer "${consumer}", whose name has ` +
+      `${consumer.length} characters; ${MAX_NAME_LENGTH} are allowed. Shorten the name of the service, the event or the saga.`,
   );
 }

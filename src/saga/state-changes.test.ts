@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { changesText } from "./state-changes.ts";
+import { changesText } from "./transition.ts";
 import { newState, type SagaState } from "./state.ts";
 
 const effort = { epoch: 1, attempt: 1, ids: ["c-1"], startedAtMs: 1, unit: 1 };

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { command, event } from "sagabox";
 import { z } from "zod";
 import { saga } from "./index.ts";
-import { compareStructures, hashStructure, describeStructure } from "./structure.ts";
+import { compareStructures, hashStructure, describeStructure } from "./stored-definitions.ts";
 
 const any = z.object({});
 const Reserve = command("stock.reserve", { schema: any, reply: any });

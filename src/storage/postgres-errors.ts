@@ -1,6 +1,6 @@
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { isRaisedByUserCode } from "../retry/index.ts";
-import { mentionsOwnObject } from "./schema-objects.ts";
+import { migrations } from "./migrations.generated.ts";
 
 export const SQLSTATE = {
   divisionByZero: "22012",
@@ -141,4 +141,20 @@ function permissionRemedy(schema: string, needs: NeededRole | undefined): string
       ? " Sending from the writing process needs --with-optimistic-send there, or set outbox.optimistic to false."
       : "";
   return `It needs the ${needs} role of schema ${schema}: \`sagabox roles sql\` makes it, \`grant sagabox_${needs} to …\` gives it.${more}`;
+}
+
+const CREATE_STATEMENT = /create (?:or replace )?(?:table|view|function|sequence) \{schema\}\.([a-z_]+)/g;
+const PARTITION = /_(?:\d+|default)$/;
+
+let objectNames: ReadonlySet<string> | undefined;
+
+/** Whether the server speaks of a table, view, function or sequence of ours: where a right lacks it tells no schema. */
+function mentionsOwnObject(message: string): boolean {
+  objectNames ??= new Set([
+    "schema_migration",
+    ...migrations.flatMap(({ sql }) => Array.from(sql.matchAll(CREATE_STATEMENT), ([, name = ""]) => name)),
+  ]);
+  for (const [word] of message.matchAll(/\w+/g))
+    if (objectNames.has(word.replace(PARTITION, ""))) return true;
+  return false;
 }

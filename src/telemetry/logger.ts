@@ -1,12 +1,9 @@
 import { currentMessageContext } from "../message/index.ts";
-import { systemClock, type Clock } from "../runtime/index.ts";
-
-import { isAlwaysLogged, logLevelFor, type LogLevel } from "./event-catalogue.ts";
+import { type Clock, systemClock } from "../runtime/index.ts";
+import { isAlwaysLogged, type LogLevel, logLevelFor } from "./event-catalogue.ts";
 import type { TelemetryContext, TelemetryName } from "./events.ts";
-import { jsonLine, prettyLine, type LogRecord } from "./log-line.ts";
 import { dropFailure, type Observer } from "./observer.ts";
-import { withoutPasswords } from "./printable.ts";
-import { RepeatGuard } from "./repeat-guard.ts";
+import { printable, printableJson, withoutPasswords } from "./printable.ts";
 
 export type LogFormat = "auto" | "json" | "pretty";
 
@@ -128,3 +125,102 @@ function cleanText(text: string): string {
 function snakeCase(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
+
+interface LogRecord {
+  readonly timeMs: number;
+  readonly level: Exclude<LogLevel, "silent">;
+  readonly event: string;
+  readonly fields: Readonly<Record<string, string | number | boolean | null>>;
+}
+
+/** For machines: one JSON object, without the line end. */
+function jsonLine({ timeMs, level, event, fields }: LogRecord): string {
+  const rounded = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, round(value)]));
+  return printableJson({ time: new Date(timeMs).toISOString(), level, event, ...rounded });
+}
+
+const COLOURS = { debug: 90, info: 36, warn: 33, error: 31 } as const;
+
+/** For people: time, level, event, then name=value. */
+function prettyLine({ timeMs, level, event, fields }: LogRecord, colour: boolean): string {
+  const paint = (code: number, text: string): string => (colour ? `\u001b[${code}m${text}\u001b[0m` : text);
+  const pairs = Object.entries(fields).map(
+    ([name, value]) => `${paint(90, `${name}=`)}${formatValue(value)}`,
+  );
+  const time = new Date(timeMs).toISOString().slice(11, 23);
+  return [paint(90, time), paint(COLOURS[level], level.padEnd(5)), printable(event), ...pairs].join(" ");
+}
+
+// Nobody reads the nanoseconds of a duration.
+function round<T>(value: T): T | number {
+  return typeof value === "number" ? Math.round(value * 1_000) / 1_000 : value;
+}
+
+function formatValue(value: string | number | boolean | null): string {
+  if (typeof value !== "string") return String(round(value));
+  return /^[\w.:/@+-]+$/.test(value) ? value : `"${printable(value.replaceAll('"', "'"))}"`;
+}
+
+interface RepeatGuardOptions {
+  readonly clock: Clock;
+  /** How many equal lines pass in one window. */
+  readonly burst: number;
+  readonly windowMs: number;
+  /** How many kinds of line are told apart; all others share one allowance. */
+  readonly kinds: number;
+}
+
+interface Kind {
+  startedMs: number;
+  passed: number;
+  suppressed: number;
+}
+
+/** Lets a few equal lines pass in each window and counts the rest, so that a broken database cannot fill a disk. */
+class RepeatGuard {
+  readonly #options: RepeatGuardOptions;
+  readonly #kinds = new Map<string, Kind>();
+
+  constructor(options: RepeatGuardOptions) {
+    this.#options = options;
+  }
+
+  /** How many equal lines were held back since the last that passed; undefined when this one is held back too. */
+  admit(key: string): number | undefined {
+    const { clock, burst, windowMs } = this.#options;
+    const nowMs = clock.monotonicMs();
+    const kind = this.#kind(key, nowMs);
+    if (nowMs - kind.startedMs >= windowMs) {
+      kind.startedMs = nowMs;
+      kind.passed = 0;
+    }
+    if (kind.passed >= burst) {
+      kind.suppressed += 1;
+      return undefined;
+    }
+    const { suppressed } = kind;
+    kind.passed += 1;
+    kind.suppressed = 0;
+    return suppressed;
+  }
+
+  #kind(key: string, nowMs: number): Kind {
+    const known = this.#kinds.get(key);
+    if (known !== undefined) return known;
+    if (this.#kinds.size >= this.#options.kinds) {
+      this.#forgetQuiet(nowMs);
+      if (this.#kinds.size >= this.#options.kinds && key !== OTHER) return this.#kind(OTHER, nowMs);
+    }
+    const kind = { startedMs: nowMs, passed: 0, suppressed: 0 };
+    this.#kinds.set(key, kind);
+    return kind;
+  }
+
+  #forgetQuiet(nowMs: number): void {
+    for (const [key, kind] of this.#kinds) {
+      if (kind.suppressed === 0 && nowMs - kind.startedMs >= this.#options.windowMs) this.#kinds.delete(key);
+    }
+  }
+}
+
+const OTHER = "\u0000other";

@@ -1,17 +1,25 @@
-import { findSagaVault, type Bus, type BusTransaction } from "../app/index.ts";
-import { milliseconds, readEnvironment, rejectUnknownKeys, type Duration } from "../options/index.ts";
-import type { SagaVault } from "../saga/index.ts";
+import { type Bus, type BusTransaction, findSagaVault } from "../app/index.ts";
+import type { Json } from "../message/index.ts";
+import { type Duration, milliseconds, readEnvironment, rejectUnknownKeys } from "../options/index.ts";
 import {
+  decryptText,
+  encryptText,
+  findCipher,
+  keyUnavailable,
+  type SagaState,
+  type SagaVault,
+  type StepRecord,
+} from "../saga/index.ts";
+import {
+  type Param,
+  type Queryable,
   quoteSchema,
   SQLSTATE,
   sqlState,
-  type Param,
-  type Queryable,
   type Statement,
 } from "../storage/index.ts";
-import { formatTime } from "./eventually.ts";
-import { shiftSaga, type ShiftedSaga, type OpenSaga } from "./move-saga.ts";
 import { assertTestEnvironment } from "./assert-test-environment.ts";
+import { formatTime } from "./eventually.ts";
 import { timeStatements } from "./statements.ts";
 
 export interface TimeTravellerOptions {
@@ -110,4 +118,61 @@ async function retryOnDeadlock<T>(work: () => Promise<T>): Promise<T> {
       if (sqlState(error) !== SQLSTATE.deadlockDetected || tries === MAX_TRIES) throw error;
     }
   }
+}
+
+/** An open saga as it was locked. */
+interface OpenSaga {
+  readonly id: string;
+  readonly version: number;
+  readonly state: string;
+}
+
+interface ShiftedSaga {
+  readonly id: string;
+  readonly state: Json;
+}
+
+/**
+ * The state it gets with its next version, by which it is sealed where it is about a person. Undefined when that
+ * person was erased: nobody can read it any more, and it waits for nothing.
+ */
+async function shiftSaga(
+  vault: SagaVault | undefined,
+  { id, version, state }: OpenSaga,
+  byMs: number,
+  tx: Queryable,
+): Promise<ShiftedSaga | undefined> {
+  const seal = await findCipher(vault, state, tx);
+  if (seal === "sealed") throw keyUnavailable(id);
+  if (seal === "erased") return undefined;
+  const known = JSON.parse(decryptText(seal, state, id, ["state", version])) as SagaState;
+  const text = encryptText(seal, JSON.stringify(shiftState(known, byMs)), id, ["state", version + 1]);
+  return { id, state: JSON.parse(text ?? "null") as Json };
+}
+
+type Times = Pick<StepRecord, "nextAtMs" | "dueAtMs" | "startedAtMs" | "endedAtMs">;
+
+/** The state as it would be had everything in it happened so much earlier. */
+function shiftState(state: SagaState, byMs: number): SagaState {
+  const records = Object.entries(state.records).map(([place, record]) => [place, shiftRecord(record, byMs)]);
+  return {
+    ...state,
+    records: Object.fromEntries(records) as SagaState["records"],
+    ...(state.deadlineAtMs === undefined ? {} : { deadlineAtMs: state.deadlineAtMs - byMs }),
+  };
+}
+
+function shiftRecord(record: StepRecord, byMs: number): StepRecord {
+  const { undo } = record;
+  const moved = { ...record, ...shiftTimes(record, byMs) };
+  return undo === undefined ? moved : { ...moved, undo: { ...undo, ...shiftTimes(undo, byMs) } };
+}
+
+function shiftTimes({ nextAtMs, dueAtMs, startedAtMs, endedAtMs }: Times, byMs: number): Times {
+  return {
+    startedAtMs: startedAtMs - byMs,
+    ...(nextAtMs === undefined ? {} : { nextAtMs: nextAtMs - byMs }),
+    ...(dueAtMs === undefined ? {} : { dueAtMs: dueAtMs - byMs }),
+    ...(endedAtMs === undefined ? {} : { endedAtMs: endedAtMs - byMs }),
+  };
 }

@@ -2,7 +2,7 @@ import { deadLetterStatements } from "../../src/dead-letter/statements.ts";
 import { ledgerStatements } from "../../src/claim-check/statements.ts";
 import { inboxStatements, onceStatement } from "../../src/inbox/statements.ts";
 import { probeStatements, readStatements } from "../../src/lanes/statements.ts";
-import { singleParams, outgoingParams, usualParams } from "../../src/outbox/outgoing-params.ts";
+import { singleParams, outgoingParams, usualParams } from "../../src/outbox/writer.ts";
 import { settleStatements } from "../../src/outbox/statements.ts";
 import { historyStatements } from "../../src/outbox/upkeep/statements.ts";
 import { guardedStatements, writeStatements } from "../../src/outbox/write-statements.ts";

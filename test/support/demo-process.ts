@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { chmodSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { onTestFinished } from "vitest";
-import { isPostgresProcess, readPostmasterFile } from "../../src/embedded/postmaster-file.ts";
+import { isPostgresProcess, readPostmasterFile } from "../../src/embedded/server-process.ts";
 import { until } from "./relays.ts";
 import { serverFolder } from "./server-folder.ts";
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { chmodSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { findFreePort } from "../../src/embedded/free-port.ts";
+import { findFreePort } from "../../src/embedded/start-embedded-postgres.ts";
 import { serverFolder } from "./server-folder.ts";
 
 export type PoolMode = "session" | "transaction" | "statement";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { findingKinds, toFindings } from "./findings.ts";
-import { judge, needsTrace, type Suspect, type Trace } from "./judge.ts";
+import { judge, needsTrace, type Suspect, type Trace } from "./window.ts";
 
 const suspect: Suspect = {
   id: "m",

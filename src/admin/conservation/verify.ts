@@ -1,9 +1,8 @@
-import { systemClock } from "../../runtime/index.ts";
+import { sleep, systemClock } from "../../runtime/index.ts";
 import type { Database } from "../../storage/index.ts";
-import { Checker, WINDOW_PAGES, type DayPages, type Horizon } from "./checker.ts";
-import { BusyRetry } from "./busy-retry.ts";
-import { checkedTables, type CheckedPage, type Cursor, type CheckedTable } from "./tables.ts";
-import { Tally, type ConservationReport } from "./tally.ts";
+import { Checker, type DayPages, type Horizon, WINDOW_PAGES } from "./checker.ts";
+import { type CheckedPage, type CheckedTable, checkedTables, type Cursor } from "./tables.ts";
+import { type ConservationReport, Tally } from "./tally.ts";
 import type { CheckedWindow, Window } from "./window.ts";
 
 export interface VerifyConservationOptions {
@@ -90,5 +89,38 @@ class Walk {
     if (this.#options.signal?.aborted !== true) return false;
     this.#tally.markStopped();
     return true;
+  }
+}
+
+const PAUSES_MS = [250, 1_000] as const;
+/** Where everything is busy for good, asking for each of a thousand windows three times helps nobody. */
+const MAX_FAILURES = 10;
+
+/** Asks again, after a pause, for what was too busy to be looked at. */
+class BusyRetry {
+  readonly #signal: AbortSignal | undefined;
+  #failures = 0;
+
+  constructor(signal?: AbortSignal) {
+    this.#signal = signal;
+  }
+
+  get isLeft(): boolean {
+    return this.#failures < MAX_FAILURES && this.#signal?.aborted !== true;
+  }
+
+  /** Undefined when it was too busy every time. `last` is tried at the end, where it costs less than the whole. */
+  async run<T>(
+    look: () => Promise<T | undefined>,
+    last?: () => Promise<T | undefined>,
+  ): Promise<T | undefined> {
+    let seen = await look();
+    for (const pauseMs of PAUSES_MS) {
+      if (seen !== undefined || !this.isLeft || !(await sleep(pauseMs, this.#signal))) return seen;
+      seen = await look();
+    }
+    seen ??= await last?.();
+    if (seen === undefined) this.#failures += 1;
+    return seen;
   }
 }

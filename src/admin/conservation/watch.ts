@@ -1,10 +1,10 @@
-import { Loop, systemClock, type Service } from "../../runtime/index.ts";
-import { explainPostgresError, quoteSchema, type Database } from "../../storage/index.ts";
+import { Loop, type Service, systemClock } from "../../runtime/index.ts";
+import { type Database, explainPostgresError, quoteSchema } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
-import { Checker, type Retentions } from "./checker.ts";
-import { toFindings, type Breach, type ConservationFinding } from "./findings.ts";
-import { checkPass, type PassResult, type PassState } from "./pass.ts";
-import type { ConservationVerdict } from "./tally.ts";
+import { Checker, type DayPages, type Horizon, type Retentions, WINDOW_PAGES } from "./checker.ts";
+import { type Breach, type ConservationFinding, toFindings } from "./findings.ts";
+import { type CheckedTable, checkedTables, type Cursor } from "./tables.ts";
+import { type ConservationVerdict, decideVerdict } from "./tally.ts";
 
 export interface ConservationWatchOptions {
   readonly database: Database;
@@ -125,4 +125,218 @@ function collectBreaches({ wrong }: PassState): readonly Breach[] {
 
 function parseState(text: string | undefined): PassState {
   return JSON.parse(text ?? "{}") as PassState;
+}
+
+interface WindowPosition {
+  readonly day: string;
+  readonly page: number;
+  readonly after: string | null;
+  readonly afterDay: string | null;
+}
+
+/** What one look leaves behind for the next, in whichever process that is. */
+interface PassState {
+  /** Where the newest messages begin that were not looked at yet. */
+  readonly front?: WindowPosition;
+  /** Where the round over the past stands. */
+  readonly back?: WindowPosition;
+  readonly places?: Readonly<Partial<Record<CheckedTable, Cursor>>>;
+  /** Windows that were too busy to be looked at. Their turn comes again every time, until they were seen. */
+  readonly missed?: readonly WindowPosition[];
+  /** What is wrong, by the place where it was seen; these are looked at again every time. */
+  readonly wrong?: Readonly<Record<string, readonly Breach[]>>;
+}
+
+interface PassResult {
+  readonly state: PassState;
+  readonly messages: number;
+  /** What was too busy to be looked at this time. */
+  readonly skipped: number;
+  readonly verdict: ConservationVerdict;
+}
+
+/** Windows of new messages, and of the past, that one look takes at most. */
+const MAX_FRONT_WINDOWS = 20;
+const MAX_BACK_WINDOWS = 10;
+/** How many places with damage are looked at again, and remembered. */
+const MAX_WRONG = 50;
+/** How many windows are remembered that could not be looked at. The round over the past comes to the others. */
+const MAX_MISSED = 50;
+/** How many of them one look tries: each may take as long as a statement may. */
+const MAX_MISSED_RETRIES = 5;
+
+/** One look: the newest messages, some of the past, a page of each table, and whatever was wrong before. */
+async function checkPass(
+  checker: Checker,
+  horizon: Horizon,
+  state: PassState,
+  signal?: AbortSignal,
+): Promise<PassResult> {
+  const pass = new Pass(checker, horizon, state, signal);
+  return pass.run();
+}
+
+class Pass {
+  readonly #checker: Checker;
+  readonly #horizon: Horizon;
+  readonly #before: PassState;
+  readonly #signal: AbortSignal | undefined;
+  readonly #wrong = new Map<string, readonly Breach[]>();
+  readonly #missed: WindowPosition[] = [];
+  readonly #seen = new Set<string>();
+  #messages = 0;
+  #skipped = 0;
+
+  constructor(checker: Checker, horizon: Horizon, before: PassState, signal: AbortSignal | undefined) {
+    this.#checker = checker;
+    this.#horizon = horizon;
+    this.#before = before;
+    this.#signal = signal;
+  }
+
+  async run(): Promise<PassResult> {
+    const days = await this.#checker.listDays(this.#horizon.messages);
+    const front = await this.#checkWindows(days, this.#findFront(days), MAX_FRONT_WINDOWS);
+    const back = await this.#checkWindows(days, this.#before.back, MAX_BACK_WINDOWS);
+    const places: Partial<Record<CheckedTable, Cursor>> = {};
+    for (const name of checkedTables)
+      places[name] = await this.#checkTablePage(name, this.#before.places?.[name] ?? null);
+    this.#record("standing", await this.#checker.checkStanding());
+    await this.#recheckWrong(days);
+    await this.#recheckMissed(days);
+    const wrong = Object.fromEntries([...this.#wrong].slice(0, MAX_WRONG));
+    const missed = this.#missed.slice(0, MAX_MISSED);
+    const everything = this.#skipped === 0 && missed.length === 0 && !this.#isStopped;
+    return {
+      state: { ...(front ? { front } : {}), ...(back ? { back } : {}), places, missed, wrong },
+      messages: this.#messages,
+      skipped: this.#skipped,
+      verdict: decideVerdict({ broken: this.#wrong.size > 0, everything }),
+    };
+  }
+
+  get #isStopped(): boolean {
+    return this.#signal?.aborted === true;
+  }
+
+  // A window that was not full yet is looked at again: messages came, and those it had have moved on.
+  #findFront(days: readonly DayPages[]): WindowPosition | undefined {
+    const newest = days.at(-1);
+    if (newest === undefined) return undefined;
+    const before = this.#before.front;
+    if (before !== undefined && days.some(({ day }) => day === before.day)) return before;
+    return { day: newest.day, page: findLastWindow(newest), after: null, afterDay: null };
+  }
+
+  async #checkWindows(
+    days: readonly DayPages[],
+    from: WindowPosition | undefined,
+    most: number,
+  ): Promise<WindowPosition | undefined> {
+    let spot = from !== undefined && days.some(({ day }) => day === from.day) ? from : findFirstWindow(days);
+    for (let n = 0; n < most && spot !== undefined && !this.#isStopped; n++) {
+      const high = await this.#checkWindow(spot);
+      const next = findNextWindow(days, spot, high);
+      if (next === undefined) return most === MAX_FRONT_WINDOWS ? spot : undefined;
+      spot = next;
+    }
+    return spot;
+  }
+
+  async #checkWindow({ day, page, after, afterDay }: WindowPosition): Promise<string | null> {
+    const name = windowName({ day, page });
+    if (this.#seen.has(name)) return after;
+    const checked = await this.#checker.checkWindow({
+      day,
+      fromPage: page,
+      toPage: page + WINDOW_PAGES,
+      after,
+      afterDay,
+    });
+    this.#messages += checked?.messages ?? 0;
+    this.#record(name, checked);
+    if (checked === undefined) this.#missed.push({ day, page, after, afterDay });
+    return checked?.high ?? null;
+  }
+
+  async #checkTablePage(name: CheckedTable, after: Cursor): Promise<Cursor> {
+    const checked = await this.#checker.checkTablePage(name, after, this.#horizon.rows);
+    this.#record(`${name} ${JSON.stringify(after)}`, checked);
+    return checked === undefined ? after : checked.next;
+  }
+
+  async #recheckWrong(days: readonly DayPages[]): Promise<void> {
+    for (const [name, breaches] of Object.entries(this.#before.wrong ?? {})) {
+      if (this.#seen.has(name)) continue;
+      if (this.#isStopped) {
+        this.#wrong.set(name, breaches);
+        continue;
+      }
+      const [kind = "", ...rest] = name.split(" ");
+      if (kind === "message") {
+        const [day = "", page = "0"] = rest;
+        // A day that can no longer be judged is no longer wrong.
+        if (!days.some((known) => known.day === day)) continue;
+        const after = findLowestSeq(breaches);
+        await this.#checkWindow({ day, page: Number(page), after, afterDay: null });
+      } else if (checkedTables.includes(kind as CheckedTable)) {
+        await this.#checkTablePage(kind as CheckedTable, JSON.parse(rest.join(" ")) as Cursor);
+      }
+    }
+  }
+
+  async #recheckMissed(days: readonly DayPages[]): Promise<void> {
+    const missed = (this.#before.missed ?? []).filter(
+      (spot) => !this.#seen.has(windowName(spot)) && days.some(({ day }) => day === spot.day),
+    );
+    for (const [turn, spot] of missed.entries()) {
+      // Those that have to wait come first the next time.
+      if (turn >= MAX_MISSED_RETRIES || this.#isStopped) this.#missed.unshift(spot);
+      else await this.#checkWindow(spot);
+    }
+  }
+
+  #record(name: string, checked: { readonly breaches: readonly Breach[] } | undefined): void {
+    this.#seen.add(name);
+    if (checked === undefined) {
+      this.#skipped += 1;
+      const before = this.#before.wrong?.[name];
+      if (before !== undefined) this.#wrong.set(name, before);
+    } else if (checked.breaches.length > 0) this.#wrong.set(name, checked.breaches.slice(0, 100));
+  }
+}
+
+function windowName({ day, page }: Pick<WindowPosition, "day" | "page">): string {
+  return `message ${day} ${page}`;
+}
+
+// What a window lacked in front of its first message is only seen from there.
+function findLowestSeq(breaches: readonly Breach[]): string | null {
+  const seqs = breaches.flatMap(({ kind, id }) =>
+    kind === "message_unarchived" ? [BigInt(id.split("/")[1] ?? "1")] : [],
+  );
+  const least = seqs.reduce<bigint | null>((low, seq) => (low === null || seq < low ? seq : low), null);
+  return least === null ? null : String(least - 1n);
+}
+
+function findLastWindow({ pages }: DayPages): number {
+  return Math.floor(Math.max(0, pages - 1) / WINDOW_PAGES) * WINDOW_PAGES;
+}
+
+function findFirstWindow([first]: readonly DayPages[]): WindowPosition | undefined {
+  return first === undefined ? undefined : { day: first.day, page: 0, after: null, afterDay: null };
+}
+
+/** Pure. The window behind this one: on the same day, or the first of the next day that has any. */
+function findNextWindow(
+  days: readonly DayPages[],
+  { day, page }: WindowPosition,
+  after: string | null,
+): WindowPosition | undefined {
+  const at = days.findIndex((known) => known.day === day);
+  const own = days[at];
+  if (own !== undefined && page + WINDOW_PAGES < own.pages)
+    return { day, page: page + WINDOW_PAGES, after, afterDay: day };
+  const next = days[at + 1];
+  return next === undefined ? undefined : { day: next.day, page: 0, after, afterDay: day };
 }

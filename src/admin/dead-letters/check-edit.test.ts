@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { findPersonalProblem } from "./check-edit.ts";
+import { findPersonalProblem } from "./edit-dead-letter.ts";
 
 const sealed = { $sealed: "1.key.nonce.bytes" };
 const before = { id: "c1", email: sealed, guests: [{ name: sealed, seat: 1 }], gone: { $erased: true } };

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { streamFor } from "../../message/index.ts";
-import { ReplayQueue, type ReadCandidates } from "./replay-queue.ts";
+import { ReplayQueue, type ReadCandidates } from "./group-replay.ts";
 import type { Candidate } from "./replay-dead-letters.ts";
 
 const aLetter = (n: number, key: string | null, waits = false): Candidate => ({

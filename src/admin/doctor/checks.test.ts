@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Diagnosis } from "./diagnosis.ts";
-import { judgeProduction, type ProductionFacts } from "./production-checks.ts";
+import { judgeProduction, type ProductionFacts } from "./examine.ts";
 import { judgeDrift, judgePartitions, judgeTables, type SchemaPart } from "./schema-checks.ts";
 import {
   judgeClock,

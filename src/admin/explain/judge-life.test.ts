@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { judgeLife } from "./judge-life.ts";
+import { judgeLife } from "./explain-message.ts";
 import type { DeadLetterRow, MessageLife, MovingRow } from "./message-life.ts";
 
 const row: MovingRow = {

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { seededRandom } from "../../../test/support/seeded-random.ts";
 import { roleNames, roles, rightsForRole } from "./roles.ts";
-import { quoteRoles } from "./role-names.ts";
-import { rolesSql } from "./roles-sql.ts";
+import { quoteRoles, rolesSql } from "./roles-sql.ts";
 
 test.each(["", "Sagabox_", "pg_box_", '"', "a'b", "a b", "a;drop", "1a", "ä", "a".repeat(56), "a\n", "a\0"])(
   "SEC-13: prefix %j is refused",

@@ -1,8 +1,8 @@
+import { SagaboxError } from "../../errors/index.ts";
 import { quoteSchema } from "../../storage/index.ts";
-import { rightsByObject, type Extra } from "./grant.ts";
+import { type Extra, rightsByObject } from "./grant.ts";
 import { schemaObjects } from "./objects.ts";
-import { quoteRoles } from "./role-names.ts";
-import { roleNames, roles } from "./roles.ts";
+import { type RoleName, roleNames, roles } from "./roles.ts";
 import { grantLine, rolesScript } from "./statements.ts";
 
 export interface RolesOptions {
@@ -33,4 +33,23 @@ export function rolesSql({ schema, prefix = "sagabox_", extras = [] }: RolesOpti
     memberships,
     grants,
   });
+}
+
+const VALID = /^[a-z_][a-z0-9_]*$/;
+const MAX_NAME_LENGTH = 63;
+
+/** The names in the database, quoted. Roles belong to the whole server, so each installation may have its own prefix. */
+export function quoteRoles(prefix: string): Readonly<Record<RoleName, string>> {
+  const longest = MAX_NAME_LENGTH - Math.max(...roleNames.map((name) => name.length));
+  if (!VALID.test(prefix) || prefix.length > longest || prefix.startsWith("pg_")) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      `Role prefix ${JSON.stringify(String(prefix).slice(0, 80))} is not usable. Use lower-case letters, digits and ` +
+        `underscores, at most ${longest}, not starting with a digit or pg_.`,
+    );
+  }
+  return Object.fromEntries(roleNames.map((name) => [name, `"${prefix}${name}"`])) as Record<
+    RoleName,
+    string
+  >;
 }

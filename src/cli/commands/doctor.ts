@@ -1,11 +1,64 @@
-import { examine, type Diagnosis, type Examination } from "../../admin/index.ts";
-import type { EnvironmentOptions } from "../../options/index.ts";
-import { textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { checkHealth, healthUrl } from "../doctor/check-health.ts";
-import { findOpenSecrets } from "../doctor/open-secrets.ts";
+import { realpathSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { type Diagnosis, type Examination, examine } from "../../admin/index.ts";
+import { type Environment, type EnvironmentOptions, secretFiles } from "../../options/index.ts";
+import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { jsonText, safeLines } from "../print.ts";
 import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
+
+interface SecretFiles {
+  /** How many files with secrets the environment names. */
+  readonly files: number;
+  /** The variables among those whose file every user of the machine can read or change. */
+  readonly open: readonly string[];
+}
+
+const OTHERS_EXECUTE = 0o001;
+const OTHERS_READ_OR_WRITE = 0o006;
+
+/** Windows keeps its rights elsewhere: there every file passes. */
+export function findOpenSecrets(env: Environment, platform: NodeJS.Platform = process.platform): SecretFiles {
+  const named = secretFiles(env);
+  const open = platform === "win32" ? [] : named.filter(({ path }) => isOpen(path));
+  return { files: named.length, open: open.map(({ name }) => name) };
+}
+
+// What is not there, or where we may not look, is closed; whoever needs it complains of it by itself.
+function isOpen(path: string): boolean {
+  try {
+    const file = realpathSync(path);
+    return (statSync(file).mode & OTHERS_READ_OR_WRITE) !== 0 && isReachableByOthers(dirname(file));
+  } catch {
+    return false;
+  }
+}
+
+/** A file in a folder that others cannot enter is theirs as little as the folder. */
+function isReachableByOthers(folder: string): boolean {
+  if ((statSync(folder).mode & OTHERS_EXECUTE) === 0) return false;
+  const above = dirname(folder);
+  return above === folder || isReachableByOthers(above);
+}
+
+const TIMEOUT_MS = 2_000;
+
+/** Where a worker that listens on this address answers from this machine: at every address means at ours, too. */
+export function healthUrl(host: string, port: number): string {
+  const own = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  return `http://${own.includes(":") ? `[${own}]` : own}:${port}/health/ready`;
+}
+
+/** Whether the worker beside us says that it is ready. */
+async function checkHealth(url: string): Promise<{ readonly url: string; readonly status: number | null }> {
+  try {
+    const answer = await fetch(url, { signal: AbortSignal.timeout(TIMEOUT_MS) });
+    await answer.body?.cancel();
+    return { url, status: answer.status };
+  } catch {
+    return { url, status: null };
+  }
+}
 
 export const doctor: Command = {
   name: "doctor",

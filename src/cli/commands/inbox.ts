@@ -1,11 +1,94 @@
-import { runAction, type Action } from "../actions.ts";
-import { actorOption, reasonOption } from "../actor.ts";
-import type { Command } from "../command.ts";
-import { dryRunOption, yesOption } from "../confirm.ts";
-import { cleanup } from "../inbox/cleanup.ts";
-import { list, show, stats } from "../inbox/list.ts";
-import { retire } from "../inbox/retire.ts";
-import { keepOption } from "../keep.ts";
+import {
+  cleanInbox,
+  type HandledFilter,
+  type HandledMessage,
+  handledStats,
+  listConsumerNames,
+  listHandled,
+  listHandlersFor,
+  planInboxCleaning,
+  planRetirement,
+  retireConsumer,
+  type RetirePlan,
+} from "../../admin/index.ts";
+import { type Action, runAction } from "../actions.ts";
+import { actorOption, readActor, readDecision, reasonOption } from "../actor.ts";
+import { type Command, type CommandInput, type Io, textValue } from "../command.ts";
+import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
+import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
+import { runInterruptible } from "../interrupt.ts";
+import { keepOption, readKeep } from "../keep.ts";
+import { jsonText, safeLines, table } from "../print.ts";
+import { startProgress } from "../progress.ts";
+import { dropUndefined, numberValue } from "../saga/input.ts";
+import { withSchema } from "../settings.ts";
+
+const KEPT_NOTE = "What it has handled stays known, and its dead letters stay.";
+
+/** `inbox retire <consumer>`: says what goes with it, and does it once that is confirmed. */
+async function retire(input: CommandInput, io: Io): Promise<number> {
+  const [, consumer = ""] = input.positionals;
+  const asJson = input.values["json"] === true;
+  if (isDryRun(input)) {
+    const plan = await withSchema(input, io, "viewer", (database, schema) =>
+      planRetirement(database, schema, consumer),
+    );
+    const text = `${planText(plan, "would go")} ${KEPT_NOTE} Nothing was changed: this was a dry run.`;
+    io.out(asJson ? jsonText({ dryRun: true, ...plan }) : safeLines(text));
+    return DONE;
+  }
+  const by = readDecision(input, io);
+  return withSchema(input, io, "operator", async (database, schema) => {
+    if (input.values["yes"] !== true) {
+      const what = `${planText(await planRetirement(database, schema, consumer), "go")} ${KEPT_NOTE}`;
+      if (!(await confirmAction(input, io, { what, word: consumer }))) return STOPPED;
+    }
+    const retired = await retireConsumer(database, schema, consumer, by);
+    io.out(
+      asJson
+        ? jsonText({ dryRun: false, ...retired })
+        : safeLines(`${planText(retired, "are gone")} ${KEPT_NOTE}`),
+    );
+    return DONE;
+  });
+}
+
+function planText({ consumer, topics, deliveries }: RetirePlan, go: string): string {
+  const some = topics.slice(0, 10).join(", ");
+  const more = topics.length > 10 ? ` and ${topics.length - 10} more` : "";
+  const to = topics.length === 0 ? "" : ` (${some}${more})`;
+  return `${topics.length} subscription(s)${to} of consumer ${consumer} and ${deliveries} message(s) that wait for it ${go}.`;
+}
+
+const DAY_MS = 86_400_000;
+
+function cleanup(input: CommandInput, io: Io): Promise<number> {
+  const keep = readKeep(input);
+  const actor = readActor(input, io, "scheduled job");
+  const reason = textValue(input, "reason");
+  const asJson = input.values["json"] === true;
+  return withSchema(input, io, "owner", async (database, schema) => {
+    const plan = await planInboxCleaning(database, schema, keep);
+    const kept = `Kept are ${Math.ceil(plan.keepMs / DAY_MS)} days: what could still arrive again, and two more.`;
+    if (isDryRun(input)) {
+      io.out(
+        asJson
+          ? jsonText({ dryRun: true, ...plan })
+          : `Nothing was changed. ${plan.due} row(s) would go. ${kept}`,
+      );
+      return DONE;
+    }
+    const what = `${plan.due} row(s) of the inbox are forgotten.`;
+    if (!(await confirmAction(input, io, { what, matters: plan.due > 0 }))) return STOPPED;
+    const told = startProgress(io, "rows");
+    const result = await runInterruptible(io, (signal) => {
+      const onProgress = (count: number): void => told.update(count, Math.max(plan.due, count));
+      return cleanInbox(database, schema, { keep, actor, reason, signal, onProgress });
+    }).finally(() => told.end());
+    io.out(asJson ? jsonText({ dryRun: false, ...result }) : `${result.forgotten} row(s) forgotten. ${kept}`);
+    return result.finished ? DONE : STOPPED;
+  });
+}
 
 const actions: Readonly<Record<string, Action>> = {
   stats: { reads: ["consumer"], run: stats },
@@ -58,3 +141,76 @@ The database is the one of DATABASE_URL.`,
   },
   run: (input, io) => runAction("inbox", actions, input, io),
 };
+
+async function stats(input: CommandInput, io: Io): Promise<number> {
+  const consumers = await withSchema(input, io, "viewer", (database, schema) =>
+    handledStats(database, schema, textValue(input, "consumer")),
+  );
+  if (input.values["json"] === true) {
+    io.out(jsonText({ consumers }));
+    return DONE;
+  }
+  if (consumers.length === 0) io.out("Nothing was handled yet.");
+  else {
+    const rows = consumers.map((one) => [one.consumer, one.total, one.oldest, one.lastHour, one.lastDay]);
+    io.out(table(["consumer", "total", "oldest", "last hour", "last day"], rows));
+  }
+  io.out("Duplicates leave no row: they are counted by the metric consumer_inbox_duplicates_total only.");
+  return DONE;
+}
+
+async function list(input: CommandInput, io: Io): Promise<number> {
+  // The function behind checks these values, and says which are allowed.
+  const filter = dropUndefined({
+    since: textValue(input, "since"),
+    consumer: textValue(input, "consumer"),
+    topic: textValue(input, "topic"),
+    type: textValue(input, "type"),
+    limit: numberValue(input, "limit"),
+  }) as HandledFilter;
+  const { handled, names } = await withSchema(input, io, "viewer", async (database, schema) => {
+    const found = await listHandled(database, schema, filter);
+    return { handled: found, names: found.length > 0 ? [] : await listConsumerNames(database, schema) };
+  });
+  if (input.values["json"] === true) io.out(jsonText({ handled }));
+  else if (handled.length > 0) io.out(handledTable(handled));
+  else io.out(safeLines(`Nothing was handled in that time.${unknownText(filter.consumer, names)}`));
+  return DONE;
+}
+
+function unknownText(consumer: string | undefined, names: readonly string[]): string {
+  if (consumer === undefined || names.includes(consumer)) return "";
+  const known = names.length === 0 ? "none" : names.slice(0, 20).join(", ");
+  const more = names.length > 20 ? ` and ${names.length - 20} more` : "";
+  return ` No consumer is called ${consumer}; known are: ${known}${more}.`;
+}
+
+async function show(input: CommandInput, io: Io): Promise<number> {
+  const [, id = ""] = input.positionals;
+  const handled = await withSchema(input, io, "viewer", (database, schema) =>
+    listHandlersFor(database, schema, id),
+  );
+  if (input.values["json"] === true) io.out(jsonText({ messageId: id, handled }));
+  else if (handled.length > 0) io.out(handledTable(handled));
+  else io.out(safeLines(`No consumer of this database has handled ${id}. See: sagabox explain ${id}`));
+  return handled.length > 0 ? DONE : FAILED;
+}
+
+function handledTable(handled: readonly HandledMessage[]): string {
+  const rows = handled.map((one) => [
+    one.handledAt,
+    one.consumer,
+    one.messageId,
+    one.type,
+    one.topic,
+    one.durationMs,
+    effectText(one),
+  ]);
+  return table(["handled at", "consumer", "message", "type", "topic", "ms", "effect"], rows);
+}
+
+function effectText({ hasEffect, effectOf, undoneBy }: HandledMessage): string {
+  if (effectOf !== null) return `that of ${effectOf}`;
+  if (undoneBy !== null) return `taken back by ${undoneBy}`;
+  return hasEffect ? "yes" : "none";
+}

@@ -1,12 +1,27 @@
-import { runAction, type Action } from "../actions.ts";
-import { actorOption, reasonOption } from "../actor.ts";
-import type { Command } from "../command.ts";
-import { dryRunOption, yesOption } from "../confirm.ts";
-import { keepOption } from "../keep.ts";
-import { archive } from "../outbox/archive.ts";
-import { list, show, stats } from "../outbox/list.ts";
-import { retry } from "../outbox/retry.ts";
-import { watchOption } from "../watch.ts";
+import {
+  ageText,
+  archiveOutbox,
+  type ArchiveResult,
+  explainMessage,
+  listOutbox,
+  type OutboxFilter,
+  outboxStats,
+  planArchive,
+  retryNow,
+  type WaitingMessage,
+} from "../../admin/index.ts";
+import { type Action, runAction } from "../actions.ts";
+import { actorOption, readActor, readActorAndReason, reasonOption } from "../actor.ts";
+import { type Command, type CommandInput, type Io, textValue } from "../command.ts";
+import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
+import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
+import { runInterruptible } from "../interrupt.ts";
+import { keepOption, readKeep } from "../keep.ts";
+import { jsonText, safeLines, table } from "../print.ts";
+import { startProgress } from "../progress.ts";
+import { dropUndefined, numberValue } from "../saga/input.ts";
+import { withSchema } from "../settings.ts";
+import { printOrWatch, watchOption } from "../watch.ts";
 
 const actions: Readonly<Record<string, Action>> = {
   list: {
@@ -68,3 +83,164 @@ The database is the one of DATABASE_URL.`,
   },
   run: (input, io) => runAction("outbox", actions, input, io),
 };
+
+async function retry(input: CommandInput, io: Io): Promise<number> {
+  const [, id = ""] = input.positionals;
+  const by = readActorAndReason(input, io);
+  const retried = await withSchema(input, io, "operator", (database, schema) =>
+    retryNow(database, schema, id, by),
+  );
+  if (input.values["json"] === true) io.out(jsonText(retried));
+  else
+    io.out(safeLines(`${id} is tried at once instead of at ${retried.wasDueAt}. See: sagabox explain ${id}`));
+  return DONE;
+}
+
+function archive(input: CommandInput, io: Io): Promise<number> {
+  const keep = readKeep(input);
+  const actor = readActor(input, io, "scheduled job");
+  const reason = textValue(input, "reason");
+  return withSchema(input, io, "owner", async (database, schema) => {
+    const plan = await planArchive(database, schema, keep);
+    if (isDryRun(input)) {
+      io.out(input.values["json"] === true ? jsonText({ dryRun: true, ...plan }) : planText(plan));
+      return DONE;
+    }
+    const what = `${plan.drop.length} partition(s) older than ${keep} are dropped for ever.`;
+    if (!(await confirmAction(input, io, { what, matters: plan.drop.length > 0 }))) return STOPPED;
+    const told = startProgress(io, "partitions");
+    const total = plan.attach.length + plan.drop.length;
+    const result = await runInterruptible(io, async (signal) => {
+      const onPartition = (count: number): void => told.update(count, total);
+      const done = await archiveOutbox(database, schema, { keep, actor, reason, signal, onPartition });
+      return { ...done, stopped: signal.aborted };
+    }).finally(() => told.end());
+    io.out(input.values["json"] === true ? jsonText({ dryRun: false, ...result }) : resultText(result));
+    if (result.stopped) return STOPPED;
+    return result.finished ? DONE : FAILED;
+  });
+}
+
+function planText({ attach, drop }: { attach: readonly string[]; drop: readonly string[] }): string {
+  return [
+    `Nothing was changed. ${attach.length} partition(s) would be attached, ${drop.length} dropped.`,
+    ...drop.map((name) => `  would drop ${name}`),
+  ].join("\n");
+}
+
+function resultText({ attached, dropped, kept, forgottenIds }: ArchiveResult): string {
+  const told = `${attached.length} partition(s) attached, ${dropped.length} dropped, ${forgottenIds} chosen id(s) forgotten.`;
+  return [told, ...kept.map((name) => `In use just now, to be tried again: ${name}`)].join("\n");
+}
+
+function list(input: CommandInput, io: Io): Promise<number> {
+  // The function behind checks these values, and says which are allowed.
+  const filter = dropUndefined({
+    state: textValue(input, "state"),
+    topic: textValue(input, "topic"),
+    type: textValue(input, "type"),
+    key: textValue(input, "key"),
+    olderThan: textValue(input, "older-than"),
+    minAttempts: numberValue(input, "min-attempts"),
+    limit: numberValue(input, "limit"),
+    after: textValue(input, "after"),
+  }) as OutboxFilter;
+  return withSchema(input, io, "viewer", (database, schema) =>
+    printOrWatch(input, io, async () => {
+      const messages = await listOutbox(database, schema, filter);
+      const text = input.values["json"] === true ? jsonText({ messages }) : listText(messages, filter);
+      return { text, code: DONE };
+    }),
+  );
+}
+
+function listText(messages: readonly WaitingMessage[], { limit = 50 }: OutboxFilter): string {
+  if (messages.length === 0) return "Nothing waits that fits.";
+  const rows = messages.map((one) => [
+    one.messageId,
+    one.topic,
+    one.type,
+    one.key,
+    one.behind === null ? one.state : `${one.state}, behind ${one.behind}`,
+    `${one.attempts}/${one.maxAttempts}`,
+    one.writtenAt,
+    one.dueAt,
+    shorten(one.lastError),
+  ]);
+  const headings = [
+    "message",
+    "topic",
+    "type",
+    "key",
+    "state",
+    "tried",
+    "written at",
+    "due at",
+    "last error",
+  ];
+  const last = messages.at(-1)?.seq ?? null;
+  const more = messages.length === limit && last !== null ? ["", `More: add --after ${last}`] : [];
+  return [table(headings, rows), ...more].join("\n");
+}
+
+async function show(input: CommandInput, io: Io): Promise<number> {
+  const [, id = ""] = input.positionals;
+  const { message, outbox, sent, standings } = await withSchema(input, io, "viewer", (database, schema) =>
+    explainMessage(database, schema, id),
+  );
+  if (input.values["json"] === true) {
+    io.out(jsonText({ message, outbox, sent }));
+    return DONE;
+  }
+  const standing = standings.find(({ where }) => where === "outbox");
+  const lines = [
+    `${message.id}  ${message.kind} ${message.type} version ${message.schemaVersion}`,
+    `topic ${message.topic}, key ${message.key ?? "none"}, lane ${message.lane ?? "?"}, written at ${message.writtenAt}`,
+    ...(message.scheduledFor === null ? [] : [`scheduled for ${message.scheduledFor}`]),
+    ...(standing === undefined ? [] : [`${standing.state}: ${standing.why}`, `→ ${standing.next}`]),
+    ...outbox.map(
+      (row) =>
+        `tried ${row.attempts} of ${row.maxAttempts} times, due at ${row.dueAt ?? "no time"}` +
+        (row.lastError === null ? "" : `, last error: ${row.lastError}`),
+    ),
+    ...sent.map(({ relay, at }) => `sent at ${at} by ${relay}`),
+    `All of its life: sagabox explain ${message.id}`,
+  ];
+  io.out(safeLines(lines.join("\n")));
+  return DONE;
+}
+
+function stats(input: CommandInput, io: Io): Promise<number> {
+  return withSchema(input, io, "viewer", (database, schema) =>
+    printOrWatch(input, io, async () => {
+      const counted = await outboxStats(database, schema);
+      if (input.values["json"] === true) return { text: jsonText(counted), code: DONE };
+      const rows = counted.topics.map((one) => [
+        one.topic,
+        one.type,
+        one.waiting,
+        one.failed,
+        one.held,
+        one.scheduled,
+        one.mostAttempts,
+        one.oldestDueSeconds === null ? null : ageText(one.oldestDueSeconds),
+      ]);
+      const headings = [
+        "topic",
+        "type",
+        "waiting",
+        "failed",
+        "held",
+        "scheduled",
+        "most tries",
+        "oldest due",
+      ];
+      const text = rows.length === 0 ? "Nothing waits." : table(headings, rows);
+      return { text: counted.exact ? text : `${text}\nThere is more: only a part was counted.`, code: DONE };
+    }),
+  );
+}
+
+function shorten(text: string | null): string | null {
+  return text === null || text.length <= 80 ? text : `${text.slice(0, 79)}…`;
+}

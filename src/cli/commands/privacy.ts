@@ -2,25 +2,16 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Erasure } from "../../admin/index.ts";
 import { findNearest } from "../../options/index.ts";
-import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { DONE } from "../exit-codes.ts";
+import { type Command, type CommandInput, type Io, UsageError } from "../command.ts";
+import { DONE, FAILED, FOUND } from "../exit-codes.ts";
 import { jsonText, safeLines } from "../print.ts";
 import {
-  endSagaOutput,
-  holdOutput,
-  privacyText,
-  reapplyOutput,
-  releaseOutput,
-  rewrapOutput,
-  type ActionOutput,
-} from "../privacy/privacy-text.ts";
-import {
+  type Privacy,
+  privacyOptions,
   readOptionalReason,
   readReason,
-  privacyOptions,
   readSubject,
   withPrivacy,
-  type Privacy,
 } from "../privacy/with-privacy.ts";
 
 type Action = (
@@ -126,4 +117,69 @@ function actionProblem(action: string): string {
   const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox privacy" cannot do "${action}". ${hint}`;
+}
+
+type Answer<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;
+
+/** What an action has to say: to a script, to people, and by its exit code. */
+interface ActionOutput {
+  readonly value: unknown;
+  readonly text: string;
+  readonly code?: number;
+}
+
+function holdOutput(held: boolean): ActionOutput {
+  const text = held ? "Held: nobody can erase this person until it is released." : "It was held already.";
+  return { value: { held }, text };
+}
+
+function releaseOutput(released: boolean): ActionOutput {
+  const text = released
+    ? "Released: this person can be erased again."
+    : "Nothing to release: there is no hold.";
+  return { value: { released }, text };
+}
+
+function rewrapOutput(value: Answer<"rewrap">): ActionOutput {
+  const { rewrapped, left } = value;
+  const rest =
+    left === 0
+      ? "Nothing is wrapped by an older key any more: it can be taken out of the ring."
+      : `${left} are left: run it again before an older key is taken out of the ring.`;
+  return { value, text: `${rewrapped} data key(s) rewrapped with the current key. ${rest}` };
+}
+
+function reapplyOutput(value: Answer<"reapply">): ActionOutput {
+  const { erasures, keysDestroyed, refused } = value;
+  const done = `${erasures} erasure(s) applied again, ${keysDestroyed} key(s) that were back destroyed.`;
+  if (refused === 0) return { value, text: done };
+  const why = "their proof does not hold, or was made with another index key of the ring";
+  return {
+    value,
+    text: `${done}\n${refused} line(s) refused: ${why}. Nothing was done for them.`,
+    code: FOUND,
+  };
+}
+
+function endSagaOutput(ended: boolean): ActionOutput {
+  if (ended) return { value: { ended }, text: "Ended as it was; nothing was undone." };
+  const text = "Nothing was ended: there is no saga of this id that is parked because its person was erased.";
+  return { value: { ended }, text, code: FAILED };
+}
+
+/** The keys and what was done with them, for people. */
+function privacyText(seen: Awaited<ReturnType<Privacy["status"]>>): string {
+  const { currentKey, keys, destroyed, erasures, unswept, holds, cacheTtlMs } = seen;
+  const wrapped = Object.entries(keys).map(([name, count]) => `${count} by ${name}`);
+  const facts: readonly (readonly [string, string])[] = [
+    ["current key", currentKey],
+    [
+      "data keys",
+      `${wrapped.length === 0 ? "none yet" : `wrapped: ${wrapped.join(", ")}`}; ${destroyed} destroyed`,
+    ],
+    ["erasures", `${erasures}, of which ${unswept} are not swept yet (unswept)`],
+    ["holds", String(holds)],
+    ["key cache", `other processes forget a destroyed key within ${cacheTtlMs / 1_000} s`],
+  ];
+  return facts.map(([name, text]) => `${name.padEnd(11)}  ${text}`).join("\n");
 }

@@ -1,11 +1,188 @@
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { type CheckFinding, checkSagas, showSaga, signalSaga } from "../../admin/index.ts";
+import { SagaboxError } from "../../errors/index.ts";
+import { type AnyEvent, createIdSource, decodeJson, type Json } from "../../message/index.ts";
 import { findNearest } from "../../options/index.ts";
-import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { randomBytes, systemClock } from "../../runtime/index.ts";
+import {
+  type DefinitionComparison,
+  instanceDiagram,
+  instanceTimeline,
+  listSteps,
+  type SagaDefinition,
+  sagaDiagram,
+} from "../../saga/index.ts";
+import { readActorAndReason } from "../actor.ts";
+import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
 import { yesOption } from "../confirm.ts";
+import { DONE, FOUND } from "../exit-codes.ts";
+import { loadApp } from "../load-app.ts";
+import { jsonText, safeLines, table } from "../print.ts";
 import { createAction } from "../saga/act.ts";
-import { diagram } from "../saga/draw.ts";
+import {
+  dropUndefined,
+  numberValue,
+  readId,
+  rejectArguments,
+  rejectOtherOptions,
+  withSagas,
+} from "../saga/input.ts";
 import { history, list, show, stuck } from "../saga/list.ts";
-import { check } from "../saga/check.ts";
-import { signal } from "../saga/signal.ts";
+
+const INSTANCE_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+async function diagram(input: CommandInput, io: Io): Promise<number> {
+  rejectOtherOptions(input, ["app", "version"]);
+  const name = readId(input, "id of an instance, or the name of a saga");
+  const app = textValue(input, "app");
+  const version = numberValue(input, "version");
+  const definitions = app === undefined ? [] : await loadDefinitions(app, io);
+  const definition = findDefinition(definitions, name, version);
+  if (definition === undefined) refuseUnknown(name, { app, version, definitions });
+  const drawn =
+    definition === undefined ? await drawInstance(input, io, name, definitions) : sagaDiagram(definition);
+  io.out(input.values["json"] === true ? jsonText({ mermaid: drawn }) : drawn);
+  return 0;
+}
+
+/** Of several versions the newest. */
+function findDefinition(
+  definitions: readonly SagaDefinition[],
+  name: string,
+  version: number | undefined,
+): SagaDefinition | undefined {
+  return definitions
+    .filter((one) => one.name === name && (version === undefined || one.version === version))
+    .sort((a, b) => b.version - a.version)[0];
+}
+
+interface DefinitionQuery {
+  readonly app: string | undefined;
+  readonly version: number | undefined;
+  readonly definitions: readonly SagaDefinition[];
+}
+
+/** What is neither a definition nor, by its looks, an instance is told without asking the database. */
+function refuseUnknown(name: string, { app, version, definitions }: DefinitionQuery): void {
+  if (INSTANCE_ID.test(name)) {
+    if (version === undefined) return;
+    throw new UsageError("--version is for the name of a saga; an instance is drawn in its own version.");
+  }
+  if (app === undefined) {
+    throw new UsageError(
+      `"${name}" is no id of an instance. To draw a saga by its name, say --app <module>, the file that registers it.`,
+    );
+  }
+  const versions = versionsByName(definitions);
+  const known = versions.get(name);
+  if (known !== undefined) {
+    throw new UsageError(`"${app}" registers no version ${version} of "${name}", only ${known.join(", ")}.`);
+  }
+  const list = [...versions].map(([one, numbers]) => `${one} (version ${numbers.join(", ")})`);
+  throw new UsageError(
+    `"${name}" is no id of an instance, and "${app}" registers no saga of this name. ` +
+      (list.length === 0 ? "It registers none at all." : `It registers: ${list.join(", ")}.`),
+  );
+}
+
+function versionsByName(definitions: readonly SagaDefinition[]): ReadonlyMap<string, readonly number[]> {
+  const versions = new Map<string, number[]>();
+  for (const { name, version } of definitions) {
+    versions.set(
+      name,
+      [...(versions.get(name) ?? []), version].sort((a, b) => a - b),
+    );
+  }
+  return versions;
+}
+
+function drawInstance(
+  input: CommandInput,
+  io: Io,
+  id: string,
+  definitions: readonly SagaDefinition[],
+): Promise<string> {
+  return withSagas(
+    input,
+    io,
+    async (admin) => {
+      const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
+      const instance = { id, type, key: correlationId, status, state };
+      const definition = admin.definitionOf(type, definitionVersion);
+      return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
+    },
+    definitions,
+  );
+}
+
+const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
+
+/** Brings one instance the event it waits for, held to the event's own schema. */
+async function signal(input: CommandInput, io: Io): Promise<number> {
+  rejectOtherOptions(input, ["app", "event", "data-file", "signal-id", "actor", "reason"]);
+  const sagaId = readId(input);
+  const name = requireOption(input, "event", "<name>");
+  const data = readData(requireOption(input, "data-file", "<file>"), io.cwd);
+  const by = { ...readActorAndReason(input, io), id: textValue(input, "signal-id") ?? newId() };
+  const definitions = await loadDefinitions(requireOption(input, "app", "<module>"), io);
+  const event = findAwaitedEvent(definitions, name);
+  const result = await withSagas(
+    input,
+    io,
+    (admin) => signalSaga(admin, sagaId, event, data, by),
+    definitions,
+  );
+  if (input.values["json"] === true) io.out(jsonText({ action: "signal", ...result }));
+  else io.out(safeLines(resultText(name, result.accepted, sagaId)));
+  return DONE;
+}
+
+function resultText(name: string, accepted: boolean, sagaId: string): string {
+  return accepted
+    ? `Brought "${name}". A worker goes on with it; see: sagabox saga show ${sagaId}`
+    : `Nothing to do: a signal of this id was brought before. Saga ${sagaId}.`;
+}
+
+function findAwaitedEvent(definitions: readonly SagaDefinition[], name: string): AnyEvent {
+  const events = new Map<string, AnyEvent>();
+  for (const { nodes } of definitions) {
+    for (const { step } of listSteps(nodes)) {
+      if (step.work.kind === "wait") events.set(step.work.event.name, step.work.event);
+    }
+  }
+  const found = events.get(name);
+  if (found !== undefined) return found;
+  const known = [...events.keys()];
+  const suggestion = findNearest(name, known);
+  if (suggestion !== undefined)
+    throw new UsageError(`No saga waits for "${name}". Did you mean ${suggestion}?`);
+  const list = known.length === 0 ? "none waits for any event" : `they wait for ${known.join(", ")}`;
+  throw new UsageError(`No saga of this application waits for "${name}": ${list}.`);
+}
+
+// In a file, since others can read a command line in the list of processes.
+function readData(file: string, folder: string): Json {
+  let text: string;
+  try {
+    text = readFileSync(file === "-" ? 0 : resolve(folder, file), "utf8");
+  } catch {
+    throw new UsageError(`--data-file ${file} cannot be read.`);
+  }
+  try {
+    return decodeJson(text);
+  } catch {
+    throw new UsageError(`--data-file ${file} is not JSON.`);
+  }
+}
+
+function requireOption(input: CommandInput, name: string, value: string): string {
+  return textValue(input, name) ?? throwMissing(`${name} ${value}`);
+}
+
+function throwMissing(option: string): never {
+  throw new UsageError(`"sagabox saga signal" needs --${option}.`);
+}
 
 type Action = (input: CommandInput, io: Io) => Promise<number>;
 
@@ -121,4 +298,75 @@ function actionProblem(action: string): string {
   const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox saga" cannot do "${action}". ${hint}`;
+}
+
+async function check(input: CommandInput, io: Io): Promise<number> {
+  rejectOtherOptions(input, ["app", "type", "ended"]);
+  rejectArguments(input);
+  const app = textValue(input, "app");
+  if (app === undefined) throw new UsageError('"sagabox saga check" needs --app <module>.');
+  const options = dropUndefined({ type: textValue(input, "type"), ended: numberValue(input, "ended") });
+  const definitions = await loadDefinitions(app, io);
+  const report = await withSagas(input, io, (admin) => checkSagas(admin, options), definitions);
+  if (input.values["json"] === true) io.out(jsonText(report));
+  else {
+    const { checked, same, diverges, stuck, skipped, strangers, definitions, findings } = report;
+    for (const line of definitions.flatMap(comparisonLines)) io.out(safeLines(line));
+    if (findings.length > 0) io.out(findingTable(findings));
+    io.out(`${checked} checked: ${same} same, ${diverges} diverge, ${stuck} stuck.`);
+    if (skipped > 0) io.out(`${skipped} skipped: they have ended, and their version is not registered.`);
+    for (const { type, open } of strangers) {
+      io.out(
+        safeLines(`Not checked: ${open} open of saga "${type}", which "${app}" does not register at all.`),
+      );
+    }
+  }
+  const isRefused = report.definitions.some(({ unfitSteps }) => unfitSteps.length > 0);
+  return report.diverges + report.stuck === 0 && !isRefused ? DONE : FOUND;
+}
+
+/** What changed from the stored definition to that of the application; nothing where they are the same. */
+function comparisonLines(comparison: DefinitionComparison): readonly string[] {
+  const { type, version, verdict, differences, unfitSteps, unfitInstances } = comparison;
+  const changed =
+    verdict === "changed" ? [`Saga "${type}" version ${version} differs from the stored definition:`] : [];
+  const refused =
+    unfitSteps.length === 0
+      ? []
+      : [
+          `A worker refuses to start with saga "${type}" version ${version}: ${unfitInstances} unfinished instances have begun`,
+          ...unfitSteps.map(
+            ({ step, why, instances }) => `  "${step}", which ${why} (instances: ${instances})`,
+          ),
+        ];
+  return [...changed, ...differences.map((difference) => `  ${difference}`), ...refused];
+}
+
+function findingTable(findings: readonly CheckFinding[]): string {
+  return table(
+    ["id", "type", "version", "key", "status", "verdict", "from nr", "step", "why"],
+    findings.map((one) => [
+      one.id,
+      one.type,
+      one.definitionVersion,
+      one.correlationId,
+      one.status,
+      one.verdict,
+      one.version,
+      one.step,
+      one.why,
+    ]),
+  );
+}
+
+/** The sagas that the application registers with its bus. The bus is not run. */
+async function loadDefinitions(app: string, io: Io): Promise<readonly SagaDefinition[]> {
+  const bus = await loadApp(app, io.cwd);
+  try {
+    const { sagas } = bus as { sagas?: { definitions?: () => readonly SagaDefinition[] } };
+    if (typeof sagas?.definitions === "function") return sagas.definitions();
+    throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus that knows nothing of sagas.`);
+  } finally {
+    await bus.stop();
+  }
 }

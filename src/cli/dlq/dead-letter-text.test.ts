@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DeadLetterView } from "../../admin/index.ts";
-import { deadLetterText, stackLines } from "./dead-letter-text.ts";
+import { deadLetterText, stackLines } from "./list.ts";
 
 const at = "    at ship (/app/ship.js:7:9)\n    at run (/app/run.js:1:1)";
 const frames = ["", "  at ship (/app/ship.js:7:9)", "  at run (/app/run.js:1:1)"];

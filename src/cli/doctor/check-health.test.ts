@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { healthUrl } from "./check-health.ts";
+import { healthUrl } from "../commands/doctor.ts";
 
 test.each([
   ["127.0.0.1", "http://127.0.0.1:8000/health/ready"],

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { findOpenSecrets } from "./open-secrets.ts";
+import { findOpenSecrets } from "../commands/doctor.ts";
 
 function secretsIn(): string {
   const folder = mkdtempSync(join(tmpdir(), "sagabox-secrets-"));

@@ -2,8 +2,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { anOutgoing, outboxDatabase } from "../../../test/support/outbox-rows.ts";
 import { silentObserver } from "../../telemetry/index.ts";
 import { outboxSettings, type OverflowOptions } from "../options.ts";
-import { Admission } from "./admission.ts";
-import { OutboxFullError } from "./outbox-full-error.ts";
+import { Admission, OutboxFullError } from "./admission.ts";
 
 async function setup(overflow: OverflowOptions) {
   const parts = await outboxDatabase();

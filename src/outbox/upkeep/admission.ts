@@ -1,11 +1,41 @@
+import { SagaboxError } from "../../errors/index.ts";
 import { replyContract } from "../../message/index.ts";
 import { sleep, systemClock } from "../../runtime/index.ts";
 import type { Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import type { OutboxSettings, OverflowPolicy } from "../options.ts";
 import type { Outgoing } from "../outgoing.ts";
-import { Depths, type DepthByTopic } from "./depths.ts";
-import { OutboxFullError, type Overflow } from "./outbox-full-error.ts";
+import { type DepthByTopic, Depths } from "./depths.ts";
+
+interface Overflow {
+  readonly topic: string;
+  /** An estimate, at most a second old. */
+  readonly depth: number;
+  readonly limit: number;
+}
+
+/** Nothing was written. Try later, or look at why the messages of this topic are not sent. */
+export class OutboxFullError extends SagaboxError<"OUTBOX_FULL"> {
+  readonly topic: string;
+  readonly depth: number;
+  readonly limit: number;
+
+  constructor({ topic, depth, limit }: Overflow, remedy: string) {
+    super(
+      "OUTBOX_FULL",
+      `About ${depth} messages wait for topic "${topic}", the limit is ${limit}. ${remedy}`,
+    );
+    this.topic = topic;
+    this.depth = depth;
+    this.limit = limit;
+  }
+}
+
+Object.defineProperty(OutboxFullError.prototype, "name", {
+  value: "OutboxFullError",
+  writable: true,
+  configurable: true,
+});
 
 export interface AdmissionOptions {
   readonly database: Database;

@@ -1,8 +1,6 @@
 import { expect, onTestFinished, test } from "vitest";
 import { anOutgoing, outboxDatabase } from "../../../test/support/outbox-rows.ts";
-import { ensurePartitions, History } from "./history.ts";
-import { addDays, dailyTables, partition } from "./partition.ts";
-import { PartitionKeeper } from "./partition-keeper.ts";
+import { addDays, dailyTables, ensurePartitions, History, partition, PartitionKeeper } from "./history.ts";
 
 const DAY_MS = 86_400_000;
 const [messages] = dailyTables;

@@ -1,9 +1,15 @@
-import { Loop, type Service } from "../../runtime/index.ts";
-import { explainPostgresError, quoteSchema, type Database } from "../../storage/index.ts";
-import { silentObserver, type Observer } from "../../telemetry/index.ts";
+import { Loop, random, type Service, sleep, withJitter } from "../../runtime/index.ts";
+import {
+  type Database,
+  explainPostgresError,
+  type OwnedTransaction,
+  quoteSchema,
+  SQLSTATE,
+  sqlState,
+} from "../../storage/index.ts";
+import { type Observer, silentObserver } from "../../telemetry/index.ts";
 import { printableErrorText } from "../failures.ts";
-import { PartitionKeeper, type Outcome } from "./partition-keeper.ts";
-import { addDays, dailyTables, planPartitions, type Partition } from "./partition.ts";
+import { historyStatements, partitionStatements } from "./statements.ts";
 
 export interface HistoryOptions {
   readonly database: Database;
@@ -137,4 +143,232 @@ export async function ensurePartitions(
 async function inTurn<T>(parts: readonly T[], work: (part: T) => Promise<Outcome>): Promise<boolean> {
   for (const part of parts) if ((await work(part)) === "busy") return false;
   return true;
+}
+
+/** Whoever waits for such a lock makes everybody behind it wait too, so we ask briefly and often. */
+const LOCK_TIMEOUT = "250ms";
+const MAX_TRIES = 4;
+const MAX_ROUNDS = 100;
+const ID_BATCH_SIZE = 1_000;
+
+const IN_USE: readonly string[] = [SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected];
+// Between our look and our turn another process has made, or dropped, the very table.
+const DONE_BY_OTHERS: readonly string[] = [SQLSTATE.duplicateTable, SQLSTATE.undefinedTable];
+
+/** `busy`: a table was in use each time we asked. `taken`: another process is doing the same work. */
+type Outcome = "done" | "busy" | "taken";
+
+type Work = (tx: OwnedTransaction) => Promise<unknown>;
+
+interface DailyState {
+  readonly today: string;
+  readonly existing: readonly ExistingPartition[];
+  readonly strays: readonly string[];
+}
+
+/** Changes partitions, each change in a transaction of its own, never two processes at once. */
+export class PartitionKeeper {
+  readonly #database: Database;
+  readonly #schema: string;
+  readonly #sql: ReturnType<typeof historyStatements>;
+
+  constructor(database: Database, schema: string) {
+    this.#database = database;
+    this.#schema = schema;
+    this.#sql = historyStatements(quoteSchema(schema));
+  }
+
+  async look(of: DailyTable): Promise<DailyState> {
+    const { today, partitions } = this.#sql;
+    const day = await this.#database.run<{ today: string }>(today);
+    const tables = await this.#database.run<ExistingPartition>(partitions, [
+      quoteSchema(this.#schema),
+      of.table,
+    ]);
+    const now = day.rows[0]?.today ?? "";
+    const strays = await this.#strays(partition(of, now));
+    return { today: now, existing: tables.rows, strays };
+  }
+
+  /** A partition is made outside and attached: only then can writers and readers go on meanwhile. */
+  attach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    const sql = this.#partition(part);
+    return this.#runExclusively(signal, async (tx) => {
+      const { rows } = await tx.query<{ columns: string }>(sql.columns);
+      const adopt = sql.adopt(rows[0]?.columns ?? "");
+      await tx.query(sql.create);
+      await tx.query(adopt); // all that is there, without keeping anybody out …
+      await tx.query(sql.lock);
+      await tx.query(adopt); // … and what came meanwhile
+      await tx.query(sql.attach);
+    });
+  }
+
+  detach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    return this.#runExclusively(signal, (tx) => tx.query(this.#partition(part).detach));
+  }
+
+  drop(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    return this.#runExclusively(signal, (tx) => tx.query(this.#partition(part).drop));
+  }
+
+  /** Copies what is still referred to into today's partition; done when nothing refers to the day any more. */
+  async carry(part: Partition, signal?: AbortSignal): Promise<Outcome> {
+    if (part.table !== "message") return "done";
+    const { carry } = this.#partition(part);
+    for (let round = 1; round <= MAX_ROUNDS; round++) {
+      const { rows } = await this.#database.run<{ needed: boolean }>(this.#sql.stillNeeded, [part.day]);
+      if (rows[0]?.needed !== true) return "done";
+      let carried = 0;
+      const outcome = await this.#runExclusively(signal, async (tx) => {
+        carried = (await tx.query<{ carried: number }>(carry)).rows[0]?.carried ?? 0;
+      });
+      if (outcome === "taken") return outcome;
+      if (carried === 0 && !(await sleep(50, signal))) break;
+    }
+    return "busy";
+  }
+
+  /** Gives back their pages to tables that a restored dump, TRUNCATE or VACUUM FULL has left small; plans rely on them. */
+  async reservePages(): Promise<void> {
+    await this.#database.run(this.#sql.reservePages);
+  }
+
+  /** Forgets ids from before that day which nothing carries any more. */
+  async forgetIds(day: string, signal?: AbortSignal): Promise<number> {
+    let total = 0;
+    while (signal?.aborted !== true) {
+      const { rowCount } = await this.#database.run(this.#sql.forgetIds, [day, ID_BATCH_SIZE]);
+      total += rowCount;
+      if (rowCount < ID_BATCH_SIZE) break;
+    }
+    return total;
+  }
+
+  async #strays(part: Partition): Promise<readonly string[]> {
+    const tx = await this.#database.begin();
+    try {
+      return (await tx.query<{ day: string }>(this.#partition(part).strays)).rows.map(({ day }) => day);
+    } finally {
+      await tx.rollback();
+    }
+  }
+
+  #partition(part: Partition): ReturnType<typeof partitionStatements> {
+    return partitionStatements(quoteSchema(this.#schema), part);
+  }
+
+  async #runExclusively(signal: AbortSignal | undefined, work: Work): Promise<Outcome> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#tryOnce(work);
+      } catch (error) {
+        const state = sqlState(error) ?? "";
+        if (DONE_BY_OTHERS.includes(state)) return "taken";
+        if (!IN_USE.includes(state)) throw error;
+        if (attempt >= MAX_TRIES) return "busy";
+        if (!(await sleep(withJitter(100 * 2 ** attempt, 0.5, random), signal))) return "busy";
+      }
+    }
+  }
+
+  async #tryOnce(work: Work): Promise<Outcome> {
+    const tx = await this.#database.begin({ idleTimeoutMs: 60_000 });
+    try {
+      await tx.run(this.#sql.lockTimeout, [LOCK_TIMEOUT]);
+      const { rows } = await tx.run<{ alone: boolean }>(this.#sql.alone, [this.#schema]);
+      if (rows[0]?.alone !== true) return "taken";
+      await work(tx);
+      await tx.commit();
+      return "done";
+    } finally {
+      await tx.rollback();
+    }
+  }
+}
+
+/** The tables that are kept by the day, and the column that says which. */
+export const dailyTables = [
+  { table: "message", column: "written_on" },
+  { table: "receipt", column: "sent_on" },
+] as const;
+
+type DailyTable = (typeof dailyTables)[number];
+
+/** One day of one table. `day` is an ISO date in UTC; both become part of SQL texts, so only `partition` makes them. */
+interface Partition {
+  readonly table: DailyTable["table"];
+  readonly column: DailyTable["column"];
+  readonly name: string;
+  readonly day: string;
+}
+
+interface ExistingPartition {
+  readonly name: string;
+  readonly attached: boolean;
+}
+
+interface PartitionPlan {
+  readonly attach: readonly Partition[];
+  /** Too old: to be detached, unless that was done already, and dropped. */
+  readonly retire: readonly (Partition & { readonly attached: boolean })[];
+}
+
+interface PlanInput {
+  readonly today: string;
+  readonly existing: readonly ExistingPartition[];
+  readonly retentionDays: number;
+  /** Days with rows in the default partition. */
+  readonly strays?: readonly string[];
+  /**
+   * Somebody may be writing just now. A row on its way into the default partition is refused when its day gets a
+   * partition of its own meanwhile, so today stays where it is until it is over.
+   */
+  readonly inUse?: boolean;
+}
+
+const DAY_MS = 86_400_000;
+const DAYS_AHEAD = 7;
+
+export function partition(of: DailyTable, day: string): Partition {
+  const time = Date.parse(`${day}T00:00:00Z`);
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(day) || Number.isNaN(time) || isoDay(time) !== day) {
+    throw new Error(`"${day}" is not a day.`);
+  }
+  return { ...of, day, name: `${of.table}_${day.replaceAll("-", "")}` };
+}
+
+/** Pure: which days lack a partition, and which partitions have outlived the retention. */
+export function planPartitions(of: DailyTable, input: PlanInput): PartitionPlan {
+  const { today, existing, retentionDays, strays = [], inUse = strays.includes(today) } = input;
+  const names = new Set(existing.map(({ name }) => name));
+  const ahead = Array.from({ length: DAYS_AHEAD + 1 }, (_, days) => addDays(today, days));
+  const days = [...new Set([...strays, ...ahead])].filter((day) => !(inUse && day === today));
+  const wanted = days.toSorted().map((day) => partition(of, day));
+  const oldest = addDays(today, -retentionDays);
+  return {
+    attach: wanted.filter(({ name }) => !names.has(name)),
+    retire: existing.flatMap(({ name, attached }) => {
+      const known = fromName(of, name);
+      return known !== undefined && known.day < oldest ? [{ ...known, attached }] : [];
+    }),
+  };
+}
+
+export function addDays(day: string, days: number): string {
+  return isoDay(Date.parse(`${day}T00:00:00Z`) + days * DAY_MS);
+}
+
+function fromName(of: DailyTable, name: string): Partition | undefined {
+  const [, year, month, date] = /_(\d{4})(\d{2})(\d{2})$/.exec(name) ?? [];
+  try {
+    const known = partition(of, `${year}-${month}-${date}`);
+    return known.name === name ? known : undefined;
+  } catch {
+    return undefined; // somebody's own table that only looks like one of ours
+  }
+}
+
+function isoDay(time: number): string {
+  return new Date(time).toISOString().slice(0, 10);
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { addDays, dailyTables, partition, planPartitions } from "./partition.ts";
+import { addDays, dailyTables, partition, planPartitions } from "./history.ts";
 
 const [message, receipt] = dailyTables;
 const attached = (...names: string[]) => names.map((name) => ({ name, attached: true }));

@@ -1,20 +1,25 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
-import type { AfterCommitStatement, CommitStatement, OwnedTransaction, Param } from "../database.ts";
-import type { Rows, RunLimits, TransactionOptions } from "../database.ts";
+import type {
+  AfterCommitStatement,
+  CommitStatement,
+  OwnedTransaction,
+  Param,
+  Rows,
+  RunLimits,
+  TransactionOptions,
+} from "../database.ts";
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { explainReadOnly, isReadOnlyRefusal, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { sendQuery, runAllInTime, runStatementInTime, runTextInTime } from "./send-query.ts";
-import { formatBegin, checkIsolation, type Isolation } from "./begin-text.ts";
+import { checkIsolation, formatBegin, type Isolation } from "./begin-text.ts";
 import { cancelStatement } from "./cancel-statement.ts";
-import { destroyClient, type ConnectionWatch } from "./connection-watch.ts";
+import { type ConnectionWatch, destroyClient } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
+import { runAllInTime, runStatementInTime, runTextInTime, sendQuery } from "./send-query.ts";
 import { checkMark, ROUND_TRIP } from "./statements.ts";
-import { findTransactionControl, findSavepointTags } from "./transaction-control.ts";
-import { commandRefused, commitUnknown, transactionInterference } from "./transaction-errors.ts";
-import { isRollback, replacedByOther, transactionAborted } from "./transaction-errors.ts";
-import { canWatch, TransactionWatch } from "./transaction-watch.ts";
+import { findSavepointTags, findTransactionControl } from "./transaction-control.ts";
+import { canWatch, type Interference, TransactionWatch } from "./transaction-watch.ts";
 
 const ROLLBACK_MS = 5_000;
 const WRITES: readonly string[] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
@@ -363,4 +368,75 @@ function assertAllWritable(params: readonly unknown[]): void {
 
 function toRows<R>(result: PgResult): Rows<R> {
   return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+}
+
+const LEAVE_IT = "Leave that to sagabox: return to commit, throw to roll back.";
+
+/** `command` was to be sent through the transaction, and was not. */
+function commandRefused(command: string): SagaboxError {
+  return new SagaboxError(
+    "TRANSACTION_CLOSED",
+    `${command} was refused: it would end the transaction that holds the effect and everything published in it. ${LEAVE_IT}`,
+  );
+}
+
+/** Statements on the connection of a transaction have ended it, or used savepoints that were not seen in time. */
+function transactionInterference(interference: Interference): SagaboxError {
+  switch (interference) {
+    case "committed":
+      return new SagaboxError(
+        "TRANSACTION_COMMITTED",
+        "SQL inside the transaction committed it early (COMMIT). What was written before that is durable, the rest was " +
+          `rolled back, and a retry cannot tell them apart. ${LEAVE_IT}`,
+      );
+    case "prepared":
+      return new SagaboxError(
+        "TRANSACTION_COMMITTED",
+        "SQL inside the transaction took it away from sagabox (PREPARE TRANSACTION). It holds its locks until it is ended: " +
+          "find it in pg_prepared_xacts and run ROLLBACK PREPARED.",
+      );
+    case "rolled back":
+      return new SagaboxError(
+        "TRANSACTION_CLOSED",
+        `The transaction was ended by SQL run inside it (ROLLBACK), so nothing of it was committed. ${LEAVE_IT}`,
+      );
+    case "savepoint":
+      return new SagaboxError(
+        "TRANSACTION_CLOSED",
+        "A savepoint was used on the transaction's connection without `tx.query`, so messages published around it could not " +
+          "follow it. The transaction was rolled back; send savepoints through `tx.query`.",
+      );
+  }
+}
+
+/** The server no longer has the transaction that was begun, and only it knows how that one ended. */
+function replacedByOther(): SagaboxError {
+  return new SagaboxError(
+    "TRANSACTION_COMMITTED",
+    "The transaction was ended by SQL run inside it and another was begun. What was written before that may have been " +
+      `committed. ${LEAVE_IT}`,
+  );
+}
+
+function transactionAborted(): SagaboxError {
+  return new SagaboxError(
+    "TRANSACTION_ABORTED",
+    "The server rolled the transaction back because a statement in it had failed and the failure was swallowed. " +
+      "Let SQL errors reach the caller, or wrap the statement in a savepoint.",
+  );
+}
+
+function commitUnknown(cause: unknown): SagaboxError {
+  return new SagaboxError(
+    "COMMIT_UNKNOWN",
+    "The connection ended before the server answered COMMIT: the transaction may or may not have happened. " +
+      "Look for its effect before doing it again.",
+    { cause },
+  );
+}
+
+/** A COMMIT that fails with a SQLSTATE of its own (a deferred constraint, a serialisation failure) is a clear no. */
+function isRollback(reason: unknown): boolean {
+  const state = sqlState(reason);
+  return state !== undefined && !state.startsWith("08") && !state.startsWith("57P");
 }

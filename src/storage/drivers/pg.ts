@@ -1,17 +1,27 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { after, random, sleep, withDeadline, type CancelTimer } from "../../runtime/index.ts";
-import type { Database, OwnedTransaction, Param, Rows, Session } from "../database.ts";
-import type { PoolUsage, RunLimits, TransactionOptions } from "../database.ts";
+import { after, type CancelTimer, random, sleep, withDeadline } from "../../runtime/index.ts";
+import type {
+  Database,
+  Notification,
+  OwnedTransaction,
+  Param,
+  PoolUsage,
+  Rows,
+  RunLimits,
+  Session,
+  TransactionOptions,
+} from "../database.ts";
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { connectFailure, explainReadOnly, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { runStatementInTime } from "./send-query.ts";
 import { checkIsolation } from "./begin-text.ts";
-import { destroyClient, watchPool, type ConnectionWatch } from "./connection-watch.ts";
-import { PgSession } from "./pg-session.ts";
+import { cancelStatement } from "./cancel-statement.ts";
+import { type ConnectionWatch, destroyClient, endClient, watchPool } from "./connection-watch.ts";
+import { isPgPool, type PgClient, type PgPool, type PgResult, type UsedPool } from "./pg-shape.ts";
 import { PgTransaction } from "./pg-transaction.ts";
-import { isPgPool, type PgClient, type PgPool, type UsedPool } from "./pg-shape.ts";
 import { isPgTooOld, pgTooOldError } from "./pg-version.ts";
+import { runStatementInTime, runTextInTime } from "./send-query.ts";
+import { setConfig } from "./statements.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
 /** How long the connections of a pool that closes may take to say goodbye. */
@@ -238,4 +248,94 @@ export function pgDatabase(source: PgPool | string, maxConnections?: number): Pg
   }
   if (isPgPool(source)) return new PgDatabase({ pool: source });
   throw new SagaboxError("OPTIONS_INVALID", "`database` must be a pg.Pool or a postgres:// URL.");
+}
+
+/** Our statements lock what they decide about and look again; a role whose default is stricter would make them fail. */
+const ISOLATION = { default_transaction_isolation: "read committed" };
+
+/** One connection with settings of its own, whose statements are sent one behind the other. */
+class PgSession implements Session {
+  readonly #client: PgClient;
+  readonly #breakListeners: (() => void)[] = [];
+  readonly #watch: ConnectionWatch;
+  readonly #deadlineMs: number;
+  readonly #pipelined: boolean;
+  #last: Promise<unknown> = Promise.resolve();
+  #open = 0;
+  #isBroken = false;
+  #released = false;
+
+  constructor(client: PgClient, watch: ConnectionWatch, deadlineMs: number) {
+    this.#client = client;
+    this.#watch = watch;
+    this.#deadlineMs = deadlineMs;
+    this.#pipelined = client.pipeline !== undefined;
+    if (this.#pipelined) client.pipeline = true; // what is asked meanwhile leaves at once, and the server goes on with it
+    client.on("error", () => this.#markBroken());
+    client.on("end", () => this.#markBroken());
+  }
+
+  get broken(): boolean {
+    return this.#isBroken || (this.#open === 0 && this.#watch.isSuspect(this.#client));
+  }
+
+  async configure(settings: Readonly<Record<string, string>>): Promise<void> {
+    for (const [name, value] of Object.entries({ ...ISOLATION, ...settings }))
+      await this.run(setConfig, [name, value]);
+  }
+
+  async run<R>(
+    statement: Statement,
+    params: readonly Param[] = [],
+    { deadlineMs = this.#deadlineMs }: RunLimits = {},
+  ): Promise<Rows<R>> {
+    const send = (): Promise<PgResult> =>
+      runStatementInTime(this.#client, this.#watch, { statement, params, deadlineMs });
+    // A driver that does not pipeline no longer wants to queue either: there one after the other.
+    const sent = this.#pipelined || this.#open === 0 ? send() : this.#last.then(send);
+    this.#open += 1;
+    this.#last = sent.catch(() => undefined);
+    try {
+      const result = await sent;
+      return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
+    } catch (error) {
+      if (!sessionSurvives(error)) this.#markBroken();
+      throw explainReadOnly(error);
+    } finally {
+      this.#open -= 1;
+    }
+  }
+
+  async listen(channel: string, hear: (notification: Notification) => void): Promise<void> {
+    this.#client.on("notification", (message) => {
+      if (message.channel === channel) hear({ channel, payload: message.payload ?? "" });
+    });
+    const text = `listen "${channel.replaceAll('"', "")}"`;
+    await runTextInTime(this.#client, this.#watch, text, { deadlineMs: this.#deadlineMs }).catch(
+      (error: unknown) => {
+        if (!sessionSurvives(error)) this.#markBroken();
+        throw error;
+      },
+    );
+  }
+
+  onBreak(told: () => void): void {
+    this.#breakListeners.push(told);
+  }
+
+  // Its settings are not the pool's, so the connection ends with the session.
+  release(destroy = false): void {
+    if (this.#released) return;
+    this.#released = true;
+    if (this.#pipelined) this.#client.pipeline = false; // or it would wait for its queries before it ends
+    if (this.#open > 0 && !this.#isBroken) cancelStatement(this.#client);
+    if (destroy || this.#isBroken || this.#open > 0) destroyClient(this.#client);
+    else endClient(this.#client);
+  }
+
+  #markBroken(): void {
+    if (this.#isBroken) return;
+    this.#isBroken = true;
+    for (const told of this.#breakListeners) if (!this.#released) told();
+  }
 }

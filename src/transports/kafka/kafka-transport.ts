@@ -1,29 +1,29 @@
 import { SagaboxError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
-import { allProblems } from "../../options/index.ts";
+import { allProblems, type Environment, readBrokerEnvironment } from "../../options/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
 import type {
+  BrokerObject,
   BrokerTopology,
-  PlannedGroup,
   Capabilities,
   Consumption,
   Delivery,
+  PlannedGroup,
   PublishOptions,
   PublishOutcome,
   Subscription,
   Transport,
 } from "../../transport/index.ts";
-import { planKafkaTopology } from "./planned-topology.ts";
 import { platformatic } from "./client.ts";
 import { describeConnectionError } from "./connections.ts";
-import { RecordCopier } from "./record-copier.ts";
 import type { KafkaDriver } from "./driver.ts";
 import { GroupLags } from "./group-offsets.ts";
-import { withEnvironment } from "./environment.ts";
-import { kafkaSettings, type KafkaOptions, type KafkaSettings } from "./options.ts";
+import { type KafkaOptions, kafkaSettings, type KafkaSettings } from "./options.ts";
+import { kafkaAclArguments, kafkaPermissions } from "./permissions.ts";
 import { Publisher } from "./publisher.ts";
+import { RecordCopier } from "./record-copier.ts";
 import { Subscriber } from "./subscriber.ts";
-import { TopicDirectory } from "./topic-directory.ts";
+import { planTopic, TopicDirectory, type TopicPurpose } from "./topic-directory.ts";
 import { Topology } from "./topology.ts";
 import { WireDriver } from "./wire-driver.ts";
 
@@ -138,4 +138,51 @@ export function kafka(options: KafkaOptions = {}): KafkaTransport {
     kafkaSettings(withEnvironment(options, process.env)),
   );
   return new KafkaTransport(settings);
+}
+
+/** The options, with what the environment says about whatever they leave open. */
+function withEnvironment(options: KafkaOptions, env: Environment): KafkaOptions {
+  const { address, credentials, ca, mechanism, format } = readBrokerEnvironment("kafka", env);
+  return {
+    ...(address !== undefined && { brokers: address.split(",") }),
+    ...(credentials !== undefined && { sasl: { mechanism: mechanism ?? "SCRAM-SHA-512", credentials } }),
+    ...(ca !== undefined && { tls: { ca } }),
+    ...(format !== undefined && { format }),
+    ...options,
+  };
+}
+
+/** The topics and groups that these consumers need. Replication counts for a cluster of three or more. */
+export function planKafkaTopology(
+  { prefix, topics: settings, retryStepsMs }: Pick<KafkaSettings, "prefix" | "topics" | "retryStepsMs">,
+  groups: readonly PlannedGroup[],
+): BrokerTopology {
+  const names = new Topology(prefix);
+  const objects = new Map<string, BrokerObject>();
+  const addTopic = (name: string, purpose: TopicPurpose): void => {
+    const { partitions, replication } = planTopic(name, purpose, settings, 3);
+    objects.set(name, {
+      kind: "topic",
+      name,
+      detail: `${purpose}, ${partitions} partitions, ${replication} copies`,
+    });
+  };
+  for (const { service, group, topics } of groups) {
+    for (const one of topics) {
+      addTopic(names.topicName(one.topic), "messages");
+      addTopic(names.deadLetterTopic(one.topic), "dead letters");
+      retryStepsMs.forEach((_, n) => addTopic(names.retryTopic(one.topic, service, group, n + 1), "retry"));
+    }
+    const name = names.groupName(service, group);
+    objects.set(`group ${name}`, { kind: "group", name, detail: `${topics.length} topic(s)` });
+  }
+  const [first] = groups;
+  const permissions =
+    first === undefined || prefix === undefined || prefix === ""
+      ? []
+      : kafkaAclArguments(kafkaPermissions({ principal: `User:${first.service}`, prefix }));
+  return {
+    objects: [...objects.values()],
+    permissions: permissions.map((line) => `kafka-acls.sh --add ${line}`),
+  };
 }

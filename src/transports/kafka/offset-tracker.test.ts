@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { OffsetTracker } from "./offset-tracker.ts";
+import { OffsetTracker } from "./assigned-partition.ts";
 
 test("I-10c: what is done behind an open record is not committed before it", () => {
   const line = new OffsetTracker(10);

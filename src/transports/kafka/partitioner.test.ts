@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { murmur2, partitionFor } from "./partitioner.ts";
+import { murmur2, partitionFor } from "./publisher.ts";
 
 test.each([
   ["21", -973932308],

@@ -3,17 +3,16 @@ import type { Message } from "../../message/index.ts";
 import { systemClock } from "../../runtime/index.ts";
 import {
   cloudEventBindings,
-  toWireParts,
   type PublishOptions,
   type PublishOutcome,
+  toWireParts,
   type WireForm,
 } from "../../transport/index.ts";
 import { describeConnectionError } from "./connections.ts";
-import type { KafkaDriver, TopicView } from "./driver.ts";
+import type { KafkaDriver, OutgoingRecord, TopicView } from "./driver.ts";
 import type { KafkaSettings } from "./options.ts";
-import { partitionFor } from "./partitioner.ts";
-import { PublishCall, type TopicLayout } from "./publish-call.ts";
-import type { RecordContents } from "./record-buffer.ts";
+import type { OutgoingMessage } from "./partition-queue.ts";
+import { RecordBuffer, type RecordContents } from "./record-buffer.ts";
 import { Sender, unknownOutcome, unreachableOutcome } from "./sender.ts";
 import type { TopicDirectory, TopicPurpose } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
@@ -181,4 +180,126 @@ function untilAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void
     signal.addEventListener("abort", end, { once: true });
     work.then(end, end);
   });
+}
+
+const SEED = 0x9747b28c;
+const FACTOR = 0x5bd1e995;
+
+/** The hash that Kafka's own Java producer uses by default, as a signed 32-bit integer. */
+export function murmur2(bytes: Uint8Array, start = 0, end = bytes.length): number {
+  const rest = (end - start) & 3;
+  const words = end - rest;
+  let hash = SEED ^ (end - start);
+  for (let at = start; at < words; at += 4) {
+    const word =
+      byteAt(bytes, at) |
+      (byteAt(bytes, at + 1) << 8) |
+      (byteAt(bytes, at + 2) << 16) |
+      (byteAt(bytes, at + 3) << 24);
+    hash = Math.imul(hash, FACTOR) ^ mix(word);
+  }
+  if (rest >= 3) hash ^= byteAt(bytes, words + 2) << 16;
+  if (rest >= 2) hash ^= byteAt(bytes, words + 1) << 8;
+  if (rest >= 1) hash = Math.imul(hash ^ byteAt(bytes, words), FACTOR);
+  hash = Math.imul(hash ^ (hash >>> 13), FACTOR);
+  return hash ^ (hash >>> 15);
+}
+
+/** Where the Java producer would put this key, so that producers in other languages agree with us. */
+export function partitionFor(bytes: Uint8Array, partitions: number, start?: number, end?: number): number {
+  return (murmur2(bytes, start, end) & 0x7fffffff) % partitions;
+}
+
+function mix(word: number): number {
+  const mixed = Math.imul(word, FACTOR);
+  return Math.imul(mixed ^ (mixed >>> 24), FACTOR);
+}
+
+function byteAt(bytes: Uint8Array, at: number): number {
+  return bytes[at] ?? 0;
+}
+
+/** How a topic is laid out for the messages that are on their way to it. */
+interface TopicLayout {
+  partitions: number;
+  open: number;
+  next: number;
+}
+
+/** One call of publish: what it sends, and what became of each. */
+class PublishCall {
+  readonly timestampMs: number;
+  /** Partitions that take no more of it, since an earlier message was refused. */
+  readonly stopped = new Set<string>();
+  readonly outgoing: OutgoingMessage[] = [];
+  /** When each has an outcome. */
+  readonly ended: Promise<readonly PublishOutcome[]>;
+  /** What its messages hold. It lasts as long as one of them is on its way. */
+  readonly room: RecordBuffer;
+  readonly #outcomes: PublishOutcome[];
+  readonly #buffer: { bytes: number };
+  #left: number;
+  #resolve: (outcomes: readonly PublishOutcome[]) => void = () => undefined;
+
+  constructor(count: number, nowMs: number, buffer: { bytes: number }, expectedBytes: number) {
+    this.timestampMs = Math.floor(nowMs);
+    this.room = new RecordBuffer(expectedBytes);
+    this.#outcomes = Array.from({ length: count });
+    this.#left = count;
+    this.#buffer = buffer;
+    this.ended = new Promise((resolve) => (this.#resolve = resolve));
+    if (count === 0) this.#resolve([]);
+  }
+
+  /** The message that was written last goes out. What it takes of the buffer and of its topic it gives back at its end. */
+  take(index: number, start: number, bytes: number, layout: TopicLayout): OutgoingMessage {
+    layout.open += 1;
+    this.#buffer.bytes += bytes;
+    const { room, timestampMs } = this;
+    const outgoing = new PendingMessage(
+      this,
+      index,
+      { room, start, end: room.end, timestampMs },
+      bytes,
+      layout,
+    );
+    this.outgoing.push(outgoing);
+    return outgoing;
+  }
+
+  releaseBytes(bytes: number): void {
+    this.#buffer.bytes -= bytes;
+  }
+
+  setOutcome(index: number, outcome: PublishOutcome): void {
+    this.#outcomes[index] = outcome;
+    this.#left -= 1;
+    if (this.#left === 0) this.#resolve(this.#outcomes);
+  }
+}
+
+class PendingMessage implements OutgoingMessage {
+  readonly record: OutgoingRecord;
+  readonly bytes: number;
+  settled = false;
+  taken = false;
+  readonly #round: PublishCall;
+  readonly #index: number;
+  readonly #layout: TopicLayout;
+
+  constructor(round: PublishCall, index: number, record: OutgoingRecord, bytes: number, layout: TopicLayout) {
+    this.#round = round;
+    this.#index = index;
+    this.record = record;
+    this.bytes = bytes;
+    this.#layout = layout;
+  }
+
+  settle(outcome: PublishOutcome): void {
+    if (this.settled) return;
+    this.settled = true;
+    this.#layout.open -= 1;
+    this.#round.releaseBytes(this.bytes);
+    this.#round.setOutcome(this.#index, outcome);
+  }
 }

@@ -1,39 +1,42 @@
-import type { ConfigResourceTypeValue, Connection } from "@platformatic/kafka";
+import type {
+  ConfigResourceTypeValue,
+  Connection,
+  consumerGroupHeartbeatV1,
+  offsetCommitV9,
+  offsetFetchV9,
+  produceV11,
+  Writer,
+} from "@platformatic/kafka";
 import { random, sleep } from "../../runtime/index.ts";
 import { platformatic } from "./client.ts";
-import { formatAddress, Connections, describeConnectionError } from "./connections.ts";
-import { NoAnswerError } from "./driver.ts";
-import type {
-  ClusterView,
-  Commit,
-  CommittedAnswer,
-  CommittedRequest,
-  FetchedPartition,
-  FetchRequest,
-  Heartbeat,
-  HeartbeatAnswer,
-  KafkaDriver,
-  NewTopic,
-  OffsetAnswer,
-  OffsetAt,
-  PartitionAnswer,
-  ProduceAnswer,
-  ProduceRequest,
-  ProducerIdentity,
-  TopicAnswer,
-  TopicPartition,
-} from "./driver.ts";
-import { isCoordinatorGone, codeText } from "./kafka-codes.ts";
+import { Connections, describeConnectionError, formatAddress } from "./connections.ts";
 import {
-  sendCommit,
-  sendFetchCommitted,
-  sendHeartbeat,
-  toCommittedAnswer,
-  toHeartbeatAnswer,
-} from "./wire-group.ts";
-import { groupByTopic, toFetchedPartitions, flattenAnswers } from "./wire-forms.ts";
-import { sendProduce, toProduceAnswers, writeProduceRequest, encodeBatches } from "./wire-produce.ts";
+  type ClusterView,
+  type Commit,
+  type CommittedAnswer,
+  type CommittedRequest,
+  type FetchedPartition,
+  type FetchRequest,
+  type Heartbeat,
+  type HeartbeatAnswer,
+  type KafkaDriver,
+  type NewTopic,
+  NoAnswerError,
+  type OffsetAnswer,
+  type OffsetAt,
+  type OutgoingRecord,
+  type PartitionAnswer,
+  type ProduceAnswer,
+  type ProduceBatch,
+  type ProduceRequest,
+  type ProducerIdentity,
+  type TopicAnswer,
+  type TopicPartition,
+} from "./driver.ts";
+import { codeText, isCoordinatorGone } from "./kafka-codes.ts";
 import type { Broker, KafkaSettings } from "./options.ts";
+import { varintBytes, writeVarint } from "./record-buffer.ts";
+import { flattenAnswers, groupByTopic, toFetchedPartitions } from "./wire-forms.ts";
 
 const CONTROL = "control";
 const GROUP_KEY = 0;
@@ -262,4 +265,202 @@ export class WireDriver implements KafkaDriver {
       ? last
       : new NoAnswerError(describeConnectionError(last), false, last);
   }
+}
+
+type Answer = produceV11.ProduceResponse;
+
+const PRODUCE = 0;
+const VERSION = 11;
+const ALL_REPLICAS = -1;
+
+interface EncodedBatch extends Pick<ProduceBatch, "topic" | "partition"> {
+  readonly bytes: Buffer;
+}
+
+export function encodeBatches(request: ProduceRequest): EncodedBatch[] {
+  return request.batches.map((batch) => ({
+    topic: batch.topic,
+    partition: batch.partition,
+    bytes: encodeRecordBatch(batch, request),
+  }));
+}
+
+/** Around the client's own writer: its request takes records only as objects of its own. */
+function sendProduce(connection: Connection, payload: () => Writer): Promise<Answer> {
+  const { parseResponse } = platformatic.client.produceV11;
+  return new Promise((resolve, reject) => {
+    connection.send<Answer>(PRODUCE, VERSION, payload, parseResponse, true, true, (error, answer) => {
+      if (answer === undefined) reject(error ?? new Error("the answer was empty"));
+      else resolve(answer);
+    });
+  });
+}
+
+export function writeProduceRequest(timeoutMs: number, written: readonly EncodedBatch[]): Writer {
+  return platformatic.client.Writer.create()
+    .appendString(null) // no transaction
+    .appendInt16(ALL_REPLICAS)
+    .appendInt32(timeoutMs)
+    .appendArray(
+      groupByTopic(written, ({ topic }) => topic),
+      (topics, [topic, batches]) => {
+        topics.appendString(topic).appendArray(batches, (partitions, { partition, bytes }) => {
+          partitions
+            .appendInt32(partition)
+            .appendUnsignedVarInt(bytes.length + 1)
+            .append(bytes);
+        });
+      },
+    )
+    .appendTaggedFields();
+}
+
+function toProduceAnswers({ responses }: Answer, written: readonly EncodedBatch[]): readonly ProduceAnswer[] {
+  return responses.flatMap(({ name, partitionResponses }) =>
+    partitionResponses.map(({ index, errorCode }) => {
+      const own = written.find(({ topic, partition }) => topic === name && partition === index);
+      return { topic: name, partition: index, code: errorCode, bytes: own?.bytes.length ?? 0 };
+    }),
+  );
+}
+
+type HeartbeatResponse = ReturnType<typeof consumerGroupHeartbeatV1.parseResponse>;
+type CommitResponse = ReturnType<typeof offsetCommitV9.parseResponse>;
+type CommittedResponse = ReturnType<typeof offsetFetchV9.parseResponse>;
+
+/** Always the whole of what we hold, so that the answer is always the whole of what should be ours. */
+function sendHeartbeat(connection: Connection, beat: Heartbeat): Promise<HeartbeatResponse> {
+  const { group, member, epoch, handOverMs, topics } = beat;
+  const owned = beat.owned.map(({ topicId, partitions }) => ({ topicId, partitions: [...partitions] }));
+  return platformatic.client.consumerGroupHeartbeatV1.api.async(
+    connection,
+    ...([group, member, epoch, null, null, handOverMs] as const),
+    [...topics],
+    null,
+    null,
+    owned,
+  );
+}
+
+function toHeartbeatAnswer(answer: HeartbeatResponse): HeartbeatAnswer {
+  return {
+    code: answer.errorCode,
+    detail: answer.errorMessage ?? "",
+    epoch: answer.memberEpoch,
+    intervalMs: answer.heartbeatIntervalMs,
+    assignment: answer.assignment?.topicPartitions ?? null,
+  };
+}
+
+function sendCommit(connection: Connection, commit: Commit): Promise<CommitResponse> {
+  const { group, member, epoch, offsets } = commit;
+  const topics = groupByTopic(offsets, ({ topic }) => topic).map(([name, partitions]) => ({
+    name,
+    partitions: partitions.map(({ partition, offset }) => ({
+      partitionIndex: partition,
+      committedOffset: BigInt(offset),
+      committedLeaderEpoch: -1,
+      committedMetadata: "",
+    })),
+  }));
+  return platformatic.client.offsetCommitV9.api.async(connection, group, epoch, member, null, topics);
+}
+
+function sendFetchCommitted(connection: Connection, request: CommittedRequest): Promise<CommittedResponse> {
+  const { group, member, epoch, wanted } = request;
+  const topics = groupByTopic(wanted, ({ topic }) => topic).map(([name, partitions]) => ({
+    name,
+    partitionIndexes: partitions.map(({ partition }) => partition),
+  }));
+  const asked = [{ groupId: group, memberId: member, memberEpoch: epoch, topics }];
+  return platformatic.client.offsetFetchV9.api.async(connection, asked, false);
+}
+
+function toCommittedAnswer({ groups: [found] }: CommittedResponse): CommittedAnswer {
+  const offsets = flattenAnswers(found?.topics ?? [], ({ committedOffset }) => ({
+    offset: Number(committedOffset),
+  }));
+  const failed = offsets.find(({ code }) => code !== 0)?.code ?? 0;
+  const code = found?.errorCode ?? 0;
+  return { code: code === 0 ? failed : code, offsets: offsets.filter(({ offset }) => offset >= 0) };
+}
+
+/** Where things are in a batch of the second version; the records come behind. */
+const LENGTH = 8;
+const MAGIC = 16;
+const CHECKSUM = 17;
+const ATTRIBUTES = 21;
+const LAST_OFFSET = 23;
+const FIRST_TIME = 27;
+const LAST_TIME = 35;
+const PRODUCER = 43;
+const PRODUCER_EPOCH = 51;
+const SEQUENCE = 53;
+const COUNT = 57;
+const RECORDS = 61;
+
+/** The fields of a record before what it holds: its length, how it differs from the batch in time and place. */
+const RECORD_FIELDS = 24;
+const MAX_KEPT_BYTES = 1_048_576;
+
+/** Room to write in. It is one and the same for all batches, since each is written without a pause. */
+let scratch = Buffer.allocUnsafeSlow(65_536);
+
+/**
+ * A batch as the broker stores it. The client has a writer too, but one that makes several objects of each field: with
+ * our headers that was most of what it cost to send a message.
+ */
+export function encodeRecordBatch(batch: ProduceBatch, { identity, compression }: ProduceRequest): Buffer {
+  const { records, sequence } = batch;
+  const firstMs = records[0]?.timestampMs ?? 0;
+  let lastMs = firstMs;
+  let end = RECORDS;
+  for (const [n, record] of records.entries()) {
+    lastMs = Math.max(lastMs, record.timestampMs);
+    end = writeRecord(record, n, record.timestampMs - firstMs, end);
+  }
+  const algorithm = platformatic.client.compressionsAlgorithms[compression];
+  const written = scratch.subarray(RECORDS, end);
+  const body = compression === "none" ? written : algorithm.compressSync(written);
+  const bytes = Buffer.allocUnsafe(RECORDS + body.length);
+  bytes.set(body, RECORDS);
+  bytes.fill(0, 0, ATTRIBUTES);
+  bytes.writeInt32BE(bytes.length - LENGTH - 4, LENGTH);
+  bytes[MAGIC] = 2;
+  bytes.writeInt16BE(algorithm.bitmask, ATTRIBUTES);
+  bytes.writeInt32BE(records.length - 1, LAST_OFFSET);
+  bytes.writeBigInt64BE(BigInt(firstMs), FIRST_TIME);
+  bytes.writeBigInt64BE(BigInt(lastMs), LAST_TIME);
+  bytes.writeBigInt64BE(identity.id, PRODUCER);
+  bytes.writeInt16BE(identity.epoch, PRODUCER_EPOCH);
+  bytes.writeInt32BE(sequence, SEQUENCE);
+  bytes.writeInt32BE(records.length, COUNT);
+  bytes.writeUInt32BE(computeChecksum(bytes.subarray(ATTRIBUTES)), CHECKSUM);
+  if (scratch.length > MAX_KEPT_BYTES) scratch = Buffer.allocUnsafeSlow(65_536);
+  return bytes;
+}
+
+// Bytes in a writer of its own are not copied before they are counted.
+function computeChecksum(bytes: Buffer): number {
+  const { crc32c, Writer } = platformatic.client;
+  return crc32c(Writer.create().append(bytes).dynamicBuffer);
+}
+
+function writeRecord(record: OutgoingRecord, offset: number, delayMs: number, start: number): number {
+  const contents = record.room.bytes.subarray(record.start, record.end);
+  reserveScratch(start + RECORD_FIELDS + contents.length);
+  const length = 1 + varintBytes(delayMs) + varintBytes(offset) + contents.length;
+  let at = writeVarint(scratch, length, start);
+  scratch[at++] = 0;
+  at = writeVarint(scratch, delayMs, at);
+  at = writeVarint(scratch, offset, at);
+  scratch.set(contents, at);
+  return at + contents.length;
+}
+
+function reserveScratch(bytes: number): void {
+  if (bytes <= scratch.length) return;
+  const larger = Buffer.allocUnsafeSlow(Math.max(bytes, scratch.length * 2));
+  larger.set(scratch);
+  scratch = larger;
 }

@@ -2,9 +2,8 @@ import { NumericMap, produceV11, Reader, readRecordsBatch } from "@platformatic/
 import { beforeAll, expect, test } from "vitest";
 import { platformatic } from "./client.ts";
 import type { Content, OutgoingRecord, ProduceRequest } from "./driver.ts";
-import { encodeRecordBatch } from "./record-batch.ts";
+import { encodeBatches, encodeRecordBatch, writeProduceRequest } from "./wire-driver.ts";
 import { encodeRecord, RecordBuffer, type RecordContents } from "./record-buffer.ts";
-import { writeProduceRequest, encodeBatches } from "./wire-produce.ts";
 
 beforeAll(() => platformatic.load());
 

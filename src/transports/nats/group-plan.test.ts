@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { planGroup, type Plan, type MemberView } from "./group-plan.ts";
+import { planGroup, type Plan, type MemberView } from "./ownership.ts";
 import { slotKey, type GroupState, type Slot } from "./group-state.ts";
 
 const fresh: Slot = { owner: null, epoch: 1, base: 1, at: 5, fresh: true };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fitNote } from "./message-copier.ts";
+import { fitNote } from "./subscriber.ts";
 import { headerBytes } from "./header-mapping.ts";
 
 const note = {

@@ -1,15 +1,16 @@
-import { every, Loop, withDeadline, type CancelTimer } from "../../runtime/index.ts";
-import type { Message } from "../../message/index.ts";
-import type {
-  Consumption,
-  DeadLetterNote,
-  Delivery,
-  Subscription,
-  TopicRequest,
-} from "../../transport/index.ts";
 import type { ConsumerInfo, JsMsg } from "@nats-io/jetstream";
+import type { Message } from "../../message/index.ts";
+import { type CancelTimer, every, Loop, withDeadline } from "../../runtime/index.ts";
+import {
+  cloudEventBindings,
+  type Consumption,
+  type DeadLetterNote,
+  type Delivery,
+  type Subscription,
+  type TopicRequest,
+  toWire,
+} from "../../transport/index.ts";
 import { heartbeatMsFor } from "./consumers.ts";
-import { MessageCopier } from "./message-copier.ts";
 import {
   checkStream,
   declareRetries,
@@ -17,16 +18,18 @@ import {
   declareSlots,
   type GroupParts,
 } from "./declare-group.ts";
-import { Dispatcher } from "./dispatcher.ts";
+import { type DeliveryParts, NatsDelivery, type Source } from "./delivery.ts";
 import { describeFailure } from "./failure.ts";
 import { groupRecord } from "./group-record.ts";
-import { unreachableError, type Link, type Session } from "./link.ts";
+import { fromNatsHeaders, headerBytes, toNatsHeaders, transportHeaders } from "./header-mapping.ts";
+import { type Link, type Session, unreachableError } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
+import { tooLargeError } from "./outcome.ts";
 import { Ownership } from "./ownership.ts";
 import type { PartitionReader } from "./partition-reader.ts";
 import { SharedReader } from "./shared-reader.ts";
 import { TermOpener } from "./term.ts";
-import { groupNames, streamNames } from "./topology.ts";
+import { groupNames, type GroupNames, streamNames } from "./topology.ts";
 
 export interface SubscriberParts {
   readonly link: Link;
@@ -254,4 +257,217 @@ export class Subscriber implements Consumption {
     this.#lastError = link.missingStream?.message ?? describeFailure(error);
     if (link.session !== undefined) link.checkStreams(link.session);
   }
+}
+
+interface DispatcherParts extends Pick<DeliveryParts, "ordered" | "copyToRetry" | "copyToDeadLetters"> {
+  readonly prefetch: number;
+  readonly maxBytes: () => number;
+  readonly receive: (delivery: Delivery) => void;
+  /** Told when a delivery has come to its end. */
+  readonly settled: () => void;
+}
+
+/** Hands out what its sources have, one of each in turn, and never more than the prefetch unsettled. */
+class Dispatcher {
+  readonly #parts: DispatcherParts;
+  readonly #open = new Set<NatsDelivery>();
+  readonly #sources: Source[] = [];
+  #turn = 0;
+  #isPaused = false;
+  #pumping = false;
+
+  constructor(parts: DispatcherParts) {
+    this.#parts = parts;
+  }
+
+  get paused(): boolean {
+    return this.#isPaused;
+  }
+
+  add(source: Source): void {
+    this.#sources.push(source);
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  /** Takes a source out; what was handed out of it is lost to whoever holds it. */
+  remove(source: Source): void {
+    const index = this.#sources.indexOf(source);
+    if (index >= 0) this.#sources.splice(index, 1);
+    for (const delivery of Array.from(this.#open)) if (delivery.source === source) delivery.abandon();
+    this.dispatch();
+  }
+
+  /** Whether something of this source is still in somebody's hands. */
+  holds(source: Source): boolean {
+    for (const delivery of this.#open) if (delivery.source === source) return true;
+    return false;
+  }
+
+  // A receiver may settle within the call, which comes back here.
+  dispatch(): void {
+    if (this.#pumping) return;
+    this.#pumping = true;
+    try {
+      while (!this.#isPaused && this.#open.size < this.#parts.prefetch && this.#deliverNext());
+    } finally {
+      this.#pumping = false;
+    }
+  }
+
+  #deliverNext(): boolean {
+    const count = this.#sources.length;
+    for (let step = 0; step < count; step++) {
+      const source = this.#sources[(this.#turn + step) % count];
+      const msg = source?.takeNext();
+      if (source === undefined || msg === undefined) continue;
+      this.#turn = (this.#turn + step + 1) % count;
+      this.#deliver(source, msg);
+      return true;
+    }
+    return false;
+  }
+
+  #deliver(source: Source, msg: JsMsg): void {
+    const { ordered, copyToRetry, copyToDeadLetters: copyToDead, maxBytes, receive } = this.#parts;
+    const onClosed = (delivery: NatsDelivery): void => {
+      this.#open.delete(delivery);
+      this.#parts.settled();
+      queueMicrotask(() => this.dispatch());
+    };
+    const delivery = new NatsDelivery({
+      msg,
+      source,
+      ordered,
+      maxBytes: maxBytes(),
+      copyToRetry,
+      copyToDeadLetters: copyToDead,
+      onClosed,
+    });
+    this.#open.add(delivery);
+    receive(delivery);
+  }
+}
+
+/** For the headers that the server reads, such as the id of the copy. */
+const SERVER_HEADER_BYTES = 1_024;
+
+interface MessageCopy {
+  readonly body: Uint8Array;
+  /** The same for each copy of one original. */
+  readonly original: string;
+}
+
+// The time tells it from a message with the same number in a stream that was deleted and made anew.
+function toCopy(msg: JsMsg): MessageCopy {
+  return { body: msg.data, original: `${msg.info.stream}/${msg.seq}/${msg.timestampNanos}` };
+}
+
+type HeaderTexts = Readonly<Record<string, string>>;
+
+/**
+ * Copies of a message for one group: its body as it came and its headers with a few more. A copy is confirmed before
+ * the original is acknowledged; made again after a crash in between, it has the same id and is kept once.
+ */
+class MessageCopier {
+  readonly #settings: NatsSettings;
+  readonly #names: GroupNames;
+
+  constructor(settings: NatsSettings, names: GroupNames) {
+    this.#settings = settings;
+    this.#names = names;
+  }
+
+  async copyToRetry(
+    session: Session,
+    msg: JsMsg,
+    topic: string,
+    attempt: number,
+    delayMs: number,
+  ): Promise<void> {
+    const headers = {
+      ...fromNatsHeaders(msg.headers),
+      [transportHeaders.attempt]: String(attempt),
+      [transportHeaders.delay]: String(Math.ceil(delayMs)),
+    };
+    const bytes = msg.data.length + headerBytes(headers) + SERVER_HEADER_BYTES;
+    if (bytes > session.maxPayload) throw tooLargeError(bytes, session.maxPayload);
+    const { retries } = streamNames(this.#settings.prefix);
+    await this.#publishCopy(session, toCopy(msg), this.#names.retry(topic), retries, headers);
+  }
+
+  copyToDeadLetters(session: Session, msg: JsMsg, note: DeadLetterNote): Promise<void> {
+    return this.#publishDeadLetter(session, toCopy(msg), fromNatsHeaders(msg.headers), note);
+  }
+
+  /** For a message that is no longer at the server. */
+  copyMessageToDeadLetters(session: Session, message: Message, note: DeadLetterNote): Promise<void> {
+    const { body, headers } = toWire(message, {
+      format: this.#settings.format,
+      binding: cloudEventBindings.nats,
+    });
+    return this.#publishDeadLetter(session, { body, original: message.id }, headers, note);
+  }
+
+  #publishDeadLetter(
+    session: Session,
+    copy: MessageCopy,
+    own: HeaderTexts,
+    note: DeadLetterNote,
+  ): Promise<void> {
+    const room = session.maxPayload - copy.body.length - headerBytes(own) - SERVER_HEADER_BYTES;
+    const { dead } = streamNames(this.#settings.prefix);
+    return this.#publishCopy(session, copy, this.#names.dead, dead, {
+      ...own,
+      ...fitNote({ ...note }, room),
+    });
+  }
+
+  async #publishCopy(
+    session: Session,
+    copy: MessageCopy,
+    subject: string,
+    stream: string,
+    headers: HeaderTexts,
+  ): Promise<void> {
+    const { timeoutMs } = this.#settings;
+    const confirmed = session.js.publish(subject, copy.body, {
+      headers: toNatsHeaders(headers),
+      msgID: `${subject}/${copy.original}`,
+      expect: { streamName: stream },
+      timeout: timeoutMs,
+    });
+    await withDeadline(confirmed, timeoutMs + 100, () => {
+      throw unreachableError(`NATS did not confirm a copy to ${subject}.`);
+    }).catch((error: unknown) => {
+      throw unreachableError(`NATS did not take a copy to ${subject}.`, error);
+    });
+  }
+}
+
+const uncutFields = [
+  "error_type",
+  "retry_count",
+  "failed_at",
+  "source_topic",
+  "consumer_group",
+  "original_timestamp",
+];
+
+/** The note within so many bytes: a long story is cut, and left out where there is no room at all. */
+export function fitNote(note: HeaderTexts, room: number): HeaderTexts {
+  const entries = Object.entries(note);
+  const kept = Object.fromEntries(
+    entries.map(([name, value]) => [name, uncutFields.includes(name) ? value : ""]),
+  );
+  for (const name of ["error_message", "stack_trace"]) {
+    let value = note[name] ?? "";
+    while (value !== "" && headerBytes({ ...kept, [name]: value }) > room) {
+      value = value.slice(0, Math.floor(value.length / 2));
+    }
+    kept[name] = value;
+  }
+  return headerBytes(kept) > room ? {} : kept;
 }

@@ -1,24 +1,32 @@
-import { errorText } from "../../errors/index.ts";
+import { errorText, SagaboxError } from "../../errors/index.ts";
 import {
   LaneOwnership,
   LaneReader,
   type LaneRow,
   type LaneSettings,
   type LaneWorker,
+  LockTolerantSettling,
+  rowKeyParams,
+  type SettleResult,
 } from "../../lanes/index.ts";
-import { Loop, systemClock } from "../../runtime/index.ts";
+import type { Message } from "../../message/index.ts";
+import { Loop, random, sleep, systemClock } from "../../runtime/index.ts";
 import {
+  type Database,
   LEASE_LOCK_WAIT_MS,
   limitLockWait,
+  type Param,
   quoteSchema,
+  replaceNul,
   SessionHolder,
+  SETTLE_LOCK_WAIT_MS,
+  settlingPlans,
+  type Statement,
   steadyPlans,
-  type Database,
+  toArrayLiteral,
 } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
-import type { Consumption, Delivery, Subscription } from "../../transport/index.ts";
-import { DeliverySettler } from "./delivery-settler.ts";
-import { QueueDelivery } from "./queue-delivery.ts";
+import type { AckWith, Consumption, Delivery, RetryOptions, Subscription } from "../../transport/index.ts";
 import { deliveryStatements } from "./statements.ts";
 
 export interface SubscriberOptions {
@@ -197,5 +205,231 @@ export class Subscriber implements Consumption {
       error: this.#lastError,
       retryInMs: 100,
     });
+  }
+}
+
+interface DeliveryCallbacks {
+  readonly ackInside: Statement;
+  readonly ackInsideAll: Statement;
+  ack(): Promise<void>;
+  retry(options: RetryOptions): Promise<void>;
+  onAcked(): void;
+  release(): void;
+  /** However it was settled: it no longer counts against the prefetch. */
+  onClosed(): void;
+  isLost(): boolean;
+}
+
+/** A row of the queue in a consumer's hands. */
+class QueueDelivery implements Delivery {
+  readonly attempt: number;
+  readonly orderKey: string | null;
+  readonly #row: LaneRow;
+  readonly #callbacks: DeliveryCallbacks;
+  readonly #abort = new AbortController();
+  #settled = false;
+
+  constructor(row: LaneRow, ordered: boolean, ways: DeliveryCallbacks) {
+    this.#row = row;
+    this.#callbacks = ways;
+    this.attempt = row.attempts + 1;
+    this.orderKey = ordered ? row.stream : null;
+  }
+
+  get message(): Message {
+    if (this.#row.message !== null) return this.#row.message;
+    if (this.#row.flaw !== undefined) throw this.#row.flaw;
+    throw new SagaboxError(
+      "ENVELOPE_INVALID",
+      `Message ${this.#row.messageId} is no longer in the history, so it cannot be delivered.`,
+    );
+  }
+
+  get lane(): number {
+    return this.#row.lane;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#callbacks.isLost()) this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  async ack(): Promise<void> {
+    if (!this.#markSettled()) return;
+    await this.#callbacks.ack().finally(() => this.#callbacks.onClosed());
+  }
+
+  get ackWith(): AckWith {
+    const { lane, seq, messageId } = this.#row;
+    const { ackInside, ackInsideAll } = this.#callbacks;
+    return { statement: ackInside, params: [lane, String(seq), messageId], together: ackInsideAll };
+  }
+
+  readonly confirmAck = (): void => {
+    if (!this.#markSettled()) return;
+    this.#callbacks.onAcked();
+    this.#callbacks.onClosed();
+  };
+
+  async retry(options: RetryOptions): Promise<void> {
+    if (!this.#markSettled()) return;
+    await this.#callbacks.retry(options).finally(() => this.#callbacks.onClosed());
+  }
+
+  async release(): Promise<void> {
+    if (!this.#markSettled()) return;
+    this.#callbacks.release();
+    this.#callbacks.onClosed();
+  }
+
+  /** Another member has it now. Nobody settles it here any more, so this is the end that gives its place free. */
+  abandon(): void {
+    this.#abort.abort();
+    if (this.#markSettled()) this.#callbacks.onClosed();
+  }
+
+  #markSettled(): boolean {
+    if (this.#settled) return false;
+    this.#settled = true;
+    return true;
+  }
+}
+
+interface RetryRequest extends RetryOptions {
+  readonly row: LaneRow;
+}
+
+interface DeliverySettlerOptions {
+  readonly database: Database;
+  readonly schema: string;
+  readonly ownership: LaneOwnership;
+  readonly reader: LaneReader;
+  readonly observer: Observer;
+}
+
+/**
+ * Settles deliveries, many in one statement: what is acknowledged while a statement runs goes with the next one.
+ * Acknowledgements commit asynchronously (the inbox knows better anyway), retries do not. A delivery whose row another
+ * session has locked is settled when that lock is gone; until then it holds back its key and delays no other delivery.
+ */
+class DeliverySettler {
+  readonly #reader: LaneReader;
+  readonly #sql: ReturnType<typeof deliveryStatements>;
+  readonly #acking: SessionHolder;
+  readonly #retrying: SessionHolder;
+  readonly #locks: LockTolerantSettling;
+  readonly #ackBatch: WorkBatch<LaneRow>;
+  readonly #retryBatch: WorkBatch<RetryRequest>;
+  /** How each of these rows is to be retried, for as long as it takes to note that. */
+  readonly #retries = new WeakMap<LaneRow, RetryRequest>();
+
+  constructor(options: DeliverySettlerOptions) {
+    const { database, schema, reader } = options;
+    this.#reader = reader;
+    this.#sql = deliveryStatements(quoteSchema(schema));
+    const careful = { ...settlingPlans, ...limitLockWait(SETTLE_LOCK_WAIT_MS) };
+    this.#acking = new SessionHolder(database, "ack", { ...careful, synchronous_commit: "off" });
+    this.#retrying = new SessionHolder(database, "retry", careful);
+    this.#locks = new LockTolerantSettling({ ...options, table: "queue", probe: this.#retrying });
+    this.#ackBatch = new WorkBatch((rows) => this.#ackAll(rows));
+    this.#retryBatch = new WorkBatch((failures) => this.#retryAll(failures));
+  }
+
+  ack(row: LaneRow): Promise<void> {
+    return this.#ackBatch.add(row);
+  }
+
+  retry(row: LaneRow, options: RetryOptions): Promise<void> {
+    return this.#retryBatch.add({ row, ...options });
+  }
+
+  async close(): Promise<void> {
+    await this.#locks.close();
+    await Promise.all([this.#ackBatch.waitUntilIdle(), this.#retryBatch.waitUntilIdle()]);
+    await Promise.all([this.#acking.close(), this.#retrying.close()]);
+  }
+
+  async #ackAll(rows: readonly LaneRow[]): Promise<void> {
+    const left = await retryForever(() => this.#writeAcks(rows));
+    if (left.length > 0) await this.#locks.keepTrying(left, this.#writeAcks);
+  }
+
+  async #retryAll(failures: readonly RetryRequest[]): Promise<void> {
+    for (const failure of failures) this.#retries.set(failure.row, failure);
+    const left = await retryForever(() => this.#writeRetries(failures.map(({ row }) => row)));
+    if (left.length > 0) await this.#locks.keepTrying(left, this.#writeRetries);
+  }
+
+  readonly #writeAcks = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
+    const { acked, ackedPast } = this.#sql;
+    const settled = await this.#settleRows(this.#acking, rows, [acked, ackedPast], rowKeyParams);
+    this.#reader.settle(settled.rows, settled.xid);
+    return settled.left;
+  };
+
+  readonly #writeRetries = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
+    const { retried, retriedPast } = this.#sql;
+    const findRetry = (row: LaneRow): RetryRequest | undefined => this.#retries.get(row);
+    const params = (own: readonly LaneRow[]): Param[] => [
+      ...rowKeyParams(own),
+      toArrayLiteral(own.map((row) => findRetry(row)?.delayMs ?? 0)),
+      toArrayLiteral(own.map((row) => (findRetry(row)?.charged === false ? 0 : 1))),
+      toArrayLiteral(own.map((row) => replaceNul(findRetry(row)?.error.slice(0, 2_000) ?? ""))),
+    ];
+    const settled = await this.#settleRows(this.#retrying, rows, [retried, retriedPast], params);
+    for (const row of settled.rows) this.#reader.putBack([row], findRetry(row)?.delayMs ?? 0);
+    return settled.left;
+  };
+
+  #settleRows(
+    holder: SessionHolder,
+    rows: readonly LaneRow[],
+    [plain, past]: readonly [Statement, Statement],
+    params: (rows: readonly LaneRow[]) => Param[],
+  ): Promise<SettleResult> {
+    return this.#locks.settle(holder, rows, {
+      plain: (own) => ({ statement: plain, params: params(own) }),
+      past: (own) => ({ statement: past, params: params(own) }),
+    });
+  }
+}
+
+async function retryForever<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch {
+      await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
+    }
+  }
+}
+
+/** Gathers what arrives while the last lot is being worked on. */
+class WorkBatch<T> {
+  readonly #work: (items: readonly T[]) => Promise<void>;
+  #waiting: T[] = [];
+  #next: Promise<void> | undefined;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(work: (items: readonly T[]) => Promise<void>) {
+    this.#work = work;
+  }
+
+  add(item: T): Promise<void> {
+    this.#waiting.push(item);
+    this.#next ??= this.#running.then(() => {
+      const items = this.#waiting;
+      this.#waiting = [];
+      this.#next = undefined;
+      const done = this.#work(items);
+      this.#running = done.catch(() => undefined);
+      return done;
+    });
+    return this.#next;
+  }
+
+  async waitUntilIdle(): Promise<void> {
+    while (this.#next !== undefined) await this.#next.catch(() => undefined);
+    await this.#running;
   }
 }

@@ -5,7 +5,7 @@ import { quoteSchema, type Database, type OwnedTransaction } from "../../storage
 import type { TopicRequest } from "../../transport/index.ts";
 import { postgres, retireGroup } from "./index.ts";
 import { subscribeStatements } from "./subscribe-statements.ts";
-import { subscribeGroup } from "./subscriptions.ts";
+import { subscribeGroup } from "./postgres-transport.ts";
 
 const TOPIC = "events.order.placed";
 const fromBeginning = [{ topic: TOPIC, kind: "event", from: "beginning" }] as const;

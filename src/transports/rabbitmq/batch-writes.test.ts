@@ -1,6 +1,6 @@
 import { Writable } from "node:stream";
 import { expect, test } from "vitest";
-import { batchWrites } from "./batch-writes.ts";
+import { batchWrites } from "./link.ts";
 
 class Recorder extends Writable {
   readonly pieces: string[][] = [];

@@ -1,10 +1,9 @@
-import type { Duplex } from "node:stream";
+import type { Duplex, Writable } from "node:stream";
 import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
 import { SagaboxError, toError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
 import type { BrokerAddress } from "./address.ts";
 import { amqp } from "./client.ts";
-import { batchWrites, largeWriteBuffer } from "./batch-writes.ts";
 import type { RabbitSettings } from "./options.ts";
 
 /** A connection while it lives. */
@@ -216,4 +215,28 @@ function findSocket(model: ChannelModel): Duplex | undefined {
 
 function closeModel(model: ChannelModel): void {
   model.close().catch(() => undefined);
+}
+
+/** For the socket: so much may wait in it to go out together, some hundred messages of usual size. */
+const largeWriteBuffer = { writableHighWaterMark: 262_144 } as const;
+
+/**
+ * The client writes each message to the socket by itself, a system call for each, and the broker wakes up for each.
+ * What is written in one turn of the event loop goes out in one piece instead, and no later than that turn.
+ */
+export function batchWrites(socket: Writable): void {
+  const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
+  let gathering = false;
+  const end = (): void => {
+    gathering = false;
+    socket.uncork();
+  };
+  socket.write = (...given: unknown[]): boolean => {
+    if (!gathering) {
+      gathering = true;
+      socket.cork();
+      process.nextTick(end);
+    }
+    return write(...given);
+  };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { aMessage } from "../../../test/support/messages.ts";
-import { MessageRoutes } from "./message-routes.ts";
+import { MessageRoutes } from "./publisher.ts";
 import { routeFor, routingKeyFor } from "./topology.ts";
 
 const settings = { prefix: "dp", broadcasts: new Set(["events.cache.cleared"]) };

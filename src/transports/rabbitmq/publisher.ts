@@ -2,13 +2,12 @@ import { SagaboxError, toError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
 import { after } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
-import { MessageRoutes } from "./message-routes.ts";
-import { unreachableError, type Link, type LiveConnection } from "./link.ts";
 import { declareRoute, withDeclareChannel } from "./declare.ts";
-import { InFlight, timeoutError, type SentMessage } from "./in-flight.ts";
+import { InFlight, type SentMessage, timeoutError } from "./in-flight.ts";
+import { type Link, type LiveConnection, unreachableError } from "./link.ts";
 import type { RabbitSettings } from "./options.ts";
 import { encodeMessage, type OutgoingMessage } from "./properties.ts";
-import type { Route } from "./topology.ts";
+import { type Route, routeFor, routingKeyFor, type TopologySettings } from "./topology.ts";
 
 /** What holds as long as one channel lives. */
 interface Session {
@@ -208,4 +207,33 @@ const routeKey = ({ exchange, streamQueue }: Route): string => `${exchange} ${st
 
 function tooLateError(): SagaboxError {
   return unreachableError("The time to publish was over before it was this message's turn.");
+}
+
+interface MessageRoute {
+  readonly route: Route;
+  readonly routingKey: string;
+}
+
+const MAX_CACHED_ROUTES = 1_000;
+
+/** Where messages go. They are many and their addresses few, so these are remembered. */
+export class MessageRoutes {
+  readonly #settings: TopologySettings;
+  readonly #known = new Map<string, MessageRoute>();
+
+  constructor(settings: TopologySettings) {
+    this.#settings = settings;
+  }
+
+  findRoute(message: Message): MessageRoute {
+    const { kind, topic, source, headers } = message;
+    const name = `${kind}\0${topic}\0${source}\0${headers["severity"] ?? ""}`;
+    const known = this.#known.get(name);
+    if (known !== undefined) return known;
+    if (this.#known.size >= MAX_CACHED_ROUTES) this.#known.clear();
+    const route = routeFor(topic, kind, this.#settings);
+    const address = { route, routingKey: routingKeyFor(message, route) };
+    this.#known.set(name, address);
+    return address;
+  }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { maxPosition, Progress, readPosition, toStreamOffset, writePosition } from "./stream-position.ts";
+import { maxPosition, Progress, readPosition, toStreamOffset, writePosition } from "./stream-reader.ts";
 
 test("an offset counts as done when everything before it is done", () => {
   const progress = new Progress(4);

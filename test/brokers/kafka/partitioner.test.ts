@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { murmur2 } from "../../../src/transports/kafka/partitioner.ts";
+import { murmur2 } from "../../../src/transports/kafka/publisher.ts";
 import { kafkaJars } from "../../support/brokers/kafka/kafka-jars.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 import { missing } from "./harness.ts";

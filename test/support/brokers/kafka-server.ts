@@ -5,7 +5,7 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Connection, metadataV12 } from "@platformatic/kafka";
-import { findFreePort } from "../../../src/embedded/free-port.ts";
+import { findFreePort } from "../../../src/embedded/start-embedded-postgres.ts";
 import { serverFolder } from "../server-folder.ts";
 import type { BrokerServer } from "./broker-server.ts";
 import { endWithParent, type ProcessOptions } from "./end-with-parent.ts";

@@ -1,5 +1,5 @@
 import { Connection, describeQuorumV2, metadataV12 } from "@platformatic/kafka";
-import { findFreePort } from "../../../../src/embedded/free-port.ts";
+import { findFreePort } from "../../../../src/embedded/start-embedded-postgres.ts";
 import { newClusterId, startKafka, type KafkaServer } from "../kafka-server.ts";
 import { CLUSTER_SIZE, startNodes, type BrokerCluster, type ClusterFound } from "./broker-cluster.ts";
 

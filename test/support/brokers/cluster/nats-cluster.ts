@@ -1,6 +1,6 @@
 import { jetstreamManager, type StreamInfo } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
-import { findFreePort } from "../../../../src/embedded/free-port.ts";
+import { findFreePort } from "../../../../src/embedded/start-embedded-postgres.ts";
 import type { BrokerServer } from "../broker-server.ts";
 import { startNATS } from "../nats-server.ts";
 import { CLUSTER_SIZE, startNodes, type BrokerCluster, type ClusterFound } from "./broker-cluster.ts";

@@ -132,13 +132,13 @@ export class DeliveryProcessor {
       this.#engine.observer.emit("consumer.processed", fields, telemetryContext(message));
     }
     if (!ackedIn) return this.#settlement.ackAll(all);
-    for (const { delivery } of all) delivery.acked?.();
+    for (const { delivery } of all) delivery.confirmAck?.();
     return all.map(() => "done");
   }
 
   #acknowledge(held: InFlightDelivery, ackedIn: boolean): Promise<Fate> {
     if (!ackedIn) return this.#settlement.ack(held);
-    held.delivery.acked?.();
+    held.delivery.confirmAck?.();
     return Promise.resolve("done");
   }
 

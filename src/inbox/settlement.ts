@@ -209,9 +209,9 @@ export class Settlement {
         gone = true;
       }),
     );
-    if (gone) delivery.acked?.();
+    if (gone) delivery.confirmAck?.();
     if (!written || gone) return "lost";
-    delivery.acked?.();
+    delivery.confirmAck?.();
     return acknowledge();
   }
 

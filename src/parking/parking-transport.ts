@@ -142,7 +142,7 @@ class ParkedDelivery implements Delivery {
     return this.#inner.ackWith;
   }
 
-  readonly confirmAck = (): void => this.#inner.acked?.();
+  readonly confirmAck = (): void => this.#inner.confirmAck?.();
 
   ack(): Promise<void> {
     return this.#inner.ack();

@@ -261,7 +261,7 @@ class MemoryDelivery implements Delivery {
   readonly flaw?: Error;
   readonly deadLetter?: (note: DeadLetterNote) => Promise<void>;
   readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
-  readonly acked?: () => void;
+  readonly confirmAck?: () => void;
   readonly entry: Entry;
   readonly line: KeyQueue;
   readonly member: Member;
@@ -282,7 +282,7 @@ class MemoryDelivery implements Delivery {
     if (bury !== undefined) this.deadLetter = async (note) => this.#deadLetter(bury, note);
     if (ackStatement !== undefined) {
       this.ackWith = { statement: ackStatement, params: [] };
-      this.acked = () => this.#settleOnce();
+      this.confirmAck = () => this.#settleOnce();
     }
   }
 

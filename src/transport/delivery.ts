@@ -19,8 +19,8 @@ export interface Delivery {
    * fails it (division_by_zero) when the delivery is no longer there: a worker that was stopped for long comes too late.
    */
   readonly ackWith?: AckWith;
-  /** Told when a transaction that held `ackWith` has committed. */
-  readonly acked?: () => void;
+  /** Called after a transaction that ran `ackWith` has committed. */
+  readonly confirmAck?: () => void;
   /** Comes back after the delay; with its successors of the same key behind it where the transport orders retries. */
   retry(options: RetryOptions): Promise<void>;
   /** Given back unharmed and uncharged, in its place: a predecessor has to be tried again first. */

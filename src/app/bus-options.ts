@@ -206,8 +206,8 @@ function checkPorts({ transport, observers }: BusOptions): void {
     refuse("OPTIONS_INVALID", `transport is none. ${made}`, undefined);
   }
   if (observers === undefined) return;
-  if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["tell"]))) return;
-  refuse("OPTIONS_INVALID", "observers must be a list of objects with a function `tell`.", undefined);
+  if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["emit"]))) return;
+  refuse("OPTIONS_INVALID", "observers must be a list of objects with a function `emit`.", undefined);
 }
 
 function hasAll(value: unknown, methods: readonly string[]): boolean {

@@ -35,5 +35,5 @@ export interface LocalTransport extends Transport {
 }
 
 export function isLocalTransport(transport: Transport): transport is LocalTransport {
-  return "settleIn" in transport && typeof transport.settleIn === "function";
+  return "attach" in transport && typeof transport.attach === "function";
 }
